@@ -1,0 +1,43 @@
+"""Differentially private counts of live event streams, as Apache Beam transforms.
+
+The map, in the direction of imports (each module says what it holds):
+
+  budget, laws, noise       budgets and conversions; exact integer noise laws; where draws come from
+  mechanisms/               continual-counting mechanisms, one file each, and ALL of them
+  sensitivity               what one event can change, and so in the encoder's output
+  counter, analysis         calibrate() and the Counter; exact errors, intervals, choose()
+  coders                    counter states as versioned bytes
+  releases, dofns           what comes out; the DoFns: each element, each finished key
+  transforms/               the PTransforms
+
+Everything up to `analysis` knows nothing of Beam.
+"""
+
+from beam_dpcount import mechanisms
+from beam_dpcount.analysis import choose, half_width, largest_error
+from beam_dpcount.budget import ZCDP, ApproxDP, PureDP
+from beam_dpcount.counter import Counter, NotANumberError, calibrate
+from beam_dpcount.mechanisms.base import HorizonError
+from beam_dpcount.noise import SystemEntropy
+from beam_dpcount.releases import Rejected, Release
+from beam_dpcount.sensitivity import Change
+from beam_dpcount.transforms import PrefixCount
+
+__all__ = [
+    "ZCDP",
+    "ApproxDP",
+    "Change",
+    "Counter",
+    "HorizonError",
+    "NotANumberError",
+    "PrefixCount",
+    "PureDP",
+    "Rejected",
+    "Release",
+    "SystemEntropy",
+    "calibrate",
+    "choose",
+    "half_width",
+    "largest_error",
+    "mechanisms",
+]

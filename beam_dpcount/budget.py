@@ -1,0 +1,257 @@
+"""Privacy budgets, the conversions between them, and the noise that a budget buys.
+
+Pure functions and frozen values; nothing here knows of mechanisms or of Beam.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from numbers import Real
+from typing import Any
+
+from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace, Law
+
+# Conversions are computed in double precision; this relative margin, always to the safe side,
+# is far above their rounding error and far below anything that a user could notice.
+_MARGIN = 1e-11
+
+
+def _positive(name: str, value: Any, remedy: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, got {value!r}: {remedy}")
+    number = float(value)
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(f"{name} must be positive and finite, got {value!r}: {remedy}")
+    return number
+
+
+@dataclass(frozen=True)
+class PureDP:
+    """Pure epsilon-differential privacy.
+
+    Args:
+      epsilon: bound on the log-ratio of the probabilities of any output under neighbouring
+        streams; positive and finite. Smaller is more private; 0.1 to 3 is usual.
+
+    Raises:
+      ValueError, TypeError: epsilon is no positive, finite number.
+    """
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(
+            self, "epsilon", _positive("epsilon", self.epsilon, "give e.g. PureDP(epsilon=1.0)")
+        )
+
+    def split(self, parts: int | Sequence[float]) -> tuple[PureDP, ...]:
+        """Shares that compose to at most this budget: `parts` equal ones, or fractions."""
+        return tuple(PureDP(e) for e in _shares(self.epsilon, parts))
+
+    def to_zcdp(self) -> ZCDP:
+        """The zCDP that every epsilon-DP mechanism satisfies: rho = epsilon^2 / 2 [BS16, 1.4]."""
+        return ZCDP(self.epsilon**2 / 2 * (1 + _MARGIN))
+
+    def __str__(self) -> str:
+        return f"epsilon = {self.epsilon:g} (pure)"
+
+
+@dataclass(frozen=True)
+class ApproxDP:
+    """Approximate (epsilon, delta)-differential privacy.
+
+    Args:
+      epsilon: positive and finite; 0.1 to 3 is usual.
+      delta: between 0 and 1, both excluded. Choose it well below 1 / (number of people in
+        the data): 1e-6 and smaller are usual.
+
+    Raises:
+      ValueError, TypeError: an argument is outside its range; the message says which.
+    """
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        example = "give e.g. ApproxDP(epsilon=1.0, delta=1e-6)"
+        object.__setattr__(self, "epsilon", _positive("epsilon", self.epsilon, example))
+        object.__setattr__(self, "delta", _delta(self.delta))
+
+    def split(self, parts: int | Sequence[float]) -> tuple[ApproxDP, ...]:
+        """Shares of epsilon and of delta by basic composition: `parts` equal ones, or fractions.
+
+        For more than two shares, `budget.to_zcdp().split(parts)` composes more tightly.
+        """
+        epsilons, deltas = _shares(self.epsilon, parts), _shares(self.delta, parts)
+        return tuple(ApproxDP(e, d) for e, d in zip(epsilons, deltas, strict=True))
+
+    def to_zcdp(self) -> ZCDP:
+        """The largest rho such that rho-zCDP implies this budget (numeric conversion)."""
+        return ZCDP(zcdp_rho(self.epsilon, self.delta))
+
+    def __str__(self) -> str:
+        return f"epsilon = {self.epsilon:g}, delta = {self.delta:g}"
+
+
+@dataclass(frozen=True)
+class ZCDP:
+    """Zero-concentrated differential privacy [Bun, Steinke 2016].
+
+    Args:
+      rho: positive and finite. `ZCDP(rho).to_approx(delta)` says which (epsilon, delta) it gives.
+
+    Raises:
+      ValueError, TypeError: rho is no positive, finite number.
+    """
+
+    rho: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rho", _positive("rho", self.rho, "give e.g. ZCDP(rho=0.1)"))
+
+    def split(self, parts: int | Sequence[float]) -> tuple[ZCDP, ...]:
+        """Shares that compose to at most this budget: `parts` equal ones, or fractions."""
+        return tuple(ZCDP(r) for r in _shares(self.rho, parts))
+
+    def to_zcdp(self) -> ZCDP:
+        """This budget."""
+        return self
+
+    def to_approx(self, delta: float) -> ApproxDP:
+        """The smallest epsilon at this delta (numeric conversion)."""
+        return ApproxDP(zcdp_epsilon(self.rho, delta), delta)
+
+    def __str__(self) -> str:
+        return f"rho = {self.rho:g} (zCDP)"
+
+
+Budget = PureDP | ApproxDP | ZCDP
+
+
+def check_budget(budget: object) -> Budget:
+    """`budget`, or a TypeError that says what to pass instead."""
+    if isinstance(budget, PureDP | ApproxDP | ZCDP):
+        return budget
+    raise TypeError(
+        f"budget must be PureDP, ApproxDP or ZCDP, got {budget!r}: "
+        "write e.g. ApproxDP(epsilon=1.0, delta=1e-6)"
+    )
+
+
+def _delta(delta: float) -> float:
+    remedy = "give a number between 0 and 1, e.g. 1e-6"
+    number = _positive("delta", delta, remedy + "; for delta = 0 use PureDP(epsilon)")
+    if number >= 1:
+        raise ValueError(f"delta must be below 1, got {delta!r}: {remedy}")
+    return number
+
+
+def _shares(total: float, parts: int | Sequence[float]) -> list[float]:
+    """Fractions of a total as floats whose exact sum is at most the total."""
+    if isinstance(parts, int) and not isinstance(parts, bool):
+        if parts < 1:
+            raise ValueError(f"parts must be at least 1, got {parts}")
+        fractions = [Fraction(1, parts)] * parts
+    else:
+        if isinstance(parts, bool | str | float) or not len(parts):
+            raise TypeError(f"parts must be a number of shares or their fractions, got {parts!r}")
+        fractions = [Fraction(_positive("a fraction of a budget", p, "0.5")) for p in parts]
+        # 0.1 + 0.2 + 0.7 is a hair above 1 in binary: meant as the whole, and paid as at most it.
+        if sum(fractions) > 1 + Fraction(1, 10**12):
+            raise ValueError(
+                f"the fractions {list(parts)!r} sum to {float(sum(fractions)):g}, more than 1: "
+                "lower them, a budget cannot be overspent"
+            )
+    floats = [float(f * Fraction(total)) for f in fractions]
+    while sum(map(Fraction, floats)) > Fraction(total):
+        floats = [math.nextafter(f, 0.0) for f in floats]
+    return floats
+
+
+def zcdp_delta(rho: float, epsilon: float) -> float:
+    """The delta for which rho-zCDP implies (epsilon, delta)-DP.
+
+    inf over alpha > 1 of exp((alpha-1)(alpha rho - epsilon)) / (alpha-1) * (1-1/alpha)^alpha
+    [Canonne, Kamath, Steinke 2020, Proposition 12 and Corollary 13]. Every alpha gives a valid
+    bound, so the search need not be exact to be safe.
+    """
+
+    def slope(alpha: float) -> float:
+        return (2 * alpha - 1) * rho - epsilon + math.log1p(-1 / alpha)
+
+    low, high = 1 + 1e-9, 2.0
+    while slope(high) < 0:
+        high *= 2
+    for _ in range(200):
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if slope(middle) < 0 else (low, middle)
+    a = high
+    log_delta = (a - 1) * (a * rho - epsilon) - math.log(a - 1) + a * math.log1p(-1 / a)
+    return min(1.0, math.exp(min(log_delta, 0.0))) * (1 + _MARGIN)
+
+
+def zcdp_epsilon(rho: float, delta: float) -> float:
+    """The smallest epsilon for which rho-zCDP implies (epsilon, delta)-DP, rounded up."""
+    rho, delta = _positive("rho", rho, "e.g. 0.1"), _delta(delta)
+    # rho + 2 sqrt(rho ln(1/delta)) is valid [BS16, Proposition 1.3], though never tight.
+    low, high = 0.0, rho + 2 * math.sqrt(rho * -math.log(delta))
+    for _ in range(200):
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        low, high = (low, middle) if zcdp_delta(rho, middle) <= delta else (middle, high)
+    return high * (1 + _MARGIN)
+
+
+def zcdp_rho(epsilon: float, delta: float) -> float:
+    """The largest rho for which rho-zCDP implies (epsilon, delta)-DP, rounded down."""
+    epsilon, delta = _positive("epsilon", epsilon, "e.g. 1.0"), _delta(delta)
+    low, high = 0.0, 1.0
+    while zcdp_delta(high, epsilon) <= delta:
+        high *= 2
+    for _ in range(1100):  # rho may be as small as the smallest normal float
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if zcdp_delta(middle, epsilon) <= delta else (low, middle)
+        if high - low < high * _MARGIN:
+            break
+    if low < 1e-300:
+        raise ValueError(
+            f"epsilon = {epsilon:g} with delta = {delta:g} leaves no usable zCDP budget: "
+            "raise epsilon or delta"
+        )
+    return low * (1 - _MARGIN)
+
+
+def noise_laws(
+    budget: Budget, l1: int | Fraction, l2_squared: int | Fraction, allowed: frozenset[str]
+) -> tuple[Law, ...]:
+    """The noise laws, of those allowed, that make Rx + z satisfy the budget.
+
+    Args:
+      budget: what the whole released stream may cost.
+      l1, l2_squared: largest L1 norm, and square of the largest L2 norm, of R(x - x') over
+        neighbouring x, x', in units of the lattice.
+      allowed: some of "laplace" and "gaussian".
+
+    Returns:
+      No, one or two laws; for ApproxDP both routes, for the caller to take the better.
+
+    Guarantee: discrete Laplace noise of scale l1/epsilon is epsilon-DP on integer vectors (the
+      log-ratio of each coordinate is at most |change| / scale); discrete Gaussian noise of
+      parameter sigma^2 = l2_squared/(2 rho) is rho-zCDP on integer vectors [CKS20, Theorem 14
+      and Proposition 5 for adaptive inputs]. Scales are exact rationals, so nothing is lost to
+      rounding.
+    """
+    laws: list[Law] = []
+    if "gaussian" in allowed and not isinstance(budget, PureDP):
+        laws.append(DiscreteGaussian(Fraction(l2_squared) / (2 * Fraction(budget.to_zcdp().rho))))
+    if "laplace" in allowed and not isinstance(budget, ZCDP):
+        laws.append(DiscreteLaplace(Fraction(l1) / Fraction(budget.epsilon)))
+    return tuple(laws)

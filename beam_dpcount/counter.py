@@ -1,0 +1,257 @@
+"""A mechanism calibrated to a budget: what steps, releases, and knows its own error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from beam_dpcount.budget import Budget, PureDP, check_budget, noise_laws
+from beam_dpcount.laws import Law
+from beam_dpcount.mechanisms.base import Mechanism, State
+from beam_dpcount.noise import Noise, SystemNoise
+from beam_dpcount.sensitivity import Change, check_unit
+
+
+class NotANumberError(ValueError):
+    """An input that is no number. The message never shows it."""
+
+
+class UnsupportedBudgetError(ValueError):
+    """The mechanism's noise cannot satisfy this kind of budget."""
+
+
+@dataclass(frozen=True)
+class Counter:
+    """A calibrated counter. Frozen and picklable; made by `calibrate`, not by hand.
+
+    Guarantee: the sequence of all values that `step` gives along one stream, or that one call of
+      `release` gives, satisfies `budget` for neighbours that differ by `change` in one step, if
+      the noise is system entropy and each state is stepped from at most once for releases that
+      anyone sees. Public: the number of steps. Inputs are clipped to the bounds, then rounded to
+      the lattice of `unit`, before anything else.
+    """
+
+    mechanism: Mechanism
+    budget: Budget
+    law: Law
+    change: Change
+    dimension: int | None
+    unit: float
+
+    @property
+    def l1_sensitivity(self) -> float:
+        """Delta_1 that the noise was calibrated to, in the values' units."""
+        return self.change.norms(self.mechanism, self.unit, self.dimension)[0] * self.unit
+
+    @property
+    def l2_sensitivity(self) -> float:
+        """Delta_2 that the noise was calibrated to, in the values' units."""
+        squared = self.change.norms(self.mechanism, self.unit, self.dimension)[1]
+        return math.sqrt(squared) * self.unit
+
+    @property
+    def state_size(self) -> int:
+        """The most numbers kept per key and coordinate, the step count included."""
+        return self.mechanism.state_size
+
+    @cached_property
+    def _variance(self) -> float:
+        return self.law.variance * self.unit**2
+
+    @cached_property
+    def _lattice(self) -> tuple[int, int]:
+        return self.change.lattice_bounds(self.unit)
+
+    def init(self) -> State:
+        """The state before the first step."""
+        return self.mechanism.init(self.dimension)
+
+    def step(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
+        """Take one step.
+
+        Args:
+          state: from `init` or from the step before; it is not changed.
+          x: a number, or shape (dimension,).
+          noise: this stream's noise.
+
+        Returns:
+          The new state and the private prefix sum: a float, or an array of shape (dimension,).
+
+        Raises:
+          NotANumberError: x is no number (the state is unchanged, the step not taken).
+          HorizonError: all steps of the horizon were taken.
+        """
+        state, value = self.mechanism.step(state, self.quantise(x), noise)
+        return state, value * self.unit if self.dimension else float(value * self.unit)
+
+    def release(self, xs: npt.ArrayLike, noise: Noise | None = None) -> npt.NDArray[np.float64]:
+        """All private prefix sums of a stream at once.
+
+        Args:
+          xs: shape (n,), or (n, dimension), n at most the horizon.
+          noise: None (default) is the operating system's entropy, new at each call.
+
+        Returns:
+          An array of the shape of xs: what n steps under the same noise would give. Each call is
+          a release of its own; two calls over the same data cost the budget twice.
+
+        Raises:
+          NotANumberError: some entry is no number.
+          HorizonError: more steps than the horizon.
+          ValueError: the shape is wrong.
+        """
+        return self.release_lattice(self.quantise_all(xs), noise)
+
+    def release_lattice(
+        self, xs: npt.NDArray[np.int64], noise: Noise | None = None
+    ) -> npt.NDArray[np.float64]:
+        """`release` of values that `quantise` has put on the lattice already."""
+        if noise is None:
+            noise = SystemNoise(self.law, self.dimension)
+        return np.asarray(self.mechanism.release(xs, noise) * self.unit, dtype=np.float64)
+
+    def quantise(self, x: Any) -> Any:
+        """One input clipped to the bounds and rounded to the lattice, in multiples of the unit.
+
+        Raises:
+          NotANumberError: x is no number (or, for vectors, of another shape).
+        """
+        if self.dimension is not None:
+            try:
+                return self.quantise_all(np.asarray(x)[None])[0]
+            except ValueError:
+                raise NotANumberError(f"the value is not {self.dimension} numbers") from None
+        return self._quantise_one(x)
+
+    def quantise_nothing(self) -> Any:
+        """What a rejected element counts: 0, in every coordinate."""
+        return 0 if self.dimension is None else np.zeros(self.dimension, dtype=np.int64)
+
+    def _quantise_one(self, x: Any) -> int:
+        low, high = self._lattice
+        if type(x) is int and self.unit == 1:
+            return low if x < low else high if x > high else x
+        if isinstance(x, Real | np.bool_ | Decimal):
+            try:
+                clipped = min(max(x, self.change.low), self.change.high)
+                if x == x:
+                    return round(float(clipped) / self.unit)
+            except (TypeError, ValueError, ArithmeticError):
+                pass
+        raise NotANumberError("the value is not a number")
+
+    def quantise_all(self, xs: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """A whole stream on the lattice, shape (n,) or (n, dimension)."""
+        shape = "(n,)" if self.dimension is None else f"(n, {self.dimension})"
+        try:
+            array = np.asarray(xs)
+        except ValueError:
+            raise ValueError(f"inputs must have shape {shape}, got a ragged sequence") from None
+        if array.shape[1:] != (() if self.dimension is None else (self.dimension,)) or not (
+            array.ndim
+        ):
+            raise ValueError(f"inputs must have shape {shape}, got {array.shape}")
+        if array.dtype.kind in "Ou":  # integers beyond 64 bits, decimals, or no numbers at all
+            flat = [self._quantise_one(x) for x in array.ravel().tolist()]
+            return np.array(flat, dtype=np.int64).reshape(array.shape)
+        if array.dtype.kind not in "bif":
+            raise NotANumberError(f"inputs must be numbers, got an array of dtype {array.dtype}")
+        if array.dtype.kind == "f" and np.isnan(array).any():
+            raise NotANumberError("some inputs are not numbers (NaN)")
+        if array.dtype.kind in "bi" and self.unit == 1:
+            low, high = self._lattice
+            return np.asarray(np.clip(array, low, high), dtype=np.int64)
+        clipped = np.clip(array.astype(np.float64), self.change.low, self.change.high)
+        return np.asarray(np.rint(clipped / self.unit), dtype=np.int64)
+
+    def variance(self, t: int) -> float:
+        """The exact variance of release t, t from 1, in squared units of the values."""
+        if not 1 <= t <= self.mechanism.horizon:
+            raise ValueError(f"t must be from 1 to the horizon {self.mechanism.horizon}, got {t}")
+        return self._variance * self.mechanism.row_norm2(t)
+
+    def stddevs(self, n: int) -> npt.NDArray[np.float64]:
+        """The standard deviations of releases 1 .. n, shape (n,)."""
+        return np.asarray(np.sqrt(self._variance * self.mechanism.row_norms2(n)))
+
+    def stddev_at(self, state: State) -> float:
+        """The standard deviation of the release that led to `state`."""
+        return math.sqrt(self._variance * self.mechanism.state_row_norm2(state))
+
+    def max_variance(self) -> float:
+        """The largest variance of a release up to the horizon."""
+        return self._variance * self.mechanism.max_row_norm2()
+
+    def mean_variance(self) -> float:
+        """The mean variance of the releases 1 .. horizon."""
+        return self._variance * self.mechanism.mean_row_norm2()
+
+    def describe(self) -> Mapping[str, str]:
+        """The public parameters, for display data, annotations and reports."""
+        return {
+            "budget": str(self.budget),
+            "mechanism": self.mechanism.name,
+            "horizon": str(self.mechanism.horizon),
+            "noise": f"{type(self.law).__name__} of scale {self.law.scale * self.unit:g}",
+            "neighbouring_relation": str(self.change),
+            "largest_stddev": f"{math.sqrt(self.max_variance()):g}",
+        }
+
+
+def calibrate(
+    mechanism: Mechanism,
+    budget: Budget,
+    change: Change | None = None,
+    dimension: int | None = None,
+    unit: float = 1,
+) -> Counter:
+    """The counter that runs `mechanism` at exactly this budget.
+
+    Args:
+      mechanism: an instance, horizon declared.
+      budget: for the whole stream of one key.
+      change: what one event does to the stream; default: anything within [0, 1], at one step.
+      dimension: None for a stream of numbers, d for a stream of vectors of shape (d,).
+      unit: values are rounded to multiples of it before they are counted; 1 counts integers.
+
+    Raises:
+      ValueError, TypeError: an argument is outside its range, or the mechanism cannot take this
+        kind of budget; the message says what to use.
+    """
+    if not isinstance(mechanism, Mechanism):
+        raise TypeError(
+            f"mechanism must be an instance such as BinaryTree(horizon=1000), got {mechanism!r}"
+        )
+    budget = check_budget(budget)
+    change = Change() if change is None else change
+    if dimension is not None and (
+        isinstance(dimension, bool) or not isinstance(dimension, int) or dimension < 1
+    ):
+        raise ValueError(f"dimension must be None or a whole number from 1, got {dimension!r}")
+    unit = check_unit(unit, change)
+    l1, l2_squared = change.norms(mechanism, unit, dimension)
+    laws = noise_laws(budget, l1, l2_squared, mechanism.laws)
+    if not laws:
+        if isinstance(budget, PureDP):
+            raise UnsupportedBudgetError(
+                f"{mechanism.name} takes Gaussian noise, which no pure budget allows: use "
+                f"BinaryTree with {budget!r}, or give ApproxDP(epsilon, delta) or ZCDP(rho)"
+            )
+        raise UnsupportedBudgetError(
+            f"{mechanism.name} takes Laplace noise, which {budget!r} does not calibrate: give "
+            "PureDP(epsilon) or ApproxDP(epsilon, delta)"
+        )
+    law = min(laws, key=lambda law: law.variance)
+    if mechanism.horizon * change.magnitude(unit) > 2**62:
+        raise ValueError(
+            "horizon times the largest value exceeds 2^62 lattice units: choose a larger unit"
+        )
+    return Counter(mechanism, budget, law, change, dimension, unit)

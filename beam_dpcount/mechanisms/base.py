@@ -1,0 +1,147 @@
+"""The contract of a continual-counting mechanism.
+
+A mechanism factors the matrix A of prefix sums (A[t, s] = 1 for s <= t) as A = L R. It releases
+L (R x + z): the encoder R maps the stream to coordinates, each of which gets one noise z_i, drawn
+once, when its row of R x is complete; the decoder L is post-processing. Privacy is a matter of
+R x + z alone, so of the law of z and of the largest column norms of R; the variance of release t
+is (variance of z_i) * ||L_t||^2. Nothing here knows of budgets or of Beam.
+"""
+
+from __future__ import annotations
+
+import operator
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from beam_dpcount.noise import Noise
+
+# A flat tuple: `counters` plain ints (the first is t, the steps taken), then per-coordinate
+# values, each an int, or shape (dimension,) for vector streams. Never changed in place.
+State = tuple[Any, ...]
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+MAX_HORIZON = 2**48
+
+
+class HorizonError(ValueError):
+    """A step beyond the declared horizon: nothing more may be released."""
+
+
+@dataclass(frozen=True)
+class Mechanism(ABC):
+    """One continual-counting mechanism for a declared horizon. Frozen; knows no budget.
+
+    Args:
+      horizon: the number T of steps that noise is calibrated for, from 1 to 2^48.
+
+    Raises:
+      ValueError, TypeError: horizon is no integer in that range.
+    """
+
+    horizon: int
+
+    laws: ClassVar[frozenset[str]] = frozenset({"laplace", "gaussian"})
+    counters: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "horizon", check_horizon(self.horizon))
+
+    @property
+    def name(self) -> str:
+        """What users call it: the name of its class."""
+        return type(self).__name__
+
+    @property
+    @abstractmethod
+    def l1_sensitivity(self) -> int:
+        """Largest L1 norm of a column of R: what a change of 1 in one step can do to R x."""
+
+    @property
+    @abstractmethod
+    def l2_sensitivity_squared(self) -> int:
+        """Square of the largest L2 norm of a column of R."""
+
+    @property
+    @abstractmethod
+    def state_size(self) -> int:
+        """The most numbers kept per key and coordinate, t counted."""
+
+    def init(self, dimension: int | None = None) -> State:
+        """The state before the first step."""
+        zero: Any = 0 if dimension is None else np.zeros(dimension, dtype=np.int64)
+        return (0, zero)
+
+    @abstractmethod
+    def step(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
+        """Take one step: a new state, and the private prefix sum (an int, or shape (dim,)).
+
+        Raises:
+          HorizonError: the state has taken `horizon` steps already.
+        """
+
+    @abstractmethod
+    def release(self, xs: IntArray, noise: Noise) -> IntArray:
+        """All prefix sums of `xs`, shape (n,) or (n, dim): the numbers that n steps would give."""
+
+    @abstractmethod
+    def encoder(self, n: int) -> FloatArray:
+        """R for the first n steps, dense, shape (coordinates drawn by then, n)."""
+
+    @abstractmethod
+    def decoder(self, n: int) -> FloatArray:
+        """L for the first n steps, dense, shape (n, coordinates drawn by then)."""
+
+    @abstractmethod
+    def row_norm2(self, t: int) -> float:
+        """||L_t||^2: the variance of release t, t from 1, in units of the noise's variance."""
+
+    @abstractmethod
+    def row_norms2(self, n: int) -> FloatArray:
+        """row_norm2 of 1 .. n, shape (n,)."""
+
+    @abstractmethod
+    def max_row_norm2(self) -> float:
+        """The largest row_norm2 over all steps up to the horizon."""
+
+    @abstractmethod
+    def mean_row_norm2(self) -> float:
+        """The mean row_norm2 over all steps up to the horizon."""
+
+    @abstractmethod
+    def state_row_norm2(self, state: State) -> float:
+        """row_norm2 of the release that led to `state`."""
+
+    def next_step(self, state: State) -> int:
+        """The number of the step after `state`, or a HorizonError."""
+        t: int = state[0] + 1
+        if t > self.horizon:
+            raise HorizonError(
+                f"step {t} is beyond the horizon of {self.horizon} steps that the noise was "
+                "calibrated for: declare a larger horizon before the stream starts"
+            )
+        return t
+
+    def check_steps(self, n: int) -> None:
+        """Raise HorizonError unless n steps fit."""
+        if n > self.horizon:
+            raise HorizonError(
+                f"{n} steps do not fit the horizon of {self.horizon} that the noise was "
+                "calibrated for: declare a larger horizon"
+            )
+
+
+def check_horizon(horizon: Any) -> int:
+    """`horizon` as an int, or an error that says what to pass."""
+    remedy = "give the largest number of steps that any key will take, e.g. horizon=100_000"
+    try:
+        value = operator.index(horizon)
+    except TypeError:
+        raise TypeError(f"horizon must be a whole number, got {horizon!r}: {remedy}") from None
+    if isinstance(horizon, bool) or not 1 <= value <= MAX_HORIZON:
+        raise ValueError(f"horizon must be from 1 to 2^48, got {horizon!r}: {remedy}")
+    return value

@@ -1,0 +1,229 @@
+"""The smooth binary mechanism [Andersson, Pagh 2023]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import comb
+from typing import Any, ClassVar
+
+import numpy as np
+
+from beam_dpcount.mechanisms.base import FloatArray, IntArray, State
+from beam_dpcount.mechanisms.forest import Forest
+from beam_dpcount.noise import Noise
+
+
+@dataclass(frozen=True)
+class SmoothBinary(Forest):
+    """Binary tree restricted to leaves with equally many zeros, so that no item costs more.
+
+    Item t sits at the t-th smallest h-bit number v_t with exactly k zeros. Release t has one term
+    for every 1-bit i of v_{t+1} whose node (the leaves v with v >> i = (v_{t+1} >> i) - 1) holds
+    an item: all of them but the trailing ones.
+
+    Args:
+      horizon: number of steps T.
+      balanced: False (default) takes the (h, k) with the least k (h - k), and no noise for nodes
+        without items. True is the paper's mechanism: h even, k = h/2, and fresh noise in place
+        of every empty node, so that every release has the same law. It costs up to 1.5 times the
+        largest variance of the default.
+
+    Guarantee: an item lies in one node for every zero of its leaf, so the columns of R have at
+      most k ones: Delta_2 = sqrt(k), exactly for the default. Gaussian noise: takes
+      zero-concentrated and approximate budgets. Variance of release t: at most h - k times that
+      of one draw (exactly, if balanced).
+
+    Source: [AP23, Algorithm 2 and Theorem 1.1]; (h, k) not tied to h = 2k is shown safe in
+      docs/privacy.md.
+    """
+
+    balanced: bool = False
+
+    laws: ClassVar[frozenset[str]] = frozenset({"gaussian"})
+    # t and v_{t+1}, and the number of coordinates drawn, which is t unless balanced.
+    counters: ClassVar[int] = 3
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(h, k): bits of a leaf and zeros among them."""
+        return _balanced_shape(self.horizon) if self.balanced else _best_shape(self.horizon)
+
+    @property
+    def l1_sensitivity(self) -> int:
+        return self.shape[1]
+
+    @property
+    def l2_sensitivity_squared(self) -> int:
+        return self.shape[1]
+
+    @property
+    def state_size(self) -> int:
+        h, k = self.shape
+        return self.counters + 1 + min(self.horizon, h - k)
+
+    def init(self, dimension: int | None = None) -> State:
+        h, k = self.shape
+        zero: Any = 0 if dimension is None else np.zeros(dimension, dtype=np.int64)
+        return (0, (1 << h - k) - 1, 0, zero)
+
+    def step(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
+        t = self.next_step(state)
+        v = state[1]
+        total = state[3] + x
+        # The next number with as many ones: the lowest run of ones loses its top to the bit
+        # above, and the rest of it falls to the bottom, where nodes are empty.
+        low = v & -v
+        carried = v + low
+        run = (carried & ~v).bit_length() - low.bit_length()
+        following = carried | (1 << run - 1) - 1
+        kept = state[4:] if v & 1 else state[4 : len(state) - run]
+        drawn = state[2] + 1
+        extra = 0
+        if self.balanced:
+            empty = run - 1
+            extra = sum(noise.one(drawn + i) for i in range(empty))
+            drawn += empty
+        z = noise.one(drawn)
+        return (t, following, drawn, total, *kept, z), total + sum(kept) + z + extra
+
+    def parents(self, n: int) -> IntArray:
+        return _parents(*self.shape, n)
+
+    def release(self, xs: IntArray, noise: Noise) -> IntArray:
+        if not self.balanced:
+            return super().release(xs, noise)
+        n = len(xs)
+        self.check_steps(n)
+        empty = self._empty(n)
+        last = np.cumsum(empty + 1)  # the coordinate of node t; its empty nodes' come before it
+        z = noise.draw(1, int(last[-1]) if n else 0)
+        sums = np.concatenate([np.zeros_like(z[:1]), np.cumsum(z, axis=0)])
+        extra = sums[last - 1] - sums[last - 1 - empty]
+        return np.asarray(np.cumsum(xs, axis=0)) + self._noise_sums(z[last - 1]) + extra
+
+    def _empty(self, n: int) -> IntArray:
+        """How many of the 1-bits of v_{t+1} have no items below them, t = 1 .. n."""
+        h, k = self.shape
+        return np.asarray(h - k - super().row_norms2(n), dtype=np.int64)
+
+    def encoder(self, n: int) -> FloatArray:
+        nodes = super().encoder(n)
+        if not self.balanced:
+            return nodes
+        last = np.cumsum(self._empty(n) + 1)
+        matrix = np.zeros((int(last[-1]), n))
+        matrix[last - 1] = nodes
+        return matrix
+
+    def decoder(self, n: int) -> FloatArray:
+        nodes = super().decoder(n)
+        if not self.balanced:
+            return nodes
+        empty = self._empty(n)
+        last = np.cumsum(empty + 1)
+        matrix = np.zeros((n, int(last[-1])))
+        matrix[:, last - 1] = nodes
+        for t in range(n):
+            matrix[t, last[t] - 1 - empty[t] : last[t] - 1] = 1
+        return matrix
+
+    def row_norm2(self, t: int) -> float:
+        h, k = self.shape
+        return h - k if self.balanced else _depth(h, k, t)
+
+    def row_norms2(self, n: int) -> FloatArray:
+        if not self.balanced:
+            return super().row_norms2(n)
+        self.check_steps(n)
+        h, k = self.shape
+        return np.full(n, float(h - k))
+
+    def max_row_norm2(self) -> float:
+        h, k = self.shape
+        # Release t <= h - k has t terms: the ones of v_1 leave the bottom one by one.
+        return h - k if self.balanced else min(self.horizon, h - k)
+
+    def mean_row_norm2(self) -> float:
+        h, k = self.shape
+        return h - k if self.balanced else _depth_sum(h, k, self.horizon) / self.horizon
+
+    def state_row_norm2(self, state: State) -> float:
+        if self.balanced:
+            return self.row_norm2(state[0])
+        return super().state_row_norm2(state)
+
+
+@lru_cache(maxsize=256)
+def _best_shape(horizon: int) -> tuple[int, int]:
+    """The (h, k) with C(h, k) > horizon of least k (h-k); of equals the largest k."""
+    h, k = _balanced_shape(horizon)
+    best = (k * (h - k), -k, h)
+    # Swapping zeros and ones changes neither k (h-k) nor C(h, k), so k <= h/2 covers all pairs;
+    # and k (h-k) <= best with C(h, k) > horizon bounds the search.
+    for few in range(1, k + 1):
+        many = few
+        while few * many <= best[0]:
+            if comb(few + many, few) > horizon:
+                best = min(best, (few * many, -many, few + many))
+                break
+            many += 1
+    return best[2], -best[1]
+
+
+@lru_cache(maxsize=256)
+def _balanced_shape(horizon: int) -> tuple[int, int]:
+    k = 1
+    while comb(2 * k, k) <= horizon:
+        k += 1
+    return 2 * k, k
+
+
+# The leaves of (h, k) are those of (h-1, k-1), under a 0, then those of (h-1, k), under a 1. The
+# first leaf of the second part follows step a = C(h-1, k-1), which completes the node of the
+# first part: node a, of which the nodes of the second part are descendants.
+
+
+def _parents(h: int, k: int, n: int) -> IntArray:
+    while n < comb(h - 1, k - 1) and k > 0 and h > k:
+        h, k = h - 1, k - 1
+    known: dict[tuple[int, int, int], IntArray] = {}
+
+    def build(h: int, k: int, n: int) -> IntArray:
+        if n == 0:
+            return np.zeros(0, dtype=np.int64)
+        first = comb(h - 1, k - 1)
+        if n < first:
+            return build(h - 1, k - 1, n)
+        if (h, k, n) not in known:
+            known[h, k, n] = np.concatenate(
+                [build(h - 1, k - 1, first - 1), [0], first + build(h - 1, k, n - first)]
+            )
+        return known[h, k, n]
+
+    return build(h, k, n)
+
+
+def _depth(h: int, k: int, t: int) -> int:
+    depth = 0
+    while t:
+        first = comb(h - 1, k - 1)
+        if t < first:
+            k -= 1
+        else:
+            t -= first
+            depth += 1
+        h -= 1
+    return depth
+
+
+@lru_cache(maxsize=4096)
+def _depth_sum(h: int, k: int, n: int) -> int:
+    """The sum of depths of the nodes 1 .. n."""
+    if n == 0:
+        return 0
+    first = comb(h - 1, k - 1)
+    if n < first:
+        return _depth_sum(h - 1, k - 1, n)
+    rest = n - first
+    return _depth_sum(h - 1, k - 1, first - 1) + 1 + rest + _depth_sum(h - 1, k, rest)

@@ -1,0 +1,49 @@
+"""What comes out: releases, and the elements that gave none.
+
+No postponed annotations here: Beam would turn every field into a logical type.
+"""
+
+from typing import NamedTuple, Optional
+
+from apache_beam.coders import RowCoder
+from apache_beam.coders.typecoders import registry
+
+
+class Release(NamedTuple):
+    """One private count.
+
+    Fields:
+      key: whose count.
+      step: the number of elements of the key counted, from 1.
+      timestamp: event time, microseconds since the epoch, UTC.
+      value: the private prefix count. Unbiased, so it may be negative or fall.
+      stddev: the standard deviation of its noise; public, known before any data.
+    """
+
+    key: str
+    step: int
+    timestamp: int
+    value: float
+    stddev: float
+
+
+class Rejected(NamedTuple):
+    """An element that was not counted, or not released. Private data: never publish it.
+
+    Fields:
+      key: the element's key, as text.
+      timestamp: event time, microseconds since the epoch, UTC.
+      reason: why, in words that do not show the value.
+      element: the element, as Python's repr.
+      id: its public id, as text, if an `element_id` was given.
+    """
+
+    key: str
+    timestamp: int
+    reason: str
+    element: str
+    id: Optional[str]  # noqa: UP045  (a row schema on Python 3.10)
+
+
+for _row in (Release, Rejected):
+    registry.register_coder(_row, RowCoder)

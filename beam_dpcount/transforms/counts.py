@@ -1,0 +1,143 @@
+"""PrefixCount: a private running count per key, after every element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import apache_beam as beam
+from apache_beam import typehints
+from apache_beam.pvalue import PCollection
+
+from beam_dpcount import analysis
+from beam_dpcount.budget import Budget
+from beam_dpcount.counter import calibrate
+from beam_dpcount.dofns import (
+    ON_REJECT,
+    REJECTED,
+    CheckKeys,
+    CountEachElement,
+    CountWholeKey,
+    Intake,
+    ReadElements,
+)
+from beam_dpcount.mechanisms.base import Mechanism
+from beam_dpcount.noise import Entropy, SystemEntropy
+from beam_dpcount.releases import Rejected, Release
+from beam_dpcount.sensitivity import Change, check_bounds
+from beam_dpcount.transforms.inputs import (
+    OncePerWindow,
+    check_path,
+    check_windows,
+    declares_str_keys,
+    use_streaming,
+)
+
+
+@typehints.with_input_types(tuple[str, Any])
+class PrefixCount(beam.PTransform[Any, Any]):
+    """A private running sum per key, released after every element.
+
+    PCollection[KV[str, number]] -> PCollection[Release], one release per element; with
+    on_reject="collect", -> (releases, rejected). On bounded input the elements of a key are taken
+    in order of event time, ties by `element_id` if given, else as they arrive; on unbounded
+    input, in order of arrival.
+
+    Args:
+      budget: PureDP, ApproxDP or ZCDP: what all releases of one key may cost together.
+      horizon: the most elements that any key will have, from 1 to 2^48. The noise grows slowly
+        with it. Elements beyond it get no release (see on_reject).
+      mechanism: None (default) is the one of least largest variance; or a class or name from
+        `mechanisms.ALL`, or an instance with the same horizon.
+      bounds: (low, high); values outside are clipped. Default (0, 1).
+      unit: values are rounded to multiples of it before they are counted. Default 1: 0.4 counts
+        0. For amounts with decimals give e.g. unit=0.01.
+      relation: the neighbouring relation, "replace_one" (default) or "add_remove"; they differ
+        only where low < 0.
+      on_reject: what happens to elements whose value is no number. Their step is always taken,
+        with 0. "drop" (default): nothing else. "collect": they go to a second output, of
+        Rejected, which also gets elements beyond the horizon and elements with a bad key; it is
+        private data. "raise": an error stops the pipeline; that it stops is outside the
+        guarantee. Bad keys are an error unless collected.
+      value, element_id: take the number and a public, sortable id out of an element's value, for
+        inputs KV[str, anything].
+      path: "auto" (default) follows `is_bounded` of the input; "streaming" forces the stateful
+        path, for sources wrongly declared bounded; "bounded" insists on the grouped one.
+      entropy: where the noise comes from; default the operating system.
+
+    Guarantee: for each key, and window, the values of all its releases together satisfy `budget`
+      for streams that differ in the value of any one element. Public, so not protected: the keys,
+      and the number, order and timestamps of the elements. That an event happened at all is
+      therefore not protected by this transform; what its value was is. An element lies in one key
+      and one window, so the budget is not multiplied by their number. Sensitivity:
+      `counter.l1_sensitivity` and `.l2_sensitivity`, of the encoder's columns (docs/privacy.md).
+      Noise: exact discrete Laplace or discrete Gaussian, `counter.law`. A runner that retries
+      work draws noise again; failed attempts nobody saw cost nothing.
+
+    Raises:
+      ValueError, TypeError: at construction, for arguments out of range; when applied, for
+        windows that merge or overlap and for path="bounded" on unbounded input.
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        horizon: int,
+        *,
+        mechanism: Mechanism | type[Mechanism] | str | None = None,
+        bounds: tuple[float, float] = (0, 1),
+        unit: float = 1,
+        relation: str = "replace_one",
+        on_reject: str = "drop",
+        value: Callable[[Any], Any] | None = None,
+        element_id: Callable[[Any], Any] | None = None,
+        path: str = "auto",
+        entropy: Entropy | None = None,
+    ) -> None:
+        super().__init__()
+        if on_reject not in ON_REJECT:
+            raise ValueError(f"on_reject must be one of {', '.join(ON_REJECT)}, got {on_reject!r}")
+        if entropy is not None and not isinstance(entropy, Entropy):
+            raise TypeError(f"entropy must be an Entropy such as SystemEntropy(), got {entropy!r}")
+        change = Change(*check_bounds(bounds), relation=relation)
+        chosen = analysis.resolve(mechanism, horizon, budget, change=change, unit=unit)
+        self.counter = calibrate(chosen, budget, change=change, unit=unit)
+        self._intake = Intake(self.counter, on_reject, value, element_id)
+        self._entropy = SystemEntropy() if entropy is None else entropy
+        self._path = check_path(path)
+
+    def expand(self, elements: PCollection[Any]) -> Any:
+        check_windows(elements)
+        intake, entropy = self._intake, self._entropy
+        if use_streaming(elements, self._path):
+            bad_keys = None
+            if not declares_str_keys(elements):
+                elements, bad_keys = self._apply(elements, CheckKeys(intake), tuple[str, Any])
+            releases, refused = self._apply(elements, CountEachElement(intake, entropy), Release)
+        else:
+            steps, bad_keys = self._apply(
+                elements | "OncePerWindow" >> OncePerWindow(), ReadElements(intake), tuple[str, Any]
+            )
+            grouped = steps | "GroupByKey" >> beam.GroupByKey()
+            releases, refused = self._apply(grouped, CountWholeKey(intake, entropy), Release)
+        if intake.on_reject != "collect":
+            return releases
+        outputs = [pcoll for pcoll in (bad_keys, refused) if pcoll is not None]
+        return releases, outputs | "Rejected" >> beam.Flatten()
+
+    def _apply(
+        self, elements: PCollection[Any], dofn: beam.DoFn, output: Any
+    ) -> tuple[PCollection[Any], PCollection[Any] | None]:
+        """The main output and, where they are collected, the rejected elements."""
+        label, applied = type(dofn).__name__, beam.ParDo(dofn)
+        if self._intake.on_reject != "collect":
+            return elements | label >> applied.with_output_types(output), None
+        typed = applied.with_output_types(output, **{REJECTED: Rejected})
+        both = elements | label >> typed.with_outputs(REJECTED, main="main")
+        return both.main, both[REJECTED]
+
+    def annotations(self) -> dict[str, bytes | str]:
+        return {f"beam_dpcount:{name}": text for name, text in self.counter.describe().items()}
+
+    def display_data(self) -> dict[str, Any]:
+        return dict(self.counter.describe())

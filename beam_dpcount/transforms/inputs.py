@@ -1,0 +1,73 @@
+"""What the transforms check of their input, and how they choose between their two paths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.pvalue import PCollection
+from apache_beam.transforms import window as windows
+from apache_beam.transforms.trigger import AccumulationMode, DefaultTrigger
+
+PATHS = ("auto", "bounded", "streaming")
+
+
+def check_path(path: str) -> str:
+    """`path`, or a ValueError that lists the choices."""
+    if path not in PATHS:
+        raise ValueError(f"path must be one of {', '.join(PATHS)}, got {path!r}")
+    return path
+
+
+def check_windows(elements: PCollection[Any]) -> None:
+    """Refuse windows that would spend one event's budget more than once, or depend on data."""
+    function = elements.windowing.windowfn
+    if function.is_merging():
+        raise ValueError(
+            f"{function!r} merges windows, and where merged windows end depends on the data: use "
+            "the global window or FixedWindows"
+        )
+    if isinstance(function, windows.GlobalWindows | windows.FixedWindows):
+        return
+    if isinstance(function, windows.SlidingWindows) and function.size <= function.period:
+        return
+    raise ValueError(
+        f"{function!r} may put an element into several windows, each of which would spend the "
+        "budget again: use the global window or FixedWindows"
+    )
+
+
+def use_streaming(elements: PCollection[Any], path: str) -> bool:
+    """Whether to count element by element in state, rather than grouped by key."""
+    if path == "bounded" and not elements.is_bounded:
+        raise ValueError(
+            'path="bounded" on an unbounded input would release steps again, with new noise, each '
+            'time a trigger fires: use path="auto" or path="streaming"'
+        )
+    return path == "streaming" or not elements.is_bounded
+
+
+def declares_str_keys(elements: PCollection[Any]) -> bool:
+    """Whether Beam's types already promise pairs with a str key."""
+    declared = elements.element_type
+    types: tuple[Any, ...] = getattr(declared, "tuple_types", ())
+    return len(types) == 2 and types[0] is str
+
+
+class OncePerWindow(beam.PTransform[Any, Any]):
+    """Resets trigger and lateness to the defaults, so that a grouping fires once per window.
+
+    A second firing would release steps again, with new noise.
+    """
+
+    def expand(self, elements: PCollection[Any]) -> PCollection[Any]:
+        windowing = elements.windowing
+        if windowing.triggerfn == DefaultTrigger() and not windowing.allowed_lateness:
+            return elements
+        default: Any = beam.WindowInto(
+            windowing.windowfn,
+            trigger=DefaultTrigger(),
+            accumulation_mode=AccumulationMode.DISCARDING,
+            allowed_lateness=0,
+        )
+        return elements | default

@@ -1,0 +1,1 @@
+"""Tasks to run from the command line: python -m pipelines.count --help."""

@@ -1,0 +1,524 @@
+"""Events read from CSV and Parquet files, and releases written to them.
+
+Messages about a file name its row and column and never show a cell.
+"""
+
+import csv
+import io
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, BinaryIO, NamedTuple
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.parquet as pq
+from apache_beam import coders
+from apache_beam.coders.typecoders import registry
+from apache_beam.io.fileio import ReadableFile, ReadMatches
+from apache_beam.io.filesystem import FileMetadata
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.pvalue import PBegin, PCollection
+from apache_beam.transforms.window import GlobalWindows, TimestampedValue
+from apache_beam.utils.timestamp import Timestamp
+
+from pipelines import timestamps
+
+_PARQUET = (".parquet", ".pq")
+_FILES_CHECKED = 100
+_NAMES_SHOWN = 40
+_MAX_NUMBER = 300  # characters; beyond it no count is meant, and int() takes quadratic time
+
+_SCHEMA = pa.schema(
+    [
+        ("key", pa.string()),
+        ("step", pa.int64()),
+        ("timestamp", pa.int64()),
+        ("value", pa.float64()),
+        ("stddev", pa.float64()),
+    ]
+)
+
+
+class InputError(ValueError):
+    """A file or an argument that cannot be used; the message says where and why."""
+
+
+class Event(NamedTuple):
+    """What one row of a file says, and where it stands: rows count from 1, after the header."""
+
+    value: object
+    file: str
+    row: int
+
+
+class _EventCoder(coders.Coder):
+    """Where events are shuffled Beam would pickle each, at twice the time and size."""
+
+    _fields = coders.TupleCoder(
+        (coders.FastPrimitivesCoder(), coders.StrUtf8Coder(), coders.VarIntCoder())
+    )
+
+    def encode(self, value: Event) -> bytes:
+        return self._fields.encode(tuple(value))
+
+    def decode(self, encoded: bytes) -> Event:
+        return Event(*self._fields.decode(encoded))
+
+    def is_deterministic(self) -> bool:
+        return False
+
+    def to_type_hint(self) -> type[Event]:
+        return Event
+
+
+registry.register_coder(Event, _EventCoder)
+
+
+def _place(file: str, row: int | None = None, column: str | None = None) -> str:
+    """Where an error is; row 0 is the header."""
+    place = [file]
+    if row is not None:
+        place.append(f"row {row}" if row else "header")
+    if column is not None:
+        place.append(f"column {column!r}")
+    return ", ".join(place)
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Reads the events of one file at a time."""
+
+    key: str
+    value: str | None
+    where: tuple[str, str] | None
+    timestamp: str | None
+    parse: Callable[[object], int]
+    delimiter: str
+
+    @classmethod
+    def of(
+        cls,
+        key: str,
+        value: str | None,
+        where: str | None,
+        timestamp: str | None,
+        timestamp_format: str,
+        timezone: str,
+        delimiter: str,
+    ) -> "_Reader":
+        if "" in (key, value, timestamp):
+            raise InputError("key, value and timestamp must name columns, got an empty name")
+        condition = None
+        if where is not None:
+            if value is not None:
+                raise InputError("give value or where, not both: where counts the rows that match")
+            column, equals, text = where.partition("=")
+            if not column or not equals:
+                raise InputError(f"where must be COLUMN=VALUE, got {where!r}")
+            condition = column, text
+        separator = "\t" if delimiter == r"\t" else delimiter
+        if len(separator) != 1 or separator in '"\r\n':
+            raise InputError(
+                f"delimiter must be one character, or \\t for a tab; got {delimiter!r}"
+            )
+        try:
+            parse = timestamps.parser(timestamp_format, timezone)
+        except ValueError as error:
+            raise InputError(str(error)) from None
+        return cls(key, value, condition, timestamp, parse, separator)
+
+    @property
+    def columns(self) -> tuple[str, str, str]:
+        """The columns of the key, the value and the time; the key's where there is no other."""
+        value = self.where[0] if self.where else self.value
+        return self.key, value or self.key, self.timestamp or self.key
+
+    def events(self, readable: ReadableFile) -> Iterator[Any]:
+        """Yields (key, Event), in a TimestampedValue if there is a column of timestamps."""
+        file = readable.metadata.path
+        is_parquet = file.lower().endswith(_PARQUET)
+        rows = self._parquet_rows(readable) if is_parquet else self._csv_rows(readable)
+        for row, key, value, time in rows:
+            if type(key) is not str:
+                if key is None:
+                    raise InputError(f"{_place(file, row, self.key)}: the key is null")
+                key = str(key)
+            element = key, Event(self._measure(value), file, row)
+            if self.timestamp is None:
+                yield element
+                continue
+            try:
+                micros = self.parse(time)
+            except ValueError as error:
+                raise InputError(f"{_place(file, row, self.timestamp)}: {error}") from None
+            yield TimestampedValue(element, Timestamp(micros=micros))
+
+    def _measure(self, cell: object) -> object:
+        if self.where is not None:
+            return int(cell is not None and str(cell) == self.where[1])
+        return 1 if self.value is None else _number(cell)
+
+    def _locate(self, file: str, header: Sequence[str]) -> list[int]:
+        """The positions of the columns."""
+        for column in self.columns:
+            if column not in header:
+                shown = ", ".join(repr(name[:80]) for name in header[:_NAMES_SHOWN]) or "none"
+                more = ", ..." if len(header) > _NAMES_SHOWN else ""
+                hint = "; is --delimiter right?" if len(header) == 1 else ""
+                raise InputError(
+                    f"{_place(file, 0)}: no column {column!r}; there is {shown}{more}{hint}"
+                )
+            if header.count(column) > 1:
+                raise InputError(f"{_place(file, 0, column)}: several columns have this name")
+        return [header.index(column) for column in self.columns]
+
+    def _csv_rows(self, readable: ReadableFile) -> Iterator[tuple[int, object, object, object]]:
+        file = readable.metadata.path
+        row = -1  # the last record that was read; the header is record 0
+        try:
+            with _open_text(readable) as text:
+                # Strict, as a quote that is never closed would else swallow the rest of the file.
+                records = filter(None, csv.reader(text, delimiter=self.delimiter, strict=True))
+                header = next(records, None)
+                if header is None:
+                    raise InputError(f"{file}: the file is empty; it needs a header line")
+                row = 0
+                key, value, time = places = self._locate(file, header)
+                last = max(places)
+                for row, cells in enumerate(records, 1):
+                    if len(cells) <= last:
+                        missing = next(
+                            column
+                            for column, place in zip(self.columns, places, strict=True)
+                            if place >= len(cells)
+                        )
+                        raise InputError(
+                            f"{_place(file, row, missing)}: the row is too short to have a cell "
+                            f"here, {len(cells)} of {len(header)}"
+                        )
+                    yield row, cells[key], cells[value], cells[time]
+        except csv.Error as error:
+            raise InputError(f"{_place(file, row + 1)}: malformed CSV: {error}") from None
+        except UnicodeDecodeError:
+            row = self._undecodable(readable, row + 1)
+            raise InputError(f"{_place(file, row)}: not UTF-8 text; convert the file") from None
+        except OSError as error:
+            raise _unreadable(file, error) from error
+
+    def _undecodable(self, readable: ReadableFile, default: int) -> int:
+        """The record whose bytes are no UTF-8. (The decoder reads ahead of the records.)"""
+        with suppress(csv.Error), _open_text(readable, errors="surrogateescape") as text:
+            records = filter(None, csv.reader(text, delimiter=self.delimiter))
+            for row, cells in enumerate(records):
+                if re.search("[\udc80-\udcff]", "".join(cells)):
+                    return row
+        return default
+
+    def _parquet_rows(self, readable: ReadableFile) -> Iterator[tuple[int, object, object, object]]:
+        file = readable.metadata.path
+        row = 0
+        try:
+            with readable.open() as stream, pq.ParquetFile(stream) as table:
+                schema = table.schema_arrow
+                for place in self._locate(file, schema.names):
+                    kind = schema.types[place]
+                    if pa.types.is_nested(kind) or pa.types.is_fixed_size_binary(kind):
+                        column = _place(file, column=schema.names[place])
+                        raise InputError(f"{column}: holds {kind}, not text, numbers or times")
+                for batch in table.iter_batches(columns=list(dict.fromkeys(self.columns))):
+                    before = row
+                    cells = {
+                        name: _cells(batch[name], file, before, name) for name in batch.schema.names
+                    }
+                    columns = [cells[column] for column in self.columns]
+                    for row, (key, value, time) in enumerate(
+                        zip(*columns, strict=True), before + 1
+                    ):
+                        yield row, key, value, time
+        except pa.ArrowException:  # its text may show a cell
+            problem = f"damaged after row {row}" if row else "not a Parquet file"
+            raise InputError(f"{file}: {problem}") from None
+        except OSError as error:
+            raise _unreadable(file, error) from error
+
+
+def _cells(array: Any, file: str, before: int, column: str) -> list[object]:
+    """The Python objects of a column, of which `before` rows were read before."""
+    if pa.types.is_timestamp(array.type):
+        # Python knows no nanoseconds. "+00:00", unlike "UTC", needs no time zone database.
+        unit = "us" if array.type.unit == "ns" else array.type.unit
+        zone = "+00:00" if array.type.tz else None
+        array = array.cast(pa.timestamp(unit, zone), safe=False)
+    elif pa.types.is_binary(array.type):
+        array = array.view(pa.string())  # many writers do not mark their text as text
+    with suppress(ValueError, OverflowError):
+        return array.to_pylist()
+    cells = []
+    for row, cell in enumerate(array, before + 1):
+        try:
+            cells.append(cell.as_py())
+        except (ValueError, OverflowError):
+            raise InputError(
+                f"{_place(file, row, column)}: neither UTF-8 text nor a date of the years 1 to 9999"
+            ) from None
+    return cells
+
+
+def _number(cell: object) -> object:
+    """The number that text shows; everything else as it is."""
+    if not isinstance(cell, str) or len(cell) > _MAX_NUMBER or "_" in cell:
+        return cell
+    try:
+        return int(cell)
+    except ValueError:
+        try:
+            return float(cell)
+        except ValueError:
+            return cell
+
+
+class _Stream(io.RawIOBase):
+    """Beam's compressed files lack what io.TextIOWrapper asks of a stream."""
+
+    def __init__(self, source: BinaryIO) -> None:
+        self._source = source
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            data = self._source.read(len(buffer))
+        except Exception as error:  # each codec has its own
+            raise OSError("the compressed data are damaged") from error
+        # Beam takes a file that was cut off for a short one; its decompressor knows better.
+        if not data and not getattr(getattr(self._source, "_decompressor", None), "eof", True):
+            raise OSError("the compressed data end too early")
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._source.close()
+        super().close()
+
+
+def _open_text(readable: ReadableFile, errors: str = "strict") -> io.TextIOWrapper:
+    stream = readable.open()
+    if not isinstance(stream, io.IOBase):
+        stream = io.BufferedReader(_Stream(stream))
+    return io.TextIOWrapper(stream, encoding="utf-8-sig", errors=errors, newline="")
+
+
+def _unreadable(file: str, error: OSError) -> InputError:
+    return InputError(f"{file}: cannot be read: {error.strerror or error}")
+
+
+def _match(inputs: Sequence[str]) -> list[FileMetadata]:
+    """The files of all patterns, each file once: an event read twice would count twice."""
+    files: dict[str, FileMetadata] = {}
+    for pattern in inputs:
+        # Beam finds nothing for a pattern that starts with its first star.
+        full = f"./{pattern}" if re.match(r"[^/]*[*?[]", pattern) else pattern
+        try:
+            found = FileSystems.match([full])[0].metadata_list if pattern else []
+        except (ValueError, OSError) as error:
+            raise InputError(f"cannot look for {pattern!r}: {error}") from error
+        if not found:
+            raise InputError(f"no file matches {pattern!r}")
+        for metadata in sorted(found, key=lambda metadata: metadata.path):
+            path = metadata.path
+            files.setdefault(path if "://" in path else os.path.realpath(path), metadata)
+    return list(files.values())
+
+
+class ReadEvents(beam.PTransform[PBegin, PCollection[tuple[str, Event]]]):
+    """Reads (key, Event) from CSV and Parquet files, in the order of the rows of each file.
+
+    A suffix .parquet or .pq means Parquet; all else is CSV in UTF-8 with a header line, packed
+    (.gz, .bz2, .zst ...) or not, whose blank lines are skipped. A file that several patterns
+    match is read once.
+
+    Args:
+      inputs: a path or pattern, or a list of them, on any file system Beam knows.
+      key: the column of the keys; in Parquet what is no text is taken as str() shows it.
+      value: a column of numbers. Text that shows no number is left as it is, for a later
+        transform to reject, and so are nulls. Without value and where, every event counts 1.
+      where: ``COLUMN=VALUE``; an event counts 1 if the column's text is VALUE, else 0.
+      timestamp: a column of timestamps, which become the elements' own.
+      timestamp_format, timezone: see `pipelines.timestamps.parser`.
+      delimiter: of CSV; the two characters ``\\t`` mean a tab.
+
+    Raises:
+      InputError: an argument makes no sense; when the pipeline runs, a file does not. Then Beam
+        wraps it: run `check_inputs` first to have most of them by themselves.
+    """
+
+    def __init__(
+        self,
+        inputs: str | list[str],
+        key: str,
+        value: str | None = None,
+        where: str | None = None,
+        timestamp: str | None = None,
+        timestamp_format: str = "unix",
+        timezone: str = "UTC",
+        delimiter: str = ",",
+    ) -> None:
+        super().__init__()
+        self._inputs = [inputs] if isinstance(inputs, str) else list(inputs)
+        if not self._inputs:
+            raise InputError("no input files: inputs is an empty list")
+        self._reader = _Reader.of(
+            key, value, where, timestamp, timestamp_format, timezone, delimiter
+        )
+
+    def expand(self, pbegin: PBegin) -> PCollection[tuple[str, Event]]:
+        # No Reshuffle: it would mix up the rows of a file.
+        return (
+            pbegin
+            | "Patterns" >> beam.Create([self._inputs])
+            | "Match" >> beam.FlatMap(_match).with_output_types(FileMetadata)
+            | "Open" >> ReadMatches()
+            | "Parse" >> beam.FlatMap(self._reader.events).with_output_types(tuple[str, Event])
+        )
+
+    def check(self) -> None:
+        """Reads the header and the first event of the first files, without a pipeline."""
+        for metadata in _match(self._inputs)[:_FILES_CHECKED]:
+            if not metadata.path.endswith(("/", "\\")):
+                next(self._reader.events(ReadableFile(metadata)), None)
+
+
+def check_inputs(
+    inputs: str | list[str],
+    key: str,
+    value: str | None = None,
+    where: str | None = None,
+    timestamp: str | None = None,
+    timestamp_format: str = "unix",
+    timezone: str = "UTC",
+    delimiter: str = ",",
+) -> None:
+    """Raises the InputError that `ReadEvents` of the same arguments would meet at the start.
+
+    It opens the first 100 files, to their first event; errors further on are left to the pipeline.
+    """
+    ReadEvents(inputs, key, value, where, timestamp, timestamp_format, timezone, delimiter).check()
+
+
+def _output_suffix(path: str) -> str:
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix not in (".csv", ".parquet"):
+        raise InputError(f"output must end in .csv or .parquet, got {path!r}")
+    if re.search(r"[*?[]", path):
+        # Beam deletes whatever matches the name before it writes.
+        raise InputError(f"output must have none of * ? [ in its name, got {path!r}")
+    return suffix
+
+
+def check_output(path: str) -> None:
+    """Raises InputError if `WriteReleases` could not write there; remote paths pass by name."""
+    _output_suffix(path)
+    if "://" in path:
+        return
+    directory = os.path.dirname(path) or "."
+    if os.path.isdir(path):
+        raise InputError(f"output {path!r} is a directory; name a file in it")
+    if not os.path.isdir(directory):
+        raise InputError(f"output {path!r}: there is no directory {directory!r}; create it first")
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise InputError(f"output {path!r}: directory {directory!r} is not writable")
+
+
+class WriteReleases(beam.PTransform[PCollection[Any], PCollection[str]]):
+    """Writes the releases of a bounded collection to one file, in no particular order.
+
+    Columns: key, step, timestamp (microseconds since the epoch, UTC), value, stddev. An existing
+    file is replaced. Gives the path once it is written.
+
+    Args:
+      output: a path that ends in .csv or .parquet.
+      with_timestamps: whether to write the timestamps; without, their cells are empty.
+
+    Raises:
+      InputError: the output has another suffix, or * ? [ in its name.
+      ValueError: at pipeline construction, the collection is unbounded.
+    """
+
+    def __init__(self, output: str, with_timestamps: bool) -> None:
+        super().__init__()
+        self._output = output
+        self._suffix = _output_suffix(output)
+        self._with_timestamps = with_timestamps
+
+    def expand(self, pcoll: PCollection[Any]) -> PCollection[str]:
+        if not pcoll.is_bounded:
+            raise ValueError("WriteReleases writes one file at the end: its input must be bounded")
+        one_file: dict[str, Any] = {"num_shards": 1, "shard_name_template": ""}
+        rows = (
+            pcoll
+            | "Global" >> beam.WindowInto(GlobalWindows())
+            | "Row" >> beam.Map(self._row).with_output_types(dict[str, Any])
+        )
+        if self._suffix == ".parquet":
+            return rows | beam.io.WriteToParquet(self._output, _SCHEMA, **one_file)
+        return (
+            rows
+            | "Line" >> beam.Map(_line).with_output_types(str)
+            | beam.io.WriteToText(self._output, header=_line(_SCHEMA.names), **one_file)
+        )
+
+    def _row(self, release: Any) -> dict[str, Any]:
+        return {
+            "key": release.key,
+            "step": int(release.step),
+            "timestamp": int(release.timestamp) if self._with_timestamps else None,
+            "value": float(release.value),
+            "stddev": float(release.stddev),
+        }
+
+
+def _line(row: dict[str, Any] | list[str]) -> str:
+    """A line of CSV without its end."""
+    cells = row.values() if isinstance(row, dict) else row
+    text = io.StringIO()
+    # csv quotes the characters of its line end, and both kinds of newline need quotes.
+    csv.writer(text, lineterminator="\r\n").writerow(cells)
+    return text.getvalue()[:-2]
+
+
+def read_releases(path: str) -> dict[str, list[Any]]:
+    """The columns of a file that `WriteReleases` wrote; a timestamp not written is None.
+
+    Raises:
+      InputError: the file cannot be read, or has other columns.
+    """
+    names = _SCHEMA.names
+    suffix = _output_suffix(path)
+    try:
+        if suffix == ".parquet":
+            with FileSystems.open(path) as stream:
+                return pq.read_table(stream).select(names).cast(_SCHEMA).to_pydict()
+        with _open_text(ReadableFile(FileMetadata(path, 0))) as text:
+            header, *rows = csv.reader(text, strict=True)
+        if header != names:
+            raise ValueError
+        columns = zip(*rows, strict=True) if rows else [()] * len(names)
+        kinds: tuple[Callable[[str], Any], ...] = (str, int, _optional_int, float, float)
+        return {
+            name: list(map(kind, column))
+            for name, kind, column in zip(names, kinds, columns, strict=True)
+        }
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    except (csv.Error, pa.ArrowException, KeyError, ValueError):
+        expected = ", ".join(names)
+        raise InputError(f"{path}: not a file of releases, whose columns are {expected}") from None
+
+
+def _optional_int(cell: str) -> int | None:
+    return int(cell) if cell else None

@@ -1,0 +1,470 @@
+"""Figures of private running counts and of comparisons, written as PNG files.
+
+Figures are built from `matplotlib.figure.Figure`, never pyplot, so that nothing here depends on
+or changes global state (a display, the current figure).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import textwrap
+import unicodedata
+import warnings
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timezone
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib import dates, ticker
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+DPI = 150
+MAX_POINTS = 4000
+
+# Okabe and Ito's colour-blind safe palette, without its yellow, which is too pale on white.
+_BLUE, _VERMILLION, _GREEN, _PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+_ORANGE, _SKY, _BLACK = "#E69F00", "#56B4E9", "#000000"
+_COLOURS = (_BLUE, _VERMILLION, _GREEN, _PURPLE, _ORANGE, _SKY, _BLACK)
+# Four styles against seven colours: 28 distinct pairs, and neighbours differ in both.
+_STYLES = ("-", "--", "-.", ":")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+_DARK, _GREY = "#222222", "#555555"
+
+_COLUMNS = 3
+_TITLE_WIDTH = 30  # narrow characters
+_FEW_POINTS = 40  # below this every release gets a marker
+_MINUTE = 1 / 1440  # in days, matplotlib's unit of time
+_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """One key's releases in order of step; `exact` is None where no truth was given."""
+
+    key: Hashable
+    step: FloatArray
+    timestamp: FloatArray
+    value: FloatArray
+    half: FloatArray
+    exact: FloatArray | None
+
+    def thinned(self) -> _Panel:
+        kept = _kept(len(self.step))
+        return _Panel(
+            self.key,
+            self.step[kept],
+            self.timestamp[kept],
+            self.value[kept],
+            self.half[kept],
+            None if self.exact is None else self.exact[kept],
+        )
+
+
+def prefix_counts(
+    columns: Mapping[str, Any],
+    path: str | os.PathLike[str],
+    *,
+    title: str,
+    guarantee: str,
+    half_width: float = 1.96,
+    truth: Mapping[Any, npt.ArrayLike] | None = None,
+    max_panels: int = 6,
+    time_axis: bool = True,
+) -> None:
+    """Draws private running counts, one panel a key, and writes a PNG.
+
+    Each panel has the running count above and, because the noise is often too small to see
+    against the count, a strip below with the band around zero (and the error, given `truth`).
+    All strips share one scale. Keys are spread over the ranks of their last private value:
+    1, 2, 4, 8, ... and last.
+
+    Args:
+        columns: one row a release, in any order: `key`, `step`, `value`, `stddev` (standard
+            deviation of the noise in `value`) and optionally `timestamp` (microseconds since
+            the epoch; None where there is none).
+        path: the PNG file to write.
+        title: plain text above the figure.
+        guarantee: plain text below the figure, wrapped.
+        half_width: half the width of the band, in standard deviations.
+        truth: exact running counts by key, one for each release of the key in order of step.
+            Not private: for demonstrations on made-up data.
+        max_panels: the most keys to draw.
+        time_axis: draw against time where every release has one, else against steps.
+
+    Raises:
+        ValueError: if columns differ in length, or `truth` and the releases of a key do.
+    """
+    ranked = _ranked_panels(columns, half_width, truth or {})
+    shown = _spread_ranks(len(ranked), max_panels)
+    rows = max(2, math.ceil(len(shown) / _COLUMNS))
+    figure, body = _framed((12, 4 * rows), title, guarantee)
+    if shown:
+        panels = {rank: ranked[rank - 1].thinned() for rank in shown}
+        _draw_panels(body, panels, len(ranked), half_width, time_axis)
+    else:
+        _say(body.subplots(), "no releases")
+    _save(figure, path)
+
+
+def lines(
+    series: Mapping[str, Sequence[npt.ArrayLike]],
+    path: str | os.PathLike[str],
+    *,
+    xlabel: str,
+    ylabel: str,
+    title: str,
+    logx: bool = False,
+    logy: bool = False,
+    footer: str | None = None,
+) -> None:
+    """Draws named lines in one pair of axes and writes a PNG.
+
+    The legend stands beside the axes in the order in which the lines end, highest first.
+
+    Args:
+        series: label -> `(x, y)` or `(x, y, band)`, with `y - band` to `y + band` shaded.
+            Labels, `xlabel` and `ylabel` may use mathtext; `title` and `footer` are plain text.
+        path: the PNG file to write.
+
+    Raises:
+        ValueError: if a series is not two or three arrays of one length (`band` may be a scalar).
+    """
+    figure, body = _framed((10, 6), title, footer or "")
+    axes = body.subplots()
+    ends: list[tuple[float, Line2D]] = []
+    looks = zip(cycle(_COLOURS), cycle(_STYLES), cycle(_MARKERS), strict=False)
+    for (label, arrays), (colour, style, marker) in zip(series.items(), looks, strict=False):
+        x, y, band = _line_arrays(label, arrays)
+        kept = _kept(len(x), logarithmic=logx)
+        x, y, band = x[kept], y[kept], band[kept]
+        (line,) = axes.plot(
+            x,
+            y,
+            color=colour,
+            linestyle=style,
+            linewidth=2,
+            marker=marker if len(x) <= _FEW_POINTS else None,
+            markersize=5,
+            label=label,
+        )
+        # On a log scale a band that reaches zero would stretch the axis without end.
+        low = np.maximum(y - band, y / 10) if logy else y - band
+        if np.any(band > 0):
+            axes.fill_between(x, low, y + band, color=colour, alpha=0.18, linewidth=0)
+        finite = y[np.isfinite(y)]
+        ends.append((float(finite[-1]) if len(finite) else -math.inf, line))
+    if ends:
+        axes.set_xscale("log" if logx else "linear")
+        axes.set_yscale("log" if logy else "linear")
+        axes.set_xlabel(xlabel, fontsize=12)
+        axes.set_ylabel(ylabel, fontsize=12)
+        _plain(axes, labelsize=11)
+        ends.sort(key=lambda end: -end[0])
+        handles = [line for _, line in ends]
+        body.legend(
+            handles=handles, loc="outside right upper", frameon=False, fontsize=11, handlelength=3
+        )
+    else:
+        _say(axes, "no data")
+    _save(figure, path)
+
+
+def _ranked_panels(
+    columns: Mapping[str, Any], half_width: float, truth: Mapping[Any, npt.ArrayLike]
+) -> list[_Panel]:
+    """All keys' releases, largest last private value first."""
+    keys = _objects(columns["key"])
+    step, value, stddev = (_floats(columns[name]) for name in ("step", "value", "stddev"))
+    timestamp = _timestamps(columns.get("timestamp"), len(keys))
+    lengths = [len(column) for column in (keys, step, timestamp, value, stddev)]
+    if len(set(lengths)) > 1:
+        raise ValueError(f"key, step, timestamp, value, stddev differ in length: {lengths}")
+    if not len(keys):
+        return []
+    codes: dict[Hashable, int] = {}
+    code = np.array([codes.setdefault(key, len(codes)) for key in keys])
+    order = np.lexsort((step, code))
+    panels = []
+    runs = np.split(order, np.flatnonzero(np.diff(code[order])) + 1)
+    for key, run in zip(codes, runs, strict=True):
+        exact = _floats(truth[key]) if key in truth else None
+        if exact is not None and len(exact) != len(run):
+            raise ValueError(
+                f"truth must have one count for each release of key {key!r}: "
+                f"{len(exact)} counts, {len(run)} releases"
+            )
+        half = half_width * stddev[run]
+        panels.append(_Panel(key, step[run], timestamp[run], value[run], half, exact))
+    return sorted(panels, key=lambda panel: (-np.nan_to_num(panel.value[-1]), str(panel.key)))
+
+
+def _spread_ranks(keys: int, panels: int) -> list[int]:
+    """At most `panels` of the ranks 1..keys: powers of two and the last, then the best left."""
+    powers = [1 << bit for bit in range(keys.bit_length()) if 1 << bit < keys]
+    preferred = [*powers[: max(panels - 1, 1)], keys, *range(1, keys + 1)]
+    return sorted(list(dict.fromkeys(preferred))[:panels]) if keys else []
+
+
+def _draw_panels(
+    body: SubFigure, panels: Mapping[int, _Panel], keys: int, half_width: float, time_axis: bool
+) -> None:
+    timed = time_axis and _has_times(panels.values())
+    rows = math.ceil(len(panels) / _COLUMNS)
+    columns = math.ceil(len(panels) / rows)
+    grid = body.add_gridspec(2 * rows, columns, height_ratios=[3, 1] * rows)
+    strips: list[Axes] = []
+    for place, (rank, panel) in enumerate(panels.items()):
+        row, column = 2 * (place // columns), place % columns
+        first = strips[0] if strips else None
+        strip = body.add_subplot(grid[row + 1, column], sharex=first, sharey=first)
+        count = body.add_subplot(grid[row, column], sharex=strip)
+        strips.append(strip)
+        x = _x(panel, timed)
+        _draw_count(count, x, panel)
+        _draw_strip(strip, x, panel)
+        _titles(count, panel, f"rank {rank} of {keys}, last count {_readable(panel)}")
+        if column == 0:
+            count.set_ylabel("private count", fontsize=11)
+            strip.set_ylabel("± band" if panel.exact is None else "error", fontsize=11)
+        else:
+            strip.tick_params(labelleft=False)
+        if place + columns < len(panels):
+            strip.tick_params(labelbottom=False)
+    limit = 1.12 * max(_extent(panel) for panel in panels.values()) or 1.0
+    strips[0].set_ylim(-limit, limit)
+    strips[0].yaxis.set_major_locator(ticker.MaxNLocator(3, symmetric=True))
+    ends = np.concatenate([_x(panel, timed)[[0, -1]] for panel in panels.values()])
+    label = _x_axis(strips[0], float(ends.min()), float(ends.max()), timed)
+    body.align_ylabels()
+    for strip in strips[-columns:]:
+        strip.set_xlabel(label, fontsize=11)
+    body.legend(
+        handles=_legend_handles(panels.values(), half_width),
+        loc="outside upper center",
+        ncols=4,
+        frameon=False,
+        fontsize=10.5,
+    )
+
+
+def _draw_count(axes: Axes, x: FloatArray, panel: _Panel) -> None:
+    _band(axes, x, panel.value, panel.half)
+    marker = "o" if len(x) <= _FEW_POINTS else None
+    axes.plot(x, panel.value, color=_BLUE, linewidth=1.6, marker=marker, markersize=4)
+    if panel.exact is not None:
+        marker = "x" if len(x) <= _FEW_POINTS else None
+        axes.plot(x, panel.exact, color=_DARK, linewidth=1.1, linestyle=(0, (4, 3)), marker=marker)
+    axes.tick_params(labelbottom=False)
+    axes.yaxis.set_major_locator(ticker.MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    axes.yaxis.set_major_formatter(ticker.FuncFormatter(_number))
+    _plain(axes, labelsize=10)
+
+
+def _number(value: float, _: int | None) -> str:
+    return f"{value:,.10g}".replace("-", "\N{MINUS SIGN}")
+
+
+def _draw_strip(axes: Axes, x: FloatArray, panel: _Panel) -> None:
+    _band(axes, x, np.zeros_like(x), panel.half)
+    axes.axhline(0, color=_GREY, linewidth=0.8)
+    if panel.exact is not None:
+        few = len(x) <= _FEW_POINTS
+        axes.plot(
+            x,
+            panel.value - panel.exact,
+            color=_VERMILLION,
+            linewidth=1.2 if few else 0.6,
+            marker="o" if few else None,
+            markersize=4,
+        )
+    _plain(axes, labelsize=10)
+
+
+def _band(axes: Axes, x: FloatArray, centre: FloatArray, half: FloatArray) -> None:
+    if len(x) == 1:  # an area over one point has no width
+        axes.errorbar(x, centre, half, color=_SKY, linewidth=3, capsize=8)
+    else:
+        axes.fill_between(x, centre - half, centre + half, color=_SKY, alpha=0.4, linewidth=0)
+
+
+def _legend_handles(panels: Iterable[_Panel], half_width: float) -> list[Artist]:
+    handles: list[Artist] = [
+        Line2D([], [], color=_BLUE, linewidth=1.6, label="private count"),
+        Patch(color=_SKY, alpha=0.4, linewidth=0, label=f"± {half_width:g} standard deviations"),
+    ]
+    if any(panel.exact is not None for panel in panels):
+        exact = "exact (shown for demonstration only)"
+        handles += [
+            Line2D([], [], color=_DARK, linewidth=1.1, linestyle=(0, (4, 3)), label=exact),
+            Line2D([], [], color=_VERMILLION, linewidth=1.2, label="error: private − exact"),
+        ]
+    return handles
+
+
+def _framed(inches: tuple[float, float], title: str, footer: str) -> tuple[Figure, SubFigure]:
+    """A figure with its title and footer, and the space between them."""
+    figure = Figure(inches, DPI, layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06))
+    figure.suptitle(title, fontsize=15, fontweight="bold", parse_math=False)
+    if footer:
+        figure.supxlabel(
+            "\n".join(
+                textwrap.fill(line, int(13 * inches[0]), break_on_hyphens=False)
+                for line in footer.splitlines()
+            ),
+            x=0.01,
+            horizontalalignment="left",
+            multialignment="left",
+            fontsize=10,
+            color=_GREY,
+            parse_math=False,
+        )
+    # A subfigure of its own keeps the legend from landing on the figure's title.
+    return figure, figure.add_subfigure(figure.add_gridspec(1, 1)[0])
+
+
+def _plain(axes: Axes, labelsize: float) -> None:
+    axes.tick_params(labelsize=labelsize)
+    axes.grid(color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _titles(axes: Axes, panel: _Panel, note: str) -> None:
+    key = _shortened(panel.key)
+    axes.set_title(key, loc="left", pad=20, fontsize=12, fontweight="bold", parse_math=False)
+    axes.annotate(
+        note, (0, 1), (0, 6), xycoords="axes fraction", textcoords="offset points", color=_GREY
+    )
+
+
+def _say(axes: Axes, text: str) -> None:
+    axes.set_axis_off()
+    axes.text(0.5, 0.5, text, ha="center", va="center", fontsize=18, color=_GREY)
+
+
+def _save(figure: Figure, path: str | os.PathLike[str]) -> None:
+    with warnings.catch_warnings():
+        # A key in a script the font lacks is drawn as boxes; that is no fault of the caller's.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        warnings.filterwarnings("ignore", message="Matplotlib currently does not support")
+        figure.savefig(path, format="png", dpi=DPI, metadata={"Software": None})
+
+
+def _has_times(panels: Collection[_Panel]) -> bool:
+    """Whether every release has a drawable time and the times tell the steps apart."""
+    times = np.concatenate([panel.timestamp for panel in panels])
+    steps = np.concatenate([panel.step for panel in panels])
+    # Beam's smallest and largest timestamps, which mean "no time", lie outside the calendar.
+    drawable = bool(np.all((times >= _FIRST_US) & (times <= _LAST_US)))
+    return drawable and (np.ptp(times) > 0 or np.ptp(steps) == 0)
+
+
+def _x(panel: _Panel, timed: bool) -> FloatArray:
+    if not timed:
+        return panel.step
+    days = dates.date2num(panel.timestamp.astype(np.int64).astype("datetime64[us]"))
+    return np.asarray(days, dtype=np.float64)
+
+
+def _x_axis(axes: Axes, low: float, high: float, timed: bool) -> str:
+    """Places the ticks of an axis from `low` to `high` and returns its label."""
+    if low == high:
+        one = _MINUTE if timed else 1.0
+        axes.set_xlim(low - one, high + one)
+    if not timed:
+        axes.xaxis.set_major_locator(ticker.MaxNLocator(6, integer=True, min_n_ticks=1))
+        axes.xaxis.set_major_formatter(ticker.StrMethodFormatter("{x:,.0f}"))
+        return "step"
+    locator = dates.AutoDateLocator(tz=timezone.utc, minticks=3, maxticks=7)
+    axes.xaxis.set_major_locator(locator)
+    day = dates.num2date(low, tz=timezone.utc).date()
+    # The last release of a day is often stamped with the midnight that ends it.
+    if dates.num2date(max(low, high - _MINUTE), tz=timezone.utc).date() != day:
+        axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=timezone.utc))
+        return "time (UTC)"
+    pattern = "%H:%M" if high - low > 6 * _MINUTE else "%H:%M:%S"
+    axes.xaxis.set_major_formatter(dates.DateFormatter(pattern, tz=timezone.utc))
+    return f"time of day, UTC ({day})"
+
+
+def _extent(panel: _Panel) -> float:
+    error = panel.half if panel.exact is None else panel.value - panel.exact
+    both = np.abs(np.concatenate([panel.half, error]))
+    return float(np.max(both[np.isfinite(both)], initial=0.0))
+
+
+def _readable(panel: _Panel) -> str:
+    value, half = panel.value[-1], panel.half[-1]
+    if not np.isfinite(half):
+        return f"{value:,.0f}"
+    digits = 0 if half >= 10 else 1
+    return f"{value:,.{digits}f} ± {half:,.{digits}f}"
+
+
+def _shortened(key: Hashable) -> str:
+    """The key as one line of printable text, cut to the width of a panel's title."""
+    text = key.decode("utf-8", "replace") if isinstance(key, bytes) else str(key)
+    text = "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
+    if not text.strip():
+        return repr(text)
+    width = 0
+    for position, letter in enumerate(text):
+        width += 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+        if width > _TITLE_WIDTH:
+            return text[:position].rstrip() + "…"
+    return text
+
+
+def _kept(length: int, logarithmic: bool = False) -> npt.NDArray[np.intp]:
+    """Indices of at most `MAX_POINTS` of `length` points, the first and the last among them."""
+    if length <= MAX_POINTS:
+        return np.arange(length)
+    if logarithmic:
+        places = np.geomspace(1, length, MAX_POINTS) - 1
+    else:
+        places = np.linspace(0, length - 1, MAX_POINTS)
+    return np.unique(np.rint(places).astype(np.intp))
+
+
+def _objects(column: Any) -> npt.NDArray[np.object_]:
+    # Lists stay clear of np.asarray, which would make a matrix out of keys that are tuples.
+    items = column if isinstance(column, list | tuple) else np.asarray(column)
+    return np.fromiter(items, dtype=object, count=len(items))
+
+
+def _floats(column: Any) -> FloatArray:
+    return np.asarray(column, dtype=np.float64)
+
+
+def _timestamps(column: Any, length: int) -> FloatArray:
+    """Microseconds since the epoch, NaN where missing."""
+    if column is None:
+        return np.full(length, np.nan)
+    times = np.asarray(column)
+    if times.dtype.kind != "M":
+        return _floats(times)
+    microseconds = times.astype("datetime64[us]").astype(np.float64)
+    return np.where(np.isnat(times), np.nan, microseconds)
+
+
+def _line_arrays(
+    label: str, arrays: Sequence[npt.ArrayLike]
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    if len(arrays) not in (2, 3):
+        raise ValueError(f"series {label!r} must be (x, y) or (x, y, band): {len(arrays)} arrays")
+    x, y = _floats(arrays[0]), _floats(arrays[1])
+    if x.shape != y.shape or x.ndim != 1:
+        raise ValueError(f"series {label!r}: x has shape {x.shape}, y has shape {y.shape}")
+    band = _floats(arrays[2]) if len(arrays) == 3 else np.zeros(1)
+    return x, y, np.broadcast_to(band, x.shape)

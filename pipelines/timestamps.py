@@ -1,0 +1,229 @@
+"""Timestamps read from text, numbers or datetimes, as microseconds since the epoch, UTC."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+from collections.abc import Callable
+from decimal import ROUND_FLOOR, Context, Decimal
+from itertools import pairwise
+from numbers import Real
+from zoneinfo import ZoneInfo
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+# The years 1 to 9999, as datetime has them. Beam reaches further, but no event does: what lies
+# beyond is most often a file of milliseconds read as seconds.
+_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
+
+_MAX_TEXT = 300
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,4})?", re.ASCII)
+# Precise enough to hold any text of _MAX_TEXT characters exactly.
+_EXACT = Context(prec=2 * _MAX_TEXT, rounding=ROUND_FLOOR)
+
+# What strptime itself accepts for its directives of digits; %L is ours.
+_DIGITS = {
+    "Y": r"\d{4}",
+    "m": r"1[0-2]|0[1-9]|[1-9]",
+    "d": r"3[01]|[12]\d|0[1-9]|[1-9]| [1-9]",
+    "H": r"2[0-3]|[01]\d|\d",
+    "M": r"[0-5]\d|\d",
+    "S": r"6[01]|[0-5]\d|\d",
+    "f": r"\d{1,6}",
+    "L": r"\d{1,3}",
+}
+
+
+def parser(format: str, timezone: str) -> Callable[[object], int]:
+    """A picklable function from one value to microseconds since the epoch, UTC.
+
+    Args:
+      format: ``unix`` (seconds) or ``unix-ms`` (milliseconds), whole or decimal, exact to the
+        microsecond and rounded down below it; ``iso`` (ISO 8601); or a strptime format, where
+        ``%L`` stands for milliseconds of 1 to 3 digits without padding (``:11`` is 11 ms, which
+        ``%f`` reads as 110 ms). As in strptime, a missing year is 1900.
+      timezone: where times without an offset are, such as ``UTC`` or ``Europe/Paris``. Of an
+        hour that clocks repeat, the first is taken.
+
+    The function takes datetimes and dates whatever the format, and numbers with ``unix`` and
+    ``unix-ms``. It raises ValueError, in words that never show the value, for anything else and
+    for times outside the years 1 to 9999.
+
+    Raises:
+      ValueError: the format or the time zone is unknown.
+    """
+    zone = _zone(timezone)
+    if format == "unix":
+        return _Unix("seconds since 1970, format 'unix'", zone, digits=6)
+    if format == "unix-ms":
+        return _Unix("milliseconds since 1970, format 'unix-ms'", zone, digits=3)
+    if format == "iso":
+        return _Iso("ISO 8601 such as 2024-01-31T23:59:59Z, format 'iso'", zone)
+    return _Strptime(format, zone)
+
+
+def _zone(name: str) -> dt.tzinfo:
+    if name == "UTC":  # needs no time zone database
+        return dt.timezone.utc
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise ValueError(
+            f"unknown time zone {name!r}: give --timezone a name such as UTC or Europe/Paris "
+            "(where the system has no time zone database, pip install tzdata)"
+        ) from None
+
+
+class _Parser:
+    def __init__(self, expected: str, zone: dt.tzinfo) -> None:
+        self._expected = expected
+        self._zone = zone
+
+    def __call__(self, value: object) -> int:
+        if isinstance(value, str):
+            if not value:
+                raise self._error("the timestamp is empty")
+            if len(value) > _MAX_TEXT:
+                raise self._error("the timestamp is too long")
+            return self._text(value)
+        if isinstance(value, dt.datetime):
+            return self._micros(value)
+        if isinstance(value, dt.date):
+            return self._micros(dt.datetime(value.year, value.month, value.day))
+        if not isinstance(value, bool) and isinstance(value, (Real, Decimal)):
+            return self._number(value)
+        raise self._error("the timestamp is neither text, nor a number, nor a date")
+
+    def _text(self, text: str) -> int:
+        raise NotImplementedError
+
+    def _number(self, number: Real | Decimal) -> int:
+        raise self._error("the timestamp is a number")
+
+    def _micros(self, moment: dt.datetime) -> int:
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=self._zone)
+        delta = moment - _EPOCH
+        return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
+
+    def _error(self, problem: str) -> ValueError:
+        return ValueError(f"{problem}: expected {self._expected}; see --timestamp-format")
+
+
+class _Unix(_Parser):
+    def __init__(self, expected: str, zone: dt.tzinfo, digits: int) -> None:
+        super().__init__(expected, zone)
+        self._digits = digits
+        self._scale = 10**digits
+
+    def __call__(self, value: object) -> int:
+        # Whole numbers, nearly all there is, take the short way.
+        if type(value) is int or (
+            type(value) is str and value.isdigit() and value.isascii() and len(value) < 18
+        ):
+            micros = int(value) * self._scale
+            if _FIRST <= micros <= _LAST:
+                return micros
+        return super().__call__(value)
+
+    def _number(self, number: Real | Decimal) -> int:
+        # A float's shortest text, not its binary value, is what was written: no rounding.
+        return self._text(str(number))
+
+    def _text(self, text: str) -> int:
+        if not _NUMBER.fullmatch(text):
+            raise self._error("the timestamp is not a number")
+        micros = _EXACT.scaleb(_EXACT.create_decimal(text), self._digits)
+        if not _FIRST <= micros < _LAST + 1:
+            raise self._error("the timestamp lies outside the years 1 to 9999")
+        return math.floor(micros)
+
+
+class _Iso(_Parser):
+    def _text(self, text: str) -> int:
+        if text[-1] in "Zz":  # Python 3.10 knows no Z
+            text = text[:-1] + "+00:00"
+        try:
+            moment = dt.datetime.fromisoformat(text)
+        except ValueError:
+            raise self._error("the timestamp has another format") from None
+        return self._micros(moment)
+
+
+class _Strptime(_Parser):
+    def __init__(self, format: str, zone: dt.tzinfo) -> None:
+        super().__init__(f"format {format!r}", zone)
+        parts = [part for part in re.split(r"(%.)", format, flags=re.DOTALL) if part]
+        names = [part[1] for part in parts if _is_directive(part)]
+        self._format = "".join("%f" if part == "%L" else part for part in parts)
+        self._check(format, parts, names)
+        self._pattern = _pattern(parts)
+        # strptime costs three times as much as the digits by themselves; it is left to the rest:
+        # names, offsets, times with a gap such as a minute without an hour.
+        self._fields = [name for name in "YmdHMS" if name in names]
+        self._digits_only = (
+            set(names) <= set(_DIGITS)
+            and len(self._fields) >= 3
+            and self._fields == list("YmdHMS"[: len(self._fields)])
+        )
+        self._fraction = next((name for name in "fL" if name in names), None)
+
+    def _check(self, format: str, parts: list[str], names: list[str]) -> None:
+        problem = None
+        if not names:
+            problem = "is neither unix, unix-ms, iso nor a strptime format like '%Y-%m-%d %H:%M:%S'"
+        elif "Z" in names:
+            problem = "has %Z, whose names do not tell the offset: use %z, or text and --timezone"
+        elif any("%L" in pair and all(map(_is_directive, pair)) for pair in pairwise(parts)):
+            problem = "has %L, of 1 to 3 digits, next to another directive: it needs a separator"
+        else:
+            try:
+                sample = dt.datetime(2001, 2, 3, 4, 5, 6, tzinfo=dt.timezone.utc)
+                dt.datetime.strptime(sample.strftime(self._format), self._format)
+            except (ValueError, re.error) as error:
+                problem = f"is no strptime format ({error})"
+        if problem:
+            raise ValueError(f"--timestamp-format {format!r} {problem}")
+
+    def _text(self, text: str) -> int:
+        try:
+            if self._digits_only:
+                return self._from_digits(text)
+            if self._fraction == "L":
+                match = self._pattern.fullmatch(text)
+                if match is None:
+                    raise ValueError
+                start, end = match.span("L")
+                text = f"{text[:start]}{text[start:end].zfill(3)}{text[end:]}"
+            return self._micros(dt.datetime.strptime(text, self._format))
+        except (ValueError, OverflowError):
+            raise self._error("the timestamp has another format") from None
+
+    def _from_digits(self, text: str) -> int:
+        match = self._pattern.fullmatch(text)
+        if match is None:
+            raise ValueError
+        numbers = map(int, match.group(*self._fields))
+        micros = self._micros(dt.datetime(*numbers))  # type: ignore[arg-type]
+        if self._fraction == "f":
+            return micros + int(match["f"].ljust(6, "0"))
+        if self._fraction == "L":
+            return micros + int(match["L"]) * 1000
+        return micros
+
+
+def _is_directive(part: str) -> bool:
+    return len(part) == 2 and part[0] == "%" and part != "%%"
+
+
+def _pattern(parts: list[str]) -> re.Pattern[str]:
+    pattern = ""
+    for part in parts:
+        if not _is_directive(part):
+            literal = "%" if part == "%%" else part
+            pattern += r"\s+".join(map(re.escape, re.split(r"\s+", literal)))
+        elif part[1] in _DIGITS:
+            pattern += f"(?P<{part[1]}>{_DIGITS[part[1]]})"
+        else:
+            pattern += ".+?"
+    return re.compile(pattern, re.IGNORECASE)

@@ -1,0 +1,729 @@
+from __future__ import annotations
+
+import bz2
+import csv
+import datetime as dt
+import gzip
+import math
+import os
+import pickle
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from apache_beam.coders.typecoders import registry
+from apache_beam.io.fileio import ReadableFile
+from apache_beam.io.filesystem import FileMetadata
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+from apache_beam.testing import test_stream
+from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.transforms.window import FixedWindows, TimestampedValue
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.files import (
+    Event,
+    InputError,
+    ReadEvents,
+    WriteReleases,
+    _line,
+    check_inputs,
+    check_output,
+    read_releases,
+)
+
+DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
+SECRET = "s3cr3t"
+
+
+def data(name: str) -> str:
+    path = DATA / name
+    if not path.exists():
+        pytest.skip(f"{name} is not in ../shared/data beside the repository")
+    return str(path)
+
+
+def read(path: str | os.PathLike[str], key: str = "key", **arguments: Any) -> list[Any]:
+    """What the transform reads of one file, without a pipeline."""
+    reader = ReadEvents(str(path), key, **arguments)._reader
+    return list(reader.events(ReadableFile(FileMetadata(str(path), 0))))
+
+
+def values(path: Path, **arguments: Any) -> list[object]:
+    return [event.value for _, event in read(path, **arguments)]
+
+
+def times(path: str | Path, **arguments: Any) -> list[int]:
+    return [element.timestamp.micros for element in read(path, **arguments)]
+
+
+def run(inputs: str | list[str], expected: Sequence[Any], key: str = "key", **rest: Any) -> None:
+    """Compares what a pipeline reads with (key, value, file name, row)."""
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        events = pipeline | ReadEvents(inputs, key, **rest)
+        rows = events | beam.MapTuple(
+            lambda key, event: (key, event.value, os.path.basename(event.file), event.row)
+        )
+        assert_that(rows, equal_to(expected))
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    def write(content: str | bytes, name: str = "events.csv") -> Path:
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+@pytest.fixture
+def parquet(tmp_path: Path) -> Callable[..., Path]:
+    def write(columns: dict[str, Any], name: str = "events.parquet", **rest: Any) -> Path:
+        path = tmp_path / name
+        pq.write_table(pa.table(columns), path, **rest)
+        return path
+
+    return write
+
+
+Write = Callable[..., Path]
+
+
+# Reading CSV
+
+
+def test_pipeline_reads_keys_values_files_and_rows(write: Write) -> None:
+    path = write("time,key,n\n1,a,5\n2,b,6\n3,a,7\n")
+    run(
+        str(path),
+        [("a", 5, "events.csv", 1), ("b", 6, "events.csv", 2), ("a", 7, "events.csv", 3)],
+        value="n",
+    )
+
+
+def test_pipeline_sets_timestamps(write: Write) -> None:
+    path = write("time,key\n1.5,a\n-1,b\n")
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        stamped = (
+            pipeline
+            | ReadEvents(str(path), "key", timestamp="time")
+            | beam.Map(lambda element, at=beam.DoFn.TimestampParam: (element[0], at.micros))
+        )
+        assert_that(stamped, equal_to([("a", 1_500000), ("b", -1_000000)]))
+
+
+def test_pipeline_groups_events(write: Write) -> None:
+    # Events cross a shuffle, and so their coder.
+    path = write("key,n\na,5\nb,x\na,\n")
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        grouped = pipeline | ReadEvents(str(path), "key", value="n") | beam.GroupByKey()
+        assert_that(
+            grouped | beam.MapTuple(lambda key, events: (key, list(events))),
+            equal_to(
+                [
+                    ("a", [Event(5, str(path), 1), Event("", str(path), 3)]),
+                    ("b", [Event("x", str(path), 2)]),
+                ]
+            ),
+        )
+
+
+@pytest.mark.parametrize("value", [1, 2.5, None, "x", Decimal("1.5"), b"x", dt.date(2020, 1, 1)])
+def test_event_coder_round_trips(value: object) -> None:
+    coder = registry.get_coder(Event)
+    event = Event(value, "é.csv", 2**40)
+    again = coder.decode(coder.encode(event))
+    assert again == event
+    assert type(again) is Event
+    assert pickle.loads(pickle.dumps(coder)) == coder
+
+
+def test_value_defaults_to_one(write: Write) -> None:
+    assert read(path := write("key\na\n")) == [("a", Event(1, str(path), 1))]
+
+
+def test_where_splits_at_the_first_equals_sign(write: Write) -> None:
+    path = write("key,a\nk,b=c\nk,b\nk,\n")
+    assert values(path, where="a=b=c") == [1, 0, 0]
+    assert values(path, where="a=") == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        ("7", 7),
+        ("-7", -7),
+        ("2.5", 2.5),
+        ("1e3", 1000.0),
+        ("inf", math.inf),
+        ("", ""),
+        ("x", "x"),
+        ("1_000", "1_000"),
+        ("0x10", "0x10"),
+        ("9" * 300, int("9" * 300)),
+        ("9" * 301, "9" * 301),
+        ("9" * 100_000, "9" * 100_000),
+    ],
+)
+def test_values_of_text(write: Write, cell: str, expected: object) -> None:
+    (value,) = values(write(f"key,n\nk,{cell}\n"), value="n")
+    assert value == expected
+    assert type(value) is type(expected)
+
+
+def test_nan_stays_a_float(write: Write) -> None:
+    (value,) = values(write("key,n\nk,nan\n"), value="n")
+    assert isinstance(value, float)
+    assert math.isnan(value)
+
+
+def test_keys_are_text_as_it_is(write: Write) -> None:
+    path = write('key\n" a "\n00\nß\u2028\x85\n"a,""b"""\n"two\r\nlines"\n')
+    assert [key for key, _ in read(path)] == [" a ", "00", "ß\u2028\x85", 'a,"b"', "two\r\nlines"]
+
+
+def test_records_count_not_lines(write: Write) -> None:
+    path = write('\nkey,text\n\na,"1\n2\n3"\n\nb,x\n\n')
+    assert [(key, event.row) for key, event in read(path)] == [("a", 1), ("b", 2)]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_line_ends_and_byte_order_marks(write: Write, end: str, mark: str) -> None:
+    path = write(mark + end.join(["key,n", "a,1", "b,2"]))
+    assert [(key, event.value) for key, event in read(path, value="n")] == [("a", 1), ("b", 2)]
+
+
+@pytest.mark.parametrize(("delimiter", "given"), [("\t", r"\t"), ("\t", "\t"), (" ", " ")])
+def test_delimiters(write: Write, delimiter: str, given: str) -> None:
+    path = write(f"key{delimiter}n\na{delimiter}1\n", "events.txt")
+    assert values(path, value="n", delimiter=given) == [1]
+
+
+@pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress)])
+def test_compressed(write: Write, suffix: str, pack: Callable[[bytes], bytes]) -> None:
+    text = "key,n\n" + "".join(f"k{n},{n}\n" for n in range(50_000))
+    path = write(pack(("\ufeff" + text).encode()), f"events.csv{suffix}")
+    check_inputs(str(path), "key", "n")
+    assert values(path, value="n") == list(range(50_000))
+    small = write(pack(b"key\na\n"), f"small.csv{suffix}")
+    run(str(small), [("a", 1, small.name, 1)])
+
+
+def test_rows_may_lack_or_exceed_cells_not_needed(write: Write) -> None:
+    assert values(write("key,n,rest\na,1\nb,2,x,y\n"), value="n") == [1, 2]
+
+
+def test_header_without_rows(write: Write) -> None:
+    path = write("key,n")
+    check_inputs(str(path), "key", "n")
+    run(str(path), [])
+
+
+def test_patterns_read_each_file_once(
+    write: Write, parquet: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("key\na\n", "1.csv")
+    write("key\nb\n", "2.csv")
+    parquet({"key": ["c"]}, "3.parquet")
+    monkeypatch.chdir(tmp_path)
+    everything = [("a", 1, "1.csv", 1), ("b", 1, "2.csv", 1), ("c", 1, "3.parquet", 1)]
+    for inputs in ("*.*", "./?.*", [f"{tmp_path}/*.csv", "3.parquet", "1.csv", "./[12].csv"]):
+        check_inputs(inputs, "key")
+        run(inputs, everything)
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))))
+def test_csv_round_trips_any_key(keys: list[str]) -> None:
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "events.csv"
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerows([["key", "n"], *([key, n] for n, key in enumerate(keys))])
+        read_back = [(key, event.value) for key, event in read(path, value="n")]
+    assert read_back == [(key, n) for n, key in enumerate(keys)]
+
+
+# Reading Parquet
+
+
+def test_parquet_keys_become_text(parquet: Write) -> None:
+    day = dt.date(2020, 1, 31)
+    for keys, expected in [
+        (["ß", " a"], ["ß", " a"]),
+        (pa.array(["a", "b", "a"]).dictionary_encode(), ["a", "b", "a"]),
+        (pa.array([b"\xc3\x9f"], pa.binary()), ["ß"]),
+        ([1, -2], ["1", "-2"]),
+        ([True, False], ["True", "False"]),
+        ([day], ["2020-01-31"]),
+    ]:
+        assert [key for key, _ in read(parquet({"key": keys}))] == expected
+
+
+def test_parquet_values_stay(parquet: Write) -> None:
+    cases: list[tuple[list[Any], list[object]]] = [
+        ([1, None, -3], [1, None, -3]),
+        ([1.5, None], [1.5, None]),
+        ([True], [True]),
+        ([Decimal("1.25")], [Decimal("1.25")]),
+        (["7", "x", ""], [7, "x", ""]),
+    ]
+    for cells, expected in cases:
+        path = parquet({"key": ["k"] * len(cells), "n": cells})
+        read_back = values(path, value="n")
+        assert read_back == expected
+        assert list(map(type, read_back)) == list(map(type, expected))
+
+
+def test_parquet_where_compares_text(parquet: Write) -> None:
+    cases: list[tuple[list[Any], str, list[int]]] = [
+        (["a", "b", None], "a", [1, 0, 0]),
+        ([1, 2, None], "1", [1, 0, 0]),
+        ([None, True], "True", [0, 1]),
+        (["None", None], "None", [1, 0]),
+    ]
+    for cells, value, expected in cases:
+        path = parquet({"key": ["k"] * len(cells), "c": cells})
+        assert values(path, where=f"c={value}") == expected
+
+
+def test_parquet_timestamps(parquet: Write) -> None:
+    stamp = 1117838570_123456
+    paris = [stamp - 7_200_000_000]
+    for cells, arguments, expected in [
+        (pa.array([stamp], pa.timestamp("us")), {}, [stamp]),
+        (pa.array([stamp], pa.timestamp("us")), {"timezone": "Europe/Paris"}, paris),
+        (pa.array([stamp], pa.timestamp("us", "Europe/Paris")), {}, [stamp]),
+        (pa.array([stamp * 1000 + 789], pa.timestamp("ns")), {}, [stamp]),
+        (pa.array([stamp * 1000 + 789], pa.timestamp("ns", "UTC")), {}, [stamp]),
+        (pa.array([1117838570], pa.timestamp("s")), {}, [1117838570_000000]),
+        (pa.array([dt.date(1970, 1, 2)]), {}, [86_400_000_000]),
+        ([1117838570], {}, [1117838570_000000]),
+        ([1117838570.123456], {}, [stamp]),
+        ([1117838570123], {"timestamp_format": "unix-ms"}, [1117838570_123000]),
+        (["1117838570.123456"], {}, [stamp]),
+    ]:
+        path = parquet({"key": ["k"], "time": cells})
+        assert times(path, timestamp="time", **arguments) == expected
+
+
+def test_parquet_rows_run_through_batches(parquet: Write) -> None:
+    n = 150_000
+    path = parquet({"rest": [0] * n, "key": ["k"] * n, "n": range(n)}, row_group_size=40_000)
+    events = [event for _, event in read(path, value="n")]
+    assert [event.row for event in events] == list(range(1, n + 1))
+    assert [event.value for event in events] == list(range(n))
+
+
+def test_parquet_pipeline_and_other_suffixes(parquet: Write) -> None:
+    for name in ("events.pq", "EVENTS.PARQUET"):
+        path = parquet({"key": ["a", "b"], "n": [1, 2]}, name)
+        check_inputs(str(path), "key", "n")
+        run(str(path), [("a", 1, name, 1), ("b", 2, name, 2)], value="n")
+
+
+def test_parquet_without_rows(parquet: Write) -> None:
+    path = parquet({"key": pa.array([], pa.string())})
+    check_inputs(str(path), "key")
+    assert read(path) == []
+
+
+# Errors in files
+
+
+def fails(path: Path, *words: str, key: str = "key", **arguments: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        read(path, key, **arguments)
+    assert isinstance(caught.value, ValueError)
+    for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
+        assert type(error) is InputError
+        message = str(error)
+        assert message.startswith(str(path))
+        assert SECRET not in message
+        for word in words:
+            assert word in message
+    # What a traceback would print below it.
+    cause = caught.value.__cause__
+    assert SECRET not in str(cause)
+    assert cause or caught.value.__suppress_context__ or caught.value.__context__ is None
+    return message
+
+
+def test_missing_columns(write: Write, parquet: Write) -> None:
+    for path in (write("a,b\n1,2\n"), parquet({"a": [1], "b": [2]})):
+        assert "delimiter" not in fails(path, "no column 'key'", "'a', 'b'")
+        for name in ("value", "timestamp"):
+            fails(path, "no column 'c'", key="a", **{name: "c"})
+        fails(path, "no column 'c'", key="a", where="c=1")
+    fails(write("key\tn\na\t1\n"), "no column 'key'", "--delimiter")
+    many = write(",".join(f"c{n}" for n in range(1000)))
+    assert len(fails(many, "'c0'", "...")) < 1000
+
+
+def test_duplicate_columns(write: Write, tmp_path: Path) -> None:
+    path = write("key,n,n\na,1,2\n")
+    assert len(read(path)) == 1
+    fails(path, "header", "column 'n'", "several", value="n")
+    table = pa.Table.from_arrays([pa.array(["a"]), pa.array([1]), pa.array([2])], ["key", "n", "n"])
+    pq.write_table(table, tmp_path / "events.parquet")
+    assert len(read(tmp_path / "events.parquet")) == 1
+    fails(tmp_path / "events.parquet", "column 'n'", "several", value="n")
+
+
+def test_short_rows(write: Write) -> None:
+    path = write(f"time,key,n\n1,a,1\n2,{SECRET}\n")
+    fails(path, "row 2", "column 'n'", "2 of 3", value="n")
+    assert len(read(path)) == 2
+
+
+def test_bad_timestamps(write: Write, parquet: Write) -> None:
+    column = ["1", SECRET]
+    for path in (
+        write("key,time\na,1\nb," + SECRET),
+        parquet({"key": ["a", "b"], "time": column}),
+    ):
+        fails(path, "row 2", "column 'time'", "--timestamp-format", timestamp="time")
+        fails(path, "row 1", "'iso'", timestamp="time", timestamp_format="iso")
+    fails(write("key,time\na,\n"), "row 1", "empty", timestamp="time")
+    fails(parquet({"key": ["a"], "time": [None]}), "row 1", "column 'time'", timestamp="time")
+
+
+def test_parquet_dates_beyond_the_calendar(parquet: Write) -> None:
+    for unit in ("ms", "us"):
+        for zone in (None, "Europe/Paris"):
+            cells = pa.array([0, 2**62], pa.timestamp(unit, zone))
+            path = parquet({"key": ["a", "b"], "time": cells})
+            fails(path, "row 2", "column 'time'", "9999", timestamp="time")
+
+
+def test_bytes_that_are_not_utf8(write: Write, parquet: Write) -> None:
+    rows = "".join(f'"k\n{n}",x\n' for n in range(3000))
+    for prefix in ("", "\ufeff"):
+        content = f"{prefix}key,n\n{rows}".encode() + f"{SECRET},".encode() + b"\xff\nlast,1\n"
+        fails(write(content), "row 3001", "not UTF-8")
+        packed = write(gzip.compress(content), "events.csv.gz")
+        fails(packed, "row 3001", "not UTF-8")
+    fails(write("key,é\na,1\n".encode("latin-1")), "header", "not UTF-8")
+    fails(write("key\na\n".encode("utf-16")), "header", "not UTF-8")
+    keys = pa.array([b"a", SECRET.encode() + b"\xff"], pa.binary())
+    fails(parquet({"key": keys}), "row 2", "column 'key'", "UTF-8")
+
+
+def test_malformed_csv(write: Write) -> None:
+    fails(write(f'key,n\na,1\nb,"{SECRET}\nc,3\n'), "row 2", "malformed", "unexpected end")
+    fails(write(f'key,n\na,1\n"{SECRET}"x,2\n'), "row 2", "malformed", "expected after")
+    fails(write(f'key\n"{SECRET * 50_000}"\n'), "row 1", "malformed", "field limit")
+    fails(write(f'"{SECRET}'), "header", "malformed")
+
+
+@pytest.mark.parametrize("content", ["", "\ufeff", "\n\n"])
+def test_files_without_a_header(write: Write, content: str) -> None:
+    fails(write(content), "empty", "header")
+
+
+def test_null_keys(parquet: Write) -> None:
+    fails(parquet({"key": ["a", None]}), "row 2", "column 'key'", "null")
+
+
+def test_columns_of_another_kind(parquet: Write) -> None:
+    fails(parquet({"key": [[SECRET]]}), "column 'key'", "list")
+    fails(parquet({"key": [{"x": SECRET}]}), "column 'key'", "struct")
+    fails(parquet({"key": pa.array([b"1234"], pa.binary(4))}), "column 'key'", "binary")
+
+
+def test_files_that_are_not_parquet(write: Write, parquet: Write) -> None:
+    for content in ("", f"key\n{SECRET}\n", f"PAR1{SECRET * 10}PAR1"):
+        fails(write(content, "events.parquet"), "not a Parquet file")
+    path = parquet({"key": [f"{SECRET}{n}" for n in range(10_000)]}, use_dictionary=False)
+    damaged = path.read_bytes()
+    path.write_bytes(damaged[:4] + b"\xff" * 5000 + damaged[5004:])
+    fails(path)
+
+
+def test_damaged_compression(write: Write) -> None:
+    fails(write(f"key\n{SECRET}\n", "events.csv.gz"), "cannot be read", "damaged")
+    content = "key\n" + "".join(f"{SECRET}{n}\n" for n in range(10_000))
+    for suffix, pack in ((".gz", gzip.compress), (".bz2", bz2.compress)):
+        packed = pack(content.encode())
+        fails(write(packed[:-9], f"events.csv{suffix}"), "cannot be read", "too early")
+        assert len(read(write(packed + pack(b"a\n"), f"events.csv{suffix}"))) == 10_001
+
+
+def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
+    fails(tmp_path, "cannot be read")
+    fails(tmp_path / "none.csv", "cannot be read")
+
+
+def test_a_pipeline_fails_without_showing_cells(
+    write: Write, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write(f"key,time\na,1\nb,{SECRET}\n")
+    with pytest.raises(Exception, match=r"events.csv, row 2, column 'time'") as caught:
+        run(str(path), [], timestamp="time")
+    assert "InputError" in repr(caught.value)
+    assert SECRET not in repr(caught.value)
+    assert SECRET not in caplog.text
+    with pytest.raises(Exception, match="no file matches"):
+        run(str(path) + "x", [])
+
+
+# Arguments
+
+
+@pytest.mark.parametrize("use", [ReadEvents, check_inputs])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"inputs": []}, "no input"),
+        ({"key": ""}, "empty name"),
+        ({"value": ""}, "empty name"),
+        ({"timestamp": ""}, "empty name"),
+        ({"value": "n", "where": "n=1"}, "not both"),
+        ({"where": "n"}, "COLUMN=VALUE, got 'n'"),
+        ({"where": "=n"}, "COLUMN=VALUE, got '=n'"),
+        ({"delimiter": ""}, "delimiter"),
+        ({"delimiter": "::"}, "got '::'"),
+        ({"delimiter": "\n"}, "delimiter"),
+        ({"timestamp_format": "%q"}, "--timestamp-format '%q'"),
+        ({"timezone": "Nowhere"}, "'Nowhere'"),
+    ],
+)
+def test_bad_arguments(
+    write: Write, use: Callable[..., object], arguments: dict[str, Any], message: str
+) -> None:
+    path = write("key,n\na,1\n")
+    with pytest.raises(InputError, match=message):
+        use(**{"inputs": str(path), "key": "key", **arguments})
+
+
+def test_check_inputs(write: Write, parquet: Write, tmp_path: Path) -> None:
+    good, bad = write("key,time\na,1\n"), write("time\n1\n", "bad.csv")
+    check_inputs([str(good), str(parquet({"key": ["a"], "time": [1]}))], "key", timestamp="time")
+    with pytest.raises(InputError, match=r"bad.csv, header: no column 'key'"):
+        check_inputs([str(good), str(bad)], "key")
+    with pytest.raises(InputError, match="row 1, column 'time'"):
+        check_inputs(str(good), "key", timestamp="time", timestamp_format="iso")
+    for pattern in ("", f"{tmp_path}/*.none", f"{tmp_path}/none/x.csv"):
+        with pytest.raises(InputError, match="no file matches"):
+            check_inputs([str(good), pattern], "key")
+    with pytest.raises(InputError, match="cannot look for 'nowhere://x'"):
+        check_inputs("nowhere://x", "key")
+    with pytest.raises(InputError, match="cannot be read"):
+        check_inputs(str(tmp_path), "key")
+
+
+def test_check_inputs_opens_the_first_files_only(tmp_path: Path) -> None:
+    for n in range(101):
+        (tmp_path / f"{n:03}.csv").write_text("key\n" if n < 100 else "other\n")
+    check_inputs(f"{tmp_path}/*.csv", "key")
+    with pytest.raises(InputError, match=r"100.csv"):
+        check_inputs([f"{tmp_path}/100.csv", f"{tmp_path}/*.csv"], "key")
+
+
+def test_check_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for good in ("out.csv", "./out.CSV", f"{tmp_path}/out.parquet", "gs://bucket/none/out.csv"):
+        check_output(good)
+    (tmp_path / "directory.csv").mkdir()
+    for bad, message in [
+        ("out.txt", ".csv or .parquet"),
+        ("out", ".csv or .parquet"),
+        ("", ".csv or .parquet"),
+        ("gs://bucket/out.txt", ".csv or .parquet"),
+        ("o*t.csv", "none of"),
+        ("directory.csv", "is a directory"),
+        ("none/out.csv", "create it first"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            check_output(bad)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(InputError, match="not writable"):
+        check_output("out.csv")
+
+
+# Releases
+
+
+def release(key: str, step: int, value: float = 0.1) -> SimpleNamespace:
+    return SimpleNamespace(key=key, step=step, timestamp=step * 10, value=value, stddev=1 / 3)
+
+
+def written(path: Path, releases: Sequence[Any], with_timestamps: bool = True) -> dict[str, Any]:
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        _ = pipeline | beam.Create(releases) | WriteReleases(str(path), with_timestamps)
+    assert os.listdir(path.parent) == [path.name]
+    return read_releases(str(path))
+
+
+def test_csv_as_it_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    written(path, [release('a,"b"', 1, 1e-7)])
+    expected = 'key,step,timestamp,value,stddev\n"a,""b""",1,10,1e-07,0.3333333333333333\n'
+    assert path.read_bytes() == expected.encode()
+    written(path, [release("ß", 1, 2)], with_timestamps=False)
+    expected = "key,step,timestamp,value,stddev\nß,1,,2.0,0.3333333333333333\n"
+    assert path.read_bytes() == expected.encode()
+
+
+def test_parquet_as_it_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "out.parquet"
+    written(path, [release("ß\n", 1)])
+    table = pq.read_table(path)
+    assert table.schema == pa.schema(
+        {
+            "key": pa.string(),
+            "step": pa.int64(),
+            "timestamp": pa.int64(),
+            "value": pa.float64(),
+            "stddev": pa.float64(),
+        }
+    )
+    row = {"key": "ß\n", "step": 1, "timestamp": 10, "value": 0.1, "stddev": 1 / 3}
+    assert table.to_pylist() == [row]
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
+def test_releases_round_trip(tmp_path: Path, name: str) -> None:
+    keys = ["", " ", "a", "a,b", '"', "\r", "\n", "\r\n", "\ufeff", "ß\u2028", "'", "NULL", "1"]
+    releases = [release(key, n + 1, 1 / (n + 3)) for n, key in enumerate(keys)]
+    for with_timestamps in (True, False):
+        columns = written(tmp_path / name, releases, with_timestamps)
+        assert list(columns) == ["key", "step", "timestamp", "value", "stddev"]
+        rows = sorted(zip(*columns.values(), strict=True), key=lambda row: row[1])
+        assert rows == [
+            (r.key, r.step, r.timestamp if with_timestamps else None, r.value, r.stddev)
+            for r in releases
+        ]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")),
+            st.integers(),
+            st.integers() | st.none(),
+            st.floats(allow_nan=False),
+            st.floats(0, allow_infinity=False),
+        )
+    )
+)
+def test_lines_of_csv_round_trip_any_release(rows: list[tuple[Any, ...]]) -> None:
+    names = ["key", "step", "timestamp", "value", "stddev"]
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "out.csv"
+        lines = [_line(names), *(_line(dict(zip(names, row, strict=True))) for row in rows)]
+        path.write_bytes("".join(f"{line}\n" for line in lines).encode())
+        columns = read_releases(str(path))
+    assert list(columns) == names
+    assert list(zip(*columns.values(), strict=True)) == rows
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
+def test_no_releases(tmp_path: Path, name: str) -> None:
+    columns = written(tmp_path / name, [])
+    assert columns == {"key": [], "step": [], "timestamp": [], "value": [], "stddev": []}
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
+def test_windowed_releases_go_to_one_file(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    releases = [TimestampedValue(release("k", n), n * 100) for n in range(50)]
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        windowed = pipeline | beam.Create(releases) | beam.WindowInto(FixedWindows(60))
+        _ = windowed | WriteReleases(str(path), True)
+    assert sorted(read_releases(str(path))["step"]) == list(range(50))
+
+
+def test_numpy_numbers_and_an_existing_file(tmp_path: Path) -> None:
+    import numpy as np
+
+    path = tmp_path / "out.csv"
+    path.write_text("before")
+    number = SimpleNamespace(
+        key="k",
+        step=np.int64(1),
+        timestamp=np.int64(2),
+        value=np.float64(0.1),
+        stddev=np.float64(2),
+    )
+    assert written(path, [number])["value"] == [0.1]
+    assert path.read_text().endswith("k,1,2,0.1,2.0\n")
+
+
+def test_refuses_outputs(tmp_path: Path) -> None:
+    for bad in ("out.txt", "out", "o?t.csv", "o[u]t.parquet"):
+        with pytest.raises(InputError):
+            WriteReleases(bad, True)
+    with pytest.raises(ValueError, match="bounded"):
+        _ = (
+            beam.Pipeline()
+            | test_stream.TestStream()
+            | WriteReleases(str(tmp_path / "out.csv"), True)
+        )
+
+
+def test_read_releases_refuses_other_files(write: Write, parquet: Write, tmp_path: Path) -> None:
+    header = "key,step,timestamp,value,stddev\n"
+    for path in (
+        write(""),
+        write("key,n\na,1\n", "1.csv"),
+        write(header + f"a,{SECRET},1,2,3\n", "2.csv"),
+        write(header + "a,1,2\n", "3.csv"),
+        write("x", "x.parquet"),
+        parquet({"key": ["a"]}),
+    ):
+        with pytest.raises(InputError, match="not a file of releases") as caught:
+            read_releases(str(path))
+        assert SECRET not in str(caught.value)
+    with pytest.raises(InputError, match="cannot be read"):
+        read_releases(str(tmp_path / "none.csv"))
+    with pytest.raises(InputError, match=r".csv or .parquet"):
+        read_releases("out.txt")
+
+
+# Real data
+
+
+def test_healthapp() -> None:
+    path = data("healthapp_2k.csv")
+    arguments: dict[str, Any] = {"timestamp": "Time", "timestamp_format": "%Y%m%d-%H:%M:%S:%L"}
+    stamps = times(path, key="Component", **arguments)
+    assert len(stamps) == 2000
+    assert stamps == sorted(stamps)
+    assert stamps[0] == 1514067329_606000
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        counts = (
+            pipeline
+            | ReadEvents(path, "Component", **arguments)
+            | beam.MapTuple(lambda key, event: (key, event.value))
+            | beam.CombinePerKey(sum)
+            | beam.Values()
+            | beam.CombineGlobally(sum)
+        )
+        assert_that(counts, equal_to([2000]))
+
+
+def test_bgl() -> None:
+    path = data("bgl_2k.csv")
+    check_inputs(path, "Level", where="Label=-", timestamp="Timestamp")
+    elements = read(path, "Level", where="Label=-", timestamp="Timestamp")
+    assert len(elements) == 2000
+    assert elements[0].value == ("INFO", Event(1, path, 1))
+    assert elements[0].timestamp.micros == 1117838570_000000
+    assert {event.value for _, event in (element.value for element in elements)} == {0, 1}
+
+
+def test_collegemsg() -> None:
+    path = data("collegemsg.txt")
+    elements = read(path, "src", timestamp="time", delimiter=" ")
+    assert len(elements) == 59_835
+    assert elements[0].value == ("1", Event(1, path, 1))
+    assert elements[0].timestamp.micros == 1082040961_000000

@@ -1,0 +1,307 @@
+"""Figures: real PNG files of the right size, with the right words, for odd inputs too."""
+
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+from matplotlib.lines import Line2D
+from matplotlib.text import Text
+
+from pipelines import plots
+
+DAY = 1_768_435_200_000_000  # 2026-01-15T00:00Z in microseconds
+MINUTE = 60_000_000
+
+
+@pytest.fixture(autouse=True)
+def no_warnings() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        # matplotlib 3.8 uses names that newer releases of pyparsing deprecate.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
+
+
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """The figures written so far; they are still written to their files."""
+    caught: list[Figure] = []
+    save = plots._save
+
+    def catch(figure: Figure, path: Any) -> None:
+        caught.append(figure)
+        save(figure, path)
+
+    monkeypatch.setattr(plots, "_save", catch)
+    return caught
+
+
+def texts(figure: Figure) -> set[str]:
+    return {text.get_text() for text in figure.findobj(Text)}
+
+
+def pixels(path: Path) -> tuple[int, ...]:
+    return tuple(imread(path).shape[1::-1])
+
+
+def releases(keys: int, steps: int, sd: float = 3.0) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Shuffled releases of keys k1 (largest), k2, ... and their exact counts."""
+    rng = np.random.default_rng(5)
+    key, step = np.divmod(rng.permutation(keys * steps), steps)
+    truth = {f"k{k + 1}": 100.0 * (keys - k) * np.arange(1, steps + 1) for k in range(keys)}
+    exact = np.array([truth[f"k{k + 1}"][s] for k, s in zip(key, step, strict=True)])
+    columns = {
+        "key": [f"k{k + 1}" for k in key],
+        "step": step,
+        "timestamp": DAY + (step + 1) * MINUTE,
+        "value": exact + rng.normal(scale=sd, size=exact.size),
+        "stddev": np.full(exact.size, sd),
+    }
+    return columns, truth
+
+
+def test_panels_titles_and_legend(tmp_path: Path, figures: list[Figure]) -> None:
+    columns, truth = releases(keys=20, steps=50)
+    path = tmp_path / "p.png"
+    plots.prefix_counts(columns, path, title="T", guarantee="0.5-zCDP " * 40, truth=truth)
+    assert pixels(path) == (1800, 1200)
+    words = texts(figures[0])
+    assert {"T", "private count", "exact (shown for demonstration only)"} <= words
+    assert "time of day, UTC (2026-01-15)" in words
+    assert {f"k{rank}" for rank in (1, 2, 4, 8, 16, 20)} <= words
+    assert "k3" not in words
+    assert max(len(line) for word in words for line in word.splitlines()) < 170
+
+
+def test_drawn_numbers_are_the_releases_in_order(tmp_path: Path, figures: list[Figure]) -> None:
+    columns, truth = releases(keys=1, steps=60)
+    plots.prefix_counts(
+        columns, tmp_path / "p.png", title="T", guarantee="G", truth=truth, time_axis=False
+    )
+    strip, count = figures[0].axes
+    order = np.argsort(columns["step"])
+    value = columns["value"][order]
+    private, exact = count.lines
+    np.testing.assert_array_equal(private.get_xdata(), np.arange(60))
+    np.testing.assert_array_equal(private.get_ydata(), value)
+    np.testing.assert_array_equal(exact.get_ydata(), truth["k1"])
+    np.testing.assert_array_equal(strip.lines[-1].get_ydata(), value - truth["k1"])
+    (band,) = [c for c in strip.collections if isinstance(c, PolyCollection)]
+    assert np.abs(band.get_paths()[0].vertices[:, 1]).max() == pytest.approx(1.96 * 3)  # type: ignore[index]
+
+
+def test_without_truth_nothing_is_called_exact(tmp_path: Path, figures: list[Figure]) -> None:
+    columns, _ = releases(keys=2, steps=10)
+    plots.prefix_counts(
+        columns, tmp_path / "p.png", title="T", guarantee="G", half_width=3, time_axis=False
+    )
+    words = texts(figures[0])
+    assert not any("exact" in word for word in words)
+    assert {"± 3 standard deviations", "step"} <= words
+
+
+def test_reads_arrow_columns(tmp_path: Path) -> None:
+    columns, truth = releases(keys=3, steps=10)
+    plots.prefix_counts(columns, tmp_path / "a.png", title="T", guarantee="G", truth=truth)
+    table = {name: pa.array(column) for name, column in columns.items()}
+    table["timestamp"] = table["timestamp"].cast(pa.timestamp("us", tz="UTC"))
+    plots.prefix_counts(table, tmp_path / "b.png", title="T", guarantee="G", truth=truth)
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+def test_no_releases(tmp_path: Path, figures: list[Figure]) -> None:
+    empty: dict[str, Any] = {name: [] for name in ("key", "step", "timestamp", "value", "stddev")}
+    plots.prefix_counts(empty, tmp_path / "p.png", title="T", guarantee="G")
+    assert pixels(tmp_path / "p.png") == (1800, 1200)
+    assert {"no releases", "T", "G"} <= texts(figures[0])
+
+
+BEAM_MIN_TIMESTAMP = -9_223_372_036_854_775_000
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "label"),
+    [
+        ([DAY], "time of day, UTC (2026-01-15)"),
+        ([None], "step"),
+        (None, "step"),
+        ([BEAM_MIN_TIMESTAMP], "step"),
+    ],
+)
+def test_single_release(
+    tmp_path: Path, figures: list[Figure], timestamp: list[int | None] | None, label: str
+) -> None:
+    one = {"key": ["a"], "step": [9], "timestamp": timestamp, "value": [41.3], "stddev": [12.0]}
+    plots.prefix_counts(one, tmp_path / "p.png", title="T", guarantee="G", truth={"a": [40]})
+    assert pixels(tmp_path / "p.png") == (1800, 1200)
+    assert {label, "rank 1 of 1, last count 41 ± 24"} <= texts(figures[0])
+
+
+def test_times_that_do_not_tell_steps_apart_and_several_days(
+    tmp_path: Path, figures: list[Figure]
+) -> None:
+    columns, _ = releases(keys=2, steps=5)
+    same = {**columns, "timestamp": np.full(10, DAY)}
+    plots.prefix_counts(same, tmp_path / "p.png", title="T", guarantee="G")
+    assert "step" in texts(figures[0])
+    days = {**columns, "timestamp": DAY + columns["step"] * 1440 * MINUTE}
+    plots.prefix_counts(days, tmp_path / "p.png", title="T", guarantee="G")
+    assert "time (UTC)" in texts(figures[1])
+
+
+def test_missing_and_zero_standard_deviations(tmp_path: Path) -> None:
+    columns, _ = releases(keys=2, steps=3)
+    for stddev in (np.zeros(6), [None] * 6, [np.inf] * 6):
+        odd = {**columns, "stddev": stddev}
+        plots.prefix_counts(odd, tmp_path / "p.png", title="T", guarantee="G")
+
+
+def test_odd_keys(tmp_path: Path, figures: list[Figure]) -> None:
+    keys: list[Any] = [
+        "$x_1$ at $5",
+        "東京" * 30,
+        "🦊",
+        "مرحبا",
+        "a\nb\ud800\x00",
+        "",
+        b"\xff",
+        ("a", 1),
+    ]
+    columns = {
+        "key": keys,
+        "step": [0] * len(keys),
+        "value": range(len(keys), 0, -1),
+        "stddev": [1.0] * len(keys),
+    }
+    plots.prefix_counts(
+        columns, tmp_path / "p.png", title="$ and $", guarantee="$ or $", max_panels=9
+    )
+    assert pixels(tmp_path / "p.png") == (1800, 1800)  # three rows of panels
+    words = texts(figures[0])
+    assert {"$x_1$ at $5", "東京" * 7 + "東…", "a\ufffdb\ufffd\ufffd", "''", "('a', 1)"} <= words
+
+
+def test_mismatches_are_errors(tmp_path: Path) -> None:
+    columns, truth = releases(keys=2, steps=5)
+    path = tmp_path / "p.png"
+    short = {**truth, "k1": truth["k1"][:4]}
+    with pytest.raises(ValueError, match=r"'k1': 4 counts, 5 releases"):
+        plots.prefix_counts(columns, path, title="T", guarantee="G", truth=short)
+    with pytest.raises(ValueError, match="differ in length"):
+        plots.prefix_counts({**columns, "value": [1.0]}, path, title="T", guarantee="G")
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("keys", "panels", "ranks"),
+    [
+        (0, 6, []),
+        (1, 6, [1]),
+        (3, 6, [1, 2, 3]),
+        (6, 6, [1, 2, 3, 4, 5, 6]),
+        (7, 6, [1, 2, 3, 4, 5, 7]),
+        (16, 6, [1, 2, 3, 4, 8, 16]),
+        (20, 6, [1, 2, 4, 8, 16, 20]),
+        (10**6, 6, [1, 2, 4, 8, 16, 10**6]),
+        (20, 1, [1]),
+        (20, 2, [1, 20]),
+    ],
+)
+def test_ranks_shown(keys: int, panels: int, ranks: list[int]) -> None:
+    assert plots._spread_ranks(keys, panels) == ranks
+
+
+@pytest.mark.parametrize("logarithmic", [False, True])
+@pytest.mark.parametrize("length", [0, 1, 4000, 4001, 1_000_000])
+def test_thinning_keeps_both_ends(length: int, logarithmic: bool) -> None:
+    kept = plots._kept(length, logarithmic)
+    assert len(kept) <= plots.MAX_POINTS
+    assert np.all(np.diff(kept) > 0)
+    if length:
+        assert (kept[0], kept[-1]) == (0, length - 1)
+
+
+def test_long_series_are_thinned(tmp_path: Path, figures: list[Figure]) -> None:
+    columns, truth = releases(keys=1, steps=10_000)
+    plots.prefix_counts(columns, tmp_path / "p.png", title="T", guarantee="G", truth=truth)
+    drawn = [len(line.get_xdata()) for axes in figures[0].axes for line in axes.lines]  # type: ignore[arg-type]
+    assert max(drawn) == plots.MAX_POINTS
+
+
+def test_file_is_reproducible_and_says_nothing_of_its_origin(tmp_path: Path) -> None:
+    columns, _ = releases(keys=2, steps=5)
+    for name in ("a.png", "b.png"):
+        plots.prefix_counts(columns, tmp_path / name, title="T", guarantee="G")
+    written = (tmp_path / "a.png").read_bytes()
+    assert written == (tmp_path / "b.png").read_bytes()
+    assert written.startswith(b"\x89PNG\r\n\x1a\n")
+    assert b"tEXt" not in written
+    assert b"iTXt" not in written
+
+
+def test_pyplot_is_never_imported() -> None:
+    check = "import pipelines.plots, sys; assert 'matplotlib.pyplot' not in sys.modules"
+    root = Path(__file__).parent.parent
+    subprocess.run([sys.executable, "-c", check], check=True, cwd=root)
+
+
+def test_lines_look_different_and_are_listed_as_they_end(
+    tmp_path: Path, figures: list[Figure]
+) -> None:
+    x = np.arange(1, 100)
+    series = {f"slope {slope}": (x, slope * x, 0.2 * x) for slope in range(1, 10)}
+    plots.lines(
+        series,
+        tmp_path / "l.png",
+        xlabel="steps",
+        ylabel="error",
+        title="T",
+        logx=True,
+        logy=True,
+        footer="F",
+    )
+    assert pixels(tmp_path / "l.png") == (1500, 900)
+    assert {"steps", "error", "T", "F"} <= texts(figures[0])
+    (axes,) = figures[0].axes
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    assert len({(line.get_color(), line.get_linestyle()) for line in axes.lines}) == 9
+    (legend,) = figures[0].subfigs[0].legends
+    labels = [text.get_text() for text in legend.get_texts()]
+    assert labels == [f"slope {slope}" for slope in range(9, 0, -1)]
+    assert len(axes.collections) == 9
+
+
+def test_lines_of_little(tmp_path: Path, figures: list[Figure]) -> None:
+    labels: dict[str, Any] = {"xlabel": "x", "ylabel": "y", "title": "T"}
+    plots.lines({}, tmp_path / "l.png", **labels)
+    assert "no data" in texts(figures[0])
+    for log in (False, True):
+        plots.lines(
+            {"empty": ([], []), "one": ([1], [2]), "wide": ([1, 2], [1, 1], 5.0)},
+            tmp_path / "l.png",
+            logx=log,
+            logy=log,
+            **labels,
+        )
+    assert all(isinstance(line, Line2D) for line in figures[1].axes[0].lines)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [(([1, 2], [1]), r"'s': x has shape \(2,\), y has shape \(1,\)"), (([1],), "1 arrays")],
+)
+def test_lines_of_wrong_shape(tmp_path: Path, arrays: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        plots.lines({"s": arrays}, tmp_path / "l.png", xlabel="x", ylabel="y", title="T")
