@@ -99,13 +99,14 @@ class SmoothBinary(Forest):
         last = np.cumsum(empty + 1)  # the coordinate of node t; its empty nodes' come before it
         z = noise.draw(1, int(last[-1]) if n else 0)
         sums = np.concatenate([np.zeros_like(z[:1]), np.cumsum(z, axis=0)])
-        extra = sums[last - 1] - sums[last - 1 - empty]
+        extra: IntArray = sums[last - 1] - sums[last - 1 - empty]
         return np.asarray(np.cumsum(xs, axis=0)) + self._noise_sums(z[last - 1]) + extra
 
     def _empty(self, n: int) -> IntArray:
         """How many of the 1-bits of v_{t+1} have no items below them, t = 1 .. n."""
         h, k = self.shape
-        return np.asarray(h - k - super().row_norms2(n), dtype=np.int64)
+        depths: FloatArray = super().row_norms2(n)
+        return np.asarray(h - k - depths, dtype=np.int64)
 
     def encoder(self, n: int) -> FloatArray:
         nodes = super().encoder(n)

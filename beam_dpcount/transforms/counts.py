@@ -115,12 +115,12 @@ class PrefixCount(beam.PTransform[Any, Any]):
                 elements, bad_keys = self._apply(elements, CheckKeys(intake), tuple[str, Any])
             releases, refused = self._apply(elements, CountEachElement(intake, entropy), Release)
         else:
-            steps, bad_keys = self._apply(
-                elements | "OncePerWindow" >> OncePerWindow(), ReadElements(intake), tuple[str, Any]
-            )
+            once = elements | "OncePerWindow" >> OncePerWindow()
+            reader = ReadElements(intake)
+            steps, bad_keys = self._apply(once, reader, reader.output_type)
             grouped = steps | "GroupByKey" >> beam.GroupByKey()
             releases, refused = self._apply(grouped, CountWholeKey(intake, entropy), Release)
-        if intake.on_reject != "collect":
+        if not intake.collects:
             return releases
         outputs = [pcoll for pcoll in (bad_keys, refused) if pcoll is not None]
         return releases, outputs | "Rejected" >> beam.Flatten()
@@ -130,7 +130,7 @@ class PrefixCount(beam.PTransform[Any, Any]):
     ) -> tuple[PCollection[Any], PCollection[Any] | None]:
         """The main output and, where they are collected, the rejected elements."""
         label, applied = type(dofn).__name__, beam.ParDo(dofn)
-        if self._intake.on_reject != "collect":
+        if not self._intake.collects:
             return elements | label >> applied.with_output_types(output), None
         typed = applied.with_output_types(output, **{REJECTED: Rejected})
         both = elements | label >> typed.with_outputs(REJECTED, main="main")

@@ -62,7 +62,7 @@ class OncePerWindow(beam.PTransform[Any, Any]):
 
     def expand(self, elements: PCollection[Any]) -> PCollection[Any]:
         windowing = elements.windowing
-        if windowing.triggerfn == DefaultTrigger() and not windowing.allowed_lateness:
+        if windowing.triggerfn == DefaultTrigger() and windowing.allowed_lateness == 0:
             return elements
         default: Any = beam.WindowInto(
             windowing.windowfn,

@@ -1,0 +1,169 @@
+"""What the command lines share: budget and Beam options, one-line errors, a progress line."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.metrics.metric import Metrics, MetricsFilter
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+
+from beam_dpcount.budget import ZCDP, ApproxDP, Budget, PureDP
+
+# A pipeline without --runner runs here. Beam's own default may first try to download a runner.
+LOCAL_RUNNER = "FnApiRunner"
+
+
+def add_budget_arguments(parser: argparse.ArgumentParser) -> None:
+    """--epsilon, --delta and --rho."""
+    group = parser.add_argument_group("privacy budget, for all releases of one key together")
+    group.add_argument(
+        "--epsilon", type=float, metavar="E", help="alone: pure DP; with --delta: (E, D)-DP"
+    )
+    group.add_argument("--delta", type=float, metavar="D", help="e.g. 1e-6")
+    group.add_argument("--rho", type=float, metavar="R", help="zero-concentrated DP")
+
+
+def budget_of(options: argparse.Namespace) -> Budget:
+    """The budget of parsed options.
+
+    Raises:
+      ValueError: none, or more than one, was given, or it makes no sense.
+    """
+    if options.rho is not None:
+        if options.epsilon is not None or options.delta is not None:
+            raise ValueError("give either --rho or --epsilon with --delta, not both")
+        return ZCDP(options.rho)
+    if options.epsilon is None:
+        raise ValueError("give a budget: --epsilon 1 --delta 1e-6, or --epsilon 1, or --rho 0.1")
+    if options.delta is None:
+        return PureDP(options.epsilon)
+    return ApproxDP(options.epsilon, options.delta)
+
+
+def beam_options(flags: Sequence[str]) -> PipelineOptions:
+    """Beam's options from the flags that are not ours.
+
+    Raises:
+      ValueError: no option of Beam's has that name. Remote runners have options that only they
+        know, so unknown flags pass where a --runner is given.
+    """
+    options = PipelineOptions(list(flags))
+    standard = options.view_as(StandardOptions)
+    if standard.runner is None:
+        standard.runner = LOCAL_RUNNER
+        parsers: list[argparse.ArgumentParser] = []
+        options.get_all_options(add_extra_args_fn=parsers.append)
+        _, unknown = parsers[0].parse_known_args(flags)
+        if unknown:
+            name = unknown[0].split("=", 1)[0]
+            raise ValueError(f"unknown argument {name}: see --help for ours and Beam's")
+    return options
+
+
+def run_main(main: Callable[[Sequence[str] | None], None]) -> None:
+    """Run a command: what a user can mend ends in one line on stderr and exit status 2."""
+    logging.getLogger().setLevel(logging.ERROR)
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
+    try:
+        main(None)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except (ValueError, TypeError, OSError, RuntimeError) as error:
+        if os.environ.get("BEAM_DPCOUNT_TRACEBACK"):
+            raise
+        print(f"error: {explain(error)}", file=sys.stderr)
+        sys.exit(2)
+
+
+def explain(error: BaseException) -> str:
+    """An error's own words, without Beam's wrapping."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    text = str(error)
+    if "Traceback (most recent call last)" in text:  # from a remote worker: its last line counts
+        lines = [line for line in text.splitlines() if line and not line.startswith(" ")]
+        text = lines[-1] if lines else text
+        text = text.split(": ", 1)[-1]
+    return text.split(" [while running ", 1)[0]
+
+
+class Progress:
+    """Counts releases as they pass, and shows how many on runs longer than a few seconds.
+
+    Counts of releases are public wherever this is used: one per element, or per tick and key.
+    """
+
+    _seen = 0  # in this process; workers elsewhere report by the metric below
+
+    def __init__(self, out: Any = None, after: float = 3.0, every: float = 2.0) -> None:
+        self._out, self._after, self._every = out or sys.stderr, after, every
+        self._done = threading.Event()
+        self._result: Any = None
+        self._shown = False
+
+    def __enter__(self) -> Progress:
+        Progress._seen = 0
+        self._start = time.monotonic()
+        self._thread = threading.Thread(target=self._show, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+        if self._shown:
+            print(file=self._out)
+
+    def watch(self, result: Any) -> Any:
+        """The result of a running pipeline, whose metrics count releases made elsewhere."""
+        self._result = result
+        return result
+
+    def _show(self) -> None:
+        wait = self._after
+        while not self._done.wait(wait):
+            wait = self._every
+            seen = max(Progress._seen, counted(self._result, "releases"))
+            elapsed = time.monotonic() - self._start
+            line = f"{seen:,} releases in {elapsed:.0f} s ({seen / elapsed:,.0f}/s)"
+            end = "" if self._out.isatty() else "\n"
+            print(f"\r{line:<60}" if not end else line, end=end, file=self._out, flush=True)
+            self._shown = not end
+
+
+class CountReleases(beam.DoFn):
+    """Passes releases on and counts them, for `Progress`."""
+
+    def __init__(self) -> None:
+        self._counter = Metrics.counter("beam_dpcount", "releases")
+
+    def start_bundle(self) -> None:
+        self._pending = 0
+
+    def process(self, release: Any) -> Iterator[Any]:
+        self._pending += 1
+        if self._pending == 1000:
+            self.finish_bundle()
+        yield release
+
+    def finish_bundle(self) -> None:
+        Progress._seen += self._pending
+        self._counter.inc(self._pending)
+        self._pending = 0
+
+
+def counted(result: Any, name: str) -> int:
+    """The value of one of our public counters, 0 where the runner has no metrics."""
+    try:
+        found = result.metrics().query(MetricsFilter().with_name(name))["counters"]
+        return sum(metric.result for metric in found)
+    except Exception:  # each runner fails in its own way, and none of them matters here
+        return 0

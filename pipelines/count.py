@@ -1,0 +1,333 @@
+"""Private running counts of an event log, one series per key, a release after every event.
+
+Reads CSV or Parquet, counts each row's value under the key of the row, and writes one private
+count for every row: key, step, timestamp, value, stddev. Rows of a key are taken in the order of
+their timestamps (ties: by file and row), or without --timestamp in the order of the files.
+The keys and the number, order and times of the rows are public; what a row counts is protected.
+Options that are not listed here go to Beam, e.g. --runner.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Any
+
+import apache_beam as beam
+
+import beam_dpcount as dp
+from beam_dpcount import cli
+from beam_dpcount.counter import Counter
+from beam_dpcount.dofns import PAST_HORIZON
+from pipelines import plots
+from pipelines.files import (
+    Event,
+    InputError,
+    ReadEvents,
+    WriteReleases,
+    check_inputs,
+    check_output,
+    read_releases,
+)
+
+
+def arguments() -> argparse.ArgumentParser:
+    """The options of the command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m pipelines.count",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    source = parser.add_argument_group("input")
+    source.add_argument(
+        "--input",
+        required=True,
+        nargs="+",
+        metavar="FILE",
+        help="CSV or Parquet files, or patterns",
+    )
+    source.add_argument(
+        "--key", required=True, metavar="COLUMN", help="the (public) keys"
+    )
+    what = source.add_mutually_exclusive_group()
+    what.add_argument("--value", metavar="COLUMN", help="count the numbers in this column")
+    what.add_argument(
+        "--where", metavar="COLUMN=VALUE", help="count 1 where the column has this text, else 0"
+    )
+    source.add_argument("--timestamp", metavar="COLUMN", help="order rows by this column")
+    source.add_argument(
+        "--timestamp-format",
+        default="unix",
+        metavar="FORMAT",
+        help="unix (seconds; default), unix-ms, iso, or a strptime format, in which %%L is "
+        "milliseconds without padding",
+    )
+    source.add_argument("--timezone", default="UTC", metavar="NAME", help="of times without one")
+    source.add_argument("--delimiter", default=",", help="of CSV files (default: a comma)")
+
+    cli.add_budget_arguments(parser)
+    count = parser.add_argument_group("counting")
+    count.add_argument(
+        "--horizon", type=int, required=True, metavar="T", help="the most rows that a key may have"
+    )
+    names = ", ".join(kind.__name__ for kind in dp.mechanisms.ALL)
+    count.add_argument(
+        "--mechanism", metavar="NAME", help=f"{names}; default: the one of least largest error"
+    )
+    count.add_argument(
+        "--bounds",
+        type=float,
+        nargs=2,
+        default=(0.0, 1.0),
+        metavar=("LOW", "HIGH"),
+        help="values are clipped to them (default 0 1); wider bounds need more noise",
+    )
+    count.add_argument(
+        "--unit", type=float, default=1, help="values are rounded to multiples of it (default 1)"
+    )
+    count.add_argument(
+        "--on-reject",
+        choices=("drop", "raise"),
+        default="drop",
+        help="a value that is no number counts 0; raise: stop instead, which shows that there is "
+        "one",
+    )
+    count.add_argument("--path", choices=("auto", "bounded", "streaming"), default="auto")
+
+    sink = parser.add_argument_group("output")
+    sink.add_argument("--output", required=True, metavar="OUT", help="a .csv or .parquet file")
+    sink.add_argument(
+        "--rejected",
+        metavar="FILE",
+        help="PRIVATE: where (file, row) and why rows did not count or gave no release, as CSV",
+    )
+    sink.add_argument("--plot", metavar="PNG", help="draw the counts of some keys")
+    sink.add_argument(
+        "--show-truth",
+        action="store_true",
+        help="draw the exact counts too: for demonstrations, it gives away the data",
+    )
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command.
+
+    Raises:
+      ValueError, TypeError, OSError: what the user can mend, in one line each.
+    """
+    options, flags = arguments().parse_known_args(argv)
+    counts = counting(options)
+    counter = counts.counter
+    source = {
+        "inputs": options.input,
+        "key": options.key,
+        "value": options.value,
+        "where": options.where,
+        "timestamp": options.timestamp,
+        "timestamp_format": options.timestamp_format,
+        "timezone": options.timezone,
+        "delimiter": options.delimiter,
+    }
+    check_inputs(**source)
+    check_output(options.output)
+    check_side_outputs(options)
+    if options.value is None and options.where is None:
+        print(
+            "note: without --value or --where every row counts 1, and the number of rows is "
+            "public: nothing is left to protect"
+        )
+    pipeline = beam.Pipeline(options=cli.beam_options(flags))
+    events = pipeline | "Read" >> ReadEvents(**source)
+    releases = events | "Count" >> counts
+    if options.rejected:
+        releases, rejected = releases
+        write_rejected(rejected, options.rejected)
+    _ = (
+        releases
+        | "Progress" >> beam.ParDo(cli.CountReleases()).with_output_types(dp.Release)
+        | "Write" >> WriteReleases(options.output, with_timestamps=options.timestamp is not None)
+    )
+    with tempfile.TemporaryDirectory() as scratch:
+        truth = os.path.join(scratch, "truth.parquet")
+        if options.show_truth:
+            exact = beam.ParDo(ExactCounts(counter)).with_output_types(dp.Release)
+            timed = events | "Timed" >> beam.ParDo(WithTime())
+            _ = (
+                timed
+                | beam.GroupByKey()
+                | "Exact" >> exact
+                | "WriteTruth" >> WriteReleases(truth, with_timestamps=True)
+            )
+        with cli.Progress() as progress:
+            result = progress.watch(run(pipeline, options))
+            result.wait_until_finish()
+        if options.plot:
+            draw(options, counter, read_releases(truth) if options.show_truth else None)
+    print(report(options, counter, result))
+
+
+def run(pipeline: beam.Pipeline, options: argparse.Namespace) -> Any:
+    """The result of the pipeline; refusals of single values name the column."""
+    try:
+        return pipeline.run()
+    except Exception as error:
+        reason = cli.explain(error)
+        if options.on_reject == "raise" and "not a number" in reason:
+            raise InputError(f"column {options.value!r}: {reason}") from None
+        raise
+
+
+def counting(options: argparse.Namespace) -> dp.PrefixCount:
+    """The transform that the options ask for."""
+    return dp.PrefixCount(
+        cli.budget_of(options),
+        options.horizon,
+        mechanism=options.mechanism,
+        bounds=tuple(options.bounds),
+        unit=options.unit,
+        on_reject="collect" if options.rejected else options.on_reject,
+        value=_value,
+        element_id=_file_and_row,
+        path=options.path,
+    )
+
+
+def _value(event: Event) -> object:
+    return event.value
+
+
+def _file_and_row(event: Event) -> tuple[str, int]:
+    return event.file, event.row
+
+
+def check_side_outputs(options: argparse.Namespace) -> None:
+    """Raise InputError for outputs that would overwrite an input or each other, or cannot be."""
+    outputs = [p for p in (options.output, options.rejected, options.plot) if p]
+    for path in outputs:
+        for other in options.input:
+            if os.path.realpath(path) == os.path.realpath(other):
+                raise InputError(f"output {path!r} is an input as well; name another file")
+    if len({os.path.realpath(path) for path in outputs}) < len(outputs):
+        raise InputError("--output, --rejected and --plot must be different files")
+    if options.rejected and options.on_reject == "raise":
+        raise InputError("give --rejected or --on-reject raise, not both")
+    if options.rejected and not options.rejected.endswith(".csv"):
+        raise InputError(f"--rejected must end in .csv, got {options.rejected!r}")
+    if options.rejected:
+        check_output(options.rejected)
+    if options.show_truth and not options.plot:
+        raise InputError("--show-truth needs --plot PNG")
+    if options.plot:
+        if not options.plot.endswith(".png"):
+            raise InputError(f"--plot must end in .png, got {options.plot!r}")
+        directory = os.path.dirname(options.plot) or "."
+        if not os.access(directory, os.W_OK):
+            raise InputError(f"--plot {options.plot!r}: directory {directory!r} is not writable")
+        if "://" in options.output:
+            raise InputError("--plot reads the output back, which must be a local file")
+
+
+def write_rejected(rejected: Any, path: str) -> None:
+    """Write where and why rows were rejected; never what they held."""
+    _ = (
+        rejected
+        | "RejectedRow" >> beam.Map(lambda r: f'"{r.id}","{r.reason}"'.replace("\n", " "))
+        | "WriteRejected"
+        >> beam.io.WriteToText(path, num_shards=1, shard_name_template="", header="place,reason")
+    )
+
+
+class WithTime(beam.DoFn):
+    """For the truth: (key, event) to (key, (time, file, row, value))."""
+
+    def process(
+        self, element: tuple[str, Event], timestamp: Any = beam.DoFn.TimestampParam
+    ) -> Iterator[tuple[str, tuple[int, str, int, object]]]:
+        key, event = element
+        yield key, (timestamp.micros, event.file, event.row, event.value)
+
+
+class ExactCounts(beam.DoFn):
+    """For the truth: the exact running count of what the counter would count. Not private."""
+
+    def __init__(self, counter: Counter) -> None:
+        self._counter = counter
+
+    def process(self, element: tuple[str, Any]) -> Iterator[dp.Release]:
+        key, steps = element
+        ordered = sorted(steps, key=lambda step: step[:3])[: self._counter.mechanism.horizon]
+        totals = accumulate(self._number(value) for *_, value in ordered)
+        for step, ((micros, *_), total) in enumerate(zip(ordered, totals, strict=True), start=1):
+            yield dp.Release(key, step, micros, total * self._counter.unit, 0.0)
+
+    def _number(self, value: object) -> int:
+        try:
+            return int(self._counter.quantise(value))
+        except dp.NotANumberError:
+            return 0
+
+
+def draw(options: argparse.Namespace, counter: Counter, truth: dict[str, list[Any]] | None) -> None:
+    """Draw the releases, and the exact counts if given, to the file that the options name."""
+    exact: dict[str, list[float]] | None = None
+    if truth is not None:
+        exact = {}
+        rows = zip(truth["key"], truth["step"], truth["value"], strict=True)
+        for key, _, value in sorted(rows):
+            exact.setdefault(key, []).append(value)
+    what = options.where or options.value or "rows"
+    plots.prefix_counts(
+        read_releases(options.output),
+        options.plot,
+        title=f"Private running counts: {what} by {options.key}",
+        guarantee=guarantee(counter) + " Band: 95 % for each single release.",
+        truth=exact,
+        time_axis=options.timestamp is not None,
+    )
+
+
+def guarantee(counter: Counter) -> str:
+    """The guarantee in one sentence."""
+    return (
+        f"Guarantee: all releases of a key together satisfy {counter.budget} for neighbours under "
+        f"{counter.change}; public: the keys, and the number, order and times of their rows."
+    )
+
+
+def report(options: argparse.Namespace, counter: Counter, result: Any) -> str:
+    """What the user reads at the end: where the output is, the guarantee, the errors to expect."""
+    horizon = counter.mechanism.horizon
+    typical = dp.half_width(counter, _widest(counter), 0.95)
+    lines = [
+        f"private counts: {options.output}",
+        *([f"picture: {options.plot}"] if options.plot else []),
+        *([f"rejected rows (private): {options.rejected}"] if options.rejected else []),
+        guarantee(counter),
+        f"Error to expect ({counter.mechanism.name}, {type(counter.law).__name__} noise): "
+        f"typically {math.sqrt(counter.mean_variance()):.3g} (standard deviation); any one release "
+        f"within {typical:.3g} with probability 95 %; the largest of a key's {horizon:,} releases "
+        f"below {dp.largest_error(counter):.3g} with probability 95 %.",
+    ]
+    late = cli.counted(result, PAST_HORIZON)
+    if late:
+        lines.append(
+            f"warning: {late:,} rows came after row {horizon:,} of their key and have no release: "
+            "raise --horizon (and expect slightly more noise)"
+        )
+    return "\n".join(lines)
+
+
+def _widest(counter: Counter) -> int:
+    """A step whose release has the largest variance."""
+    variances = counter.mechanism.row_norms2(min(counter.mechanism.horizon, 1 << 16))
+    return int(variances.argmax()) + 1
+
+
+if __name__ == "__main__":
+    cli.run_main(main)

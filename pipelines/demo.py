@@ -1,0 +1,42 @@
+"""The main job on an event log that it makes itself: private purchase counts of a web shop.
+
+A day of 40,000 page views and purchases on 20 pages, Zipf-distributed. How many people view a
+page is public here; whether a visit ended in a purchase is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+
+from beam_dpcount import cli
+from pipelines import count, eventlog
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(prog="python -m pipelines.demo", description=__doc__)
+    parser.add_argument("--directory", default="out/demo", help="default %(default)s")
+    directory = parser.parse_args(argv).directory
+    os.makedirs(directory, exist_ok=True)
+    log = os.path.join(directory, "events.csv")
+    eventlog.write(log)
+    print(f"made event log: {log}")
+    flags = {
+        "--input": log,
+        "--key": "page",
+        "--where": "action=purchase",
+        "--timestamp": "timestamp",
+        "--timestamp-format": "iso",
+        "--epsilon": "1",
+        "--delta": "1e-6",
+        "--horizon": "20000",
+        "--output": os.path.join(directory, "counts.csv"),
+        "--plot": os.path.join(directory, "counts.png"),
+    }
+    count.main([word for pair in flags.items() for word in pair] + ["--show-truth"])
+
+
+if __name__ == "__main__":
+    cli.run_main(main)

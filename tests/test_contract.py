@@ -1,0 +1,613 @@
+"""Every check of the mechanisms' contract, over every member of `mechanisms.ALL`.
+
+There is no skip list: a new mechanism is covered by being listed. Members are made by
+`kind(horizon)`; matrices are compared with the definition (prefix sums), with each other, and
+with what `step` and `release` are seen to do. Integer mechanisms must agree exactly, those with
+real weights to 1e-9.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import beam_dpcount as dp
+from beam_dpcount import mechanisms
+from beam_dpcount.coders import StateCodec
+from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace
+from beam_dpcount.mechanisms.base import MAX_HORIZON, HorizonError
+from tests.audit import law_moments
+from tests.scripted import Script, SeededNoise, random_script
+
+SMALL = range(1, 65)
+LARGE = (100, 257, 1000)
+LAWS = {"gaussian": dp.ZCDP(0.5), "laplace": dp.PureDP(1.0)}
+
+every = pytest.mark.parametrize("kind", mechanisms.ALL, ids=lambda kind: kind.__name__)
+dimensions = pytest.mark.parametrize("dimension", [None, 3], ids=["scalar", "vector"])
+calibrated = pytest.mark.parametrize(
+    ("kind", "budget"),
+    [
+        pytest.param(kind, LAWS[law], id=f"{kind.__name__}-{law}")
+        for kind in mechanisms.ALL
+        for law in sorted(kind.laws)
+    ],
+)
+examples = settings(max_examples=60, deadline=None, derandomize=True, database=None)
+
+
+def same(a, b) -> bool:
+    """Equal, where both are integers; equal to 1e-9 otherwise."""
+    a, b = np.asarray(a), np.asarray(b)
+    if a.shape != b.shape:
+        return False
+    if integral(a) and integral(b):
+        return np.array_equal(a, b)
+    return np.allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+def integral(a) -> bool:
+    return np.array_equal(a, np.rint(a))
+
+
+def shape(n: int, dimension: int | None) -> tuple[int, ...]:
+    return (n,) if dimension is None else (n, dimension)
+
+
+def random_inputs(n: int, dimension: int | None, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).integers(-100, 101, shape(n, dimension))
+
+
+def take_steps(mechanism, xs, noise, dimension=None):
+    """States and values after each step."""
+    state, states, values = mechanism.init(dimension), [], []
+    for x in xs.tolist() if dimension is None else xs:
+        state, value = mechanism.step(state, x, noise)
+        states.append(state)
+        values.append(value)
+    return states, np.array(values).reshape(np.shape(xs))
+
+
+def equal_states(a, b) -> bool:
+    return len(a) == len(b) and all(
+        type(v) is type(w) and np.asarray(v).dtype == np.asarray(w).dtype and np.array_equal(v, w)
+        for v, w in zip(a, b, strict=True)
+    )
+
+
+# The factorization
+
+
+@every
+def test_decoder_times_encoder_gives_prefix_sums(kind):
+    for horizon in (*SMALL, *LARGE):
+        mechanism = kind(horizon)
+        lengths = range(1, horizon + 1) if horizon in SMALL else (1, 63, horizon // 2, horizon)
+        for n in lengths:
+            L, R = mechanism.decoder(n), mechanism.encoder(n)
+            assert L.shape[0] == n
+            assert R.shape == (L.shape[1], n)
+            assert same(L @ R, np.tri(n)), (horizon, n)
+
+
+@every
+def test_matrices_of_a_prefix_are_corners_of_the_whole(kind):
+    """What was drawn by step n, and how it was used, does not depend on what comes later."""
+    for horizon in (*SMALL, *LARGE):
+        mechanism = kind(horizon)
+        L, R = mechanism.decoder(horizon), mechanism.encoder(horizon)
+        for n in range(1, horizon) if horizon in SMALL else (1, 63, horizon // 2, horizon - 1):
+            first, drawn = mechanism.decoder(n), mechanism.encoder(n).shape[0]
+            assert same(L[:n, :drawn], first)
+            assert not L[:n, drawn:].any()
+            assert same(R[:drawn, :n], mechanism.encoder(n))
+
+
+@every
+def test_no_coordinate_is_drawn_before_its_row_is_complete(kind):
+    """Rows drawn by step t hold nothing of later inputs: x_s, s > t, cannot change them."""
+    for horizon in (*SMALL, *LARGE):
+        mechanism = kind(horizon)
+        R = mechanism.encoder(horizon)
+        for t in range(1, horizon) if horizon in SMALL else (1, 63, horizon // 2, horizon - 1):
+            assert not R[: mechanism.decoder(t).shape[1], t:].any(), (horizon, t)
+
+
+@every
+def test_sensitivity_is_the_largest_column_norm_of_the_encoder(kind):
+    for horizon in (*SMALL, *LARGE):
+        mechanism = kind(horizon)
+        R = mechanism.encoder(horizon)
+        l1, l2_squared = np.abs(R).sum(axis=0).max(), np.square(R).sum(axis=0).max()
+        # A real encoder's output is rounded, and its sensitivity covers that: at most 1e-4.
+        slack = 0 if integral(R) else 3e-4
+        assert l1 <= mechanism.l1_sensitivity <= l1 * (1 + slack), horizon
+        assert l2_squared <= mechanism.l2_sensitivity_squared <= l2_squared * (1 + slack), horizon
+
+
+# Steps and releases
+
+
+@every
+@dimensions
+def test_steps_and_release_agree_and_draw_each_coordinate_once_in_order(kind, dimension):
+    for horizon in SMALL:
+        mechanism = kind(horizon)
+        drawn_by = [mechanism.decoder(t).shape[1] for t in range(1, horizon + 1)]
+        for n in {1, horizon // 2, horizon - 1, horizon} - {0}:
+            xs = random_inputs(n, dimension, seed=horizon)
+            stepped = random_script(drawn_by[n - 1], dimension, seed=n)
+            state, values = mechanism.init(dimension), []
+            for t, x in enumerate(xs.tolist() if dimension is None else xs, start=1):
+                state, value = mechanism.step(state, x, stepped)
+                values.append(value)
+                assert stepped.drawn == list(range(1, drawn_by[t - 1] + 1)), (horizon, t)
+            whole = random_script(drawn_by[n - 1], dimension, seed=n)
+            released = mechanism.release(xs, whole)
+            assert whole.drawn == stepped.drawn
+            assert same(released, values), (horizon, n)
+
+
+@every
+@dimensions
+@examples
+@given(data=st.data())
+def test_steps_and_release_agree_on_any_integers(kind, dimension, data):
+    numbers = st.integers(-(2**40), 2**40)
+    row = numbers if dimension is None else st.tuples(*[numbers] * dimension)
+    xs = np.array(data.draw(st.lists(row, min_size=1, max_size=40)), dtype=np.int64)
+    mechanism = kind(len(xs) + data.draw(st.integers(0, 300)))
+    drawn = mechanism.decoder(len(xs)).shape[1]
+    seed = data.draw(st.integers(0, 2**32))
+    stepped = random_script(drawn, dimension, seed, spread=2**40)
+    whole = random_script(drawn, dimension, seed, spread=2**40)
+    _, values = take_steps(mechanism, xs, stepped, dimension)
+    released = mechanism.release(xs, whole)
+    assert same(released, values)
+    assert whole.drawn == stepped.drawn == list(range(1, drawn + 1))
+
+
+@calibrated
+@dimensions
+@examples
+@given(data=st.data())
+def test_counter_steps_and_counter_releases_agree_on_any_numbers(kind, budget, dimension, data):
+    numbers = st.floats(allow_nan=False, width=64) | st.integers() | st.floats(-4, 6)
+    row = numbers if dimension is None else st.tuples(*[numbers] * dimension)
+    xs = data.draw(st.lists(row, min_size=1, max_size=20))
+    horizon = len(xs) + data.draw(st.integers(0, 50))
+    counter = dp.calibrate(kind(horizon), budget, dp.Change(-3.0, 5.0), dimension, unit=0.125)
+    seed = data.draw(st.integers(0, 2**32))
+    drawn = counter.mechanism.decoder(len(xs)).shape[1]
+    stepped, whole = (random_script(drawn, dimension, seed) for _ in range(2))
+    state, values = counter.init(), []
+    for x in xs:
+        state, value = counter.step(state, x, stepped)
+        assert type(value) is float if dimension is None else value.shape == (dimension,)
+        values.append(value)
+    released = counter.release(xs, whole)
+    assert released.dtype == np.float64
+    assert same(released, values)
+    assert whole.drawn == stepped.drawn
+    # And both are the prefix sums of what `quantise` made of the inputs, plus decoded noise.
+    exact = np.cumsum([counter.quantise(x) for x in xs], axis=0)
+    noise = counter.mechanism.decoder(len(xs)) @ whole.z
+    assert same(released / counter.unit, exact + noise)
+
+
+@every
+def test_each_noise_reaches_the_releases_with_the_decoders_weights(kind):
+    """One vector stream in whose coordinate i only the i-th noise is 1: its releases are L."""
+    for horizon in (*SMALL, 100):
+        mechanism = kind(horizon)
+        for n in {horizon // 2, horizon} - {0}:
+            L = mechanism.decoder(n)
+            drawn = L.shape[1]
+            nothing = np.zeros((n, drawn), dtype=np.int64)
+            assert same(mechanism.release(nothing, Script(np.eye(drawn))), L), (horizon, n)
+            _, values = take_steps(mechanism, nothing, Script(np.eye(drawn)), drawn)
+            assert same(values, L), (horizon, n)
+
+
+@every
+def test_each_noise_reaches_scalar_releases_with_the_decoders_weights(kind):
+    for horizon in range(1, 13):
+        mechanism = kind(horizon)
+        L = mechanism.decoder(horizon)
+        nothing = np.zeros(horizon, dtype=np.int64)
+        for i, unit_noise in enumerate(np.eye(L.shape[1])):
+            assert same(mechanism.release(nothing, Script(unit_noise)), L[:, i])
+            assert same(take_steps(mechanism, nothing, Script(unit_noise))[1], L[:, i])
+
+
+@every
+@dimensions
+def test_releases_are_prefix_sums_plus_decoded_noise(kind, dimension):
+    for horizon in (*SMALL, *LARGE):
+        mechanism = kind(horizon)
+        L = mechanism.decoder(horizon)
+        xs, noise = random_inputs(horizon, dimension, 5), random_script(L.shape[1], dimension, 6)
+        released = mechanism.release(xs, noise)
+        assert same(released - np.cumsum(xs, axis=0), L @ noise.z), horizon
+
+
+@every
+@dimensions
+def test_an_empty_stream_releases_nothing(kind, dimension):
+    noise = random_script(0, dimension)
+    released = kind(7).release(np.zeros(shape(0, dimension), dtype=np.int64), noise)
+    assert released.shape == shape(0, dimension)
+    assert noise.drawn == []
+
+
+@every
+def test_matrices_of_no_steps_are_empty(kind):
+    for horizon in (1, 7, 100):
+        mechanism = kind(horizon)
+        assert mechanism.decoder(0).shape == (0, 0)
+        assert mechanism.encoder(0).shape == (0, 0)
+        assert mechanism.row_norms2(0).shape == (0,)
+
+
+# Errors known exactly
+
+
+@every
+def test_row_norms_are_those_of_the_decoder(kind):
+    for horizon in (*SMALL, *LARGE):
+        mechanism = kind(horizon)
+        norms = np.square(mechanism.decoder(horizon)).sum(axis=1)
+        assert same(mechanism.row_norms2(horizon), norms), horizon
+        assert same([mechanism.row_norm2(t) for t in range(1, horizon + 1)], norms), horizon
+        assert mechanism.max_row_norm2() == pytest.approx(norms.max(), rel=1e-12), horizon
+        assert mechanism.mean_row_norm2() == pytest.approx(norms.mean(), rel=1e-12), horizon
+        for n in (1, horizon // 3, horizon - 1):
+            assert same(mechanism.row_norms2(n), norms[:n]), (horizon, n)
+
+
+@every
+def test_row_norms_agree_with_each_other_at_long_horizons(kind):
+    for horizon in (4095, 4096, 9999):
+        mechanism = kind(horizon)
+        norms = mechanism.row_norms2(horizon)
+        assert norms.dtype == np.float64
+        assert mechanism.max_row_norm2() == pytest.approx(norms.max(), rel=1e-12)
+        assert mechanism.mean_row_norm2() == pytest.approx(norms.mean(), rel=1e-12)
+        for t in (1, 2, 1023, 1024, 2047, 2048, 3000, horizon - 1, horizon):
+            assert mechanism.row_norm2(t) == pytest.approx(norms[t - 1], rel=1e-12), (horizon, t)
+            assert mechanism.row_norms2(t)[-1] == pytest.approx(norms[t - 1], rel=1e-12)
+
+
+@every
+@dimensions
+def test_states_know_the_variance_of_the_release_that_led_to_them(kind, dimension):
+    for horizon in SMALL:
+        mechanism = kind(horizon)
+        noise = random_script(mechanism.decoder(horizon).shape[1], dimension)
+        states, _ = take_steps(mechanism, random_inputs(horizon, dimension, 7), noise, dimension)
+        norms = [mechanism.state_row_norm2(state) for state in states]
+        assert same(norms, mechanism.row_norms2(horizon)), horizon
+
+
+@calibrated
+@dimensions
+@pytest.mark.parametrize("unit", [1, 0.1])
+def test_counters_give_the_variance_of_the_law_times_the_row_norms(kind, budget, dimension, unit):
+    for horizon in (1, 2, 31, 40, 100):
+        counter = dp.calibrate(kind(horizon), budget, dimension=dimension, unit=unit)
+        of_a_draw = law_moments(counter.law)[0] * unit**2
+        variances = of_a_draw * np.square(counter.mechanism.decoder(horizon)).sum(axis=1)
+        by_step = [counter.variance(t) for t in range(1, horizon + 1)]
+        assert by_step == pytest.approx(variances, rel=1e-9)
+        assert counter.max_variance() == pytest.approx(variances.max(), rel=1e-9)
+        assert counter.mean_variance() == pytest.approx(variances.mean(), rel=1e-9)
+        for n in (horizon // 2, horizon):
+            assert counter.stddevs(n) == pytest.approx(np.sqrt(variances[:n]), rel=1e-9)
+        noise = random_script(counter.mechanism.decoder(horizon).shape[1], dimension)
+        state = counter.init()
+        for t in range(horizon):
+            state, _ = counter.step(state, counter.quantise_nothing(), noise)
+            assert counter.stddev_at(state) == pytest.approx(np.sqrt(variances[t]), rel=1e-9)
+
+
+# The noise that is really drawn. A release's mean square over 4000 independent coordinates has a
+# standard error known from the law's fourth moment; 6.5 of them, two-sided, is below 1e-9 for a
+# normal variable, and below 1e-8 allowing for the skewness of small laws: a false alarm in all of
+# (members x laws x budgets x 40 releases) would have a rate below 1e-4, were the seed not fixed.
+
+REPLICATES, STEPS, TOLERATED = 4000, 40, 6.5
+budgets_of_all_sizes = pytest.mark.parametrize(
+    ("kind", "budget"),
+    [
+        pytest.param(kind, budget, id=f"{kind.__name__}-{law}-{rho}")
+        for kind in mechanisms.ALL
+        for rho in (0.05, 0.5, 5.0, 20.0)
+        for law, budget in (("gaussian", dp.ZCDP(rho)), ("laplace", dp.PureDP((2 * rho) ** 0.5)))
+        if law in kind.laws
+    ],
+)
+
+
+def replicated(kind, budget):
+    """A counter whose coordinates are independent streams, and the standard errors."""
+    change = dp.Change(coordinates=1)
+    counter = dp.calibrate(kind(STEPS), budget, change, dimension=REPLICATES)
+    weights = counter.mechanism.decoder(STEPS)
+    variance, fourth = law_moments(counter.law)
+    norms2, norms4 = np.square(weights).sum(axis=1), (weights**4).sum(axis=1)
+    of_squares = norms4 * (fourth - 3 * variance**2) + 2 * (norms2 * variance) ** 2
+    return counter, np.sqrt(of_squares / REPLICATES)
+
+
+def mean_squares(counter, law, seed):
+    xs = np.ones((STEPS, REPLICATES))
+    released = counter.release(xs, SeededNoise(law, seed, REPLICATES))
+    return np.square(released - np.arange(1, STEPS + 1)[:, None]).mean(axis=1)
+
+
+@budgets_of_all_sizes
+def test_releases_have_the_stated_variance(kind, budget):
+    counter, standard_errors = replicated(kind, budget)
+    stated = np.array([counter.variance(t) for t in range(1, STEPS + 1)])
+    seen = mean_squares(counter, counter.law, seed=11)
+    assert (np.abs(seen - stated) <= TOLERATED * standard_errors).all()
+
+
+@budgets_of_all_sizes
+@pytest.mark.parametrize("factor", [Fraction(3, 2), Fraction(2, 3)], ids=["1.5x", "1/1.5"])
+def test_noise_of_a_wrong_scale_does_not_have_the_stated_variance(kind, budget, factor):
+    counter, standard_errors = replicated(kind, budget)
+    if isinstance(counter.law, DiscreteGaussian):
+        wrong = DiscreteGaussian(counter.law.sigma2 * factor**2)
+    else:
+        wrong = DiscreteLaplace(counter.law.parameter * factor)
+    stated = np.array([counter.variance(t) for t in range(1, STEPS + 1)])
+    shift = np.abs(wrong.variance / counter.law.variance - 1) * stated
+    # 4000 coordinates cannot tell apart two laws of which neither ever differs from 0.
+    assert (shift > 1.5 * TOLERATED * standard_errors).any() or counter.law.variance < 1e-3
+    if (shift > 1.5 * TOLERATED * standard_errors).any():
+        seen = mean_squares(counter, wrong, seed=11)
+        assert (np.abs(seen - stated) > TOLERATED * standard_errors).any()
+
+
+# States
+
+
+@calibrated
+@dimensions
+def test_a_stream_resumed_from_bytes_after_every_step_gives_the_same_numbers(
+    kind, budget, dimension
+):
+    for horizon in (1, 2, 7, 31, 32, 100):
+        counter = dp.calibrate(kind(horizon), budget, dp.Change(-5, 5), dimension)
+        codec = StateCodec(counter)
+        drawn = counter.mechanism.decoder(horizon).shape[1]
+        xs = random_inputs(horizon, dimension, seed=3) // 20
+        whole, resumed = (random_script(drawn, dimension, 4) for _ in range(2))
+        state = kept = counter.init()
+        for x in xs.tolist() if dimension is None else xs:
+            data = codec.encode(kept)
+            assert type(data) is bytes
+            kept = StateCodec(counter).decode(data)
+            assert equal_states(kept, state)
+            state, value = counter.step(state, x, whole)
+            kept, again = counter.step(kept, x, resumed)
+            assert np.array_equal(value, again)
+        assert equal_states(codec.decode(codec.encode(kept)), state)
+
+
+@every
+@dimensions
+def test_a_step_changes_nothing_that_it_was_given(kind, dimension):
+    for horizon in (1, 2, 7, 31, 32):
+        mechanism = kind(horizon)
+        drawn = mechanism.decoder(horizon).shape[1]
+        xs, noise = random_inputs(horizon, dimension, 8), random_script(drawn, dimension, 9)
+        given_xs, given_z = xs.copy(), noise.z.copy()
+        state, states, copies = mechanism.init(dimension), [], []
+        for x in xs.tolist() if dimension is None else xs:
+            states.append(state)
+            copies.append(copy.deepcopy(state))
+            state, _ = mechanism.step(state, x, noise)
+            assert type(state) is tuple
+        assert all(equal_states(a, b) for a, b in zip(states, copies, strict=True))
+        assert np.array_equal(xs, given_xs)
+        assert np.array_equal(noise.z, given_z)
+        mechanism.release(xs, noise)
+        assert np.array_equal(xs, given_xs)
+        assert np.array_equal(noise.z, given_z)
+
+
+@every
+def test_states_share_no_memory_with_inputs_or_releases(kind):
+    mechanism = kind(31)
+    drawn = mechanism.decoder(31).shape[1]
+    xs = random_inputs(31, 3, seed=10)
+    expected = mechanism.release(xs, random_script(drawn, 3))
+    state, noise = mechanism.init(3), random_script(drawn, 3)
+    for t in range(31):
+        x = xs[t].copy()
+        state, value = mechanism.step(state, x, noise)
+        assert same(value, expected[t])
+        x += 1000
+        value += 1000
+
+
+@every
+def test_one_state_can_be_stepped_from_twice(kind):
+    """A retried bundle steps again from the old state: with other inputs and other noise."""
+    mechanism = kind(31)
+    drawn = mechanism.decoder(31).shape[1]
+    xs, others = random_inputs(31, None, 12), random_inputs(31, None, 13)
+    expected = mechanism.release(xs, random_script(drawn))
+    state, noise = mechanism.init(), random_script(drawn)
+    for t in range(31):
+        mechanism.step(state, int(others[t]), random_script(drawn, seed=99))
+        state, value = mechanism.step(state, int(xs[t]), noise)
+        assert same(value, expected[t])
+
+
+@every
+def test_states_are_as_large_as_stated(kind):
+    reached = []
+    for horizon in SMALL:
+        mechanism = kind(horizon)
+        noise = random_script(mechanism.decoder(horizon).shape[1])
+        states, _ = take_steps(mechanism, random_inputs(horizon, None, 14), noise)
+        sizes = [len(state) for state in (mechanism.init(), *states)]
+        assert max(sizes) <= mechanism.state_size, horizon
+        reached.append(max(sizes) == mechanism.state_size)
+    assert any(reached)
+
+
+@every
+@dimensions
+def test_states_are_flat_and_count_the_steps(kind, dimension):
+    mechanism = kind(20)
+    noise = random_script(mechanism.decoder(20).shape[1], dimension)
+    states, _ = take_steps(mechanism, random_inputs(20, dimension, 15), noise, dimension)
+    for t, state in enumerate((mechanism.init(dimension), *states)):
+        assert type(state) is tuple
+        assert state[0] == t
+        assert all(type(n) is int for n in state[: mechanism.counters])
+        assert all(np.shape(v) == shape(1, dimension)[1:] for v in state[mechanism.counters :])
+
+
+# Horizons
+
+
+@every
+@dimensions
+def test_nothing_is_released_or_drawn_past_the_horizon(kind, dimension):
+    for horizon in (1, 2, 7, 8):
+        mechanism = kind(horizon)
+        drawn = mechanism.decoder(horizon).shape[1]
+        noise = random_script(drawn + 50, dimension)
+        xs = random_inputs(horizon + 1, dimension, 16)
+        states, _ = take_steps(mechanism, xs[:horizon], noise, dimension)
+        assert len(noise.drawn) == drawn
+        one = int(xs[-1]) if dimension is None else xs[-1]
+        for past_the_end in (
+            lambda m=mechanism, s=states[-1], x=one, z=noise: m.step(s, x, z),
+            lambda m=mechanism, xs=xs, z=noise: m.release(xs, z),
+        ):
+            with pytest.raises(HorizonError, match="declare a larger horizon") as caught:
+                past_the_end()
+            assert str(horizon) in str(caught.value)
+            assert str(horizon + 1) in str(caught.value)
+            assert len(noise.drawn) == drawn
+
+
+@every
+def test_nothing_is_known_past_the_horizon(kind):
+    mechanism = kind(10)
+    for function in (mechanism.encoder, mechanism.decoder, mechanism.row_norms2):
+        with pytest.raises(HorizonError, match="horizon of 10"):
+            function(11)
+
+
+@calibrated
+def test_counters_stop_at_the_horizon(kind, budget):
+    counter = dp.calibrate(kind(3), budget)
+    noise = random_script(counter.mechanism.decoder(3).shape[1])
+    state = counter.init()
+    for x in (1, 0, 1):
+        state, _ = counter.step(state, x, noise)
+    with pytest.raises(dp.HorizonError, match="step 4 is beyond the horizon of 3"):
+        counter.step(state, 1, noise)
+    with pytest.raises(dp.HorizonError, match="4 steps do not fit the horizon of 3"):
+        counter.release([1, 0, 1, 1])
+    with pytest.raises(dp.HorizonError, match="horizon of 3"):
+        counter.stddevs(4)
+    for t in (0, -1, 4):
+        with pytest.raises(ValueError, match=f"from 1 to the horizon 3, got {t}"):
+            counter.variance(t)
+
+
+@every
+@pytest.mark.parametrize("horizon", [0, -1, True, False, 2**48 + 1, 2**49])
+def test_horizons_out_of_range_are_refused(kind, horizon):
+    with pytest.raises(ValueError, match="from 1 to 2.48") as caught:
+        kind(horizon)
+    assert repr(horizon) in str(caught.value)
+    assert "e.g. horizon=100_000" in str(caught.value)
+
+
+@every
+@pytest.mark.parametrize("horizon", [1.5, 4.0, "x", None, [3], np.float64(4)])
+def test_horizons_that_are_no_whole_numbers_are_refused(kind, horizon):
+    with pytest.raises(TypeError, match="whole number") as caught:
+        kind(horizon)
+    assert repr(horizon) in str(caught.value)
+    assert "e.g. horizon=100_000" in str(caught.value)
+
+
+@every
+def test_horizons_may_be_any_integer_in_range(kind):
+    assert type(kind(np.int64(5)).horizon) is int
+    assert kind(np.int64(5)) == kind(5)
+    assert kind(MAX_HORIZON).horizon == 2**48
+
+
+# Values
+
+
+@every
+def test_mechanisms_are_frozen_values(kind):
+    mechanism = kind(12)
+    assert mechanism == kind(12)
+    assert hash(mechanism) == hash(kind(12))
+    assert mechanism != kind(13)
+    assert all(mechanism != other(12) for other in mechanisms.ALL if other is not kind)
+    assert mechanism.name == kind.__name__
+    assert eval(repr(mechanism), dict(vars(mechanisms))) == mechanism
+    assert str(mechanism) == repr(mechanism)
+    assert "horizon=12" in repr(mechanism)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        mechanism.horizon = 13
+
+
+@calibrated
+@dimensions
+def test_mechanisms_and_counters_survive_pickling(kind, budget, dimension):
+    mechanism = kind(12)
+    counter = dp.calibrate(mechanism, budget, dimension=dimension)
+    xs = random_inputs(12, dimension, 17)
+    drawn = mechanism.decoder(12).shape[1]
+    before = counter.release(xs, random_script(drawn, dimension))
+    assert pickle.loads(pickle.dumps(mechanism)) == mechanism
+    again = pickle.loads(pickle.dumps(counter))
+    assert again == counter
+    assert hash(again) == hash(counter)
+    assert np.array_equal(again.release(xs, random_script(drawn, dimension)), before)
+    assert StateCodec(again).encode(again.init()) == StateCodec(counter).encode(counter.init())
+
+
+def test_the_list_of_all_mechanisms_is_one_of_distinct_public_classes():
+    assert type(mechanisms.ALL) is tuple
+    names = [kind.__name__ for kind in mechanisms.ALL]
+    assert len(set(names)) == len(names)
+    for kind in mechanisms.ALL:
+        assert getattr(mechanisms, kind.__name__) is kind
+        assert kind.__name__ in mechanisms.__all__
+        assert kind.laws
+        assert kind.laws <= set(LAWS)
+
+
+@every
+def test_the_laws_that_a_mechanism_allows_decide_the_budgets_that_it_takes(kind):
+    for law, budget in LAWS.items():
+        if law in kind.laws:
+            assert dp.calibrate(kind(9), budget).law.variance > 0
+        else:
+            with pytest.raises(ValueError, match=f"^{kind.__name__} takes"):
+                dp.calibrate(kind(9), budget)
+    taken = dp.calibrate(kind(9), dp.ApproxDP(1, 1e-6))
+    assert type(taken.law).__name__.removeprefix("Discrete").lower() in kind.laws
