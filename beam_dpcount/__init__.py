@@ -6,6 +6,7 @@ The map, in the direction of imports (each module says what it holds):
   mechanisms/               continual-counting mechanisms, one file each, and ALL of them
   sensitivity               what one event can change, and so in the encoder's output
   counter, analysis         calibrate() and the Counter; exact errors, intervals, choose()
+  epochs, segments          the counters of Unbounded and Sparse
   coders                    counter states as versioned bytes
   releases, dofns           what comes out; the DoFns: each element, each finished key
   transforms/               the PTransforms
@@ -14,12 +15,14 @@ Everything up to `analysis` knows nothing of Beam.
 """
 
 from beam_dpcount import mechanisms
-from beam_dpcount.analysis import choose, half_width, largest_error
+from beam_dpcount.analysis import choose, half_width, largest_error, largest_half_width
 from beam_dpcount.budget import ZCDP, ApproxDP, PureDP
 from beam_dpcount.counter import Counter, NotANumberError, calibrate
+from beam_dpcount.epochs import UnboundedCounter
 from beam_dpcount.mechanisms.base import HorizonError
 from beam_dpcount.noise import SystemEntropy
 from beam_dpcount.releases import Rejected, Release
+from beam_dpcount.segments import SparseCounter, sparse_for
 from beam_dpcount.sensitivity import Change
 from beam_dpcount.transforms import PrefixCount
 
@@ -34,10 +37,14 @@ __all__ = [
     "PureDP",
     "Rejected",
     "Release",
+    "SparseCounter",
     "SystemEntropy",
+    "UnboundedCounter",
     "calibrate",
     "choose",
     "half_width",
     "largest_error",
+    "largest_half_width",
     "mechanisms",
+    "sparse_for",
 ]

@@ -6,25 +6,34 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
 from beam_dpcount import mechanisms
 from beam_dpcount.budget import Budget
 from beam_dpcount.counter import Counter, UnsupportedBudgetError, calibrate
-from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace, Law
+from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace, Law, ScaleError
+from beam_dpcount.mechanisms import KAry, Sparse, Unbounded
 from beam_dpcount.mechanisms.base import Mechanism, check_horizon
 from beam_dpcount.sensitivity import Change
 
 _FINE = 64  # lattice units a scale at which a law has its continuous shape to plotting accuracy
+_FINE_LAWS: dict[type[Law], Law] = {
+    DiscreteLaplace: DiscreteLaplace(Fraction(_FINE)),
+    DiscreteGaussian: DiscreteGaussian(Fraction(_FINE**2)),
+}
+_LARGEST = 1 << 20  # reach of a sum that is still transformed; a wider one is normal
 
 
 def half_width(counter: Counter, t: int, level: float = 0.95) -> float:
     """Half the width of the confidence interval of release t.
 
-    The exact count lies within value +/- half_width with probability at least `level`. The law
-    is the exact one of the sum of t's noises, computed by Fourier inversion, up to noise scales
-    of 64 lattice units; larger scales are rescaled to that.
+    The exact count lies within value +/- half_width with probability `level`, or a little more as
+    noise is discrete. For releases that sum draws of weight 1 it comes from the exact law of the
+    sum, by Fourier inversion (scales above 64 lattice units are taken as 64 and stretched), or
+    from the normal law where there are tens of thousands of them; for other weights from the
+    normal law if noise is Gaussian, and else from Chernoff's bound, which is wider.
 
     Args:
       counter: the calibrated counter.
@@ -34,26 +43,39 @@ def half_width(counter: Counter, t: int, level: float = 0.95) -> float:
     Raises:
       ValueError: t or level is outside its range.
     """
+    counter.variance(t)  # checks t
+    return _half_width(counter, counter.mechanism.row_norm2(t), level)
+
+
+def largest_half_width(counter: Counter, level: float = 0.95) -> float:
+    """`half_width` of the release that has the largest variance."""
+    return _half_width(counter, counter.mechanism.max_row_norm2(), level)
+
+
+def _half_width(counter: Counter, terms: float, level: float) -> float:
     _check_level(level)
-    variance = counter.variance(t)
+    law = counter.law
+    variance = law.variance * counter.unit**2 * terms
     if variance == 0:
         return 0.0
-    terms = round(counter.mechanism.row_norm2(t))
-    law, stretch = counter.law, 1.0
-    if law.scale > _FINE:
-        stretch = law.scale / _FINE
-        law = (
-            DiscreteLaplace(Fraction(_FINE))
-            if isinstance(law, DiscreteLaplace)
-            else DiscreteGaussian(Fraction(_FINE**2))
-        )
-    return _sum_quantile(law, terms, level) * stretch * counter.unit
+    stretch = max(1.0, law.scale / _FINE)
+    fine = law if stretch == 1 else _FINE_LAWS[type(law)]
+    if counter.mechanism.unit_weights and _reach(fine, terms) <= _LARGEST:
+        width = _sum_quantile(fine, round(terms), level)
+        return (width if stretch == 1 else (width + 1) * stretch) * counter.unit
+    if isinstance(law, DiscreteGaussian) or counter.mechanism.unit_weights:
+        return normal_half_width(math.sqrt(variance), level) + counter.unit / 2
+    return _chernoff(law, terms, math.log(2 / (1 - level))) * counter.unit
+
+
+def _reach(law: Law, terms: float) -> int:
+    """Beyond it lies nothing of the sum of `terms` draws that double precision could see."""
+    return int(12 * math.sqrt(law.variance * terms) + 40 * law.scale + 10)
 
 
 def _sum_quantile(law: Law, terms: int, level: float) -> int:
     """The least m with P(|sum of `terms` draws| <= m) >= level."""
-    reach = int(12 * math.sqrt(law.variance * terms) + 40 * law.scale + 10)
-    size = 1 << (2 * reach + 1).bit_length()
+    size = 1 << (2 * _reach(law, terms) + 1).bit_length()
     x = np.arange(size)
     x = np.minimum(x, size - x)
     transform = np.fft.rfft(law.pmf(x))
@@ -77,34 +99,42 @@ def largest_error(counter: Counter, streams: int = 1, level: float = 0.95) -> fl
     if streams < 1:
         raise ValueError(f"streams must be at least 1, got {streams}")
     releases = counter.mechanism.horizon * streams
-    budget = math.log(2 * releases / (1 - level))
     terms = counter.mechanism.max_row_norm2()
-    law = counter.law
-    if isinstance(law, DiscreteGaussian):
-        bound = math.sqrt(2 * float(law.sigma2) * terms * budget)
-        if law.variance * terms * releases < 1 - level:  # no draw differs from 0: Chebyshev
-            bound = 0.0
-        return bound * counter.unit
-    # E exp(lambda z) = (1-q)^2 / ((1 - q e^lambda)(1 - q e^-lambda)) for lambda < 1/scale.
+    if counter.law.variance * terms * releases < 1 - level and counter.mechanism.unit_weights:
+        return 0.0  # Chebyshev: no draw differs from 0
+    return _chernoff(counter.law, terms, math.log(2 * releases / (1 - level))) * counter.unit
+
+
+def _chernoff(law: Law, norm2: float, nats: float) -> float:
+    """m with P(noise >= m) <= exp(-nats), for weights of at most 1 with this sum of squares."""
+    if isinstance(law, DiscreteGaussian):  # sub-Gaussian with its parameter
+        return math.sqrt(2 * float(law.sigma2) * norm2 * nats)
+    # E exp(l z) = (1-q)^2 / ((1 - q e^l)(1 - q e^-l)) for l < 1/scale. Its logarithm is convex in
+    # l^2, so a draw of weight w <= 1 contributes at most w^2 of it.
     best = math.inf
     for share in np.linspace(0.001, 0.999, 999):
         lam = share / law.scale
         log_mgf = 2 * math.log(-math.expm1(-1 / law.scale)) - sum(
             math.log(-math.expm1(sign * lam - 1 / law.scale)) for sign in (1, -1)
         )
-        best = min(best, (terms * log_mgf + budget) / lam)
-    return best * counter.unit
+        best = min(best, (norm2 * log_mgf + nats) / lam)
+    return best
 
 
 @dataclass(frozen=True)
 class Row:
     """One mechanism in the table behind a choice; errors are standard deviations."""
 
-    mechanism: Mechanism
     counter: Counter
     max_stddev: float
     mean_stddev: float
     state_size: int
+    draws_per_step: float
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """The mechanism itself."""
+        return self.counter.mechanism
 
 
 @dataclass(frozen=True)
@@ -116,19 +146,25 @@ class Choice:
     rows: tuple[Row, ...]
 
     def __str__(self) -> str:
-        head = f"{'mechanism':<16}{'noise':<18}{'max stddev':>12}{'mean stddev':>13}{'state':>7}"
         lines = [
-            f"{row.mechanism.name:<16}{type(row.counter.law).__name__:<18}"
-            f"{row.max_stddev:>12.4g}{row.mean_stddev:>13.4g}{row.state_size:>7}"
-            for row in self.rows
+            f"{'mechanism':<14}{'noise':<18}{'max stddev':>11}{'mean stddev':>12}"
+            f"{'state':>8}{'draws/step':>11}"
         ]
-        return "\n".join([head, *lines])
+        for row in self.rows:
+            lines.append(
+                f"{row.mechanism.name:<14}{type(row.counter.law).__name__:<18}"
+                f"{row.max_stddev:>11.4g}{row.mean_stddev:>12.4g}"
+                f"{row.state_size:>8}{row.draws_per_step:>11.3g}"
+            )
+        return "\n".join(lines)
 
 
 def choose(
     horizon: int,
     budget: Budget,
     objective: str = "max",
+    max_state: int | None = None,
+    replays: bool = False,
     change: Change | None = None,
     dimension: int | None = None,
     unit: float = 1,
@@ -139,44 +175,71 @@ def choose(
       horizon: number of steps.
       budget: for the whole stream of one key.
       objective: "max" compares the largest variance of a release, "mean" the mean.
+      max_state: the most numbers that may be kept per key and coordinate; None: any.
+      replays: only mechanisms that draw no noise early, and so may meet replays of other data
+        from the same state: KAry goes without subtraction.
       change, dimension, unit: as for `calibrate`.
 
     Returns:
       A Choice: its `mechanism`, and the table of all that take the budget, best first.
+
+    Raises:
+      ValueError, TypeError: an argument is outside its range, or no mechanism fits.
     """
     if objective not in ("max", "mean"):
         raise ValueError(f'objective must be "max" or "mean", got {objective!r}')
-    rows = []
+    rows: list[Row] = []
+    scale_error: ScaleError | None = None
     for kind in mechanisms.ALL:
         try:
             mechanism = kind(check_horizon(horizon))
+            if replays and isinstance(mechanism, KAry):
+                mechanism = KAry(horizon, subtraction=False)
             counter = calibrate(mechanism, budget, change, dimension, unit)
         except UnsupportedBudgetError:
             continue
+        except ScaleError as error:  # out of range for this one; others may need less noise
+            scale_error = error
+            continue
         rows.append(
             Row(
-                mechanism,
                 counter,
                 math.sqrt(counter.max_variance()),
                 math.sqrt(counter.mean_variance()),
                 counter.state_size,
+                counter.mechanism.draws(horizon) / horizon,
             )
         )
-    rows.sort(key=lambda r: r.max_stddev if objective == "max" else r.mean_stddev)
-    return Choice(rows[0].mechanism, objective, tuple(rows))
+    if not rows and scale_error is not None:
+        raise scale_error
+    by_error = sorted(rows, key=lambda r: r.max_stddev if objective == "max" else r.mean_stddev)
+    fitting = [row for row in by_error if max_state is None or row.state_size <= max_state]
+    if not fitting:
+        least = min(row.state_size for row in rows)
+        raise ValueError(f"max_state is {max_state!r}, but the smallest state has {least} numbers")
+    return Choice(fitting[0].mechanism, objective, tuple(fitting))
 
 
 def resolve(
-    mechanism: Mechanism | type[Mechanism] | str | None,
-    horizon: int,
+    mechanism: Any,
+    horizon: int | None,
     budget: Budget,
     change: Change | None = None,
     dimension: int | None = None,
     unit: float = 1,
-) -> Mechanism:
+    replays: bool = False,
+) -> Any:
     """The mechanism that a user named: an instance, a class, a name, or None for the best."""
     if mechanism is None:
-        return choose(horizon, budget, "max", change, dimension, unit).mechanism
+        return choose(
+            check_horizon(horizon), budget, "max", None, replays, change, dimension, unit
+        ).mechanism
+    if isinstance(mechanism, Unbounded | Sparse):
+        if horizon is not None:
+            raise ValueError(
+                f"{mechanism.name} has no horizon, got horizon={horizon!r}: leave it out"
+            )
+        return mechanism
     names = {kind.__name__: kind for kind in mechanisms.ALL}
     if isinstance(mechanism, str):
         if mechanism not in names:

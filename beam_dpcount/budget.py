@@ -12,17 +12,24 @@ from fractions import Fraction
 from numbers import Real
 from typing import Any
 
-from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace, Law
+import numpy as np
+
+from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace, Law, ScaleError
 
 # Conversions are computed in double precision; this relative margin, always to the safe side,
 # is far above their rounding error and far below anything that a user could notice.
 _MARGIN = 1e-11
+# Below it floats lose digits; and no rho-zCDP mechanism is promised to be pure.
+_LEAST_DELTA = math.exp(-700)
 
 
 def _positive(name: str, value: Any, remedy: str) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {value!r}: {remedy}")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
     if not (math.isfinite(number) and number > 0):
         raise ValueError(f"{name} must be positive and finite, got {value!r}: {remedy}")
     return number
@@ -149,16 +156,22 @@ def _delta(delta: float) -> float:
     return number
 
 
-def _shares(total: float, parts: int | Sequence[float]) -> list[float]:
+def _shares(total: float, parts: Any) -> list[float]:
     """Fractions of a total as floats whose exact sum is at most the total."""
-    if isinstance(parts, int) and not isinstance(parts, bool):
+    if isinstance(parts, int | np.integer) and not isinstance(parts, bool):
         if parts < 1:
             raise ValueError(f"parts must be at least 1, got {parts}")
-        fractions = [Fraction(1, parts)] * parts
+        fractions = [Fraction(1, int(parts))] * int(parts)
+    elif (
+        isinstance(parts, bool | str)
+        or not isinstance(parts, Sequence | np.ndarray)
+        or (not len(parts))
+    ):
+        raise TypeError(f"parts must be a number of shares or their fractions, got {parts!r}")
     else:
-        if isinstance(parts, bool | str | float) or not len(parts):
-            raise TypeError(f"parts must be a number of shares or their fractions, got {parts!r}")
-        fractions = [Fraction(_positive("a fraction of a budget", p, "0.5")) for p in parts]
+        fractions = [
+            Fraction(_positive("a fraction of a budget", p, "give e.g. 0.5")) for p in parts
+        ]
         # 0.1 + 0.2 + 0.7 is a hair above 1 in binary: meant as the whole, and paid as at most it.
         if sum(fractions) > 1 + Fraction(1, 10**12):
             raise ValueError(
@@ -176,23 +189,31 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
 
     inf over alpha > 1 of exp((alpha-1)(alpha rho - epsilon)) / (alpha-1) * (1-1/alpha)^alpha
     [Canonne, Kamath, Steinke 2020, Proposition 12 and Corollary 13]. Every alpha gives a valid
-    bound, so the search need not be exact to be safe.
+    bound, so the search need not be exact to be safe; rounding is charged to the bound.
     """
+    rho, epsilon = _positive("rho", rho, "e.g. 0.1"), float(epsilon)
 
-    def slope(alpha: float) -> float:
-        return (2 * alpha - 1) * rho - epsilon + math.log1p(-1 / alpha)
+    excess = epsilon - rho
+    if excess > 0 and excess * excess / 4 / rho > 800:  # alpha = (epsilon/rho + 1) / 2
+        return _LEAST_DELTA
 
-    low, high = 1 + 1e-9, 2.0
-    while slope(high) < 0:
-        high *= 2
-    for _ in range(200):
+    # In x = alpha - 1, free of cancellation for x near 0 and for large x.
+    def slope(x: float) -> float:
+        return rho - epsilon + 2 * x * rho - math.log1p(1 / x)
+
+    low, high = math.log(1e-300), 0.0
+    while slope(math.exp(high)) < 0:
+        high += 1
+    for _ in range(100):
         middle = (low + high) / 2
         if not low < middle < high:
             break
-        low, high = (middle, high) if slope(middle) < 0 else (low, middle)
-    a = high
-    log_delta = (a - 1) * (a * rho - epsilon) - math.log(a - 1) + a * math.log1p(-1 / a)
-    return min(1.0, math.exp(min(log_delta, 0.0))) * (1 + _MARGIN)
+        low, high = (middle, high) if slope(math.exp(middle)) < 0 else (low, middle)
+    x = math.exp(high)
+    terms = x * (rho - epsilon), x * x * rho, -x * math.log1p(1 / x), -math.log1p(x)
+    rounding = 2.0**-50 * sum(map(abs, terms))
+    delta = math.exp(min(sum(terms) + rounding, 0.0)) * (1 + _MARGIN)
+    return min(max(delta, _LEAST_DELTA), 1.0)
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
@@ -243,15 +264,26 @@ def noise_laws(
     Returns:
       No, one or two laws; for ApproxDP both routes, for the caller to take the better.
 
+    Raises:
+      ScaleError: every route needs noise out of range.
+
     Guarantee: discrete Laplace noise of scale l1/epsilon is epsilon-DP on integer vectors (the
       log-ratio of each coordinate is at most |change| / scale); discrete Gaussian noise of
       parameter sigma^2 = l2_squared/(2 rho) is rho-zCDP on integer vectors [CKS20, Theorem 14
       and Proposition 5 for adaptive inputs]. Scales are exact rationals, so nothing is lost to
       rounding.
     """
-    laws: list[Law] = []
+    routes: list[tuple[type[DiscreteGaussian] | type[DiscreteLaplace], Fraction]] = []
     if "gaussian" in allowed and not isinstance(budget, PureDP):
-        laws.append(DiscreteGaussian(Fraction(l2_squared) / (2 * Fraction(budget.to_zcdp().rho))))
+        rho = Fraction(budget.to_zcdp().rho)
+        routes.append((DiscreteGaussian, Fraction(l2_squared) / (2 * rho)))
     if "laplace" in allowed and not isinstance(budget, ZCDP):
-        laws.append(DiscreteLaplace(Fraction(l1) / Fraction(budget.epsilon)))
+        routes.append((DiscreteLaplace, Fraction(l1) / Fraction(budget.epsilon)))
+    laws: list[Law] = []
+    for kind, parameter in routes:
+        try:
+            laws.append(kind(parameter))
+        except ScaleError:
+            if kind is routes[-1][0] and not laws:  # no route is left
+                raise
     return tuple(laws)

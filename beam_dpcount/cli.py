@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import apache_beam as beam
 from apache_beam.metrics.metric import Metrics, MetricsFilter
@@ -19,6 +19,13 @@ from beam_dpcount.budget import ZCDP, ApproxDP, Budget, PureDP
 
 # A pipeline without --runner runs here. Beam's own default may first try to download a runner.
 LOCAL_RUNNER = "FnApiRunner"
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, as every other error, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"{message} (see --help)")
 
 
 def add_budget_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,12 +60,12 @@ def beam_options(flags: Sequence[str]) -> PipelineOptions:
 
     Raises:
       ValueError: no option of Beam's has that name. Remote runners have options that only they
-        know, so unknown flags pass where a --runner is given.
+        know, so with those unknown flags pass.
     """
     options = PipelineOptions(list(flags))
     standard = options.view_as(StandardOptions)
-    if standard.runner is None:
-        standard.runner = LOCAL_RUNNER
+    standard.runner = standard.runner or LOCAL_RUNNER
+    if standard.runner in (LOCAL_RUNNER, "DirectRunner", "BundleBasedDirectRunner"):
         parsers: list[argparse.ArgumentParser] = []
         options.get_all_options(add_extra_args_fn=parsers.append)
         _, unknown = parsers[0].parse_known_args(flags)
@@ -85,9 +92,12 @@ def run_main(main: Callable[[Sequence[str] | None], None]) -> None:
 
 def explain(error: BaseException) -> str:
     """An error's own words, without Beam's wrapping."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    text = str(error)
+    # The innermost error is the first one, unless one of ours has said it better since.
+    chain = [error]
+    while (cause := chain[-1].__cause__) is not None:
+        chain.append(cause)
+    ours = [e for e in chain if type(e).__module__.split(".")[0] in ("beam_dpcount", "pipelines")]
+    text = str([*chain, *ours][-1])
     if "Traceback (most recent call last)" in text:  # from a remote worker: its last line counts
         lines = [line for line in text.splitlines() if line and not line.startswith(" ")]
         text = lines[-1] if lines else text

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import struct
 import zlib
-from functools import lru_cache
 
 import numpy as np
 
-from beam_dpcount.counter import Counter
+from beam_dpcount.counter import LatticeCounter
 from beam_dpcount.mechanisms.base import State
 
 VERSION = 1
 
 # version, length of the history digest (reserved for replayable noise; 0 today), fingerprint of
 # the counter's parameters, and how many numbers follow; then the numbers, then a checksum.
-_HEAD = "<BBIH"
+_HEAD = "<BBII"
 _HEAD_SIZE = struct.calcsize(_HEAD)
 _CHECK = struct.Struct("<I")
 
@@ -27,24 +26,25 @@ class StateError(ValueError):
 class StateCodec:
     """Packs the states of one counter.
 
-    Version 1, little-endian: u8 version, u8 digest length d, u32 fingerprint, u16 count n,
-    d bytes of digest, n int64 numbers, u32 CRC-32 of all before it. For vector streams the
-    coordinates' numbers follow each other, the `counters` plain ints first.
+    Version 1, little-endian: u8 version, u8 digest length d, u32 fingerprint, u32 count n,
+    d bytes of digest, n numbers of 8 bytes (int64, or float64 where the mechanism says so), u32
+    CRC-32 of all before it. For vector streams the `counters` plain ints come first, then each
+    coordinate array in turn.
     """
 
-    def __init__(self, counter: Counter) -> None:
-        self._counters = counter.mechanism.counters
+    def __init__(self, counter: LatticeCounter) -> None:
+        self._counters, self._types = counter.counters, counter.state_types
         self._dimension = counter.dimension
-        parameters = (counter.mechanism, counter.law, counter.change, self._dimension, counter.unit)
-        self._fingerprint = zlib.crc32(repr(parameters).encode())
+        self._fingerprint = zlib.crc32(counter.fingerprint.encode())
+        self._layouts: dict[int, struct.Struct] = {}
 
     def encode(self, state: State) -> bytes:
         """The state as bytes."""
         if self._dimension is not None:
-            head, rest = state[: self._counters], np.asarray(state[self._counters :])
-            state = (*head, *rest.ravel().tolist())
+            rest = (x for array in state[self._counters :] for x in array.tolist())
+            state = (*state[: self._counters], *rest)
         n = len(state)
-        body = _layout(n).pack(VERSION, 0, self._fingerprint, n, *state)
+        body = self._layout(n).pack(VERSION, 0, self._fingerprint, n, *state)
         return body + _CHECK.pack(zlib.crc32(body))
 
     def decode(self, data: bytes) -> State:
@@ -56,23 +56,32 @@ class StateCodec:
         """
         size = len(data)
         n = (size - _HEAD_SIZE - _CHECK.size) >> 3
-        if n >= 0:
-            layout = _layout(n)
-            if layout.size + _CHECK.size == size:
-                version, digest, fingerprint, count, *state = layout.unpack_from(data)
-                if (
-                    version == VERSION
-                    and not digest
-                    and count == n
-                    and fingerprint == self._fingerprint
-                    and zlib.crc32(data[:-4]) == _CHECK.unpack_from(data, layout.size)[0]
-                ):
-                    return tuple(state) if self._dimension is None else self._vectors(state)
+        if n >= self._counters and size == _HEAD_SIZE + _CHECK.size + 8 * n:
+            layout = self._layout(n)
+            version, digest, fingerprint, count, *state = layout.unpack_from(data)
+            if (
+                version == VERSION
+                and not digest
+                and count == n
+                and fingerprint == self._fingerprint
+                and zlib.crc32(data[:-4]) == _CHECK.unpack_from(data, layout.size)[0]
+            ):
+                return tuple(state) if self._dimension is None else self._vectors(state)
         raise self._error(data)
 
-    def _vectors(self, numbers: list[int]) -> State:
-        rest = np.array(numbers[self._counters :], dtype=np.int64)
-        return (*numbers[: self._counters], *rest.reshape(-1, self._dimension or 1))
+    def _layout(self, n: int) -> struct.Struct:
+        """Of n numbers in all."""
+        made = self._layouts.get(n)
+        if made is None:
+            d, c = self._dimension or 1, self._counters
+            types = self._types(c + (n - c) // d)
+            spread = types[:c] + "".join(kind * d for kind in types[c:])
+            made = self._layouts[n] = struct.Struct(_HEAD + spread)
+        return made
+
+    def _vectors(self, numbers: list[int | float]) -> State:
+        head, rest, d = numbers[: self._counters], numbers[self._counters :], self._dimension or 1
+        return (*head, *(np.array(rest[i : i + d]) for i in range(0, len(rest), d)))
 
     def _error(self, data: bytes) -> StateError:
         if len(data) > _HEAD_SIZE + _CHECK.size:
@@ -93,8 +102,3 @@ class StateCodec:
             f"the state is corrupt ({len(data)} bytes that fail their check): restore it from a "
             "checkpoint; counting on would break the guarantee"
         )
-
-
-@lru_cache(maxsize=4096)
-def _layout(n: int) -> struct.Struct:
-    return struct.Struct(f"{_HEAD}{n}q")

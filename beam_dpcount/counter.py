@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, singledispatch
 from numbers import Real
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from beam_dpcount.budget import Budget, PureDP, check_budget, noise_laws
-from beam_dpcount.laws import Law
+from beam_dpcount.budget import Budget, PureDP, check_budget, noise_laws, zcdp_epsilon
+from beam_dpcount.laws import DiscreteLaplace, Law
 from beam_dpcount.mechanisms.base import Mechanism, State
 from beam_dpcount.noise import Noise, SystemNoise
 from beam_dpcount.sensitivity import Change, check_unit
+
+_ANNOTATED = 1e-6  # the delta of the second guarantee in annotations
 
 
 class NotANumberError(ValueError):
@@ -29,17 +32,10 @@ class UnsupportedBudgetError(ValueError):
 
 
 @dataclass(frozen=True)
-class Counter:
-    """A calibrated counter. Frozen and picklable; made by `calibrate`, not by hand.
+class LatticeCounter(ABC):
+    """What all counters share: inputs are put on a lattice, counted there, and scaled back."""
 
-    Guarantee: the sequence of all values that `step` gives along one stream, or that one call of
-      `release` gives, satisfies `budget` for neighbours that differ by `change` in one step, if
-      the noise is system entropy and each state is stepped from at most once for releases that
-      anyone sees. Public: the number of steps. Inputs are clipped to the bounds, then rounded to
-      the lattice of `unit`, before anything else.
-    """
-
-    mechanism: Mechanism
+    mechanism: Any
     budget: Budget
     law: Law
     change: Change
@@ -47,32 +43,58 @@ class Counter:
     unit: float
 
     @property
-    def l1_sensitivity(self) -> float:
-        """Delta_1 that the noise was calibrated to, in the values' units."""
-        return self.change.norms(self.mechanism, self.unit, self.dimension)[0] * self.unit
+    @abstractmethod
+    def horizon(self) -> int | None:
+        """The most steps; None if there is no such bound."""
 
     @property
-    def l2_sensitivity(self) -> float:
-        """Delta_2 that the noise was calibrated to, in the values' units."""
-        squared = self.change.norms(self.mechanism, self.unit, self.dimension)[1]
-        return math.sqrt(squared) * self.unit
+    @abstractmethod
+    def counters(self) -> int:
+        """How many plain ints a state begins with, the step count first."""
 
     @property
-    def state_size(self) -> int:
-        """The most numbers kept per key and coordinate, the step count included."""
-        return self.mechanism.state_size
+    def fingerprint(self) -> str:
+        """All parameters that a state depends on."""
+        parameters = (self.mechanism, self.law, self.change, self.dimension, self.unit)
+        return repr(parameters)
 
-    @cached_property
-    def _variance(self) -> float:
-        return self.law.variance * self.unit**2
+    @abstractmethod
+    def state_types(self, n: int) -> str:
+        """For each number of a state of n numbers, "q" for an integer or "d" for a float."""
+
+    @abstractmethod
+    def init(self) -> State:
+        """The state before the first step."""
+
+    @abstractmethod
+    def step_lattice(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
+        """`step` of a value that `quantise` has put on the lattice already."""
+
+    @abstractmethod
+    def release_lattice(
+        self, xs: npt.NDArray[np.int64], noise: Noise | None = None
+    ) -> npt.NDArray[np.float64]:
+        """`release` of values that `quantise` has put on the lattice already."""
+
+    @abstractmethod
+    def variance(self, t: int) -> float:
+        """The exact variance of release t, t from 1, in squared units of the values."""
+
+    @abstractmethod
+    def stddevs(self, n: int) -> npt.NDArray[np.float64]:
+        """The standard deviations of releases 1 .. n, shape (n,)."""
+
+    @abstractmethod
+    def stddev_at(self, state: State) -> float:
+        """The standard deviation of the release that led to `state`."""
+
+    @abstractmethod
+    def describe(self) -> Mapping[str, str]:
+        """The public parameters, for display data, annotations and reports."""
 
     @cached_property
     def _lattice(self) -> tuple[int, int]:
         return self.change.lattice_bounds(self.unit)
-
-    def init(self) -> State:
-        """The state before the first step."""
-        return self.mechanism.init(self.dimension)
 
     def step(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
         """Take one step.
@@ -89,8 +111,7 @@ class Counter:
           NotANumberError: x is no number (the state is unchanged, the step not taken).
           HorizonError: all steps of the horizon were taken.
         """
-        state, value = self.mechanism.step(state, self.quantise(x), noise)
-        return state, value * self.unit if self.dimension else float(value * self.unit)
+        return self.step_lattice(state, self.quantise(x), noise)
 
     def release(self, xs: npt.ArrayLike, noise: Noise | None = None) -> npt.NDArray[np.float64]:
         """All private prefix sums of a stream at once.
@@ -110,13 +131,9 @@ class Counter:
         """
         return self.release_lattice(self.quantise_all(xs), noise)
 
-    def release_lattice(
-        self, xs: npt.NDArray[np.int64], noise: Noise | None = None
-    ) -> npt.NDArray[np.float64]:
-        """`release` of values that `quantise` has put on the lattice already."""
-        if noise is None:
-            noise = SystemNoise(self.law, self.dimension)
-        return np.asarray(self.mechanism.release(xs, noise) * self.unit, dtype=np.float64)
+    def scaled(self, value: Any) -> Any:
+        """A lattice value in the values' units: a float, or an array of floats."""
+        return value * self.unit if self.dimension else float(value * self.unit)
 
     def quantise(self, x: Any) -> Any:
         """One input clipped to the bounds and rounded to the lattice, in multiples of the unit.
@@ -163,7 +180,7 @@ class Counter:
             flat = [self._quantise_one(x) for x in array.ravel().tolist()]
             return np.array(flat, dtype=np.int64).reshape(array.shape)
         if array.dtype.kind not in "bif":
-            raise NotANumberError(f"inputs must be numbers, got an array of dtype {array.dtype}")
+            raise NotANumberError("some inputs are not numbers")
         if array.dtype.kind == "f" and np.isnan(array).any():
             raise NotANumberError("some inputs are not numbers (NaN)")
         if array.dtype.kind in "bi" and self.unit == 1:
@@ -171,6 +188,71 @@ class Counter:
             return np.asarray(np.clip(array, low, high), dtype=np.int64)
         clipped = np.clip(array.astype(np.float64), self.change.low, self.change.high)
         return np.asarray(np.rint(clipped / self.unit), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Counter(LatticeCounter):
+    """A calibrated counter. Frozen and picklable; made by `calibrate`, not by hand.
+
+    Guarantee: the sequence of all values that `step` gives along one stream, or that one call of
+      `release` gives, satisfies `budget` for neighbours that differ by `change` in one step, if
+      the noise is system entropy and each state is stepped from at most once for releases that
+      anyone sees. Public: the number of steps. Inputs are clipped to the bounds, then rounded to
+      the lattice of `unit`, before anything else.
+    """
+
+    mechanism: Mechanism
+
+    @property
+    def horizon(self) -> int:
+        """The most steps."""
+        return self.mechanism.horizon
+
+    @property
+    def counters(self) -> int:
+        """How many plain ints a state begins with, the step count first."""
+        return self.mechanism.counters
+
+    def state_types(self, n: int) -> str:
+        """For each number of a state of n numbers, "q" for an integer or "d" for a float."""
+        return self.mechanism.state_types(n)
+
+    @property
+    def l1_sensitivity(self) -> float:
+        """Delta_1 that the noise was calibrated to, in the values' units."""
+        return self.change.norms(self.mechanism, self.unit, self.dimension)[0] * self.unit
+
+    @property
+    def l2_sensitivity(self) -> float:
+        """Delta_2 that the noise was calibrated to, in the values' units."""
+        squared = self.change.norms(self.mechanism, self.unit, self.dimension)[1]
+        return math.sqrt(squared) * self.unit
+
+    @property
+    def state_size(self) -> int:
+        """The most numbers kept per key and coordinate, the step count included."""
+        return self.mechanism.state_size
+
+    @cached_property
+    def _variance(self) -> float:
+        return self.law.variance * self.unit**2
+
+    def init(self) -> State:
+        """The state before the first step."""
+        return self.mechanism.init(self.dimension)
+
+    def step_lattice(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
+        """`step` of a value that `quantise` has put on the lattice already."""
+        state, value = self.mechanism.step(state, x, noise)
+        return state, self.scaled(value)
+
+    def release_lattice(
+        self, xs: npt.NDArray[np.int64], noise: Noise | None = None
+    ) -> npt.NDArray[np.float64]:
+        """`release` of values that `quantise` has put on the lattice already."""
+        if noise is None:
+            noise = SystemNoise(self.law, self.dimension)
+        return np.asarray(self.mechanism.release(xs, noise) * self.unit, dtype=np.float64)
 
     def variance(self, t: int) -> float:
         """The exact variance of release t, t from 1, in squared units of the values."""
@@ -194,10 +276,25 @@ class Counter:
         """The mean variance of the releases 1 .. horizon."""
         return self._variance * self.mechanism.mean_row_norm2()
 
+    def epsilon_at(self, delta: float) -> float:
+        """The epsilon that all releases together satisfy at this delta, whatever the budget says.
+
+        Laplace noise of scale b also satisfies Delta_2^2/(2 b^2)-zCDP, as each coordinate of the
+        change, c_i, costs c_i/b in pure DP. It implies Theorem 1.3 of *Count on Your Elders*, and
+        is converted numerically, which is tighter.
+        """
+        l1, l2_squared = self.change.norms(self.mechanism, self.unit, self.dimension)
+        if isinstance(self.law, DiscreteLaplace):
+            b = self.law.parameter
+            return min(float(l1 / b), zcdp_epsilon(float(l2_squared / b**2 / 2), delta))
+        return zcdp_epsilon(self.budget.to_zcdp().rho, delta)
+
     def describe(self) -> Mapping[str, str]:
         """The public parameters, for display data, annotations and reports."""
+        also = self.epsilon_at(_ANNOTATED)
         return {
             "budget": str(self.budget),
+            "also_satisfies": f"epsilon = {also:g}, delta = {_ANNOTATED:g}",
             "mechanism": self.mechanism.name,
             "horizon": str(self.mechanism.horizon),
             "noise": f"{type(self.law).__name__} of scale {self.law.scale * self.unit:g}",
@@ -206,13 +303,33 @@ class Counter:
         }
 
 
+@overload
 def calibrate(
     mechanism: Mechanism,
     budget: Budget,
     change: Change | None = None,
     dimension: int | None = None,
     unit: float = 1,
-) -> Counter:
+) -> Counter: ...
+
+
+@overload
+def calibrate(
+    mechanism: Any,
+    budget: Budget,
+    change: Change | None = None,
+    dimension: int | None = None,
+    unit: float = 1,
+) -> Any: ...
+
+
+def calibrate(
+    mechanism: Any,
+    budget: Budget,
+    change: Change | None = None,
+    dimension: int | None = None,
+    unit: float = 1,
+) -> Any:
     """The counter that runs `mechanism` at exactly this budget.
 
     Args:
@@ -226,32 +343,46 @@ def calibrate(
       ValueError, TypeError: an argument is outside its range, or the mechanism cannot take this
         kind of budget; the message says what to use.
     """
-    if not isinstance(mechanism, Mechanism):
-        raise TypeError(
-            f"mechanism must be an instance such as BinaryTree(horizon=1000), got {mechanism!r}"
-        )
     budget = check_budget(budget)
     change = Change() if change is None else change
+    if not isinstance(change, Change):
+        raise TypeError(f"change must be a Change, e.g. Change(low=0, high=1), got {change!r}")
     if dimension is not None and (
         isinstance(dimension, bool) or not isinstance(dimension, int) or dimension < 1
     ):
         raise ValueError(f"dimension must be None or a whole number from 1, got {dimension!r}")
-    unit = check_unit(unit, change)
+    return calibrated(mechanism, budget, change, dimension, check_unit(unit, change))
+
+
+@singledispatch
+def calibrated(
+    mechanism: Any, budget: Budget, change: Change, dimension: int | None, unit: float
+) -> LatticeCounter:
+    """`calibrate` for checked arguments; mechanisms beside ALL register their own."""
+    raise TypeError(
+        f"mechanism must be an instance such as BinaryTree(horizon=1000), got {mechanism!r}"
+    )
+
+
+@calibrated.register
+def _(
+    mechanism: Mechanism, budget: Budget, change: Change, dimension: int | None, unit: float
+) -> Counter:
+    if mechanism.horizon * change.magnitude(unit) > 2**62:
+        raise ValueError(
+            "horizon times the largest value exceeds 2^62 lattice units: choose a larger unit"
+        )
     l1, l2_squared = change.norms(mechanism, unit, dimension)
     laws = noise_laws(budget, l1, l2_squared, mechanism.laws)
     if not laws:
         if isinstance(budget, PureDP):
             raise UnsupportedBudgetError(
                 f"{mechanism.name} takes Gaussian noise, which no pure budget allows: use "
-                f"BinaryTree with {budget!r}, or give ApproxDP(epsilon, delta) or ZCDP(rho)"
+                f"BinaryTree or KAry with {budget!r}, or give ApproxDP(epsilon, delta) or ZCDP(rho)"
             )
         raise UnsupportedBudgetError(
             f"{mechanism.name} takes Laplace noise, which {budget!r} does not calibrate: give "
             "PureDP(epsilon) or ApproxDP(epsilon, delta)"
         )
     law = min(laws, key=lambda law: law.variance)
-    if mechanism.horizon * change.magnitude(unit) > 2**62:
-        raise ValueError(
-            "horizon times the largest value exceeds 2^62 lattice units: choose a larger unit"
-        )
     return Counter(mechanism, budget, law, change, dimension, unit)

@@ -16,7 +16,7 @@ from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 from apache_beam.utils import windowed_value
 
 from beam_dpcount.coders import StateCodec
-from beam_dpcount.counter import Counter, NotANumberError
+from beam_dpcount.counter import LatticeCounter, NotANumberError
 from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.noise import Entropy, Noise
 from beam_dpcount.releases import Rejected, Release
@@ -51,7 +51,7 @@ class Intake:
 
     def __init__(
         self,
-        counter: Counter,
+        counter: LatticeCounter,
         on_reject: str,
         value: Callable[[Any], Any] | None,
         element_id: Callable[[Any], Any] | None,
@@ -74,13 +74,13 @@ class Intake:
 
     def refuse_key(self, element: Any, micros: int) -> Rejected:
         """For an element without a str key: keys are public, so it cannot pass silently."""
-        kind = type(element[0] if isinstance(element, tuple) and element else element).__name__
+        if isinstance(element, tuple) and len(element) == 2:
+            reason = f"the key is not a str but {type(element[0]).__name__}"
+        else:
+            reason = f"the element is not a (key, value) pair but {type(element).__name__}"
         if not self.collects:
-            raise TypeError(
-                f"elements must be (key, value) pairs with a str key, got one of {kind}: convert "
-                "the key before counting"
-            )
-        return Rejected("", micros, f"the key is not a str but {kind}", repr(element), None)
+            raise TypeError(f"elements must be (key, value) pairs with a str key, but {reason}")
+        return Rejected("", micros, reason, repr(element), None)
 
     def refuse(self, key: str, payload: Any, micros: int, reason: str) -> Rejected:
         """The record of a refusal, or the error that on_reject="raise" asked for."""
@@ -100,9 +100,9 @@ def has_str_key(element: Any) -> bool:
     return isinstance(element, tuple) and len(element) == 2 and isinstance(element[0], str)
 
 
-def past_horizon(counter: Counter) -> str:
+def past_horizon(counter: LatticeCounter) -> str:
     """The reason given for elements beyond the horizon."""
-    return f"step beyond the horizon of {counter.mechanism.horizon}: declare a larger one"
+    return f"step beyond the horizon of {counter.horizon}: declare a larger one"
 
 
 class CountEachElement(beam.DoFn):
@@ -130,7 +130,7 @@ class CountEachElement(beam.DoFn):
         counter = intake.counter
         data = cell.read()
         state = counter.init() if data is None else self._codec.decode(data)
-        if state[0] >= counter.mechanism.horizon:
+        if counter.horizon is not None and state[0] >= counter.horizon:
             self._past_horizon.inc()
             if intake.collects:
                 yield beam.pvalue.TaggedOutput(
@@ -138,12 +138,12 @@ class CountEachElement(beam.DoFn):
                 )
             return
         x, rejected = intake.number(key, payload, micros)
-        state, value = counter.mechanism.step(state, x, self._noise(key, windowed.windows[0]))
+        state, value = counter.step_lattice(state, x, self._noise(key, windowed.windows[0]))
         # State first: what is yielded must never be ahead of what is remembered.
         cell.write(self._codec.encode(state))
         if rejected is not None:
             yield beam.pvalue.TaggedOutput(REJECTED, rejected)
-        yield Release(key, state[0], micros, float(value * counter.unit), counter.stddev_at(state))
+        yield Release(key, state[0], micros, value, counter.stddev_at(state))
 
 
 class CheckKeys(beam.DoFn):
@@ -165,7 +165,7 @@ class ReadElements(beam.DoFn):
 
     A step is its time in microseconds and its number on the lattice, packed into 16 bytes, which
     shuffle three times as fast as a tuple. The public id, and the value for a later refusal,
-    follow in a tuple only where they are needed.
+    follow in a tuple only where they are needed, with the refusal of the number, if any.
     """
 
     def __init__(self, intake: Intake) -> None:
@@ -183,10 +183,7 @@ class ReadElements(beam.DoFn):
         if intake.is_plain:
             return ((key, step),)
         identity = None if intake.element_id is None else intake.element_id(payload)
-        kept = (key, (step, micros, identity, payload if intake.collects else None))
-        if refusal is None:
-            return (kept,)
-        return kept, beam.pvalue.TaggedOutput(REJECTED, refusal)
+        return ((key, (step, micros, identity, payload if intake.collects else None, refusal)),)
 
 
 class CountWholeKey(beam.DoFn):
@@ -203,28 +200,31 @@ class CountWholeKey(beam.DoFn):
 
     def process(self, element: tuple[str, Iterable[Any]], window: Any = _Window) -> Iterator[Any]:
         key, steps = element
+        windows = (window,)
         intake, counter = self._intake, self._intake.counter
-        horizon = counter.mechanism.horizon
+        horizon = counter.horizon
         if not intake.is_plain:
             # Ties in time: by the public id if there is one, else in order of arrival.
             by_id = intake.element_id is not None
             ordered = sorted(steps, key=itemgetter(1, 2) if by_id else itemgetter(1))
             if intake.collects:
-                for _, micros, _, payload in ordered[horizon:]:
-                    refusal = intake.refuse(key, payload, micros, past_horizon(counter))
-                    yield beam.pvalue.TaggedOutput(REJECTED, refusal)
+                for number, (_, micros, _, payload, refusal) in enumerate(ordered):
+                    if horizon is not None and number >= horizon:
+                        refusal = intake.refuse(key, payload, micros, past_horizon(counter))
+                    if refusal is not None:
+                        placed = windowed_value.create(refusal, micros, windows)
+                        yield beam.pvalue.TaggedOutput(REJECTED, placed)
             steps = [step for step, *_ in ordered]
         pairs = np.frombuffer(b"".join(steps), dtype="<i8").reshape(-1, 2)
         if (pairs[1:, 0] < pairs[:-1, 0]).any():
             pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
-        if len(pairs) > horizon:
+        if horizon is not None and len(pairs) > horizon:
             self._past_horizon.inc(len(pairs) - horizon)
         times, xs = pairs[:horizon].T
         values = self._release(xs, self._noise(key, window))
         stddevs = self._stddevs
         if len(stddevs) < len(xs):
             stddevs = self._stddevs = counter.stddevs(len(xs)).tolist()
-        windows = (window,)
         rows = zip(count(1), times.tolist(), values, stddevs, strict=False)
         for number, micros, value, stddev in rows:
             # TimestampedValue would assign the window anew, which costs more than all the rest.
@@ -238,6 +238,6 @@ class CountWholeKey(beam.DoFn):
             return counter.release_lattice(xs, noise).tolist()
         state, values = counter.init(), []
         for x in xs.tolist():
-            state, value = counter.mechanism.step(state, x, noise)
-            values.append(float(value * counter.unit))
+            state, value = counter.step_lattice(state, x, noise)
+            values.append(value)
         return values

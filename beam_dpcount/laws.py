@@ -42,6 +42,10 @@ def exp_negative(r: Fraction, bits: int) -> int:
         return int(power * (1 << bits))
 
 
+class ScaleError(ValueError):
+    """A budget so small, for so fine a lattice, that its noise is out of range."""
+
+
 @dataclass(frozen=True)
 class Law(ABC):
     """A symmetric law of integer noise. Immutable, hashable, picklable; holds no randomness."""
@@ -67,12 +71,18 @@ class Law(ABC):
         The source is the operating system's entropy; a seeded source is for tests.
         """
 
-    def _check_scale(self) -> None:
-        if not 0 < self.scale <= _MAX_SCALE:
-            raise ValueError(
-                f"this budget needs noise of scale {self.scale:.3g} lattice units, outside "
-                f"(0, 2^33]: raise the budget, shorten the horizon or choose a larger unit"
-            )
+
+def _check_scale(parameter: Fraction, power: int) -> None:
+    """Raise ScaleError unless 0 < parameter^(1/power) <= 2^33."""
+    if not 0 < parameter <= _MAX_SCALE**power:
+        try:
+            shown = f"{float(parameter) ** (1 / power):.3g}"
+        except OverflowError:
+            shown = "10^150 and more"
+        raise ScaleError(
+            f"this budget needs noise of scale {shown} lattice units, outside (0, 2^33]: raise "
+            "the budget, shorten the horizon or choose a larger unit"
+        )
 
 
 @dataclass(frozen=True)
@@ -82,7 +92,7 @@ class DiscreteLaplace(Law):
     parameter: Fraction
 
     def __post_init__(self) -> None:
-        self._check_scale()
+        _check_scale(self.parameter, 1)
 
     @property
     def scale(self) -> float:
@@ -129,7 +139,7 @@ class DiscreteGaussian(Law):
     sigma2: Fraction
 
     def __post_init__(self) -> None:
-        self._check_scale()
+        _check_scale(self.sigma2, 2)
 
     @property
     def scale(self) -> float:

@@ -34,6 +34,9 @@ class Noise(Protocol):
     def one(self, coordinate: int) -> Any:
         """One coordinate: a Python int, or shape (dimension,) for vector streams."""
 
+    def for_law(self, law: Law) -> Noise:
+        """The same stream's noise of another law, for mechanisms that mix several."""
+
 
 class Entropy(ABC):
     """Makes the noise of every stream of a pipeline."""
@@ -54,6 +57,7 @@ class SystemNoise:
     def __init__(self, law: Law, dimension: int | None = None) -> None:
         self._law, self._dimension = law, dimension
         self._pool: list[Any] = []
+        self._others: dict[Law, SystemNoise] = {}
         _live.add(self)
 
     def draw(self, first: int, n: int) -> IntArray:
@@ -70,6 +74,14 @@ class SystemNoise:
                     self._pool.extend(self._law.sample(_BLOCK).tolist())
                 else:
                     self._pool.extend(self.draw(0, max(1, _BLOCK // self._dimension)))
+
+    def for_law(self, law: Law) -> SystemNoise:
+        if law == self._law:
+            return self
+        made = self._others.get(law)
+        if made is None:
+            made = self._others.setdefault(law, SystemNoise(law, self._dimension))
+        return made
 
     def forget(self) -> None:
         """Drop every sample that is not assigned yet."""

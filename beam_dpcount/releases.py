@@ -36,6 +36,8 @@ class Rejected(NamedTuple):
       reason: why, in words that do not show the value.
       element: the element, as Python's repr.
       id: its public id, as text, if an `element_id` was given.
+
+    Its own repr leaves the element out, as runners may log what they process.
     """
 
     key: str
@@ -43,6 +45,9 @@ class Rejected(NamedTuple):
     reason: str
     element: str
     id: Optional[str]  # noqa: UP045  (a row schema on Python 3.10)
+
+    def __repr__(self) -> str:
+        return f"Rejected(key={self.key!r}, timestamp={self.timestamp}, reason={self.reason!r})"
 
 
 for _row in (Release, Rejected):

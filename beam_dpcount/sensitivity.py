@@ -44,7 +44,12 @@ class Change:
             bound = getattr(self, name)
             if isinstance(bound, bool) or not isinstance(bound, Real):
                 raise TypeError(f"{name} must be a number, got {bound!r}: give e.g. bounds=(0, 1)")
-            if not math.isfinite(bound):
+            try:
+                # A plain float: values are divided by the unit in the same precision as bounds.
+                object.__setattr__(self, name, float(bound))
+            except OverflowError:
+                object.__setattr__(self, name, math.inf)
+            if not math.isfinite(getattr(self, name)):
                 raise ValueError(f"{name} must be finite, got {bound!r}: give e.g. bounds=(0, 1)")
         if not self.low < self.high:
             raise ValueError(
@@ -56,8 +61,11 @@ class Change:
                 f"the neighbouring relation must be one of {', '.join(RELATIONS)}, "
                 f"got {self.relation!r}"
             )
-        if self.coordinates is not None and self.coordinates < 1:
-            raise ValueError(f"coordinates must be at least 1, got {self.coordinates!r}")
+        count = self.coordinates
+        if count is not None and (
+            isinstance(count, bool) or not isinstance(count, int) or count < 1
+        ):
+            raise ValueError(f"coordinates must be a whole number from 1, got {count!r}")
 
     def lattice_bounds(self, unit: float) -> tuple[int, int]:
         """The bounds in multiples of `unit`, rounded as values are rounded."""
@@ -108,14 +116,14 @@ def check_unit(unit: Any, change: Change) -> float:
     value = float(unit)
     if not (math.isfinite(value) and value > 0):
         raise ValueError(f"unit must be positive and finite, got {unit!r}: {remedy}")
+    if max(abs(change.low), abs(change.high)) / value > 2.0**31:
+        raise ValueError(
+            f"unit {unit!r} divides the bounds [{change.low:g}, {change.high:g}] into more than "
+            "2^31 parts: choose a larger unit"
+        )
     if change.magnitude(value) == 0:
         raise ValueError(
             f"unit {unit!r} rounds every value within [{change.low:g}, {change.high:g}] to 0: "
             "choose a smaller unit"
-        )
-    if change.magnitude(value) > 2**31:
-        raise ValueError(
-            f"unit {unit!r} divides the bounds [{change.low:g}, {change.high:g}] into more than "
-            "2^31 parts: choose a larger unit"
         )
     return value

@@ -10,12 +10,15 @@ Options that are not listed here go to Beam, e.g. --runner.
 from __future__ import annotations
 
 import argparse
+import csv
+import importlib.util
+import io
 import math
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import apache_beam as beam
 
@@ -23,7 +26,6 @@ import beam_dpcount as dp
 from beam_dpcount import cli
 from beam_dpcount.counter import Counter
 from beam_dpcount.dofns import PAST_HORIZON
-from pipelines import plots
 from pipelines.files import (
     Event,
     InputError,
@@ -31,13 +33,14 @@ from pipelines.files import (
     WriteReleases,
     check_inputs,
     check_output,
+    matched,
     read_releases,
 )
 
 
 def arguments() -> argparse.ArgumentParser:
     """The options of the command."""
-    parser = argparse.ArgumentParser(
+    parser = cli.Parser(
         prog="python -m pipelines.count",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -51,9 +54,7 @@ def arguments() -> argparse.ArgumentParser:
         metavar="FILE",
         help="CSV or Parquet files, or patterns",
     )
-    source.add_argument(
-        "--key", required=True, metavar="COLUMN", help="the (public) keys"
-    )
+    source.add_argument("--key", required=True, metavar="COLUMN", help="the (public) keys")
     what = source.add_mutually_exclusive_group()
     what.add_argument("--value", metavar="COLUMN", help="count the numbers in this column")
     what.add_argument(
@@ -97,7 +98,12 @@ def arguments() -> argparse.ArgumentParser:
         help="a value that is no number counts 0; raise: stop instead, which shows that there is "
         "one",
     )
-    count.add_argument("--path", choices=("auto", "bounded", "streaming"), default="auto")
+    count.add_argument(
+        "--path",
+        choices=("auto", "bounded", "streaming"),
+        default="auto",
+        help="streaming: count rows as they are read, in the order of the files",
+    )
 
     sink = parser.add_argument_group("output")
     sink.add_argument("--output", required=True, metavar="OUT", help="a .csv or .parquet file")
@@ -122,8 +128,6 @@ def main(argv: Sequence[str] | None = None) -> None:
       ValueError, TypeError, OSError: what the user can mend, in one line each.
     """
     options, flags = arguments().parse_known_args(argv)
-    counts = counting(options)
-    counter = counts.counter
     source = {
         "inputs": options.input,
         "key": options.key,
@@ -134,9 +138,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         "timezone": options.timezone,
         "delimiter": options.delimiter,
     }
+    cli.budget_of(options)
     check_inputs(**source)
     check_output(options.output)
     check_side_outputs(options)
+    counts = counting(options)
     if options.value is None and options.where is None:
         print(
             "note: without --value or --where every row counts 1, and the number of rows is "
@@ -145,6 +151,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     pipeline = beam.Pipeline(options=cli.beam_options(flags))
     events = pipeline | "Read" >> ReadEvents(**source)
     releases = events | "Count" >> counts
+    counter = cast(Counter, counts.counter)  # of the path now chosen
     if options.rejected:
         releases, rejected = releases
         write_rejected(rejected, options.rejected)
@@ -156,29 +163,33 @@ def main(argv: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         truth = os.path.join(scratch, "truth.parquet")
         if options.show_truth:
-            exact = beam.ParDo(ExactCounts(counter)).with_output_types(dp.Release)
-            timed = events | "Timed" >> beam.ParDo(WithTime())
+            exact = beam.ParDo(ExactCounts(counter, options.path != "streaming")).with_output_types(
+                dp.Release
+            )
+            timed = events | "Timed" >> beam.ParDo(WithTime(Places(options.input)))
             _ = (
                 timed
                 | beam.GroupByKey()
                 | "Exact" >> exact
                 | "WriteTruth" >> WriteReleases(truth, with_timestamps=True)
             )
-        with cli.Progress() as progress:
-            result = progress.watch(run(pipeline, options))
-            result.wait_until_finish()
+        result = run(pipeline, options)
         if options.plot:
             draw(options, counter, read_releases(truth) if options.show_truth else None)
     print(report(options, counter, result))
 
 
 def run(pipeline: beam.Pipeline, options: argparse.Namespace) -> Any:
-    """The result of the pipeline; refusals of single values name the column."""
+    """The result of the finished pipeline; a refusal of a single value names its column."""
     try:
-        return pipeline.run()
+        with cli.Progress() as progress:
+            result = progress.watch(pipeline.run())
+            result.wait_until_finish()
+            return result
     except Exception as error:
         reason = cli.explain(error)
-        if options.on_reject == "raise" and "not a number" in reason:
+        if options.on_reject == "raise" and reason.startswith("the value is not a number"):
+            reason = reason.replace('on_reject="drop"', "--on-reject drop")
             raise InputError(f"column {options.value!r}: {reason}") from None
         raise
 
@@ -193,7 +204,7 @@ def counting(options: argparse.Namespace) -> dp.PrefixCount:
         unit=options.unit,
         on_reject="collect" if options.rejected else options.on_reject,
         value=_value,
-        element_id=_file_and_row,
+        element_id=Places(options.input),
         path=options.path,
     )
 
@@ -202,17 +213,34 @@ def _value(event: Event) -> object:
     return event.value
 
 
-def _file_and_row(event: Event) -> tuple[str, int]:
-    return event.file, event.row
+class Place(NamedTuple):
+    """The public id of a row, which sorts by the order in which the files were given."""
+
+    number: int
+    file: str
+    row: int
+
+    def __str__(self) -> str:
+        return f"{self.file}, row {self.row}"
+
+
+class Places:
+    """The places of events in the files that were given."""
+
+    def __init__(self, inputs: Sequence[str]) -> None:
+        self._numbers = {path: number for number, path in enumerate(matched(inputs))}
+
+    def __call__(self, event: Event) -> Place:
+        return Place(self._numbers.get(event.file, len(self._numbers)), event.file, event.row)
 
 
 def check_side_outputs(options: argparse.Namespace) -> None:
     """Raise InputError for outputs that would overwrite an input or each other, or cannot be."""
     outputs = [p for p in (options.output, options.rejected, options.plot) if p]
+    inputs = {os.path.realpath(path) for path in matched(options.input)}
     for path in outputs:
-        for other in options.input:
-            if os.path.realpath(path) == os.path.realpath(other):
-                raise InputError(f"output {path!r} is an input as well; name another file")
+        if os.path.realpath(path) in inputs:
+            raise InputError(f"output {path!r} is an input as well; name another file")
     if len({os.path.realpath(path) for path in outputs}) < len(outputs):
         raise InputError("--output, --rejected and --plot must be different files")
     if options.rejected and options.on_reject == "raise":
@@ -224,6 +252,8 @@ def check_side_outputs(options: argparse.Namespace) -> None:
     if options.show_truth and not options.plot:
         raise InputError("--show-truth needs --plot PNG")
     if options.plot:
+        if importlib.util.find_spec("matplotlib") is None:
+            raise InputError("--plot needs matplotlib: pip install 'beam-dpcount[plots]'")
         if not options.plot.endswith(".png"):
             raise InputError(f"--plot must end in .png, got {options.plot!r}")
         directory = os.path.dirname(options.plot) or "."
@@ -237,31 +267,44 @@ def write_rejected(rejected: Any, path: str) -> None:
     """Write where and why rows were rejected; never what they held."""
     _ = (
         rejected
-        | "RejectedRow" >> beam.Map(lambda r: f'"{r.id}","{r.reason}"'.replace("\n", " "))
+        | "RejectedRow" >> beam.Map(rejected_line)
         | "WriteRejected"
-        >> beam.io.WriteToText(path, num_shards=1, shard_name_template="", header="place,reason")
+        >> beam.io.WriteToText(path, num_shards=1, shard_name_template="", header="file,row,reason")
     )
 
 
+def rejected_line(rejected: dp.Rejected) -> str:
+    """A line of CSV: file, row, reason."""
+    file, _, row = (rejected.id or "").rpartition(", row ")
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow([file, row, rejected.reason])
+    return line.getvalue()
+
+
 class WithTime(beam.DoFn):
-    """For the truth: (key, event) to (key, (time, file, row, value))."""
+    """For the truth: (key, event) to (key, (time, place, value))."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
 
     def process(
         self, element: tuple[str, Event], timestamp: Any = beam.DoFn.TimestampParam
-    ) -> Iterator[tuple[str, tuple[int, str, int, object]]]:
+    ) -> Iterator[tuple[str, tuple[int, Place, object]]]:
         key, event = element
-        yield key, (timestamp.micros, event.file, event.row, event.value)
+        yield key, (timestamp.micros, self._places(event), event.value)
 
 
 class ExactCounts(beam.DoFn):
     """For the truth: the exact running count of what the counter would count. Not private."""
 
-    def __init__(self, counter: Counter) -> None:
-        self._counter = counter
+    def __init__(self, counter: Counter, by_time: bool) -> None:
+        self._counter, self._by_time = counter, by_time
 
     def process(self, element: tuple[str, Any]) -> Iterator[dp.Release]:
         key, steps = element
-        ordered = sorted(steps, key=lambda step: step[:3])[: self._counter.mechanism.horizon]
+        # As the counter takes them: the streaming path in the order of the files.
+        ordered = sorted(steps, key=lambda step: step[:2] if self._by_time else step[1])
+        ordered = ordered[: self._counter.mechanism.horizon]
         totals = accumulate(self._number(value) for *_, value in ordered)
         for step, ((micros, *_), total) in enumerate(zip(ordered, totals, strict=True), start=1):
             yield dp.Release(key, step, micros, total * self._counter.unit, 0.0)
@@ -275,6 +318,8 @@ class ExactCounts(beam.DoFn):
 
 def draw(options: argparse.Namespace, counter: Counter, truth: dict[str, list[Any]] | None) -> None:
     """Draw the releases, and the exact counts if given, to the file that the options name."""
+    from pipelines import plots  # here, because matplotlib is an extra
+
     exact: dict[str, list[float]] | None = None
     if truth is not None:
         exact = {}
@@ -303,7 +348,7 @@ def guarantee(counter: Counter) -> str:
 def report(options: argparse.Namespace, counter: Counter, result: Any) -> str:
     """What the user reads at the end: where the output is, the guarantee, the errors to expect."""
     horizon = counter.mechanism.horizon
-    typical = dp.half_width(counter, _widest(counter), 0.95)
+    typical = dp.largest_half_width(counter, 0.95)
     lines = [
         f"private counts: {options.output}",
         *([f"picture: {options.plot}"] if options.plot else []),
@@ -321,12 +366,6 @@ def report(options: argparse.Namespace, counter: Counter, result: Any) -> str:
             "raise --horizon (and expect slightly more noise)"
         )
     return "\n".join(lines)
-
-
-def _widest(counter: Counter) -> int:
-    """A step whose release has the largest variance."""
-    variances = counter.mechanism.row_norms2(min(counter.mechanism.horizon, 1 << 16))
-    return int(variances.argmax()) + 1
 
 
 if __name__ == "__main__":

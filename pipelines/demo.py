@@ -6,7 +6,6 @@ page is public here; whether a visit ended in a purchase is not.
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Sequence
 
@@ -16,7 +15,7 @@ from pipelines import count, eventlog
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(prog="python -m pipelines.demo", description=__doc__)
+    parser = cli.Parser(prog="python -m pipelines.demo", description=__doc__)
     parser.add_argument("--directory", default="out/demo", help="default %(default)s")
     directory = parser.parse_args(argv).directory
     os.makedirs(directory, exist_ok=True)

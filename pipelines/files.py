@@ -335,6 +335,11 @@ def _match(inputs: Sequence[str]) -> list[FileMetadata]:
     return list(files.values())
 
 
+def matched(inputs: Sequence[str]) -> list[str]:
+    """The paths of all files that the patterns match."""
+    return [metadata.path for metadata in _match(inputs)]
+
+
 class ReadEvents(beam.PTransform[PBegin, PCollection[tuple[str, Event]]]):
     """Reads (key, Event) from CSV and Parquet files, in the order of the rows of each file.
 

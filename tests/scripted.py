@@ -28,6 +28,9 @@ class Script:
         (z,) = self.draw(coordinate, 1)
         return int(z) if self.z.ndim == 1 else z
 
+    def for_law(self, law: Law) -> Script:
+        return self
+
 
 def random_script(n: int, dimension: int | None = None, seed: int = 1, spread: int = 50) -> Script:
     """A script of n coordinates, uniform in [-spread, spread]."""
@@ -52,6 +55,9 @@ class KeyedScript:
         shape = (0,) if self._dimension is None else (0, self._dimension)
         drawn = [self.one(i) for i in range(first, first + n)]
         return np.array(drawn, dtype=np.int64) if drawn else np.zeros(shape, dtype=np.int64)
+
+    def for_law(self, law: Law) -> KeyedScript:
+        return self
 
 
 class ScriptedEntropy(Entropy):
@@ -79,7 +85,7 @@ class SeededNoise(SystemNoise):
 
     def __init__(self, law: Law, seed: int, dimension: int | None = None) -> None:
         super().__init__(law, dimension)
-        self._bytes = SeededBytes(seed)
+        self._seed, self._bytes = seed, SeededBytes(seed)
 
     def draw(self, first: int, n: int) -> np.ndarray:
         drawn = self._law.sample(n * (self._dimension or 1), self._bytes)
@@ -88,3 +94,6 @@ class SeededNoise(SystemNoise):
     def one(self, coordinate: int) -> Any:
         (z,) = self.draw(coordinate, 1)
         return int(z) if self._dimension is None else z
+
+    def for_law(self, law: Law) -> SeededNoise:
+        return SeededNoise(law, self._seed + 1, self._dimension)

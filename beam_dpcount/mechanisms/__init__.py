@@ -1,9 +1,35 @@
-"""The mechanisms: one file each, and one entry in ALL."""
+"""The mechanisms: one file each, and one entry in ALL. Unbounded and Sparse stand beside it."""
 
 from beam_dpcount.mechanisms.base import HorizonError, Mechanism
 from beam_dpcount.mechanisms.binary import BinaryTree
+from beam_dpcount.mechanisms.honaker import Honaker
+from beam_dpcount.mechanisms.kary import KAry
+from beam_dpcount.mechanisms.simple import Simple1, Simple2, TwoLevel
 from beam_dpcount.mechanisms.smooth import SmoothBinary
+from beam_dpcount.mechanisms.sparse import Sparse
+from beam_dpcount.mechanisms.unbounded import Unbounded
 
-ALL: tuple[type[Mechanism], ...] = (BinaryTree, SmoothBinary)
+ALL: tuple[type[Mechanism], ...] = (
+    Simple1,
+    Simple2,
+    TwoLevel,
+    BinaryTree,
+    Honaker,
+    SmoothBinary,
+    KAry,
+)
 
-__all__ = ["ALL", "BinaryTree", "HorizonError", "Mechanism", "SmoothBinary"]
+__all__ = [
+    "ALL",
+    "BinaryTree",
+    "Honaker",
+    "HorizonError",
+    "KAry",
+    "Mechanism",
+    "Simple1",
+    "Simple2",
+    "SmoothBinary",
+    "Sparse",
+    "TwoLevel",
+    "Unbounded",
+]

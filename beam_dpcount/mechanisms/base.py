@@ -20,7 +20,8 @@ import numpy.typing as npt
 from beam_dpcount.noise import Noise
 
 # A flat tuple: `counters` plain ints (the first is t, the steps taken), then per-coordinate
-# values, each an int, or shape (dimension,) for vector streams. Never changed in place.
+# numbers, each an int or a float as `state_types` says, or an array of shape (dimension,) for
+# vector streams. Never changed in place.
 State = tuple[Any, ...]
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -45,7 +46,6 @@ class Mechanism(ABC):
 
     horizon: int
 
-    laws: ClassVar[frozenset[str]] = frozenset({"laplace", "gaussian"})
     counters: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
@@ -55,6 +55,25 @@ class Mechanism(ABC):
     def name(self) -> str:
         """What users call it: the name of its class."""
         return type(self).__name__
+
+    @property
+    def laws(self) -> frozenset[str]:
+        """The noise laws it can take: "laplace", "gaussian" or both."""
+        return frozenset({"laplace", "gaussian"})
+
+    @property
+    def draws_early(self) -> bool:
+        """Whether a noise may be drawn before its row of R x is complete (refused for replays)."""
+        return False
+
+    @property
+    def unit_weights(self) -> bool:
+        """Whether every release adds or subtracts whole draws, each with weight 1."""
+        return False
+
+    @abstractmethod
+    def draws(self, n: int) -> int:
+        """How many coordinates n steps draw."""
 
     @property
     @abstractmethod
@@ -75,6 +94,10 @@ class Mechanism(ABC):
         """The state before the first step."""
         zero: Any = 0 if dimension is None else np.zeros(dimension, dtype=np.int64)
         return (0, zero)
+
+    def state_types(self, n: int) -> str:
+        """For each number of a state of n numbers, "q" for an integer or "d" for a float."""
+        return "q" * n
 
     @abstractmethod
     def step(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:

@@ -23,6 +23,14 @@ from beam_dpcount.noise import Noise
 class Forest(Mechanism):
     """A mechanism whose state is (t, ..., S, noises of the live nodes, oldest first)."""
 
+    @property
+    def unit_weights(self) -> bool:
+        """True: each live node's noise is added once."""
+        return True
+
+    def draws(self, n: int) -> int:
+        return n
+
     @abstractmethod
     def parents(self, n: int) -> IntArray:
         """parent(t) for t = 1 .. n, shape (n,); 0 is the empty prefix."""

@@ -40,9 +40,13 @@ class SmoothBinary(Forest):
 
     balanced: bool = False
 
-    laws: ClassVar[frozenset[str]] = frozenset({"gaussian"})
     # t and v_{t+1}, and the number of coordinates drawn, which is t unless balanced.
     counters: ClassVar[int] = 3
+
+    @property
+    def laws(self) -> frozenset[str]:
+        """Gaussian noise only, whose cost is the square root of k."""
+        return frozenset({"gaussian"})
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -129,6 +133,10 @@ class SmoothBinary(Forest):
             matrix[t, last[t] - 1 - empty[t] : last[t] - 1] = 1
         return matrix
 
+    def draws(self, n: int) -> int:
+        h, k = self.shape
+        return n * (h - k + 1) - _depth_sum(h, k, n) if self.balanced else n
+
     def row_norm2(self, t: int) -> float:
         h, k = self.shape
         return h - k if self.balanced else _depth(h, k, t)
@@ -186,7 +194,7 @@ def _balanced_shape(horizon: int) -> tuple[int, int]:
 
 
 def _parents(h: int, k: int, n: int) -> IntArray:
-    while n < comb(h - 1, k - 1) and k > 0 and h > k:
+    while k > 0 and h > k and n < comb(h - 1, k - 1):
         h, k = h - 1, k - 1
     known: dict[tuple[int, int, int], IntArray] = {}
 

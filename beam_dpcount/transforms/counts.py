@@ -11,7 +11,7 @@ from apache_beam.pvalue import PCollection
 
 from beam_dpcount import analysis
 from beam_dpcount.budget import Budget
-from beam_dpcount.counter import calibrate
+from beam_dpcount.counter import LatticeCounter, calibrate
 from beam_dpcount.dofns import (
     ON_REJECT,
     REJECTED,
@@ -21,7 +21,7 @@ from beam_dpcount.dofns import (
     Intake,
     ReadElements,
 )
-from beam_dpcount.mechanisms.base import Mechanism
+from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
 from beam_dpcount.noise import Entropy, SystemEntropy
 from beam_dpcount.releases import Rejected, Release
 from beam_dpcount.sensitivity import Change, check_bounds
@@ -46,9 +46,11 @@ class PrefixCount(beam.PTransform[Any, Any]):
     Args:
       budget: PureDP, ApproxDP or ZCDP: what all releases of one key may cost together.
       horizon: the most elements that any key will have, from 1 to 2^48. The noise grows slowly
-        with it. Elements beyond it get no release (see on_reject).
-      mechanism: None (default) is the one of least largest variance; or a class or name from
-        `mechanisms.ALL`, or an instance with the same horizon.
+        with it. Elements beyond it get no release (see on_reject). Not for `Unbounded` and
+        `Sparse`, which have none.
+      mechanism: None (default) is the one of least largest variance that `choose` finds (on the
+        streaming path, of those safe under replays); or a class or name from `mechanisms.ALL`,
+        or an instance, with the same horizon if it has one.
       bounds: (low, high); values outside are clipped. Default (0, 1).
       unit: values are rounded to multiples of it before they are counted. Default 1: 0.4 counts
         0. For amounts with decimals give e.g. unit=0.01.
@@ -74,6 +76,9 @@ class PrefixCount(beam.PTransform[Any, Any]):
       Noise: exact discrete Laplace or discrete Gaussian, `counter.law`. A runner that retries
       work draws noise again; failed attempts nobody saw cost nothing.
 
+    Attributes:
+      counter: the calibrated counter; the one in use, once the transform is applied.
+
     Raises:
       ValueError, TypeError: at construction, for arguments out of range; when applied, for
         windows that merge or overlap and for path="bounded" on unbounded input.
@@ -82,9 +87,9 @@ class PrefixCount(beam.PTransform[Any, Any]):
     def __init__(
         self,
         budget: Budget,
-        horizon: int,
+        horizon: int | None = None,
         *,
-        mechanism: Mechanism | type[Mechanism] | str | None = None,
+        mechanism: Mechanism | type[Mechanism] | str | Unbounded | Sparse | None = None,
         bounds: tuple[float, float] = (0, 1),
         unit: float = 1,
         relation: str = "replace_one",
@@ -100,16 +105,24 @@ class PrefixCount(beam.PTransform[Any, Any]):
         if entropy is not None and not isinstance(entropy, Entropy):
             raise TypeError(f"entropy must be an Entropy such as SystemEntropy(), got {entropy!r}")
         change = Change(*check_bounds(bounds), relation=relation)
-        chosen = analysis.resolve(mechanism, horizon, budget, change=change, unit=unit)
-        self.counter = calibrate(chosen, budget, change=change, unit=unit)
-        self._intake = Intake(self.counter, on_reject, value, element_id)
-        self._entropy = SystemEntropy() if entropy is None else entropy
         self._path = check_path(path)
+        counters: dict[bool, LatticeCounter] = {}
+        for streaming in (False, True):
+            chosen = analysis.resolve(
+                mechanism, horizon, budget, change=change, unit=unit, replays=streaming
+            )
+            counters[streaming] = calibrate(chosen, budget, change=change, unit=unit)
+        self._counters = counters
+        self._element = on_reject, value, element_id
+        self.counter = counters[path == "streaming"]
+        self._entropy = SystemEntropy() if entropy is None else entropy
 
     def expand(self, elements: PCollection[Any]) -> Any:
         check_windows(elements)
-        intake, entropy = self._intake, self._entropy
-        if use_streaming(elements, self._path):
+        streaming = use_streaming(elements, self._path)
+        self.counter = self._counters[streaming]
+        intake, entropy = Intake(self.counter, *self._element), self._entropy
+        if streaming:
             bad_keys = None
             if not declares_str_keys(elements):
                 elements, bad_keys = self._apply(elements, CheckKeys(intake), tuple[str, Any])
@@ -130,7 +143,7 @@ class PrefixCount(beam.PTransform[Any, Any]):
     ) -> tuple[PCollection[Any], PCollection[Any] | None]:
         """The main output and, where they are collected, the rejected elements."""
         label, applied = type(dofn).__name__, beam.ParDo(dofn)
-        if not self._intake.collects:
+        if self._element[0] != "collect":
             return elements | label >> applied.with_output_types(output), None
         typed = applied.with_output_types(output, **{REJECTED: Rejected})
         both = elements | label >> typed.with_outputs(REJECTED, main="main")

@@ -1,0 +1,58 @@
+"""Sums and maxima of digit costs over t = 1 .. T, in closed form, for mixed radices.
+
+A number t has digits d_i with t = sum d_i w_i, w_0 = 1, w_{i+1} = w_i k_i. Digits are 0 .. k_i - 1,
+or balanced, -(k_i-1)/2 .. (k_i-1)/2 (k_i odd). The cost of t is sum |d_i|.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+
+def digits(t: int, radices: Sequence[int], balanced: bool) -> list[int]:
+    """The digits of t >= 0, lowest first; the number must fit."""
+    result = []
+    for k in radices:
+        t, digit = divmod(t, k)
+        if balanced and digit > k // 2:
+            t, digit = t + 1, digit - k
+        result.append(digit)
+    return result
+
+
+def total_cost(top: int, radices: Sequence[int], balanced: bool) -> int:
+    """The sum of the costs of t = 1 .. top."""
+    total, weight = 0, 1
+    for k in radices:
+        # |d_i| depends on q = floor((t + shift) / w) mod k only.
+        shift = weight // 2 if balanced else 0
+        costs = [min(q, k - q) if balanced else q for q in range(k)]
+        cycles, rest = divmod(top + shift + 1, weight * k)
+        full, part = divmod(rest, weight)
+        total += weight * (cycles * sum(costs) + sum(costs[:full])) + part * costs[full % k]
+        weight *= k  # t + shift from 0 on adds only q = 0, which costs nothing
+    return total
+
+
+def largest_cost(top: int, radices: Sequence[int], balanced: bool) -> int:
+    """The largest cost of any t = 1 .. top."""
+    limits = digits(top, radices, balanced)
+
+    @cache
+    def best(i: int, tight: bool, leading: bool) -> int:
+        if i < 0:
+            return 0
+        half = radices[i] // 2
+        low = -half if balanced and not leading else 0
+        high = limits[i] if tight else half if balanced else radices[i] - 1
+        return max(
+            (
+                abs(d) + best(i - 1, tight and d == limits[i], leading and d == 0)
+                for d in {low, high, high - 1}
+                if low <= d <= high
+            ),
+            default=-(10**9),
+        )
+
+    return best(len(radices) - 1, True, True)

@@ -1,0 +1,164 @@
+"""Honaker's refinement of the binary tree, online [Honaker 2015; Kairouz et al. 2021]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_dpcount.mechanisms.base import FloatArray, IntArray, Mechanism, State
+from beam_dpcount.noise import Noise
+
+
+@dataclass(frozen=True)
+class Honaker(Mechanism):
+    """Binary tree whose nodes are estimated from their own noisy sum and from their children's.
+
+    Every node is noised, right children too: y = sum + z. The estimate of a node of height j > 0
+    weighs y by v_j = 1/(2(1 - 2^-(j+1))) and its children's estimates by 1 - v_j; a leaf's is y.
+    Release t sums the estimates of the nodes of t's 1-bits. Weights are no integers, but they
+    weigh lattice values: all after y is post-processing.
+
+    Guarantee: an item lies in one node of every height up to log2(T):
+      Delta_1 = floor(log2 T) + 1, Delta_2 its square root, exactly (item 1). Takes every budget.
+      Variance of release t: the sum of v_j over the heights j of t's 1-bits, v_0 = 1.
+
+    Source: [KMSTTX21, Appendix B.1]; variance by induction on the height.
+    """
+
+    @property
+    def l1_sensitivity(self) -> int:
+        return self.horizon.bit_length()
+
+    @property
+    def l2_sensitivity_squared(self) -> int:
+        return self.horizon.bit_length()
+
+    @property
+    def state_size(self) -> int:
+        return 1 + 2 * ((self.horizon + 1).bit_length() - 1)
+
+    def draws(self, n: int) -> int:
+        return _drawn(n)
+
+    def init(self, dimension: int | None = None) -> State:
+        return (0,)  # then, largest node first: exact sum, estimate
+
+    def state_types(self, n: int) -> str:
+        return "q" + "qd" * (n // 2)
+
+    def step(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
+        t = self.next_step(state)
+        coordinate = _drawn(t - 1) + 1
+        height = (t & -t).bit_length() - 1
+        stack, merged = state[1 : len(state) - 2 * height], state[len(state) - 2 * height :]
+        total = x + 0  # a copy: the state must not share memory with its input
+        estimate = (total + noise.one(coordinate)) * 1.0
+        for j in range(1, height + 1):
+            left_sum, left_estimate = merged[len(merged) - 2 * j], merged[len(merged) - 2 * j + 1]
+            total = left_sum + total
+            y = (total + noise.one(coordinate + j)) * 1.0
+            estimate = _estimate(j, y, left_estimate, estimate)
+        state = (t, *stack, total, estimate)
+        value: Any = 0.0
+        for kept in state[2::2]:
+            value = value + kept
+        return state, value
+
+    def release(self, xs: IntArray, noise: Noise) -> Any:
+        n = len(xs)
+        self.check_steps(n)
+        z = noise.draw(1, _drawn(n))
+        values = np.zeros((n + 1, *np.shape(xs)[1:]))
+        t = np.arange(n + 1, dtype=np.int64)
+        first = 2 * t - _popcounts(t)  # coordinates drawn up to each step
+        sums = np.concatenate([np.zeros_like(xs[:1]), np.cumsum(xs, axis=0)])
+        estimates: list[Any] = []
+        for j in range(n.bit_length()):
+            ends = t[1 << j :: 1 << j]
+            y = (sums[ends] - sums[ends - (1 << j)] + z[first[ends - 1] + j]) * 1.0
+            if j:
+                below = estimates[-1][: 2 * len(ends)]
+                y = _estimate(j, y, below[::2], below[1::2])
+            estimates.append(y)
+        for j, estimate in reversed(list(enumerate(estimates))):
+            ends = t[1 << j :: 2 << j]
+            values[ends] = values[ends - (1 << j)] + estimate[::2]
+        return values[1:]
+
+    def encoder(self, n: int) -> FloatArray:
+        self.check_steps(n)
+        matrix = np.zeros((_drawn(n), n))
+        row = 0
+        for t in range(1, n + 1):
+            for j in range((t & -t).bit_length()):
+                matrix[row, t - (1 << j) : t] = 1
+                row += 1
+        return matrix
+
+    def decoder(self, n: int) -> FloatArray:
+        self.check_steps(n)
+        unit = np.eye(_drawn(n))
+        stack: list[tuple[int, FloatArray]] = []
+        matrix = np.zeros((n, len(unit)))
+        row = 0
+        for t in range(1, n + 1):
+            estimate, height = unit[row], 0
+            row += 1
+            while stack and stack[-1][0] == height:
+                height += 1
+                estimate = _estimate(height, unit[row], stack.pop()[1], estimate)
+                row += 1
+            stack.append((height, estimate))
+            matrix[t - 1] = sum(kept for _, kept in stack)
+        return matrix
+
+    def row_norm2(self, t: int) -> float:
+        return sum(_weight(i) for i in range(t.bit_length()) if t >> i & 1)
+
+    def row_norms2(self, n: int) -> FloatArray:
+        self.check_steps(n)
+        t = np.arange(1, n + 1, dtype=np.int64)
+        norms = np.zeros(n)
+        for i in range(n.bit_length()):
+            norms += _weight(i) * (t >> i & 1)
+        return norms
+
+    def max_row_norm2(self) -> float:
+        # The largest t <= T, or one that drops a 1-bit of T and has all bits below it.
+        top = self.horizon
+        below = [(top >> i << i) - 1 for i in range(top.bit_length()) if top >> i & 1]
+        return max(self.row_norm2(t) for t in [top, *below] if t > 0)
+
+    def mean_row_norm2(self) -> float:
+        full, total = self.horizon + 1, 0.0
+        for i in range(full.bit_length()):
+            ones = (full >> i + 1 << i) + max(0, full % (2 << i) - (1 << i))
+            total += ones * _weight(i)
+        return total / self.horizon
+
+    def state_row_norm2(self, state: State) -> float:
+        return self.row_norm2(state[0])
+
+
+def _weight(height: int) -> float:
+    """v_j, which is also the variance of a node's estimate in draws."""
+    return 1 / (2 * (1 - 0.5 ** (height + 1)))
+
+
+def _estimate(height: int, y: Any, left: Any, right: Any) -> Any:
+    v = _weight(height)
+    return v * y + (1 - v) * (left + right)
+
+
+def _drawn(t: int) -> int:
+    """Coordinates drawn by step t: the sum over s <= t of 1 + (trailing zeros of s)."""
+    return 2 * t - t.bit_count()
+
+
+def _popcounts(t: IntArray) -> IntArray:
+    counts = np.zeros_like(t)
+    for i in range(int(t[-1]).bit_length()):
+        counts += t >> i & 1
+    return counts

@@ -1,0 +1,293 @@
+"""k-ary trees [Andersson, Pagh, Torkamani 2024]: mixed radices, with and without subtraction."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, cast
+
+import numpy as np
+
+from beam_dpcount.mechanisms.base import FloatArray, IntArray, Mechanism, State
+from beam_dpcount.mechanisms.digits import digits, largest_cost, total_cost
+from beam_dpcount.noise import Noise
+
+
+@dataclass(frozen=True)
+class KAry(Mechanism):
+    """k-ary tree: release t combines, at each level, as many blocks as t's digit says.
+
+    With weights w_0 = 1, w_{i+1} = w_i k_i, block b of level i covers items b w_i + 1 .. (b+1) w_i.
+    Let q_i = (t - lower digits) / w_i and a_i be q_i without its own digit d_i. Level i adds the
+    blocks a_i .. q_i - 1 if d_i > 0 and, with subtraction, takes away q_i .. a_i - 1 if d_i < 0.
+
+    Args:
+      horizon: number of steps T.
+      arity: k for all levels, odd with subtraction; or one radix per level, lowest first. None
+        (default) takes the radices of least mean variance under Laplace noise, mixed ones
+        included, so it is never worse than any single k.
+      subtraction: digits are balanced, -(k-1)/2 .. (k-1)/2, which nearly halves the variance. A
+        block is then used, and its noise drawn, before all of its items have come. Under pure DP
+        that is safe for a run whose releases are seen once; it is refused where replays may
+        diverge, and takes no Gaussian noise.
+
+    Guarantee: an item lies in at most one block of each of h levels: Delta_1 = h and
+      Delta_2 = sqrt(h), exactly (item 1). Variance of release t: sum of |d_i| draws. Laplace
+      noise; without subtraction, Gaussian noise too.
+
+    Source: [APT24, Algorithms 1 and 2]. Mixed radices: docs/privacy.md.
+
+    Raises:
+      ValueError, TypeError: arity is no valid radix, or too few levels for the horizon.
+    """
+
+    arity: int | Sequence[int] | None = None
+    subtraction: bool = True
+
+    counters: ClassVar[int] = 2  # t, and the number of coordinates drawn
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.arity, Sequence):
+            object.__setattr__(self, "arity", tuple(self.arity))
+        for k in self.arity if isinstance(self.arity, tuple) else (self.arity,):
+            if k is None and self.arity is None:
+                continue
+            least = 3 if self.subtraction else 2
+            if isinstance(k, bool) or not isinstance(k, int):
+                raise TypeError(f"arity must be whole numbers, got {self.arity!r}")
+            if k < least or (self.subtraction and k % 2 == 0):
+                what = "odd and at least 3 with subtraction" if self.subtraction else "at least 2"
+                raise ValueError(f"arity must be {what}, got {self.arity!r}")
+        if isinstance(self.arity, tuple) and _reach(self.arity, self.subtraction) < self.horizon:
+            raise ValueError(
+                f"radices {self.arity} reach {_reach(self.arity, self.subtraction)} steps, short "
+                f"of the horizon {self.horizon}: add a level or leave arity out"
+            )
+
+    @property
+    def laws(self) -> frozenset[str]:
+        """Blocks used before they are complete rule out Gaussian noise."""
+        return frozenset({"laplace"} if self.subtraction else {"laplace", "gaussian"})
+
+    @property
+    def draws_early(self) -> bool:
+        """With subtraction a block's noise is drawn before its last item has come."""
+        return self.subtraction
+
+    @property
+    def unit_weights(self) -> bool:
+        """True: blocks are added or taken away whole."""
+        return True
+
+    def draws(self, n: int) -> int:
+        total, weight = 0, 1
+        for k in self.radices:
+            shift, half = (weight // 2, k // 2) if self.subtraction else (0, 0)
+            cycles, rest = divmod((n + shift) // weight, k)
+            up = half or k - 1  # positive digits, a block each; then `half` blocks at once
+            total += cycles * (k - 1) + min(rest, up) + (half if rest > half else 0)
+            weight *= k
+        return total
+
+    @property
+    def radices(self) -> tuple[int, ...]:
+        """k_0, k_1, ... of the levels, lowest first."""
+        if isinstance(self.arity, tuple):
+            return self.arity
+        return _radices(self.horizon, cast("int | None", self.arity), self.subtraction)
+
+    @property
+    def l1_sensitivity(self) -> int:
+        # Item 1 lies in block 0 of each level, used from the first t with digit 1 there.
+        return sum(1 for weight in self._first_uses() if weight <= self.horizon)
+
+    def _first_uses(self) -> Iterator[int]:
+        weight = 1
+        for k in self.radices:
+            yield (weight + 1) // 2 if self.subtraction else weight
+            weight *= k
+
+    @property
+    def l2_sensitivity_squared(self) -> int:
+        return self.l1_sensitivity
+
+    @property
+    def state_size(self) -> int:
+        return 3 + int(self.max_row_norm2())
+
+    def init(self, dimension: int | None = None) -> State:
+        return (0, *super().init(dimension))
+
+    def step(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
+        t = self.next_step(state)
+        drawn, total, held = state[1], state[2] + x, 3
+        levels: list[tuple[Any, ...]] = []  # the noises of each changed level, then of the rest
+        value = total
+        changing = True
+        before, after = (digits(s, self.radices, self.subtraction) for s in (t - 1, t))
+        for k, old, new in zip(self.radices, before, after, strict=True):
+            kept = state[held : held + abs(old)]
+            held += abs(old)
+            if changing:
+                # The digit went up by one, or over the top; then the next level's does too.
+                changing = new < old
+                if new > 0:
+                    drawn += 1
+                    kept = (*kept, noise.one(drawn))
+                elif new < old:
+                    fresh = k // 2 if self.subtraction else 0
+                    kept = tuple(noise.one(drawn + i) for i in range(1, fresh + 1))
+                    drawn += fresh
+                else:
+                    kept = kept[1:]
+            if new:
+                value = value + sum(kept) if new > 0 else value - sum(kept)
+            levels.append(kept)
+        return (t, drawn, total, *(z for level in levels for z in level)), value
+
+    def release(self, xs: IntArray, noise: Noise) -> IntArray:
+        n = len(xs)
+        self.check_steps(n)
+        levels, rows = self._layout(n)
+        z = noise.draw(1, rows)
+        values = np.array(np.cumsum(xs, axis=0))
+        for q, start, coordinates in levels:
+            # Blocks that are never used have coordinate 0.
+            used = np.where(_column(coordinates > 0, z), z[coordinates - 1], 0) if rows else z
+            sums = np.concatenate([np.zeros((1, *z.shape[1:]), np.int64), np.cumsum(used, axis=0)])
+            values += sums[q] - sums[start]
+        return values
+
+    def _layout(self, n: int) -> tuple[list[tuple[IntArray, IntArray, IntArray]], int]:
+        """For each level q and a of t = 1 .. n, and the coordinates of its blocks; all rows."""
+        t = np.arange(1, n + 1, dtype=np.int64)
+        within = np.zeros(n + 1, dtype=np.int64)  # draws of a step, level by level
+        parts: list[tuple[IntArray, IntArray, int, list[tuple[IntArray, IntArray]]]] = []
+        weight = 1
+        for k in self.radices:
+            shift, half = (weight // 2, k // 2) if self.subtraction else (0, 0)
+            q = (t + shift) // weight
+            start = (q + half) // k * k
+            changes = np.arange(1, (n + shift) // weight + 1, dtype=np.int64)
+            when = changes * weight - shift
+            digit = (changes + half) % k - half
+            up = digit > 0
+            draws = [(changes[up] - 1, when[up] * 1)]
+            offsets = [within[when[up]]]
+            within[when[up]] += 1
+            if half:
+                over = digit == -half
+                blocks = changes[over][:, None] + np.arange(half)
+                draws.append((blocks.ravel(), np.repeat(when[over], half)))
+                offsets.append((within[when[over]][:, None] + np.arange(half)).ravel())
+                within[when[over]] += half
+            size = (n + shift) // weight + k
+            events = [
+                (blocks, np.stack([steps, offset]))
+                for (blocks, steps), offset in zip(draws, offsets, strict=True)
+            ]
+            parts.append((q, start, size, events))
+            weight *= k
+        first = np.concatenate([[0], np.cumsum(within)])  # coordinates drawn before each step
+        levels = []
+        for q, start, size, events in parts:
+            coordinates = np.zeros(size, dtype=np.int64)
+            for blocks, (steps, offset) in events:
+                coordinates[blocks] = first[steps] + offset + 1
+            levels.append((q, start, coordinates))
+        return levels, int(within.sum())
+
+    def encoder(self, n: int) -> FloatArray:
+        self.check_steps(n)
+        levels, rows = self._layout(n)
+        matrix = np.zeros((rows, n))
+        weight = 1
+        for k, (_, _, coordinates) in zip(self.radices, levels, strict=True):
+            for block in np.flatnonzero(coordinates):
+                matrix[coordinates[block] - 1, block * weight : (block + 1) * weight] = 1
+            weight *= k
+        return matrix
+
+    def decoder(self, n: int) -> FloatArray:
+        self.check_steps(n)
+        levels, rows = self._layout(n)
+        matrix = np.zeros((n, rows))
+        for q, start, coordinates in levels:
+            for t in range(n):
+                matrix[t, coordinates[start[t] : q[t]] - 1] = 1
+                matrix[t, coordinates[q[t] : start[t]] - 1] = -1
+        return matrix
+
+    def row_norm2(self, t: int) -> float:
+        return sum(map(abs, digits(t, self.radices, self.subtraction)))
+
+    def row_norms2(self, n: int) -> FloatArray:
+        self.check_steps(n)
+        t, weight = np.arange(1, n + 1, dtype=np.int64), 1
+        norms = np.zeros(n)
+        for k in self.radices:
+            shift, half = (weight // 2, k // 2) if self.subtraction else (0, 0)
+            norms += np.abs(((t + shift) // weight + half) % k - half)
+            weight *= k
+        return norms
+
+    def max_row_norm2(self) -> float:
+        return largest_cost(self.horizon, self.radices, self.subtraction)
+
+    def mean_row_norm2(self) -> float:
+        return total_cost(self.horizon, self.radices, self.subtraction) / self.horizon
+
+    def state_row_norm2(self, state: State) -> float:
+        return len(state) - 3
+
+
+def _column(mask: Any, like: IntArray) -> Any:
+    return mask if like.ndim == 1 else mask[:, None]
+
+
+def _reach(radices: tuple[int, ...], subtraction: bool) -> int:
+    return (math.prod(radices) - 1) // (2 if subtraction else 1)
+
+
+@lru_cache(maxsize=256)
+def _radices(horizon: int, arity: int | None, subtraction: bool) -> tuple[int, ...]:
+    if arity is not None:
+        levels = 1
+        while _reach((arity,) * levels, subtraction) < horizon:
+            levels += 1
+        return (arity,) * levels
+
+    def cost(radices: tuple[int, ...]) -> int:
+        return len(radices) ** 2 * total_cost(horizon, radices, subtraction)
+
+    return min(_candidates(horizon, subtraction), key=cost)
+
+
+def _candidates(horizon: int, subtraction: bool) -> Iterator[tuple[int, ...]]:
+    """For every number of levels the least radix that fits, some larger, and mixtures of both."""
+    by = 2 if subtraction else 1
+    least = 3 if subtraction else 2
+    levels = 1
+    while True:
+        # Real root first, then exactly; a level's radix is odd with subtraction.
+        k = max(least, int((by * horizon + 1) ** (1 / levels)) - 3 * by)
+        k += subtraction and k % 2 == 0
+        while _reach((k,) * levels, subtraction) < horizon:
+            k += by
+        if k > 4096:  # so few levels of thousands of blocks are never best
+            levels += 1
+            continue
+        for larger in range(k, k + 4 * by, by):
+            yield (larger,) * levels
+        for down in range(k - by, max(least, k - 4 * by) - 1, -by):
+            for few in range(1, levels):
+                low, high = (down,) * few, (k,) * (levels - few)
+                if _reach(low + high, subtraction) >= horizon:
+                    yield low + high
+                    yield high + low
+        if k == least:
+            return
+        levels += 1

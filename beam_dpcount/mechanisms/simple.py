@@ -1,0 +1,211 @@
+"""The two baselines of [Chan, Shi, Song 2011], and their two-level compromise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_dpcount.mechanisms.base import IntArray, State
+from beam_dpcount.mechanisms.forest import Forest
+from beam_dpcount.noise import Noise
+
+
+@dataclass(frozen=True)
+class Simple1(Forest):
+    """Fresh noise on every prefix sum, whose scale grows with T (pure) or its square root.
+
+    Guarantee: R is the matrix of prefix sums, whose first column has T ones: Delta_1 = T and
+      Delta_2 = sqrt(T), exactly. Takes every budget. Variance of release t: that of one draw.
+
+    Source: [CSS11, Simple Counting Mechanism I].
+    """
+
+    @property
+    def l1_sensitivity(self) -> int:
+        return self.horizon
+
+    @property
+    def l2_sensitivity_squared(self) -> int:
+        return self.horizon
+
+    @property
+    def state_size(self) -> int:
+        return 2
+
+    def step(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
+        t = self.next_step(state)
+        total = state[1] + x
+        return (t, total), total + noise.one(t)
+
+    def parents(self, n: int) -> IntArray:
+        return np.zeros(n, dtype=np.int64)
+
+    def row_norm2(self, t: int) -> float:
+        return 1
+
+    def max_row_norm2(self) -> float:
+        return 1
+
+    def mean_row_norm2(self) -> float:
+        return 1
+
+    def state_row_norm2(self, state: State) -> float:
+        return 1
+
+
+@dataclass(frozen=True)
+class Simple2(Forest):
+    """Fresh noise on every item: release t sums t of them.
+
+    Guarantee: R is the identity: Delta_1 = Delta_2 = 1. Takes every budget. Variance of release
+      t: t times that of one draw.
+
+    Source: [CSS11, Simple Counting Mechanism II].
+    """
+
+    @property
+    def l1_sensitivity(self) -> int:
+        return 1
+
+    @property
+    def l2_sensitivity_squared(self) -> int:
+        return 1
+
+    @property
+    def state_size(self) -> int:
+        return 3
+
+    def init(self, dimension: int | None = None) -> State:
+        return _zeros(2, dimension)
+
+    def step(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
+        t = self.next_step(state)
+        total, noises = state[1] + x, state[2] + noise.one(t)
+        return (t, total, noises), total + noises
+
+    def parents(self, n: int) -> IntArray:
+        return np.arange(n, dtype=np.int64)
+
+    def _noise_sums(self, z: IntArray) -> IntArray:
+        return np.asarray(np.cumsum(z, axis=0))
+
+    def row_norms2(self, n: int) -> Any:
+        self.check_steps(n)
+        return np.arange(1.0, n + 1)
+
+    def row_norm2(self, t: int) -> float:
+        return t
+
+    def max_row_norm2(self) -> float:
+        return self.horizon
+
+    def mean_row_norm2(self) -> float:
+        return (self.horizon + 1) / 2
+
+    def state_row_norm2(self, state: State) -> float:
+        return float(state[0])
+
+
+@dataclass(frozen=True)
+class TwoLevel(Forest):
+    """Noise on every block of B items, and on the items since the last full block.
+
+    Args:
+      horizon: number of steps T.
+      block: B, from 1 to T; default round(sqrt(T)).
+
+    Guarantee: an item lies in one block, and in one node of its own unless it ends the block:
+      Delta_1 = 2, Delta_2 = sqrt(2), or 1 where blocks have one item. Takes every budget.
+      Variance of release t: floor(t/B) + t mod B times that of one draw.
+
+    Source: [CSS11, Two-Level Counting Mechanism].
+    """
+
+    block: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.block is None:
+            object.__setattr__(self, "block", max(1, round(math.sqrt(self.horizon))))
+        block = self.block
+        if isinstance(block, bool) or not isinstance(block, int) or not 1 <= block <= self.horizon:
+            raise ValueError(
+                f"block must be a whole number from 1 to the horizon {self.horizon}, got "
+                f"{block!r}: leave it out for round(sqrt(horizon))"
+            )
+
+    @property
+    def size(self) -> int:
+        """B."""
+        return self.block or 1
+
+    @property
+    def l1_sensitivity(self) -> int:
+        return 1 if self.size == 1 else 2
+
+    @property
+    def l2_sensitivity_squared(self) -> int:
+        return self.l1_sensitivity
+
+    @property
+    def state_size(self) -> int:
+        return 4
+
+    def init(self, dimension: int | None = None) -> State:
+        return _zeros(3, dimension)
+
+    def step(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
+        t = self.next_step(state)
+        total, z = state[1] + x, noise.one(t)
+        blocks, items = state[2], state[3]
+        if t % self.size:
+            items = items + z
+        else:
+            blocks, items = blocks + z, items * 0
+        return (t, total, blocks, items), total + blocks + items
+
+    def parents(self, n: int) -> IntArray:
+        t = np.arange(1, n + 1, dtype=np.int64)
+        return np.where(t % self.size == 0, t - self.size, t - 1)
+
+    def row_norms2(self, n: int) -> Any:
+        self.check_steps(n)
+        t = np.arange(1, n + 1)
+        return (t // self.size + t % self.size).astype(np.float64)
+
+    def _noise_sums(self, z: IntArray) -> IntArray:
+        n, size = len(z), self.size
+        t = np.arange(1, n + 1)
+        ends = t % size == 0
+        # Prefix sums of the blocks' noises, and of the items' within each block.
+        column = ends if z.ndim == 1 else ends[:, None]
+        blocks = np.cumsum(np.where(column, z, 0), axis=0)
+        items = np.cumsum(np.where(column, 0, z), axis=0)
+        before = np.concatenate([np.zeros_like(items[:1]), items])[(t // size) * size]
+        return np.asarray(blocks + items - before)
+
+    def row_norm2(self, t: int) -> float:
+        return t // self.size + t % self.size
+
+    def max_row_norm2(self) -> float:
+        full = (self.horizon + 1) // self.size * self.size - 1  # ends one item before a block does
+        return max(self.row_norm2(self.horizon), self.row_norm2(full) if full > 0 else 0)
+
+    def mean_row_norm2(self) -> float:
+        size, blocks, rest = self.size, *divmod(self.horizon, self.size)
+        within = blocks * size * (size - 1) // 2 + rest * (rest + 1) // 2
+        of_blocks = size * blocks * (blocks - 1) // 2 + blocks * (rest + 1)
+        return (within + of_blocks) / self.horizon
+
+    def state_row_norm2(self, state: State) -> float:
+        return self.row_norm2(state[0])
+
+
+def _zeros(n: int, dimension: int | None) -> State:
+    """t = 0 and n values of 0."""
+    if dimension is None:
+        return (0,) * (n + 1)
+    return (0, *(np.zeros(dimension, dtype=np.int64) for _ in range(n)))

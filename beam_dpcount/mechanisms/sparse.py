@@ -1,0 +1,58 @@
+"""Counting few ones in long streams, by segments whose ends are chosen privately."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from beam_dpcount.mechanisms.base import Mechanism, check_horizon
+from beam_dpcount.mechanisms.binary import BinaryTree
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """Counts only when enough ones have come: the error follows the ones, not the steps.
+
+    Ones are gathered until, by a noisy comparison, there are about `segment` of them. Then the
+    gathered count goes, as one item, to a counter of horizon `segments`, whose release is given
+    out until the next segment ends. After the last segment the release stays as it is. Not
+    linear: a release is late by up to a segment, and has no exact variance (`error_bound`).
+
+    Args:
+      segment: about how many ones make a segment, K; from 1.
+      segments: how many segments are counted, S; from 1. About 2 n / K for n ones.
+      counter: the class of the mechanism that counts segments; default BinaryTree.
+      share: of the budget for finding the ends of segments, between 0 and 1, both excluded.
+
+    Guarantee: half of the default budget, e1 = share * epsilon, pays for the comparisons
+      (threshold K + discrete Laplace of scale 2/e1, new in each segment, against the gathered
+      count + discrete Laplace of scale 4/e1, new at each step), the rest for the counter of
+      segments. Given the ends of segments an item lies in one of them, so it is charged for one
+      threshold and as one item of the counter. The threshold's noise stays in the state while
+      its segment lasts: refused where replays may diverge.
+
+    Source: [DNRR15, Section 4], after the sparse vector technique.
+
+    Raises:
+      ValueError, TypeError: an argument is outside its range.
+    """
+
+    segment: int
+    segments: int
+    counter: type[Mechanism] = BinaryTree
+    share: float = 0.5
+
+    def __post_init__(self) -> None:
+        for name in ("segment", "segments"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} must be a whole number from 1, got {value!r}")
+        check_horizon(self.segments)
+        if not (isinstance(self.counter, type) and issubclass(self.counter, Mechanism)):
+            raise TypeError(f"counter must be a class such as BinaryTree, got {self.counter!r}")
+        if isinstance(self.share, bool) or not 0 < self.share < 1:
+            raise ValueError(f"share must be between 0 and 1, got {self.share!r}")
+
+    @property
+    def name(self) -> str:
+        """What users call it."""
+        return f"Sparse({self.counter.__name__})"

@@ -1,0 +1,63 @@
+"""Counting without a horizon, in epochs of doubling length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from beam_dpcount.mechanisms.base import Mechanism
+
+
+@dataclass(frozen=True)
+class Unbounded:
+    """Counting for ever: epoch i holds the items 2^i .. 2^(i+1) - 1.
+
+    Within an epoch the base mechanism runs at its share of the budget; when it ends, its total is
+    released once with the rest of the budget. Release t in epoch i is the sum of i noisy totals
+    and of the base's current release. Calibrate it like any mechanism; it makes an
+    `UnboundedCounter`.
+
+    Args:
+      base: makes a mechanism from a horizon, e.g. the class SmoothBinary.
+      share: of the budget for the base, between 0 and 1, both excluded.
+
+    Guarantee: an item lies in one epoch, so it is charged once by that epoch's base and once by
+      its total: the budget is spent once, for ever. Variance of release t:
+      i * (variance of one total) + (base of horizon 2^i at its step t - 2^i + 1).
+
+    Source: the doubling construction of [CSS11, Section 4], with separate totals.
+
+    Raises:
+      ValueError, TypeError: base makes no mechanism, or share is outside its range.
+    """
+
+    base: Callable[[int], Mechanism]
+    share: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not callable(self.base) or not isinstance(self.base(1), Mechanism):
+            raise TypeError(
+                f"base must make a mechanism from a horizon, e.g. SmoothBinary, got {self.base!r}"
+            )
+        if isinstance(self.share, bool) or not isinstance(self.share, int | float):
+            raise TypeError(f"share must be a number between 0 and 1, got {self.share!r}")
+        if not 0 < self.share < 1:
+            raise ValueError(
+                f"share must be between 0 and 1, got {self.share!r}: it splits the budget between "
+                "an epoch's running counts and its total"
+            )
+
+    def of_epoch(self, i: int) -> Mechanism:
+        """The base mechanism of epoch i, i from 0."""
+        return self.base(1 << i)
+
+    @staticmethod
+    def place(t: int) -> tuple[int, int]:
+        """The epoch of step t (from 0) and its step within it (from 1)."""
+        i = t.bit_length() - 1
+        return i, t - (1 << i) + 1
+
+    @property
+    def name(self) -> str:
+        """What users call it."""
+        return f"Unbounded({self.of_epoch(10).name})"

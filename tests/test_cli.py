@@ -1,0 +1,890 @@
+"""The command lines, end to end: real files in, files and one-line messages out."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import datetime as dt
+import gzip
+import io
+import logging
+import math
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import beam_dpcount as dp
+from beam_dpcount import cli
+from pipelines import count, demo, plots
+from tests.runners import counters
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT / ".." / "shared" / "data"
+# A number and a text that turn up nowhere by chance.
+SECRET, SECRET_TEXT = 77_431, "s3cr3t"
+PNG = b"\x89PNG\r\n\x1a\n"
+# A budget so large that the noise is 0.
+EXACT = ("--rho", "1e12", "--mechanism", "SmoothBinary")
+GRPC = ("--direct_running_mode", "multi_threading")
+BUNDLES = ("--runner", "BundleBasedDirectRunner")
+
+each_path = pytest.mark.parametrize("path", ["bounded", "streaming"])
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+def command(*words: object, main: Callable[..., None] = count.main) -> Ended:
+    """Run a command in this process, as its module would."""
+    loggers = [logging.getLogger(name) for name in (None, "apache_beam")]
+    levels = [logger.level for logger in loggers]
+    out, err, status = io.StringIO(), io.StringIO(), 0
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            cli.run_main(lambda _: main([str(word) for word in words]))
+    except SystemExit as end:
+        status = int(end.code or 0)
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+    return Ended(status, out.getvalue(), err.getvalue())
+
+
+def process(*words: object, module: str = "pipelines.count", **environment: str) -> Ended:
+    """Run a command in a process of its own, from another directory."""
+    ended = subprocess.run(
+        [sys.executable, "-m", module, *map(str, words)],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+    )
+    return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+
+def succeed(*words: object, **options: Any) -> str:
+    """What a command printed that must succeed, without a word on stderr."""
+    ended = command(*words, **options)
+    # A slow machine may show how far it has come.
+    said = re.sub(r"(?m)^[\d,]+ releases in .*\n", "", ended.err)
+    assert (ended.status, said) == (0, "")
+    assert "Traceback" not in ended.out
+    return ended.out
+
+
+def fail(*words: object, run: Callable[..., Ended] = command) -> str:
+    """The one line that a command printed that must fail."""
+    ended = run(*words)
+    assert "Traceback" not in ended.err
+    assert ended.status == 2, ended.err
+    assert ended.err.startswith("error: ")
+    assert ended.err.endswith("\n")
+    assert len(ended.err.splitlines()) == 1
+    assert SECRET_TEXT not in ended.err
+    assert str(SECRET) not in ended.err
+    return ended.err
+
+
+Line = tuple[str, int, int | None, float]
+
+
+def written(path: Path) -> list[Line]:
+    """Key, step, timestamp and value of every release in a file, sorted."""
+    if path.suffix == ".parquet":
+        table = pq.read_table(path)
+        assert table.column_names == ["key", "step", "timestamp", "value", "stddev"]
+        rows: Any = table.to_pylist()
+    else:
+        with open(path, encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file, strict=True))
+    return sorted(
+        (
+            row["key"],
+            int(row["step"]),
+            int(row["timestamp"]) if row["timestamp"] not in ("", None) else None,
+            float(row["value"]),
+        )
+        for row in rows
+    )
+
+
+def stddevs(path: Path) -> dict[tuple[str, int], float]:
+    with open(path, encoding="utf-8", newline="") as file:
+        return {
+            (row["key"], int(row["step"])): float(row["stddev"]) for row in csv.DictReader(file)
+        }
+
+
+# Key, value and microseconds of one row.
+Fact = tuple[str, float, int | None]
+
+
+def running_counts(facts: Sequence[Fact], by_time: bool) -> list[Line]:
+    """The exact counts that the facts, in the order of the file, should give."""
+    if by_time:
+        facts = sorted(facts, key=lambda fact: fact[2] or 0)
+    totals: dict[str, tuple[int, float]] = {}
+    lines = []
+    for key, value, micros in facts:
+        step, total = totals.get(key, (0, 0.0))
+        totals[key] = step, total = step + 1, total + value
+        lines.append((key, step, micros, total))
+    return sorted(lines)
+
+
+# Real data
+
+
+def health_micros(text: str) -> int:
+    day, hour, minute, second, milli = map(int, re.split("[-:]", text))
+    date = dt.date(day // 10_000, day // 100 % 100, day % 100)
+    days = (date - dt.date(1970, 1, 1)).days
+    return ((((days * 24 + hour) * 60 + minute) * 60 + second) * 1000 + milli) * 1000
+
+
+@dataclass(frozen=True)
+class Data:
+    """A real file, and how to count it."""
+
+    file: str
+    key: str
+    time: str
+    rows: int
+    micros: Callable[[str], int] = lambda text: int(text) * 1_000_000
+    delimiter: str = ","
+    flags: tuple[str, ...] = ()
+    measure: Callable[[dict[str, str]], float] = lambda row: 1
+
+    def arguments(self) -> list[object]:
+        path = DATA / self.file
+        if not path.exists():
+            pytest.skip(f"{self.file} is not in ../shared/data beside the repository")
+        return [
+            *("--input", path, "--key", self.key, "--timestamp", self.time),
+            *("--delimiter", self.delimiter, "--horizon", 2000, *EXACT, *self.flags),
+        ]
+
+    def expected(self, by_time: bool) -> list[Line]:
+        with open(DATA / self.file, encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file, delimiter=self.delimiter))
+        assert len(rows) == self.rows
+        facts = [(row[self.key], self.measure(row), self.micros(row[self.time])) for row in rows]
+        return running_counts(facts, by_time)
+
+
+HEALTH_TIME = ("--timestamp-format", "%Y%m%d-%H:%M:%S:%L")
+HEALTH = Data("healthapp_2k.csv", "Component", "Time", 2000, health_micros, flags=HEALTH_TIME)
+SCREEN = Data(
+    "healthapp_2k.csv",
+    "Component",
+    "Time",
+    2000,
+    health_micros,
+    flags=(*HEALTH_TIME, "--where", "EventId=E42"),
+    measure=lambda row: row["EventId"] == "E42",
+)
+BGL = Data("bgl_2k.csv", "Level", "Timestamp", 2000)
+ALERTS = Data(
+    "bgl_2k.csv",
+    "Level",
+    "Timestamp",
+    2000,
+    flags=("--where", "Label=-"),
+    measure=lambda row: row["Label"] == "-",
+)
+# Without a value the order of the rows would not show; this noise is 0 for sums up to 2000, too.
+COLLEGE = Data(
+    "collegemsg.txt",
+    "src",
+    "time",
+    59_835,
+    delimiter=" ",
+    flags=("--value", "dst", "--bounds", "0", "2000"),
+    measure=lambda row: int(row["dst"]),
+)
+
+
+@each_path
+@pytest.mark.parametrize(
+    "data",
+    [HEALTH, SCREEN, BGL, ALERTS, COLLEGE],
+    ids=["health", "health where", "bgl", "bgl where", "college"],
+)
+def test_real_data(data: Data, path: str, tmp_path: Path) -> None:
+    output = tmp_path / "counts.csv"
+    ended = command(*data.arguments(), "--path", path, "--output", output)
+    assert ended.status == 0
+    assert re.fullmatch(r"([\d,]+ releases in \d+ s \([\d,]+/s\)\n)*", ended.err)
+    # Streaming counts in the order of the file, which is the order of arrival.
+    lines = written(output)
+    assert len(lines) == data.rows
+    assert lines == data.expected(by_time=path == "bounded")
+    assert max(stddevs(output).values()) < 1e-3
+
+
+@each_path
+@pytest.mark.parametrize("runner", [BUNDLES, GRPC], ids=["bundles", "grpc"])
+def test_real_data_on_other_runners(runner: tuple[str, ...], path: str, tmp_path: Path) -> None:
+    output = tmp_path / "counts.csv"
+    succeed(*SCREEN.arguments(), "--path", path, "--output", output, *runner)
+    assert written(output) == SCREEN.expected(by_time=path == "bounded")
+
+
+def test_real_data_through_a_portable_job_service(tmp_path: Path) -> None:
+    output = tmp_path / "counts.csv"
+    portable = ("--runner", "PortableRunner", "--job_endpoint", "embed")
+    succeed(*(*SCREEN.arguments(), "--output", output, *portable, "--environment_type", "LOOPBACK"))
+    assert written(output) == SCREEN.expected(by_time=True)
+
+
+def test_real_data_in_a_process_of_its_own(tmp_path: Path) -> None:
+    output = tmp_path / "counts.csv"
+    ended = process(*SCREEN.arguments(), "--output", output)
+    assert (ended.status, ended.err) == (0, "")
+    assert written(output) == SCREEN.expected(by_time=True)
+
+
+# Formats
+
+
+@pytest.fixture
+def events(tmp_path: Path) -> Path:
+    """A small file: rows out of order in time, one without a number."""
+    path = tmp_path / "events.csv"
+    path.write_text(
+        "time,who,amount\n30,ann,2\n10,bob,1\n20,ann,5\n"
+        f"40,bob,{SECRET_TEXT}\n40,bob,{SECRET}\n5,ann,0.5\n"
+    )
+    return path
+
+
+def arguments(path: Path, *more: object) -> list[object]:
+    """The usual arguments for the file of `events`, with its output beside it."""
+    return [
+        *("--input", path, "--key", "who", "--value", "amount", "--timestamp", "time"),
+        *("--bounds", 0, 4, "--unit", 0.5, "--horizon", 10),
+        *("--output", path.parent / "counts.csv", *more),
+    ]
+
+
+FACTS: list[Fact] = [
+    ("ann", 2, 30_000_000),
+    ("bob", 1, 10_000_000),
+    ("ann", 4, 20_000_000),
+    ("bob", 0, 40_000_000),
+    ("bob", 4, 40_000_000),
+    ("ann", 0.5, 5_000_000),
+]
+
+
+@each_path
+def test_values_bounds_and_unit(events: Path, path: str) -> None:
+    out = succeed(*arguments(events, *EXACT, "--path", path))
+    assert written(events.parent / "counts.csv") == running_counts(FACTS, path == "bounded")
+    assert f"private counts: {events.parent / 'counts.csv'}" in out
+    assert "replace_one (the content of any one element, values in [0, 4])" in out
+    assert "nothing is left to protect" not in out
+
+
+@each_path
+def test_rows_without_a_time_go_by_their_order(events: Path, path: str) -> None:
+    output = events.parent / "counts.csv"
+    words = ["--input", events, "--key", "who", "--value", "amount", "--horizon", 10]
+    succeed(*words, *EXACT, "--bounds", 0, 4, "--unit", 0.5, "--path", path, "--output", output)
+    facts = [(key, value, None) for key, value, _ in FACTS]
+    assert written(output) == running_counts(facts, by_time=False)
+
+
+@each_path
+def test_files_are_taken_in_the_order_given(tmp_path: Path, path: str) -> None:
+    first, second = tmp_path / "day9.csv", tmp_path / "day10.csv"
+    first.write_text("k,v\na,1\n")
+    second.write_text("k,v\na,0\n")
+    output = tmp_path / "counts.csv"
+    words = ["--input", first, second, "--key", "k", "--value", "v", "--horizon", 10, *EXACT]
+    succeed(*words, "--path", path, "--output", output)
+    assert [value for *_, value in written(output)] == [1, 1]
+
+
+UNICODE = ["", "ä", "漢字", "🙂 \U0010fffd", "two\nlines", 'say "hi", now', "cr\r\nlf", " pad "]
+
+
+@pytest.mark.parametrize("output", ["counts.csv", "counts.parquet"])
+def test_formats_agree(output: str, tmp_path: Path) -> None:
+    facts = [(key, float(i % 3), (100 - i) * 1_000_000) for i, key in enumerate(UNICODE * 5) if key]
+    columns = {
+        "when": [micros // 1_000_000 for *_, micros in facts],
+        "name": [key for key, *_ in facts],
+        "x": [value for _, value, _ in facts],
+    }
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    plain = b"\xef\xbb\xbf" + text.getvalue().encode()  # as spreadsheets write it
+    (tmp_path / "in.csv").write_bytes(plain)
+    (tmp_path / "in.csv.gz").write_bytes(gzip.compress(plain))
+    pq.write_table(pa.table(columns), tmp_path / "in.parquet")
+    expected = running_counts(facts, by_time=True)
+    for source in ("in.csv", "in.csv.gz", "in.parquet"):
+        succeed(
+            *("--input", tmp_path / source, "--key", "name", "--value", "x", "--timestamp", "when"),
+            *("--bounds", 0, 2, "--horizon", 10, *EXACT, "--output", tmp_path / output),
+        )
+        assert written(tmp_path / output) == expected
+
+
+def test_an_empty_key_is_a_key(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text('k,v\n"",1\na,1\n"",1\n')
+    words = ["--input", tmp_path / "in.csv", "--key", "k", "--value", "v", "--horizon", 10]
+    succeed(*words, *EXACT, "--output", tmp_path / "out.csv")
+    assert written(tmp_path / "out.csv") == [("", 1, None, 1), ("", 2, None, 2), ("a", 1, None, 1)]
+
+
+def test_a_header_alone_gives_no_counts(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("k,v\n")
+    words = ["--input", tmp_path / "in.csv", "--key", "k", "--value", "v", "--horizon", 10]
+    succeed(*words, *EXACT, "--output", tmp_path / "out.csv", "--plot", tmp_path / "out.png")
+    assert written(tmp_path / "out.csv") == []
+
+
+def test_rows_alone_protect_nothing(events: Path) -> None:
+    output = events.parent / "counts.csv"
+    out = succeed("--input", events, "--key", "who", "--horizon", 9, *EXACT, "--output", output)
+    assert "nothing is left to protect" in out
+    assert [value for *_, value in written(output)] == [1, 2, 3, 1, 2, 3]
+
+
+# Budgets and mechanisms
+
+
+@pytest.mark.parametrize(
+    ("flags", "budget"),
+    [
+        (("--epsilon", 1), dp.PureDP(1.0)),
+        (("--epsilon", 1, "--delta", 1e-6), dp.ApproxDP(1.0, 1e-6)),
+        (("--rho", 0.5), dp.ZCDP(0.5)),
+    ],
+    ids=["pure", "approximate", "concentrated"],
+)
+def test_the_default_mechanism_is_the_best(
+    flags: tuple[object, ...], budget: Any, events: Path
+) -> None:
+    out = succeed(*arguments(events, *flags))
+    best = dp.choose(10, budget, change=dp.Change(0, 4), unit=0.5).mechanism
+    counter = dp.calibrate(best, budget, dp.Change(0, 4), unit=0.5)
+    assert f"satisfy {budget} for neighbours" in out
+    assert f"({best.name}, {type(counter.law).__name__} noise)" in out
+    given = stddevs(events.parent / "counts.csv")
+    assert len(given) == 6
+    for (_, step), stddev in given.items():
+        assert stddev == pytest.approx(math.sqrt(counter.variance(step)))
+
+
+def test_two_runs_draw_different_noise(events: Path) -> None:
+    output = events.parent / "counts.csv"
+    values = []
+    for _ in range(2):
+        succeed(*arguments(events, "--rho", 1e-6))
+        values.append(written(output))
+    assert values[0] != values[1]  # equal with a probability below 1e-15
+    assert [line[:3] for line in values[0]] == [line[:3] for line in values[1]]
+
+
+@pytest.mark.parametrize("horizon", [1000, 10**6])
+def test_the_error_to_expect_holds_at_every_step(horizon: int, events: Path) -> None:
+    """At step 2^19 - 1, say, a binary tree sums more noises than anywhere below 2^16."""
+    budget = ("--rho", 0.01, "--mechanism", "BinaryTree")
+    out = succeed(*arguments(events, *budget, "--horizon", horizon))
+    match = re.search(r"any one release within ([\d.e+]+) with probability 95 %", out)
+    assert match
+    counter = dp.calibrate(
+        dp.mechanisms.BinaryTree(horizon), dp.ZCDP(0.01), dp.Change(0, 4), unit=0.5
+    )
+    worst = 2 ** ((horizon + 1).bit_length() - 1) - 1
+    assert counter.variance(worst) == pytest.approx(counter.max_variance())
+    assert float(match[1]) >= 0.98 * dp.half_width(counter, worst, 0.95)
+
+
+# Bad input
+
+
+BUDGET = ("--epsilon", "1", "--delta", "1e-6")
+
+
+@pytest.mark.parametrize(
+    ("flags", "parts"),
+    [
+        (["--key", "whom"], ["header", "no column 'whom'", "'time', 'who', 'amount'"]),
+        (["--value", "amounts"], ["header", "no column 'amounts'"]),
+        (["--timestamp", "times"], ["header", "no column 'times'"]),
+        (["--key", ""], ["empty name"]),
+        (["--input", "absent.csv"], ["no file matches 'absent.csv'"]),
+        (["--horizon", "0"], ["horizon", "from 1", "got 0"]),
+        (["--horizon", "-5"], ["horizon", "from 1", "got -5"]),
+        (["--horizon", "many"], ["--horizon", "'many'"]),
+        (["--mechanism", "Smooth"], ["unknown mechanism 'Smooth'", "SmoothBinary"]),
+        (["--mechanism", "SmoothBinary"], ["Gaussian", "BinaryTree", "ApproxDP"]),
+        (["--rho", "1"], ["--rho", "--epsilon", "not both"]),
+        (["--epsilon", "-1"], ["epsilon", "positive", "-1"]),
+        (["--epsilon", "nan"], ["epsilon", "positive"]),
+        (["--epsilon", "one"], ["--epsilon", "'one'"]),
+        (["--epsilon", "1e-320"], ["budget"]),
+        (["--delta", "2"], ["delta", "below 1", "2"]),
+        (["--delta", "0"], ["delta", "positive", "PureDP"]),
+        (["--bounds", "4", "0"], ["low < high"]),
+        (["--bounds", "4"], ["--bounds", "expected 2"]),
+        (["--unit", "0"], ["unit", "positive"]),
+        (["--unit", "99"], ["unit", "smaller"]),
+        (["--path", "batch"], ["--path", "'batch'", "streaming"]),
+        (["--on-reject", "ignore"], ["--on-reject", "'ignore'", "raise"]),
+        (["--delimiter", "ab"], ["delimiter", "one character", "'ab'"]),
+        (["--delimiter", ""], ["delimiter", "one character"]),
+        (["--delimiter", ";"], ["no column 'who'", "--delimiter"]),
+        (["--timezone", "Mars/Olympus"], ["time zone 'Mars/Olympus'", "Europe/Paris"]),
+        (["--timestamp-format", "seconds"], ["--timestamp-format 'seconds'", "unix"]),
+        (["--timestamp-format", "iso"], ["row 1", "column 'time'", "iso", "--timestamp-format"]),
+        (["--timestamp", "who"], ["row 1", "column 'who'", "not a number", "--timestamp-format"]),
+        (["--where", "who=ann"], ["--where", "--value"]),
+        (["--output", "counts.txt"], ["output", ".csv or .parquet", "counts.txt"]),
+        (["--output", "absent/counts.csv"], ["no directory 'absent'", "create it"]),
+        (["--output", "."], ["output"]),
+        (["--rejected", "rejected.txt"], ["--rejected", ".csv"]),
+        (["--rejected", "absent/r.csv"], ["no directory 'absent'"]),
+        (["--rejected", "r.csv", "--on-reject", "raise"], ["--rejected", "not both"]),
+        (["--plot", "counts.jpg"], ["--plot", ".png"]),
+        (["--plot", "absent/counts.png"], ["--plot", "'absent'"]),
+        (["--show-truth"], ["--show-truth needs --plot"]),
+        (["--horizn", "3"], ["--horizn", "--help"]),
+        (["--horizn=3"], ["unknown argument --horizn:"]),
+        (["--runner", "BundleBasedDirectRunner", "--horizn", "3"], ["--horizn"]),
+        (["--runner", "Fastest"], ["runner", "Fastest"]),
+        (["stray"], ["stray"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_arguments(
+    flags: list[str], parts: list[str], events: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(events.parent)
+    budget = BUDGET
+    if flags[0] == "--mechanism" and flags[1] == "SmoothBinary":
+        budget = BUDGET[:2]  # which makes it a pure one
+    if flags[:2] == ["--epsilon", "1e-320"]:
+        budget = ()
+    text = fail(*arguments(events, *budget, *flags))
+    for part in parts:
+        assert part in text
+    assert sorted(os.listdir(events.parent)) == ["events.csv"]  # nothing was started
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        ("--input x.csv --key k --output o.csv --rho 1", "--horizon"),
+        ("--input x.csv --key k --output o.csv --rho 1 --horizn 3", "--horizon"),
+        ("--input --key k --output o.csv --rho 1 --horizon 3", "--input"),
+        ("--input x.csv --key k --output o.csv --horizon 3", "--epsilon 1 --delta 1e-6"),
+        ("--input x.csv --key k --output o.csv --horizon 3 --delta 1e-6", "--epsilon 1"),
+        ("--input x.csv --key k --output o.csv --horizon 3 --rho 1 --where v", "COLUMN=VALUE"),
+        ("--input x.csv --key k --output o.csv --horizon 3 --rho 1 --where =v", "COLUMN=VALUE"),
+        ("--input x.csv --key k --output o*.csv --horizon 3 --rho 1", "* ? ["),
+        ("--input x.csv --key k --output x.csv --horizon 3 --rho 1", "is an input as well"),
+        ("--input x.csv --key k --output ./x.csv --horizon 3 --rho 1", "is an input as well"),
+        ("--input *.csv --key k --output x.csv --horizon 3 --rho 1", "is an input as well"),
+        ("--input x.csv --key k --output o.csv --horizon 3 --rho 1 --rejected o.csv", "different"),
+        ("--input x.csv --key k --output o.csv --horizon 3 --rho 1 --rejected x.csv", "an input"),
+    ],
+)
+def test_arguments_that_do_not_fit(
+    words: str, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("x.csv").write_text("k,v\na,1\n")
+    assert part in fail(*words.split())
+    assert Path("x.csv").read_text() == "k,v\na,1\n"
+
+
+def test_an_empty_file(tmp_path: Path) -> None:
+    (tmp_path / "events.csv").write_bytes(b"")
+    text = fail(*arguments(tmp_path / "events.csv", *BUDGET))
+    assert "events.csv: the file is empty; it needs a header line" in text
+
+
+@each_path
+@pytest.mark.parametrize("flags", [(), ("--on-reject", "raise")], ids=["drop", "raise"])
+def test_a_bad_timestamp_in_a_later_row(flags: tuple[str, ...], path: str, tmp_path: Path) -> None:
+    file = tmp_path / "events.csv"
+    file.write_text(f"time,who,amount\n1,ann,1\n2,ann,1\n{SECRET_TEXT},ann,1\n")
+    text = fail(*arguments(file, *BUDGET, "--path", path, *flags))
+    assert text.startswith(f"error: {file}, row 3, column 'time': the timestamp is not a number")
+    assert "--timestamp-format" in text
+    assert not (tmp_path / "counts.csv").exists()
+
+
+@pytest.mark.parametrize("runner", [(), BUNDLES], ids=["fn", "bundles"])
+@each_path
+def test_a_bad_value_where_it_shall_stop(runner: tuple[str, ...], path: str, events: Path) -> None:
+    text = fail(*arguments(events, *BUDGET, "--on-reject", "raise", "--path", path, *runner))
+    assert "the value is not a number" in text
+    for place in (str(events), r"\b4\b", "column 'amount'", "drop"):
+        assert re.search(place, text)
+    assert "--on-reject drop" in text  # the option's name here, not the argument's in Python
+    assert "(0," not in text  # no internals
+    assert not (events.parent / "counts.csv").exists()
+
+
+def test_a_bad_value_on_a_remote_worker(events: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Beam prints the worker's traceback itself; the last line is ours."""
+    ended = command(*arguments(events, *BUDGET, "--on-reject", "raise", *GRPC))
+    last = ended.err.splitlines()[-1]
+    assert ended.status == 2
+    assert last.startswith("error: column 'amount': the value is not a number")
+    printed = capfd.readouterr()
+    for text in (ended.err, ended.out, printed.out, printed.err):
+        assert SECRET_TEXT not in text
+
+
+def test_damaged_compression_names_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "events.csv.gz"
+    data = bytearray(gzip.compress(b"time,who,amount\n" + os.urandom(200_000).hex().encode()))
+    data[len(data) // 2 :] = b"\x00" * 500
+    file.write_bytes(data)
+    assert str(file) in fail(*arguments(file, *BUDGET))
+
+
+def test_a_directory_that_is_not_writable(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: mode == os.F_OK)  # root may write anywhere
+    text = fail(*arguments(events, *BUDGET))
+    assert f"directory {str(events.parent)!r} is not writable" in text
+
+
+def test_an_output_written_before_is_no_input(tmp_path: Path, monkeypatch: Any) -> None:
+    """With a pattern that matches it, the second run would count the first one's releases."""
+    monkeypatch.chdir(tmp_path)
+    Path("in.csv").write_text("key,value\na,1\n")
+    words = ["--input", "*.csv", "--key", "key", "--value", "value", "--output", "out.csv"]
+    words += ["--horizon", "9"]
+    succeed(*words, *EXACT)
+    assert "out.csv" in fail(*words, *EXACT)
+
+
+@pytest.mark.parametrize("runner", [(), BUNDLES, GRPC], ids=["fn", "bundles", "grpc"])
+@each_path
+def test_past_the_horizon(runner: tuple[str, ...], path: str, events: Path) -> None:
+    out = succeed(*arguments(events, *EXACT, "--horizon", 2, "--path", path, *runner))
+    warning = out.splitlines()[-1]
+    assert warning.startswith("warning: 2 rows came after row 2 of their key")
+    assert "--horizon" in warning
+    expected = [line for line in running_counts(FACTS, path == "bounded") if line[1] <= 2]
+    assert written(events.parent / "counts.csv") == expected
+
+
+# Rejected rows
+
+
+def rejected(path: Path) -> list[list[str]]:
+    """The records, header first, as a strict reader of CSV sees them."""
+    with open(path, encoding="utf-8", newline="") as file:
+        records = list(csv.reader(file, strict=True))
+    assert len({len(record) for record in records}) == 1
+    assert all(SECRET_TEXT not in cell and str(SECRET) not in cell for r in records for cell in r)
+    return records
+
+
+def place(records: list[list[str]], file: object, row: int) -> list[str]:
+    """The reasons given for one row of one file."""
+    found = []
+    for *where, reason in records[1:]:
+        text = " ".join(where)
+        if str(file) in text and re.search(rf"\b{row}\b", text.replace(str(file), "")):
+            found.append(reason)
+    return found
+
+
+@each_path
+def test_rejected_rows_are_listed(path: str, events: Path) -> None:
+    listed = events.parent / "rejected.csv"
+    out = succeed(*arguments(events, *EXACT, "--rejected", listed, "--path", path))
+    assert f"rejected rows (private): {listed}" in out
+    records = rejected(listed)
+    assert len(records) == 2
+    assert place(records, events, 4) == ["the value is not a number"]
+    assert written(events.parent / "counts.csv") == running_counts(FACTS, path == "bounded")
+
+
+@each_path
+def test_rows_past_the_horizon_are_listed(path: str, events: Path) -> None:
+    listed = events.parent / "rejected.csv"
+    succeed(*arguments(events, *EXACT, "--rejected", listed, "--path", path, "--horizon", 2))
+    records = rejected(listed)
+    late = [1, 5] if path == "bounded" else [5, 6]
+    for row in late:
+        (reason,) = place(records, events, row)
+        assert "horizon of 2" in reason
+    assert place(records, events, 4) == ["the value is not a number"]
+    assert len(records) == 4
+
+
+@each_path
+@pytest.mark.parametrize("name", ["it's.csv", 'say "hi".csv', "a, b.csv", "both'\".csv", "ü.csv"])
+def test_rejected_rows_of_files_with_odd_names(name: str, path: str, tmp_path: Path) -> None:
+    file, listed = tmp_path / name, tmp_path / "rejected.csv"
+    file.write_text(f"time,who,amount\n1,ann,1\n2,ann,{SECRET_TEXT}\n")
+    succeed(*arguments(file, *EXACT, "--rejected", listed, "--path", path))
+    records = rejected(listed)
+    assert len(records) == 2
+    assert place(records, file, 2) == ["the value is not a number"]
+
+
+@each_path
+def test_a_row_is_rejected_once(path: str, tmp_path: Path) -> None:
+    file, listed = tmp_path / "events.csv", tmp_path / "rejected.csv"
+    file.write_text(f"time,who,amount\n1,ann,1\n2,ann,{SECRET_TEXT}\n")
+    words = arguments(file, *EXACT, "--rejected", listed, "--path", path, "--horizon", 1)
+    succeed(*words)
+    (reason,) = place(rejected(listed), file, 2)
+    assert "horizon" in reason
+
+
+def test_no_rejected_rows(tmp_path: Path) -> None:
+    file, listed = tmp_path / "events.csv", tmp_path / "rejected.csv"
+    file.write_text("time,who,amount\n1,ann,1\n")
+    succeed(*arguments(file, *EXACT, "--rejected", listed))
+    assert len(rejected(listed)) == 1
+
+
+# Pictures
+
+
+@pytest.mark.parametrize("flags", [(), ("--show-truth",)], ids=["private", "truth"])
+@pytest.mark.parametrize("timed", [True, False], ids=["times", "steps"])
+def test_plots(flags: tuple[str, ...], timed: bool, events: Path) -> None:
+    picture = events.parent / "counts.png"
+    words = arguments(events, *BUDGET, "--plot", picture, *flags)
+    if not timed:
+        at = words.index("--timestamp")
+        del words[at : at + 2]
+    out = succeed(*words)
+    assert f"picture: {picture}" in out
+    data = picture.read_bytes()
+    assert data.startswith(PNG)
+    assert len(data) > 5000
+
+
+@each_path
+@pytest.mark.parametrize("timed", [True, False], ids=["times", "steps"])
+def test_the_truth_drawn_is_of_the_rows_counted(
+    timed: bool, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without noise the two curves are one: same order of rows, same clipping."""
+    drawn: list[Any] = []
+    monkeypatch.setattr(plots, "prefix_counts", lambda *_, truth, **__: drawn.append(truth))
+    files = [tmp_path / "day9.csv", tmp_path / "day10.csv"]
+    files[0].write_text(f"t,k,v\n3,a,4\n1,a,0.5\n2,a,{SECRET_TEXT}\n")
+    files[1].write_text("t,k,v\n1,a,9\n1,a,2\n3,a,1\n")
+    words = ["--input", *files, "--key", "k", "--value", "v", "--bounds", 0, 4, "--unit", 0.5]
+    words += ["--timestamp", "t"] if timed else []
+    words += ["--horizon", 5, "--output", tmp_path / "c.csv", "--plot", tmp_path / "c.png"]
+    succeed(*words, *EXACT, "--path", path, "--show-truth")
+    assert drawn == [{"a": [value for *_, value in written(tmp_path / "c.csv")]}]
+
+
+def test_the_command_needs_no_matplotlib(events: Path) -> None:
+    """It is an extra, for --plot alone."""
+    script = (
+        "import runpy, sys\n"
+        "sys.modules['matplotlib'] = None\n"
+        "runpy.run_module('pipelines.count', run_name='__main__', alter_sys=True)\n"
+    )
+
+    def without(*words: object) -> Ended:
+        ended = subprocess.run(
+            [sys.executable, "-c", script, *map(str, words)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=ROOT,
+        )
+        return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+    ended = without(*arguments(events, *EXACT))
+    assert (ended.status, ended.err) == (0, "")
+    text = fail(*arguments(events, *EXACT, "--plot", events.parent / "c.png"), run=without)
+    assert "matplotlib" in text
+
+
+def test_demo(tmp_path: Path) -> None:
+    start = time.monotonic()
+    ended = command("--directory", tmp_path / "new" / "demo", main=demo.main)
+    assert time.monotonic() - start < 90
+    assert ended.status == 0
+    assert re.fullmatch(r"([\d,]+ releases in \d+ s \([\d,]+/s\)\n)*", ended.err)
+    made = tmp_path / "new" / "demo"
+    assert sorted(os.listdir(made)) == ["counts.csv", "counts.png", "events.csv"]
+    for part in (
+        f"made event log: {made / 'events.csv'}",
+        f"private counts: {made / 'counts.csv'}",
+        f"picture: {made / 'counts.png'}",
+        "Guarantee: all releases of a key together satisfy epsilon = 1, delta = 1e-06",
+        "public: the keys, and the number, order and times of their rows",
+        "Error to expect",
+        "with probability 95 %",
+    ):
+        assert part in ended.out
+    assert "warning" not in ended.out
+    assert (made / "counts.png").read_bytes().startswith(PNG)
+    # The counts follow the log: every row is there, and the errors are of the size announced.
+    with open(made / "events.csv", encoding="utf-8", newline="") as file:
+        facts = [
+            (row["page"], float(row["action"] == "purchase"), row["timestamp"])
+            for row in csv.DictReader(file)
+        ]
+    exact = running_counts(
+        [(key, x, micros_of(timestamp)) for key, x, timestamp in facts], by_time=True
+    )
+    lines = written(made / "counts.csv")
+    assert [line[:3] for line in lines] == [line[:3] for line in exact]
+    scales = stddevs(made / "counts.csv")
+    errors = [
+        (line[3] - truth[3]) / scales[line[:2]] for line, truth in zip(lines, exact, strict=True)
+    ]
+    # Neighbouring errors share noise: a loose check, that would notice no noise or twice as much.
+    assert 0.4 < math.sqrt(sum(error * error for error in errors) / len(errors)) < 1.8
+
+
+def micros_of(text: str) -> int:
+    moment = dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
+    return round(moment.timestamp() * 1000) * 1000
+
+
+# Processes of their own
+
+
+def test_errors_in_a_process_of_its_own(events: Path) -> None:
+    later = events.parent / "later.csv"
+    later.write_text(f"time,who,amount\n1,ann,1\n{SECRET_TEXT},ann,1\n")
+    assert "row 2" in fail(*arguments(later, *BUDGET), run=process)
+    text = fail(*arguments(events, *BUDGET, "--on-reject", "raise"), run=process)
+    assert "the value is not a number" in text
+    assert "'nope'" in fail(*arguments(events, *BUDGET, "--key", "nope"), run=process)
+
+
+def test_a_traceback_on_request(events: Path) -> None:
+    ended = process(*arguments(events, *BUDGET, "--key", "nope"), BEAM_DPCOUNT_TRACEBACK="1")
+    assert ended.status == 1
+    assert "Traceback" in ended.err
+
+
+@pytest.mark.parametrize("module", ["pipelines.count", "pipelines.demo"])
+def test_help(module: str) -> None:
+    ended = process("--help", module=module)
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.out.startswith(f"usage: python -m {module}")
+
+
+# Progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def pass_releases(batches: int, pause: float) -> Iterator[None]:
+    """1000 releases at a time through the DoFn, as a worker in this process would."""
+    dofn = cli.CountReleases()
+    for _ in range(batches):
+        dofn.start_bundle()
+        for i in range(1000):
+            assert list(dofn.process(i)) == [i]
+        dofn.finish_bundle()
+        time.sleep(pause)
+        yield
+
+
+@pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "file"])
+def test_progress_counts_up(terminal: bool) -> None:
+    out = Terminal() if terminal else io.StringIO()
+    with cli.Progress(out, after=0.05, every=0.05):
+        for _ in pass_releases(6, 0.05):
+            pass
+    text = out.getvalue()
+    assert text.endswith("\n")
+    lines = text.replace("\r", "\n").split("\n")
+    seen = []
+    for line in filter(str.strip, lines):
+        match = re.fullmatch(r"([\d,]+) releases in \d+ s \([\d,]+/s\) *", line)
+        assert match, line
+        seen.append(int(match[1].replace(",", "")))
+    assert len(seen) >= 3
+    assert seen == sorted(seen)
+    assert seen[-1] >= 4000
+    assert text.count("\n") == (1 if terminal else len(seen))
+
+
+def test_progress_is_silent_on_short_runs() -> None:
+    out = io.StringIO()
+    with cli.Progress(out, after=5, every=5):
+        list(pass_releases(1, 0))
+    assert out.getvalue() == ""
+
+
+def test_progress_starts_from_0_and_ends_with_an_error() -> None:
+    def failing(out: io.StringIO) -> None:
+        with cli.Progress(out, after=0.02, every=10):
+            time.sleep(0.2)
+            raise KeyError
+
+    for _ in range(2):
+        out = io.StringIO()
+        with pytest.raises(KeyError):
+            failing(out)
+        assert out.getvalue().startswith("0 releases in 0 s")
+        list(pass_releases(1, 0))
+
+
+def test_progress_reads_the_metric_of_other_workers() -> None:
+    class Result:
+        """What a runner gives while its workers elsewhere count."""
+
+        def metrics(self) -> Any:
+            return self
+
+        def query(self, _: object) -> Any:
+            return {"counters": [self, self]}
+
+        result = 2500
+
+    out = io.StringIO()
+    with cli.Progress(out, after=0.02, every=10) as progress:
+        assert isinstance(progress.watch(Result()), Result)
+        time.sleep(0.2)
+    assert out.getvalue().startswith("5,000 releases")
+    assert cli.counted(None, "releases") == 0
+
+
+def test_every_release_is_counted() -> None:
+    pipeline = beam.Pipeline(runner="FnApiRunner")
+    _ = pipeline | beam.Create(range(2345)) | beam.ParDo(cli.CountReleases())
+    with cli.Progress(io.StringIO(), after=60):
+        assert counters(pipeline.run()) == {"releases": 2345}
+        assert cli.Progress._seen == 2345

@@ -1,0 +1,250 @@
+"""State bytes: exact on the round trip, refused wherever they do not fit, silent about data."""
+
+from __future__ import annotations
+
+import pickle
+import struct
+import zlib
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import beam_dpcount as dp
+from beam_dpcount.coders import VERSION, StateCodec, StateError
+from beam_dpcount.laws import DiscreteGaussian
+from beam_dpcount.mechanisms import BinaryTree, SmoothBinary
+from tests.scripted import Script
+
+examples = settings(max_examples=200, deadline=None, derandomize=True, database=None)
+int64s = st.integers(-(2**63), 2**63 - 1)
+
+SCALAR = dp.calibrate(BinaryTree(100), dp.ZCDP(0.5))
+VECTOR = dp.calibrate(SmoothBinary(100), dp.ZCDP(0.5), dp.Change(-1.0, 2.0), 3, 0.5)
+SECRETS = (123_456_789, -987_654_321, 31_415_926_535_897)
+
+
+def state_after(counter, n, start=1000):
+    """The state after n steps of ones; the noises are start, -2 start, 3 start, ..."""
+    z = np.array([start * i * (-1) ** (i + 1) for i in range(1, n + 1)])
+    ones = 1 if counter.dimension is None else np.ones(counter.dimension)
+    if counter.dimension is not None:
+        z = z[:, None] + np.arange(counter.dimension)
+    state, noise = counter.init(), Script(z)
+    for _ in range(n):
+        state, _ = counter.step(state, ones, noise)
+    return state
+
+
+def with_checksum(body):
+    return body + struct.pack("<I", zlib.crc32(body))
+
+
+def refused(codec, data):
+    with pytest.raises(StateError) as caught:
+        codec.decode(bytes(data))
+    message = str(caught.value)
+    assert not any(str(abs(number)) in message for number in SECRETS)
+    assert caught.value.__context__ is None or caught.value.__suppress_context__
+    return message
+
+
+# Round trips
+
+
+@examples
+@given(st.integers(0, 100), st.lists(int64s, min_size=1, max_size=12))
+def test_scalar_states_come_back_exactly(t, numbers):
+    codec = StateCodec(SCALAR)
+    decoded = codec.decode(codec.encode((t, *numbers)))
+    assert decoded == (t, *numbers)
+    assert all(type(n) is int for n in decoded)
+
+
+@examples
+@given(st.tuples(int64s, int64s, int64s), st.lists(st.tuples(int64s, int64s, int64s), min_size=1))
+def test_vector_states_come_back_exactly(head, rows):
+    codec = StateCodec(VECTOR)
+    state = (*head, *(np.array(row, dtype=np.int64) for row in rows))
+    decoded = codec.decode(codec.encode(state))
+    assert len(decoded) == len(state)
+    assert decoded[:3] == head
+    assert all(type(n) is int for n in decoded[:3])
+    for row, back in zip(rows, decoded[3:], strict=True):
+        assert back.dtype == np.int64
+        assert back.tolist() == list(row)
+
+
+@pytest.mark.parametrize("counter", [SCALAR, VECTOR], ids=["scalar", "vector"])
+def test_real_states_come_back_and_equal_states_have_equal_bytes(counter):
+    codec = StateCodec(counter)
+    for n in (0, 1, 2, 37, 63, 100):
+        data = codec.encode(state_after(counter, n))
+        assert data == codec.encode(state_after(counter, n))
+        assert codec.encode(codec.decode(data)) == data
+        assert StateCodec(pickle.loads(pickle.dumps(counter))).encode(codec.decode(data)) == data
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3000, 20_000])
+def test_vectors_of_any_dimension_come_back(dimension):
+    """3000 coordinates outgrow 65535 numbers at step 2^21 - 1 only, 20 000 at step 7."""
+    counter = dp.calibrate(BinaryTree(2**21), dp.ZCDP(0.5), dp.Change(coordinates=1), dimension)
+    codec = StateCodec(counter)
+    state = counter.init()
+    row = np.arange(dimension, dtype=np.int64)
+    full = (2**21 - 1, *(row + i for i in range(22)))
+    for state in (counter.init(), (7, *(row - i for i in range(4))), full):
+        decoded = codec.decode(codec.encode(state))
+        assert decoded[0] == state[0]
+        assert np.array_equal(decoded[1:], state[1:])
+
+
+def test_numbers_that_do_not_fit_are_refused():
+    for number in (2**63, -(2**63) - 1):
+        with pytest.raises((StateError, struct.error, OverflowError)):
+            StateCodec(SCALAR).encode((1, number, 0))
+
+
+# Refusals
+
+
+@pytest.mark.parametrize("counter", [SCALAR, VECTOR], ids=["scalar", "vector"])
+def test_every_flipped_bit_is_refused(counter):
+    codec = StateCodec(counter)
+    data = codec.encode(state_after(counter, 23))
+    for bit in range(8 * len(data)):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        assert "corrupt" in refused(codec, flipped)
+    assert codec.encode(codec.decode(data)) == data
+
+
+@pytest.mark.parametrize("counter", [SCALAR, VECTOR], ids=["scalar", "vector"])
+def test_every_truncation_and_extension_is_refused(counter):
+    codec = StateCodec(counter)
+    data = codec.encode(state_after(counter, 23))
+    for n in range(len(data)):
+        assert f"corrupt ({n} bytes" in refused(codec, data[:n])
+        refused(codec, data[len(data) - n :])
+    for more in (b"\0", b"\0" * 8, data):
+        refused(codec, data + more)
+    # Whole numbers cut out or put in, and the checksum made right again.
+    for body in (data[:-12], data[:-4] + bytes(8)):
+        refused(codec, with_checksum(body))
+
+
+def test_empty_bytes_are_refused_and_the_message_says_what_to_do():
+    message = refused(StateCodec(SCALAR), b"")
+    assert "restore it from a checkpoint" in message
+
+
+@pytest.mark.parametrize("version", [0, 2, 3, 255])
+def test_other_versions_are_refused_by_name(version):
+    data = StateCodec(SCALAR).encode((3, *SECRETS))
+    message = refused(StateCodec(SCALAR), with_checksum(bytes([version]) + data[1:-4]))
+    assert f"written in format {version}" in message
+    assert f"reads format {VERSION}" in message
+    assert VERSION == 1
+
+
+@pytest.mark.parametrize("length", [1, 8, 16])
+def test_the_room_for_a_history_digest_is_reserved(length):
+    """Bytes with a digest are of a later writer, whether or not they carry it."""
+    codec = StateCodec(SCALAR)
+    data = codec.encode((3, *SECRETS))
+    head = bytes([data[0], length])
+    assert "upgrade beam_dpcount" in refused(codec, with_checksum(head + data[2:-4]))
+    longer = head + data[2:-4] + bytes(length)
+    assert "upgrade beam_dpcount" in refused(codec, with_checksum(longer))
+
+
+OTHERS = {
+    "mechanism": (BinaryTree(100), dp.ZCDP(0.5), dp.Change(-1.0, 2.0), 3, 0.5),
+    "variant": (SmoothBinary(100, True), dp.ZCDP(0.5), dp.Change(-1.0, 2.0), 3, 0.5),
+    "horizon": (SmoothBinary(101), dp.ZCDP(0.5), dp.Change(-1.0, 2.0), 3, 0.5),
+    "budget": (SmoothBinary(100), dp.ZCDP(0.51), dp.Change(-1.0, 2.0), 3, 0.5),
+    "kind of budget": (SmoothBinary(100), dp.ApproxDP(1, 1e-6), dp.Change(-1.0, 2.0), 3, 0.5),
+    "low": (SmoothBinary(100), dp.ZCDP(0.5), dp.Change(-1.5, 2.0), 3, 0.5),
+    "high": (SmoothBinary(100), dp.ZCDP(0.5), dp.Change(-1.0, 1.5), 3, 0.5),
+    "relation": (SmoothBinary(100), dp.ZCDP(0.5), dp.Change(-1.0, 2.0, "add_remove"), 3, 0.5),
+    "coordinates": (SmoothBinary(100), dp.ZCDP(0.5), dp.Change(-1.0, 2.0, coordinates=2), 3, 0.5),
+    "dimension": (SmoothBinary(100), dp.ZCDP(0.5), dp.Change(-1.0, 2.0), 1, 0.5),
+    "scalar": (SmoothBinary(100), dp.ZCDP(0.5), dp.Change(-1.0, 2.0), None, 0.5),
+    "unit": (SmoothBinary(100), dp.ZCDP(0.5), dp.Change(-1.0, 2.0), 3, 0.25),
+}
+
+
+@pytest.mark.parametrize("parameter", OTHERS)
+def test_states_of_other_counters_are_refused(parameter):
+    other = StateCodec(dp.calibrate(*OTHERS[parameter]))
+    head = (3,) * VECTOR.mechanism.counters
+    data = StateCodec(VECTOR).encode((*head, *(np.full(3, s) for s in SECRETS)))
+    message = refused(other, data)
+    assert "other parameters" in message
+    assert "new stream" in message
+
+
+def test_the_law_is_part_of_the_parameters():
+    other = replace(SCALAR, law=DiscreteGaussian(SCALAR.law.sigma2 + Fraction(1, 10**9)))
+    assert "other parameters" in refused(StateCodec(other), StateCodec(SCALAR).encode((0, 0)))
+
+
+def test_equal_counters_read_each_others_states():
+    """Bounds may be written 0 or 0.0, the unit 1 or 1.0, the horizon as numpy has it."""
+    data = StateCodec(SCALAR).encode((3, *SECRETS))
+    for mechanism, change, unit in (
+        (BinaryTree(100), dp.Change(0, 1), 1),
+        (BinaryTree(np.int64(100)), dp.Change(), 1.0),
+        (BinaryTree(100), dp.Change(np.float64(0), np.float64(1)), Fraction(1)),
+    ):
+        equal = dp.calibrate(mechanism, dp.ZCDP(0.5), change, None, unit)
+        assert equal == SCALAR
+        assert StateCodec(equal).decode(data) == (3, *SECRETS)
+
+
+# The format, pinned: a change of these bytes is a new version
+
+
+GOLDEN = {
+    "scalar": (
+        SCALAR,
+        11,
+        "01006e45166b050000000b000000000000000b00000000000000c0e0fffffffffffff0d8ffffffff"
+        "fffff82a0000000000001e9173f5",
+    ),
+    "vector": (
+        VECTOR,
+        3,
+        "0100afec09070f00000003000000000000001d000000000000000300000000000000060000000000"
+        "000006000000000000000600000000000000e803000000000000e903000000000000ea0300000000"
+        "000030f8ffffffffffff31f8ffffffffffff32f8ffffffffffffb80b000000000000b90b00000000"
+        "0000ba0b0000000000003e275e4b",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_version_1_is_written_and_read_as_ever(name):
+    counter, n, pinned = GOLDEN[name]
+    data = bytes.fromhex(pinned)
+    state = state_after(counter, n)
+    assert StateCodec(counter).encode(state).hex() == pinned
+    decoded = StateCodec(counter).decode(data)
+    assert len(decoded) == len(state)
+    assert all(np.array_equal(a, b) for a, b in zip(decoded, state, strict=True))
+    # And the numbers are where the format says: little-endian at the end, before the checksum.
+    numbers = [int(x) for part in state for x in np.atleast_1d(part)]
+    assert data[-4 - 8 * len(numbers) : -4] == struct.pack(f"<{len(numbers)}q", *numbers)
+    assert data[-4:] == struct.pack("<I", zlib.crc32(data[:-4]))
+
+
+def test_states_are_small():
+    """Eight bytes a number and fourteen around them: at most 190 for a million steps."""
+    counter = dp.calibrate(BinaryTree(2**20), dp.ZCDP(0.5))
+    assert counter.state_size == 22
+    largest = (2**20 - 1, *range(21))
+    assert len(StateCodec(counter).encode(largest)) == 190
+    assert len(StateCodec(counter).encode(counter.init())) == 30

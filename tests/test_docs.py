@@ -1,0 +1,76 @@
+"""The documentation says what is so: its code runs, its commands run, its tests exist."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipelines import count
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("number", range(len(blocks(README, "python"))))
+def test_python_examples_run(number, capfd):
+    code = blocks(README, "python")[number]
+    exec(compile(code, f"README example {number}", "exec"), {"__name__": "readme"})
+    out = capfd.readouterr().out
+    assert ("print" not in code) or out.strip()
+
+
+def test_console_examples_run(tmp_path):
+    """Every command of the README but make, in the README's order, after the demo."""
+    commands = []
+    for block in blocks(README, "console"):
+        for command in block.replace("\\\n", " ").split("$ ")[1:]:
+            words = shlex.split(command.split("\n")[0])
+            if words[0] == "make":
+                targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+                assert words[1] in targets
+                words = [sys.executable, "-m", "pipelines.demo"] if words[1] == "demo" else []
+            elif words[0] == ".venv/bin/python":
+                words[0] = sys.executable
+            if words:
+                commands.append(words)
+    assert len(commands) >= 2
+    for words in commands:
+        done = subprocess.run(
+            words,
+            cwd=tmp_path,
+            env={"PYTHONPATH": str(ROOT), "PATH": ""},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, (words, done.stderr)
+    assert (tmp_path / "out" / "counts.csv").read_text().startswith("key,step,timestamp,value")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_named_files_exist(page):
+    text = page.read_text(encoding="utf-8")
+    for name in re.findall(r"\b(test_\w+\.py)", text):
+        assert (ROOT / "tests" / name).exists(), name
+    for target in re.findall(r"\]\(([^)#:]+)\)", text):
+        assert (page.parent / target).exists(), target
+
+
+def test_flags_in_the_readme_exist():
+    parser = count.arguments()
+    known = {flag for action in parser._actions for flag in action.option_strings}
+    for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]*", README):
+        assert flag in known or flag == "--runner", flag
+
+
+def test_every_option_has_help():
+    for action in count.arguments()._actions:
+        assert action.help, action.dest

@@ -1,0 +1,262 @@
+"""System noise hands out every draw once: across threads, forks, copies, keys and processes."""
+
+import copy
+import itertools
+import multiprocessing
+import os
+import pickle
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import beam_dpcount
+from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace, Law
+from beam_dpcount.noise import SystemEntropy, SystemNoise
+
+PACKAGE = Path(beam_dpcount.__file__).parent
+PROCESS = 10**12  # draws of the stub below are process id * PROCESS + a count
+MARKER = -987_654_321
+
+_counts = itertools.count()
+
+
+@dataclass(frozen=True)
+class Numbered(Law):
+    """A law whose draws never repeat and name the process that drew them."""
+
+    @property
+    def variance(self) -> float:
+        return 1.0
+
+    @property
+    def scale(self) -> float:
+        return 1.0
+
+    def pmf(self, x: Any) -> Any:
+        raise NotImplementedError
+
+    def sample(self, n: int, random_bytes: Callable[[int], bytes] = os.urandom) -> np.ndarray:
+        assert random_bytes is os.urandom
+        return np.array([os.getpid() * PROCESS + next(_counts) for _ in range(n)], dtype=np.int64)
+
+
+def marked(dimension: int | None = None) -> SystemNoise:
+    """Noise that holds samples which nobody but itself may ever hand out."""
+    noise = SystemNoise(Numbered(), dimension)
+    noise.one(1)
+    assert noise._pool
+    noise._pool[:] = [MARKER if dimension is None else np.full(dimension, MARKER)] * 1000
+    assert np.all(noise.one(2) == MARKER)
+    return noise
+
+
+@pytest.fixture
+def eager_threads() -> Iterator[None]:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.usefixtures("eager_threads")
+@pytest.mark.parametrize("dimension", [None, 3])
+def test_threads_never_share_a_draw(dimension: int | None) -> None:
+    noise, each = SystemNoise(Numbered(), dimension), 20_000
+    start, taken = threading.Barrier(8), [[] for _ in range(8)]
+
+    def take(mine: list[Any]) -> None:
+        start.wait()
+        for i in range(each if dimension is None else each // 4):
+            mine.append(noise.one(i) if i % 1000 else noise.draw(i, 1)[0])
+
+    threads = [threading.Thread(target=take, args=(mine,)) for mine in taken]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    values = np.array([v for mine in taken for v in mine]).ravel()
+    assert len(values) == 8 * (each if dimension is None else each // 4 * 3)
+    assert len(np.unique(values)) == len(values)
+
+
+def test_draw_and_one_never_share_a_draw() -> None:
+    noise = SystemNoise(Numbered())
+    values: list[int] = []
+    for i in range(1, 12_000, 3):
+        values += [noise.one(i), *noise.draw(i + 1, 2).tolist()]
+    assert len(set(values)) == len(values) == 12_000
+
+
+@pytest.mark.parametrize("law", [DiscreteLaplace(Fraction(3)), DiscreteGaussian(Fraction(2**40))])
+def test_shapes_and_types(law: Law) -> None:
+    scalar = SystemNoise(law)
+    assert type(scalar.one(1)) is int
+    for n in (0, 1, 5):
+        assert scalar.draw(1, n).shape == (n,)
+        assert scalar.draw(1, n).dtype == np.int64
+    for dimension in (1, 4, 10_000):  # the last is more than one block
+        vector = SystemNoise(law, dimension)
+        for coordinate in (1, 2):
+            assert vector.one(coordinate).shape == (dimension,)
+            assert vector.one(coordinate).dtype == np.int64
+        assert vector.draw(1, 3).shape == (3, dimension)
+        assert vector.draw(1, 0).shape == (0, dimension)
+
+
+def test_a_vector_draw_is_its_owners_alone() -> None:
+    """Writing to one draw changes no other one."""
+    noise = SystemNoise(Numbered(), 4)
+    first = noise.one(1)
+    first[:] = MARKER
+    assert not any((noise.one(i) == MARKER).any() for i in range(2, 1200))
+
+
+@pytest.mark.parametrize("dimension", [None, 2])
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_child_inherits_no_samples(dimension: int | None) -> None:
+    noise = marked(dimension)
+    from_entropy = SystemEntropy().source(Numbered(), dimension)("key", None)
+    before = np.ravel(from_entropy.one(1))
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            drawn = [np.ravel(n.one(i)) for i in range(50) for n in (noise, from_entropy)]
+            os.write(write, np.concatenate(drawn).astype(np.int64).tobytes())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        theirs = np.frombuffer(pipe.read(), dtype=np.int64)
+    assert os.waitpid(child, 0)[1] == 0
+    assert len(theirs) == 100 * (dimension or 1)
+    assert (theirs // PROCESS == child).all()
+    # The parent goes on with what it has.
+    assert np.all(noise.one(3) == MARKER)
+    ours = np.ravel(from_entropy.one(2))
+    assert (ours // PROCESS == os.getpid()).all()
+    assert not set(ours.tolist()) & set(before.tolist())
+
+
+def by_pickle(noise: SystemNoise) -> SystemNoise:
+    return pickle.loads(pickle.dumps(noise))
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, by_pickle])
+@pytest.mark.parametrize("dimension", [None, 2])
+def test_copies_leave_the_samples_behind(
+    duplicate: Callable[[SystemNoise], SystemNoise], dimension: int | None
+) -> None:
+    noise = marked(dimension)
+    assert str(MARKER) not in repr(noise)
+    twin = duplicate(noise)
+    assert np.shape(twin.one(1)) == (() if dimension is None else (dimension,))
+    assert not any(np.any(twin.one(i) == MARKER) for i in range(2, 100))
+    assert np.all(noise.one(3) == MARKER)
+    ours, theirs = noise._pool, twin._pool
+    assert ours is not theirs
+    # Twins that are filled afterwards share nothing either.
+    ours.clear()
+    values = [v for i in range(2000) for v in np.ravel([noise.one(i), twin.one(i)]).tolist()]
+    assert len(set(values)) == len(values)
+
+
+def test_a_pickle_holds_no_samples() -> None:
+    noise = marked()
+    assert len(pickle.dumps(noise)) == len(pickle.dumps(SystemNoise(Numbered())))
+
+
+def test_forget_drops_every_sample() -> None:
+    noise = marked()
+    noise.forget()
+    assert noise.one(1) != MARKER
+
+
+def test_repr_says_what_it_is() -> None:
+    law = DiscreteLaplace(Fraction(3, 2))
+    assert repr(SystemNoise(law, 4)) == f"SystemNoise({law!r}, dimension=4)"
+    assert repr(SystemEntropy()) == "SystemEntropy()"
+
+
+@pytest.mark.parametrize("dimension", [None, 3])
+def test_keys_and_windows_never_share_a_draw(dimension: int | None) -> None:
+    source = SystemEntropy().source(Numbered(), dimension)
+    again = SystemEntropy().source(Numbered(), dimension)
+    values: list[int] = []
+    for i in range(1500):
+        for make in (source, again):
+            for key, window in (("a", 1), ("a", 2), ("b", 1)):
+                noise = make(key, window)
+                values += np.ravel(noise.one(i)).tolist()
+                values += np.ravel(noise.draw(i, 1)).tolist() if i % 7 == 0 else []
+    assert len(set(values)) == len(values) > 9000
+
+
+def test_entropy_is_a_plain_value_for_workers() -> None:
+    entropy = pickle.loads(pickle.dumps(SystemEntropy()))
+    assert type(entropy) is SystemEntropy
+    assert not entropy.__dict__
+
+
+NORMAL = DiscreteGaussian(Fraction(2**60))
+_shared = SystemNoise(NORMAL)
+
+
+def send_draws(pipe: Any) -> None:
+    fresh = SystemEntropy().source(NORMAL, None)("key", None)
+    pipe.send([_shared.one(i) for i in range(500)] + fresh.draw(1, 500).tolist())
+    pipe.close()
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_processes_draw_apart(method: str) -> None:
+    """Two children and their parent, 3500 draws of scale 2^30: a chance of 2e-3 of some equal
+    pair, so 3 equal values are what is refused (a chance below 1e-8)."""
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"no {method} on this system")
+    context = multiprocessing.get_context(method)
+    values = [_shared.one(i) for i in range(500)]
+    pipes, children = [], []
+    for _ in range(2):
+        ours, theirs = context.Pipe(duplex=False)
+        children.append(context.Process(target=send_draws, args=(theirs,)))
+        children[-1].start()
+        theirs.close()
+        pipes.append(ours)
+    for pipe, child in zip(pipes, children, strict=True):
+        values += pipe.recv()
+        child.join(60)
+        assert child.exitcode == 0
+    values += [_shared.one(i) for i in range(1000)]
+    assert len(values) == 3500
+    assert len(values) - len(set(values)) < 3
+    assert np.std(values) == pytest.approx(2**30, rel=0.08)  # 6.7 standard errors
+
+
+def test_the_package_holds_no_seeded_or_scripted_randomness() -> None:
+    forbidden = re.compile(
+        r"default_rng|random\.Random|seed\(|np\.random|numpy\.random|RandomState"
+        r"|^\s*(import|from) (random|tests)\b",
+        re.MULTILINE,
+    )
+    sources = sorted(PACKAGE.rglob("*.py"))
+    assert len(sources) >= 10
+    assert PACKAGE / "noise.py" in sources
+    offending = {str(path): forbidden.findall(path.read_text("utf-8")) for path in sources}
+    assert not {path: found for path, found in offending.items() if found}
+    scripted = (Path(__file__).parent / "scripted.py").read_text("utf-8")
+    assert forbidden.search(scripted)  # the search finds what it is for
+
+
+def test_the_public_names_offer_no_script() -> None:
+    names = {*dir(beam_dpcount), *beam_dpcount.__all__, *dir(beam_dpcount.noise)}
+    assert "SystemEntropy" in names
+    assert not [n for n in names if re.search("script|seed|fixed|test", n, re.IGNORECASE)]
