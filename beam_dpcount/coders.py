@@ -58,6 +58,8 @@ class StateCodec:
         n = (size - _HEAD_SIZE - _CHECK.size) >> 3
         if n >= self._counters and size == _HEAD_SIZE + _CHECK.size + 8 * n:
             layout = self._layout(n)
+            if layout.size != size - _CHECK.size:  # no state of this counter has n numbers
+                raise self._error(data)
             version, digest, fingerprint, count, *state = layout.unpack_from(data)
             if (
                 version == VERSION

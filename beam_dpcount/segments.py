@@ -77,7 +77,8 @@ class SparseCounter(LatticeCounter):
                 threshold = self._threshold(noise, drawn)
             drawn += 1
             if gathered + noise.for_law(self.comparison).one(drawn) >= threshold:
-                part = Part(noise.for_law(self.inner.law), drawn)
+                before = drawn - self.inner.mechanism.draws(done)  # the inner counts its own from 1
+                part = Part(noise.for_law(self.inner.law), before)
                 inner, value = self.inner.mechanism.step(inner, gathered, part)
                 out, gathered, done = float(value), 0, done + 1
                 drawn += part.drawn + 1
@@ -201,7 +202,9 @@ def sparse_for(
         safe = counter.slack(steps, level) <= segment / 2
         return (counter.error_bound(steps, level) if safe else math.inf), made
 
-    candidates = [bound(segment) for segment in _grid(8 * ones + 10**6)]
+    # With one segment of twice its slack, and of all ones twice, a safe one is in the grid.
+    slack = calibrate(Sparse(1, 1, share=share), budget).slack(steps, level)
+    candidates = [bound(segment) for segment in _grid(4 * ones + math.ceil(4 * slack) + 10)]
     return min(candidates, key=lambda pair: pair[0])[1]
 
 

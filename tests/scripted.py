@@ -85,7 +85,7 @@ class SeededNoise(SystemNoise):
 
     def __init__(self, law: Law, seed: int, dimension: int | None = None) -> None:
         super().__init__(law, dimension)
-        self._seed, self._bytes = seed, SeededBytes(seed)
+        self._bytes = SeededBytes(seed)
 
     def draw(self, first: int, n: int) -> np.ndarray:
         drawn = self._law.sample(n * (self._dimension or 1), self._bytes)
@@ -96,4 +96,6 @@ class SeededNoise(SystemNoise):
         return int(z) if self._dimension is None else z
 
     def for_law(self, law: Law) -> SeededNoise:
-        return SeededNoise(law, self._seed + 1, self._dimension)
+        other = SeededNoise(law, 0, self._dimension)
+        other._bytes = self._bytes  # one stream of bytes, so that no draw repeats another
+        return other

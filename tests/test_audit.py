@@ -108,6 +108,27 @@ def test_the_budget_is_spent(kind):
             assert 1e-7 < worst < 1e-6
 
 
+def test_early_draws_are_claimed_under_pure_dp_only():
+    """Converted to zCDP, noise that is drawn early fails inputs chosen after its first use.
+
+    KAry(3, arity=3) releases x1 + z1, then x1 + x2 + z3 - z2, then x1 + x2 + x3 + z3, where z2
+    is on x3 alone. Who sees z3 - z2 = 0 and only then lets x3 differ faces the law of z3 given
+    that: the square of a Laplace law, of half the scale, at twice the zCDP of two coordinates.
+    """
+    mechanism = mechanisms.KAry(3, arity=3)
+    counter = dp.calibrate(mechanism, dp.PureDP(0.2))
+    assert mechanism.draws_early
+    assert mechanism.decoder(3).tolist() == [[1, 0, 0], [0, -1, 1], [0, 0, 1]]
+    given = DiscreteLaplace(counter.law.parameter / 2)
+    at_once = audits.renyi(counter.law, np.array([1, 1]), 2.0)
+    assert audits.renyi(given, np.array([1]), 2.0) > 1.9 * at_once
+    assert audits.pure_loss(given, np.array([1])) <= 0.2 + 1e-12
+    # So nothing is claimed beyond the pure budget, also where a conversion would promise more.
+    for early in (counter, dp.calibrate(mechanisms.KAry(2**40, arity=3), dp.PureDP(1))):
+        for delta in (1e-6, 1e-2):
+            assert early.epsilon_at(delta) == pytest.approx(early.budget.epsilon)
+
+
 # The audit's own arithmetic
 
 

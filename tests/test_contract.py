@@ -381,6 +381,21 @@ def test_releases_have_the_stated_variance(kind, budget):
 
 
 @budgets_of_all_sizes
+def test_releases_are_unbiased(kind, budget):
+    """The mean over 4000 coordinates, within as many of its standard errors."""
+    counter, _ = replicated(kind, budget)
+    released = counter.release(
+        np.ones((STEPS, REPLICATES)), SeededNoise(counter.law, 12, REPLICATES)
+    )
+    errors = released.mean(axis=1) - np.arange(1, STEPS + 1)
+    assert (np.abs(errors) <= TOLERATED * counter.stddevs(STEPS) / REPLICATES**0.5).all()
+    # It would see a shift by half a unit in every draw, where draws are not much wider than that.
+    shifted = errors + 0.5 * np.abs(counter.mechanism.decoder(STEPS)).max(axis=1)
+    if counter.law.scale < 2:
+        assert (np.abs(shifted) > TOLERATED * counter.stddevs(STEPS) / REPLICATES**0.5).any()
+
+
+@budgets_of_all_sizes
 @pytest.mark.parametrize("factor", [Fraction(3, 2), Fraction(2, 3)], ids=["1.5x", "1/1.5"])
 def test_noise_of_a_wrong_scale_does_not_have_the_stated_variance(kind, budget, factor):
     counter, standard_errors = replicated(kind, budget)

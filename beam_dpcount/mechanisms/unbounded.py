@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from beam_dpcount.mechanisms.base import Mechanism
+from beam_dpcount.mechanisms.base import MAX_HORIZON, Mechanism
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,13 @@ class Unbounded:
                 f"share must be between 0 and 1, got {self.share!r}: it splits the budget between "
                 "an epoch's running counts and its total"
             )
+        for i in range(MAX_HORIZON.bit_length()):
+            made = self.of_epoch(i)
+            if type(made) is not type(self.base(1)) or made.horizon < 1 << i:
+                raise ValueError(
+                    "base must make one kind of mechanism, as long as it is told to be: for "
+                    f"{1 << i} steps it made {made!r}"
+                )
 
     def of_epoch(self, i: int) -> Mechanism:
         """The base mechanism of epoch i, i from 0."""

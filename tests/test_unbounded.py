@@ -1,0 +1,857 @@
+"""Counting without a horizon: variance, states, budgets, and an exact audit across three epochs.
+
+The encoder of a whole unbounded stream is put together here from the definition: in each epoch
+the rows of its base, each with that epoch's law, then the row of its total, with the totals' law.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import math
+import pickle
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import beam_dpcount as dp
+from beam_dpcount import mechanisms
+from beam_dpcount.coders import StateCodec, StateError
+from beam_dpcount.counter import UnsupportedBudgetError
+from beam_dpcount.epochs import UnboundedCounter
+from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace
+from beam_dpcount.mechanisms import BinaryTree, Honaker, KAry, SmoothBinary, TwoLevel, Unbounded
+from tests.audit import ALPHAS, close, law_moments, log_pmf, pure_loss, renyi
+from tests.scripted import Script, SeededNoise, random_script
+
+PURE, ZCDP, APPROX = dp.PureDP(1.0), dp.ZCDP(0.5), dp.ApproxDP(1.0, 1e-6)
+
+
+def ternary(horizon):
+    return KAry(horizon, 3, subtraction=False)
+
+
+CASES = [
+    *[(kind, PURE) for kind in mechanisms.ALL if "laplace" in kind(1).laws],
+    *[(kind, ZCDP) for kind in mechanisms.ALL if "gaussian" in kind(1).laws],
+    *[(kind, APPROX) for kind in mechanisms.ALL],
+    (ternary, PURE),
+    (ternary, ZCDP),
+]
+
+cases = pytest.mark.parametrize(
+    ("base", "budget"), CASES, ids=lambda p: getattr(p, "__name__", None) or type(p).__name__
+)
+shares = pytest.mark.parametrize("share", [0.5, 0.3])
+dimensions = pytest.mark.parametrize("dimension", [None, 3], ids=["scalar", "vector"])
+
+
+def factors(counter, n):
+    """L, R and the laws of the rows of R, for the first n steps of a stream."""
+    blocks, laws, totals = [], [], []
+    L, row = np.zeros((n, 10 * n + 10)), 0
+    for i in range(n.bit_length()):
+        first, length = (1 << i) - 1, min(1 << i, n + 1 - (1 << i))
+        base = counter.of_epoch(i)
+        encoder = base.mechanism.encoder(length)
+        block = np.zeros((len(encoder), n))
+        block[:, first : first + length] = encoder
+        blocks.append(block)
+        laws += [base.law] * len(encoder)
+        L[first : first + length, row : row + len(encoder)] = base.mechanism.decoder(length)
+        L[first : first + length, totals] = 1
+        row += len(encoder)
+        if length == 1 << i:
+            total = np.zeros((1, n))
+            total[0, first : first + length] = 1
+            blocks.append(total)
+            laws.append(counter.law)
+            totals.append(row)
+            row += 1
+    return L[:, :row], np.concatenate(blocks), laws
+
+
+moments = functools.cache(law_moments)
+
+
+def random_inputs(n, dimension, seed=3):
+    return np.random.default_rng(seed).integers(
+        -9, 10, (n,) if dimension is None else (n, dimension)
+    )
+
+
+def take_steps(counter, xs, noise):
+    state, states, values = counter.init(), [], []
+    for x in xs.tolist() if counter.dimension is None else xs:
+        state, value = counter.step(state, x, noise)
+        states.append(state)
+        values.append(value)
+    return states, np.array(values)
+
+
+# Steps, releases, states
+
+
+@cases
+@shares
+def test_the_factors_give_prefix_sums(base, budget, share):
+    counter = dp.calibrate(Unbounded(base, share), budget)
+    for n in (*range(1, 17), 30, 31, 32, 40):
+        L, R, laws = factors(counter, n)
+        assert len(laws) == len(R)
+        assert close(L @ R, np.tri(n))
+
+
+@cases
+@dimensions
+def test_steps_and_releases_are_decoded_sums_and_draw_in_order(base, budget, dimension):
+    counter = dp.calibrate(Unbounded(base), budget, dp.Change(-9, 9), dimension)
+    L, R, _ = factors(counter, 70)
+    xs, z = random_inputs(70, dimension), random_script(len(R), dimension, seed=4).z
+    stepped = Script(z)
+    _, values = take_steps(counter, xs, stepped)
+    assert stepped.drawn == list(range(1, len(R) + 1))
+    assert close(values, np.cumsum(xs, axis=0) + L @ z)
+    for n in (*range(18), 31, 32, 63, 70):
+        whole = Script(z)
+        assert np.array_equal(counter.release(xs[:n], whole), values[:n])
+        assert whole.drawn == list(range(1, len(factors(counter, n)[1]) + 1 if n else 1))
+
+
+@cases
+def test_each_coordinate_of_a_vector_is_counted_for_itself(base, budget):
+    scalar = dp.calibrate(Unbounded(base), budget, dp.Change(-9, 9))
+    vector = dp.calibrate(Unbounded(base), budget, dp.Change(-9, 9), 3, unit=0.5)
+    xs, z = random_inputs(33, 3), random_script(200, 3, seed=5).z
+    released = vector.release(xs, Script(z))
+    for i in range(3):
+        expected = scalar.release(2 * xs[:, i].clip(-4, 4), Script(z[:, i]))
+        halves = vector.release(xs.clip(-4, 4), Script(z))[:, i]
+        assert np.array_equal(halves, expected / 2)
+    assert released.shape == (33, 3)
+
+
+@cases
+@dimensions
+def test_a_stream_resumed_from_bytes_after_every_step_gives_the_same_numbers(
+    base, budget, dimension
+):
+    counter = dp.calibrate(Unbounded(base, 0.3), budget, dp.Change(-9, 9), dimension)
+    codec, xs = StateCodec(counter), random_inputs(40, dimension)
+    z = random_script(200, dimension, seed=6, spread=10**6).z
+    expected, data = counter.release(xs, Script(z)), codec.encode(counter.init())
+    for t in range(40):
+        state = codec.decode(data)
+        assert all(type(n) is int for n in state[: counter.counters])
+        assert state[0] == t
+        state, value = counter.step(state, xs[t].tolist(), Script(z))
+        assert np.array_equal(value, expected[t]), t
+        data = StateCodec(counter).encode(state)
+
+
+@cases
+@dimensions
+def test_steps_change_nothing_and_share_no_memory(base, budget, dimension):
+    counter = dp.calibrate(Unbounded(base), budget, dp.Change(-9, 9), dimension)
+    xs, z = random_inputs(20, dimension), random_script(200, dimension, seed=7).z
+    expected, state = counter.release(xs, Script(z)), counter.init()
+    for t in range(20):
+        before = StateCodec(counter).encode(state)
+        counter.step(state, -xs[t], Script(z + 5))  # a retry that nobody sees
+        x = xs[t].copy() if dimension else int(xs[t])
+        after, value = counter.step(state, x, Script(z))
+        assert np.array_equal(value, expected[t])
+        assert StateCodec(counter).encode(state) == before
+        if dimension:
+            x += 1000
+            value += 1000
+        state = after
+
+
+def test_state_bytes_of_other_parameters_are_refused():
+    state = dp.calibrate(Unbounded(BinaryTree), PURE).init()
+    data = StateCodec(dp.calibrate(Unbounded(BinaryTree), PURE)).encode(state)
+    for other in (
+        dp.calibrate(Unbounded(BinaryTree, 0.3), PURE),
+        dp.calibrate(Unbounded(Honaker), PURE),
+        dp.calibrate(Unbounded(BinaryTree), dp.PureDP(2.0)),
+        dp.calibrate(Unbounded(BinaryTree), PURE, dp.Change(0, 2)),
+        dp.calibrate(BinaryTree(2**10), dp.PureDP(0.5)),
+        dp.calibrate(Honaker(2**10), dp.PureDP(0.5)),
+    ):
+        with pytest.raises(StateError, match=r"other parameters|corrupt"):
+            StateCodec(other).decode(data)
+
+
+@cases
+def test_states_are_as_large_as_stated(base, budget):
+    counter = dp.calibrate(Unbounded(base), budget)
+    states, _ = take_steps(counter, np.zeros(511, dtype=np.int64), Silence())
+    largest = len(counter.init())
+    assert largest <= counter.state_size(1)
+    for t, state in enumerate(states, start=1):
+        largest = max(largest, len(state))
+        assert largest <= counter.state_size(t), t
+        bases = [counter.of_epoch(i).state_size for i in range(t.bit_length())]
+        assert counter.state_size(t) == 5 + max(bases)
+    # A base's largest state is dropped at once if it is that of its last step.
+    assert largest >= counter.state_size(511) - 1
+
+
+def test_states_stay_as_small_as_those_of_the_base():
+    assert (
+        dp.calibrate(Unbounded(BinaryTree), PURE).state_size(2**40)
+        == 5 + BinaryTree(2**40).state_size
+    )
+    assert dp.calibrate(Unbounded(TwoLevel), PURE).state_size(2**40) == 9
+
+
+def test_counters_survive_pickling():
+    for base, budget in CASES:
+        counter = dp.calibrate(Unbounded(base, 0.3), budget)
+        again = pickle.loads(pickle.dumps(counter))
+        assert again == counter
+        assert hash(again) == hash(counter)
+        assert again.fingerprint == counter.fingerprint
+        xs, z = np.ones(20), random_script(100).z
+        assert np.array_equal(again.release(xs, Script(z)), counter.release(xs, Script(z)))
+
+
+# It never ends
+
+
+class Silence:
+    """No noise, any number of coordinates."""
+
+    def draw(self, first, n):
+        return np.zeros(n, dtype=np.int64)
+
+    def one(self, coordinate):
+        return 0
+
+    def for_law(self, law):
+        return self
+
+
+@pytest.mark.parametrize(("base", "budget"), [(BinaryTree, PURE), (SmoothBinary, ZCDP)])
+def test_a_million_steps_and_five(base, budget):
+    counter, n = dp.calibrate(Unbounded(base), budget), 2**20 + 5
+    assert counter.horizon is None
+    released = counter.release(np.ones(n, dtype=np.int64), Silence())
+    assert np.array_equal(released, np.arange(1, n + 1))
+    stddevs = counter.stddevs(n)
+    assert stddevs.shape == (n,)
+    for t in (1, 2, 3, 1000, 2**19, 2**20 - 1, 2**20, n):
+        assert stddevs[t - 1] == pytest.approx(math.sqrt(counter.variance(t)), rel=1e-12)
+
+
+@pytest.mark.parametrize(("base", "budget"), [(BinaryTree, PURE), (SmoothBinary, ZCDP)])
+def test_steps_go_on_beyond_2_to_the_40(base, budget):
+    """From a state at the end of an epoch, as 2^40 - 1 steps would leave it."""
+    counter, t = dp.calibrate(Unbounded(base), budget), 2**40
+    fresh, heads = counter.of_epoch(40).init(), counter.of_epoch(40).counters
+    state = (t - 1, 7 * t, 7 * t, *fresh[:heads], 10**12, 0, *fresh[heads:])
+    for x in (1, 0, 1):
+        state, value = counter.step(state, x, Silence())
+    assert state[0] == t + 2
+    assert value == 10**12 + 2
+    assert counter.stddev_at(state) == math.sqrt(counter.variance(t + 2))
+
+
+def test_variance_at_2_to_the_40():
+    """40 totals, and the first step of a base with that horizon: one draw of scale 41 / e1."""
+    counter = dp.calibrate(Unbounded(BinaryTree), PURE)
+    total, base = DiscreteLaplace(Fraction(2)), DiscreteLaplace(Fraction(82))
+    assert counter.variance(2**40) == pytest.approx(40 * total.variance + base.variance)
+    smooth = dp.calibrate(Unbounded(SmoothBinary), ZCDP)
+    k = SmoothBinary(2**40).l2_sensitivity_squared
+    assert smooth.variance(2**40) == pytest.approx(40 * 2 + 2 * k, rel=1e-6)
+    assert dp.calibrate(Unbounded(KAry), APPROX).variance(2**40) > 0
+
+
+@pytest.mark.parametrize("t", [0, -1])
+def test_there_is_no_step_before_the_first(t):
+    with pytest.raises(ValueError, match=f"t must be at least 1, got {t}"):
+        dp.calibrate(Unbounded(BinaryTree), PURE).variance(t)
+
+
+def test_epochs_double():
+    places = [Unbounded.place(t) for t in range(1, 9)]
+    assert places == [(0, 1), (1, 1), (1, 2), (2, 1), (2, 2), (2, 3), (2, 4), (3, 1)]
+    assert Unbounded(KAry).of_epoch(5) == KAry(32)
+    assert Unbounded(BinaryTree).name == "Unbounded(BinaryTree)"
+
+
+# Variance
+
+
+@cases
+@pytest.mark.parametrize(("share", "unit"), [(0.5, 1), (0.3, 0.25)])
+def test_the_variance_is_that_of_the_factors_and_laws(base, budget, share, unit):
+    counter = dp.calibrate(Unbounded(base, share), budget, unit=unit)
+    L, _, laws = factors(counter, 40)
+    of_rows = np.array([moments(law)[0] for law in laws])
+    expected = np.square(L) @ of_rows * unit**2
+    assert [counter.variance(t) for t in range(1, 41)] == pytest.approx(expected, rel=1e-9)
+    assert counter.stddevs(40) == pytest.approx(np.sqrt(expected), rel=1e-9)
+    for n in (0, 1, 7, 8):
+        assert counter.stddevs(n) == pytest.approx(np.sqrt(expected[:n]), rel=1e-9)
+    states, _ = take_steps(counter, np.zeros(40, dtype=np.int64), Silence())
+    assert [counter.stddev_at(s) for s in states] == pytest.approx(np.sqrt(expected), rel=1e-9)
+
+
+@shares
+@pytest.mark.parametrize("rho", [0.01, 0.5])
+def test_the_stated_formula_under_zcdp(share, rho):
+    """Var(t) = i/(2 rho_2) + Var_base,i(t - 2^i + 1; rho_1), to what a lattice adds."""
+    counter = dp.calibrate(Unbounded(SmoothBinary, share), dp.ZCDP(rho))
+    rho_1, rho_2 = share * rho, (1 - share) * rho
+    for t in range(1, 200):
+        i = t.bit_length() - 1
+        base = dp.calibrate(SmoothBinary(2**i), dp.ZCDP(rho_1))
+        expected = i / (2 * rho_2) + base.variance(t - 2**i + 1)
+        assert counter.variance(t) == pytest.approx(expected, rel=1e-4)
+
+
+@shares
+def test_the_stated_formula_under_pure_dp(share):
+    counter = dp.calibrate(Unbounded(BinaryTree, share), dp.PureDP(0.02))
+    for t in range(1, 200):
+        i = t.bit_length() - 1
+        base = dp.calibrate(BinaryTree(2**i), dp.PureDP(0.02 * share))
+        expected = i * 2 / (0.02 * (1 - share)) ** 2 + base.variance(t - 2**i + 1)
+        assert counter.variance(t) == pytest.approx(expected, rel=1e-3)
+
+
+# The noise that is really drawn: as in test_contract.py, a mean square over 4000 independent
+# coordinates, and 6.5 standard errors: below 1e-8 a release, below 1e-5 in all, were the seed not
+# fixed.
+
+REPLICATES, TOLERATED = 4000, 6.5
+
+
+class Streams(SeededNoise):
+    """Seeded noise for several laws from one source of bytes, so that no two draws are alike.
+
+    (`SeededNoise.for_law` begins the same bytes again each time that it is asked.)
+    """
+
+    def __init__(self, law, seed, dimension, factor=Fraction(1)):
+        super().__init__(law, seed, dimension)
+        self._factor = factor
+
+    def for_law(self, law):
+        if isinstance(law, DiscreteGaussian):
+            law = DiscreteGaussian(law.sigma2 * self._factor**2)
+        else:
+            law = DiscreteLaplace(law.parameter * self._factor)
+        made = Streams(law, 0, self._dimension, self._factor)
+        made._bytes = self._bytes
+        return made
+
+
+EMPIRICAL = pytest.mark.parametrize(
+    ("base", "budget"),
+    [(BinaryTree, PURE), (SmoothBinary, ZCDP), (KAry, APPROX)],
+    ids=["BinaryTree-pure", "SmoothBinary-zCDP", "KAry-approx"],
+)
+LENGTHS = pytest.mark.parametrize("n", [15, 31])
+
+
+def mean_squares(base, budget, share, n, factor=Fraction(1)):
+    """Seen and stated variances of releases 1 .. n, and the standard errors of the former."""
+    change = dp.Change(coordinates=1)
+    counter = dp.calibrate(Unbounded(base, share), budget, change, REPLICATES)
+    noise = Streams(counter.law, 17, REPLICATES, factor)
+    released = counter.release(np.ones((n, REPLICATES)), noise)
+    seen = np.square(released - np.arange(1, n + 1)[:, None]).mean(axis=1)
+
+    L, _, laws = factors(dp.calibrate(Unbounded(base, share), budget), n)
+    variance, fourth = np.array([moments(law) for law in laws]).T
+    of_squares = L**4 @ (fourth - 3 * variance**2) + 2 * (L**2 @ variance) ** 2
+    stated = np.array([counter.variance(t) for t in range(1, n + 1)])
+    return seen, stated, np.sqrt(of_squares / REPLICATES)
+
+
+@EMPIRICAL
+@shares
+@LENGTHS
+def test_releases_have_the_stated_variance(base, budget, share, n):
+    seen, stated, errors = mean_squares(base, budget, share, n)
+    assert (np.abs(seen - stated) <= TOLERATED * errors).all()
+    assert (errors < stated / 15).all()
+
+
+@EMPIRICAL
+@pytest.mark.parametrize("factor", [Fraction(3, 2), Fraction(2, 3)], ids=["1.5x", "1/1.5"])
+def test_noise_of_a_wrong_scale_does_not_have_the_stated_variance(base, budget, factor):
+    """At every step, in every epoch."""
+    seen, stated, errors = mean_squares(base, budget, 0.5, 15, factor)
+    assert (np.abs(seen - stated) > TOLERATED * errors).all()
+
+
+def test_totals_of_one_noise_do_not_have_the_stated_variance():
+    """Were each total's noise the same draw, i of them would add up to i^2 variances."""
+
+    class Repeating(Streams):
+        def for_law(self, law):
+            return SeededNoise(law, 5, self._dimension)
+
+    change = dp.Change(coordinates=1)
+    counter = dp.calibrate(Unbounded(BinaryTree, 0.9), PURE, change, REPLICATES)
+    released = counter.release(np.ones((15, REPLICATES)), Repeating(counter.law, 1, REPLICATES))
+    seen = np.square(released - np.arange(1, 16)[:, None]).mean(axis=1)
+    assert seen[-1] > 1.5 * counter.variance(15)
+
+
+# Budgets
+
+
+@cases
+@pytest.mark.parametrize("share", [0.5, 0.3, 1e-3, 1 - 1e-9])
+def test_the_two_budgets_compose_to_the_whole(base, budget, share):
+    counter = dp.calibrate(Unbounded(base, share), budget)
+    parts = (counter.base_budget, counter.total_budget)
+    assert counter.budget == budget
+    if type(parts[0]) is dp.ZCDP:
+        whole = budget.to_zcdp().rho
+        shown = [part.rho for part in parts]
+    else:
+        whole = budget.epsilon
+        shown = [part.epsilon for part in parts]
+    assert type(parts[0]) is type(parts[1])
+    assert sum(map(Fraction, shown)) <= Fraction(whole)
+    assert shown == pytest.approx([share * whole, (1 - share) * whole], rel=1e-9)
+    if type(parts[0]) is dp.ApproxDP:
+        assert sum(Fraction(part.delta) for part in parts) <= Fraction(budget.delta)
+    for i in range(4):
+        assert counter.of_epoch(i).budget == counter.base_budget
+        assert counter.of_epoch(i).mechanism == base(2**i)
+
+
+def test_approximate_budgets_go_by_zcdp_where_the_base_can():
+    for base in (BinaryTree, SmoothBinary, Honaker, ternary):
+        counter = dp.calibrate(Unbounded(base), APPROX)
+        assert type(counter.base_budget) is type(counter.total_budget) is dp.ZCDP
+        assert type(counter.law) is type(counter.of_epoch(3).law) is DiscreteGaussian
+    laplace_only = dp.calibrate(Unbounded(KAry), APPROX)
+    assert laplace_only.base_budget == laplace_only.total_budget == dp.ApproxDP(0.5, 5e-7)
+    assert type(laplace_only.of_epoch(3).law) is DiscreteLaplace
+
+
+def test_totals_are_noised_for_all_that_a_step_may_change():
+    def law(change, dimension=None, unit=1, budget=PURE):
+        return dp.calibrate(Unbounded(BinaryTree), budget, change, dimension, unit).law
+
+    assert law(dp.Change()) == DiscreteLaplace(Fraction(2))
+    assert law(dp.Change(-1, 2)) == DiscreteLaplace(Fraction(6))
+    assert law(dp.Change(), 3) == DiscreteLaplace(Fraction(6))
+    assert law(dp.Change(coordinates=1), 3) == DiscreteLaplace(Fraction(2))
+    assert law(dp.Change(), unit=0.25) == DiscreteLaplace(Fraction(8))
+    assert law(dp.Change(), budget=ZCDP) == DiscreteGaussian(Fraction(2))
+    assert law(dp.Change(-1, 2), 3, budget=ZCDP) == DiscreteGaussian(Fraction(2 * 3 * 9))
+
+
+@pytest.mark.parametrize(
+    "base", ["x", None, 3, BinaryTree(4), int, lambda n: n, lambda n: [BinaryTree(n)]]
+)
+def test_bases_that_make_no_mechanism_are_refused(base):
+    with pytest.raises(TypeError, match="base must make a mechanism from a horizon") as caught:
+        Unbounded(base)
+    assert "e.g. SmoothBinary" in str(caught.value)
+    assert repr(base) in str(caught.value)
+
+
+@pytest.mark.parametrize("share", [0, 1, 0.0, 1.0, -0.5, 1.5, math.nan, math.inf, -math.inf])
+def test_shares_out_of_range_are_refused(share):
+    with pytest.raises(ValueError, match="share must be between 0 and 1") as caught:
+        Unbounded(BinaryTree, share)
+    assert repr(share) in str(caught.value)
+
+
+@pytest.mark.parametrize("share", [True, False, None, "0.5", (0.5,), 0.5j])
+def test_shares_that_are_no_numbers_are_refused(share):
+    with pytest.raises(TypeError, match="share must be a number between 0 and 1") as caught:
+        Unbounded(BinaryTree, share)
+    assert repr(share) in str(caught.value)
+
+
+def test_bases_that_cannot_take_the_budget_are_refused():
+    with pytest.raises(UnsupportedBudgetError, match=r"^SmoothBinary takes Gaussian .* BinaryTree"):
+        dp.calibrate(Unbounded(SmoothBinary), PURE)
+    with pytest.raises(UnsupportedBudgetError, match=r"^KAry takes Laplace .* give PureDP"):
+        dp.calibrate(Unbounded(KAry), ZCDP)
+
+
+@pytest.mark.parametrize("base", [lambda n: BinaryTree(4), lambda n: BinaryTree(max(1, n // 2))])
+def test_bases_with_too_short_a_horizon_are_refused_before_the_stream_starts(base):
+    """Not by a HorizonError in the middle of a stream that was to go on for ever."""
+    with pytest.raises((ValueError, TypeError)):
+        dp.calibrate(Unbounded(base), PURE)
+
+
+def test_a_base_that_cannot_take_the_budget_later_is_refused_before_the_stream_starts():
+    """Here dp.choose takes KAry from 2^6 on, which has no Gaussian noise."""
+    try:
+        counter = dp.calibrate(Unbounded(lambda n: dp.choose(n, APPROX).mechanism), APPROX)
+    except (TypeError, ValueError):
+        return
+    assert len(counter.release(np.ones(70))) == 70
+
+
+@pytest.mark.parametrize(
+    ("later", "dimension"), [(Honaker, None), (Honaker, 2), (KAry, None), (KAry, 2)]
+)
+def test_bases_of_several_kinds_are_carried_in_the_state_or_refused(later, dimension):
+    """A base may look at the horizon, as dp.choose does: then states change their make-up."""
+    try:
+        counter = dp.calibrate(
+            Unbounded(lambda n: later(n) if n > 2 else BinaryTree(n)), PURE, None, dimension
+        )
+    except (TypeError, ValueError):
+        return
+    codec, data = StateCodec(counter), None
+    xs, z = np.abs(random_inputs(12, dimension)) > 4, random_script(60, dimension, seed=8).z
+    expected = counter.release(xs, Script(z))
+    for t in range(12):
+        state = counter.init() if data is None else codec.decode(data)
+        state, value = counter.step(state, xs[t].tolist(), Script(z))
+        assert np.array_equal(value, expected[t])
+        data = codec.encode(state)
+
+
+# The exact audit of seven steps: three epochs, each with its base and its total
+
+
+class Tape:
+    """Noise that answers the i-th draw with the i-th number, and notes for which law it was."""
+
+    def __init__(self, z, log, law=None):
+        self.z, self.log, self.law = z, log, law
+
+    def draw(self, first, n):
+        start = len(self.log)
+        self.log += [(c, self.law) for c in range(first, first + n)]
+        return self.z[start : start + n].copy()
+
+    def one(self, coordinate):
+        return int(self.draw(coordinate, 1)[0])
+
+    def for_law(self, law):
+        return Tape(self.z, self.log, law)
+
+
+def audit(counter, n=7):
+    """Which of these fail, for all bit streams of n steps (see tests/audit.py):
+
+    pattern, order, laws, affine, factorization, release: as there; and each coordinate is drawn
+    with the law of its row. budget: the exact loss of R x + z, under the laws that are seen.
+    """
+    _, R, laws = factors(counter, n)
+    failed = set()
+
+    def run(xs, z):
+        log, state, releases, drawn_by = [], counter.init(), [], []
+        for x in xs:
+            state, value = counter.step(state, x, Tape(z, log))
+            releases.append(value)
+            drawn_by.append(len(log))
+        return np.array(releases), log, drawn_by
+
+    nothing, silence = [0] * n, np.zeros(500, dtype=np.int64)
+    _, log, drawn_by = run(nothing, silence)
+    seen_laws = [law for _, law in log]
+    if [c for c, _ in log] != list(range(1, len(R) + 1)):
+        failed.add("order")
+    if seen_laws != laws:
+        failed.add("laws")
+    draws_early = counter.of_epoch(3).mechanism.draws_early
+    for t, drawn in enumerate(drawn_by, start=1):
+        totals = [row for row, law in enumerate(laws[:drawn]) if law == counter.law]
+        if R[totals, t:].any() or (R[:drawn, t:].any() and not draws_early):
+            failed.add("order")
+
+    W = np.stack([run(nothing, unit)[0] for unit in np.eye(len(log), 500, dtype=np.int64)], 1)
+    if not (W.shape[1] == len(R) and close(W @ R, np.tri(n))):
+        failed.add("factorization")
+
+    rng = np.random.default_rng(0)
+    for xs in itertools.product((0, 1), repeat=n):
+        z = rng.integers(-1000, 1001, 500)
+        seen, log_now, drawn_now = run(xs, z)
+        if (log_now, drawn_now) != (log, drawn_by):
+            failed.add("pattern")
+        if not close(seen, np.cumsum(xs) + W @ z[: len(log)]):
+            failed.add("affine")
+        bulk_log = []
+        if not close(counter.release(list(xs), Tape(z, bulk_log)), seen) or bulk_log != log:
+            failed.add("release")
+    if len(seen_laws) == len(R) and not keeps_budget(counter.budget, R, seen_laws):
+        failed.add("budget")
+    return sorted(failed)
+
+
+def changes(R, laws):
+    """For a change of 1 in each step, up to repetition: by law, what it does to R x."""
+    found = set()
+    for column in np.abs(R).T:
+        sizes = {law: [] for law in laws}
+        for size, law in zip(column.astype(int).tolist(), laws, strict=True):
+            if size:
+                sizes[law].append(size)
+        found.add(tuple((law, tuple(sorted(s))) for law, s in sizes.items() if s))
+    return found
+
+
+def keeps_budget(budget, R, laws):
+    return all(loss <= bound for loss, bound in losses(budget, R, laws))
+
+
+def losses(budget, R, laws):
+    """Pairs of an exact loss and the bound that it must keep, for all changes (and orders)."""
+    for change in changes(R, laws):
+        if isinstance(budget, dp.PureDP):
+            loss = sum(_pure_loss(law, sizes) for law, sizes in change)
+            yield loss, budget.epsilon + 1e-12
+        elif isinstance(budget, dp.ZCDP):
+            for alpha in ALPHAS:
+                loss = sum(_renyi(law, sizes, alpha) for law, sizes in change)
+                yield loss, alpha * budget.rho * (1 + 1e-9)
+        else:
+            loss, p = np.zeros(1), np.ones(1)
+            for law, sizes in change:
+                more, q = loss_distribution(law, sizes)
+                loss, p = np.add.outer(loss, more).ravel(), np.multiply.outer(p, q).ravel()
+            beyond = loss > budget.epsilon
+            delta = p[beyond] @ -np.expm1(budget.epsilon - loss[beyond])
+            yield delta + max(0.0, 1 - p.sum()), budget.delta
+
+
+@functools.cache
+def _pure_loss(law, sizes):
+    return pure_loss(law, np.array(sizes))
+
+
+@functools.cache
+def _renyi(law, sizes, alpha):
+    return renyi(law, np.array(sizes), alpha)
+
+
+@functools.cache
+def loss_distribution(law, sizes):
+    """The values of log P(z) - log P(z - change) and their probabilities, gathered to 1e-9."""
+    y = np.arange(-int(45 * law.scale) - 12, int(45 * law.scale) + 13)
+    if isinstance(law, DiscreteGaussian):
+        y = y[np.abs(y) <= 9 * law.scale + 12]
+    p = np.exp(log_pmf(law, y))
+    losses, probabilities = np.zeros(1), np.ones(1)
+    for d in sizes:
+        sums = np.add.outer(losses, log_pmf(law, y) - log_pmf(law, y - d)).ravel()
+        weights = np.multiply.outer(probabilities, p).ravel()
+        keys, places = np.unique(np.round(sums, 9), return_inverse=True)
+        losses, probabilities = keys, np.bincount(places, weights=weights)
+    return losses, probabilities
+
+
+AUDITED = [
+    *CASES,
+    (BinaryTree, dp.PureDP(0.3)),
+    (KAry, dp.PureDP(4.0)),
+    (SmoothBinary, dp.ZCDP(5.0)),
+    (BinaryTree, dp.ZCDP(0.05)),
+    (KAry, dp.ApproxDP(0.5, 1e-2)),
+    (SmoothBinary, dp.ApproxDP(3.0, 1e-3)),
+]
+
+
+@pytest.mark.parametrize(
+    ("base", "budget"), AUDITED, ids=lambda p: getattr(p, "__name__", None) or str(p)
+)
+@shares
+def test_bit_streams_keep_the_budget_across_epochs(base, budget, share):
+    assert audit(dp.calibrate(Unbounded(base, share), budget)) == []
+
+
+@pytest.mark.parametrize(("base", "budget"), CASES, ids=lambda x: getattr(x, "__name__", str(x)))
+def test_the_budget_is_spent(base, budget):
+    """By the item in most nodes of its epoch's base; exactly, under pure DP and zCDP."""
+    counter = dp.calibrate(Unbounded(base), budget)
+    _, R, laws = factors(counter, 7)
+    worst = max(loss / bound for loss, bound in losses(budget, R, laws))
+    if isinstance(budget, dp.ApproxDP):
+        assert 0 <= worst <= 1
+        # Through zCDP not all of delta is used; a base with pure noise uses none of its own.
+        assert (worst > 0.1) == (type(counter.base_budget) is dp.ZCDP)
+    else:
+        assert worst == pytest.approx(1, rel=1e-8)
+
+
+def test_the_losses_of_a_change_are_those_of_the_joint_law():
+    """Two laws, three coordinates, by summing (P - e^epsilon Q)+ over all outputs."""
+    laplace, gaussian = DiscreteLaplace(Fraction(1)), DiscreteGaussian(Fraction(2))
+    R = np.array([[1.0], [1.0], [1.0]])
+    y = np.arange(-45, 46)
+
+    def joint(d):
+        logs = [log_pmf(law, y - d) for law in (laplace, gaussian, gaussian)]
+        return np.exp(logs[0][:, None, None] + logs[1][:, None] + logs[2])
+
+    for epsilon in (0.5, 1.5, 2.5):
+        direct = np.maximum(joint(0) - math.exp(epsilon) * joint(1), 0).sum()
+        ((delta, _),) = losses(dp.ApproxDP(epsilon, 0.5), R, [laplace, gaussian, gaussian])
+        assert delta == pytest.approx(direct, rel=1e-6, abs=1e-12)
+
+
+# What the audit must catch
+
+
+class Instead:
+    """Noise whose draws of one law are made by `one(source, coordinate)`."""
+
+    def __init__(self, noise, law, one):
+        self._noise, self._law, self._one = noise, law, one
+
+    def for_law(self, law):
+        source = self._noise.for_law(law)
+        if law != self._law:
+            return source
+        made = Instead(source, law, self._one)
+        made.one = lambda coordinate: self._one(source, coordinate)
+        return made
+
+
+class OtherTotals(UnboundedCounter):
+    def step_lattice(self, state, x, noise):
+        return super().step_lattice(state, x, Instead(noise, self.law, self.one))
+
+
+class Reused(OtherTotals):
+    """Takes for every total the noise of the first, under its coordinate."""
+
+    def one(self, source, coordinate):
+        return source.one(2)
+
+
+class Remembered(OtherTotals):
+    """Draws a noise for every total, and uses that of the first."""
+
+    def one(self, source, coordinate):
+        source.one(coordinate)
+        return int(source.z[1])
+
+
+class Bare(OtherTotals):
+    """Closes an epoch with its exact total; the noise is drawn, and not used."""
+
+    def one(self, source, coordinate):
+        return source.one(coordinate) * 0
+
+
+class Undrawn(OtherTotals):
+    """Closes an epoch with its exact total."""
+
+    def one(self, source, coordinate):
+        return 0
+
+
+class WrongLaw(UnboundedCounter):
+    """Draws the totals' noise with the law of the base, which is less."""
+
+    def step_lattice(self, state, x, noise):
+        law = self.of_epoch(0).law
+        other = Instead(noise, self.law, lambda source, c: source.for_law(law).one(c))
+        return super().step_lattice(state, x, other)
+
+
+class Restarted(UnboundedCounter):
+    """Counts the coordinates of each epoch from 1 again: the noises of the epochs before."""
+
+    def step_lattice(self, state, x, noise):
+        state, value = super().step_lattice(state, x, noise)
+        if state[1] == state[2]:
+            state = (state[0], 0, 0, *state[3:])
+        return state, value
+
+
+class TwoEpochs(UnboundedCounter):
+    """Counts the last item of an epoch in the total of the next as well."""
+
+    def step_lattice(self, state, x, noise):
+        after, value = super().step_lattice(state, x, noise)
+        if after[1] != state[1]:
+            c = self.counters
+            after = (*after[: c + 1], x, *after[c + 2 :])
+        return after, value
+
+
+class AllSoFar(UnboundedCounter):
+    """Totals of all items so far, with one noise each: an item is in every later total."""
+
+    def step_lattice(self, state, x, noise):
+        after, value = super().step_lattice(state, x, noise)
+        if after[1] != state[1]:
+            c = self.counters
+            after = (*after[:c], after[c] - state[c], state[c + 1] + x, *after[c + 2 :])
+        return after, value
+
+
+MUTANTS = [
+    (Reused, "order"),
+    (Remembered, "factorization"),
+    (Bare, "factorization"),
+    (Undrawn, "order"),
+    (WrongLaw, "laws"),
+    (WrongLaw, "budget"),
+    (Restarted, "order"),
+    (TwoEpochs, "affine"),
+    (AllSoFar, "factorization"),
+]
+MUTATED = pytest.mark.parametrize(
+    ("base", "budget"), [(BinaryTree, PURE), (SmoothBinary, ZCDP), (KAry, APPROX)]
+)
+
+
+def mutated(kind, counter):
+    return kind(**{f.name: getattr(counter, f.name) for f in dataclasses.fields(counter)})
+
+
+@MUTATED
+@pytest.mark.parametrize(("mutant", "check"), MUTANTS, ids=lambda m: getattr(m, "__name__", m))
+def test_mutants_are_caught(base, budget, mutant, check):
+    if check == "budget" and isinstance(budget, dp.ApproxDP):
+        budget = PURE
+    # With most of the budget for the base, its first epochs have less noise than a total.
+    counter = dp.calibrate(Unbounded(base, 0.8), budget)
+    assert "budget" not in audit(counter)
+    assert check in audit(mutated(mutant, counter))
+
+
+@MUTATED
+def test_totals_with_twice_their_budget_are_caught(base, budget):
+    counter = dp.calibrate(Unbounded(base), budget)
+    if isinstance(counter.law, DiscreteGaussian):
+        law = DiscreteGaussian(counter.law.sigma2 / 2)
+    else:
+        law = DiscreteLaplace(counter.law.parameter / 2)
+    assert audit(dataclasses.replace(counter, law=law)) == ["budget"]
+
+
+@MUTATED
+def test_a_base_with_the_whole_budget_is_caught(base, budget):
+    counter = dp.calibrate(Unbounded(base), budget)
+    assert audit(dataclasses.replace(counter, base_budget=budget)) == ["budget"]
+
+
+@pytest.mark.parametrize(("base", "budget"), [(BinaryTree, PURE), (SmoothBinary, ZCDP)])
+def test_an_item_in_two_epochs_exceeds_the_budget(base, budget):
+    """Item 3 in the total of the third epoch as well; or every item in every later total."""
+    _, R, laws = factors(dp.calibrate(Unbounded(base), budget), 7)
+    assert keeps_budget(budget, R, laws)
+    one_more = R.copy()
+    one_more[-1, 2] = 1
+    assert not keeps_budget(budget, one_more, laws)
+    all_so_far = R.copy()
+    all_so_far[-1] = 1
+    assert not keeps_budget(budget, all_so_far, laws)
