@@ -178,7 +178,8 @@ def _shares(total: float, parts: Any) -> list[float]:
                 f"the fractions {list(parts)!r} sum to {float(sum(fractions)):g}, more than 1: "
                 "lower them, a budget cannot be overspent"
             )
-    floats = [float(f * Fraction(total)) for f in fractions]
+    whole = max(Fraction(1), sum(fractions, Fraction(0)))
+    floats = [float(f / whole * Fraction(total)) for f in fractions]
     while sum(map(Fraction, floats)) > Fraction(total):
         floats = [math.nextafter(f, 0.0) for f in floats]
     return floats
@@ -192,6 +193,8 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
     bound, so the search need not be exact to be safe; rounding is charged to the bound.
     """
     rho, epsilon = _positive("rho", rho, "e.g. 0.1"), float(epsilon)
+    if not epsilon >= 0:
+        raise ValueError(f"epsilon must be a number from 0, got {epsilon!r}: e.g. 1.0")
 
     excess = epsilon - rho
     if excess > 0 and excess * excess / 4 / rho > 800:  # alpha = (epsilon/rho + 1) / 2

@@ -92,6 +92,7 @@ class DiscreteLaplace(Law):
     parameter: Fraction
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "parameter", Fraction(self.parameter))
         _check_scale(self.parameter, 1)
 
     @property
@@ -139,6 +140,7 @@ class DiscreteGaussian(Law):
     sigma2: Fraction
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "sigma2", Fraction(self.sigma2))
         _check_scale(self.sigma2, 2)
 
     @property
@@ -288,7 +290,7 @@ class InverseTable:
             bits = length + 64
             low_u, high_u = prefix << 64, (prefix + 1) << 64  # U * 2^bits is in [low_u, high_u)
             bounds = [*self._tails(bits), (0, 0)]
-            # Past the last bound of an unbounded law lies less than one unit of these bits.
+            # The last low bound of an unbounded law is 0, so `sure` never reaches past it.
             sure = sum(1 for low, _ in bounds if high_u <= low)
             if low_u >= max(bounds[sure][1], 1):
                 return sure

@@ -168,8 +168,8 @@ def _(
         delta = budget.delta if isinstance(budget, ApproxDP) else None
         rest = remainder if delta is None else ApproxDP(remainder.epsilon, delta)
     m = change.magnitude(unit)
-    law = DiscreteLaplace(2 * m / Fraction(epsilon))
-    comparison = DiscreteLaplace(4 * m / Fraction(epsilon))
+    # One event moves all later counts of its segment the same way: see docs/privacy.md.
+    law = comparison = DiscreteLaplace(m / Fraction(epsilon))
     inner = calibrate(mechanism.counter(mechanism.segments), rest, change, None, unit)
     return SparseCounter(mechanism, budget, law, change, None, unit, comparison, inner)
 

