@@ -286,6 +286,8 @@ class Counter(LatticeCounter):
         l1, l2_squared = self.change.norms(self.mechanism, self.unit, self.dimension)
         if isinstance(self.law, DiscreteLaplace):
             b = self.law.parameter
+            if self.mechanism.draws_early:  # inputs may follow noise already seen: pure DP only
+                return float(l1 / b)
             return min(float(l1 / b), zcdp_epsilon(float(l2_squared / b**2 / 2), delta))
         return zcdp_epsilon(self.budget.to_zcdp().rho, delta)
 

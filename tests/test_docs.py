@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import count
+from pipelines import choose, count
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -64,9 +64,15 @@ def test_named_files_exist(page):
         assert (page.parent / target).exists(), target
 
 
+def test_the_table_of_choices_is_what_choose_finds():
+    """To renew it: python -m pipelines.choose --markdown."""
+    assert README.split("<!-- table -->\n")[1].split("\n<!-- /table -->")[0] == choose.table()
+
+
 def test_flags_in_the_readme_exist():
     parser = count.arguments()
     known = {flag for action in parser._actions for flag in action.option_strings}
+    known |= {"--markdown", "--quick"}  # of pipelines.choose and pipelines.compare
     for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]*", README):
         assert flag in known or flag == "--runner", flag
 
