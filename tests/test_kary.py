@@ -82,8 +82,8 @@ def test_steps_give_the_releases_and_draw_each_coordinate_once_in_order(
         assert np.array_equal(
             released - np.cumsum(xs, axis=0), mechanism.decoder(horizon) @ whole.z
         )
-        state, sizes = mechanism.init(dimension), [3]
-        assert len(state) == 3
+        state, sizes = mechanism.init(dimension), [4]
+        assert len(state) == 4
         for t in range(1, horizon + 1):
             x = int(xs[t - 1]) if dimension is None else xs[t - 1]
             state, value = mechanism.step(state, x, stepped)
@@ -287,7 +287,7 @@ def test_the_default_fits_the_longest_horizon(subtraction):
     mechanism = KAry(2**48, subtraction=subtraction)
     largest = sum(k // 2 if subtraction else k - 1 for k in mechanism.radices)
     assert 0 < mechanism.mean_row_norm2() < mechanism.max_row_norm2() <= largest
-    assert mechanism.state_size == 3 + mechanism.max_row_norm2() < 200
+    assert mechanism.state_size == 4 + mechanism.max_row_norm2() < 200
     by = 2 if subtraction else 1
     assert (math.prod(mechanism.radices) - 1) // by >= 2**48
     assert mechanism.l1_sensitivity == len(mechanism.radices)

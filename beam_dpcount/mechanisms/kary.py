@@ -116,37 +116,42 @@ class KAry(Mechanism):
 
     @property
     def state_size(self) -> int:
-        return 3 + int(self.max_row_norm2())
+        return 4 + int(self.max_row_norm2())
 
     def init(self, dimension: int | None = None) -> State:
-        return (0, *super().init(dimension))
+        # t, coordinates drawn, exact sum, sum of noises, then the noises held by each level.
+        return (0, *super().init(dimension), super().init(dimension)[1])
 
     def step(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
         t = self.next_step(state)
-        drawn, total, held = state[1], state[2] + x, 3
-        levels: list[tuple[Any, ...]] = []  # the noises of each changed level, then of the rest
-        value = total
-        changing = True
-        before, after = (digits(s, self.radices, self.subtraction) for s in (t - 1, t))
-        for k, old, new in zip(self.radices, before, after, strict=True):
-            kept = state[held : held + abs(old)]
-            held += abs(old)
-            if changing:
-                # The digit went up by one, or over the top; then the next level's does too.
-                changing = new < old
-                if new > 0:
-                    drawn += 1
-                    kept = (*kept, noise.one(drawn))
-                elif new < old:
-                    fresh = k // 2 if self.subtraction else 0
-                    kept = tuple(noise.one(drawn + i) for i in range(1, fresh + 1))
-                    drawn += fresh
-                else:
-                    kept = kept[1:]
-            if new:
-                value = value + sum(kept) if new > 0 else value - sum(kept)
-            levels.append(kept)
-        return (t, drawn, total, *(z for level in levels for z in level)), value
+        drawn, total, noises, held = state[1], state[2] + x, state[3], 4
+        changed: list[Any] = []
+        rest = t
+        for k in self.radices:
+            half = k // 2 if self.subtraction else 0
+            rest, digit = divmod(rest, k)
+            if digit > half and self.subtraction:
+                rest, digit = rest + 1, digit - k
+            over = digit == -half  # over the top: the next level's digit goes up as well
+            before = k - 1 - half if over else digit - 1
+            level = state[held : held + abs(before)]
+            held += abs(before)
+            if digit > 0:
+                drawn += 1
+                z = noise.one(drawn)
+                level, noises = (*level, z), noises + z
+            elif over:
+                noises = noises - sum(level)
+                level = tuple(noise.one(drawn + n) for n in range(1, half + 1))
+                drawn += half
+                noises = noises - sum(level)
+            else:
+                noises = noises + level[0]
+                level = level[1:]
+            changed += level
+            if not over:
+                break
+        return (t, drawn, total, noises, *changed, *state[held:]), total + noises
 
     def release(self, xs: IntArray, noise: Noise) -> IntArray:
         n = len(xs)
@@ -241,7 +246,7 @@ class KAry(Mechanism):
         return total_cost(self.horizon, self.radices, self.subtraction) / self.horizon
 
     def state_row_norm2(self, state: State) -> float:
-        return len(state) - 3
+        return len(state) - 4
 
 
 def _column(mask: Any, like: IntArray) -> Any:
