@@ -63,14 +63,17 @@ class Intake:
 
     def number(self, key: str, payload: Any, micros: int) -> tuple[Any, Rejected | None]:
         """The value on the lattice, or 0 and the refusal; the step is taken in any case."""
-        x = payload if self._value is None else self._value(payload)
         try:
+            x = payload if self._value is None else self._value(payload)
             return self.counter.quantise(x), None
-        except NotANumberError as error:
+        except (ValueError, TypeError, ArithmeticError) as error:
+            # Also what float("abc") in a user's callable raises: it would show the value.
+            ours = isinstance(error, NotANumberError)
+            reason = str(error) if ours else "the value could not be taken as a number"
             nothing = self.counter.quantise_nothing()
             if self.on_reject == "drop":
                 return nothing, None
-            return nothing, self.refuse(key, payload, micros, str(error))
+            return nothing, self.refuse(key, payload, micros, reason)
 
     def refuse_key(self, element: Any, micros: int) -> Rejected:
         """For an element without a str key: keys are public, so it cannot pass silently."""

@@ -977,3 +977,21 @@ def test_constructor_takes_instances_classes_and_names() -> None:
         assert dp.PrefixCount(BUDGET, 100, mechanism=mechanism).counter.mechanism == BinaryTree(100)
     best = dp.choose(100, BUDGET).mechanism
     assert dp.PrefixCount(BUDGET, 100).counter.mechanism == best
+
+
+@each_path
+def test_a_callable_that_fails_on_a_value_rejects_it(path: str) -> None:
+    """float("s3cr3t") shows its argument, and that it failed is a fact about the data."""
+    rows = [("k", "1", 0), ("k", "s3cr3t", 1), ("k", "1", 2)]
+    outcome = run(lambda p: p | feed(rows) | scripted(horizon=9, path=path, value=float))
+    assert [r.step for r in outcome.releases] == [1, 2, 3]
+    collected = scripted(horizon=9, path=path, value=float, on_reject="collect")
+    outcome = run(lambda p: p | feed(rows) | collected)
+    assert [r.reason for r in outcome.rejected] == ["the value could not be taken as a number"]
+    with pytest.raises(Exception, match="could not be taken as a number") as caught:
+        run(
+            lambda p: (
+                p | feed(rows) | scripted(horizon=9, path=path, value=float, on_reject="raise")
+            )
+        )
+    assert "s3cr3t" not in str(caught.value)

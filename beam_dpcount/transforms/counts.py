@@ -62,7 +62,8 @@ class PrefixCount(beam.PTransform[Any, Any]):
         private data. "raise": an error stops the pipeline; that it stops is outside the
         guarantee. Bad keys are an error unless collected.
       value, element_id: take the number and a public, sortable id out of an element's value, for
-        inputs KV[str, anything].
+        inputs KV[str, anything]. Where `value` raises ValueError, TypeError or ArithmeticError
+        (as float("abc") does), the element is no number; other errors stop the pipeline.
       path: "auto" (default) follows `is_bounded` of the input; "streaming" forces the stateful
         path, for sources wrongly declared bounded; "bounded" insists on the grouped one.
       entropy: where the noise comes from; default the operating system.
