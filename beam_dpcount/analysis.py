@@ -244,7 +244,9 @@ def resolve(
     if isinstance(mechanism, str):
         if mechanism not in names:
             raise ValueError(f"unknown mechanism {mechanism!r}: choose one of {', '.join(names)}")
-        return names[mechanism](check_horizon(horizon))
+        mechanism = names[mechanism]
+    if isinstance(mechanism, type) and issubclass(mechanism, KAry) and replays:
+        return mechanism(check_horizon(horizon), subtraction=False)
     if isinstance(mechanism, type) and issubclass(mechanism, Mechanism):
         return mechanism(check_horizon(horizon))
     if not isinstance(mechanism, Mechanism):

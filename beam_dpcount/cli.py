@@ -28,6 +28,25 @@ class Parser(argparse.ArgumentParser):
         raise ValueError(f"{message} (see --help)")
 
 
+class Once(argparse.Action):
+    """Refuses an option's second value, which argparse would let win."""
+
+    def __call__(
+        self, parser: Any, namespace: argparse.Namespace, values: Any, option: Any = None
+    ) -> None:
+        if getattr(namespace, self.dest) is not None:
+            parser.error(f"argument {option}: given twice; only one condition can be counted")
+        setattr(namespace, self.dest, values)
+
+
+def whole(text: str) -> int:
+    """A whole number, also as 20_000 or 1e6; for argparse."""
+    number = float(text)
+    if number != int(number):
+        raise ValueError
+    return int(text) if text.lstrip("+-").replace("_", "").isdigit() else int(number)
+
+
 def add_budget_arguments(parser: argparse.ArgumentParser) -> None:
     """--epsilon, --delta and --rho."""
     group = parser.add_argument_group("privacy budget, for all releases of one key together")

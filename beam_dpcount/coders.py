@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import struct
 import zlib
 
@@ -14,7 +15,7 @@ VERSION = 1
 
 # version, length of the history digest (reserved for replayable noise; 0 today), fingerprint of
 # the counter's parameters, and how many numbers follow; then the numbers, then a checksum.
-_HEAD = "<BBII"
+_HEAD = "<BBQI"
 _HEAD_SIZE = struct.calcsize(_HEAD)
 _CHECK = struct.Struct("<I")
 
@@ -26,7 +27,7 @@ class StateError(ValueError):
 class StateCodec:
     """Packs the states of one counter.
 
-    Version 1, little-endian: u8 version, u8 digest length d, u32 fingerprint, u32 count n,
+    Version 1, little-endian: u8 version, u8 digest length d, u64 fingerprint, u32 count n,
     d bytes of digest, n numbers of 8 bytes (int64, or float64 where the mechanism says so), u32
     CRC-32 of all before it. For vector streams the `counters` plain ints come first, then each
     coordinate array in turn.
@@ -35,7 +36,8 @@ class StateCodec:
     def __init__(self, counter: LatticeCounter) -> None:
         self._counters, self._types = counter.counters, counter.state_types
         self._dimension = counter.dimension
-        self._fingerprint = zlib.crc32(counter.fingerprint.encode())
+        digest = hashlib.blake2b(counter.fingerprint.encode(), digest_size=8).digest()
+        self._fingerprint = int.from_bytes(digest, "little")
         self._layouts: dict[int, struct.Struct] = {}
 
     def encode(self, state: State) -> bytes:

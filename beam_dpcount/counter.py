@@ -154,13 +154,15 @@ class LatticeCounter(ABC):
 
     def _quantise_one(self, x: Any) -> int:
         low, high = self._lattice
+        if isinstance(x, np.floating):  # else bounds are compared in its precision
+            x = float(x)
         if type(x) is int and self.unit == 1:
             return low if x < low else high if x > high else x
         if isinstance(x, Real | np.bool_ | Decimal):
             try:
                 clipped = min(max(x, self.change.low), self.change.high)
                 if x == x:
-                    return round(float(clipped) / self.unit)
+                    return min(max(round(float(clipped) / self.unit), low), high)
             except (TypeError, ValueError, ArithmeticError):
                 pass
         raise NotANumberError("the value is not a number")
@@ -187,7 +189,7 @@ class LatticeCounter(ABC):
             low, high = self._lattice
             return np.asarray(np.clip(array, low, high), dtype=np.int64)
         clipped = np.clip(array.astype(np.float64), self.change.low, self.change.high)
-        return np.asarray(np.rint(clipped / self.unit), dtype=np.int64)
+        return np.asarray(np.clip(np.rint(clipped / self.unit), *self._lattice), dtype=np.int64)
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from itertools import count
 from operator import itemgetter
 from typing import Any
@@ -20,6 +22,8 @@ from beam_dpcount.counter import LatticeCounter, NotANumberError
 from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.noise import Entropy, Noise
 from beam_dpcount.releases import Rejected, Release
+
+_LOGGER = logging.getLogger(__name__)
 
 STEP = struct.Struct("<qq")
 REJECTED = "rejected"
@@ -66,7 +70,7 @@ class Intake:
         try:
             x = payload if self._value is None else self._value(payload)
             return self.counter.quantise(x), None
-        except (ValueError, TypeError, ArithmeticError) as error:
+        except (ValueError, TypeError, ArithmeticError, LookupError) as error:
             # Also what float("abc") in a user's callable raises: it would show the value.
             ours = isinstance(error, NotANumberError)
             reason = str(error) if ours else "the value could not be taken as a number"
@@ -103,6 +107,12 @@ def has_str_key(element: Any) -> bool:
     return isinstance(element, tuple) and len(element) == 2 and isinstance(element[0], str)
 
 
+@lru_cache(maxsize=64)
+def warn_past_horizon(counter: LatticeCounter) -> None:
+    """Say once per worker that elements have no release; how many elements there are is public."""
+    _LOGGER.warning("elements without a release: %s", past_horizon(counter))
+
+
 def past_horizon(counter: LatticeCounter) -> str:
     """The reason given for elements beyond the horizon."""
     return f"step beyond the horizon of {counter.horizon}: declare a larger one"
@@ -135,6 +145,7 @@ class CountEachElement(beam.DoFn):
         state = counter.init() if data is None else self._codec.decode(data)
         if counter.horizon is not None and state[0] >= counter.horizon:
             self._past_horizon.inc()
+            warn_past_horizon(counter)
             if intake.collects:
                 yield beam.pvalue.TaggedOutput(
                     REJECTED, intake.refuse(key, payload, micros, past_horizon(counter))
@@ -223,6 +234,7 @@ class CountWholeKey(beam.DoFn):
             pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
         if horizon is not None and len(pairs) > horizon:
             self._past_horizon.inc(len(pairs) - horizon)
+            warn_past_horizon(counter)
         times, xs = pairs[:horizon].T
         values = self._release(xs, self._noise(key, window))
         stddevs = self._stddevs

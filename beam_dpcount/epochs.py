@@ -20,7 +20,7 @@ from beam_dpcount.counter import (
     calibrated,
 )
 from beam_dpcount.laws import Law
-from beam_dpcount.mechanisms.base import State
+from beam_dpcount.mechanisms.base import MAX_HORIZON, State
 from beam_dpcount.mechanisms.binary import BinaryTree
 from beam_dpcount.mechanisms.unbounded import Unbounded
 from beam_dpcount.noise import Noise, SystemNoise
@@ -60,8 +60,8 @@ class UnboundedCounter(LatticeCounter):
     @property
     def fingerprint(self) -> str:
         """All parameters that a state depends on."""
-        base = self.mechanism.of_epoch(10)
-        parameters = (base, self.mechanism.share, self.base_budget, self.total_budget)
+        bases = [self.mechanism.of_epoch(i) for i in range(MAX_HORIZON.bit_length())]
+        parameters = (bases, self.mechanism.share, self.base_budget, self.total_budget)
         return repr((parameters, self.law, self.change, self.dimension, self.unit))
 
     def of_epoch(self, i: int) -> Counter:

@@ -70,10 +70,14 @@ class SystemNoise:
             try:
                 return self._pool.pop()
             except IndexError:
+                process = os.getpid()
+                fresh: Any
                 if self._dimension is None:
-                    self._pool.extend(self._law.sample(_BLOCK).tolist())
+                    fresh = self._law.sample(_BLOCK).tolist()
                 else:
-                    self._pool.extend(self.draw(0, max(1, _BLOCK // self._dimension)))
+                    fresh = self.draw(0, max(1, _BLOCK // self._dimension))
+                if os.getpid() == process:  # a signal handler may have forked meanwhile
+                    self._pool.extend(fresh)
 
     def for_law(self, law: Law) -> SystemNoise:
         if law == self._law:

@@ -24,8 +24,8 @@ class Change:
       low, high: values are clipped to [low, high]; finite, low < high.
       relation: "replace_one": the content of one element is anything else. "add_remove": one
         element is there, or its step is empty (counts 0). Both are the same for low = 0.
-      coordinates: for vector streams, how many coordinates of the step one event can change;
-        None is all of them.
+      coordinates: for vector streams, in how many coordinates of the step neighbours differ;
+        None is all of them. It is the caller's word: nothing enforces it.
 
     Guarantee: an element that is rejected counts 0, so 0 belongs to the values that replace_one
       ranges over, whether or not the bounds contain it.
@@ -98,7 +98,8 @@ class Change:
             "replace_one": "the content of any one element",
             "add_remove": "whether any one element counts or not",
         }[self.relation]
-        return f"{self.relation} ({what}, values in [{self.low:g}, {self.high:g}])"
+        some = "" if self.coordinates is None else f", in at most {self.coordinates} coordinates"
+        return f"{self.relation} ({what}, values in [{self.low:g}, {self.high:g}]{some})"
 
 
 def check_bounds(bounds: object) -> tuple[float, float]:

@@ -16,7 +16,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
     parser = cli.Parser(prog="python -m pipelines.choose", description=__doc__, allow_abbrev=False)
     cli.add_budget_arguments(parser)
-    parser.add_argument("--horizon", type=int, metavar="T", help="the most elements of a key")
+    parser.add_argument("--horizon", type=cli.whole, metavar="T", help="the most elements of a key")
     parser.add_argument(
         "--objective",
         choices=("max", "mean"),

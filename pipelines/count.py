@@ -58,7 +58,10 @@ def arguments() -> argparse.ArgumentParser:
     what = source.add_mutually_exclusive_group()
     what.add_argument("--value", metavar="COLUMN", help="count the numbers in this column")
     what.add_argument(
-        "--where", metavar="COLUMN=VALUE", help="count 1 where the column has this text, else 0"
+        "--where",
+        action=cli.Once,
+        metavar="COLUMN=VALUE",
+        help="count 1 where the column has this text, else 0",
     )
     source.add_argument("--timestamp", metavar="COLUMN", help="order rows by this column")
     source.add_argument(
@@ -74,7 +77,11 @@ def arguments() -> argparse.ArgumentParser:
     cli.add_budget_arguments(parser)
     count = parser.add_argument_group("counting")
     count.add_argument(
-        "--horizon", type=int, required=True, metavar="T", help="the most rows that a key may have"
+        "--horizon",
+        type=cli.whole,
+        required=True,
+        metavar="T",
+        help="the most rows that a key may have",
     )
     names = ", ".join(kind.__name__ for kind in dp.mechanisms.ALL)
     count.add_argument(
@@ -148,6 +155,14 @@ def main(argv: Sequence[str] | None = None) -> None:
             "note: without --value or --where every row counts 1, and the number of rows is "
             "public: nothing is left to protect"
         )
+    elif options.value is not None:
+        low, high = options.bounds
+        print(
+            f"note: values are clipped to [{low:g}, {high:g}] and rounded to multiples of "
+            f"{options.unit:g} (--bounds, --unit); what is no number counts 0"
+        )
+    else:
+        print(f"note: rows count 1 where {options.where} to the letter, and 0 elsewhere")
     pipeline = beam.Pipeline(options=cli.beam_options(flags))
     events = pipeline | "Read" >> ReadEvents(**source)
     releases = events | "Count" >> counts
@@ -331,7 +346,9 @@ def draw(options: argparse.Namespace, counter: Counter, truth: dict[str, list[An
         read_releases(options.output),
         options.plot,
         title=f"Private running counts: {what} by {options.key}",
-        guarantee=guarantee(counter) + " Band: 95 % for each single release.",
+        guarantee=guarantee(counter)
+        + " Band: 1.96 standard deviations, about 95 % for each single release; "
+        "errors of neighbouring releases are alike.",
         truth=exact,
         time_axis=options.timestamp is not None,
     )
@@ -341,7 +358,9 @@ def guarantee(counter: Counter) -> str:
     """The guarantee in one sentence."""
     return (
         f"Guarantee: all releases of a key together satisfy {counter.budget} for neighbours under "
-        f"{counter.change}; public: the keys, and the number, order and times of their rows."
+        f"{counter.change}; public: the keys, and the number, order and times of their rows. It is "
+        "for one row, not for all rows of a person, and for this run: another run over the same "
+        "rows spends the budget again."
     )
 
 
@@ -354,10 +373,16 @@ def report(options: argparse.Namespace, counter: Counter, result: Any) -> str:
         *([f"picture: {options.plot}"] if options.plot else []),
         *([f"rejected rows (private): {options.rejected}"] if options.rejected else []),
         guarantee(counter),
+        *(
+            ["warning: so large a budget protects practically nothing"]
+            if counter.epsilon_at(1e-6) > 20
+            or (isinstance(counter.budget, dp.ApproxDP) and counter.budget.delta > 1e-2)
+            else []
+        ),
         f"Error to expect ({counter.mechanism.name}, {type(counter.law).__name__} noise): "
-        f"typically {math.sqrt(counter.mean_variance()):.3g} (standard deviation); any one release "
-        f"within {typical:.3g} with probability 95 %; the largest of a key's {horizon:,} releases "
-        f"below {dp.largest_error(counter):.3g} with probability 95 %.",
+        f"typically {math.sqrt(counter.mean_variance()):.3g} (standard deviation); the least exact "
+        f"single release within {typical:.3g} with probability 95 %; the largest of a key's "
+        f"{horizon:,} releases below {dp.largest_error(counter):.3g} with probability 95 %.",
     ]
     late = cli.counted(result, PAST_HORIZON)
     if late:

@@ -26,6 +26,7 @@ from apache_beam.utils.timestamp import Timestamp
 
 from pipelines import timestamps
 
+csv.field_size_limit(2**31 - 1)  # a long cell is no reason to stop: that would show it
 _PARQUET = (".parquet", ".pq")
 _FILES_CHECKED = 100
 _NAMES_SHOWN = 40
@@ -158,7 +159,7 @@ class _Reader:
 
     def _measure(self, cell: object) -> object:
         if self.where is not None:
-            return int(cell is not None and str(cell) == self.where[1])
+            return int(cell is not None and _shows(cell, self.where[1]))
         return 1 if self.value is None else _number(cell)
 
     def _locate(self, file: str, header: Sequence[str]) -> list[int]:
@@ -265,6 +266,15 @@ def _cells(array: Any, file: str, before: int, column: str) -> list[object]:
                 f"{_place(file, row, column)}: neither UTF-8 text nor a date of the years 1 to 9999"
             ) from None
     return cells
+
+
+def _shows(cell: object, text: str) -> bool:
+    """Whether a cell is what the text says: Parquet's true is also true, and its 1.0 also 1."""
+    if isinstance(cell, bool):
+        return text.lower() == str(cell).lower()
+    if isinstance(cell, int | float):
+        return str(cell) == text or _number(text) == cell
+    return str(cell) == text
 
 
 def _number(cell: object) -> object:

@@ -414,7 +414,7 @@ def test_the_error_to_expect_holds_at_every_step(horizon: int, events: Path) -> 
     """At step 2^19 - 1, say, a binary tree sums more noises than anywhere below 2^16."""
     budget = ("--rho", 0.01, "--mechanism", "BinaryTree")
     out = succeed(*arguments(events, *budget, "--horizon", horizon))
-    match = re.search(r"any one release within ([\d.e+]+) with probability 95 %", out)
+    match = re.search(r"least exact single release within ([\d.e+]+) with probability 95 %", out)
     assert match
     counter = dp.calibrate(
         dp.mechanisms.BinaryTree(horizon), dp.ZCDP(0.01), dp.Change(0, 4), unit=0.5

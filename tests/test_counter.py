@@ -485,3 +485,18 @@ def test_the_description_holds_the_public_parameters():
     assert float(described["largest_stddev"]) == pytest.approx(
         math.sqrt(counter.max_variance()), rel=1e-4
     )
+
+
+@pytest.mark.parametrize("number", [np.float16, np.float32, np.float64, np.longdouble, float])
+@pytest.mark.parametrize(
+    ("bounds", "unit"), [((0, 0.3), 0.2), ((0, 1.4999), 1), ((0, 1000.3), 0.01), ((-0.3, 0.3), 0.2)]
+)
+def test_numbers_of_less_precision_stay_within_the_lattice(number, bounds, unit):
+    """numpy compares a float32 with a bound in 32 bits, where 0.3 passes for at most 0.3."""
+    change = dp.Change(*bounds)
+    counter = counter_of(change, unit=unit)
+    low, high = change.lattice_bounds(unit)
+    for value in (*bounds, np.nextafter(number(bounds[1]), number(9e3)), 7e3):
+        one = counter.quantise(number(value))
+        assert low <= one <= high
+        assert counter.quantise_all(np.array([value], dtype=number)).tolist() == [one]

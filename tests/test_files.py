@@ -417,10 +417,15 @@ def test_bytes_that_are_not_utf8(write: Write, parquet: Write) -> None:
     fails(parquet({"key": keys}), "row 2", "column 'key'", "UTF-8")
 
 
+def test_a_long_cell_does_not_stop_the_run(write: Write) -> None:
+    """csv's own limit of 131,072 characters would make the run depend on what a cell holds."""
+    ((_, event),) = read(write(f"key,n\na,{'9' * 140_000}\n"), "key", value="n")
+    assert event.value == "9" * 140_000
+
+
 def test_malformed_csv(write: Write) -> None:
     fails(write(f'key,n\na,1\nb,"{SECRET}\nc,3\n'), "row 2", "malformed", "unexpected end")
     fails(write(f'key,n\na,1\n"{SECRET}"x,2\n'), "row 2", "malformed", "expected after")
-    fails(write(f'key\n"{SECRET * 50_000}"\n'), "row 1", "malformed", "field limit")
     fails(write(f'"{SECRET}'), "header", "malformed")
 
 

@@ -30,8 +30,8 @@ class KAry(Mechanism):
         included, so it is never worse than any single k.
       subtraction: digits are balanced, -(k-1)/2 .. (k-1)/2, which nearly halves the variance. A
         block is then used, and its noise drawn, before all of its items have come. Under pure DP
-        that is safe for a run whose releases are seen once; it is refused where replays may
-        diverge, and takes no Gaussian noise.
+        that is safe for a run whose releases are seen once; it is refused on the streaming path,
+        where replays may diverge, and takes no Gaussian noise.
 
     Guarantee: an item lies in at most one block of each of h levels: Delta_1 = h and
       Delta_2 = sqrt(h), exactly (item 1). Variance of release t: sum of |d_i| draws. Laplace

@@ -65,6 +65,11 @@ class Unbounded:
         return i, t - (1 << i) + 1
 
     @property
+    def draws_early(self) -> bool:
+        """Whether the base may draw a noise before its row of R x is complete."""
+        return self.of_epoch(0).draws_early
+
+    @property
     def name(self) -> str:
         """What users call it."""
         return f"Unbounded({self.of_epoch(10).name})"

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import apache_beam as beam
-from apache_beam import typehints
 from apache_beam.pvalue import PCollection
 
 from beam_dpcount import analysis
@@ -27,14 +26,15 @@ from beam_dpcount.releases import Rejected, Release
 from beam_dpcount.sensitivity import Change, check_bounds
 from beam_dpcount.transforms.inputs import (
     OncePerWindow,
+    check_pairs,
     check_path,
     check_windows,
     declares_str_keys,
+    refuse_early_draws,
     use_streaming,
 )
 
 
-@typehints.with_input_types(tuple[str, Any])
 class PrefixCount(beam.PTransform[Any, Any]):
     """A private running sum per key, released after every element.
 
@@ -62,8 +62,9 @@ class PrefixCount(beam.PTransform[Any, Any]):
         private data. "raise": an error stops the pipeline; that it stops is outside the
         guarantee. Bad keys are an error unless collected.
       value, element_id: take the number and a public, sortable id out of an element's value, for
-        inputs KV[str, anything]. Where `value` raises ValueError, TypeError or ArithmeticError
-        (as float("abc") does), the element is no number; other errors stop the pipeline.
+        inputs KV[str, anything]. Where `value` raises ValueError, TypeError, ArithmeticError or
+        LookupError (as float("abc") does), the element is no number; other errors stop the
+        pipeline, as a mistyped name should.
       path: "auto" (default) follows `is_bounded` of the input; "streaming" forces the stateful
         path, for sources wrongly declared bounded; "bounded" insists on the grouped one.
       entropy: where the noise comes from; default the operating system.
@@ -82,7 +83,8 @@ class PrefixCount(beam.PTransform[Any, Any]):
 
     Raises:
       ValueError, TypeError: at construction, for arguments out of range; when applied, for
-        windows that merge or overlap and for path="bounded" on unbounded input.
+        windows that merge or overlap, for path="bounded" on unbounded input, and for mechanisms
+        that draw noise early (KAry with subtraction) on the streaming path.
     """
 
     def __init__(
@@ -120,7 +122,10 @@ class PrefixCount(beam.PTransform[Any, Any]):
 
     def expand(self, elements: PCollection[Any]) -> Any:
         check_windows(elements)
+        check_pairs(elements)
         streaming = use_streaming(elements, self._path)
+        if streaming:
+            refuse_early_draws(self._counters[True].mechanism)
         self.counter = self._counters[streaming]
         intake, entropy = Intake(self.counter, *self._element), self._entropy
         if streaming:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import apache_beam as beam
+from apache_beam import typehints
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms import window as windows
 from apache_beam.transforms.trigger import AccumulationMode, DefaultTrigger
@@ -37,6 +38,24 @@ def check_windows(elements: PCollection[Any]) -> None:
     )
 
 
+def check_pairs(elements: PCollection[Any]) -> None:
+    """Refuse elements whose declared type cannot be a pair with a str key."""
+    declared: Any = elements.element_type
+    if declared in (None, typehints.Any):
+        return
+    types: tuple[Any, ...] = getattr(declared, "tuple_types", ())
+    if len(types) == 2 and types[0] not in (str, typehints.Any):
+        raise TypeError(
+            f"elements must be (key, value) pairs with a str key, but keys are {types[0]}: add "
+            "beam.MapTuple(lambda key, value: (str(key), value)) before"
+        )
+    if isinstance(declared, type) and not issubclass(declared, tuple):
+        raise TypeError(
+            f"elements must be (key, value) pairs with a str key, but they are {declared}: add "
+            "beam.Map(lambda element: (key, number)) before"
+        )
+
+
 def use_streaming(elements: PCollection[Any], path: str) -> bool:
     """Whether to count element by element in state, rather than grouped by key."""
     if path == "bounded" and not elements.is_bounded:
@@ -45,6 +64,19 @@ def use_streaming(elements: PCollection[Any], path: str) -> bool:
             'time a trigger fires: use path="auto" or path="streaming"'
         )
     return path == "streaming" or not elements.is_bounded
+
+
+def refuse_early_draws(mechanism: Any) -> None:
+    """Refuse, for streaming, noise that is drawn before the data it hides are complete.
+
+    Such noise is in checkpoints; replayed with other data, two releases differ by exact data.
+    """
+    if getattr(mechanism, "draws_early", False):
+        raise ValueError(
+            f"{mechanism.name} draws noise early, and a streaming run that is replayed from a "
+            "checkpoint could then show exact data: use KAry(horizon, subtraction=False), or leave "
+            "mechanism out"
+        )
 
 
 def declares_str_keys(elements: PCollection[Any]) -> bool:
