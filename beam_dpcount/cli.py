@@ -42,7 +42,7 @@ class Once(argparse.Action):
 def whole(text: str) -> int:
     """A whole number, also as 20_000 or 1e6; for argparse."""
     number = float(text)
-    if number != int(number):
+    if not number.is_integer():  # nor infinite
         raise ValueError
     return int(text) if text.lstrip("+-").replace("_", "").isdigit() else int(number)
 

@@ -888,3 +888,19 @@ def test_every_release_is_counted() -> None:
     with cli.Progress(io.StringIO(), after=60):
         assert counters(pipeline.run()) == {"releases": 2345}
         assert cli.Progress._seen == 2345
+
+
+@pytest.mark.parametrize(("text", "number"), [("7", 7), ("20_000", 20_000), ("1e6", 10**6)])
+def test_whole_numbers_may_be_written_in_the_usual_ways(text: str, number: int) -> None:
+    assert cli.whole(text) == number
+
+
+@pytest.mark.parametrize("text", ["1.5", "inf", "nan", "many"])
+def test_horizons_that_are_no_whole_numbers(text: str, events: Path) -> None:
+    said = fail("--input", events, "--key", "who", "--horizon", text, "--epsilon", 1)
+    assert "--horizon" in said
+
+
+def test_two_conditions_are_refused(events: Path) -> None:
+    words = ["--where", "amount=1", "--where", "who=a"]
+    assert "given twice" in fail("--input", events, "--key", "who", *words)
