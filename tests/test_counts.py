@@ -39,7 +39,7 @@ from beam_dpcount import dofns
 from beam_dpcount.coders import StateCodec, StateError
 from beam_dpcount.dofns import RejectedElementError
 from beam_dpcount.laws import Law
-from beam_dpcount.mechanisms import BinaryTree, KAry, SmoothBinary, Unbounded
+from beam_dpcount.mechanisms import BinaryTree, KAry, SmoothBinary, Sparse, Unbounded
 from beam_dpcount.noise import Entropy
 from beam_dpcount.releases import Rejected, Release
 from tests.runners import RUNNERS, Row, Seen, feed, root, run
@@ -998,13 +998,17 @@ def test_a_callable_that_fails_on_a_value_rejects_it(path: str) -> None:
     assert "s3cr3t" not in str(caught.value)
 
 
-EARLY = [KAry(99), KAry(99, 5), Unbounded(KAry)]
+def early_later(horizon: int) -> KAry:
+    return KAry(horizon, 3, subtraction=horizon > 4)
 
 
-@pytest.mark.parametrize("mechanism", EARLY, ids=repr)
+EARLY = [KAry(99), KAry(99, 5), Unbounded(KAry), Unbounded(early_later), Sparse(9, 9, KAry)]
+
+
+@pytest.mark.parametrize("mechanism", EARLY, ids=lambda m: m.name)
 def test_noise_drawn_early_is_refused_in_streaming(mechanism: Any) -> None:
     """A replay of other data from one checkpoint would differ by exact data."""
-    horizon = None if isinstance(mechanism, Unbounded) else 99
+    horizon = 99 if isinstance(mechanism, KAry) else None
     count = dp.PrefixCount(dp.PureDP(1), horizon, mechanism=mechanism, path="streaming")
     with pytest.raises(ValueError, match="subtraction=False"):
         _ = beam.Pipeline() | feed([("k", 1, 0)]) | count

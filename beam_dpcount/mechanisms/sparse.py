@@ -57,6 +57,11 @@ class Sparse:
             raise ValueError(f"share must be between 0 and 1, got {self.share!r}")
 
     @property
+    def draws_early(self) -> bool:
+        """Whether the counter of segments may draw a noise before its row of R x is complete."""
+        return self.counter(self.segments).draws_early
+
+    @property
     def name(self) -> str:
         """What users call it."""
         return f"Sparse({self.counter.__name__})"

@@ -66,8 +66,8 @@ class Unbounded:
 
     @property
     def draws_early(self) -> bool:
-        """Whether the base may draw a noise before its row of R x is complete."""
-        return self.of_epoch(0).draws_early
+        """Whether the base of any epoch may draw a noise before its row of R x is complete."""
+        return any(self.of_epoch(i).draws_early for i in range(MAX_HORIZON.bit_length()))
 
     @property
     def name(self) -> str:
