@@ -71,9 +71,7 @@ class LatticeCounter(ABC):
         """`step` of a value that `quantise` has put on the lattice already."""
 
     @abstractmethod
-    def release_lattice(
-        self, xs: npt.NDArray[np.int64], noise: Noise | None = None
-    ) -> npt.NDArray[np.float64]:
+    def release_lattice(self, xs: npt.NDArray[np.int64], noise: Noise) -> npt.NDArray[np.float64]:
         """`release` of values that `quantise` has put on the lattice already."""
 
     @abstractmethod
@@ -129,6 +127,8 @@ class LatticeCounter(ABC):
           HorizonError: more steps than the horizon.
           ValueError: the shape is wrong.
         """
+        if noise is None:
+            noise = SystemNoise(self.law, self.dimension)
         return self.release_lattice(self.quantise_all(xs), noise)
 
     def scaled(self, value: Any) -> Any:
@@ -248,12 +248,8 @@ class Counter(LatticeCounter):
         state, value = self.mechanism.step(state, x, noise)
         return state, self.scaled(value)
 
-    def release_lattice(
-        self, xs: npt.NDArray[np.int64], noise: Noise | None = None
-    ) -> npt.NDArray[np.float64]:
+    def release_lattice(self, xs: npt.NDArray[np.int64], noise: Noise) -> npt.NDArray[np.float64]:
         """`release` of values that `quantise` has put on the lattice already."""
-        if noise is None:
-            noise = SystemNoise(self.law, self.dimension)
         return np.asarray(self.mechanism.release(xs, noise) * self.unit, dtype=np.float64)
 
     def variance(self, t: int) -> float:

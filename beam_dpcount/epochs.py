@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from beam_dpcount.laws import Law
 from beam_dpcount.mechanisms.base import MAX_HORIZON, State
 from beam_dpcount.mechanisms.binary import BinaryTree
 from beam_dpcount.mechanisms.unbounded import Unbounded
-from beam_dpcount.noise import Noise, SystemNoise
+from beam_dpcount.noise import Noise
 from beam_dpcount.sensitivity import Change
 
 
@@ -46,7 +46,7 @@ class UnboundedCounter(LatticeCounter):
         return None
 
     # t, the coordinates drawn before this epoch and by now, and the base's own.
-    @property
+    @cached_property
     def counters(self) -> int:
         """How many plain ints a state begins with, the step count first."""
         return 3 + self.mechanism.of_epoch(0).counters
@@ -66,7 +66,20 @@ class UnboundedCounter(LatticeCounter):
 
     def of_epoch(self, i: int) -> Counter:
         """The calibrated base of epoch i."""
-        return _base(self, i)
+        made = self._bases.get(i)
+        if made is None:
+            made = self._bases[i] = calibrate(
+                self.mechanism.of_epoch(i),
+                self.base_budget,
+                self.change,
+                self.dimension,
+                self.unit,
+            )
+        return made
+
+    @cached_property
+    def _bases(self) -> dict[int, Counter]:
+        return {}
 
     def state_size(self, t: int) -> int:
         """The most numbers kept per key and coordinate up to step t, the step count included."""
@@ -75,7 +88,7 @@ class UnboundedCounter(LatticeCounter):
     def init(self) -> State:
         """The state before the first step."""
         base, c = self.of_epoch(0).init(), self.of_epoch(0).counters
-        nothing: Any = 0 if self.dimension is None else np.zeros(self.dimension, dtype=np.int64)
+        nothing = self.quantise_nothing()
         return (0, 0, 0, *base[:c], nothing, nothing, *base[c:])
 
     def step_lattice(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
@@ -95,12 +108,8 @@ class UnboundedCounter(LatticeCounter):
         state = (t, before, drawn, *base[:heads], closed, epoch_sum, *base[heads:])
         return state, self.scaled(value)
 
-    def release_lattice(
-        self, xs: npt.NDArray[np.int64], noise: Noise | None = None
-    ) -> npt.NDArray[np.float64]:
+    def release_lattice(self, xs: npt.NDArray[np.int64], noise: Noise) -> npt.NDArray[np.float64]:
         """`release` of values that `quantise` has put on the lattice already."""
-        if noise is None:
-            noise = SystemNoise(self.law, self.dimension)
         values = np.zeros(xs.shape)
         closed, drawn = self.quantise_nothing(), 0
         for i in range(len(xs).bit_length()):
@@ -165,14 +174,6 @@ class Part:
 
     def for_law(self, law: Law) -> Noise:
         return Part(self._noise.for_law(law), self._before)
-
-
-@lru_cache(maxsize=1024)
-def _base(counter: UnboundedCounter, i: int) -> Counter:
-    mechanism = counter.mechanism.of_epoch(i)
-    return calibrate(
-        mechanism, counter.base_budget, counter.change, counter.dimension, counter.unit
-    )
 
 
 @calibrated.register

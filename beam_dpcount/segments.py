@@ -18,7 +18,7 @@ from beam_dpcount.epochs import Part
 from beam_dpcount.laws import DiscreteLaplace
 from beam_dpcount.mechanisms.base import State
 from beam_dpcount.mechanisms.sparse import Sparse
-from beam_dpcount.noise import Noise, SystemNoise
+from beam_dpcount.noise import Noise
 from beam_dpcount.sensitivity import Change
 
 
@@ -91,12 +91,8 @@ class SparseCounter(LatticeCounter):
         lattice_segment = round(self.mechanism.segment / self.unit)
         return int(lattice_segment + noise.for_law(self.law).one(coordinate))
 
-    def release_lattice(
-        self, xs: npt.NDArray[np.int64], noise: Noise | None = None
-    ) -> npt.NDArray[np.float64]:
+    def release_lattice(self, xs: npt.NDArray[np.int64], noise: Noise) -> npt.NDArray[np.float64]:
         """`release` of values that `quantise` has put on the lattice already."""
-        if noise is None:
-            noise = SystemNoise(self.law)
         state, values = self.init(), np.zeros(len(xs))
         for i, x in enumerate(xs.tolist()):
             state, values[i] = self.step_lattice(state, x, noise)

@@ -148,8 +148,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     cli.budget_of(options)
     check_inputs(**source)
     check_output(options.output)
-    check_side_outputs(options)
-    counts = counting(options)
+    places = Places(options.input)
+    check_side_outputs(options, places)
+    counts = counting(options, places)
     if options.value is None and options.where is None:
         print(
             "note: without --value or --where every row counts 1, and the number of rows is "
@@ -181,7 +182,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             exact = beam.ParDo(ExactCounts(counter, options.path != "streaming")).with_output_types(
                 dp.Release
             )
-            timed = events | "Timed" >> beam.ParDo(WithTime(Places(options.input)))
+            timed = events | "Timed" >> beam.ParDo(WithTime(places))
             _ = (
                 timed
                 | beam.GroupByKey()
@@ -209,7 +210,7 @@ def run(pipeline: beam.Pipeline, options: argparse.Namespace) -> Any:
         raise
 
 
-def counting(options: argparse.Namespace) -> dp.PrefixCount:
+def counting(options: argparse.Namespace, places: Places) -> dp.PrefixCount:
     """The transform that the options ask for."""
     return dp.PrefixCount(
         cli.budget_of(options),
@@ -219,7 +220,7 @@ def counting(options: argparse.Namespace) -> dp.PrefixCount:
         unit=options.unit,
         on_reject="collect" if options.rejected else options.on_reject,
         value=_value,
-        element_id=Places(options.input),
+        element_id=places,
         path=options.path,
     )
 
@@ -243,16 +244,17 @@ class Places:
     """The places of events in the files that were given."""
 
     def __init__(self, inputs: Sequence[str]) -> None:
-        self._numbers = {path: number for number, path in enumerate(matched(inputs))}
+        self.paths = matched(inputs)
+        self._numbers = {path: number for number, path in enumerate(self.paths)}
 
     def __call__(self, event: Event) -> Place:
         return Place(self._numbers.get(event.file, len(self._numbers)), event.file, event.row)
 
 
-def check_side_outputs(options: argparse.Namespace) -> None:
+def check_side_outputs(options: argparse.Namespace, places: Places) -> None:
     """Raise InputError for outputs that would overwrite an input or each other, or cannot be."""
     outputs = [p for p in (options.output, options.rejected, options.plot) if p]
-    inputs = {os.path.realpath(path) for path in matched(options.input)}
+    inputs = {os.path.realpath(path) for path in places.paths}
     for path in outputs:
         if os.path.realpath(path) in inputs:
             raise InputError(f"output {path!r} is an input as well; name another file")

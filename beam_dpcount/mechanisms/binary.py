@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from beam_dpcount.mechanisms.base import IntArray, State
+from beam_dpcount.mechanisms.digits import ones
 from beam_dpcount.mechanisms.forest import Forest
 from beam_dpcount.noise import Noise
 
@@ -57,7 +58,5 @@ class BinaryTree(Forest):
         return (self.horizon + 1).bit_length() - 1  # the largest 2^j - 1 that is at most T
 
     def mean_row_norm2(self) -> float:
-        full, ones = self.horizon + 1, 0  # 1-bits of 0 .. T, bit by bit
-        for i in range(full.bit_length()):
-            ones += (full >> i + 1 << i) + max(0, full % (2 << i) - (1 << i))
-        return ones / self.horizon
+        bits = range(self.horizon.bit_length())
+        return sum(ones(self.horizon, i) for i in bits) / self.horizon

@@ -21,6 +21,12 @@ def digits(t: int, radices: Sequence[int], balanced: bool) -> list[int]:
     return result
 
 
+def ones(top: int, bit: int) -> int:
+    """How many of 1 .. top have this bit."""
+    cycles, rest = divmod(top + 1, 2 << bit)
+    return (cycles << bit) + max(0, rest - (1 << bit))
+
+
 def total_cost(top: int, radices: Sequence[int], balanced: bool) -> int:
     """The sum of the costs of t = 1 .. top."""
     total, weight = 0, 1

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from beam_dpcount.mechanisms.base import FloatArray, IntArray, Mechanism, State
+from beam_dpcount.mechanisms.digits import ones
 from beam_dpcount.noise import Noise
 
 
@@ -132,11 +133,8 @@ class Honaker(Mechanism):
         return max(self.row_norm2(t) for t in [top, *below] if t > 0)
 
     def mean_row_norm2(self) -> float:
-        full, total = self.horizon + 1, 0.0
-        for i in range(full.bit_length()):
-            ones = (full >> i + 1 << i) + max(0, full % (2 << i) - (1 << i))
-            total += ones * _weight(i)
-        return total / self.horizon
+        bits = range(self.horizon.bit_length())
+        return sum(ones(self.horizon, i) * _weight(i) for i in bits) / self.horizon
 
     def state_row_norm2(self, state: State) -> float:
         return self.row_norm2(state[0])
