@@ -13,16 +13,18 @@ import numpy as np
 from beam_dpcount import mechanisms
 from beam_dpcount.budget import Budget
 from beam_dpcount.counter import Counter, UnsupportedBudgetError, calibrate
-from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace, Law, ScaleError
-from beam_dpcount.mechanisms import KAry, Sparse, Unbounded
-from beam_dpcount.mechanisms.base import Mechanism, check_horizon
+from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian, ScaleError
+from beam_dpcount.mechanisms import Binned, KAry, Sparse, Unbounded
+from beam_dpcount.mechanisms.base import Mechanism, UnsupportedHorizonError, check_horizon
 from beam_dpcount.sensitivity import Change
 
 _FINE = 64  # lattice units a scale at which a law has its continuous shape to plotting accuracy
 _FINE_LAWS: dict[type[Law], Law] = {
     DiscreteLaplace: DiscreteLaplace(Fraction(_FINE)),
     DiscreteGaussian: DiscreteGaussian(Fraction(_FINE**2)),
+    RoundedGaussian: RoundedGaussian(Fraction(_FINE**2)),
 }
+_QUICK = 1 << 12  # beyond it Binned takes seconds to find its sensitivity
 _LARGEST = 1 << 20  # reach of a sum that is still transformed; a wider one is normal
 
 
@@ -55,17 +57,17 @@ def largest_half_width(counter: Counter, level: float = 0.95) -> float:
 def _half_width(counter: Counter, terms: float, level: float) -> float:
     _check_level(level)
     law = counter.law
-    variance = law.variance * counter.unit**2 * terms
+    variance = law.variance * counter.grid**2 * terms
     if variance == 0:
         return 0.0
     stretch = max(1.0, law.scale / _FINE)
     fine = law if stretch == 1 else _FINE_LAWS[type(law)]
     if counter.mechanism.unit_weights and _reach(fine, terms) <= _LARGEST:
         width = _sum_quantile(fine, round(terms), level)
-        return (width if stretch == 1 else (width + 1) * stretch) * counter.unit
-    if isinstance(law, DiscreteGaussian) or counter.mechanism.unit_weights:
-        return normal_half_width(math.sqrt(variance), level) + counter.unit / 2
-    return _chernoff(law, terms, math.log(2 / (1 - level))) * counter.unit
+        return (width if stretch == 1 else (width + 1) * stretch) * counter.grid
+    if not isinstance(law, DiscreteLaplace) or counter.mechanism.unit_weights:
+        return normal_half_width(math.sqrt(variance), level) + counter.grid / 2
+    return _chernoff(law, terms, math.log(2 / (1 - level))) * counter.grid
 
 
 def _reach(law: Law, terms: float) -> int:
@@ -102,13 +104,13 @@ def largest_error(counter: Counter, streams: int = 1, level: float = 0.95) -> fl
     terms = counter.mechanism.max_row_norm2()
     if counter.law.variance * terms * releases < 1 - level and counter.mechanism.unit_weights:
         return 0.0  # Chebyshev: no draw differs from 0
-    return _chernoff(counter.law, terms, math.log(2 * releases / (1 - level))) * counter.unit
+    return _chernoff(counter.law, terms, math.log(2 * releases / (1 - level))) * counter.grid
 
 
 def _chernoff(law: Law, norm2: float, nats: float) -> float:
     """m with P(noise >= m) <= exp(-nats), for weights of at most 1 with this sum of squares."""
-    if isinstance(law, DiscreteGaussian):  # sub-Gaussian with its parameter
-        return math.sqrt(2 * float(law.sigma2) * norm2 * nats)
+    if isinstance(law, DiscreteGaussian | RoundedGaussian):
+        return math.sqrt(2 * law.variance_proxy * norm2 * nats)
     # E exp(l z) = (1-q)^2 / ((1 - q e^l)(1 - q e^-l)) for l < 1/scale. Its logarithm is convex in
     # l^2, so a draw of weight w <= 1 contributes at most w^2 of it.
     best = math.inf
@@ -181,7 +183,8 @@ def choose(
       change, dimension, unit: as for `calibrate`.
 
     Returns:
-      A Choice: its `mechanism`, and the table of all that take the budget, best first.
+      A Choice: its `mechanism`, and the table of all that take budget and horizon, best first.
+      Binned, which NormalizedBLT beats, is tried up to 2^12 steps only: it is slow to calibrate.
 
     Raises:
       ValueError, TypeError: an argument is outside its range, or no mechanism fits.
@@ -191,12 +194,14 @@ def choose(
     rows: list[Row] = []
     scale_error: ScaleError | None = None
     for kind in mechanisms.ALL:
+        if kind is Binned and horizon > _QUICK:
+            continue
         try:
             mechanism = kind(check_horizon(horizon))
             if replays and isinstance(mechanism, KAry):
                 mechanism = KAry(horizon, subtraction=False)
             counter = calibrate(mechanism, budget, change, dimension, unit)
-        except UnsupportedBudgetError:
+        except (UnsupportedBudgetError, UnsupportedHorizonError):
             continue
         except ScaleError as error:  # out of range for this one; others may need less noise
             scale_error = error

@@ -6,7 +6,7 @@ Pure functions and frozen values; nothing here knows of mechanisms or of Beam.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Real
@@ -14,13 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace, Law, ScaleError
+from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian, ScaleError
 
 # Conversions are computed in double precision; this relative margin, always to the safe side,
 # is far above their rounding error and far below anything that a user could notice.
 _MARGIN = 1e-11
-# Below it floats lose digits; and no rho-zCDP mechanism is promised to be pure.
+# Below it floats lose digits; and no rho-zCDP or Gaussian mechanism is promised to be pure.
 _LEAST_DELTA = math.exp(-700)
+# The rounded Gaussian is taken where it spares 2 % of the scale; elsewhere the discrete one, whose
+# guarantee is the simpler.
+_WORTH = 0.98**2
 
 
 def _positive(name: str, value: Any, remedy: str) -> float:
@@ -253,6 +256,85 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     return low * (1 - _MARGIN)
 
 
+def _mills(x: float) -> float:
+    """P(Y > x) / density(x) of a standard normal Y, for x >= -9, within 2^-46 of itself."""
+    if x < 2:
+        return math.sqrt(math.pi / 2) * math.exp(x * x / 2) * math.erfc(x / math.sqrt(2))
+    ratio = x  # of Laplace's continued fraction 1 / (x + 1 / (x + 2 / (x + ...))), from its end
+    for k in range(20 + int(600 / (x * x)), 0, -1):
+        ratio = x + k / ratio
+    return 1 / ratio
+
+
+def gaussian_delta(epsilon: float, ratio: float) -> float:
+    """The least delta, rounded up, at which a continuous Gaussian mechanism is (epsilon, delta)-DP.
+
+    Phi(-u) - e^epsilon Phi(-v), u and v = epsilon/ratio -+ ratio/2 [Balle, Wang 2018, Theorem 8].
+    As e^epsilon density(v) = density(u), it is density(u) (mills(u) - mills(v)), which neither
+    overflows nor underflows before delta does; rounding is charged to it.
+
+    Args:
+      epsilon: at least 0.
+      ratio: Delta_2 / sigma, positive.
+    """
+    ratio, epsilon = _positive("ratio", ratio, "e.g. 0.2"), float(epsilon)
+    if not epsilon >= 0:
+        raise ValueError(f"epsilon must be a number from 0, got {epsilon!r}: e.g. 1.0")
+    u, v = epsilon / ratio - ratio / 2, epsilon / ratio + ratio / 2
+    if u < -9:
+        return 1.0
+    if u > 40:  # Phi(-u) < exp(-u^2 / 2)
+        return _LEAST_DELTA
+    # u and v err by up to 2^-52 v.
+    rounding = 2.0**-45 + 2.0**-49 * (abs(u) + 1) * (v + 1)
+    delta = (_mills(u) * (1 + rounding) - _mills(v) * (1 - rounding)) * math.exp(-u * u / 2)
+    return min(max(delta / math.sqrt(2 * math.pi), _LEAST_DELTA), 1.0)
+
+
+def gaussian_sigma(epsilon: float, delta: float) -> float:
+    """The least sigma / Delta_2 of an (epsilon, delta)-DP continuous Gaussian, rounded up.
+
+    It is not enough for the discrete Gaussian, only for a continuous one and what is made of it.
+
+    Raises:
+      ValueError: epsilon and delta are too small for floats.
+    """
+    epsilon, delta = _positive("epsilon", epsilon, "e.g. 1.0"), _delta(delta)
+    low = 1.0
+    while gaussian_delta(epsilon, low) > delta:
+        low /= 2
+        if low < 1e-300:
+            raise ValueError(
+                f"epsilon = {epsilon:g} with delta = {delta:g} leaves no usable Gaussian noise: "
+                "raise epsilon or delta"
+            )
+    high = 2 * low
+    while gaussian_delta(epsilon, high) <= delta:
+        low, high = high, 2 * high
+    while high - low > low * _MARGIN / 10:
+        middle = (low + high) / 2
+        low, high = (middle, high) if gaussian_delta(epsilon, middle) <= delta else (low, middle)
+    return math.nextafter(1 / low, math.inf)
+
+
+def gaussian_epsilon(ratio: float, delta: float) -> float:
+    """The least epsilon, rounded up, at which a Gaussian with this Delta_2 / sigma has this delta.
+
+    Of a continuous Gaussian mechanism, and of what is made of it; 0 where delta alone is enough.
+    """
+    ratio, delta = _positive("ratio", ratio, "e.g. 0.2"), _delta(delta)
+    if gaussian_delta(0.0, ratio) <= delta:
+        return 0.0
+    # There u = sqrt(2 ln(1/delta)), and Phi(-u) is below exp(-u^2 / 2).
+    low, high = 0.0, ratio * (ratio / 2 + math.sqrt(-2 * math.log(delta)))
+    for _ in range(200):
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        low, high = (low, middle) if gaussian_delta(middle, ratio) <= delta else (middle, high)
+    return high * (1 + _MARGIN)
+
+
 def noise_laws(
     budget: Budget, l1: int | Fraction, l2_squared: int | Fraction, allowed: frozenset[str]
 ) -> tuple[Law, ...]:
@@ -265,7 +347,8 @@ def noise_laws(
       allowed: some of "laplace" and "gaussian".
 
     Returns:
-      No, one or two laws; for ApproxDP both routes, for the caller to take the better.
+      No, one or two laws; for ApproxDP one Gaussian, the better of two, and a Laplace law, for
+      the caller to take the better.
 
     Raises:
       ScaleError: every route needs noise out of range.
@@ -273,13 +356,19 @@ def noise_laws(
     Guarantee: discrete Laplace noise of scale l1/epsilon is epsilon-DP on integer vectors (the
       log-ratio of each coordinate is at most |change| / scale); discrete Gaussian noise of
       parameter sigma^2 = l2_squared/(2 rho) is rho-zCDP on integer vectors [CKS20, Theorem 14
-      and Proposition 5 for adaptive inputs]. Scales are exact rationals, so nothing is lost to
-      rounding.
+      and Proposition 5 for adaptive inputs]; rounded Gaussian noise of sigma^2 = l2_squared *
+      gaussian_sigma^2 is (epsilon, delta)-DP on integer vectors, by rounding what a continuous
+      Gaussian mechanism gives [Balle, Wang 2018]. So it is for adaptive inputs: the change is
+      chosen from releases that hold none of the noise on it, and has at most this norm whatever is
+      chosen. Parameters are exact rationals, so nothing is lost to rounding.
     """
-    routes: list[tuple[type[DiscreteGaussian] | type[DiscreteLaplace], Fraction]] = []
+    routes: list[tuple[Callable[[Fraction], Law], Fraction]] = []
     if "gaussian" in allowed and not isinstance(budget, PureDP):
         rho = Fraction(budget.to_zcdp().rho)
         routes.append((DiscreteGaussian, Fraction(l2_squared) / (2 * rho)))
+        if isinstance(budget, ApproxDP):
+            sigma = Fraction(gaussian_sigma(budget.epsilon, budget.delta))
+            routes.append((RoundedGaussian, l2_squared * sigma**2))
     if "laplace" in allowed and not isinstance(budget, ZCDP):
         routes.append((DiscreteLaplace, Fraction(l1) / Fraction(budget.epsilon)))
     laws: list[Law] = []
@@ -289,4 +378,8 @@ def noise_laws(
         except ScaleError:
             if kind is routes[-1][0] and not laws:  # no route is left
                 raise
+    match laws:
+        case [DiscreteGaussian() as discrete, RoundedGaussian() as rounded, *_]:
+            worse = rounded.variance > _WORTH * discrete.variance
+            laws.remove(rounded if worse else discrete)
     return tuple(laws)

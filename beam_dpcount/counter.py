@@ -9,13 +9,20 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property, singledispatch
 from numbers import Real
-from typing import Any, overload
+from typing import Any, cast, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from beam_dpcount.budget import Budget, PureDP, check_budget, noise_laws, zcdp_epsilon
-from beam_dpcount.laws import DiscreteLaplace, Law
+from beam_dpcount.budget import (
+    Budget,
+    PureDP,
+    check_budget,
+    gaussian_epsilon,
+    noise_laws,
+    zcdp_epsilon,
+)
+from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
 from beam_dpcount.mechanisms.base import Mechanism, State
 from beam_dpcount.noise import Noise, SystemNoise
 from beam_dpcount.sensitivity import Change, check_unit
@@ -55,8 +62,8 @@ class LatticeCounter(ABC):
     @property
     def fingerprint(self) -> str:
         """All parameters that a state depends on."""
-        parameters = (self.mechanism, self.law, self.change, self.dimension, self.unit)
-        return repr(parameters)
+        parameters = (self.law, self.change, self.dimension, self.unit)
+        return f"({self.mechanism.fingerprint}, {repr(parameters)[1:]}"
 
     @abstractmethod
     def state_types(self, n: int) -> str:
@@ -222,13 +229,24 @@ class Counter(LatticeCounter):
     @property
     def l1_sensitivity(self) -> float:
         """Delta_1 that the noise was calibrated to, in the values' units."""
-        return self.change.norms(self.mechanism, self.unit, self.dimension)[0] * self.unit
+        return float(self.change.norms(self.mechanism, self.unit, self.dimension)[0]) * self.grid
 
     @property
     def l2_sensitivity(self) -> float:
         """Delta_2 that the noise was calibrated to, in the values' units."""
         squared = self.change.norms(self.mechanism, self.unit, self.dimension)[1]
-        return math.sqrt(squared) * self.unit
+        return math.sqrt(squared) * self.grid
+
+    @cached_property
+    def resolution(self) -> int:
+        """How many steps of the noise's lattice make one unit."""
+        change = self.change
+        return self.mechanism.resolution(change.magnitude(self.unit), change.largest(self.unit))
+
+    @cached_property
+    def grid(self) -> float:
+        """The step of the noise's lattice, in the values' units."""
+        return self.unit / self.resolution
 
     @property
     def state_size(self) -> int:
@@ -237,20 +255,35 @@ class Counter(LatticeCounter):
 
     @cached_property
     def _variance(self) -> float:
-        return self.law.variance * self.unit**2
+        return self.law.variance * self.grid**2
 
     def init(self) -> State:
         """The state before the first step."""
         return self.mechanism.init(self.dimension)
 
+    def step_units(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
+        """`step_lattice`, with the release in multiples of the unit."""
+        resolution = self.resolution
+        if resolution == 1:
+            return self.mechanism.step(state, x, noise)
+        state, value = self.mechanism.step(state, x * resolution, noise)
+        return state, value / resolution
+
+    def release_units(self, xs: npt.NDArray[np.int64], noise: Noise) -> npt.NDArray[Any]:
+        """`release_lattice`, in multiples of the unit."""
+        resolution = self.resolution
+        if resolution == 1:
+            return np.asarray(self.mechanism.release(xs, noise))
+        return np.asarray(self.mechanism.release(xs * resolution, noise) / resolution)
+
     def step_lattice(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
         """`step` of a value that `quantise` has put on the lattice already."""
-        state, value = self.mechanism.step(state, x, noise)
+        state, value = self.step_units(state, x, noise)
         return state, self.scaled(value)
 
     def release_lattice(self, xs: npt.NDArray[np.int64], noise: Noise) -> npt.NDArray[np.float64]:
         """`release` of values that `quantise` has put on the lattice already."""
-        return np.asarray(self.mechanism.release(xs, noise) * self.unit, dtype=np.float64)
+        return np.asarray(self.release_units(xs, noise) * self.unit, dtype=np.float64)
 
     def variance(self, t: int) -> float:
         """The exact variance of release t, t from 1, in squared units of the values."""
@@ -287,7 +320,11 @@ class Counter(LatticeCounter):
             if self.mechanism.draws_early:  # inputs may follow noise already seen: pure DP only
                 return float(l1 / b)
             return min(float(l1 / b), zcdp_epsilon(float(l2_squared / b**2 / 2), delta))
-        return zcdp_epsilon(self.budget.to_zcdp().rho, delta)
+        gaussian = cast(DiscreteGaussian | RoundedGaussian, self.law)
+        ratio_squared = float(l2_squared / gaussian.sigma2) * (1 + 1e-12)
+        if isinstance(self.law, RoundedGaussian):
+            return gaussian_epsilon(math.sqrt(ratio_squared), delta)
+        return zcdp_epsilon(ratio_squared / 2, delta)
 
     def describe(self) -> Mapping[str, str]:
         """The public parameters, for display data, annotations and reports."""
@@ -296,8 +333,9 @@ class Counter(LatticeCounter):
             "budget": str(self.budget),
             "also_satisfies": f"epsilon = {also:g}, delta = {_ANNOTATED:g}",
             "mechanism": self.mechanism.name,
+            "released": str(self.mechanism.workload),
             "horizon": str(self.mechanism.horizon),
-            "noise": f"{type(self.law).__name__} of scale {self.law.scale * self.unit:g}",
+            "noise": f"{type(self.law).__name__} of scale {self.law.scale * self.grid:g}",
             "neighbouring_relation": str(self.change),
             "largest_stddev": f"{math.sqrt(self.max_variance()):g}",
         }
@@ -368,7 +406,7 @@ def calibrated(
 def _(
     mechanism: Mechanism, budget: Budget, change: Change, dimension: int | None, unit: float
 ) -> Counter:
-    if mechanism.horizon * change.magnitude(unit) > 2**62:
+    if mechanism.horizon * change.largest(unit) > 2**62:
         raise ValueError(
             "horizon times the largest value exceeds 2^62 lattice units: choose a larger unit"
         )

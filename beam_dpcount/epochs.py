@@ -20,7 +20,7 @@ from beam_dpcount.counter import (
     calibrated,
 )
 from beam_dpcount.laws import Law
-from beam_dpcount.mechanisms.base import MAX_HORIZON, State
+from beam_dpcount.mechanisms.base import MAX_HORIZON, HorizonError, State
 from beam_dpcount.mechanisms.binary import BinaryTree
 from beam_dpcount.mechanisms.unbounded import Unbounded
 from beam_dpcount.noise import Noise
@@ -41,9 +41,10 @@ class UnboundedCounter(LatticeCounter):
     total_budget: Budget
 
     @property
-    def horizon(self) -> None:
-        """None: there is no last step."""
-        return None
+    def horizon(self) -> int | None:
+        """None: there is no last step. Or the last that the base is long enough for."""
+        epochs = self.mechanism.epochs
+        return None if epochs == MAX_HORIZON.bit_length() else (1 << epochs) - 1
 
     # t, the coordinates drawn before this epoch and by now, and the base's own.
     @cached_property
@@ -60,9 +61,11 @@ class UnboundedCounter(LatticeCounter):
     @property
     def fingerprint(self) -> str:
         """All parameters that a state depends on."""
-        bases = [self.mechanism.of_epoch(i) for i in range(MAX_HORIZON.bit_length())]
-        parameters = (bases, self.mechanism.share, self.base_budget, self.total_budget)
-        return repr((parameters, self.law, self.change, self.dimension, self.unit))
+        epochs = range(MAX_HORIZON.bit_length())
+        bases = ", ".join(self.mechanism.of_epoch(i).fingerprint for i in epochs)
+        rest = repr((self.mechanism.share, self.base_budget, self.total_budget))[1:]
+        laws = repr((self.law, self.change, self.dimension, self.unit))[1:]
+        return f"(([{bases}], {rest}, {laws}"
 
     def of_epoch(self, i: int) -> Counter:
         """The calibrated base of epoch i."""
@@ -83,7 +86,7 @@ class UnboundedCounter(LatticeCounter):
 
     def state_size(self, t: int) -> int:
         """The most numbers kept per key and coordinate up to step t, the step count included."""
-        return 5 + max(self.of_epoch(i).state_size for i in range(t.bit_length()))
+        return 5 + max(self.of_epoch(i).state_size for i in range((t + 1).bit_length()))
 
     def init(self) -> State:
         """The state before the first step."""
@@ -95,28 +98,36 @@ class UnboundedCounter(LatticeCounter):
         """`step` of a value that `quantise` has put on the lattice already."""
         t, c = state[0] + 1, self.counters
         before, drawn, closed, epoch_sum = state[1], state[2], state[c], state[c + 1] + x
+        if self.horizon is not None and t > self.horizon:
+            raise HorizonError(
+                f"step {t} is beyond the {self.horizon} steps for which {self.mechanism.name} has "
+                "bases: use one that takes any horizon, such as SmoothBinary"
+            )
         i, place = Unbounded.place(t)
         counter = self.of_epoch(i)
         part = Part(noise.for_law(counter.law), before)
-        base, value = counter.mechanism.step((*state[3:c], *state[c + 2 :]), x, part)
+        base, value = counter.step_units((*state[3:c], *state[c + 2 :]), x, part)
         drawn, value = drawn + part.drawn, closed + value
         if place == 1 << i:
             drawn += 1
             closed = closed + epoch_sum + noise.for_law(self.law).one(drawn)
-            before, epoch_sum, base = drawn, x * 0, self.of_epoch(i + 1).init()
+            following = min(i + 1, self.mechanism.epochs - 1)
+            before, epoch_sum, base = drawn, x * 0, self.of_epoch(following).init()
         heads = c - 3
         state = (t, before, drawn, *base[:heads], closed, epoch_sum, *base[heads:])
         return state, self.scaled(value)
 
     def release_lattice(self, xs: npt.NDArray[np.int64], noise: Noise) -> npt.NDArray[np.float64]:
         """`release` of values that `quantise` has put on the lattice already."""
+        if self.horizon is not None and len(xs) > self.horizon:
+            raise HorizonError(f"{len(xs)} steps do not fit the {self.horizon} of the base")
         values = np.zeros(xs.shape)
         closed, drawn = self.quantise_nothing(), 0
         for i in range(len(xs).bit_length()):
             first, end = (1 << i) - 1, (2 << i) - 1
             counter, epoch = self.of_epoch(i), xs[first:end]
             part = Part(noise.for_law(counter.law), drawn)
-            values[first:end] = closed + counter.mechanism.release(epoch, part)
+            values[first:end] = closed + counter.release_units(epoch, part)
             drawn += part.drawn
             if len(xs) >= end:
                 drawn += 1

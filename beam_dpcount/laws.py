@@ -1,15 +1,17 @@
 """Exact noise laws on the integers, sampled exactly from uniform random bytes.
 
-Every law is sampled by inversion: a uniform real U in [0, 1), known only through its leading
+Small scales are sampled by inversion: a uniform real U in [0, 1), known only through its leading
 bits, falls between two values of the cumulative distribution. A 16-bit look-up decides almost
 every draw, 64 bits almost all of the rest; a draw that still lies on a boundary takes more bits
-until certified interval arithmetic decides it. No probability is ever rounded and no tail is
-cut, so the law that privacy is proved for is the law that is drawn.
+until certified interval arithmetic decides it. Large scales put a draw together from such tables
+and uniform bits, and may reject it, just as exactly. No probability is ever rounded and no tail
+is cut, so the law that privacy is proved for is the law that is drawn.
 """
 
 from __future__ import annotations
 
 import decimal
+import itertools
 import math
 import os
 from abc import ABC, abstractmethod
@@ -27,7 +29,9 @@ IntArray = npt.NDArray[np.int64]
 
 # Tables are used up to this scale; beyond it laws are put together from smaller ones.
 _TABLE_SCALE = 512
+_ROUNDED_TABLE_SCALE = 8  # its table costs ten times as much to make
 _MAX_SCALE = 2**33
+_CHUNK = 1 << 15  # proposals at a time, few enough to stay in the processor's cache
 _UNDECIDED = np.iinfo(np.int32).min
 
 
@@ -131,12 +135,7 @@ class DiscreteLaplace(Law):
 
 
 @dataclass(frozen=True)
-class DiscreteGaussian(Law):
-    """P(x) proportional to exp(-x^2 / (2 sigma2)), x an integer; sigma2 an exact rational.
-
-    Its variance is below sigma2, noticeably so for sigma2 < 1 [CKS20].
-    """
-
+class _Gaussian(Law):
     sigma2: Fraction
 
     def __post_init__(self) -> None:
@@ -146,6 +145,19 @@ class DiscreteGaussian(Law):
     @property
     def scale(self) -> float:
         return math.sqrt(self.sigma2)
+
+    @property
+    def variance_proxy(self) -> float:
+        """v with E exp(a X) <= exp(a^2 v / 2) for all a; sigma2 for the discrete [CKS20, 22]."""
+        return float(self.sigma2)
+
+
+@dataclass(frozen=True)
+class DiscreteGaussian(_Gaussian):
+    """P(x) proportional to exp(-x^2 / (2 sigma2)), x an integer; sigma2 an exact rational.
+
+    Its variance is below sigma2, noticeably so for sigma2 < 1 [CKS20].
+    """
 
     def _weights(self) -> npt.NDArray[np.float64]:
         top = int(40 * self.scale) + 1
@@ -169,22 +181,103 @@ class DiscreteGaussian(Law):
     def sample(self, n: int, random_bytes: RandomBytes = os.urandom) -> IntArray:
         if self.sigma2 <= _TABLE_SCALE**2:
             return _table(self).sample(n, random_bytes)
-        return _rejection(self.sigma2, n, random_bytes)
+        return _from_blocks(self.sigma2, False, n, random_bytes)
 
     def tails(self, bits: int) -> list[tuple[int, int]]:
         """Bounds of P(|X| >= m) * 2^bits for m = 1, 2, ... until they cannot matter."""
-        top = math.isqrt(int(2 * self.sigma2 * (bits + 2))) + 1  # exp(-top^2/2s2) < 2^-bits
-        weights = [exp_negative(j * j / (2 * self.sigma2), bits) for j in range(1, top + 1)]
-        # 2 a term, and the integral of the tail beyond `top`.
-        error = 2 * top + int(self.sigma2 / top) + 2
-        total = (1 << bits) + 2 * sum(weights)
-        bounds, tail = [], 0
-        for weight in reversed(weights):
-            tail += weight
-            low = ((2 * (tail - error)) << bits) // (total + 2 * error)
-            high = -(((-2 * (tail + error)) << bits) // (total - 2 * error))
-            bounds.append((max(low, 0), high))
-        return bounds[::-1]
+        return _gaussian_tails(self.sigma2, 2, bits)
+
+
+def _gaussian_tails(sigma2: Fraction, sides: int, bits: int) -> list[tuple[int, int]]:
+    """Bounds of P(X >= m) * 2^bits, X = 0, 1, ... of weights 1, sides * exp(-x^2 / (2 sigma2))."""
+    top = math.isqrt(int(2 * sigma2 * (bits + 2))) + 1  # exp(-top^2/2s2) < 2^-bits
+    weights = [exp_negative(j * j / (2 * sigma2), bits) for j in range(1, top + 1)]
+    # 2 a term, and the integral of the tail beyond `top`.
+    error = 2 * top + int(sigma2 / top) + 2
+    total = (1 << bits) + sides * sum(weights)
+    bounds, tail = [], 0
+    for weight in reversed(weights):
+        tail += weight
+        low = ((sides * (tail - error)) << bits) // (total + sides * error)
+        high = -(((-sides * (tail + error)) << bits) // (total - sides * error))
+        bounds.append((max(low, 0), high))
+    return bounds[::-1]
+
+
+@dataclass(frozen=True)
+class RoundedGaussian(_Gaussian):
+    """The law of round(Y), Y a real of law N(0, sigma2); sigma2 an exact rational.
+
+    P(|X| >= m) = erfc((m - 1/2) / sqrt(2 sigma2)) for m >= 1. Its variance is nearly sigma2 + 1/12.
+
+    Guarantee: n + X is round(n + Y) for every integer n, so what is proved of the continuous
+      Gaussian mechanism on integers holds for this law, by post-processing: the analytic
+      calibration [Balle, Wang 2018], and Delta_2^2 / (2 sigma2)-zCDP.
+    """
+
+    @property
+    def variance(self) -> float:
+        if self.sigma2 >= 9:  # up to 40 exp(-2 pi^2 sigma2), by Poisson's summation
+            return float(self.sigma2) + 1 / 12
+        cuts = np.arange(0.5, 40 * self.scale + 1)
+        return float((2 * cuts * self._beyond(cuts)).sum())
+
+    @property
+    def variance_proxy(self) -> float:
+        # By Poisson's summation E exp(a X) is exp(a^2 sigma2 / 2) sinh(a/2)/(a/2), nearly, and
+        # less than what 1/4 in place of 1/12 allows for, small sigma2 included: see the test.
+        return float(self.sigma2) + 1 / 4
+
+    def _beyond(self, cuts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """P(|Y| >= cut) of each cut >= 0."""
+        z = cuts / math.sqrt(2 * float(self.sigma2))
+        return np.array([math.erfc(c) for c in z.ravel().tolist()]).reshape(z.shape)
+
+    def pmf(self, x: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        y = np.abs(np.asarray(x, dtype=np.float64))
+        if self.sigma2 < 16:  # so steep that differences lose little
+            beyond = self._beyond(np.maximum(y - 0.5, 0)) - self._beyond(y + 0.5)
+            return np.asarray(beyond / np.where(y > 0, 2, 1))
+        # So flat on each cell that the rule of Gauss and Legendre is exact, to double precision.
+        nodes, weights = np.polynomial.legendre.leggauss(16)
+        density = np.exp(-((y[..., None] + nodes / 2) ** 2) / (2 * float(self.sigma2)))
+        return np.asarray(density @ weights / math.sqrt(8 * math.pi * float(self.sigma2)))
+
+    def sample(self, n: int, random_bytes: RandomBytes = os.urandom) -> IntArray:
+        if self.sigma2 <= _ROUNDED_TABLE_SCALE**2:
+            return _table(self).sample(n, random_bytes)
+        return _from_blocks(self.sigma2, True, n, random_bytes)
+
+    def tails(self, bits: int) -> list[tuple[int, int]]:
+        """Bounds of P(|X| >= m) * 2^bits for m = 1, 2, ... until they cannot matter."""
+        digits, bounds = int(bits * 0.30103) + 15, list[tuple[int, int]]()
+        # Decimal's operations are correctly rounded, and but for 1 - erf there are only positive
+        # sums and products, of fewer than 100 * digits numbers: they err by far less than 2^-bits.
+        with decimal.localcontext(decimal.Context(prec=digits)):
+            whole = _error_integral(decimal.Decimal(3 * digits))  # short by exp(-3 digits) at most
+            while True:
+                r = (2 * len(bounds) + 1) ** 2 / (8 * self.sigma2)
+                if r > (bits + 2) * 0.6931472:  # erfc(sqrt(r)) <= exp(-r)
+                    return [*bounds, (0, 1)]
+                part = _error_integral(decimal.Decimal(r.numerator) / r.denominator)
+                tail = int((1 - part / whole) * (1 << bits))
+                bounds.append((max(tail - 1, 0), tail + 2))
+
+
+def _error_integral(r: decimal.Decimal) -> decimal.Decimal:
+    """The integral of exp(-s^2) over s from 0 to sqrt(r), to the digits of the context.
+
+    It is exp(-r) sqrt(r) (1 + 2r/3 + (2r)^2/(3*5) + ...), all of whose terms are positive. From
+    the 2r-th on each is below half of the one before.
+    """
+    total = term = decimal.Decimal(1)
+    twice, settled = 2 * r, int(2 * r)
+    for n in itertools.count(1):
+        term *= twice / (2 * n + 1)
+        if n > settled and total + term == total:
+            break
+        total += term
+    return (-r).exp() * r.sqrt() * total
 
 
 @dataclass(frozen=True)
@@ -301,44 +394,94 @@ def _table(law: Any) -> InverseTable:
     return InverseTable(law.tails, signed=isinstance(law, Law))
 
 
-def _rejection(sigma2: Fraction, n: int, random_bytes: RandomBytes) -> IntArray:
-    """Discrete Gaussian draws from discrete Laplace ones [CKS20, Algorithm 3], vectorised.
+@dataclass(frozen=True)
+class _Block:
+    """P(h) proportional to exp(-h^2 / (2 tau2)) on 0, 1, 2, ...: the block that a draw lies in."""
 
-    A proposal y is kept with probability exp(-(|y| - sigma2/t)^2 / (2 sigma2)). The test against
-    a 53-bit uniform is made in floating point where rounding cannot decide it (wherever the
-    scaled probability exceeds 1, gamma < 37 and the relative error is below 2^-44, against a
-    margin of 2^-40), and in interval arithmetic elsewhere: it is exact.
+    tau2: Fraction
+
+    def tails(self, bits: int) -> list[tuple[int, int]]:
+        return _gaussian_tails(self.tau2, 1, bits)
+
+
+def _from_blocks(sigma2: Fraction, rounded: bool, n: int, random_bytes: RandomBytes) -> IntArray:
+    """Draws of the rounded or of the discrete Gaussian, of scale 8 or more, by rejection.
+
+    With blocks of B = 2^shift and tau = sigma / B, a proposal is +-y, y = B (h + u): a block h
+    that comes with probability proportional to exp(-h^2 / (2 tau^2)), a place u in it, and a
+    sign. It is kept with probability exp(-u (2h + u) / (2 tau^2)), together exp(-y^2 / (2
+    sigma^2)). So if u is uniform on [0, 1), +-y is N(0, sigma^2), and its rounding is drawn. If u
+    is uniform on 0/B .. (B-1)/B for the sign +, and on 1/B .. B/B for the sign -, every integer
+    is proposed by one (h, u, sign) only, and the discrete law is drawn. About 0.4 / tau of the
+    proposals are rejected; each place in the output is proposed for anew until one is kept.
     """
-    t = math.isqrt(int(sigma2))  # any t > 0 will do; near sigma it keeps 3 in 4
-    proposal = DiscreteLaplace(Fraction(t))
-    centre, twice = float(sigma2 / t), 2 * float(sigma2)
-    parts: list[IntArray] = []
-    missing = n
-    while missing > 0:
-        m = missing + missing // 2 + 16
-        y = proposal.sample(m, random_bytes)
-        words = np.frombuffer(random_bytes(8 * m), dtype="<u8") >> np.uint64(11)
-        gamma = (np.abs(y) - centre) ** 2 / twice
-        scaled = np.exp(-gamma) * 2.0**53
-        u = words.astype(np.float64)
-        kept = u + 1 <= scaled * (1 - 2.0**-40)
-        unsure = ~kept & (u < scaled * (1 + 2.0**-40) + 1e-9)
-        for i in np.flatnonzero(unsure):
-            exact = (abs(int(y[i])) - sigma2 / t) ** 2 / (2 * sigma2)
-            kept[i] = _bernoulli_exp(exact, int(words[i]), 53, random_bytes)
-        chosen = y[kept][:missing]
-        parts.append(chosen)
-        missing -= chosen.size
-    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+    shift = math.isqrt(int(sigma2)).bit_length() - 5  # so that tau is from 16 to 32
+    tau2 = sigma2 / Fraction(4) ** shift
+    drawn = np.empty(n, dtype=np.int64)
+    for start in range(0, n, _CHUNK):
+        part = drawn[start : start + _CHUNK]
+        places = np.arange(part.size)
+        while places.size:
+            part[places], rejected = _propose(tau2, shift, rounded, places.size, random_bytes)
+            places = places[rejected]
+    return drawn
 
 
-def _bernoulli_exp(gamma: Fraction, prefix: int, length: int, random_bytes: RandomBytes) -> bool:
-    """Whether a uniform real beginning with `prefix` (of `length` bits) is below exp(-gamma)."""
+def _propose(
+    tau2: Fraction, shift: int, rounded: bool, n: int, random_bytes: RandomBytes
+) -> tuple[IntArray, IntArray]:
+    """`n` proposals of `_from_blocks`, and the indices of those that are rejected.
+
+    Kept is what has V < exp(-u (2h + u) / (2 tau2)), V a uniform real that begins with 16 bits v.
+    """
+    h = _table(_Block(tau2)).sample(n, random_bytes)
+    words = np.frombuffer(random_bytes(4 * n), dtype="<u4")
+    negative = (words >> 31).astype(np.int64)
+    u = (words & 0x7FFFFFFF).astype(np.int64)  # 31 bits: more than `shift`, by 2 or more
+    if rounded:  # half a unit is a whole number of 2^-31 blocks: no further bit can matter
+        y = ((((h << 31) + u) >> (30 - shift)) + 1) >> 1
+    else:
+        u = (u >> (31 - shift)) + negative
+        y = (h << shift) + u
+    v = np.frombuffer(random_bytes(2 * n), dtype="<u2")
+    # u <= 1 and exp(-r) >= 1 - r: (v + 1) / 2^16 <= 1 - (2h + 1) / (2 tau2) is enough.
+    slope = -(-65536 // tau2)
+    unsure = np.flatnonzero(v + slope * h > 65535 - (slope + 1) // 2)
+
+    h, v = h[unsure], v[unsure].astype(np.float64)
+    bits, width = (31, 2.0**-31) if rounded else (shift, 0.0)
+    u = u[unsure]
+    least = np.ldexp(u.astype(np.float64), -bits)  # u, or what its further bits add to
+    # Floats, with a margin of 2^-40, decide where they err by less than 2^-45: for exponents up to
+    # 40. Beyond them 2^16 exp(-r) is below 1e-9, and v = 0 is left undecided.
+    high, low = (
+        2.0**16 * np.exp(-r * (2 * h + r) / (2 * float(tau2))) for r in (least, least + width)
+    )
+    kept = v + 1 <= low * (1 - 2.0**-40)
+    for i in np.flatnonzero(~kept & (v < high * (1 + 2.0**-40) + 1e-9)):
+        place, further = Fraction(int(u[i]), 1 << bits), Fraction(width)
+        kept[i] = _is_kept(int(h[i]), place, further, tau2, int(v[i]), random_bytes)
+    return np.where(negative, -y, y), unsure[~kept]
+
+
+def _is_kept(
+    h: int, u: Fraction, width: Fraction, tau2: Fraction, v: int, random_bytes: RandomBytes
+) -> bool:
+    """Whether V < exp(-U (2h + U) / (2 tau2)), V from 16 bits v on, U from u to u + width.
+
+    Further bits of both are drawn until it is sure.
+    """
+    length = 16
     while True:
-        threshold = exp_negative(gamma, length + 8)
-        if (prefix + 1) << 8 <= threshold - 2:
+        low, high = (
+            exp_negative(end * (2 * h + end) / (2 * tau2), length + 8) for end in (u + width, u)
+        )
+        if (v + 1) << 8 <= low - 2:
             return True
-        if prefix << 8 >= threshold + 2:
+        if v << 8 >= high + 2:
             return False
-        prefix = (prefix << 64) | int.from_bytes(random_bytes(8), "little")
+        v = (v << 64) | int.from_bytes(random_bytes(8), "little")
         length += 64
+        if width:
+            width /= 1 << 64
+            u += width * int.from_bytes(random_bytes(8), "little")

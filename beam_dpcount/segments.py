@@ -19,7 +19,7 @@ from beam_dpcount.laws import DiscreteLaplace
 from beam_dpcount.mechanisms.base import State
 from beam_dpcount.mechanisms.sparse import Sparse
 from beam_dpcount.noise import Noise
-from beam_dpcount.sensitivity import Change
+from beam_dpcount.sensitivity import Change, SegmentChange
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,9 @@ class SparseCounter(LatticeCounter):
             if gathered + noise.for_law(self.comparison).one(drawn) >= threshold:
                 before = drawn - self.inner.mechanism.draws(done)  # the inner counts its own from 1
                 part = Part(noise.for_law(self.inner.law), before)
-                inner, value = self.inner.mechanism.step(inner, gathered, part)
+                most = self.inner.change.largest(self.unit)
+                sums = min(max(gathered, -most), most)
+                inner, value = self.inner.step_units(inner, sums, part)
                 out, gathered, done = float(value), 0, done + 1
                 drawn += part.drawn + 1
                 threshold = self._threshold(noise, drawn)
@@ -166,7 +168,10 @@ def _(
     m = change.magnitude(unit)
     # One event moves all later counts of its segment the same way: see docs/privacy.md.
     law = comparison = DiscreteLaplace(m / Fraction(epsilon))
-    inner = calibrate(mechanism.counter(mechanism.segments), rest, change, None, unit)
+    # Sums of segments exceed their threshold by little. Clipping one keeps its sensitivity.
+    most = 16 * (math.ceil(mechanism.segment / unit) + m) + 64 * math.ceil(law.scale)
+    sums = SegmentChange(change.low, change.high, change.relation, most=most)
+    inner = calibrate(mechanism.counter(mechanism.segments), rest, sums, None, unit)
     return SparseCounter(mechanism, budget, law, change, None, unit, comparison, inner)
 
 

@@ -61,11 +61,8 @@ class Change:
                 f"the neighbouring relation must be one of {', '.join(RELATIONS)}, "
                 f"got {self.relation!r}"
             )
-        count = self.coordinates
-        if count is not None and (
-            isinstance(count, bool) or not isinstance(count, int) or count < 1
-        ):
-            raise ValueError(f"coordinates must be a whole number from 1, got {count!r}")
+        if self.coordinates is not None:
+            _check_count("coordinates", self.coordinates)
 
     def lattice_bounds(self, unit: float) -> tuple[int, int]:
         """The bounds in multiples of `unit`, rounded as values are rounded."""
@@ -78,20 +75,30 @@ class Change:
             return max(abs(low), abs(high))
         return max(high, 0) - min(low, 0)
 
-    def norms(self, mechanism: Mechanism, unit: float, dimension: int | None) -> tuple[int, int]:
-        """Delta_1 and the square of Delta_2 of the encoder under this change, on the lattice.
+    def norms(
+        self, mechanism: Mechanism, unit: float, dimension: int | None
+    ) -> tuple[Fraction, Fraction]:
+        """Delta_1 and the square of Delta_2 of what is noised under this change.
 
         One step changes, by at most `magnitude` in each of `coordinates` coordinates, so Rx
-        changes by that multiple of one column of R in each of them.
+        changes by that multiple of one column of R in each of them. In steps of the lattice that
+        the noise is on: unit / mechanism.resolution(magnitude).
         """
         touched = dimension or 1
         if self.coordinates is not None:
             touched = min(touched, self.coordinates)
-        m = self.magnitude(unit)
-        return (
-            touched * m * mechanism.l1_sensitivity,
-            touched * m * m * mechanism.l2_sensitivity_squared,
-        )
+        l1, l2_squared = self.column_norms(mechanism, unit)
+        return touched * l1, touched * l2_squared
+
+    def largest(self, unit: float) -> int:
+        """A bound on the absolute values that are counted, on the lattice."""
+        return self.magnitude(unit)
+
+    def column_norms(self, mechanism: Mechanism, unit: float) -> tuple[Fraction, Fraction]:
+        """`norms` of a change in one coordinate of one step."""
+        m, most = self.magnitude(unit), self.largest(unit)
+        fine = mechanism.resolution(m, most)
+        return mechanism.norms(m * fine, most * fine)
 
     def __str__(self) -> str:
         what = {
@@ -100,6 +107,122 @@ class Change:
         }[self.relation]
         some = "" if self.coordinates is None else f", in at most {self.coordinates} coordinates"
         return f"{self.relation} ({what}, values in [{self.low:g}, {self.high:g}]{some})"
+
+
+@dataclass(frozen=True)
+class TickChange(Change):
+    """The difference between streams of events that are counted at the ticks of a public clock.
+
+    Args:
+      low, high: an event's number is clipped to [low, high].
+      relation: "add_remove" (default): one event is there, or not. "replace_one": one event is
+        another: its number, its time and its key are anything else. As it then leaves one key and
+        tick and enters others, that costs up to twice as much.
+      max_items: in how many keys an event counts, at most.
+      most: sums of a key's events in one tick are clipped to this many times the largest value.
+
+    Guarantee: clipping a sum does not make it change by more. Norms are of all keys' streams
+      together, each with its own noise of one law.
+    """
+
+    relation: str = "add_remove"
+    max_items: int = 1
+    most: int = 1 << 20
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_count("max_items", self.max_items)
+        _check_count("most", self.most)
+
+    def largest(self, unit: float) -> int:
+        return self.most * self.magnitude(unit)
+
+    def magnitude(self, unit: float) -> int:
+        low, high = self.lattice_bounds(unit)
+        return max(abs(low), abs(high))
+
+    def norms(
+        self, mechanism: Mechanism, unit: float, dimension: int | None
+    ) -> tuple[Fraction, Fraction]:
+        l1, l2_squared = self.column_norms(mechanism, unit)
+        l1, l2_squared = self.max_items * l1, self.max_items * l2_squared
+        if self.relation == "add_remove":
+            return l1, l2_squared
+        # v R_s - w R_u, |v|, |w| <= m: at most 2 m^2 c^2 squared in two keys, or in one where
+        # columns have no negative products and v, w one sign; with two signs (|v| + |w|)^2 c^2.
+        (low, high), m = self.lattice_bounds(unit), self.magnitude(unit)
+        apart = Fraction(max(high, 0) - min(low, 0), m) ** 2
+        return 2 * l1, l2_squared * (max(Fraction(2), apart) if mechanism.is_nonnegative else 4)
+
+    def __str__(self) -> str:
+        what = {
+            "replace_one": "what, when and under which key any one event counts",
+            "add_remove": "whether any one event happened",
+        }[self.relation]
+        some = "" if self.max_items == 1 else f", in at most {self.max_items} keys"
+        return f"{self.relation} ({what}, values in [{self.low:g}, {self.high:g}]{some})"
+
+
+@dataclass(frozen=True)
+class SegmentChange(Change):
+    """A Change between streams whose items are sums, clipped to +-`most` on the lattice."""
+
+    most: int = 1
+
+    def largest(self, unit: float) -> int:
+        return self.most
+
+
+@dataclass(frozen=True)
+class ItemsChange(Change):
+    """The difference between streams of which each step counts few items of a public domain.
+
+    Args:
+      low, high: 0 and 1; or -1 and 1 where items may also be removed.
+      relation: "replace_one" (default): the items of one step are any others. "add_remove": they
+        are there, or the step is empty.
+      max_items: b, the most distinct items in a step.
+
+    Guarantee: replace_one changes up to 2b coordinates by 1, Delta_2 = sqrt(2b) c, or with removals
+      b by 2, 2 sqrt(b) c; Delta_1 is 2b times an encoder's. add_remove: b coordinates by 1.
+    """
+
+    max_items: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_count("max_items", self.max_items)
+        if (self.low, self.high) not in ((0, 1), (-1, 1)):
+            raise ValueError(
+                f"items count (0, 1), or (-1, 1) with removals, got ({self.low:g}, {self.high:g})"
+            )
+
+    def magnitude(self, unit: float) -> int:
+        return 1
+
+    def norms(
+        self, mechanism: Mechanism, unit: float, dimension: int | None
+    ) -> tuple[Fraction, Fraction]:
+        l1, l2_squared = self.column_norms(mechanism, unit)
+        b = min(self.max_items, dimension or 1)
+        if self.relation == "add_remove":
+            return b * l1, b * l2_squared
+        if self.low < 0:
+            return 2 * b * l1, 4 * b * l2_squared
+        touched = min(2 * b, dimension or 1)
+        return touched * l1, touched * l2_squared
+
+    def __str__(self) -> str:
+        what = {
+            "replace_one": "the items of any one step",
+            "add_remove": "whether any one step counts items or is empty",
+        }[self.relation]
+        return f"{self.relation} ({what}, at most {self.max_items})"
+
+
+def _check_count(name: str, count: object) -> None:
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise ValueError(f"{name} must be a whole number from 1, got {count!r}")
 
 
 def check_bounds(bounds: object) -> tuple[float, float]:

@@ -2,13 +2,14 @@
 
 Whole pipelines on the local FnApiRunner, source and sink included, best of three, against the
 same pipeline without privacy; the local runner's state cache is off in both, as on production
-runners. Then microseconds a step of the vectorised release and of the scalar step.
+runners. Then microseconds a step of the vectorised release, and of the scalar step by horizon.
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator
 from itertools import accumulate
@@ -129,10 +130,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--elements", type=int, default=200_000)
     parser.add_argument("--keys", type=int, nargs="*", default=[1, 100, 10_000])
+    parser.add_argument("--mechanisms", action="store_true", help="no pipelines")
     options = parser.parse_args()
     logging.disable(logging.WARNING)
     worker_handlers.STATE_CACHE_SIZE_MB = 0
     n = options.elements
+    if options.mechanisms:
+        bulk_times()
+        step_times()
+        return
 
     counter = dp.PrefixCount(BUDGET, HORIZON).counter
     print(f"{counter.mechanism.name}, {BUDGET}, horizon {HORIZON:,}, {n:,} elements")
@@ -150,21 +156,51 @@ def main() -> None:
         plain = [beam.ParDo(PlainCount(state_bytes))]
         report("streaming", n, keys, *compare(n, keys, [streaming], plain))
 
-    print(f"\n{'mechanism':<16}{'us/step, bulk release of 2^20':>32}{'us/step, one by one':>22}")
+    bulk_times()
+    step_times()
+
+
+def bulk_times() -> None:
+    print(f"\n{'mechanism':<16}{'us/step, release of 2^20':>26}{'construction, ms':>18}")
     xs = np.ones(2**20, dtype=np.int64)
     for kind in dp.mechanisms.ALL:
+        if kind in (dp.mechanisms.SquareRoot, dp.mechanisms.Binned):
+            continue  # work of order T^2; horizons up to 2^14
+        start = time.perf_counter()
         member = dp.calibrate(kind(2**20), BUDGET)
+        member.max_variance()
+        made = time.perf_counter() - start
         times = []
         for _ in range(3):
             start = time.perf_counter()
             member.release(xs)
             times.append(time.perf_counter() - start)
-        state, noise = member.init(), SystemNoise(member.law)
-        start = time.perf_counter()
-        for _ in range(20_000):
-            state, _ = member.step(state, 1, noise)
-        single = (time.perf_counter() - start) / 20_000
-        print(f"{member.mechanism.name:<16}{min(times) / 2**20 * 1e6:>32.3f}{single * 1e6:>22.2f}")
+        print(f"{member.mechanism.name:<16}{min(times) / 2**20 * 1e6:>26.3f}{made * 1e3:>18.1f}")
+
+
+def step_times() -> None:
+    """Of single steps, calibrated and with noise, over the first 1000 to 20,000 of a stream."""
+    horizons = (2**10, 2**16, 2**22)
+    print("\nus/step, one by one, and numbers of state")
+    print(f"{'mechanism':<16}" + "".join(f"{f'T = {T:,}':>20}" for T in horizons))
+    for kind in dp.mechanisms.ALL:
+        cells = []
+        for T in horizons:
+            try:
+                member = dp.calibrate(kind(T), BUDGET)
+            except ValueError:  # a horizon beyond the mechanism's reach
+                cells.append("-")
+                continue
+            steps = min(T, 1000 if kind is dp.mechanisms.SquareRoot else 20_000)
+            best = math.inf
+            for _ in range(3):
+                state, noise = member.init(), SystemNoise(member.law)
+                start = time.perf_counter()
+                for _ in range(steps):
+                    state, _ = member.step(state, 1, noise)
+                best = min(best, (time.perf_counter() - start) / steps)
+            cells.append(f"{best * 1e6:.2f} us {member.state_size:>9,}")
+        print(f"{kind.__name__:<16}" + "".join(f"{cell:>20}" for cell in cells), flush=True)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 from numpy.polynomial import legendre
 from numpy.typing import NDArray
-from scipy.optimize import brentq, minimize
+from scipy.optimize import minimize
 
 Array = NDArray[np.float64]
 Loss = Callable[[Array], Array]  # a batch (P, 2d) of free parameters -> P log losses
@@ -81,25 +81,6 @@ def residues(poles: Array, zeros: Array) -> Array:
 def encoder(e: Array, a: Array) -> tuple[Array, Array]:
     """c_0 and c of r_j = c_0 + sum c_i la_i^j."""
     return np.prod(e / a, axis=-1), -residues(a, e) / a
-
-
-def poles_of(theta: Array, omega: Array) -> tuple[Array, Array]:
-    """(e, a) of stored parameters: a bracketed root per gap. A polynomial root finder would lose
-    the poles that crowd near 1."""
-    e = np.sort(1.0 - np.asarray(theta))[::-1]
-    w = np.asarray(omega)[np.argsort(1.0 - np.asarray(theta))[::-1]]
-    a = []
-    for i in range(len(e)):
-        # in s = a_i - e_i, so that the pole at the bracket's left end does not cancel
-        shift = e - e[i]
-        top = (e[i - 1] - e[i]) if i else 1.0 + float(np.sum(w))
-
-        def secular(s: float, shift: Array = shift) -> float:
-            terms: Array = s - shift
-            return float(np.prod(terms) * (1.0 - np.sum(w / terms)))
-
-        a.append(e[i] + brentq(secular, top * 1e-13, top * (1 - 1e-13), xtol=1e-300, rtol=1e-15))
-    return e, np.array(a)
 
 
 def pair_kernel(x: Array) -> Array:
@@ -349,14 +330,12 @@ def split(y: Array) -> Array:
 
 
 def entry(y: Array, T: int, normalized: bool) -> dict[str, Any]:
-    """The stored record: the loss is that of the rounded parameters, poles recovered from them."""
+    """The stored record. Distances from 1 keep the digits that poles near 1 would lose."""
     e, a = gaps(y)
-    theta, omega = (1.0 - e)[::-1], residues(e, a)[::-1]
-    e, a = poles_of(theta, omega)
     max_se = normalized_max_se(e, a, T) if normalized else float(blt_max_se(e, a, T))
     floor = square_root_max_se(T)
     assert normalized or max_se >= floor * (1 - 1e-11), (T, len(e), max_se, floor)
-    return {"theta": theta.tolist(), "omega": omega.tolist(), "max_se": max_se}
+    return {"zeros": e.tolist(), "poles": a.tolist(), "max_se": max_se}
 
 
 def fit(T: int, starts: list[Array], normalized: bool) -> Array:
@@ -377,9 +356,10 @@ def fit(T: int, starts: list[Array], normalized: bool) -> Array:
 
 
 HEADER = (
-    "Fitted by benchmarks/fit_blt.py. objective -> log2 horizon -> buffers -> theta, omega "
-    "(decreasing theta) and max_se at rho = 1/2 for that horizon. max_se of normalized_blt: every "
-    f"step visited up to 2^{EXACT}, collocation beyond; of blt: positive geometric sums."
+    "Fitted by benchmarks/fit_blt.py. objective -> log2 horizon -> buffers -> zeros 1 - theta and "
+    "poles 1 - lambda of the decoder's generating function (decreasing) and max_se at rho = 1/2 "
+    f"for that horizon. max_se of normalized_blt: every step visited up to 2^{EXACT}, collocation "
+    "beyond; of blt: positive geometric sums."
 )
 
 

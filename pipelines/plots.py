@@ -29,6 +29,7 @@ from matplotlib.patches import Patch
 
 DPI = 150
 MAX_POINTS = 4000
+EXACT = "exact (shown for demonstration only)"
 
 # Okabe and Ito's colour-blind safe palette, without its yellow, which is too pale on white.
 _BLUE, _VERMILLION, _GREEN, _PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
@@ -40,6 +41,7 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _DARK, _GREY = "#222222", "#555555"
 
 _COLUMNS = 3
+_WIDE_COLUMNS = 4  # of `panels`
 _TITLE_WIDTH = 30  # narrow characters
 _FEW_POINTS = 40  # below this every release gets a marker
 _MINUTE = 1 / 1440  # in days, matplotlib's unit of time
@@ -126,6 +128,7 @@ def lines(
     title: str,
     logx: bool = False,
     logy: bool = False,
+    base: float = 10,
     footer: str | None = None,
 ) -> None:
     """Draws named lines in one pair of axes and writes a PNG.
@@ -136,15 +139,114 @@ def lines(
         series: label -> `(x, y)` or `(x, y, band)`, with `y - band` to `y + band` shaded.
             Labels, `xlabel` and `ylabel` may use mathtext; `title` and `footer` are plain text.
         path: the PNG file to write.
+        base: of the powers at which a logarithmic x axis has its ticks.
 
     Raises:
         ValueError: if a series is not two or three arrays of one length (`band` may be a scalar).
     """
     figure, body = _framed((10, 6), title, footer or "")
     axes = body.subplots()
-    ends: list[tuple[float, Line2D]] = []
+    ends = _draw_lines(axes, series, _looks(series), 2.0, logx, logy)
+    if ends:
+        if logx:
+            axes.set_xscale("log", base=base)
+        if not logy and all(_whole(arrays[1]) for arrays in series.values()):
+            axes.yaxis.set_major_locator(ticker.MaxNLocator("auto", integer=True))
+        axes.set_xlabel(xlabel, fontsize=12)
+        axes.set_ylabel(ylabel, fontsize=12)
+        _plain(axes, labelsize=11)
+        ends.sort(key=lambda end: -end[0])
+        handles = [line for _, line in ends]
+        body.legend(
+            handles=handles, loc="outside right upper", frameon=False, fontsize=11, handlelength=3
+        )
+    else:
+        _say(axes, "no data")
+    _save(figure, path)
+
+
+def panels(
+    panels: Mapping[str, Mapping[str, Sequence[npt.ArrayLike]]],
+    path: str | os.PathLike[str],
+    *,
+    xlabel: str,
+    ylabel: str,
+    title: str,
+    footer: str | None = None,
+) -> None:
+    """Draws one pair of axes for each of some sets of named lines and writes a PNG.
+
+    Axes share x, each has its own y. A label looks the same in all of them, and stands once, in
+    the legend above; `EXACT` is a dark line as in `prefix_counts`.
+
+    Args:
+        panels: title of the axes -> series, each as in `lines`.
+        path: the PNG file to write.
+
+    Raises:
+        ValueError: if a series is not two or three arrays of one length (`band` may be a scalar).
+    """
+    columns = min(_WIDE_COLUMNS, max(1, len(panels)))
+    rows = max(1, math.ceil(len(panels) / columns))
+    figure, body = _framed((3.5 * columns, 1 + 3 * rows), title, footer or "")
+    looks = _looks(label for series in panels.values() for label in series)
+    grid = body.add_gridspec(rows, columns)
+    handles: dict[Any, Line2D] = {}
+    first: Axes | None = None
+    for place, (name, series) in enumerate(panels.items()):
+        row, column = divmod(place, columns)
+        axes = body.add_subplot(grid[row, column], sharex=first)
+        first = first or axes
+        for _, line in _draw_lines(axes, series, looks, 1.4):
+            handles.setdefault(line.get_label(), line)
+        _plain(axes, labelsize=10)
+        axes.set_title(name, loc="left", fontsize=12, parse_math=False)
+        axes.xaxis.set_major_locator(ticker.MaxNLocator(4))
+        axes.xaxis.set_major_formatter(ticker.StrMethodFormatter("{x:,.0f}"))
+        axes.yaxis.set_major_locator(ticker.MaxNLocator(5))
+        axes.yaxis.set_major_formatter(ticker.FuncFormatter(_number))
+        if column == 0:
+            axes.set_ylabel(ylabel, fontsize=11)
+        if row == rows - 1:
+            axes.set_xlabel(xlabel, fontsize=11)
+    if handles:
+        body.legend(
+            handles=list(handles.values()),
+            loc="outside upper center",
+            ncols=4,
+            frameon=False,
+            fontsize=11,
+            handlelength=3,
+        )
+    else:
+        _say(body.subplots(), "no data")
+    _save(figure, path)
+
+
+def _whole(values: npt.ArrayLike) -> bool:
+    floats = _floats(values)
+    return bool(np.all(floats == np.rint(floats)))
+
+
+def _looks(labels: Iterable[str]) -> dict[str, tuple[str, str, str]]:
+    """A colour, a line style and a marker for each label."""
     looks = zip(cycle(_COLOURS), cycle(_STYLES), cycle(_MARKERS), strict=False)
-    for (label, arrays), (colour, style, marker) in zip(series.items(), looks, strict=False):
+    others = dict.fromkeys(label for label in labels if label != EXACT)
+    return {**dict(zip(others, looks, strict=False)), EXACT: (_DARK, "--", "x")}
+
+
+def _draw_lines(
+    axes: Axes,
+    series: Mapping[str, Sequence[npt.ArrayLike]],
+    looks: Mapping[str, tuple[str, str, str]],
+    linewidth: float,
+    logx: bool = False,
+    logy: bool = False,
+) -> list[tuple[float, Line2D]]:
+    """Draws the series; the last finite value of each, and its line."""
+    ends: list[tuple[float, Line2D]] = []
+    for label, arrays in series.items():
+        colour, style, marker = looks[label]
         x, y, band = _line_arrays(label, arrays)
         kept = _kept(len(x), logarithmic=logx)
         x, y, band = x[kept], y[kept], band[kept]
@@ -153,7 +255,7 @@ def lines(
             y,
             color=colour,
             linestyle=style,
-            linewidth=2,
+            linewidth=linewidth,
             marker=marker if len(x) <= _FEW_POINTS else None,
             markersize=5,
             label=label,
@@ -167,17 +269,7 @@ def lines(
     if ends:
         axes.set_xscale("log" if logx else "linear")
         axes.set_yscale("log" if logy else "linear")
-        axes.set_xlabel(xlabel, fontsize=12)
-        axes.set_ylabel(ylabel, fontsize=12)
-        _plain(axes, labelsize=11)
-        ends.sort(key=lambda end: -end[0])
-        handles = [line for _, line in ends]
-        body.legend(
-            handles=handles, loc="outside right upper", frameon=False, fontsize=11, handlelength=3
-        )
-    else:
-        _say(axes, "no data")
-    _save(figure, path)
+    return ends
 
 
 def _ranked_panels(
@@ -304,9 +396,8 @@ def _legend_handles(panels: Iterable[_Panel], half_width: float) -> list[Artist]
         Patch(color=_SKY, alpha=0.4, linewidth=0, label=f"± {half_width:g} standard deviations"),
     ]
     if any(panel.exact is not None for panel in panels):
-        exact = "exact (shown for demonstration only)"
         handles += [
-            Line2D([], [], color=_DARK, linewidth=1.1, linestyle=(0, (4, 3)), label=exact),
+            Line2D([], [], color=_DARK, linewidth=1.1, linestyle=(0, (4, 3)), label=EXACT),
             Line2D([], [], color=_VERMILLION, linewidth=1.2, label="error: private − exact"),
         ]
     return handles

@@ -222,7 +222,8 @@ def test_choices_are_ordered_by_the_objective(objective, horizon, budget):
     assert choice.mechanism == choice.rows[0].mechanism
     assert choice.objective == objective
     for row in choice.rows:
-        norms = row.mechanism.row_norms2(horizon) * row.counter.law.variance
+        of_a_draw = row.counter.law.variance * row.counter.grid**2
+        norms = row.mechanism.row_norms2(horizon) * of_a_draw
         assert row.max_stddev == pytest.approx(math.sqrt(norms.max()), rel=1e-9)
         assert row.mean_stddev == pytest.approx(math.sqrt(norms.mean()), rel=1e-9)
         assert row.state_size == row.mechanism.state_size

@@ -13,7 +13,8 @@ import pytest
 import beam_dpcount as dp
 from beam_dpcount import mechanisms
 from beam_dpcount.budget import noise_laws
-from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace
+from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from tests import audit as audits
 from tests.audit import audit
 
@@ -30,7 +31,20 @@ BUDGETS = (
     dp.ApproxDP(0.1, 1e-9),
 )
 
-every = pytest.mark.parametrize("kind", mechanisms.ALL, ids=lambda kind: kind.__name__)
+GAUSSIANS = (DiscreteGaussian, RoundedGaussian)
+
+
+def coarse(kind):
+    """With so coarse a lattice that rounding is a good part of the sensitivity."""
+    return dataclass(frozen=True)(
+        type(f"Coarse{kind.__name__}", (kind,), {"resolution": lambda self, magnitude, largest=None: 4})
+    )
+
+
+ROUNDED = [kind for kind in mechanisms.ALL if issubclass(kind, RoundedMechanism)]
+KINDS = (*mechanisms.ALL, *map(coarse, ROUNDED))
+
+every = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 budgets = pytest.mark.parametrize("budget", BUDGETS, ids=str)
 few_budgets = pytest.mark.parametrize(
     "budget",
@@ -90,22 +104,24 @@ def test_vector_streams_keep_the_budget(kind, budget, touched):
             assert audit(counter, values) == [], (horizon, counter.law)
 
 
-@every
+@pytest.mark.parametrize("kind", mechanisms.ALL, ids=lambda kind: kind.__name__)
 def test_the_budget_is_spent(kind):
-    """The losses above are not only small enough: pure and zCDP budgets are met exactly."""
+    """The losses above are not only small enough: pure and zCDP budgets are met exactly, but for
+    the 1e-4 that rounding takes, at most, of the noise's scale."""
     mechanism = kind(6)
+    spared = 2.1e-4 if kind in ROUNDED else 1e-9
     for counter in counters(mechanism, dp.ZCDP(0.5)):
         changes = audits.differences(counter, (0, 1))
         worst = max(audits.renyi(counter.law, change, 4.0) for change in changes)
-        assert worst == pytest.approx(4.0 * 0.5, rel=1e-9)
+        assert 4.0 * 0.5 * (1 - spared) <= worst <= 4.0 * 0.5 * (1 + 1e-9)
     for counter in counters(mechanism, dp.PureDP(1.0)):
         changes = audits.differences(counter, (0, 1))
         assert max(audits.pure_loss(counter.law, c) for c in changes) == pytest.approx(1.0)
     for counter in counters(mechanism, dp.ApproxDP(1.0, 1e-6)):
-        if isinstance(counter.law, DiscreteGaussian):
+        if isinstance(counter.law, RoundedGaussian):
             changes = audits.differences(counter, (0, 1))
             worst = max(audits.hockey_stick(counter.law, c, 1.0)[0] for c in changes)
-            assert 1e-7 < worst < 1e-6
+            assert 8e-7 < worst < 1e-6
 
 
 def test_early_draws_are_claimed_under_pure_dp_only():
@@ -142,7 +158,7 @@ def test_the_audit_sees_every_neighbouring_pair():
 @pytest.mark.parametrize(
     "law",
     [DiscreteLaplace(Fraction(s)) for s in ("0.2", "1", "7.5")]
-    + [DiscreteGaussian(Fraction(s)) for s in ("0.2", "1", "61", "250")],
+    + [kind(Fraction(s)) for s in ("0.2", "1", "61", "250") for kind in GAUSSIANS],
     ids=repr,
 )
 def test_the_audits_laws_are_the_packages(law):
@@ -158,20 +174,25 @@ def test_the_audits_laws_are_the_packages(law):
 def test_the_convolved_loss_is_that_of_the_joint_law(epsilon):
     """Two coordinates, by summing (P - e^epsilon Q)+ over all pairs of outputs."""
     change = np.array([1, 2])
-    for law in (DiscreteLaplace(Fraction(3, 2)), DiscreteGaussian(Fraction(5, 2))):
+    for law in (DiscreteLaplace(Fraction(3, 2)), *(kind(Fraction(5, 2)) for kind in GAUSSIANS)):
         y = np.arange(-80, 81)
         p = np.exp(np.add.outer(*(audits.log_pmf(law, y) for _ in change)))
         q = np.exp(np.add.outer(*(audits.log_pmf(law, y - d) for d in change)))
         direct = np.maximum(p - math.exp(epsilon) * q, 0).sum()
         delta, truncated = audits.hockey_stick(law, change, epsilon)
         assert truncated < 1e-12
-        assert delta == pytest.approx(direct, rel=1e-9, abs=1e-13)
+        if isinstance(law, RoundedGaussian):
+            assert direct * (1 - 1e-9) <= delta <= direct * (1 + 1e-6)
+            rough, _ = audits.hockey_stick(law, change, epsilon, 0.5)
+            assert direct * (1 + 1e-6) < rough < direct * 1.2
+        else:
+            assert delta == pytest.approx(direct, rel=1e-9, abs=1e-13)
         assert direct > 1e-6 or isinstance(law, DiscreteLaplace)  # whose largest loss is 2
 
 
 def test_the_renyi_divergence_is_that_of_the_joint_law():
     change = np.array([1, 2, 0])
-    for law in (DiscreteLaplace(Fraction(3, 2)), DiscreteGaussian(Fraction(5, 2))):
+    for law in (DiscreteLaplace(Fraction(3, 2)), *(kind(Fraction(5, 2)) for kind in GAUSSIANS)):
         y = np.arange(-80, 81)
         p = np.add.outer(*(audits.log_pmf(law, y) for _ in range(2)))
         q = np.add.outer(*(audits.log_pmf(law, y - d) for d in (1, 2)))
@@ -343,6 +364,41 @@ class BareBulkTree(mechanisms.BinaryTree):
         return released
 
 
+@dataclass(frozen=True)
+class Unrounded(mechanisms.NormalizedBLT):
+    """Adds integer noise to real numbers, whose fractions show through."""
+
+    def init(self, dimension=None):
+        return (0,)
+
+    def step(self, state, x, noise):
+        t = self.next_step(state)
+        xs, ys = [*state[1:t], x], state[t:]
+        y = self.encoder(t)[-1] @ xs + noise.one(t)
+        return (t, *xs, *ys, y), self.decoder(t)[-1] @ [*ys, y]
+
+
+@dataclass(frozen=True)
+class FedBackRoot(mechanisms.SquareRoot):
+    """Keeps of an item what the noise makes of it: what is noised is no function of the stream."""
+
+    def step(self, state, x, noise):
+        state, value = super().step(state, x, noise)
+        t = state[0]
+        return (t, *state[1:t], state[t] + state[-1] % 2, *state[t + 1 :]), value
+
+
+@dataclass(frozen=True)
+class UncountedRounding(mechanisms.SquareRoot):
+    """Calibrates to R alone, on a lattice where rounding matters."""
+
+    def resolution(self, magnitude, largest=None):
+        return 1
+
+    def norms(self, magnitude, largest=None):
+        return magnitude, magnitude**2 * Fraction(self.l2_sensitivity_squared)
+
+
 MUTANTS = [
     (ShortTree, "budget"),
     (ShortSmooth, "budget"),
@@ -356,6 +412,9 @@ MUTANTS = [
     (EarlyTree, "order"),
     (LateTree, "affine"),
     (BareBulkTree, "release"),
+    (Unrounded, "affine"),
+    (FedBackRoot, "affine"),
+    (UncountedRounding, "budget"),
 ]
 
 
@@ -372,11 +431,11 @@ def test_mutants_are_caught(mutant, check, budget):
 @budgets
 def test_less_noise_than_calibrated_is_caught(kind, budget):
     """Half the scale, and already 0.9 of it where the budget is met exactly."""
-    exact = not isinstance(budget, dp.ApproxDP)
+    exact = not isinstance(budget, dp.ApproxDP) and kind in mechanisms.ALL
     for counter in counters(kind(6), budget):
         for factor in (Fraction(1, 2), Fraction(9, 10)) if exact else (Fraction(1, 2),):
-            if isinstance(counter.law, DiscreteGaussian):
-                less = DiscreteGaussian(counter.law.sigma2 * factor**2)
+            if isinstance(counter.law, GAUSSIANS):
+                less = replace(counter.law, sigma2=counter.law.sigma2 * factor**2)
             else:
                 less = DiscreteLaplace(counter.law.parameter * factor)
             assert audit(replace(counter, law=less)) == ["budget"]

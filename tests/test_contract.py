@@ -1,9 +1,10 @@
 """Every check of the mechanisms' contract, over every member of `mechanisms.ALL`.
 
 There is no skip list: a new mechanism is covered by being listed. Members are made by
-`kind(horizon)`; matrices are compared with the definition (prefix sums), with each other, and
-with what `step` and `release` are seen to do. Integer mechanisms must agree exactly, those with
-real weights to 1e-9.
+`kind(horizon)`; matrices are compared with the definition (of prefix sums, or of sums with
+momentum and decay), with each other, and with what `step` and `release` are seen to do. Integer
+mechanisms must agree exactly, those with real weights to 1e-9, and those that round R x to within
+what rounding can do; `step` and `release` agree bit for bit in any case.
 """
 
 from __future__ import annotations
@@ -23,21 +24,32 @@ from beam_dpcount import mechanisms
 from beam_dpcount.coders import StateCodec
 from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace
 from beam_dpcount.mechanisms.base import MAX_HORIZON, HorizonError
+from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from tests.audit import law_moments
 from tests.scripted import Script, SeededNoise, random_script
 
+
+@dataclasses.dataclass(frozen=True)
+class Momentum(mechanisms.SquareRoot):
+    """Another workload than prefix sums."""
+
+    momentum: float = 0.5
+    decay: float = 0.9
+
+
+KINDS = (*mechanisms.ALL, Momentum)
 SMALL = range(1, 65)
 LARGE = (100, 257, 1000)
 LAWS = {"gaussian": dp.ZCDP(0.5), "laplace": dp.PureDP(1.0)}
-ALLOWED = {kind: kind(40).laws for kind in mechanisms.ALL}
+ALLOWED = {kind: kind(40).laws for kind in KINDS}
 
-every = pytest.mark.parametrize("kind", mechanisms.ALL, ids=lambda kind: kind.__name__)
+every = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 dimensions = pytest.mark.parametrize("dimension", [None, 3], ids=["scalar", "vector"])
 calibrated = pytest.mark.parametrize(
     ("kind", "budget"),
     [
         pytest.param(kind, LAWS[law], id=f"{kind.__name__}-{law}")
-        for kind in mechanisms.ALL
+        for kind in KINDS
         for law in sorted(ALLOWED[kind])
     ],
 )
@@ -56,6 +68,25 @@ def same(a, b) -> bool:
 
 def integral(a) -> bool:
     return np.array_equal(a, np.rint(a))
+
+
+def expected(mechanism, xs):
+    """The sums that are released privately, exactly for integers."""
+    if mechanism.workload.is_prefix_sums:
+        return np.cumsum(xs, axis=0)
+    return mechanism.workload.matrix(len(xs)) @ xs
+
+
+def near(mechanism, released, exact, magnitude) -> bool:
+    """Whether releases are these numbers, but for what the encoder's rounding may change."""
+    if not isinstance(mechanism, RoundedMechanism):
+        return same(released, exact)
+    # Half of what rounding adds to a difference of two streams, in each row, through L.
+    reach = (mechanism.rounding / 2 + mechanism.encoding_error * magnitude) * np.abs(
+        mechanism.decoder(len(released))
+    ).sum(axis=1)
+    error = np.abs(np.asarray(released) - exact)
+    return bool((error.reshape(len(reach), -1) <= reach[:, None] * (1 + 1e-9) + 1e-6).all())
 
 
 def shape(n: int, dimension: int | None) -> tuple[int, ...]:
@@ -102,12 +133,13 @@ def test_decoder_times_encoder_gives_prefix_sums(kind):
         whole_L, whole_R = mechanism.decoder(horizon), mechanism.encoder(horizon)
         assert whole_R.shape == (mechanism.draws(horizon), horizon)
         assert whole_L.shape == whole_R.shape[::-1]
-        assert same(whole_L @ whole_R, np.tri(horizon)), horizon
+        assert same(whole_L @ whole_R, mechanism.workload.matrix(horizon)), horizon
+        assert mechanism.workload.is_prefix_sums == (kind in mechanisms.ALL)
         for n in prefixes(horizon):
             L, R = mechanism.decoder(n), mechanism.encoder(n)
             assert R.shape == (mechanism.draws(n), n), (horizon, n)
             assert L.shape == R.shape[::-1], (horizon, n)
-            assert same(L @ R, np.tri(n)), (horizon, n)
+            assert same(L @ R, mechanism.workload.matrix(n)), (horizon, n)
             assert same(L, whole_L[:n, : len(R)]), (horizon, n)
             assert not whole_L[:n, len(R) :].any(), (horizon, n)
             assert same(R, whole_R[: len(R), :n]), (horizon, n)
@@ -146,10 +178,31 @@ def test_sensitivity_is_the_largest_column_norm_of_the_encoder(kind):
         mechanism = kind(horizon)
         R = mechanism.encoder(horizon)
         l1, l2_squared = np.abs(R).sum(axis=0).max(), np.square(R).sum(axis=0).max()
-        # A real encoder's output is rounded, and its sensitivity covers that: at most 1e-4.
-        slack = 0 if integral(R) else 3e-4
+        # A norm of real numbers is rounded up; what rounding R x adds is in `norms`.
+        slack = 1e-8 if isinstance(mechanism, RoundedMechanism) else 0
         assert l1 <= mechanism.l1_sensitivity <= l1 * (1 + slack), horizon
         assert l2_squared <= mechanism.l2_sensitivity_squared <= l2_squared * (1 + slack), horizon
+
+
+@every
+@pytest.mark.parametrize("magnitude", [1, 7, 10**6, 2**31])
+def test_what_rounding_adds_to_the_sensitivity_is_small_and_counted(kind, magnitude):
+    for horizon in (1, 2, 40, 1000):
+        mechanism = kind(horizon)
+        fine = mechanism.resolution(magnitude)
+        l1, l2_squared = mechanism.norms(magnitude * fine)
+        exact_l1 = magnitude * fine * Fraction(mechanism.l1_sensitivity)
+        exact_l2 = float(magnitude * fine) * mechanism.l2_sensitivity_squared**0.5
+        if not isinstance(mechanism, RoundedMechanism):
+            assert fine == 1
+            assert l1 == exact_l1
+            assert l2_squared == magnitude**2 * mechanism.l2_sensitivity_squared
+            continue
+        assert fine & fine - 1 == 0
+        rows = mechanism.rounding + 2 * magnitude * fine * mechanism.encoding_error
+        assert rows >= 1
+        assert l1 >= exact_l1 + Fraction(rows * horizon)
+        assert exact_l2 + rows * horizon**0.5 <= float(l2_squared) ** 0.5 <= exact_l2 * (1 + 1e-4)
 
 
 # Steps and releases
@@ -172,7 +225,7 @@ def test_steps_and_release_agree_and_draw_each_coordinate_once_in_order(kind, di
             whole = random_script(drawn_by[n - 1], dimension, seed=n)
             released = mechanism.release(xs, whole)
             assert whole.drawn == stepped.drawn
-            assert same(released, values), (horizon, n)
+            assert np.array_equal(released, values), (horizon, n)
 
 
 @every
@@ -190,7 +243,7 @@ def test_steps_and_release_agree_on_any_integers(kind, dimension, data):
     whole = random_script(drawn, dimension, seed, spread=2**40)
     _, values = take_steps(mechanism, xs, stepped, dimension)
     released = mechanism.release(xs, whole)
-    assert same(released, values)
+    assert np.array_equal(released, values)
     assert whole.drawn == stepped.drawn == list(range(1, drawn + 1))
 
 
@@ -214,12 +267,13 @@ def test_counter_steps_and_counter_releases_agree_on_any_numbers(kind, budget, d
         values.append(value)
     released = counter.release(xs, whole)
     assert released.dtype == np.float64
-    assert same(released, values)
+    assert np.array_equal(released, values)
     assert whole.drawn == stepped.drawn
-    # And both are the prefix sums of what `quantise` made of the inputs, plus decoded noise.
-    exact = np.cumsum([counter.quantise(x) for x in xs], axis=0)
+    # And both are the sums of what `quantise` made of the inputs, plus decoded noise.
+    fine = counter.resolution
+    exact = expected(counter.mechanism, fine * np.array([counter.quantise(x) for x in xs]))
     noise = counter.mechanism.decoder(len(xs)) @ whole.z
-    assert same(released / counter.unit, exact + noise)
+    assert near(counter.mechanism, released / counter.grid, exact + noise, 64 * fine)
 
 
 @every
@@ -255,7 +309,7 @@ def test_releases_are_prefix_sums_plus_decoded_noise(kind, dimension):
         L = mechanism.decoder(horizon)
         xs, noise = random_inputs(horizon, dimension, 5), random_script(L.shape[1], dimension, 6)
         released = mechanism.release(xs, noise)
-        assert same(released - np.cumsum(xs, axis=0), L @ noise.z), horizon
+        assert near(mechanism, released, expected(mechanism, xs) + L @ noise.z, 100), horizon
 
 
 @every
@@ -322,7 +376,7 @@ def test_states_know_the_variance_of_the_release_that_led_to_them(kind, dimensio
 def test_counters_give_the_variance_of_the_law_times_the_row_norms(kind, budget, dimension, unit):
     for horizon in (1, 2, 31, 40, 100):
         counter = dp.calibrate(kind(horizon), budget, dimension=dimension, unit=unit)
-        of_a_draw = law_moments(counter.law)[0] * unit**2
+        of_a_draw = law_moments(counter.law)[0] * counter.grid**2
         variances = of_a_draw * np.square(counter.mechanism.decoder(horizon)).sum(axis=1)
         by_step = [counter.variance(t) for t in range(1, horizon + 1)]
         assert by_step == pytest.approx(variances, rel=1e-9)
@@ -347,7 +401,7 @@ budgets_of_all_sizes = pytest.mark.parametrize(
     ("kind", "budget"),
     [
         pytest.param(kind, budget, id=f"{kind.__name__}-{law}-{rho}")
-        for kind in mechanisms.ALL
+        for kind in KINDS
         for rho in (0.05, 0.5, 5.0, 20.0)
         for law, budget in (("gaussian", dp.ZCDP(rho)), ("laplace", dp.PureDP((2 * rho) ** 0.5)))
         if law in ALLOWED[kind]
@@ -363,13 +417,14 @@ def replicated(kind, budget):
     variance, fourth = law_moments(counter.law)
     norms2, norms4 = np.square(weights).sum(axis=1), (weights**4).sum(axis=1)
     of_squares = norms4 * (fourth - 3 * variance**2) + 2 * (norms2 * variance) ** 2
-    return counter, np.sqrt(of_squares / REPLICATES)
+    return counter, np.sqrt(of_squares / REPLICATES) * counter.grid**2
 
 
 def mean_squares(counter, law, seed):
     xs = np.ones((STEPS, REPLICATES))
     released = counter.release(xs, SeededNoise(law, seed, REPLICATES))
-    return np.square(released - np.arange(1, STEPS + 1)[:, None]).mean(axis=1)
+    exact = expected(counter.mechanism, xs)
+    return np.square(released - exact).mean(axis=1)
 
 
 @budgets_of_all_sizes
@@ -387,7 +442,7 @@ def test_releases_are_unbiased(kind, budget):
     released = counter.release(
         np.ones((STEPS, REPLICATES)), SeededNoise(counter.law, 12, REPLICATES)
     )
-    errors = released.mean(axis=1) - np.arange(1, STEPS + 1)
+    errors = released.mean(axis=1) - expected(counter.mechanism, np.ones(STEPS))
     assert (np.abs(errors) <= TOLERATED * counter.stddevs(STEPS) / REPLICATES**0.5).all()
     # It would see a shift by half a unit in every draw, where draws are not much wider than that.
     shifted = errors + 0.5 * np.abs(counter.mechanism.decoder(STEPS)).max(axis=1)
@@ -600,9 +655,9 @@ def test_mechanisms_are_frozen_values(kind):
     assert mechanism == kind(12)
     assert hash(mechanism) == hash(kind(12))
     assert mechanism != kind(13)
-    assert all(mechanism != other(12) for other in mechanisms.ALL if other is not kind)
+    assert all(mechanism != other(12) for other in KINDS if other is not kind)
     assert mechanism.name == kind.__name__
-    assert eval(repr(mechanism), dict(vars(mechanisms))) == mechanism
+    assert eval(repr(mechanism), {**vars(mechanisms), Momentum.__name__: Momentum}) == mechanism
     assert str(mechanism) == repr(mechanism)
     assert "horizon=12" in repr(mechanism)
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -645,4 +700,7 @@ def test_the_laws_that_a_mechanism_allows_decide_the_budgets_that_it_takes(kind)
             with pytest.raises(ValueError, match=f"^{kind.__name__} takes"):
                 dp.calibrate(kind(9), budget)
     taken = dp.calibrate(kind(9), dp.ApproxDP(1, 1e-6))
-    assert type(taken.law).__name__.removeprefix("Discrete").lower() in ALLOWED[kind]
+    assert (
+        type(taken.law).__name__.lower().removeprefix("discrete").removeprefix("rounded")
+        in (ALLOWED[kind])
+    )

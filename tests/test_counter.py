@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_dpcount as dp
-from beam_dpcount.budget import noise_laws
+from beam_dpcount.budget import gaussian_sigma, noise_laws
 from beam_dpcount.counter import UnsupportedBudgetError
-from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace
+from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from beam_dpcount.mechanisms import BinaryTree, SmoothBinary
 from beam_dpcount.noise import SystemNoise
 from tests.scripted import Script, SeededNoise
@@ -327,7 +327,8 @@ def test_calibration_follows_the_definitions():
 @pytest.mark.parametrize(("epsilon", "delta"), [(1, 1e-6), (0.1, 1e-9), (3, 1e-3)])
 def test_approximate_budgets_take_the_law_of_smaller_variance(horizon, epsilon, delta):
     budget, h = dp.ApproxDP(epsilon, delta), horizon.bit_length()
-    gaussian = h / (2 * budget.to_zcdp().rho)
+    gaussian = h * gaussian_sigma(epsilon, delta) ** 2 + 1 / 12
+    assert gaussian < 0.96 * h / (2 * budget.to_zcdp().rho)
     laplace = 1 / (2 * math.sinh(epsilon / h / 2) ** 2)
     counter = counter_of(mechanism=BinaryTree(horizon), budget=budget)
     assert counter.law.variance == pytest.approx(min(gaussian, laplace), rel=1e-6)
@@ -339,7 +340,7 @@ def test_laplace_noise_wins_in_short_trees():
         type(counter_of(mechanism=BinaryTree(2**h - 1), budget=dp.ApproxDP(1, 1e-6)).law)
         for h in range(1, 16)
     ]
-    assert kinds == [DiscreteLaplace] * 10 + [DiscreteGaussian] * 5
+    assert kinds == [DiscreteLaplace] * 8 + [RoundedGaussian] * 7
 
 
 @pytest.mark.parametrize(
@@ -397,15 +398,15 @@ def test_a_law_out_of_range_does_not_hide_another_within_it():
     """Amounts to six decimals in 1000 coordinates: Laplace noise is too wide, Gaussian is not."""
     budget, unit = dp.ApproxDP(1, 1e-6), 2.0**-20
     counter = dp.calibrate(BinaryTree(2**20), budget, dimension=1000, unit=unit)
-    assert isinstance(counter.law, DiscreteGaussian)
+    assert isinstance(counter.law, RoundedGaussian)
     assert counter.law.scale * unit == pytest.approx(
-        math.sqrt(21_000 / (2 * budget.to_zcdp().rho)), rel=1e-9
+        math.sqrt(21_000) * gaussian_sigma(1, 1e-6), rel=1e-9
     )
 
 
 @pytest.mark.parametrize(
     ("mechanism", "allowed"),
-    [(TREE, {DiscreteLaplace, DiscreteGaussian}), (SmoothBinary(9), {DiscreteGaussian})],
+    [(TREE, {DiscreteLaplace, RoundedGaussian}), (SmoothBinary(9), {RoundedGaussian})],
 )
 def test_a_mechanism_is_given_only_laws_that_it_allows(mechanism, allowed):
     laws = noise_laws(dp.ApproxDP(1, 1e-6), 7, 7, mechanism.laws)

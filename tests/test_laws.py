@@ -2,15 +2,17 @@
 
 import functools
 import inspect
+import itertools
 import math
 import os
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import FrozenInstanceError
 from decimal import ROUND_FLOOR, Context, Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
+import mpmath
 import numpy as np
 import opendp.prelude as dp
 import pytest
@@ -18,12 +20,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from beam_dpcount import laws
 from beam_dpcount.laws import (
     DiscreteGaussian,
     DiscreteLaplace,
     InverseTable,
     Law,
-    _bernoulli_exp,
+    RoundedGaussian,
+    _Block,
+    _is_kept,
+    _propose,
     _table,
     _TruncatedGeometric,
     exp_negative,
@@ -42,30 +48,42 @@ SMALL = [
     DiscreteLaplace(Fraction(7, 3)),
     DiscreteGaussian(Fraction(1, 5)),
     DiscreteGaussian(Fraction(30)),
+    RoundedGaussian(Fraction(1, 5)),
+    RoundedGaussian(Fraction(30)),
 ]
 TABLE = [
     *SMALL,
     DiscreteLaplace(Fraction(512)),
     DiscreteGaussian(Fraction(262143, 17)),
     DiscreteGaussian(Fraction(512**2)),
+    RoundedGaussian(Fraction(8**2)),
 ]
 COMPOSED = [  # beyond the table limit, small enough to add up all probabilities
     DiscreteLaplace(Fraction(512) + Fraction(1, 10**9)),
     DiscreteLaplace(Fraction(123457, 100)),
     DiscreteGaussian(Fraction(512**2 + 1)),
     DiscreteGaussian(Fraction(7 * 600**2 + 3, 7)),
+    DiscreteGaussian(Fraction(2**20)),
+    RoundedGaussian(Fraction(8**2) + Fraction(1, 10**9)),  # blocks of half an integer
+    RoundedGaussian(Fraction(16**2)),
+    RoundedGaussian(Fraction(4321, 3)),
+    RoundedGaussian(Fraction(2**20)),
 ]
 HUGE = [
     DiscreteLaplace(Fraction(2**20) + Fraction(1, 3)),
     DiscreteLaplace(Fraction(2**33)),
     DiscreteGaussian(Fraction(2**40) + Fraction(1, 3)),
+    DiscreteGaussian(Fraction(2**48)),
     DiscreteGaussian(Fraction(2**66)),
+    RoundedGaussian(Fraction(2**40) + Fraction(1, 3)),
+    RoundedGaussian(Fraction(2**48)),
+    RoundedGaussian(Fraction(2**66)),
 ]
 LAWS = [*TABLE, *COMPOSED, *HUGE]
 
 
 def name(law: Any) -> str:
-    return f"{type(law).__name__}-{float(getattr(law, 'parameter', None) or law.sigma2):.6g}"
+    return f"{type(law).__name__}-{float(next(iter(law.__dict__.values()))):.6g}"
 
 
 def every(laws: Sequence[Any]) -> Callable[[Any], Any]:
@@ -75,6 +93,7 @@ def every(laws: Sequence[Any]) -> Callable[[Any], Any]:
 # --- Exact probabilities -------------------------------------------------------------------------
 
 DIGITS = Context(prec=260)
+HALVES = (-mpmath.mpf(1) / 2, mpmath.mpf(1) / 2)
 DEEPEST = Decimal(10) ** -130  # below 2^-431
 
 
@@ -91,14 +110,18 @@ def exact_tails(law: Any) -> list[Decimal]:
             powers = [q**m for m in range(law.size)]
             whole = sum(powers)
             return [sum(powers[m:]) / whole for m in range(law.size)]
+        if isinstance(law, RoundedGaussian):
+            return [Decimal(1), *rounded_tails(law)]
         weights = [Decimal(1)]
+        sides = 1 if isinstance(law, _Block) else 2
         if isinstance(law, DiscreteLaplace):
             q = (-1 / decimal(law.parameter)).exp()
             while weights[-1] > DEEPEST:
                 weights.append(weights[-1] * q)
             beyond = weights[-1] * q / (1 - q)
         else:
-            ratio = (-1 / (2 * decimal(law.sigma2))).exp()  # exp(-(2 j + 1) / (2 sigma2))
+            sigma2 = law.tau2 if isinstance(law, _Block) else law.sigma2
+            ratio = (-1 / (2 * decimal(sigma2))).exp()  # exp(-(2 j + 1) / (2 sigma2))
             square = ratio * ratio
             while weights[-1] > DEEPEST**2:  # what lies beyond does not show in 200 digits
                 weights.append(weights[-1] * ratio)
@@ -107,10 +130,21 @@ def exact_tails(law: Any) -> list[Decimal]:
         tails = []
         for weight in reversed(weights):
             beyond += weight
-            tails.append(2 * beyond)
+            tails.append(sides * beyond)
         tails.reverse()
-        whole = tails[0] - 1
+        whole = tails[0] - (sides - 1)
         return [Decimal(1), *(t / whole for t in tails[1:] if t > DEEPEST)]
+
+
+def rounded_tails(law: RoundedGaussian) -> Iterator[Decimal]:
+    """P(|X| >= m) for m = 1, 2, ... while above 10^-130, by another library's erfc."""
+    with mpmath.workdps(280):
+        root = mpmath.sqrt(8 * mpmath.mpf(law.sigma2.numerator) / law.sigma2.denominator)
+        for odd in itertools.count(1, 2):
+            tail = Decimal(mpmath.nstr(mpmath.erfc(odd / root), 220))
+            if tail <= DEEPEST:
+                return
+            yield tail
 
 
 def exact_floor(tail: Decimal, bits: int) -> int:
@@ -125,6 +159,9 @@ def exact_pmf(law: Law) -> tuple[np.ndarray, np.ndarray]:
     x = np.arange(-reach, reach + 1)
     if isinstance(law, DiscreteLaplace):
         weights = np.exp(-np.abs(x) / float(law.parameter))
+    elif isinstance(law, RoundedGaussian):
+        cuts = (np.abs(x) + np.array([[-0.5], [0.5]])) / law.scale
+        weights = -np.diff(stats.norm.sf(cuts), axis=0)[0]
     else:
         weights = np.exp(-(x.astype(float) ** 2) / (2 * float(law.sigma2)))
     return x, weights / weights.sum()
@@ -132,7 +169,9 @@ def exact_pmf(law: Law) -> tuple[np.ndarray, np.ndarray]:
 
 def cdf(law: Law, x: np.ndarray) -> np.ndarray:
     """P(X <= x), to 10^-12, for scales of 2^20 and more."""
-    if isinstance(law, DiscreteGaussian):  # Euler-Maclaurin: the error is about phi''/(24 sigma2)
+    if not isinstance(law, DiscreteLaplace):
+        # Exact for the rounded law; the discrete one's error is about phi''/(24 sigma2), by
+        # Euler and Maclaurin.
         return np.asarray(stats.norm.cdf((x + 0.5) / law.scale))
     p = 1 / (1 + math.exp(-1 / law.scale))  # q^-x / (1 + q) below 0
     return np.where(x < 0, p * np.exp(x / law.scale), 1 - p * np.exp(-(x + 1) / law.scale))
@@ -172,7 +211,7 @@ def fit(law: Law, draws: np.ndarray) -> float:
 def wrong(law: Any, factor: Fraction) -> Law:
     if isinstance(law, DiscreteLaplace):
         return DiscreteLaplace(law.parameter * factor)
-    return DiscreteGaussian(law.sigma2 * factor**2)
+    return type(law)(law.sigma2 * factor**2)
 
 
 def neighbours(law: Law) -> list[Law]:
@@ -280,10 +319,16 @@ def test_draws_are_independent(law: Law) -> None:
 
 
 @pytest.mark.parametrize(
-    "law", [DiscreteGaussian(Fraction(1, 10**12)), DiscreteLaplace(Fraction(1, 10**6))], ids=name
+    "law",
+    [
+        DiscreteGaussian(Fraction(1, 10**12)),
+        RoundedGaussian(Fraction(1, 10**12)),
+        DiscreteLaplace(Fraction(1, 10**6)),
+    ],
+    ids=name,
 )
 def test_tiny_scales_are_silent(law: Law) -> None:
-    """P(X != 0) = 2 exp(-5e11) and 2 exp(-1e6): no seed draws anything but 0."""
+    """P(X != 0) is exp(-1e6) at most: no seed draws anything but 0."""
     assert not law.sample(N, SeededBytes(1)).any()
     assert law.pmf(0) == 1
     assert law.pmf([-1, 1]).tolist() == [0, 0]
@@ -357,6 +402,7 @@ def table_of(law: Any, size: tuple[int, int]) -> InverseTable:
 
 DIGIT = _TruncatedGeometric(Fraction(123457, 100), 512)
 FLAT_DIGIT = _TruncatedGeometric(Fraction(2**33), 512)
+BLOCK = _Block(Fraction(512**2 + 1, 2**10))
 
 
 def magnitude(tails: list[Decimal], u: int, bits: int) -> int:
@@ -367,7 +413,7 @@ def magnitude(tails: list[Decimal], u: int, bits: int) -> int:
 
 
 @pytest.mark.parametrize("size", [(15, 64), (3, 6)], ids=str)
-@every([*SMALL, DIGIT, FLAT_DIGIT])
+@every([*SMALL, DIGIT, FLAT_DIGIT, BLOCK])
 def test_values_flip_exactly_at_the_boundaries(law: Any, size: tuple[int, int]) -> None:
     """U within 2^-256 below P(|X| >= m) gives m, and within 2^-256 above it m - 1."""
     table, tails = table_of(law, size), exact_tails(law)
@@ -462,7 +508,7 @@ class FirstWords:
 
 
 @pytest.mark.parametrize("word", [0, 2**64 - 1, 0x5AC3_1234_5678_9ABC], ids=hex)
-@every([*TABLE, DIGIT, FLAT_DIGIT])
+@every([*TABLE, DIGIT, FLAT_DIGIT, BLOCK])
 def test_every_first_word_has_its_exact_value(law: Any, word: int) -> None:
     """All 65536 of them; those that need it go on with 49 bits of `word`, then with `then`."""
     then = 0x0123_4567_89AB_CDEF
@@ -482,7 +528,7 @@ def test_every_first_word_has_its_exact_value(law: Any, word: int) -> None:
     assert len(np.unique(values)) > 2
 
 
-@every([*SMALL, DIGIT])
+@every([*SMALL, DIGIT, BLOCK])
 def test_a_tiny_table_agrees_with_exact_arithmetic_on_every_prefix(law: Any) -> None:
     """All 11-bit prefixes of a table of 2-bit cells and 4-bit words: nearly all are refined."""
     table, tails = table_of(law, (2, 4)), exact_tails(law)
@@ -507,75 +553,178 @@ def test_refined_samples_follow_the_law_and_no_other(law: Any, size: tuple[int, 
 
 # --- Exactness of the rejection step -------------------------------------------------------------
 
+WORD = 2**64 - 1
+
 
 @pytest.mark.parametrize("gamma", [Fraction(1, 3), Fraction(7, 5), Fraction(40), Fraction(99, 2)])
-def test_bernoulli_exp_flips_exactly_at_the_boundary(gamma: Fraction) -> None:
+def test_a_draw_is_kept_exactly_below_its_probability(gamma: Fraction) -> None:
+    """V within 2^-208 of exp(-gamma), gamma as (h, u) = (0, 1) and as (3, 1/4) give it."""
     with localcontext(DIGITS):
-        boundary = exact_floor((-decimal(gamma)).exp(), 53 + 192)
-    for u, below in ((boundary - 1, True), (boundary + 1, False)):
-        chunks = [(u >> shift) & (2**64 - 1) for shift in (128, 64, 0)]
-        fill = [2**64 - 1] * 3 if below else [0] * 3
-        source = iter([c.to_bytes(8, "little") for c in chunks + fill])
-        kept = _bernoulli_exp(gamma, u >> 192, 53, lambda n, s=source: next(s))
-        assert kept is below
+        boundary = exact_floor((-decimal(gamma)).exp(), 16 + 192)
+    for h, u in ((0, Fraction(1)), (3, Fraction(1, 4))):
+        tau2 = u * (2 * h + u) / (2 * gamma)
+        for v, below in ((boundary - 1, True), (boundary + 1, False)):
+            chunks = [(v >> shift) & WORD for shift in (128, 64, 0)] + 3 * [WORD if below else 0]
+            source = iter(chunks)
+            kept = _is_kept(
+                h, u, Fraction(0), tau2, v >> 192, lambda n, s=source: next(s).to_bytes(n, "little")
+            )
+            assert kept is below
+            assert len(list(source)) <= 3  # it was that close
 
 
-@pytest.mark.parametrize("depth", [1, 3, 16, 40, 60])
-def test_a_proposal_is_kept_exactly_when_its_uniform_is_below(depth: int) -> None:
-    """Gaussian draws beyond the table limit, with the uniform on the boundary of being kept.
-
-    The first round proposes one value of the Laplace tail 2^-depth, which may be kept, and 16
-    others that may not; the second round keeps what it proposes. The deepest has a chance below
-    2^-1100, which is 0 in floating point.
-    """
-    sigma2, t, never = Fraction(512**2 + 1), 512, (2**64 - 1).to_bytes(8, "little")
-
-    def propose(u: int) -> tuple[int, int, list[bytes]]:
-        """What U = u / 2^64 and U = 15/16 propose, and the bytes that propose one and 16."""
+@pytest.mark.parametrize("end", [0, 1])
+@pytest.mark.parametrize("h", [0, 1, 20, 150, 10**5])
+def test_a_place_in_the_block_is_refined_as_far_as_it_takes(h: int, end: int) -> None:
+    """U within 2^-415 of one end of its 31 bits, V within 2^-336 of the exact probability there."""
+    tau2, word = BLOCK.tau2, 0x5555_5555
+    place = Fraction(word + end, 2**31)
+    words = 5 + (h == 10**5) * 9  # whose probability is 2^-376
+    with localcontext(Context(prec=500)):
+        gamma = decimal(place * (2 * h + place) / (2 * tau2))
+        boundary = int((-gamma).exp() * 2 ** (16 + 64 * words))
+    # Within the interval the probability falls, so it is above the one at its upper end.
+    for v, kept in ((boundary - 2**64, True), (boundary + 2**64, False)):
+        script = [(v >> 64 * k) & WORD for k in range(words - 1, -1, -1)] + 9 * [WORD * (not kept)]
         served = []
 
-        def source(n: int) -> bytes:
-            if n == 2 * 17:
-                served.append((u >> 49).to_bytes(2, "little") + 16 * b"\0\x78")
-            elif len(served) == 1:  # the look-up leaves the first one undecided
-                served.append(((u << 15) % 2**64).to_bytes(8, "little"))
-            else:
-                served.append(b"refining")
-            assert len(served[-1]) == n
-            return served[-1]
+        def source(n: int, script: Any = script, served: Any = served) -> bytes:
+            of_u = len(served) % 2
+            served.append(WORD * end if of_u else script[len(served) // 2])
+            return int(served[-1]).to_bytes(n, "little")
 
-        first, *others = DiscreteLaplace(Fraction(t)).sample(17, source).tolist()
-        assert set(others) == {others[0]}
-        return first, others[0], served
+        width = Fraction(1, 2**31)
+        decided = _is_kept(h, Fraction(word, 2**31), width, tau2, v >> 64 * words, source)
+        assert decided is kept
+        assert len(served) >= 2 * words - 2
 
-    tested, other, first_round = propose(3 << (62 - depth))
-    second_round = propose(15 << 60)[2]
-    assert tested > other + 50 > 50
-    gamma = (tested - sigma2 / t) ** 2 / (2 * sigma2)
-    with localcontext(Context(prec=700)):
-        boundary = int((-decimal(gamma)).exp() * 2 ** (53 + 64 * 24))
-    assert depth < 60 or math.exp(-gamma) == 0 < boundary
 
-    for u, value in ((boundary - 1, tested), (boundary + 1, other)):
-        word = (u >> 64 * 24 << 11).to_bytes(8, "little")
-        script = [*first_round, word + never * 16, *second_round, bytes(8 * 17)]
-        further = [((u >> 64 * k) % 2**64).to_bytes(8, "little") for k in range(23, -1, -1)]
-        further += [never if value == tested else bytes(8)] * 4
+class Proposed:
+    """A table that proposes these blocks, and the bytes for places in them and for being kept."""
 
-        def source(n: int, script: Any = script, further: Any = further) -> bytes:
-            part = (script if script and len(script[0]) == n else further).pop(0)
-            assert len(part) == n
-            return bytes(part)
+    def __init__(self, h: Any, words: Any, v: Any, then: int) -> None:
+        self._h = np.asarray(h, dtype=np.int64)
+        self._chunks = [np.asarray(words, dtype="<u4").tobytes(), np.asarray(v, "<u2").tobytes()]
+        self._then, self.refined = then, 0
 
-        assert DiscreteGaussian(sigma2).sample(1, source).tolist() == [value]
-        assert len(further) <= 4  # it was that close
+    def sample(self, n: int, random_bytes: Any) -> np.ndarray:
+        assert n == len(self._h)
+        return self._h
+
+    def __call__(self, n: int) -> bytes:
+        if self._chunks:
+            assert len(self._chunks[0]) == n
+            return self._chunks.pop(0)
+        assert n == 8
+        self.refined += 1
+        return self._then.to_bytes(8, "little")
+
+
+def propose(
+    monkeypatch: Any, shift: int, rounded: bool, h: Any, words: Any, v: Any, then: int = 0
+) -> tuple[np.ndarray, list[int], int]:
+    """What is proposed at tau2 = BLOCK.tau2, what is rejected of it, and words it takes more."""
+    source = Proposed(h, words, v, then)
+    monkeypatch.setattr(laws, "_table", lambda law: source)
+    values, rejected = _propose(BLOCK.tau2, shift, rounded, len(words), source)
+    return values, rejected.tolist(), source.refined
+
+
+@pytest.mark.parametrize("shift", [5, 7, 29])
+def test_every_integer_is_proposed_in_one_way(monkeypatch: Any, shift: int) -> None:
+    low = np.unique(np.arange(-64, 64) % 2**shift)
+    h, sign, low = (a.ravel() for a in np.meshgrid(range(4), (0, 1), low))
+    for filled in (0, 2 ** (31 - shift) - 1):  # bits that do not matter
+        words = sign << 31 | low << 31 - shift | filled
+        values, rejected, _ = propose(monkeypatch, shift, False, h, words, 0 * h)
+        assert not rejected
+        assert np.array_equal(values, np.where(sign, -1 - (h << shift) - low, (h << shift) + low))
+        if shift == 5:
+            assert sorted(values.tolist()) == list(range(-128, 128))
+
+
+@pytest.mark.parametrize("shift", [-1, 0, 1, 5, 29])
+def test_a_place_is_rounded_to_the_nearest_integer(monkeypatch: Any, shift: int) -> None:
+    rng = np.random.default_rng(shift + 1)
+    edges = np.clip((2 * np.arange(2**8) + 1) << 30 - shift, 1, 2**31 - 1)
+    words = np.concatenate([rng.integers(0, 2**31, 500), edges, edges - 1, [0, 2**31 - 1]])
+    h = rng.integers(0, 300, words.size)
+    for sign in (0, 1):
+        values, rejected, _ = propose(monkeypatch, shift, True, h, words | sign << 31, 0 * h)
+        assert not rejected
+        for value, block, word in zip(values.tolist(), h.tolist(), words.tolist(), strict=True):
+            low, high = (
+                Fraction(2) ** shift * (block + Fraction(end, 2**31)) for end in (word, word + 1)
+            )
+            assert abs(value) - Fraction(1, 2) <= low < high <= abs(value) + Fraction(1, 2)
+            assert value * (1 - 2 * sign) >= 0
+
+
+@pytest.mark.parametrize("rounded", [False, True])
+def test_floats_decide_only_what_is_sure(monkeypatch: Any, rounded: bool) -> None:
+    """v one unit below, at and above the exact probability of hundreds of proposals.
+
+    In two blocks far out, which come with a chance below 2^-280000, it is next to 0.
+    """
+    rng, shift, count = np.random.default_rng(7), 9, 800
+    h = np.append(rng.integers(0, 160, count - 2), [10**4, 10**6])
+    words = rng.integers(0, 2**32, count)
+    words[-2:] |= 2**30
+    places = words % 2**31 if rounded else (words % 2**31 >> 31 - shift) + (words >> 31)
+    bits = 31 if rounded else shift
+    units = []  # 2^16 times the probabilities, rounded down
+    for block, place in zip(h.tolist(), places.tolist(), strict=True):
+        u = Fraction(place, 2**bits)
+        units.append(exp_negative(u * (2 * block + u) / (2 * BLOCK.tau2), 80) >> 64)
+    k = np.array(units)
+    inside = k < 65536
+    for v, then, kept, refined in (
+        (k - 1, 0, True, False),
+        (k, 0, True, True),
+        (k, WORD, False, True),
+        (k + 1, 0, False, False),
+    ):
+        chosen = np.flatnonzero((v >= 0) & (v < 65536) & inside)
+        assert len(chosen) > 750
+        _, rejected, more = propose(
+            monkeypatch, shift, rounded, h[chosen], words[chosen], v[chosen], then
+        )
+        assert rejected == ([] if kept else list(range(len(chosen))))
+        # One word more for each, of its V and of its place too if that has further bits; and up to
+        # a hundred for the last.
+        assert more == 0 or refined
+        assert not refined or 0 <= more - (1 + rounded) * len(chosen) < 300
+
+
+def test_what_is_rejected_is_proposed_for_anew(monkeypatch: Any) -> None:
+    """In its own place, and nothing else is drawn again."""
+    rounds = [(np.array([1, 2, 3, 4]), [1, 3]), (np.array([5, 6]), [0]), (np.array([7]), [])]
+
+    def scripted(tau2: Fraction, shift: int, rounded: bool, n: int, source: Any) -> Any:
+        values, rejected = rounds.pop(0)
+        assert len(values) == n
+        return values, np.array(rejected, dtype=np.int64)
+
+    monkeypatch.setattr(laws, "_propose", scripted)
+    assert DiscreteGaussian(Fraction(2**48)).sample(4).tolist() == [1, 7, 3, 6]
+    assert not rounds
 
 
 # --- Certified bounds ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bits", [64, 128, 300])
-@every([*TABLE, DiscreteGaussian(Fraction(1, 10**12)), DIGIT])
+@every(
+    [
+        *TABLE,
+        RoundedGaussian(Fraction(20**2)),
+        DiscreteGaussian(Fraction(1, 10**12)),
+        RoundedGaussian(Fraction(1, 10**12)),
+        DIGIT,
+        BLOCK,
+        _Block(Fraction(16**2)),
+    ]
+)
 def test_tails_are_certified_and_tight(law: Any, bits: int) -> None:
     bounds, tails = law.tails(bits), exact_tails(law)
     with localcontext(DIGITS):
@@ -589,7 +738,7 @@ def test_tails_are_certified_and_tight(law: Any, bits: int) -> None:
     assert max(highs - lows) < 2**20
     assert min(lows) >= 0
     # The refinement reads "U >= the last bound" as "below it by none": the last must bind nothing.
-    assert lows[-1] == 0 or not isinstance(law, Law)
+    assert lows[-1] == 0 or isinstance(law, _TruncatedGeometric)
 
 
 @pytest.mark.parametrize("bits", [64, 128, 300])
@@ -621,7 +770,15 @@ def test_exp_negative_is_within_two_units(r: Fraction, bits: int) -> None:
 # --- Probabilities, variances, refusals ----------------------------------------------------------
 
 
-@every([*TABLE, *COMPOSED, DiscreteGaussian(Fraction(100)), DiscreteGaussian(Fraction(9999, 100))])
+@every(
+    [
+        *TABLE,
+        *COMPOSED,
+        DiscreteGaussian(Fraction(100)),
+        DiscreteGaussian(Fraction(9999, 100)),
+        *(RoundedGaussian(Fraction(s)) for s in ("0.01", "8.999", "9", "15.999", "16")),
+    ]
+)
 def test_pmf_and_variance_are_the_laws_own(law: Law) -> None:
     x, p = exact_pmf(law)
     np.testing.assert_allclose(law.pmf(x), p, rtol=1e-11, atol=1e-300)
@@ -633,7 +790,13 @@ def test_pmf_and_variance_are_the_laws_own(law: Law) -> None:
 @every(HUGE)
 def test_pmf_of_huge_laws(law: Any) -> None:
     x = (np.linspace(-20, 20, 41) * law.scale).astype(np.int64)
-    if isinstance(law, DiscreteGaussian):  # the sum is the integral, up to exp(-2 pi^2 sigma2)
+    if isinstance(law, RoundedGaussian):
+        with mpmath.workdps(50):
+            cuts = [[(m + side) / mpmath.sqrt(2 * law.sigma2) for m in abs(x)] for side in HALVES]
+            expected = [
+                float((mpmath.erfc(a) - mpmath.erfc(b)) / 2) for a, b in zip(*cuts, strict=True)
+            ]
+    elif isinstance(law, DiscreteGaussian):  # the sum is the integral, up to exp(-2 pi^2 sigma2)
         expected = stats.norm.pdf(x / law.scale) / law.scale
     else:
         with localcontext(DIGITS):
@@ -655,6 +818,14 @@ def test_variance_check_values() -> None:
         assert law.variance == pytest.approx(exact, rel=1e-12)
         assert law.scale == float(s)
     assert DiscreteGaussian(Fraction(2**66)).variance == 2.0**66
+    # By Poisson's summation, sigma2 + 1/12 + sum (-1)^k exp(-2 pi^2 k^2 sigma2)
+    # (4 sigma2 + 1 / (pi k)^2).
+    for sigma2 in (0.3, 1.0, 4.0, 8.99, 9.0, 1e6):
+        exact = sigma2 + 1 / 12
+        for k in range(1, 9):
+            wave = math.exp(-2 * (math.pi * k) ** 2 * sigma2)
+            exact += (-1) ** k * wave * (4 * sigma2 + 1 / (math.pi * k) ** 2)
+        assert RoundedGaussian(Fraction(sigma2)).variance == pytest.approx(exact, rel=1e-13)
 
 
 @pytest.mark.parametrize(
@@ -666,6 +837,8 @@ def test_variance_check_values() -> None:
         lambda: DiscreteGaussian(Fraction(0)),
         lambda: DiscreteGaussian(Fraction(2**66) * Fraction(101, 100)),
         lambda: DiscreteGaussian(Fraction(10**40)),
+        lambda: RoundedGaussian(Fraction(0)),
+        lambda: RoundedGaussian(Fraction(2**66) + Fraction(1, 10**9)),
     ],
 )
 def test_scales_out_of_range_are_refused(make: Callable[[], Law]) -> None:
@@ -684,6 +857,7 @@ def test_the_largest_scales_are_accepted() -> None:
     [
         lambda: DiscreteLaplace(Fraction(10**400)),
         lambda: DiscreteGaussian(Fraction(10**400)),
+        lambda: RoundedGaussian(Fraction(10**400)),
     ],
 )
 def test_scales_beyond_floating_point_are_refused_in_the_same_words(
@@ -705,7 +879,7 @@ def test_laws_are_frozen_hashable_values(law: Any) -> None:
         law.parameter = Fraction(1)
 
 
-# --- OpenDP as an oracle -------------------------------------------------------------------------
+# --- Others as oracles -------------------------------------------------------------------------
 
 
 def homogeneity(a: np.ndarray, b: np.ndarray) -> float:
@@ -743,3 +917,24 @@ def test_opendp_draws_the_same_law(law: Law) -> None:
     assert homogeneity(law.sample(20_000), theirs) > ALARM
     for other in neighbours(law):
         assert homogeneity(other.sample(20_000), theirs) < REJECT
+
+
+@pytest.mark.parametrize("sigma", [0.7, 6.0, 9.0, 40.0, 1000.0, 2.0**24])
+def test_rounding_floating_point_normals_draws_the_same_law(sigma: float) -> None:
+    law = RoundedGaussian(Fraction(sigma) ** 2)
+    theirs = np.rint(np.random.default_rng(5).normal(0, sigma, N)).astype(np.int64)
+    assert homogeneity(law.sample(N, SeededBytes(6)), theirs) > ALARM
+    for other in neighbours(law):
+        assert homogeneity(other.sample(N, SeededBytes(7)), theirs) < REJECT
+
+
+@pytest.mark.parametrize("kind", [DiscreteGaussian, RoundedGaussian])
+@pytest.mark.parametrize("scale", ["1/20", "1/5", "2/5", "7/10", "1", "3", "20"])
+def test_gaussians_are_sub_gaussian_with_the_proxy_that_they_state(kind, scale):
+    law = kind(Fraction(scale) ** 2)
+    x = np.arange(-40 - int(40 * law.scale), 41 + int(40 * law.scale))
+    p = law.pmf(x)
+    for a in np.geomspace(1e-2, min(12.0, 10 / law.scale), 60):
+        seen = a * np.abs(x) < 700  # beyond, densities are below 1e-300
+        log_mgf = np.log1p(p[seen] @ (np.cosh(a * x[seen]) - 1))
+        assert log_mgf <= a * a * law.variance_proxy / 2 * (1 + 1e-9)

@@ -283,6 +283,46 @@ def test_lines_look_different_and_are_listed_as_they_end(
     assert len(axes.collections) == 9
 
 
+def test_ticks_of_lines(tmp_path: Path, figures: list[Figure]) -> None:
+    labels: dict[str, Any] = {"xlabel": "x", "ylabel": "y", "title": "T"}
+    whole = {"a": ([16, 64, 1024], [1, 2, 4])}
+    plots.lines(whole, tmp_path / "l.png", logx=True, base=2, **labels)
+    plots.lines({"a": ([1, 2], [1, 1.5])}, tmp_path / "l.png", **labels)
+    axes, other = (figure.axes[0] for figure in figures)
+    ticks = np.log2(axes.get_xticks())
+    np.testing.assert_allclose(ticks, np.rint(ticks))
+    assert np.all(axes.get_yticks() == np.rint(axes.get_yticks()))
+    assert np.any(other.get_yticks() != np.rint(other.get_yticks()))
+
+
+@pytest.mark.parametrize(("count", "size"), [(1, (525, 600)), (4, (2100, 600)), (7, (2100, 1050))])
+def test_panels_of_lines(
+    tmp_path: Path, figures: list[Figure], count: int, size: tuple[int, int]
+) -> None:
+    x = np.arange(100)
+    series = {"slow": (x, x), "fast": (x, 2 * x, 3.0), plots.EXACT: (x, 3 * x)}
+    sets = {f"set {i} of $x_1": dict(list(series.items())[i % 2 :]) for i in range(count)}
+    plots.panels(sets, tmp_path / "p.png", xlabel="steps", ylabel="count", title="T", footer="F")
+    assert pixels(tmp_path / "p.png") == size
+    assert {"steps", "count", "T", "F", *sets} <= texts(figures[0])
+    assert len(figures[0].axes) == count
+    looks: dict[str, set[tuple[Any, ...]]] = {}
+    for axes in figures[0].axes:
+        for line in axes.lines:
+            look = (line.get_color(), line.get_linestyle())
+            looks.setdefault(str(line.get_label()), set()).add(look)
+    assert set(looks) == set(series)
+    assert all(len(look) == 1 for look in looks.values())
+    assert len(set.union(*looks.values())) == 3
+    (legend,) = figures[0].subfigs[0].legends
+    assert [text.get_text() for text in legend.get_texts()] == list(series)
+
+
+def test_panels_of_nothing(tmp_path: Path, figures: list[Figure]) -> None:
+    plots.panels({}, tmp_path / "p.png", xlabel="x", ylabel="y", title="T")
+    assert {"no data", "T"} <= texts(figures[0])
+
+
 def test_lines_of_little(tmp_path: Path, figures: list[Figure]) -> None:
     labels: dict[str, Any] = {"xlabel": "x", "ylabel": "y", "title": "T"}
     plots.lines({}, tmp_path / "l.png", **labels)

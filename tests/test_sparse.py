@@ -19,11 +19,21 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount.coders import StateCodec, StateError
-from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace
-from beam_dpcount.mechanisms import BinaryTree, Honaker, KAry, Simple2, SmoothBinary, Sparse
+from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+from beam_dpcount.mechanisms import (
+    BinaryTree,
+    Honaker,
+    KAry,
+    Simple2,
+    SmoothBinary,
+    Sparse,
+    SquareRoot,
+)
+from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.segments import SparseCounter, sparse_for
 from tests.audit import log_pmf, pure_loss
 from tests.scripted import Script, SeededBytes
+from tests.test_audit import ROUNDED
 
 PURE = dp.PureDP(1.0)
 COUNTERS = [
@@ -32,6 +42,7 @@ COUNTERS = [
     (Honaker, PURE),
     (SmoothBinary, dp.ZCDP(0.5)),
     (BinaryTree, dp.ApproxDP(1.0, 1e-6)),
+    *itertools.product(ROUNDED, [dp.ZCDP(0.5), dp.ApproxDP(1.0, 1e-6)]),
 ]
 counters = pytest.mark.parametrize(
     ("kind", "budget"), COUNTERS, ids=lambda p: getattr(p, "__name__", None) or type(p).__name__
@@ -113,18 +124,32 @@ def by_the_rule(counter, xs, z):
     mechanism, inner = counter.mechanism, counter.inner
     segment = round(mechanism.segment / counter.unit)
     L = inner.mechanism.decoder(mechanism.segments)
-    gathered, counted, noises, out, done, releases = 0, 0, [], 0, 0, []
+    gathered, counts, noises, out, done, releases = 0, [], [], 0, 0, []
     threshold = segment + draw(counter.law)
     for x in xs:
         gathered += counter.quantise(x)
         if done < mechanism.segments and gathered + draw(counter.comparison) >= threshold:
-            done, counted, gathered = done + 1, counted + gathered, 0
+            done, gathered, counts = done + 1, 0, [*counts, gathered]
             fresh = inner.mechanism.draws(done) - inner.mechanism.draws(done - 1)
             noises += [draw(inner.law) for _ in range(fresh)]
-            out = counted + L[done - 1, : len(noises)] @ noises
+            if isinstance(inner.mechanism, RoundedMechanism):
+                out = L[done - 1, :done] @ (noised(inner, counts) + noises) / inner.resolution
+            else:
+                out = sum(counts) + L[done - 1, : len(noises)] @ noises
             threshold = segment + draw(counter.law)
         releases.append(out * counter.unit)
     return releases, laws
+
+
+def noised(counter, xs):
+    """The integers that noise is added to, of a counter that rounds: checked to be R x, rounded."""
+    n, mechanism = len(xs), counter.mechanism
+    silent = counter.release_units(np.array(xs), Script(SILENCE)) * counter.resolution
+    seen = np.linalg.solve(mechanism.decoder(n), silent)
+    q, exact = np.rint(seen), mechanism.encoder(n) @ xs * counter.resolution
+    assert np.abs(seen - q).max() < 1e-3
+    assert np.abs(q - exact).max() <= mechanism.rounding / 2 + 1e-3
+    return q
 
 
 def reference_holds(counter, values=(0, 1), seeds=range(40), n=30):
@@ -139,7 +164,9 @@ def reference_holds(counter, values=(0, 1), seeds=range(40), n=30):
             seen = run(counter, xs, Tape(z, log))
             if [law for _, law in log] != laws:
                 return False
-            if not np.allclose(seen, expected, rtol=1e-12, atol=1e-12):
+            rounded = isinstance(counter.inner.mechanism, RoundedMechanism)
+            tolerated = 1e-9 if rounded else 1e-12
+            if not np.allclose(seen, expected, rtol=tolerated, atol=tolerated):
                 return False
     return True
 
@@ -235,7 +262,12 @@ def test_the_two_parts_compose_to_the_budget(budget, share, bounds, unit, m):
     change = dp.Change(*bounds)
     counter = dp.calibrate(Sparse(5, 8, BinaryTree, share), budget, change, unit=unit)
     e1, rest = spent_on_segments(counter, m), counter.inner.budget
-    assert counter.inner == dp.calibrate(BinaryTree(8), rest, change, unit=unit)
+    sums = counter.inner.change  # as wide as a segment, and changed as much as an item
+    assert (sums.low, sums.high, sums.relation) == (change.low, change.high, change.relation)
+    assert sums.largest(unit) >= 16 * 5 / unit + 64 * counter.law.scale
+    assert counter.inner == dp.calibrate(BinaryTree(8), rest, sums, unit=unit)
+    plain = dp.calibrate(BinaryTree(8), rest, change, unit=unit)
+    assert (counter.inner.law, counter.inner.grid) == (plain.law, plain.grid)
     if isinstance(budget, dp.ZCDP):
         # epsilon-DP is epsilon^2/2-zCDP.
         spent = e1**2 / 2
@@ -251,6 +283,29 @@ def test_the_two_parts_compose_to_the_budget(budget, share, bounds, unit, m):
             assert rest.delta == budget.delta
         else:
             assert rest == dp.PureDP(rest.epsilon)
+
+
+@pytest.mark.parametrize("kind", ROUNDED)
+@pytest.mark.parametrize("budget", BUDGETS[2:], ids=str)
+def test_counters_that_round_take_the_rest_for_the_lattice_that_they_are_on(kind, budget):
+    change = dp.Change(0, 3)
+    counter = dp.calibrate(Sparse(5, 8, kind), budget, change, unit=0.5)
+    inner, approx = counter.inner, isinstance(budget, dp.ApproxDP)
+    assert inner == dp.calibrate(kind(8), inner.budget, inner.change, unit=0.5)
+    assert inner.change.magnitude(0.5) == change.magnitude(0.5)
+    assert type(inner.law) is (RoundedGaussian if approx else DiscreteGaussian)
+    # Thresholds and comparisons are on the plain lattice.
+    plain = dp.calibrate(Sparse(5, 8), budget, change, unit=0.5)
+    assert (counter.law, counter.comparison) == (plain.law, plain.comparison)
+    assert inner.budget == plain.inner.budget
+    # What is noised, of whole segments, changes with one event by no more than noise is for.
+    most = change.norms(inner.mechanism, 0.5, None)[1]
+    rng, worst = np.random.default_rng(2), 0
+    for _ in range(100):
+        xs = rng.integers(0, 10**6, 8)
+        other = xs + 6 * (np.arange(8) == rng.integers(8))
+        worst = max(worst, np.square(noised(inner, other) - noised(inner, xs)).sum())
+    assert 0.999 * float(most) < worst <= most
 
 
 def test_counters_that_cannot_take_the_rest_are_refused():
@@ -364,6 +419,14 @@ def test_the_error_bound_holds(ones):
     assert errors.max() > bound / 4
     wider = largest_errors(counter, ones, 20, Fraction(8))
     assert (wider <= bound).mean() < 0.95
+
+
+@pytest.mark.parametrize("kind", ROUNDED)
+def test_the_error_bound_holds_with_counters_that_round(kind):
+    counter = dp.calibrate(Sparse(40, 40, kind), dp.ApproxDP(4.0, 1e-6))
+    errors = largest_errors(counter, 600, 20)
+    assert (errors <= counter.error_bound(STEPS)).all()
+    assert errors.max() > counter.error_bound(STEPS) / 4
 
 
 def test_the_error_bound_is_the_sum_of_its_parts():
@@ -760,7 +823,9 @@ MUTANTS = {
     "ones kept": (lambda c: mutated(NotEmptied, c), {"reference", "budget"}),
     "exact counts": (lambda c: mutated(Unnoised, c), {"reference"}),
     "counter with the whole budget": (
-        lambda c: dataclasses.replace(c, inner=dp.calibrate(BinaryTree(2), c.budget)),
+        lambda c: dataclasses.replace(
+            c, inner=dp.calibrate(BinaryTree(2), c.budget, c.inner.change)
+        ),
         {"budget"},
     ),
 }
@@ -771,3 +836,23 @@ def test_mutants_are_caught(name):
     mutate, checks = MUTANTS[name]
     counter = dp.calibrate(Sparse(1, 2, BinaryTree, 0.4), dp.PureDP(8.0))
     assert set(audit(mutate(counter), n=3)) == checks
+
+
+def test_sums_beyond_all_noise_are_clipped_before_they_are_encoded():
+    """What the encoder's error bound, and so the sensitivity, relies on."""
+    counter = dp.calibrate(Sparse(10, 2, BinaryTree), PURE, dp.Change(0, 5))
+    most = counter.inner.change.largest(1)
+    assert most == 16 * 15 + 64 * math.ceil(counter.law.scale)
+    xs = [5] * (most // 5 + 3)
+    late = [-(10**9)] * (len(xs) - 1)  # comparisons that all fail, but the last
+    z = [0, *late, 10**9, 0, 0, 0]
+    assert take_steps(counter, xs, Script(z))[-1] == most < sum(xs)
+
+
+def test_counters_of_other_sums_are_refused():
+    @dataclasses.dataclass(frozen=True)
+    class Fading(SquareRoot):
+        decay: float = 0.9
+
+    with pytest.raises(ValueError, match="counter must release prefix sums"):
+        Sparse(5, 8, Fading)

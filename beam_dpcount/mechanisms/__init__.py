@@ -2,11 +2,14 @@
 
 from beam_dpcount.mechanisms.base import HorizonError, Mechanism
 from beam_dpcount.mechanisms.binary import BinaryTree
+from beam_dpcount.mechanisms.binned import Binned
+from beam_dpcount.mechanisms.blt import BLT, NormalizedBLT
 from beam_dpcount.mechanisms.honaker import Honaker
 from beam_dpcount.mechanisms.kary import KAry
 from beam_dpcount.mechanisms.simple import Simple1, Simple2, TwoLevel
 from beam_dpcount.mechanisms.smooth import SmoothBinary
 from beam_dpcount.mechanisms.sparse import Sparse
+from beam_dpcount.mechanisms.square_root import SquareRoot
 from beam_dpcount.mechanisms.unbounded import Unbounded
 
 ALL: tuple[type[Mechanism], ...] = (
@@ -17,19 +20,27 @@ ALL: tuple[type[Mechanism], ...] = (
     Honaker,
     SmoothBinary,
     KAry,
+    SquareRoot,
+    Binned,
+    BLT,
+    NormalizedBLT,
 )
 
 __all__ = [
     "ALL",
+    "BLT",
     "BinaryTree",
+    "Binned",
     "Honaker",
     "HorizonError",
     "KAry",
     "Mechanism",
+    "NormalizedBLT",
     "Simple1",
     "Simple2",
     "SmoothBinary",
     "Sparse",
+    "SquareRoot",
     "TwoLevel",
     "Unbounded",
 ]

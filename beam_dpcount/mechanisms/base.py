@@ -4,19 +4,22 @@ A mechanism factors the matrix A of prefix sums (A[t, s] = 1 for s <= t) as A = 
 L (R x + z): the encoder R maps the stream to coordinates, each of which gets one noise z_i, drawn
 once, when its row of R x is complete; the decoder L is post-processing. Privacy is a matter of
 R x + z alone, so of the law of z and of the largest column norms of R; the variance of release t
-is (variance of z_i) * ||L_t||^2. Nothing here knows of budgets or of Beam.
+is (variance of z_i) * ||L_t||^2. Inputs and noise are integers. Where R is not, R x is rounded to
+integers before noise is added (see rounded.py). Nothing here knows of budgets or of Beam.
 """
 
 from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from beam_dpcount.mechanisms.workload import PREFIX_SUMS, Workload
 from beam_dpcount.noise import Noise
 
 # A flat tuple: `counters` plain ints (the first is t, the steps taken), then per-coordinate
@@ -33,6 +36,10 @@ class HorizonError(ValueError):
     """A step beyond the declared horizon: nothing more may be released."""
 
 
+class UnsupportedHorizonError(ValueError):
+    """The horizon is longer than this mechanism's proofs, tables or memory reach."""
+
+
 @dataclass(frozen=True)
 class Mechanism(ABC):
     """One continual-counting mechanism for a declared horizon. Frozen; knows no budget.
@@ -47,14 +54,28 @@ class Mechanism(ABC):
     horizon: int
 
     counters: ClassVar[int] = 1
+    longest: ClassVar[int] = MAX_HORIZON  # beyond it a mechanism can be named, but not used
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "horizon", check_horizon(self.horizon))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # no caches
 
     @property
     def name(self) -> str:
         """What users call it: the name of its class."""
         return type(self).__name__
+
+    @property
+    def workload(self) -> Workload:
+        """What is released: prefix sums, but for mechanisms with momentum or decay."""
+        return PREFIX_SUMS
+
+    @property
+    def fingerprint(self) -> str:
+        """All that states of this mechanism depend on."""
+        return repr(self)
 
     @property
     def laws(self) -> frozenset[str]:
@@ -67,6 +88,11 @@ class Mechanism(ABC):
         return False
 
     @property
+    def is_nonnegative(self) -> bool:
+        """Whether R has no negative entries, so that no two of its columns point apart."""
+        return True
+
+    @property
     def unit_weights(self) -> bool:
         """Whether every release adds or subtracts whole draws, each with weight 1."""
         return False
@@ -77,13 +103,40 @@ class Mechanism(ABC):
 
     @property
     @abstractmethod
-    def l1_sensitivity(self) -> int:
+    def l1_sensitivity(self) -> float:
         """Largest L1 norm of a column of R: what a change of 1 in one step can do to R x."""
 
     @property
     @abstractmethod
-    def l2_sensitivity_squared(self) -> int:
+    def l2_sensitivity_squared(self) -> float:
         """Square of the largest L2 norm of a column of R."""
+
+    def resolution(self, magnitude: int, largest: int | None = None) -> int:
+        """Into how many parts a unit of the inputs is divided.
+
+        Inputs are multiplied by it before they are encoded, and releases divided by it. Integer
+        encoders need no more than 1.
+
+        Args:
+          magnitude: the most that one event changes one input.
+          largest: a bound on the inputs' absolute values; default: magnitude.
+
+        Raises:
+          UnsupportedHorizonError: the horizon is too long for the arithmetic.
+        """
+        return 1
+
+    def norms(self, magnitude: int, largest: int | None = None) -> tuple[Fraction, Fraction]:
+        """The most that an event changes the vector that is noised.
+
+        Args:
+          magnitude, largest: as for `resolution`, times the resolution.
+
+        Returns:
+          Its L1 norm, and the square of its L2 norm, rounding included.
+        """
+        m = Fraction(magnitude)
+        return m * Fraction(self.l1_sensitivity), m * m * Fraction(self.l2_sensitivity_squared)
 
     @property
     @abstractmethod
@@ -101,14 +154,14 @@ class Mechanism(ABC):
 
     @abstractmethod
     def step(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
-        """Take one step: a new state, and the private prefix sum (an int, or shape (dim,)).
+        """Take one step: a new state, and the private prefix sum (a number, or shape (dim,)).
 
         Raises:
           HorizonError: the state has taken `horizon` steps already.
         """
 
     @abstractmethod
-    def release(self, xs: IntArray, noise: Noise) -> IntArray:
+    def release(self, xs: IntArray, noise: Noise) -> Any:
         """All prefix sums of `xs`, shape (n,) or (n, dim): the numbers that n steps would give."""
 
     @abstractmethod

@@ -51,6 +51,8 @@ class Sparse:
         check_horizon(self.segments)
         if not (isinstance(self.counter, type) and issubclass(self.counter, Mechanism)):
             raise TypeError(f"counter must be a class such as BinaryTree, got {self.counter!r}")
+        if not self.counter(self.segments).workload.is_prefix_sums:
+            raise ValueError(f"counter must release prefix sums, which {self.counter!r} does not")
         if isinstance(self.share, bool) or not isinstance(self.share, int | float):
             raise TypeError(f"share must be a number between 0 and 1, got {self.share!r}")
         if not 0 < self.share < 1:

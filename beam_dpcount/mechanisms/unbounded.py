@@ -39,6 +39,8 @@ class Unbounded:
             raise TypeError(
                 f"base must make a mechanism from a horizon, e.g. SmoothBinary, got {self.base!r}"
             )
+        if not self.base(1).workload.is_prefix_sums:
+            raise ValueError(f"base must release prefix sums, which {self.base!r} does not")
         if isinstance(self.share, bool) or not isinstance(self.share, int | float):
             raise TypeError(f"share must be a number between 0 and 1, got {self.share!r}")
         if not 0 < self.share < 1:
@@ -53,6 +55,11 @@ class Unbounded:
                     "base must make one kind of mechanism, as long as it is told to be: for "
                     f"{1 << i} steps it made {made!r}"
                 )
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs the base is long enough for: 49, of 2^49 - 1 steps, if it takes any."""
+        return min(self.base(1).longest, MAX_HORIZON).bit_length()
 
     def of_epoch(self, i: int) -> Mechanism:
         """The base mechanism of epoch i, i from 0."""

@@ -75,8 +75,9 @@ class PrefixCount(beam.PTransform[Any, Any]):
       therefore not protected by this transform; what its value was is. An element lies in one key
       and one window, so the budget is not multiplied by their number. Sensitivity:
       `counter.l1_sensitivity` and `.l2_sensitivity`, of the encoder's columns (docs/privacy.md).
-      Noise: exact discrete Laplace or discrete Gaussian, `counter.law`. A runner that retries
-      work draws noise again; failed attempts nobody saw cost nothing.
+      Noise: exact, on integers: discrete Laplace, discrete Gaussian or rounded Gaussian,
+      `counter.law`. A runner that retries work draws noise again; failed attempts nobody saw cost
+      nothing.
 
     Attributes:
       counter: the calibrated counter; the one in use, once the transform is applied.

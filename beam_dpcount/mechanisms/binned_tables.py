@@ -1,0 +1,153 @@
+"""What `Binned` knows of itself: its bins and their weights, and its encoder's norms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from beam_dpcount.mechanisms.base import FloatArray, UnsupportedHorizonError
+from beam_dpcount.mechanisms.rounded import ULP, round_up
+from beam_dpcount.mechanisms.square_root import coefficients
+from beam_dpcount.mechanisms.workload import Workload
+
+LONGEST = 1 << 14  # all columns of R are searched: T^2 / 2 sums of as many terms as bins
+_MOST_BINS = 1 << 23  # of all rows together; some 40 bytes each
+_LEAST = 2.0**-64  # nobody sees less; arithmetic near underflow is slow
+_COLUMNS = 2048  # that are searched side by side
+
+
+class Row(NamedTuple):
+    """A row of L. Bins go from right to left: t alone, of weight 1, and those of row t - 1."""
+
+    lefts: list[int]  # first column of each bin, t's own included
+    merges: list[tuple[int, int]]  # in turn: so many bins from this one on become one
+    weights: list[float]  # of all bins but t's own
+
+    @property
+    def widths(self) -> list[int]:
+        return [1, *(near - left for near, left in pairwise(self.lefts))]
+
+
+@lru_cache(maxsize=16)
+def schedule(horizon: int, c: float, tau: float, workload: Workload) -> tuple[Row, ...]:
+    """[AP24, Algorithm 1], and the weights: means of L at both ends of a bin."""
+    if horizon > LONGEST:
+        raise UnsupportedHorizonError(
+            f"Binned searches all columns of its encoder, and a horizon of {horizon} is too long "
+            f"for that (it takes {LONGEST}): use NormalizedBLT"
+        )
+    r = coefficients(workload, horizon).tolist()
+    least = max(tau, _LEAST)
+    rows: list[Row] = []
+    old: list[int] = []
+    total = 0
+    for t in range(1, horizon + 1):
+        lefts, merges, i = [t], [], 0
+        while i < len(old):
+            first, near = i, lefts[-1]
+            i += 1
+            if r[t - near + 1] < least:
+                i = len(old)
+            top = r[t - near]
+            while i < len(old) and r[t - old[i - 1]] > c * top and r[t - old[i]] >= c * c * top:
+                i += 1 if r[t - old[i]] >= least else len(old) - i
+            if i > first + 1:
+                merges.append((len(lefts) - 1, i - first))
+            lefts.append(old[i - 1])
+        weights = [(r[t - left] + r[t - near + 1]) / 2 for near, left in pairwise(lefts)]
+        rows.append(Row(lefts, merges, weights))
+        old, total = lefts, total + len(lefts)
+        if total > _MOST_BINS:
+            raise UnsupportedHorizonError(
+                f"Binned with c = {c!r} and tau = {tau!r} has too many bins at a horizon of "
+                f"{horizon}: give a smaller c or a larger tau, or use SquareRoot or NormalizedBLT"
+            )
+    return tuple(rows)
+
+
+def encode(rows: Sequence[Row], workload: Workload, first: int, last: int) -> Iterator[FloatArray]:
+    """Rows of R from `first` on, cut to columns `first` to `last` - 1, counted from 0.
+
+    All rows before it are 0 there, and so are columns beyond the last row.
+    """
+    n, width = len(rows), last - first
+    column = np.append(workload.coefficients(n)[::-1], np.zeros(width))
+    size = max((len(row.lefts) for row in rows), default=0)
+    sums = np.zeros((size, width))  # of R's rows, over each bin; most stay at their places
+    places: list[int] = []
+    spare = list(range(size))
+    for t, row in enumerate(rows):
+        for at, count in row.merges:
+            kept, *others = places[at : at + count]
+            places[at : at + count] = [kept]
+            spare += others
+            if t >= first:
+                for other in others:
+                    sums[kept] += sums[other]
+        if t >= first:
+            weights = np.zeros(size)
+            weights[places] = row.weights
+            start = n - 1 - t + first
+            encoded = column[start : start + width] - weights @ sums
+            sums[spare[-1]] = encoded
+            yield encoded
+        places.insert(0, spare.pop())
+
+
+class Norms(NamedTuple):
+    l1: float  # largest column norms of R
+    l2_squared: float
+    inverse: float  # largest absolute row sum of L^-1
+    reach: float  # largest sum of absolute terms that a row of the encoder adds up
+
+
+@lru_cache(maxsize=64)
+def search(horizon: int, c: float, tau: float, workload: Workload) -> Norms:
+    """Norms over all columns, and bounds on what double precision may have hidden of them.
+
+    Forward substitution gives a matrix B with L B = A + G, |G| <= gamma (A + L |B|): at most T
+    roundings in a sum of a bin, as many as bins in a row, and below 3 T + 8 in A's entries. So
+    B - R = L^-1 G. And X = B A^-1, whose columns are b_s - (alpha+beta) b_(s+1) + alpha beta
+    b_(s+2), has L X = I + G A^-1: the row sums of L^-1 are at most those of X / (1 - phi).
+    """
+    rows = schedule(horizon, c, tau, workload)
+    alpha, beta = workload.decay, workload.momentum
+    l1 = l2_squared = largest = 0.0
+    encoder, inverse = np.zeros(horizon), np.zeros(horizon)
+    for first in range(0, horizon, _COLUMNS):
+        last = min(first + _COLUMNS, horizon) + 2
+        absolute, squares = np.zeros(last - first), np.zeros(last - first)
+        top = np.zeros(last - first)
+        for t, row in enumerate(encode(rows, workload, first, last), start=first):
+            sizes = np.abs(row)
+            absolute += sizes
+            squares += row * row
+            np.maximum(top, sizes, out=top)
+            encoder[t] += sizes[:-2].sum()
+            inverse[t] += np.abs(
+                row[:-2] - (alpha + beta) * row[1:-1] + alpha * beta * row[2:]
+            ).sum()
+        l1, l2_squared = max(l1, float(absolute.max())), max(l2_squared, float(squares.max()))
+        largest = max(largest, float(top.max()))
+
+    a = workload.coefficients(horizon)
+    of_decoder = max(float(np.dot([1.0, *row.weights], row.widths)) for row in rows)
+    of_inverse = float(inverse.max())
+    reach = float(a.sum()) + of_decoder * (float(encoder.max()) + of_inverse)
+    gamma = (5 * horizon + max(len(row.lefts) for row in rows) + 16) * ULP
+    phi = 4 * gamma * reach
+    if phi > 1 / 8:
+        raise UnsupportedHorizonError(
+            f"a horizon of {horizon} is too long for Binned with c = {c!r}, tau = {tau!r} and "
+            f"{workload} in double precision: use NormalizedBLT, or shorten the horizon"
+        )
+    of_inverse *= 1 + 4 * phi
+    lost = of_inverse * gamma * (float(a.max()) + of_decoder * largest)
+    reach = (reach + of_decoder * of_inverse * phi) * (1 + 4 * phi)
+    l2 = math.sqrt(l2_squared) + lost * math.sqrt(horizon)
+    return Norms(*(round_up(v) for v in (l1 + lost * horizon, l2 * l2, of_inverse, reach)))

@@ -1,0 +1,276 @@
+"""What a BLT knows of itself: its fitted poles, column norms, and the variance of each release.
+
+With e_i = 1 - theta_i and a_i = 1 - lambda_i, interlaced as e_1 < a_1 < e_2 < ... < a_d <= 1, all
+residues are positive, w of L's generating function and c of R's, so that every norm below is a
+sum of positive terms: the textbook forms cancel, and lose all digits from T = 2^14 on.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from importlib import resources
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from beam_dpcount.mechanisms.base import FloatArray, IntArray, UnsupportedHorizonError
+from beam_dpcount.mechanisms.doubles import double_double
+from beam_dpcount.mechanisms.rounded import ULP
+
+LEAST_LOG, LARGEST_LOG = 4, 30  # log2 of the horizons that were fitted
+BUFFERS = (2, 8)
+_ENOUGH = 1.005  # fewer buffers are taken if their MaxSE is at most this many times the least
+
+# Column scales are constant while the steps left agree in their first _DIGITS binary digits.
+_DIGITS = 10
+_EXACT = 1 << 22  # the longest horizon whose largest variance is searched exactly
+
+
+@dataclass(frozen=True)
+class Poles:
+    """L's coefficients are 1, sum w_i (1-e_i)^(j-1); those of R sum c_i (1-a_i)^j, a_0 = 0."""
+
+    e: FloatArray
+    w: FloatArray
+    a: FloatArray
+    c: FloatArray
+
+    @property
+    def buffers(self) -> int:
+        """d, the number of poles of L."""
+        return len(self.e)
+
+
+@lru_cache(maxsize=1)
+def _fits() -> dict[str, Any]:
+    source = resources.files("beam_dpcount.mechanisms") / "blt_parameters.json"
+    fits: dict[str, Any] = json.loads(source.read_text())
+    return fits
+
+
+@lru_cache(maxsize=256)
+def poles(kind: str, horizon: int, buffers: int | None) -> Poles:
+    """The fit of the next power of two, with the fewest buffers that do, or with these.
+
+    Args:
+      kind: "blt" or "normalized_blt".
+
+    Raises:
+      UnsupportedHorizonError: beyond 2^30.
+    """
+    log = max(LEAST_LOG, (horizon - 1).bit_length())
+    if log > LARGEST_LOG:
+        raise UnsupportedHorizonError(
+            f"BLTs are fitted for horizons up to 2^{LARGEST_LOG}, got {horizon}: use SmoothBinary"
+        )
+    fits = _fits()[kind][str(log)]
+    if buffers is None:
+        least = min(fit["max_se"] for fit in fits.values())
+        buffers = min(int(d) for d, fit in fits.items() if fit["max_se"] <= _ENOUGH * least)
+    e, a = np.array(fits[str(buffers)]["zeros"]), np.array(fits[str(buffers)]["poles"])
+    # prod(x - zeros) / prod(x - poles), in distances from 1, is w's generating function for poles
+    # e and zeros a, and c's the other way round.
+    c = -_residues(a, e) / a
+    return Poles(e, _residues(e, a), np.append(0.0, a), np.append(np.prod(e / a), c))
+
+
+def _residues(at: FloatArray, zeros: FloatArray) -> FloatArray:
+    gaps = at[None, :] - at[:, None]
+    np.fill_diagonal(gaps, 1.0)
+    return np.asarray(np.prod(zeros[None, :] - at[:, None], axis=1) / np.prod(gaps, axis=1))
+
+
+def powers(x: FloatArray, n: Any) -> FloatArray:
+    """(1 - x)^n, and 0 where it is below 1e-147: products that underflow are slow."""
+    logs = n * np.log1p(-x)
+    return np.where(logs < -340, 0.0, np.exp(np.maximum(logs, -340)))
+
+
+def geometric(x: FloatArray, n: Any) -> FloatArray:
+    """The sum over k < n of (1 - x)^k."""
+    safe = np.where(x == 0, 1.0, x)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.where(x == 0, n, -np.expm1(n * np.log1p(-x)) / safe))
+
+
+def _pairs(x: FloatArray) -> FloatArray:
+    """1 - (1-x_i)(1-x_j)."""
+    return np.asarray(x[:, None] + x[None, :] - x[:, None] * x[None, :])
+
+
+def column_sums(p: Poles, n: IntArray) -> FloatArray:
+    """r_0 + ... + r_(n-1)."""
+    total = np.zeros(len(n))
+    for c, a in zip(p.c, p.a, strict=True):
+        total += c * geometric(a, n)
+    return total
+
+
+def column_norms2(p: Poles, n: IntArray) -> FloatArray:
+    """r_0^2 + ... + r_(n-1)^2, rounded up."""
+    total, x = np.zeros(len(n)), _pairs(p.a)
+    for i in range(len(p.c)):
+        for j in range(i + 1):
+            total += (1 + (i != j)) * p.c[i] * p.c[j] * geometric(x[i, j], n)
+    return total * (1 + 1e-12)
+
+
+def scale_index(left: int) -> int:
+    """Which scale a step has that is the first of `left` steps; left from 1."""
+    k = max((left - 1).bit_length() - _DIGITS, 0)
+    return (k << _DIGITS - 1) + ((left - 1) >> k)
+
+
+def scale_indices(left: IntArray) -> IntArray:
+    """`scale_index` of each, shape (n,)."""
+    k = np.maximum(np.frexp(left - 1)[1] - _DIGITS, 0)
+    return np.asarray((k << _DIGITS - 1) + ((left - 1) >> k))
+
+
+def scale_nodes(count: int) -> IntArray:
+    """The most steps left for which each index stands."""
+    i = np.arange(count, dtype=np.int64)
+    k = np.maximum((i >> _DIGITS - 1) - 1, 0)
+    return np.asarray((i - (k << _DIGITS - 1) + 1) << k)
+
+
+def encoding_error(p: Poles, horizon: int, block: int) -> float:
+    """A bound on |computed - exact (R x)_t| over all streams with |x| <= 1: docs/privacy.md."""
+    whole = np.minimum(horizon, 1 / np.maximum(p.a, 1 / horizon))
+    local = np.minimum(block, whole)
+    # 32: constants and scales may differ in the last bits from one machine to another.
+    roundings = (2 * p.buffers + 11 + 32) * (p.c @ whole)
+    carried = 2 * p.c @ (local * (whole + 2 * block))
+    return float(ULP * (roundings + carried) * (1 + 1e-3))
+
+
+def _faded_plus(q: Any, step: Any) -> Any:
+    fade, gain = step
+    return q * fade + gain
+
+
+class Steps:
+    """Constants of the recurrences as Python floats, for one block of steps."""
+
+    def __init__(self, p: Poles, block: int) -> None:
+        self.a, self.c, self.e, self.w = p.a.tolist(), p.c.tolist(), p.e.tolist(), p.w.tolist()
+        place = np.arange(block)[:, None]
+        # What is left of sums of the block's start: after place + 1 and after place steps.
+        self.encode = [tuple(row) for row in powers(p.a, place + 1).tolist()]
+        self.decode = [tuple(row) for row in powers(p.e, place).tolist()]
+        self.faded = [double_double((1 - Fraction(a)) ** block) for a in self.a]
+        self.forgot = powers(p.e, block).tolist()
+
+
+class Tables:
+    """Scales of the columns, and variances of the releases, for one horizon.
+
+    D(t) >= ||r_0 .. r_(T-t)|| is the scale of column t, 1 for the plain BLT. It falls at few
+    steps only, by delta_t = D_t - D_(t+1); n_t = D_t b_t + E_t, E_t = sum of delta_k b_k, k < t,
+    where b = L y. With q_i = Cov(E_t, buffer i) and V = Var E_t,
+
+      q_i(t+1) = theta_i q_i(t) + delta_t (1 + theta_i (C_t w)_i),   C_t = Cov(buffers)
+      V(t+1)   = V(t) + 2 delta_t w.q(t) + delta_t^2 Var b_t
+      Var n_t  = D_t^2 Var b_t + 2 D_t w.q(t) + V(t),
+
+    so variances are known exactly from the steps where D falls.
+    """
+
+    def __init__(self, p: Poles, horizon: int, normalized: bool) -> None:
+        self._p, self._horizon = p, horizon
+        self.scales: list[float] = [1.0]  # by scale_index of the steps left
+        self._starts = np.array([1])  # the first step of each scale, in order of time
+        self._D = np.ones(1)
+        if normalized:
+            nodes = scale_nodes(scale_index(horizon) + 1)
+            scales = np.sqrt(column_norms2(p, nodes))
+            self.scales = scales.tolist()
+            self._starts = (horizon + 1 - np.minimum(nodes, horizon))[::-1].copy()
+            self._D = scales[::-1].copy()
+        self._kernel = 1 / _pairs(p.e)
+        lasts, falls = self._starts[1:] - 1, self._D[:-1] - self._D[1:]
+        Cw, B = self._buffers(lasts)
+        gained = falls[:, None] * (1 + (1 - p.e) * Cw)
+        faded = powers(p.e, np.diff(self._starts)[:, None])
+        q = np.zeros((len(self._starts), p.buffers))
+        for i in range(p.buffers):
+            both = zip(faded[:, i].tolist(), gained[:, i].tolist(), strict=True)
+            q[:, i] = list(accumulate(both, _faded_plus, initial=0.0))
+        at_last = q[:-1] * powers(p.e, (lasts - self._starts[:-1])[:, None])
+        added = 2 * falls * (at_last @ p.w) + falls**2 * B
+        self._q, self._V = q, np.append(0.0, np.cumsum(added))
+        self._blocks: dict[int, FloatArray] = {}
+
+    def _buffers(self, t: IntArray) -> tuple[FloatArray, FloatArray]:
+        """C_t w, shape (n, d), and Var b_t, shape (n,)."""
+        p = self._p
+        u = powers(p.e, (t - 1)[:, None])
+        Cw = p.w @ self._kernel - u * ((u * p.w) @ self._kernel)
+        return Cw, 1 + Cw @ p.w
+
+    def row_norms2(self, t: IntArray) -> FloatArray:
+        """Var n_t for these steps, shape (n,)."""
+        j = np.searchsorted(self._starts, t, side="right") - 1
+        D, (_, B) = self._D[j], self._buffers(t)
+        wq = (self._q[j] * powers(self._p.e, (t - self._starts[j])[:, None])) @ self._p.w
+        return np.asarray(D * D * B + 2 * D * wq + self._V[j])
+
+    def row_norm2(self, t: int) -> float:
+        """Var n_t, from a cache of blocks of steps."""
+        b = t - 1 >> 12
+        block = self._blocks.get(b)
+        if block is None:
+            if len(self._blocks) >= 256:
+                self._blocks.clear()
+            last = min(b + 1 << 12, self._horizon)
+            block = self.row_norms2(np.arange((b << 12) + 1, last + 1))
+            self._blocks[b] = block
+        return float(block[t - 1 & 4095])
+
+    def _cells(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Spans of steps of one scale and of nearly one variance: first, last, scale's place."""
+        finer = np.unique(np.geomspace(1, self._horizon, 4096).astype(np.int64))
+        first = np.union1d(self._starts, finer)
+        last = np.append(first[1:] - 1, self._horizon)
+        return first, last, np.searchsorted(self._starts, first, side="right") - 1
+
+    def max_row_norm2(self) -> float:
+        """The largest variance: exact up to 2^22 steps, beyond them an upper bound."""
+        first, last, j = self._cells()
+        # Within a cell Var b grows, w.q falls, and the rest is constant.
+        B = self._buffers(last)[1]
+        wq = (self._q[j] * powers(self._p.e, (first - self._starts[j])[:, None])) @ self._p.w
+        D = self._D[j]
+        bounds = D * D * B + 2 * D * wq + self._V[j]
+        if self._horizon > _EXACT:
+            return float(bounds.max())
+        best = 0.0
+        for k in np.argsort(-bounds):
+            if bounds[k] <= best:
+                break
+            best = max(best, float(self.row_norms2(np.arange(first[k], last[k] + 1)).max()))
+        return best
+
+    def mean_row_norm2(self) -> float:
+        """The mean variance."""
+        p, (first, last, j) = self._p, self._cells()
+        n, D = last - first + 1, self._D[j]
+        u = powers(p.e, (first - 1)[:, None])
+        total = float((n * (D * D + self._V[j])).sum())
+        faded = geometric(p.e, n[:, None]) * powers(p.e, (first - self._starts[j])[:, None])
+        total += float((2 * D * ((self._q[j] * faded) @ p.w)).sum())
+        # Var b - 1 is a sum over pairs of (1 - x^(t-1)) / (1 - x): its value at the cell's first
+        # step, and what is gained after it.
+        x = _pairs(p.e)
+        lengths, which = np.unique(n, return_inverse=True)
+        total += float((D * D * n * (self._buffers(first)[1] - 1)).sum())
+        for i in range(p.buffers):
+            for k in range(i + 1):
+                rise = ((lengths - geometric(x[i, k], lengths)) / x[i, k])[which]
+                both = (1 + (i != k)) * p.w[i] * p.w[k]
+                total += both * float((D * D * u[:, i] * u[:, k] * rise).sum())
+        return total / self._horizon

@@ -1,0 +1,97 @@
+"""What encoders with real entries share: their output is rounded before it is noised."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from beam_dpcount.mechanisms.base import Mechanism, UnsupportedHorizonError
+
+SLACK = 1e-4  # the most of the sensitivity that rounding may add, half of it by arithmetic
+ULP = 2.0**-53  # the relative error of one operation in double precision
+
+
+@dataclass(frozen=True)
+class RoundedMechanism(Mechanism):
+    """A mechanism that noises q = round(R x), R real: y = q + z is integers, and L y is released.
+
+    All after y is post-processing, in floating point. The encoder's inputs are multiplied by
+    `resolution` (a power of two), so that rounding is small against the change of one item.
+
+    Guarantee: for neighbours that differ by m in one step, of inputs within +-M, the entries of q
+      differ from those of a change of R x by at most `rounding` + 2 M `encoding_error`, in at
+      most T rows: Delta_2 = m max_s ||R_s||_2 + (rounding + 2 M encoding_error) sqrt(T), of which
+      the second part is at most 1e-4. Gaussian noise: takes zero-concentrated and approximate
+      budgets.
+    """
+
+    @property
+    def laws(self) -> frozenset[str]:
+        """Gaussian noise only: columns of R are long and flat, and an L1 norm is far larger."""
+        return frozenset({"gaussian"})
+
+    @property
+    @abstractmethod
+    def encoding_error(self) -> float:
+        """A proved bound on |computed - exact R x| before rounding, for |x| <= 1."""
+
+    @property
+    def rounding(self) -> float:
+        """The most that rounding adds to the difference of two streams in one row."""
+        return 1.0
+
+    def draws(self, n: int) -> int:
+        return n
+
+    def resolution(self, magnitude: int, largest: int | None = None) -> int:
+        l2 = magnitude * math.sqrt(self.l2_sensitivity_squared)
+        root = math.sqrt(self.horizon)
+        if 2 * (largest or magnitude) * self.encoding_error * root > SLACK / 2 * l2:
+            raise UnsupportedHorizonError(
+                f"inputs of up to {largest or magnitude} units over a horizon of {self.horizon} "
+                f"have too many digits for {self.name} in double precision: use SmoothBinary, a "
+                "larger unit or a shorter horizon"
+            )
+        parts = self.rounding * root / (SLACK / 2 * l2)
+        return 1 << max(0, math.ceil(math.log2(parts)))
+
+    def norms(self, magnitude: int, largest: int | None = None) -> tuple[Fraction, Fraction]:
+        per_row = self.rounding + 2 * (largest or magnitude) * self.encoding_error
+        l1 = magnitude * self.l1_sensitivity + per_row * self.horizon
+        l2 = magnitude * math.sqrt(self.l2_sensitivity_squared)
+        l2 += per_row * math.sqrt(self.horizon)
+        return Fraction(round_up(l1)), Fraction(round_up(l2)) ** 2
+
+
+def round_up(value: float) -> float:
+    """Rounded up to 28 binary digits: machines that add in another order find the same noise."""
+    fraction, exponent = math.frexp(value * (1 + 1e-9))
+    return math.ldexp(math.ceil(math.ldexp(fraction, 28)), exponent - 28)
+
+
+def left_dot(weights: Iterable[Any], values: Iterable[Any]) -> Any:
+    """A sum of products from left to right, of numbers or arrays, the same on all machines.
+
+    sum() of floats rounds differently from one Python to another, and products of arrays from one
+    processor to another.
+    """
+    return left_sum(weight * value for weight, value in zip(weights, values, strict=True))
+
+
+def left_sum(values: Iterable[Any]) -> Any:
+    """A sum from left to right."""
+    total: Any = None
+    for value in values:
+        total = value if total is None else total + value
+    return 0.0 if total is None else total
+
+
+def to_integers(value: Any) -> Any:
+    """A number, or each of an array, rounded to the nearest integer, halves to even."""
+    return round(value) if isinstance(value, float) else np.rint(value).astype(np.int64)

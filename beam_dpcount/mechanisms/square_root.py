@@ -1,0 +1,167 @@
+"""The square-root factorization [FHU22, HUU23]: the best Toeplitz error, at memory O(T)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from beam_dpcount.mechanisms.base import FloatArray, IntArray, State, UnsupportedHorizonError
+from beam_dpcount.mechanisms.rounded import ULP, RoundedMechanism, to_integers
+from beam_dpcount.mechanisms.workload import Workload, toeplitz
+from beam_dpcount.noise import Noise
+
+_BLOCK = 1024  # products are summed in blocks of it: errors grow with _BLOCK + T / _BLOCK
+
+
+@lru_cache(maxsize=16)
+def coefficients(workload: Workload, n: int) -> FloatArray:
+    """r_0 .. r_(n-1), the first column of the square root of the workload's matrix. [AP24, Fact 2]
+
+    r_j = sum over i <= j of f(i) alpha^i f(j-i) beta^(j-i), f(0) = 1, f(j) = f(j-1) (2j-1)/(2j).
+    """
+    # Products one after the other, not powers, whose last bit depends on the processor.
+    j = np.arange(1, max(n, 1))
+    f = np.cumprod(np.append(1.0, (2 * j - 1) / (2 * j)))[:n]
+    if workload.is_prefix_sums:
+        r = f
+    else:
+        slow = f * np.cumprod(np.append(1.0, np.full(max(n - 1, 0), workload.decay)))[:n]
+        fast = f * np.cumprod(np.append(1.0, np.full(max(n - 1, 0), workload.momentum)))[:n]
+        r = np.zeros(n)
+        for i in range(int(np.count_nonzero(fast > 1e-40))):  # terms below it cannot be seen
+            r[i:] += fast[i] * slow[: n - i]
+    r.flags.writeable = False
+    return r
+
+
+@dataclass(frozen=True)
+class SquareRoot(RoundedMechanism):
+    """L = R = the square root of the workload's matrix A: Toeplitz, with coefficients r_j.
+
+    A state holds all inputs and all noisy encoded values so far: 2T + 1 numbers a key (16 MB at
+    T = 2^20), and a step reads them all (O(t) work). Take `NormalizedBLT` unless T is small.
+
+    Args:
+      horizon: number of steps T, in use up to 2^20.
+      momentum, decay: beta and alpha, 0 <= beta < alpha <= 1: the release at t is W_t, where
+        V_t = beta V_(t-1) + x_t and W_t = alpha W_(t-1) + V_t. Default: prefix sums.
+
+    Guarantee: Delta_2^2 = sum of r_j^2 over j < T (the first column), and what rounding adds (at
+      most 1e-4, see RoundedMechanism). Gaussian noise: takes zero-concentrated and approximate
+      budgets. Variance of release t: that of one draw times sum of r_j^2 over j < t.
+
+    Source: [FHU22, Theorem 2] with every z_i drawn once; [HUU23, Theorem 1]; [AP24, Fact 2].
+
+    Raises:
+      ValueError, TypeError: momentum or decay is outside its range.
+    """
+
+    momentum: float = 0.0
+    decay: float = 1.0
+
+    longest: ClassVar[int] = 1 << 20  # a state of 2^21 numbers
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        made = Workload(self.momentum, self.decay)
+        object.__setattr__(self, "momentum", made.momentum)
+        object.__setattr__(self, "decay", made.decay)
+
+    @cached_property
+    def workload(self) -> Workload:
+        return Workload(self.momentum, self.decay)
+
+    @cached_property
+    def _r(self) -> FloatArray:
+        if self.horizon > self.longest:
+            raise UnsupportedHorizonError(
+                f"SquareRoot keeps every step, and a horizon of {self.horizon} is too long for "
+                "that: use NormalizedBLT"
+            )
+        return coefficients(self.workload, self.horizon)
+
+    @property
+    def l1_sensitivity(self) -> float:
+        return float(self._r.sum()) * (1 + 1e-9)
+
+    @property
+    def l2_sensitivity_squared(self) -> float:
+        return float((self._r**2).sum()) * (1 + 1e-9)
+
+    @property
+    def encoding_error(self) -> float:
+        # A product, and the additions of a block and of blocks, at most one rounding each.
+        roundings = min(self.horizon, _BLOCK) + self.horizon // _BLOCK + 3
+        return roundings * ULP * self.l1_sensitivity
+
+    @property
+    def state_size(self) -> int:
+        return 1 + 2 * self.horizon
+
+    def init(self, dimension: int | None = None) -> State:
+        return (0,)  # then the inputs, oldest first, and as many noisy encoded values
+
+    def step(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
+        t = self.next_step(state)
+        xs, ys = [*state[1:t], x + 0], state[t:]
+        y = to_integers(_convolved(self._r, xs)) + noise.one(t)
+        return (t, *xs, *ys, y), _convolved(self._r, [*ys, y])
+
+    def release(self, xs: IntArray, noise: Noise) -> Any:
+        n = len(xs)
+        self.check_steps(n)
+        z = noise.draw(1, n)
+        return _all_convolved(self._r, to_integers(_all_convolved(self._r, xs)) + z)
+
+    def encoder(self, n: int) -> FloatArray:
+        self.check_steps(n)
+        return toeplitz(self._r[:n])
+
+    def decoder(self, n: int) -> FloatArray:
+        return self.encoder(n)
+
+    @cached_property
+    def _norms(self) -> FloatArray:
+        return np.cumsum(self._r**2)
+
+    def row_norm2(self, t: int) -> float:
+        return float(self._norms[t - 1])
+
+    def row_norms2(self, n: int) -> FloatArray:
+        self.check_steps(n)
+        return self._norms[:n].copy()
+
+    def max_row_norm2(self) -> float:
+        return float(self._norms[-1])
+
+    def mean_row_norm2(self) -> float:
+        return float(self._norms.mean())
+
+    def state_row_norm2(self, state: State) -> float:
+        return self.row_norm2(state[0])
+
+
+def _convolved(r: FloatArray, xs: list[Any]) -> Any:
+    """The sum of r_j times the j-th last of xs."""
+    terms = np.array(xs[::-1], dtype=np.float64)
+    terms *= r[: len(terms)].reshape(-1, *[1] * (terms.ndim - 1))
+    blocks = [terms[i : i + _BLOCK] for i in range(0, len(terms), _BLOCK)]
+    # accumulate adds in order, as `_all_convolved` does; sum() may not.
+    ends = np.stack([np.add.accumulate(block)[-1] for block in blocks])
+    total = np.add.accumulate(ends)[-1]
+    return float(total) if terms.ndim == 1 else total
+
+
+def _all_convolved(r: FloatArray, xs: Any) -> Any:
+    """`_convolved` of every prefix, with the same additions in the same order."""
+    values = np.asarray(xs, dtype=np.float64)
+    total, n = np.zeros_like(values), len(values)
+    for first in range(0, n, _BLOCK):
+        part = np.zeros_like(values)
+        for j in range(first, min(first + _BLOCK, n)):
+            part[j:] += r[j] * values[: n - j]
+        total += part
+    return total
