@@ -37,7 +37,11 @@ GAUSSIANS = (DiscreteGaussian, RoundedGaussian)
 def coarse(kind):
     """With so coarse a lattice that rounding is a good part of the sensitivity."""
     return dataclass(frozen=True)(
-        type(f"Coarse{kind.__name__}", (kind,), {"resolution": lambda self, magnitude, largest=None: 4})
+        type(
+            f"Coarse{kind.__name__}",
+            (kind,),
+            {"resolution": lambda self, magnitude, largest=None: 4},
+        )
     )
 
 

@@ -3,8 +3,8 @@ in exact rational arithmetic: they are what the noise is calibrated to."""
 
 from __future__ import annotations
 
-import hashlib
 import dataclasses
+import hashlib
 import math
 import pickle
 from fractions import Fraction

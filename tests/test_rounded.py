@@ -257,16 +257,19 @@ def largest_error(mechanism):
 @pytest.mark.parametrize("amplified", [1.0, 2.3, 7.0])
 @pytest.mark.parametrize("share", [0.0, 0.3, 1 - 1e-12])
 @pytest.mark.parametrize("magnitude", [1, 3, 1000, 2**20 + 1, 2**31])
+@pytest.mark.parametrize("times", [None, 1, 50])
 def test_rounding_adds_what_is_stated_and_at_most_one_part_in_ten_thousand(
-    amplified, share, magnitude
+    amplified, share, magnitude, times
 ):
+    """Arithmetic errors are those of the largest inputs, which one step need not change by."""
+    largest = times and times * magnitude
     for horizon in (1, 2, 7, 100, 4096):
-        error = share * largest_error(SquareRoot(horizon))
+        error = share * largest_error(SquareRoot(horizon)) / (times or 1)
         mechanism = Inexact(horizon, error=error, amplified=amplified)
-        fine = mechanism.resolution(magnitude)
+        fine = mechanism.resolution(magnitude, largest)
         assert fine & fine - 1 == 0
-        l1, l2_squared = mechanism.norms(magnitude * fine)
-        per_row = Fraction(amplified) + 2 * magnitude * fine * Fraction(error)
+        l1, l2_squared = mechanism.norms(magnitude * fine, largest and largest * fine)
+        per_row = Fraction(amplified) + 2 * (largest or magnitude) * fine * Fraction(error)
         column = Fraction(magnitude * fine) * Fraction(mechanism.l1_sensitivity)
         assert 1 <= l1 / (column + per_row * horizon) <= 1 + Fraction(1, 10**8)
         column = magnitude * fine * math.sqrt(mechanism.l2_sensitivity_squared)
@@ -278,19 +281,21 @@ def test_rounding_adds_what_is_stated_and_at_most_one_part_in_ten_thousand(
         assert fine == 1 or amplified * math.sqrt(horizon) > SLACK / 4 * column * (1 - 1e-12)
 
 
+@pytest.mark.parametrize("times", [1, 50])
 @pytest.mark.parametrize("magnitude", [1, 1000, 2**31])
-def test_an_error_that_would_take_more_than_its_share_is_refused(magnitude):
+def test_an_error_that_would_take_more_than_its_share_is_refused(magnitude, times):
     for horizon in (1, 40, 4096):
-        error = largest_error(SquareRoot(horizon))
-        assert Inexact(horizon, error=error * (1 - 1e-12)).resolution(magnitude) >= 1
+        error = largest_error(SquareRoot(horizon)) / times
+        largest = times * magnitude
+        assert Inexact(horizon, error=error * (1 - 1e-12)).resolution(magnitude, largest) >= 1
         refused = Inexact(horizon, error=error * (1 + 1e-12))
-        with pytest.raises(
-            UnsupportedHorizonError, match="NormalizedBLT or SmoothBinary"
-        ) as caught:
-            refused.resolution(magnitude)
-        assert f"a horizon of {horizon} is too long for Inexact" in str(caught.value)
-        with pytest.raises(UnsupportedHorizonError, match="shorten the horizon"):
-            dp.calibrate(refused, dp.ZCDP(0.5))
+        with pytest.raises(UnsupportedHorizonError, match="too many digits for Inexact") as caught:
+            refused.resolution(magnitude, largest)
+        for part in (f"up to {largest} units", f"a horizon of {horizon} ", "use SmoothBinary"):
+            assert part in str(caught.value)
+        if times == 1:
+            with pytest.raises(UnsupportedHorizonError, match="a shorter horizon"):
+                dp.calibrate(refused, dp.ZCDP(0.5))
 
 
 @pytest.mark.parametrize("kind", ROUNDED)
