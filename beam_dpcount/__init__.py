@@ -7,6 +7,7 @@ The map, in the direction of imports (each module says what it holds):
   sensitivity               what one event can change, and so in the encoder's output
   counter, analysis         calibrate() and the Counter; exact errors, intervals, choose()
   epochs, segments          the counters of Unbounded and Sparse
+  ledger, accounting        one budget for a whole pipeline; counters as dp-accounting's events
   coders                    counter states as versioned bytes
   releases, dofns           what comes out; the DoFns: each element, each finished key
   transforms/               the PTransforms
@@ -19,6 +20,7 @@ from beam_dpcount.analysis import choose, half_width, largest_error, largest_hal
 from beam_dpcount.budget import ZCDP, ApproxDP, PureDP
 from beam_dpcount.counter import Counter, NotANumberError, calibrate
 from beam_dpcount.epochs import UnboundedCounter
+from beam_dpcount.ledger import Ledger, OverspentError, Share
 from beam_dpcount.mechanisms.base import HorizonError
 from beam_dpcount.noise import SystemEntropy
 from beam_dpcount.releases import Rejected, Release
@@ -32,11 +34,14 @@ __all__ = [
     "Change",
     "Counter",
     "HorizonError",
+    "Ledger",
     "NotANumberError",
+    "OverspentError",
     "PrefixCount",
     "PureDP",
     "Rejected",
     "Release",
+    "Share",
     "SparseCounter",
     "SystemEntropy",
     "UnboundedCounter",

@@ -175,7 +175,7 @@ def _shares(total: float, parts: Any) -> list[float]:
         fractions = [
             Fraction(_positive("a fraction of a budget", p, "give e.g. 0.5")) for p in parts
         ]
-        # 0.1 + 0.2 + 0.7 is a hair above 1 in binary: meant as the whole, and paid as at most it.
+        # Ten times 0.1 is a hair above 1 in binary: meant as the whole, and paid as at most it.
         if sum(fractions) > 1 + Fraction(1, 10**12):
             raise ValueError(
                 f"the fractions {list(parts)!r} sum to {float(sum(fractions)):g}, more than 1: "

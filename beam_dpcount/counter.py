@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from decimal import Decimal
 from functools import cached_property, singledispatch
 from numbers import Real
-from typing import Any, cast, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,9 @@ from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGau
 from beam_dpcount.mechanisms.base import Mechanism, State
 from beam_dpcount.noise import Noise, SystemNoise
 from beam_dpcount.sensitivity import Change, check_unit
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
 
 _ANNOTATED = 1e-6  # the delta of the second guarantee in annotations
 
@@ -65,6 +68,19 @@ class LatticeCounter(ABC):
         parameters = (self.law, self.change, self.dimension, self.unit)
         return f"({self.mechanism.fingerprint}, {repr(parameters)[1:]}"
 
+    def __getstate__(self) -> dict[str, Any]:
+        kept = {field.name: getattr(self, field.name) for field in fields(self)}  # no caches
+        return {**kept, "fingerprint": self.fingerprint}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        fingerprint = state.pop("fingerprint")
+        self.__dict__.update(state)
+        if self.fingerprint != fingerprint:  # the noise may be too little for these constants
+            raise RuntimeError(
+                "this counter was calibrated by another version of beam_dpcount: install the same "
+                "one where the pipeline is made and where it runs"
+            )
+
     @abstractmethod
     def state_types(self, n: int) -> str:
         """For each number of a state of n numbers, "q" for an integer or "d" for a float."""
@@ -96,6 +112,19 @@ class LatticeCounter(ABC):
     @abstractmethod
     def describe(self) -> Mapping[str, str]:
         """The public parameters, for display data, annotations and reports."""
+
+    def dp_event(self, zcdp: bool = False) -> DpEvent:
+        """What all releases of one stream cost, for dp-accounting: see `accounting.dp_event`.
+
+        Args:
+          zcdp: give what is pure as ZCDpEvent, for RdpAccountant.
+
+        Raises:
+          ImportError: dp-accounting is not installed; the message says how to install it.
+        """
+        from beam_dpcount.accounting import dp_event
+
+        return dp_event(self, zcdp)
 
     @cached_property
     def _lattice(self) -> tuple[int, int]:

@@ -39,12 +39,12 @@ class UnboundedCounter(LatticeCounter):
     mechanism: Unbounded
     base_budget: Budget
     total_budget: Budget
+    epochs: int
 
     @property
     def horizon(self) -> int | None:
         """None: there is no last step. Or the last that the base is long enough for."""
-        epochs = self.mechanism.epochs
-        return None if epochs == MAX_HORIZON.bit_length() else (1 << epochs) - 1
+        return None if self.epochs == MAX_HORIZON.bit_length() else (1 << self.epochs) - 1
 
     # t, the coordinates drawn before this epoch and by now, and the base's own.
     @cached_property
@@ -111,7 +111,7 @@ class UnboundedCounter(LatticeCounter):
         if place == 1 << i:
             drawn += 1
             closed = closed + epoch_sum + noise.for_law(self.law).one(drawn)
-            following = min(i + 1, self.mechanism.epochs - 1)
+            following = min(i + 1, self.epochs - 1)
             before, epoch_sum, base = drawn, x * 0, self.of_epoch(following).init()
         heads = c - 3
         state = (t, before, drawn, *base[:heads], closed, epoch_sum, *base[heads:])
@@ -203,4 +203,12 @@ def _(
     # A total is one coordinate in which an item lies once: a tree of one item.
     law = calibrate(BinaryTree(1), total, change, dimension, unit).law
     calibrate(mechanism.of_epoch(0), base, change, dimension, unit)
-    return UnboundedCounter(mechanism, budget, law, change, dimension, unit, base, total)
+    # Noise and digits grow with an epoch's length: what the last one bears, the others do.
+    epochs = mechanism.epochs
+    while epochs > 1:
+        try:
+            calibrate(mechanism.of_epoch(epochs - 1), base, change, dimension, unit)
+            break
+        except ValueError:  # ScaleError, UnsupportedHorizonError, or sums beyond 64 bits
+            epochs -= 1
+    return UnboundedCounter(mechanism, budget, law, change, dimension, unit, base, total, epochs)

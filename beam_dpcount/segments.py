@@ -155,6 +155,8 @@ def _(
 ) -> SparseCounter:
     if dimension is not None:
         raise ValueError("Sparse counts single numbers: leave dimension out")
+    if type(change) is not Change:  # others may touch two segments, or change one by more
+        raise ValueError(f"Sparse takes a plain Change, got {change!r}: use another mechanism")
     shares = [mechanism.share, 1 - mechanism.share]
     rest: Budget
     if isinstance(budget, ZCDP):

@@ -133,6 +133,7 @@ class TickChange(Change):
         super().__post_init__()
         _check_count("max_items", self.max_items)
         _check_count("most", self.most)
+        _refuse_coordinates(self)
 
     def largest(self, unit: float) -> int:
         return self.most * self.magnitude(unit)
@@ -144,6 +145,8 @@ class TickChange(Change):
     def norms(
         self, mechanism: Mechanism, unit: float, dimension: int | None
     ) -> tuple[Fraction, Fraction]:
+        if dimension is not None:
+            raise ValueError("at ticks each key counts single numbers: leave dimension out")
         l1, l2_squared = self.column_norms(mechanism, unit)
         l1, l2_squared = self.max_items * l1, self.max_items * l2_squared
         if self.relation == "add_remove":
@@ -192,12 +195,15 @@ class ItemsChange(Change):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_count("max_items", self.max_items)
+        _refuse_coordinates(self)
         if (self.low, self.high) not in ((0, 1), (-1, 1)):
             raise ValueError(
                 f"items count (0, 1), or (-1, 1) with removals, got ({self.low:g}, {self.high:g})"
             )
 
     def magnitude(self, unit: float) -> int:
+        if unit != 1:
+            raise ValueError(f"items are counted in whole numbers, unit must be 1, got {unit!r}")
         return 1
 
     def norms(
@@ -218,6 +224,11 @@ class ItemsChange(Change):
             "add_remove": "whether any one step counts items or is empty",
         }[self.relation]
         return f"{self.relation} ({what}, at most {self.max_items})"
+
+
+def _refuse_coordinates(change: Change) -> None:
+    if change.coordinates is not None:
+        raise ValueError("what an event touches is said by max_items: leave coordinates out")
 
 
 def _check_count(name: str, count: object) -> None:

@@ -622,6 +622,44 @@ def test_encoded_values_of_steps_are_within_the_stated_error(kind):
 
 
 @both
+@pytest.mark.parametrize("log", [12, 30])
+def test_sums_at_the_start_of_a_block_have_no_rounding_errors_to_speak_of(kind, log):
+    """One 1 a block, at its end: local sums are exact, and what is left is how they are kept. In
+    double precision alone a horizon of 2^30 would lose far more than is stated."""
+    mechanism, blocks = kind(2**log), 60
+    p, B, d = mechanism._poles, mechanism._block, mechanism._poles.buffers
+    xs = np.arange(1, blocks * B + 1) % B == 0
+    state, _ = take_steps(mechanism, xs.astype(np.int64), Script(np.zeros(len(xs))))
+    gains = (1 / mechanism._column_scales(len(xs))[B - 1 :: B]).tolist()
+    assert len(gains) == blocks
+    places = range(d + 3, 2 * d + 4)
+    for i, (a, c) in zip(places, zip(p.a.tolist(), p.c.tolist(), strict=True), strict=True):
+        exact, faded = Fraction(0), (1 - Fraction(a)) ** B
+        if faded.denominator.bit_length() > 400:  # to 300 bits, else it takes long
+            faded = Fraction(int(faded * 2**300), 2**300)
+        for gain in gains:
+            exact = exact * faded + Fraction(c * gain)
+        kept = Fraction(state[i]) + Fraction(state[i + d + 1])
+        assert abs(kept - exact) <= exact * Fraction(1, 2**95)
+
+
+@both
+@dimensions
+def test_encoded_values_of_steps_and_releases_are_the_same_to_the_last_bit(kind, dimension):
+    """At a scale where each bit of them counts, over dozens of blocks."""
+    mechanism, n = kind(2**30), 50 * 32
+    assert mechanism._block == 32
+    m = 2**52
+    shape = (n,) if dimension is None else (n, dimension)
+    xs = np.random.default_rng(12).integers(0, m + 1, shape)
+    steps, whole = Watch(), Watch()
+    take_steps(mechanism, xs, steps, dimension)
+    mechanism.release(xs, whole)
+    assert np.array_equal(np.array(steps.seen), whole.seen[0])
+    assert 2**54 < whole.seen[0].max() < 2**62
+
+
+@both
 @pytest.mark.parametrize("log", [6, 12, 20, 26, 30])
 def test_the_stated_error_counts_what_its_derivation_does(kind, log):
     """u ((2d + 43) G + 2 sum c_i m_i (g_i + 2B)), with g_i and m_i the lengths of memories."""

@@ -12,7 +12,7 @@ import pytest
 import beam_dpcount as dp
 from beam_dpcount.mechanisms import SquareRoot
 from beam_dpcount.mechanisms.base import UnsupportedHorizonError
-from beam_dpcount.mechanisms.square_root import _all_convolved, coefficients
+from beam_dpcount.mechanisms.square_root import _all_convolved, _convolved, coefficients
 from beam_dpcount.mechanisms.workload import PREFIX_SUMS, Workload
 from benchmarks.fit_blt import square_root_max_se
 from tests.scripted import Script, random_script
@@ -208,6 +208,15 @@ def test_steps_and_releases_agree_across_blocks(dimension, momentum, decay):
     for n in (1, 1023, 1024, 1025, 1026, 2047, 2048, 2049, 2050):
         released = mechanism.release(xs[:n], Script(noise.z[:n]))
         assert released.tobytes() == stepped[:n].tobytes(), n
+
+
+def test_sums_of_many_blocks_have_one_order():
+    """More than 8 of them, which numpy's own sum() adds in another order."""
+    r = coefficients(PREFIX_SUMS, 12_000)
+    xs = np.random.default_rng(3).integers(-(2**50), 2**50, 12_000)
+    whole = _all_convolved(r, xs)
+    for n in (8191, 8192, 8193, 9217, 10_000, 12_000):
+        assert _convolved(r, xs[:n].tolist()) == whole[n - 1], n
 
 
 def exact_products(r, xs, rows):

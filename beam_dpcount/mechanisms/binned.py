@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from beam_dpcount.mechanisms.base import FloatArray, IntArray, State
+from beam_dpcount.mechanisms.base import FloatArray, IntArray, State, UnsupportedHorizonError
 from beam_dpcount.mechanisms.binned_tables import LONGEST, Norms, Row, encode, schedule, search
 from beam_dpcount.mechanisms.doubles import multiply_add, two_sum
 from beam_dpcount.mechanisms.rounded import ULP, RoundedMechanism, left_dot, to_integers
@@ -136,9 +136,17 @@ class Binned(RoundedMechanism):
         lefts = self._rows[t - 1].lefts
         return ((t, t), *((left, near - 1) for near, left in pairwise(lefts)))
 
+    def resolution(self, magnitude: int, largest: int | None = None) -> int:
+        fine = super().resolution(magnitude, largest)
+        if self.horizon * (largest or magnitude) * fine * self._norms.l1 > 2**62:
+            raise UnsupportedHorizonError(
+                f"sums of {self.horizon} inputs of up to {largest or magnitude} units exceed 64 "
+                "bits: choose a larger unit, or use BLT"
+            )
+        return fine
+
     # The state: t; the sum of all inputs, or V and W as pairs of doubles; for each bin, from
-    # right to left, the sum of its q; then the sums of its y. A sum of q is at most
-    # T (m Delta_1 + rounding), some 2^60 for inputs up to m = 2^33: 64 bits hold it.
+    # right to left, the sum of its q; then the sums of its y: 64 bits hold them, see `resolution`.
 
     @property
     def _head(self) -> int:

@@ -267,7 +267,7 @@ class NormalizedBLT(BLT):
 
     Guarantee: no column of R_n is longer than 1, so Delta_2 = 1, and what rounding adds (at most
       1e-4, see RoundedMechanism). D_t is kept constant while the number of steps left agrees in
-      its first 11 binary digits, and rounded up. Gaussian noise: takes zero-concentrated and
+      its first ten binary digits, and rounded up. Gaussian noise: takes zero-concentrated and
       approximate budgets. Variance of release t: exact, see `row_norm2`; largest near 0.55 T. For
       horizons above 2^22 `max_row_norm2` is an upper bound, a tenth of a percent above.
 

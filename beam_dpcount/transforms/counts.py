@@ -20,6 +20,7 @@ from beam_dpcount.dofns import (
     Intake,
     ReadElements,
 )
+from beam_dpcount.ledger import Share, claim, plain_budget
 from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
 from beam_dpcount.noise import Entropy, SystemEntropy
 from beam_dpcount.releases import Rejected, Release
@@ -44,7 +45,8 @@ class PrefixCount(beam.PTransform[Any, Any]):
     input, in order of arrival.
 
     Args:
-      budget: PureDP, ApproxDP or ZCDP: what all releases of one key may cost together.
+      budget: PureDP, ApproxDP or ZCDP: what all releases of one key may cost together. Or a share
+        of a `Ledger`, which is used when the transform is applied, so once.
       horizon: the most elements that any key will have, from 1 to 2^48. The noise grows slowly
         with it. Elements beyond it get no release (see on_reject). Not for `Unbounded` and
         `Sparse`, which have none.
@@ -84,13 +86,14 @@ class PrefixCount(beam.PTransform[Any, Any]):
 
     Raises:
       ValueError, TypeError: at construction, for arguments out of range; when applied, for
-        windows that merge or overlap, for path="bounded" on unbounded input, and for mechanisms
-        that draw noise early (KAry with subtraction) on the streaming path.
+        windows that merge or overlap, for path="bounded" on unbounded input, for mechanisms
+        that draw noise early (KAry with subtraction) on the streaming path, and for a share that
+        was used before.
     """
 
     def __init__(
         self,
-        budget: Budget,
+        budget: Budget | Share,
         horizon: int | None = None,
         *,
         mechanism: Mechanism | type[Mechanism] | str | Unbounded | Sparse | None = None,
@@ -110,6 +113,8 @@ class PrefixCount(beam.PTransform[Any, Any]):
             raise TypeError(f"entropy must be an Entropy such as SystemEntropy(), got {entropy!r}")
         change = Change(*check_bounds(bounds), relation=relation)
         self._path = check_path(path)
+        self._given = budget
+        budget, self._account = plain_budget(budget)
         counters: dict[bool, LatticeCounter] = {}
         for streaming in (False, True):
             chosen = analysis.resolve(
@@ -127,6 +132,7 @@ class PrefixCount(beam.PTransform[Any, Any]):
         streaming = use_streaming(elements, self._path)
         if streaming:
             refuse_early_draws(self._counters[True].mechanism)
+        claim(self._given, by=self.label)  # the last of the checks
         self.counter = self._counters[streaming]
         intake, entropy = Intake(self.counter, *self._element), self._entropy
         if streaming:
@@ -157,7 +163,10 @@ class PrefixCount(beam.PTransform[Any, Any]):
         return both.main, both[REJECTED]
 
     def annotations(self) -> dict[str, bytes | str]:
-        return {f"beam_dpcount:{name}": text for name, text in self.counter.describe().items()}
+        return {f"beam_dpcount:{name}": text for name, text in self._describe().items()}
 
     def display_data(self) -> dict[str, Any]:
-        return dict(self.counter.describe())
+        return self._describe()
+
+    def _describe(self) -> dict[str, str]:
+        return {**self.counter.describe(), **self._account}
