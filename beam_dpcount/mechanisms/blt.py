@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -59,14 +60,16 @@ class BLT(RoundedMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        d = self.buffers
-        if d is not None and (
-            isinstance(d, bool) or not isinstance(d, int) or not BUFFERS[0] <= d <= BUFFERS[1]
-        ):
-            raise ValueError(
-                f"buffers must be None or a whole number from {BUFFERS[0]} to {BUFFERS[1]}, "
-                f"got {d!r}"
-            )
+        if self.buffers is None:
+            return
+        remedy = f"give None or a whole number from {BUFFERS[0]} to {BUFFERS[1]}"
+        try:
+            d = operator.index(self.buffers)
+        except TypeError:
+            raise TypeError(f"buffers must be whole, got {self.buffers!r}: {remedy}") from None
+        if isinstance(self.buffers, bool) or not BUFFERS[0] <= d <= BUFFERS[1]:
+            raise ValueError(f"buffers out of range, got {self.buffers!r}: {remedy}")
+        object.__setattr__(self, "buffers", d)
 
     @property
     def _normalized(self) -> bool:

@@ -25,7 +25,7 @@ def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def two_product(a: Any, b: Any) -> tuple[Any, Any]:
-    """a * b, exactly, for magnitudes up to 2^990."""
+    """a * b, exactly: factors up to 2^990, products from 2^-969 to what a double holds."""
     product = a * b
     a_high, a_low = _halves(a)
     b_high, b_low = _halves(b)

@@ -56,7 +56,7 @@ class RoundedMechanism(Mechanism):
             raise UnsupportedHorizonError(
                 f"inputs of up to {largest or magnitude} units over a horizon of {self.horizon} "
                 f"have too many digits for {self.name} in double precision: use SmoothBinary, a "
-                "larger unit or a shorter horizon"
+                "larger unit or a shorter horizon (or more buffers, where they were set)"
             )
         parts = self.rounding * root / (SLACK / 2 * l2)
         return 1 << max(0, math.ceil(math.log2(parts)))
