@@ -8,8 +8,11 @@ The map, in the direction of imports (each module says what it holds):
   counter, analysis         calibrate() and the Counter; exact errors, intervals, choose()
   epochs, segments          the counters of Unbounded and Sparse
   ledger, accounting        one budget for a whole pipeline; counters as dp-accounting's events
+  differences, optimal      exact errors of differences of releases; the best dense factorization
+  items, ticks              items of a public domain as vectors; the clock of tick counts
   coders                    counter states as versioned bytes
   releases, dofns           what comes out; the DoFns: each element, each finished key
+  tick_dofns                the DoFns at a clock: by timers, or all ticks of a key at once
   transforms/               the PTransforms
 
 Everything up to `analysis` knows nothing of Beam.
@@ -23,28 +26,52 @@ from beam_dpcount.epochs import UnboundedCounter
 from beam_dpcount.ledger import Ledger, OverspentError, Share
 from beam_dpcount.mechanisms.base import HorizonError
 from beam_dpcount.noise import SystemEntropy
-from beam_dpcount.releases import Rejected, Release
+from beam_dpcount.releases import Rejected, Release, TopRelease, VectorRelease
 from beam_dpcount.segments import SparseCounter, sparse_for
 from beam_dpcount.sensitivity import Change
-from beam_dpcount.transforms import PrefixCount
+from beam_dpcount.transforms import (
+    Histogram,
+    Monotone,
+    NonNegative,
+    PrefixCount,
+    Rounded,
+    RunningAverage,
+    SlidingSum,
+    TickCount,
+    TickHistogram,
+    TopK,
+    TopKPerTick,
+)
 
 __all__ = [
     "ZCDP",
     "ApproxDP",
     "Change",
     "Counter",
+    "Histogram",
     "HorizonError",
     "Ledger",
+    "Monotone",
+    "NonNegative",
     "NotANumberError",
     "OverspentError",
     "PrefixCount",
     "PureDP",
     "Rejected",
     "Release",
+    "Rounded",
+    "RunningAverage",
     "Share",
+    "SlidingSum",
     "SparseCounter",
     "SystemEntropy",
+    "TickCount",
+    "TickHistogram",
+    "TopK",
+    "TopKPerTick",
+    "TopRelease",
     "UnboundedCounter",
+    "VectorRelease",
     "calibrate",
     "choose",
     "half_width",

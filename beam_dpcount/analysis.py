@@ -146,6 +146,7 @@ class Choice:
     mechanism: Mechanism
     objective: str
     rows: tuple[Row, ...]
+    not_listed: tuple[tuple[str, str], ...] = ()  # name, and why
 
     def __str__(self) -> str:
         lines = [
@@ -158,6 +159,8 @@ class Choice:
                 f"{row.max_stddev:>11.4g}{row.mean_stddev:>12.4g}"
                 f"{row.state_size:>8}{row.draws_per_step:>11.3g}"
             )
+        if self.not_listed:
+            lines += ["", "not listed: " + ", ".join(f"{n} ({why})" for n, why in self.not_listed)]
         return "\n".join(lines)
 
 
@@ -192,18 +195,25 @@ def choose(
     if objective not in ("max", "mean"):
         raise ValueError(f'objective must be "max" or "mean", got {objective!r}')
     rows: list[Row] = []
+    missing: list[tuple[str, str]] = []
     scale_error: ScaleError | None = None
     for kind in mechanisms.ALL:
-        if kind is Binned and horizon > _QUICK:
+        if kind is Binned and _QUICK < horizon <= Binned.longest:
+            missing.append((kind.__name__, "slow to calibrate"))
             continue
         try:
             mechanism = kind(check_horizon(horizon))
             if replays and isinstance(mechanism, KAry):
                 mechanism = KAry(horizon, subtraction=False)
             counter = calibrate(mechanism, budget, change, dimension, unit)
-        except (UnsupportedBudgetError, UnsupportedHorizonError):
+        except UnsupportedBudgetError:
+            missing.append((kind.__name__, "budget"))
+            continue
+        except UnsupportedHorizonError:
+            missing.append((kind.__name__, "horizon"))
             continue
         except ScaleError as error:  # out of range for this one; others may need less noise
+            missing.append((kind.__name__, "scale of its noise"))
             scale_error = error
             continue
         rows.append(
@@ -222,7 +232,8 @@ def choose(
     if not fitting:
         least = min(row.state_size for row in rows)
         raise ValueError(f"max_state is {max_state!r}, but the smallest state has {least} numbers")
-    return Choice(fitting[0].mechanism, objective, tuple(fitting))
+    dropped = [(row.mechanism.name, "state") for row in by_error if row not in fitting]
+    return Choice(fitting[0].mechanism, objective, tuple(fitting), (*missing, *dropped))
 
 
 def resolve(

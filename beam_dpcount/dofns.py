@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from itertools import count
 from operator import itemgetter
-from typing import Any
+from typing import Any, ClassVar
 
 import apache_beam as beam
 import numpy as np
@@ -25,13 +25,15 @@ from beam_dpcount.releases import Rejected, Release
 
 _LOGGER = logging.getLogger(__name__)
 
-STEP = struct.Struct("<qq")
+STEP = struct.Struct("<qq")  # of one number; see Intake.packer
 REJECTED = "rejected"
 PAST_HORIZON = "past_horizon"  # a metric: per element, the number of elements is public
 ON_REJECT = ("drop", "raise", "collect")
 
 # Below this many steps a loop over `step` is faster than the vectorised release.
 _FEW = 48
+# Beyond this many numbers (steps times coordinates) a vector stream is not held whole.
+_MOST = 1 << 23
 
 # Aliases, because the declared defaults are Beam's markers and not of the parameters' types.
 # An element with its timestamp and window comes whole: making a Timestamp costs a microsecond.
@@ -51,7 +53,17 @@ class Intake:
       on_reject: "drop", "raise" or "collect".
       value, element_id: take the number and the public id out of an element's value; None: the
         value is the number, and has no id.
+
+    For streams of other things than numbers, a subclass overrides `number`, which may then give
+    anything, and what follows `refuse`.
+
+    Attributes:
+      release_type: what is given out; has the fields of Release.
+      width: how many int64 numbers hold in a shuffle what `number` gives.
     """
+
+    release_type: ClassVar[Any] = Release
+    width = 1
 
     def __init__(
         self,
@@ -100,6 +112,22 @@ class Intake:
             ) from None
         shown = None if identity is None else str(identity)
         return Rejected(key, micros, reason, repr(payload), shown)
+
+    def packer(self) -> Callable[[int, Any], bytes]:
+        """A function of a time and of what `number` gave; not picklable."""
+        return STEP.pack
+
+    def all_counted(self, numbers: IntArray) -> IntArray:
+        """What the counter counts in many steps, from what was packed, shape (n, width)."""
+        return numbers[:, 0]
+
+    def counted(self, x: Any) -> Any:
+        """What the counter counts in one step, from what `number` gave."""
+        return x
+
+    def shown(self, value: Any) -> Any:
+        """One released value as a release has it."""
+        return value
 
 
 def has_str_key(element: Any) -> bool:
@@ -152,12 +180,14 @@ class CountEachElement(beam.DoFn):
                 )
             return
         x, rejected = intake.number(key, payload, micros)
-        state, value = counter.step_lattice(state, x, self._noise(key, windowed.windows[0]))
+        noise = self._noise(key, windowed.windows[0])
+        state, value = counter.step_lattice(state, intake.counted(x), noise)
         # State first: what is yielded must never be ahead of what is remembered.
         cell.write(self._codec.encode(state))
         if rejected is not None:
             yield beam.pvalue.TaggedOutput(REJECTED, rejected)
-        yield Release(key, state[0], micros, value, counter.stddev_at(state))
+        value = intake.shown(value)
+        yield intake.release_type(key, state[0], micros, value, counter.stddev_at(state))
 
 
 class CheckKeys(beam.DoFn):
@@ -177,9 +207,10 @@ class CheckKeys(beam.DoFn):
 class ReadElements(beam.DoFn):
     """Bounded, before the grouping: (key, value) to (key, step), for `CountWholeKey`.
 
-    A step is its time in microseconds and its number on the lattice, packed into 16 bytes, which
-    shuffle three times as fast as a tuple. The public id, and the value for a later refusal,
-    follow in a tuple only where they are needed, with the refusal of the number, if any.
+    A step is its time in microseconds and its number on the lattice, packed into 16 bytes (more
+    where an intake's `width` is), which shuffle three times as fast as a tuple. The public id, and
+    the value for a later refusal, follow in a tuple only where they are needed, with the refusal of
+    the number, if any.
     """
 
     def __init__(self, intake: Intake) -> None:
@@ -187,13 +218,16 @@ class ReadElements(beam.DoFn):
         step: Any = bytes if intake.is_plain else tuple[Any, ...]
         self.output_type: Any = tuple[str, step]
 
+    def setup(self) -> None:
+        self._pack = self._intake.packer()
+
     def process(self, element: Any, windowed: Any = _WindowedValue) -> Iterable[Any]:
         intake, micros = self._intake, windowed.timestamp_micros
         if not has_str_key(element):
             return (beam.pvalue.TaggedOutput(REJECTED, intake.refuse_key(element, micros)),)
         key, payload = element
         x, refusal = intake.number(key, payload, micros)
-        step = STEP.pack(micros, x)
+        step = self._pack(micros, x)
         if intake.is_plain:
             return ((key, step),)
         identity = None if intake.element_id is None else intake.element_id(payload)
@@ -229,30 +263,39 @@ class CountWholeKey(beam.DoFn):
                         placed = windowed_value.create(refusal, micros, windows)
                         yield beam.pvalue.TaggedOutput(REJECTED, placed)
             steps = [step for step, *_ in ordered]
-        pairs = np.frombuffer(b"".join(steps), dtype="<i8").reshape(-1, 2)
-        if (pairs[1:, 0] < pairs[:-1, 0]).any():
-            pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
-        if horizon is not None and len(pairs) > horizon:
-            self._past_horizon.inc(len(pairs) - horizon)
+        packed = np.frombuffer(b"".join(steps), dtype="<i8").reshape(-1, 1 + intake.width)
+        if (packed[1:, 0] < packed[:-1, 0]).any():
+            packed = packed[np.argsort(packed[:, 0], kind="stable")]
+        if horizon is not None and len(packed) > horizon:
+            self._past_horizon.inc(len(packed) - horizon)
             warn_past_horizon(counter)
-        times, xs = pairs[:horizon].T
-        values = self._release(xs, self._noise(key, window))
+        packed = packed[:horizon]
+        values = self._release(packed[:, 1:], self._noise(key, window))
         stddevs = self._stddevs
-        if len(stddevs) < len(xs):
-            stddevs = self._stddevs = counter.stddevs(len(xs)).tolist()
-        rows = zip(count(1), times.tolist(), values, stddevs, strict=False)
+        if len(stddevs) < len(packed):
+            stddevs = self._stddevs = counter.stddevs(len(packed)).tolist()
+        made = intake.release_type
+        rows = zip(count(1), packed[:, 0].tolist(), values, stddevs, strict=False)
         for number, micros, value, stddev in rows:
             # TimestampedValue would assign the window anew, which costs more than all the rest.
-            yield windowed_value.create(
-                Release(key, number, micros, value, stddev), micros, windows
-            )
+            yield windowed_value.create(made(key, number, micros, value, stddev), micros, windows)
 
-    def _release(self, xs: IntArray, noise: Noise) -> list[float]:
-        counter = self._intake.counter
-        if len(xs) > _FEW:
-            return counter.release_lattice(xs, noise).tolist()
-        state, values = counter.init(), []
-        for x in xs.tolist():
-            state, value = counter.step_lattice(state, x, noise)
-            values.append(value)
-        return values
+    def _release(self, numbers: IntArray, noise: Noise) -> Iterable[Any]:
+        intake, counter = self._intake, self._intake.counter
+        values: Iterable[Any] = self._stepped(numbers, noise)
+        if len(numbers) > _FEW and len(numbers) * (counter.dimension or 0) <= _MOST:
+            values = counter.release_lattice(intake.all_counted(numbers), noise)
+            if counter.dimension is None:
+                values = values.tolist()
+        # A vector at a time: lists take four times the memory of arrays.
+        return values if counter.dimension is None else map(intake.shown, values)
+
+    def _stepped(self, numbers: IntArray, noise: Noise) -> Iterator[Any]:
+        """The same in little memory: a step is taken when its release is asked for."""
+        intake, counter = self._intake, self._intake.counter
+        state = counter.init()
+        for first in range(0, len(numbers), _FEW):
+            xs = intake.all_counted(numbers[first : first + _FEW])
+            for x in xs.tolist() if xs.ndim == 1 else xs:
+                state, value = counter.step_lattice(state, x, noise)
+                yield value

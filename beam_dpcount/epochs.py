@@ -86,7 +86,8 @@ class UnboundedCounter(LatticeCounter):
 
     def state_size(self, t: int) -> int:
         """The most numbers kept per key and coordinate up to step t, the step count included."""
-        return 5 + max(self.of_epoch(i).state_size for i in range((t + 1).bit_length()))
+        epochs = min((t + 1).bit_length(), self.epochs)
+        return 5 + max(self.of_epoch(i).state_size for i in range(epochs))
 
     def init(self) -> State:
         """The state before the first step."""
@@ -163,7 +164,7 @@ class UnboundedCounter(LatticeCounter):
         return {
             "budget": str(self.budget),
             "mechanism": self.mechanism.name,
-            "horizon": "none",
+            "horizon": "none" if self.horizon is None else str(self.horizon),
             "noise": f"totals: {type(self.law).__name__} of scale {self.law.scale * self.unit:g}",
             "neighbouring_relation": str(self.change),
         }

@@ -387,6 +387,8 @@ def plain_budget(budget: Budget | Share) -> tuple[Budget, Mapping[str, str]]:
     """
     if isinstance(budget, Share):
         return budget.budget, budget.describe()
+    if isinstance(budget, Ledger):
+        raise TypeError(f"{budget!r} is a whole ledger: take ledger.share(0.25), or ledger.rest()")
     return check_budget(budget), {}
 
 

@@ -3,6 +3,7 @@
 No postponed annotations here: Beam would turn every field into a logical type.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple, Optional
 
 from apache_beam.coders import RowCoder
@@ -24,6 +25,44 @@ class Release(NamedTuple):
     step: int
     timestamp: int
     value: float
+    stddev: float
+
+
+class VectorRelease(NamedTuple):
+    """One private count of every item of a public domain.
+
+    Fields:
+      key: whose counts.
+      step: the number of elements of the key counted, from 1.
+      timestamp: event time, microseconds since the epoch, UTC.
+      value: the private counts, in the order of the domain. Each is unbiased.
+      stddev: the standard deviation of the noise of each of them; public.
+    """
+
+    key: str
+    step: int
+    timestamp: int
+    value: Sequence[float]
+    stddev: float
+
+
+class TopRelease(NamedTuple):
+    """The items of the largest private counts.
+
+    Fields:
+      key: whose counts; "" where keys themselves are the items.
+      step: the step of the release, or releases, that the items were taken from.
+      timestamp: event time, microseconds since the epoch, UTC.
+      items: the items, of the largest count first; ties in the order of the domain.
+      values: their private counts. As these were chosen for being large, they are biased upwards.
+      stddev: the standard deviation of a count's noise before the choice; public.
+    """
+
+    key: str
+    step: int
+    timestamp: int
+    items: Sequence[str]
+    values: Sequence[float]
     stddev: float
 
 
@@ -50,5 +89,5 @@ class Rejected(NamedTuple):
         return f"Rejected(key={self.key!r}, timestamp={self.timestamp}, reason={self.reason!r})"
 
 
-for _row in (Release, Rejected):
+for _row in (Release, VectorRelease, TopRelease, Rejected):
     registry.register_coder(_row, RowCoder)

@@ -198,6 +198,8 @@ def sparse_for(
     """
     if ones < 1 or steps < 1:
         raise ValueError(f"ones and steps must be at least 1, got {ones} and {steps}")
+    if ones > steps:
+        raise ValueError(f"ones must be at most steps, got {ones} and {steps}")
 
     def bound(segment: int) -> tuple[float, Sparse]:
         made = Sparse(segment, -(-2 * ones // segment), share=share)

@@ -37,7 +37,7 @@ _ORANGE, _SKY, _BLACK = "#E69F00", "#56B4E9", "#000000"
 _COLOURS = (_BLUE, _VERMILLION, _GREEN, _PURPLE, _ORANGE, _SKY, _BLACK)
 # Four styles against seven colours: 28 distinct pairs, and neighbours differ in both.
 _STYLES = ("-", "--", "-.", ":")
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")  # as many as colours and one: no pair repeats
 _DARK, _GREY = "#222222", "#555555"
 
 _COLUMNS = 3
@@ -220,6 +220,72 @@ def panels(
         )
     else:
         _say(body.subplots(), "no data")
+    _save(figure, path)
+
+
+def histograms(
+    bars: Mapping[str, tuple[Sequence[str], npt.ArrayLike, npt.ArrayLike]],
+    path: str | os.PathLike[str],
+    *,
+    title: str,
+    guarantee: str,
+    half_width: float = 1.96,
+    most: int = 20,
+) -> None:
+    """Draws private histograms as horizontal bars with error bars, one panel each; writes a PNG.
+
+    Items are drawn largest private count first. Panels share the axis of counts.
+
+    Args:
+        bars: title of a panel -> items, private counts, and the standard deviation of their noise
+            (of each, or one for all).
+        path: the PNG file to write.
+        title: plain text above the figure.
+        guarantee: plain text below the figure, wrapped.
+        half_width: half the length of an error bar, in standard deviations.
+        most: the most items to draw in a panel.
+
+    Raises:
+        ValueError: if items and counts of a panel differ in number.
+    """
+    for name, (items, counts, _) in bars.items():
+        if _floats(counts).shape != (len(items),):
+            raise ValueError(
+                f"panel {name!r} must have one count for each of its {len(items)} items"
+            )
+    columns = min(2, max(1, len(bars)))
+    rows = max(1, math.ceil(len(bars) / columns))
+    tallest = max((min(len(items), most) for items, _, _ in bars.values()), default=0)
+    height = max(2.5, 0.8 + 0.28 * tallest)
+    figure, body = _framed((max(8, 6 * columns), 1.6 + height * rows), title, guarantee)
+    grid = body.add_gridspec(rows, columns)
+    first: Axes | None = None
+    for place, (name, (items, counts, stddev)) in enumerate(bars.items()):
+        row, column = divmod(place, columns)
+        axes = body.add_subplot(grid[row, column], sharex=first)
+        first = first or axes
+        values = _floats(counts)
+        halves = half_width * np.broadcast_to(_floats(stddev), values.shape)
+        kept = np.argsort(-values, kind="stable")[:most]
+        bottom_up = np.arange(len(kept))[::-1]
+        axes.barh(
+            bottom_up,
+            values[kept],
+            xerr=halves[kept],
+            color=_SKY,
+            error_kw={"ecolor": _DARK, "elinewidth": 1.2, "capsize": 3},
+        )
+        axes.set_yticks(bottom_up, [_shortened(items[i]) for i in kept], parse_math=False)
+        axes.axvline(0, color=_GREY, linewidth=0.8)
+        axes.xaxis.set_major_locator(ticker.MaxNLocator(5))
+        axes.xaxis.set_major_formatter(ticker.FuncFormatter(_number))
+        _plain(axes, labelsize=10)
+        axes.grid(visible=False, axis="y")
+        axes.set_title(name, loc="left", fontsize=12, parse_math=False)
+        if place + columns >= len(bars):
+            axes.set_xlabel(f"private count ± {half_width:g} standard deviations", fontsize=11)
+    if not bars:
+        _say(body.subplots(), "no releases")
     _save(figure, path)
 
 

@@ -281,7 +281,9 @@ def test_plain_budgets_pass_through():
         assert plain_budget(budget) == (budget, {})
         claim(budget, by="PrefixCount")
         claim(budget, by="PrefixCount")
-    for wrong in (0.5, None, Ledger(dp.PureDP(1.0))):
+    with pytest.raises(TypeError, match=r"is a whole ledger: take ledger.share\(0.25\)"):
+        plain_budget(Ledger(dp.PureDP(1.0)))
+    for wrong in (0.5, None):
         with pytest.raises(TypeError, match="budget must be PureDP, ApproxDP or ZCDP"):
             plain_budget(wrong)
 

@@ -11,26 +11,16 @@ from apache_beam.pvalue import PCollection
 from beam_dpcount import analysis
 from beam_dpcount.budget import Budget
 from beam_dpcount.counter import LatticeCounter, calibrate
-from beam_dpcount.dofns import (
-    ON_REJECT,
-    REJECTED,
-    CheckKeys,
-    CountEachElement,
-    CountWholeKey,
-    Intake,
-    ReadElements,
-)
+from beam_dpcount.dofns import ON_REJECT, Intake
 from beam_dpcount.ledger import Share, claim, plain_budget
 from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
 from beam_dpcount.noise import Entropy, SystemEntropy
-from beam_dpcount.releases import Rejected, Release
 from beam_dpcount.sensitivity import Change, check_bounds
 from beam_dpcount.transforms.inputs import (
-    OncePerWindow,
     check_pairs,
     check_path,
     check_windows,
-    declares_str_keys,
+    count_elements,
     refuse_early_draws,
     use_streaming,
 )
@@ -52,7 +42,9 @@ class PrefixCount(beam.PTransform[Any, Any]):
         `Sparse`, which have none.
       mechanism: None (default) is the one of least largest variance that `choose` finds (on the
         streaming path, of those safe under replays); or a class or name from `mechanisms.ALL`,
-        or an instance, with the same horizon if it has one.
+        or an instance, with the same horizon if it has one. One with momentum or decay releases
+        those sums in place of counts (`counter.mechanism.workload`). SquareRoot keeps every step
+        in its state: not for long streams.
       bounds: (low, high); values outside are clipped. Default (0, 1).
       unit: values are rounded to multiples of it before they are counted. Default 1: 0.4 counts
         0. For amounts with decimals give e.g. unit=0.01.
@@ -134,33 +126,8 @@ class PrefixCount(beam.PTransform[Any, Any]):
             refuse_early_draws(self._counters[True].mechanism)
         claim(self._given, by=self.label)  # the last of the checks
         self.counter = self._counters[streaming]
-        intake, entropy = Intake(self.counter, *self._element), self._entropy
-        if streaming:
-            bad_keys = None
-            if not declares_str_keys(elements):
-                elements, bad_keys = self._apply(elements, CheckKeys(intake), tuple[str, Any])
-            releases, refused = self._apply(elements, CountEachElement(intake, entropy), Release)
-        else:
-            once = elements | "OncePerWindow" >> OncePerWindow()
-            reader = ReadElements(intake)
-            steps, bad_keys = self._apply(once, reader, reader.output_type)
-            grouped = steps | "GroupByKey" >> beam.GroupByKey()
-            releases, refused = self._apply(grouped, CountWholeKey(intake, entropy), Release)
-        if not intake.collects:
-            return releases
-        outputs = [pcoll for pcoll in (bad_keys, refused) if pcoll is not None]
-        return releases, outputs | "Rejected" >> beam.Flatten()
-
-    def _apply(
-        self, elements: PCollection[Any], dofn: beam.DoFn, output: Any
-    ) -> tuple[PCollection[Any], PCollection[Any] | None]:
-        """The main output and, where they are collected, the rejected elements."""
-        label, applied = type(dofn).__name__, beam.ParDo(dofn)
-        if self._element[0] != "collect":
-            return elements | label >> applied.with_output_types(output), None
-        typed = applied.with_output_types(output, **{REJECTED: Rejected})
-        both = elements | label >> typed.with_outputs(REJECTED, main="main")
-        return both.main, both[REJECTED]
+        intake = Intake(self.counter, *self._element)
+        return count_elements(elements, intake, self._entropy, streaming)
 
     def annotations(self) -> dict[str, bytes | str]:
         return {f"beam_dpcount:{name}": text for name, text in self._describe().items()}

@@ -1,4 +1,4 @@
-"""What the transforms check of their input, and how they choose between their two paths."""
+"""What the transforms check of their input, and the two paths between which they choose."""
 
 from __future__ import annotations
 
@@ -9,6 +9,17 @@ from apache_beam import typehints
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms import window as windows
 from apache_beam.transforms.trigger import AccumulationMode, DefaultTrigger
+
+from beam_dpcount.dofns import (
+    REJECTED,
+    CheckKeys,
+    CountEachElement,
+    CountWholeKey,
+    Intake,
+    ReadElements,
+)
+from beam_dpcount.noise import Entropy
+from beam_dpcount.releases import Rejected
 
 PATHS = ("auto", "bounded", "streaming")
 
@@ -103,3 +114,37 @@ class OncePerWindow(beam.PTransform[Any, Any]):
             allowed_lateness=0,
         )
         return elements | default
+
+
+def count_elements(
+    elements: PCollection[Any], intake: Intake, entropy: Entropy, streaming: bool
+) -> Any:
+    """The releases of checked elements, one each; with on_reject="collect", and the rejected."""
+    made = intake.release_type
+    if streaming:
+        bad_keys = None
+        if not declares_str_keys(elements):
+            elements, bad_keys = _apply(elements, CheckKeys(intake), intake, tuple[str, Any])
+        releases, refused = _apply(elements, CountEachElement(intake, entropy), intake, made)
+    else:
+        once = elements | "OncePerWindow" >> OncePerWindow()
+        reader = ReadElements(intake)
+        steps, bad_keys = _apply(once, reader, intake, reader.output_type)
+        grouped = steps | "GroupByKey" >> beam.GroupByKey()
+        releases, refused = _apply(grouped, CountWholeKey(intake, entropy), intake, made)
+    if not intake.collects:
+        return releases
+    outputs = [pcoll for pcoll in (bad_keys, refused) if pcoll is not None]
+    return releases, outputs | "Rejected" >> beam.Flatten()
+
+
+def _apply(
+    elements: PCollection[Any], dofn: beam.DoFn, intake: Intake, output: Any
+) -> tuple[PCollection[Any], PCollection[Any] | None]:
+    """The main output and, where they are collected, the rejected elements."""
+    label, applied = type(dofn).__name__, beam.ParDo(dofn)
+    if not intake.collects:
+        return elements | label >> applied.with_output_types(output), None
+    typed = applied.with_output_types(output, **{REJECTED: Rejected})
+    both = elements | label >> typed.with_outputs(REJECTED, main="main")
+    return both.main, both[REJECTED]

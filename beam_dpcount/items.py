@@ -1,0 +1,157 @@
+"""Items of a small public domain: how elements name them, and as vectors. Pure functions.
+
+A step is coded by one number for each of its items: the place of the item in the domain, from 1,
+negative where it is removed; 0 is no item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int64]
+
+# The numbers in a key's state that a stream may still rewrite at every element.
+MOST_STATE = 10**6
+
+NOT_ITEMS = "the value is neither an item nor a collection of items"
+NOT_SIGNED = "the value is no item, no collection of items, nor a mapping from items to 1 or -1"
+UNKNOWN = "the value names an item that is not in the domain"
+UNSIGNED = "the value maps an item to another number than 1 or -1"
+TOO_MANY = "the value names more items than max_items"
+
+
+def check_domain(domain: Any) -> tuple[str, ...]:
+    """`domain` as a tuple of distinct plain strings.
+
+    Raises:
+      TypeError, ValueError: it is something else; the message says what to pass.
+    """
+    example = 'give the public items in a fixed order, e.g. domain=["login", "logout"]'
+    # The order must be the same in every worker and run: sets have none.
+    if isinstance(domain, str | bytes | Mapping) or not isinstance(domain, Sequence | np.ndarray):
+        raise TypeError(f"domain must be a sequence of str, got {type(domain).__name__}: {example}")
+    for item in domain:
+        if not isinstance(item, str):
+            raise TypeError(f"domain must be a sequence of str, but it holds {item!r}: {example}")
+    items = tuple(str.__str__(item) for item in domain)
+    if not items:
+        raise ValueError(f"domain is empty: {example}")
+    if len(set(items)) < len(items):
+        twice = next(item for item in items if items.count(item) > 1)
+        raise ValueError(f"domain names {twice!r} twice: give each item once")
+    return items
+
+
+def check_whole(name: str, value: Any, most: int | None = None) -> int:
+    """A public number of items or steps from 1, at most `most`.
+
+    Raises:
+      ValueError: it is something else.
+    """
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | np.integer)
+        or not 1 <= value <= (value if most is None else most)
+    ):
+        upper = "" if most is None else f" to {most}, the size of the domain"
+        raise ValueError(f"{name} must be a whole number from 1{upper}, got {value!r}")
+    return int(value)
+
+
+def check_state(state_size: int, domain: Sequence[str]) -> None:
+    """Refuse domains whose state per key would be too large to rewrite at every element.
+
+    Raises:
+      ValueError: state_size * len(domain) exceeds MOST_STATE numbers.
+    """
+    if state_size * len(domain) > MOST_STATE:
+        raise ValueError(
+            f"a domain of {len(domain)} items takes {state_size} numbers of state each, "
+            f"{state_size * len(domain)} a key, and at most {MOST_STATE} can be rewritten at every "
+            "element: use TickHistogram, or give a smaller domain (group the rare items under one "
+            "name)"
+        )
+
+
+def places(domain: Sequence[str]) -> dict[str, int]:
+    """The place of each item, from 1."""
+    return {item: place for place, item in enumerate(domain, start=1)}
+
+
+def read_items(
+    payload: Any, known: Mapping[str, int], most: int, removals: bool
+) -> tuple[tuple[int, ...], str | None]:
+    """The codes of what counts of an element, and why the rest does not count, if any is left.
+
+    Args:
+      payload: an item, or an iterable of items; with removals also a mapping from items to 1
+        (counted up) or -1 (down).
+      known: `places` of the domain.
+      most: max_items. Of more distinct items of the domain the first in its order are kept; the
+        rule looks at this element alone, so one element never has more than `most` codes.
+      removals: whether items may be removed.
+
+    Returns:
+      The codes, distinct items in the order of the domain; and None or the reason, which does not
+      show the payload.
+    """
+    if isinstance(payload, str):
+        place = known.get(str.__str__(payload))  # an enum's hash is not its text's
+        return ((), UNKNOWN) if place is None else ((place,), None)
+    signs: dict[int, int] = {}
+    reason = None
+    if isinstance(payload, Mapping):
+        if not removals:
+            return (), NOT_ITEMS
+        for item, sign in payload.items():
+            place = known.get(str.__str__(item)) if isinstance(item, str) else None
+            if place is None:
+                reason = UNKNOWN
+            elif isinstance(sign, bool) or not isinstance(sign, Real) or sign not in (1, -1):
+                reason = UNSIGNED
+            else:
+                signs[place] = 1 if sign == 1 else -1
+    elif isinstance(payload, bytes) or not isinstance(payload, Iterable):
+        return (), NOT_SIGNED if removals else NOT_ITEMS
+    else:
+        for item in payload:
+            place = known.get(str.__str__(item)) if isinstance(item, str) else None
+            if place is None:
+                reason = UNKNOWN
+            else:
+                signs[place] = 1
+    kept = sorted(signs)
+    if len(kept) > most:
+        kept, reason = kept[:most], TOO_MANY
+    return tuple(place * signs[place] for place in kept), reason
+
+
+def as_vector(codes: Iterable[int], dimension: int) -> IntArray:
+    """What one step counts, shape (dimension,)."""
+    vector = np.zeros(dimension, dtype=np.int64)
+    for code in codes:
+        if code > 0:
+            vector[code - 1] = 1
+        elif code:
+            vector[-code - 1] = -1
+    return vector
+
+
+def as_vectors(codes: IntArray, dimension: int) -> IntArray:
+    """What n steps count, shape (n, dimension), from their codes, shape (n, items)."""
+    vectors = np.zeros((len(codes), dimension), dtype=np.int64)
+    for column in np.moveaxis(codes, 1, 0):
+        (steps,) = np.nonzero(column)
+        vectors[steps, np.abs(column[steps]) - 1] = np.sign(column[steps])
+    return vectors
+
+
+def largest(values: Sequence[float], k: int) -> list[int]:
+    """The places, from 0, of the k largest values, largest first; ties by place."""
+    order = sorted(range(len(values)), key=values.__getitem__, reverse=True)  # it is stable
+    return order[:k]

@@ -1,0 +1,250 @@
+"""The DoFns that count at the ticks of a clock: by timers, or all ticks of a key at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.coders import BytesCoder
+from apache_beam.transforms.timeutil import TimeDomain
+from apache_beam.transforms.userstate import ReadModifyWriteStateSpec, TimerSpec, on_timer
+from apache_beam.transforms.window import TimestampedValue
+from apache_beam.utils import windowed_value
+from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
+
+from beam_dpcount.coders import StateCodec
+from beam_dpcount.counter import LatticeCounter
+from beam_dpcount.dofns import Intake, has_str_key
+from beam_dpcount.noise import Entropy
+from beam_dpcount.releases import Release
+from beam_dpcount.ticks import PAIR, CellCodec, Clock, add_to, add_up, pack_sums, take_due
+
+SEED = b""  # weight zero: it only makes a key known
+_UNTIMED = MIN_TIMESTAMP.micros
+_GATHERED = 1 << 17  # events that a bundle sums up before it passes the sums on
+
+# Aliases, because the declared defaults are Beam's markers and not of the parameters' types.
+_Key: Any = beam.DoFn.KeyParam
+_Window: Any = beam.DoFn.WindowParam
+_WindowedValue: Any = beam.DoFn.WindowedValueParam
+# TimestampedValue would assign the window anew, which costs more than all the rest.
+_placed: Any = windowed_value.create
+
+
+class UntimedElementError(ValueError):
+    """Elements carry no event times; that is a property of the pipeline, not of its data."""
+
+
+class UnknownKeyError(ValueError):
+    """A key was refused under on_unknown="raise"; its presence in the data is thereby shown."""
+
+
+class TickIntake:
+    """Reads events: the tick in which one falls, and its value on the lattice.
+
+    Args:
+      clock: of which ticks.
+      keys: the public keys.
+      numbers: what makes a number of a value.
+      strict: whether unknown keys are errors.
+    """
+
+    def __init__(
+        self, clock: Clock, keys: Iterable[str], numbers: Intake, strict: bool = False
+    ) -> None:
+        self.clock, self._keys = clock, frozenset(keys)
+        self._numbers, self._strict = numbers, strict
+
+    def read(self, element: Any, micros: int, origin: int) -> tuple[int, int] | None:
+        """Tick and value of an event; None if it counts nothing."""
+        if micros <= _UNTIMED:
+            raise UntimedElementError(
+                "elements carry no timestamps, and a clock counts by event time: before, add "
+                "beam.Map(lambda event: beam.window.TimestampedValue(event, event_time)), with the "
+                "time in seconds since 1970"
+            )
+        if not (has_str_key(element) and element[0] in self._keys):
+            if self._strict:
+                raise UnknownKeyError(
+                    "an event's key is not among `keys`: add all public keys, or leave such events "
+                    'out with on_unknown="drop"'
+                )
+            return None
+        step = self.clock.step_at(micros, origin)
+        if not step:
+            return None
+        x, _ = self._numbers.number(element[0], element[1], micros)
+        return (step, x) if x else None
+
+
+def origin_of(clock: Clock, window: Any) -> int:
+    """When the count of a window starts, in microseconds."""
+    return clock.start if clock.window is None else window.start.micros
+
+
+class SeedKeys(beam.DoFn):
+    """A weightless event at the start of every count, so that keys without events have releases."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def process(self, key: str) -> Iterator[Any]:
+        for origin in self._clock.origins():
+            yield TimestampedValue((key, SEED), Timestamp(micros=origin))
+
+
+class ReadTicks(beam.DoFn):
+    """Streaming: (key, value) to (key, tick and number, packed into 16 bytes)."""
+
+    def __init__(self, intake: TickIntake) -> None:
+        self._intake = intake
+
+    def process(self, element: Any, windowed: Any = _WindowedValue) -> Iterable[Any]:
+        intake = self._intake
+        origin = origin_of(intake.clock, windowed.windows[0])
+        read = intake.read(element, windowed.timestamp_micros, origin)
+        return () if read is None else ((element[0], PAIR.pack(*read)),)
+
+
+class SumTicks(beam.DoFn):
+    """Bounded: (key, value) to (key, ticks and their sums), one element a key and bundle."""
+
+    def __init__(self, intake: TickIntake) -> None:
+        self._intake = intake
+
+    def start_bundle(self) -> None:
+        self._gathered = 0
+        # By the origin of a window: the window, and for each key its ticks.
+        self._sums: dict[int, tuple[Any, dict[str, dict[int, int]]]] = {}
+
+    def process(self, element: Any, windowed: Any = _WindowedValue) -> Iterable[Any]:
+        intake, windows = self._intake, windowed.windows
+        origin = origin_of(intake.clock, windows[0])
+        read = intake.read(element, windowed.timestamp_micros, origin)
+        if read is None:
+            return ()
+        step, x = read
+        found = self._sums.get(origin)
+        if found is None:
+            found = self._sums[origin] = windows, {}
+        sums = found[1].setdefault(element[0], {})
+        sums[step] = sums.get(step, 0) + x
+        self._gathered += 1
+        return self._flushed() if self._gathered >= _GATHERED else ()
+
+    def finish_bundle(self) -> Iterable[Any]:
+        return self._flushed()
+
+    def _flushed(self) -> list[Any]:
+        made = [
+            _placed((key, pack_sums(sums)), origin, windows)
+            for origin, (windows, keys) in self._sums.items()
+            for key, sums in keys.items()
+        ]
+        self.start_bundle()
+        return made
+
+
+class CountEachTick(beam.DoFn):
+    """Streaming: a release of each key at each tick, from one cell of state and one timer per key.
+
+    Args:
+      counter: the calibrated counter, its horizon the clock's steps.
+      clock: the ticks.
+      cap: a tick's sum is clipped to +-cap, on the lattice.
+      fold: events of ticks already released count at the next one; else they do not count.
+      entropy: where the noise comes from.
+    """
+
+    STATE = ReadModifyWriteStateSpec("ticks", BytesCoder())
+    TIMER = TimerSpec("tick", TimeDomain.WATERMARK)
+
+    def __init__(
+        self, counter: LatticeCounter, clock: Clock, cap: int, fold: bool, entropy: Entropy
+    ) -> None:
+        self._counter, self._clock, self._cap = counter, clock, cap
+        self._fold, self._entropy = fold, entropy
+
+    def setup(self) -> None:
+        counter = self._counter
+        self._cells, self._codec = CellCodec(self._clock), StateCodec(counter)
+        self._fresh = 0, b"", self._codec.encode(counter.init())
+        self._noise = self._entropy.source(counter.law, counter.dimension)
+
+    def process(
+        self,
+        element: tuple[str, bytes],
+        windowed: Any = _WindowedValue,
+        cell: Any = beam.DoFn.StateParam(STATE),
+        timer: Any = beam.DoFn.TimerParam(TIMER),
+    ) -> None:
+        data = cell.read()
+        released, pairs, state = self._fresh if data is None else self._cells.decode(data)
+        if element[1] == SEED:
+            # Only a seed starts a clock: an event that comes after a window's state was cleared
+            # away must not start it again, and spend its budget a second time.
+            if data is None:
+                cell.write(self._cells.encode(released, pairs, state))
+            if not released:
+                self._set(timer, windowed.windows[0], 1)
+            return
+        step, x = PAIR.unpack(element[1])
+        if step <= released:
+            if not self._fold or released >= self._clock.steps:
+                return
+            step = released + 1
+        cell.write(self._cells.encode(released, add_to(pairs, step, x), state))
+
+    @on_timer(TIMER)
+    def release(
+        self,
+        key: Any = _Key,
+        window: Any = _Window,
+        cell: Any = beam.DoFn.StateParam(STATE),
+        timer: Any = beam.DoFn.TimerParam(TIMER),
+    ) -> Iterator[Any]:
+        clock, counter = self._clock, self._counter
+        released, pairs, packed = self._cells.decode(cell.read() or b"")
+        step = released + 1
+        if step > clock.steps:
+            return
+        x, pairs = take_due(pairs, step, self._cap)
+        state = self._codec.decode(packed)
+        state, value = counter.step_lattice(state, x, self._noise(key, window))
+        # State first: what is yielded must never be ahead of what is remembered.
+        cell.write(self._cells.encode(step, pairs, self._codec.encode(state)))
+        if step < clock.steps:
+            self._set(timer, window, step + 1)
+        micros = clock.end(origin_of(clock, window), step)
+        made = Release(key, step, micros, value, counter.stddev_at(state))
+        yield _placed(made, min(micros, window.max_timestamp().micros), (window,))
+
+    def _set(self, timer: Any, window: Any, step: int) -> None:
+        timer.set(Timestamp(micros=self._clock.alarm(origin_of(self._clock, window), step)))
+
+
+class CountAllTicks(beam.DoFn):
+    """Bounded, after the grouping: all releases of a key in one vectorised call.
+
+    Args: as for CountEachTick; no event comes late.
+    """
+
+    def __init__(self, counter: LatticeCounter, clock: Clock, cap: int, entropy: Entropy) -> None:
+        self._counter, self._clock, self._cap, self._entropy = counter, clock, cap, entropy
+
+    def setup(self) -> None:
+        counter = self._counter
+        self._noise = self._entropy.source(counter.law, counter.dimension)
+        self._stddevs = counter.stddevs(self._clock.steps).tolist()
+
+    def process(self, element: tuple[str, Iterable[bytes]], window: Any = _Window) -> Iterator[Any]:
+        key, packed = element
+        clock = self._clock
+        xs = add_up(packed, clock.steps, self._cap)
+        values = self._counter.release_lattice(xs, self._noise(key, window)).tolist()
+        origin, last = origin_of(clock, window), window.max_timestamp().micros
+        windows = (window,)
+        for step, (value, stddev) in enumerate(zip(values, self._stddevs, strict=True), start=1):
+            micros = clock.end(origin, step)
+            yield _placed(Release(key, step, micros, value, stddev), min(micros, last), windows)

@@ -1,0 +1,531 @@
+"""What releases may be turned into at no cost: top items, averages, sliding sums, repairs.
+
+A release is private already, so whatever is computed from releases and public parameters alone is
+too, under the same budget. None of these transforms looks at anything else. What it does change is
+what a release's error looks like; each says what `stddev` means behind it.
+
+Pure functions come first, then folds (a state and a release give a state and what is given out,
+the same on both paths), the DoFns that run folds, and the transforms.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import operator
+import struct
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from numbers import Real
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import numpy.typing as npt
+from apache_beam import typehints
+from apache_beam.coders import BytesCoder
+from apache_beam.pvalue import PCollection
+from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
+from apache_beam.utils import windowed_value
+
+from beam_dpcount.coders import StateError
+from beam_dpcount.counter import LatticeCounter
+from beam_dpcount.differences import SlidingStddevs, difference_variance
+from beam_dpcount.items import MOST_STATE, check_domain, check_whole, largest, places
+from beam_dpcount.mechanisms import Unbounded
+from beam_dpcount.mechanisms.base import Mechanism
+from beam_dpcount.releases import Release, TopRelease, VectorRelease
+from beam_dpcount.transforms.inputs import OncePerWindow, check_path
+
+FloatArray = npt.NDArray[np.float64]
+
+
+# One release
+
+
+def top_items(release: Any, k: int, domain: Sequence[str]) -> TopRelease:
+    """The k items of the largest values of a VectorRelease; ties in the order of the domain.
+
+    Raises:
+      ValueError: the release has not one value for each item.
+    """
+    values = release.value
+    if len(values) != len(domain):
+        raise ValueError(
+            f"a release has {len(values)} values, but the domain has {len(domain)} items: give "
+            "the domain of the histogram"
+        )
+    best = largest(values, k)
+    return TopRelease(
+        release.key,
+        release.step,
+        release.timestamp,
+        [domain[i] for i in best],
+        [values[i] for i in best],
+        release.stddev,
+    )
+
+
+def running_average(release: Any) -> Any:
+    """A release of sums divided by its step, with its stddev."""
+    step = release.step
+    value = _each(release.value, lambda x: x / step)
+    return release._replace(value=value, stddev=release.stddev / step)
+
+
+def non_negative(release: Any) -> Any:
+    """A release with 0 in place of negative values."""
+    return release._replace(value=_each(release.value, lambda x: max(x, 0.0)))
+
+
+def rounded(release: Any, unit: float) -> Any:
+    """A release with values rounded to multiples of `unit`, halves to even."""
+    return release._replace(value=_each(release.value, lambda x: float(round(x / unit) * unit)))
+
+
+def _each(value: Any, function: Any) -> Any:
+    """Of the value of a Release, or of every value of a VectorRelease."""
+    return function(value) if isinstance(value, float | int) else [function(x) for x in value]
+
+
+# Folds. A state is a whole number and an array of its own, which `add` may change.
+
+FoldState = tuple[int, FloatArray]
+
+
+class Fold(ABC):
+    """What is remembered of the releases of one group, and what they give."""
+
+    group: str  # the field of a release by which it is grouped
+    order: str  # and the one by which a group is sorted, on bounded input
+    parameters: tuple[Any, ...]
+
+    @abstractmethod
+    def add(self, state: FoldState | None, release: Any) -> tuple[FoldState | None, list[Any]]:
+        """The state after one more release (None: nothing to remember), and what to give out."""
+
+
+class RunningMaximum(Fold):
+    """The largest value of each coordinate so far."""
+
+    group, order = "key", "step"
+    parameters = ("maximum",)
+
+    def add(self, state: FoldState | None, release: Any) -> tuple[FoldState | None, list[Any]]:
+        values = np.atleast_1d(np.asarray(release.value, dtype=np.float64))
+        if state is not None:
+            values = np.maximum(state[1], values)
+        return (release.step, values), [_with(release, values, release.stddev)]
+
+
+class Difference(Fold):
+    """Release t minus release t - window, from the last `window` releases, t in place t % window.
+
+    A step that did not come is NaN. A release that comes late, or again, gives nothing itself.
+    """
+
+    group, order = "key", "step"
+
+    def __init__(self, window: int, counter: LatticeCounter) -> None:
+        self._window = window
+        self.parameters = ("difference", window)
+        self._stddevs = SlidingStddevs(counter, window)
+
+    def add(self, state: FoldState | None, release: Any) -> tuple[FoldState | None, list[Any]]:
+        t, w = release.step, self._window
+        values = np.atleast_1d(np.asarray(release.value, dtype=np.float64))
+        last, kept = (0, np.full(w * len(values), np.nan)) if state is None else state
+        ring = kept.reshape(w, len(values))
+        place = t % w
+        if t <= last:
+            if t > last - w:
+                ring[place] = values
+            return (last, kept), []
+        ring[np.arange(max(last + 1, t - w), t) % w] = np.nan
+        own, stddev = self._stddevs.at(t)
+        if not math.isclose(own, release.stddev, rel_tol=1e-6):
+            raise ValueError(
+                f"the release of step {t} has a stddev of {release.stddev:g}, where the counter "
+                f"has {own:g}: give the counter of the transform that made the releases, as it is "
+                "after applying it, and take SlidingSum before averages"
+            )
+        before = ring[place].copy() if t > w else np.zeros(len(values))
+        ring[place] = values
+        given = [] if np.isnan(before).any() else [_with(release, values - before, stddev)]
+        return (t, kept), given
+
+
+class TopOfKeys(Fold):
+    """The values of the keys of a domain at one step, until all are there.
+
+    The whole number is the latest timestamp; the array has a value for each key, NaN where it has
+    not come, and the largest stddev.
+    """
+
+    group, order = "step", "key"
+
+    def __init__(self, k: int, domain: Sequence[str]) -> None:
+        self._k, self._domain, self._places = k, domain, places(domain)
+        self.parameters = ("top", *domain)
+
+    def add(self, state: FoldState | None, release: Any) -> tuple[FoldState | None, list[Any]]:
+        place = self._places.get(release.key)
+        if place is None:
+            return state, []
+        latest, kept = release.timestamp, np.full(len(self._domain) + 1, np.nan)
+        if state is None:
+            kept[-1] = 0
+        else:
+            latest, kept = max(state[0], latest), state[1]
+        kept[place - 1], kept[-1] = release.value, np.maximum(kept[-1], release.stddev)
+        if np.isnan(kept[:-1]).any():
+            return (latest, kept), []
+        *values, stddev = kept.tolist()
+        whole = VectorRelease("", release.step, latest, values, stddev)
+        return None, [top_items(whole, self._k, self._domain)]
+
+
+def _with(release: Any, values: FloatArray, stddev: float) -> Any:
+    """The release with these values, in its own form."""
+    scalar = isinstance(release.value, float | int)
+    return release._replace(value=float(values[0]) if scalar else values.tolist(), stddev=stddev)
+
+
+class FoldCodec:
+    """Packs the states of one fold.
+
+    Version 1, little-endian: u8 version, u64 fingerprint of the fold's parameters, the whole
+    number as i64, the array as f64, u32 CRC-32 of all before it. It holds released values only.
+    """
+
+    _HEAD = struct.Struct("<BQq")
+    _VERSION = 1
+
+    def __init__(self, fold: Fold) -> None:
+        digest = hashlib.blake2b(repr(fold.parameters).encode(), digest_size=8).digest()
+        self._fingerprint = int.from_bytes(digest, "little")
+
+    def encode(self, state: FoldState) -> bytes:
+        """The state as bytes."""
+        head = self._HEAD.pack(self._VERSION, self._fingerprint, state[0])
+        body = head + state[1].astype("<f8").tobytes()
+        return body + zlib.crc32(body).to_bytes(4, "little")
+
+    def decode(self, data: bytes) -> FoldState:
+        """The state that was encoded, with an array of its own.
+
+        Raises:
+          StateError: the bytes are corrupt, of another version, or of other parameters.
+        """
+        size = self._HEAD.size
+        if len(data) < size + 4 or zlib.crc32(data[:-4]) != int.from_bytes(data[-4:], "little"):
+            raise StateError(
+                f"the state is corrupt ({len(data)} bytes that fail their check): restore it from "
+                "a checkpoint"
+            )
+        version, fingerprint, number = self._HEAD.unpack_from(data)
+        if (version, fingerprint) != (self._VERSION, self._fingerprint):
+            raise StateError(
+                f"the state is of other parameters, or of format {version} (this code reads "
+                f"{self._VERSION}): resume with the window and domain it was started with"
+            )
+        return number, np.frombuffer(data[size:-4], dtype="<f8").astype(np.float64)
+
+
+# DoFns
+
+# An alias, because the declared default is Beam's marker.
+_Window: Any = beam.DoFn.WindowParam
+
+
+class FoldEach(beam.DoFn):
+    """Streaming: a fold over one cell of state a group."""
+
+    STATE = ReadModifyWriteStateSpec("fold", BytesCoder())
+
+    def __init__(self, fold: Fold) -> None:
+        self._fold = fold
+
+    def setup(self) -> None:
+        self._codec = FoldCodec(self._fold)
+
+    def process(
+        self, element: tuple[Any, Any], cell: Any = beam.DoFn.StateParam(STATE)
+    ) -> Iterator[Any]:
+        data = cell.read()
+        before = None if data is None else self._codec.decode(data)
+        state, given = self._fold.add(before, element[1])
+        if state is not None:
+            cell.write(self._codec.encode(state))
+        elif data is not None:
+            cell.clear()
+        yield from given
+
+
+class FoldGroup(beam.DoFn):
+    """Bounded: a fold over a sorted group."""
+
+    def __init__(self, fold: Fold) -> None:
+        self._fold = fold
+
+    def process(self, element: tuple[Any, Iterable[Any]], window: Any = _Window) -> Iterator[Any]:
+        state: FoldState | None = None
+        for release in sorted(element[1], key=operator.attrgetter(self._fold.order)):
+            state, given = self._fold.add(state, release)
+            for made in given:
+                yield windowed_value.create(made, made.timestamp, (window,))
+
+
+# Transforms
+
+
+class _Each(beam.PTransform[Any, Any]):
+    """A function of one release."""
+
+    takes: tuple[Any, ...] = (Release, VectorRelease)
+    gives: Any = None  # the type that comes in
+
+    def _function(self, release: Any) -> Any:
+        raise NotImplementedError
+
+    def expand(self, releases: PCollection[Any]) -> PCollection[Any]:
+        declared = _declared(releases, self.takes)
+        made: Any = beam.Map(self._function).with_output_types(self.gives or declared)
+        return releases | type(self).__name__ >> made
+
+
+class _Folded(beam.PTransform[Any, Any]):
+    """A fold: in state, or over whole groups."""
+
+    takes: tuple[Any, ...] = (Release, VectorRelease)
+    gives: Any = None
+
+    def __init__(self, fold: Fold, path: str) -> None:
+        super().__init__()
+        self._fold, self._path = fold, check_path(path)
+
+    def expand(self, releases: PCollection[Any]) -> PCollection[Any]:
+        declared = _declared(releases, self.takes)
+        fold, group = self._fold, self._fold.group
+        if self._path == "bounded" and not releases.is_bounded:
+            raise ValueError(
+                'path="bounded" on an unbounded input would wait for its end: use path="auto" or '
+                'path="streaming"'
+            )
+        streaming = self._path == "streaming" or not releases.is_bounded
+        if not streaming:
+            releases = releases | "OncePerWindow" >> OncePerWindow()
+        key = int if group == "step" else str
+        keyed: Any = beam.Map(lambda release: (getattr(release, group), release))
+        pairs = releases | "Key" >> keyed.with_output_types(typehints.KV[key, declared])
+        if streaming:
+            applied = beam.ParDo(FoldEach(fold)).with_output_types(self.gives or declared)
+            return pairs | "FoldEach" >> applied
+        applied = beam.ParDo(FoldGroup(fold)).with_output_types(self.gives or declared)
+        return pairs | "GroupByKey" >> beam.GroupByKey() | "FoldGroup" >> applied
+
+
+def _declared(releases: PCollection[Any], takes: tuple[Any, ...]) -> Any:
+    """The type of the releases, or a TypeError where it is declared and none of these."""
+    declared: Any = releases.element_type
+    if declared in (None, typehints.Any):
+        return Any
+    if declared not in takes:
+        names = " or ".join(kind.__name__ for kind in takes)
+        raise TypeError(f"elements must be of type {names}, but they are {declared}")
+    return declared
+
+
+class TopK(_Each):
+    """The k items of the largest counts, of every release of a histogram.
+
+    PCollection[VectorRelease] -> PCollection[TopRelease]. Ties go by the order of the domain.
+    `stddev` stays that of every single count; those on top were chosen for being large, so they
+    are biased upwards, and it says nothing of how surely the order is right.
+
+    Args:
+      k: how many items, from 1 to the size of the domain.
+      domain: the items, as given to Histogram.
+
+    Guarantee: post-processing; costs nothing.
+
+    Raises:
+      ValueError, TypeError: an argument is outside its range, or the input is declared to hold
+        something else; in the pipeline, where a release has not one value for each item.
+    """
+
+    takes = (VectorRelease,)
+    gives = TopRelease
+
+    def __init__(self, k: int, domain: Sequence[str]) -> None:
+        super().__init__()
+        self._domain = check_domain(domain)
+        self._k = check_whole("k", k, len(self._domain))
+
+    def _function(self, release: Any) -> Any:
+        return top_items(release, self._k, self._domain)
+
+
+class TopKPerTick(_Folded):
+    """The k keys of the largest counts at every step, once all keys have released it.
+
+    PCollection[Release] -> PCollection[TopRelease] with the key "". For counts of a public set of
+    keys that all release every step, as with ticks; a step that some key never releases gives
+    nothing. Releases of other keys are left out. Of several releases of one key and step the last
+    to come counts, before the step is complete. `timestamp` is the latest of the step's. Ties go
+    by the order of the domain.
+
+    `stddev` is the largest of the step's; as for TopK, those on top are biased upwards.
+
+    Args:
+      k: how many keys, from 1 to the size of the domain.
+      domain: the keys, a sequence of distinct str.
+      path: "auto" (default) follows `is_bounded` of the input; "streaming" keeps the incomplete
+        steps in state, (len(domain) + 1) numbers each; "bounded" groups by step.
+
+    Guarantee: post-processing; costs nothing.
+
+    Raises:
+      ValueError, TypeError: an argument is outside its range, or the input is declared to hold
+        something else, or is unbounded under path="bounded".
+    """
+
+    takes = (Release,)
+    gives = TopRelease
+
+    def __init__(self, k: int, domain: Sequence[str], path: str = "auto") -> None:
+        items = check_domain(domain)
+        super().__init__(TopOfKeys(check_whole("k", k, len(items)), items), path)
+
+
+class RunningAverage(_Each):
+    """The average over all elements so far: a release, and its stddev, divided by its step.
+
+    PCollection of Release or VectorRelease -> the same. For prefix sums, not for what comes out
+    of SlidingSum. `stddev` stays exact. Divisions round: values are off any lattice.
+
+    Guarantee: post-processing; costs nothing: the number of elements is public.
+    """
+
+    def _function(self, release: Any) -> Any:
+        return running_average(release)
+
+
+class SlidingSum(_Folded):
+    """The sum over the last `window` elements: release t minus release t - window.
+
+    PCollection of Release or VectorRelease -> the same, in which value is the sum over the last
+    min(t, window) elements, and stddev its own exact standard deviation (`difference_variance`;
+    noise that both releases share cancels). Unbiased. A step whose partner did not come gives
+    nothing, and so does, on the streaming path, a release that comes after a later one.
+
+    Args:
+      window: how many elements, from 1; public.
+      counter: that of the transform that made the releases, as it is after applying it.
+      path: "auto" (default) follows `is_bounded` of the input; "streaming" keeps the last
+        `window` releases of each key in one cell of state (8 bytes a number; at most
+        10^6 numbers), which every element rewrites; "bounded" groups by key.
+
+    Guarantee: post-processing; costs nothing. One element counts in `window` sums, all of them
+      differences of the same private prefix sums, which are under one budget.
+
+    Raises:
+      ValueError, TypeError: an argument is outside its range; the counter does not release prefix
+        sums, or has no exact variance of differences (`Sparse`; mechanisms of one's own beyond
+        4096 steps); the state would exceed 10^6 numbers; the input is declared to hold something
+        else, or is unbounded under path="bounded". In the pipeline, where a release's stddev is
+        not the counter's.
+    """
+
+    def __init__(self, window: int, counter: LatticeCounter, path: str = "auto") -> None:
+        window = check_whole("window", window)
+        if not isinstance(counter, LatticeCounter):
+            raise TypeError(
+                f"counter must be that of a transform, e.g. count.counter, got {counter!r}"
+            )
+        mechanism = counter.mechanism
+        base = mechanism.of_epoch(0) if isinstance(mechanism, Unbounded) else mechanism
+        if isinstance(base, Mechanism) and not base.workload.is_prefix_sums:
+            raise ValueError(
+                f"{base.name} releases {base.workload}, whose differences are no sliding sums: "
+                "leave out momentum and decay"
+            )
+        horizon = counter.horizon
+        if horizon is not None:
+            window = min(window, horizon)  # there is nothing before the first element
+        if window * (counter.dimension or 1) > MOST_STATE:
+            raise ValueError(
+                f"a window of {window} steps keeps {window * (counter.dimension or 1)} numbers a "
+                f"key, and at most {MOST_STATE} can be rewritten at every element: give a smaller "
+                "window, or count ticks in place of elements"
+            )
+        if horizon is None or horizon > 1:
+            difference_variance(counter, 2, 1)  # refuses what has none
+        super().__init__(Difference(window, counter), path)
+
+
+class NonNegative(_Each):
+    """0 in place of negative values.
+
+    PCollection of Release or VectorRelease -> the same. `stddev` stays that of the noise before:
+    values are no longer unbiased (they are too large where the count is about 0), and their error
+    is smaller than it says.
+
+    Guarantee: post-processing; costs nothing.
+    """
+
+    def _function(self, release: Any) -> Any:
+        return non_negative(release)
+
+
+class Monotone(_Folded):
+    """The largest release so far: counts that never fall.
+
+    PCollection of Release or VectorRelease -> the same; each coordinate by itself. For counts
+    whose exact values never fall, so not with negative values or removals. `stddev` stays that of
+    a release's noise before: the largest of many releases is biased upwards, by more than one
+    stddev for long stretches without events.
+
+    Args:
+      path: "auto" (default) follows `is_bounded` of the input; "streaming" keeps one number a key
+        and coordinate in state, and takes releases in the order in which they come; "bounded"
+        groups by key and sorts by step.
+
+    Guarantee: post-processing; costs nothing.
+
+    Raises:
+      ValueError, TypeError: path is none of these, or the input is declared to hold something
+        else, or is unbounded under path="bounded".
+    """
+
+    def __init__(self, path: str = "auto") -> None:
+        super().__init__(RunningMaximum(), path)
+
+
+class Rounded(_Each):
+    """Values rounded to multiples of a unit, halves to even.
+
+    PCollection of Release or VectorRelease -> the same. `stddev` stays that of the noise before
+    rounding, which adds at most unit / 2 to an error.
+
+    Args:
+      unit: positive, in the values' units.
+
+    Guarantee: post-processing; costs nothing.
+
+    Raises:
+      ValueError, TypeError: unit is no positive, finite number.
+    """
+
+    def __init__(self, unit: float = 1) -> None:
+        super().__init__()
+        given: Any = unit
+        if isinstance(given, bool) or not isinstance(given, Real):
+            raise TypeError(f"unit must be a number, got {given!r}: give e.g. unit=1")
+        self._unit = float(given)
+        if not (math.isfinite(self._unit) and self._unit > 0):
+            raise ValueError(f"unit must be positive and finite, got {given!r}: give e.g. unit=1")
+
+    def _function(self, release: Any) -> Any:
+        return rounded(release, self._unit)

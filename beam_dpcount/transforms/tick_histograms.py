@@ -1,0 +1,101 @@
+"""TickHistogram: private running counts of public items, at the ticks of a public clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.pvalue import PCollection
+
+from beam_dpcount.budget import Budget
+from beam_dpcount.items import check_domain, check_whole, places, read_items
+from beam_dpcount.ledger import Share
+from beam_dpcount.releases import Release
+from beam_dpcount.transforms.ticks import TickCount
+
+
+class TickHistogram(beam.PTransform[Any, Any]):
+    """A private running count of every item of a public domain, at every tick of a public clock.
+
+    PCollection[item or items] with event times -> PCollection[Release], whose key is an item: one
+    for every item of the domain at every tick, events or not. Each item has a counter and a state
+    of its own, so that work spreads over workers however large the domain is. An event is an item
+    (a str), or an iterable of items of which the first `max_items` distinct ones, in the order of
+    the domain, count; what is not in the domain counts nothing.
+
+    Args:
+      budget: PureDP, ApproxDP, ZCDP or a share of a `Ledger`: what all releases may cost together.
+      tick, start, stop: as for TickCount.
+      domain: the items, a sequence of distinct str; public.
+      max_items: the most items that one event counts; enforced. The noise grows with its square
+        root (Gaussian), or with it (Laplace).
+      value: takes the item or items out of an event.
+      options: as for TickCount: horizon, mechanism, relation, max_per_tick, late, path, entropy.
+
+    Guarantee: as for TickCount; an event counts 1 under at most `max_items` items.
+
+    Attributes:
+      counter: the calibrated counter of each item.
+      domain: the items, as a tuple.
+
+    Raises:
+      ValueError, TypeError: as for TickCount, and for what is no domain.
+    """
+
+    def __init__(
+        self,
+        budget: Budget | Share,
+        tick: Any,
+        start: Any,
+        stop: Any = None,
+        *,
+        domain: Sequence[str],
+        max_items: int = 1,
+        value: Callable[[Any], Any] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        for name in ("keys", "bounds", "unit", "on_unknown", "on_reject"):
+            if name in options:
+                raise TypeError(f"TickHistogram takes no {name}: items count 1, others nothing")
+        self.domain = check_domain(domain)
+        most = check_whole("max_items", max_items, len(self.domain))
+        self._split = _SplitItems(self.domain, most, value)
+        self._ticks = TickCount(
+            budget, tick, start, stop, keys=self.domain, max_items=most, **options
+        )
+
+    @property
+    def counter(self) -> Any:
+        """The calibrated counter of each item; the one in use, once the transform is applied."""
+        return self._ticks.counter
+
+    def expand(self, events: PCollection[Any]) -> PCollection[Release]:
+        split: Any = beam.ParDo(self._split).with_output_types(tuple[str, int])
+        return events | "SplitItems" >> split | "TickCount" >> self._ticks
+
+    def annotations(self) -> dict[str, bytes | str]:
+        return self._ticks.annotations()
+
+    def display_data(self) -> dict[str, Any]:
+        return self._ticks.display_data()
+
+
+class _SplitItems(beam.DoFn):
+    """An event to (item, 1) for each of its items that counts."""
+
+    def __init__(
+        self, domain: tuple[str, ...], most: int, value: Callable[[Any], Any] | None
+    ) -> None:
+        self._domain, self._known, self._most = domain, places(domain), most
+        self._value = value
+
+    def process(self, event: Any) -> Iterator[tuple[str, int]]:
+        try:
+            payload = event if self._value is None else self._value(event)
+            codes, _ = read_items(payload, self._known, self._most, removals=False)
+        except (ValueError, TypeError, ArithmeticError, LookupError):
+            return  # such events count nothing, and nobody may learn that there was one
+        for code in codes:
+            yield self._domain[code - 1], 1

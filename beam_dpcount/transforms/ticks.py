@@ -1,0 +1,248 @@
+"""TickCount: private running counts of public keys, at the ticks of a public clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.pipeline import encode_annotations
+from apache_beam.pvalue import PCollection
+from apache_beam.transforms import window as windows
+
+from beam_dpcount import analysis
+from beam_dpcount.budget import Budget
+from beam_dpcount.counter import Counter, calibrate
+from beam_dpcount.dofns import Intake
+from beam_dpcount.ledger import Share, claim, plain_budget
+from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
+from beam_dpcount.noise import Entropy, SystemEntropy
+from beam_dpcount.releases import Release
+from beam_dpcount.sensitivity import TickChange, check_bounds, check_unit
+from beam_dpcount.tick_dofns import (
+    CountAllTicks,
+    CountEachTick,
+    ReadTicks,
+    SeedKeys,
+    SumTicks,
+    TickIntake,
+)
+from beam_dpcount.ticks import LATE, Clock, check_keys, clock_of, default_most
+from beam_dpcount.transforms.inputs import (
+    OncePerWindow,
+    check_pairs,
+    check_path,
+    check_windows,
+    refuse_early_draws,
+    use_streaming,
+)
+
+_POLICIES = ("drop", "raise")
+
+
+class TickCount(beam.PTransform[Any, Any]):
+    """A private running sum per public key, released at every tick of a public clock.
+
+    PCollection[KV[str, number]] with event times -> PCollection[Release]: release i of a key, from
+    1, counts its events with start <= time < start + i * tick. Every key of `keys` has a release at
+    every tick, events or not. Release.step is i, Release.timestamp the end of tick i.
+
+    Args:
+      budget: PureDP, ApproxDP, ZCDP or a share of a `Ledger`: what all releases of all keys may
+        cost together.
+      tick: the time between releases, in seconds, or a timedelta.
+      start, stop: seconds since 1970, a Timestamp, an aware datetime, or ISO 8601 text with an
+        offset. Events outside [start, stop) do not count.
+      horizon: the number of ticks. Default: as many as reach `stop`. Give one of the two, or both:
+        a horizon of more ticks than reach `stop` has releases beyond it.
+      keys: all keys, distinct texts. Public. Events with other keys do not count.
+      mechanism: None (default) is the one of least largest variance that `choose` finds (on the
+        streaming path, of those safe under replays); or a class or name from `mechanisms.ALL`,
+        or an instance with the clock's number of ticks (in FixedWindows it is made anew with those
+        of a window). One with momentum or decay releases those sums in place of counts.
+      bounds: (low, high); an event's number is clipped to them. Default (0, 1).
+      unit: numbers are rounded to multiples of it before they are counted. Default 1.
+      relation: the neighbouring relation: "add_remove" (default), one event is there or not;
+        "replace_one", one event has another number, time and key, which costs up to twice as much.
+      max_items: under how many keys one event may be counted, where a step before gives events
+        several keys. Default 1. It is your word: nothing enforces it.
+      max_per_tick: the sum of a key's events in one tick is clipped to this many times the largest
+        value. Default 2^20, or less where 64 bits would not hold all sums. Mechanisms that compute
+        with real numbers are refused where it has too many digits for them: with a lower one they
+        take longer horizons.
+      late: what happens, in streaming, to events of ticks that were released already. "fold"
+        (default): they count at the next tick. "drop": they do not count.
+      on_unknown: "drop" (default), or "raise": an event with an unknown key stops the pipeline;
+        that it stops is outside the guarantee.
+      on_reject: the same for an event whose value is no number.
+      value: takes the number out of an element's value, for inputs KV[str, anything]. Where it
+        raises ValueError, TypeError, ArithmeticError or LookupError, the element is no number;
+        other errors stop the pipeline, as a mistyped name should.
+      path: "auto" (default) follows `is_bounded` of the input; "streaming" forces timers, for
+        sources wrongly declared bounded; "bounded" insists on grouping.
+      entropy: where the noise comes from; default the operating system.
+
+    Guarantee: the values of all releases of all keys together satisfy `budget` for inputs that
+      differ in any one event, as `relation` says: that an event happened at all, when within
+      [start, stop), and its value are protected. In FixedWindows the clock and the count start anew
+      in each window, and the budget is per window: an event lies in one, so that all windows
+      together satisfy it for one event, but not for all events of a user. Public, so not protected:
+      keys, clock, all parameters, and the number and timestamps of the releases, which depend on
+      nothing else. Events outside [start, stop), with unknown keys or no numbers leave no trace.
+      Streaming: the guarantee holds where the watermark's schedule and the order of arrival are
+      public or fixed; a watermark that follows the events themselves can be moved by one of them,
+      and then puts others into other ticks. Sensitivity: `counter.l1_sensitivity` and
+      `.l2_sensitivity` (docs/privacy.md). Noise: exact, on integers, `counter.law`. A runner that
+      retries work draws noise again; failed attempts nobody saw cost nothing.
+
+    Attributes:
+      counter: the calibrated counter of each key; the one in use, once the transform is applied.
+
+    Raises:
+      ValueError, TypeError: at construction, for arguments out of range; when applied, for windows
+        other than the global one and FixedWindows on the grid of ticks, for path="bounded" on
+        unbounded input, and for mechanisms that draw noise early on the streaming path.
+      UntimedElementError: when run, where elements carry no timestamps.
+    """
+
+    def __init__(
+        self,
+        budget: Budget | Share,
+        tick: Any,
+        start: Any,
+        stop: Any = None,
+        *,
+        horizon: int | None = None,
+        keys: Sequence[str],
+        mechanism: Mechanism | type[Mechanism] | str | None = None,
+        bounds: tuple[float, float] = (0, 1),
+        unit: float = 1,
+        relation: str = "add_remove",
+        max_items: int = 1,
+        max_per_tick: int | None = None,
+        late: str = "fold",
+        on_unknown: str = "drop",
+        on_reject: str = "drop",
+        value: Callable[[Any], Any] | None = None,
+        path: str = "auto",
+        entropy: Entropy | None = None,
+    ) -> None:
+        super().__init__()
+        for name, given, policies in (
+            ("late", late, LATE),
+            ("on_unknown", on_unknown, _POLICIES),
+            ("on_reject", on_reject, _POLICIES),
+        ):
+            if given not in policies:
+                raise ValueError(f"{name} must be one of {', '.join(policies)}, got {given!r}")
+        if entropy is not None and not isinstance(entropy, Entropy):
+            raise TypeError(f"entropy must be an Entropy such as SystemEntropy(), got {entropy!r}")
+        self._clock, self._keys = clock_of(tick, start, stop, horizon), check_keys(keys)
+        low, high = check_bounds(bounds)
+        change = TickChange(low, high, relation=relation, max_items=max_items)
+        self._unit = check_unit(unit, change)
+        if max_per_tick is None:
+            max_per_tick = default_most(change.magnitude(self._unit), self._clock.steps)
+        self._change = replace(change, most=max_per_tick)
+        self._given = budget
+        self._budget, self._account = plain_budget(budget)
+        self._mechanism = self._checked(mechanism)
+        self._path, self._late, self._value = check_path(path), late, value
+        self._policies = on_unknown, on_reject
+        self._entropy = SystemEntropy() if entropy is None else entropy
+        self._counters = {way: self._calibrated(self._clock, way) for way in (False, True)}
+        self.counter = self._counters[path == "streaming"]
+        self._used = self._clock
+
+    def _checked(self, mechanism: Any) -> Any:
+        if isinstance(mechanism, Mechanism) and mechanism.horizon != self._clock.steps:
+            raise ValueError(
+                f"the mechanism was made for {mechanism.horizon} steps, but the clock has "
+                f"{self._clock.steps} ticks: give the class or its name, or make it with "
+                f"horizon={self._clock.steps}"
+            )
+        if isinstance(mechanism, Unbounded | Sparse):
+            raise ValueError(
+                f"{mechanism.name} counts elements without a horizon, and a clock has one: give "
+                "one of mechanisms.ALL, or leave mechanism out"
+            )
+        return mechanism
+
+    def _calibrated(self, clock: Clock, replays: bool) -> Counter:
+        mechanism = self._mechanism
+        if isinstance(mechanism, Mechanism):
+            mechanism = replace(mechanism, horizon=clock.steps)
+        options: dict[str, Any] = {"change": self._change, "unit": self._unit}
+        chosen = analysis.resolve(mechanism, clock.steps, self._budget, replays=replays, **options)
+        return calibrate(chosen, self._budget, **options)
+
+    def expand(self, events: PCollection[Any]) -> PCollection[Release]:
+        check_pairs(events)
+        clock = self._used = self._windowed(events)
+        streaming = use_streaming(events, self._path)
+        known = clock == self._clock
+        counter = self._counters[streaming] if known else self._calibrated(clock, streaming)
+        if streaming:
+            refuse_early_draws(counter.mechanism)
+        claim(self._given, by=self.label)  # the last of the checks
+        if not streaming:
+            events = events | "OncePerWindow" >> OncePerWindow()
+        self.counter = counter
+        # Beam asked for annotations before the windows were known.
+        applied = events.pipeline.transforms_stack[-1]
+        found = applied.annotations or {}
+        applied.annotations = {**found, **encode_annotations(self.annotations())}
+        on_unknown, on_reject = self._policies
+        numbers = Intake(counter, on_reject, self._value, None)
+        intake = TickIntake(clock, self._keys, numbers, strict=on_unknown == "raise")
+        reader = ReadTicks(intake) if streaming else SumTicks(intake)
+        seeds = (
+            events.pipeline
+            | "Keys" >> beam.Create(list(self._keys), reshuffle=False)
+            | "SeedKeys" >> beam.ParDo(SeedKeys(clock)).with_output_types(tuple[str, bytes])
+            | "Window" >> beam.WindowInto(events.windowing)
+        )
+        read = events | type(reader).__name__ >> beam.ParDo(reader).with_output_types(
+            tuple[str, bytes]
+        )
+        both = (read, seeds) | "Flatten" >> beam.Flatten()
+        cap = self._change.largest(self._unit)
+        dofn: beam.DoFn
+        if streaming:
+            dofn = CountEachTick(counter, clock, cap, self._late == "fold", self._entropy)
+        else:
+            dofn = CountAllTicks(counter, clock, cap, self._entropy)
+            both = both | "GroupByKey" >> beam.GroupByKey()
+        return both | type(dofn).__name__ >> beam.ParDo(dofn).with_output_types(Release)
+
+    def _windowed(self, events: PCollection[Any]) -> Clock:
+        """The clock in the input's windows."""
+        check_windows(events)
+        function = events.windowing.windowfn
+        if isinstance(function, windows.GlobalWindows):
+            return self._clock
+        if isinstance(function, windows.FixedWindows):
+            return self._clock.in_windows(function.size.micros, function.offset.micros)
+        raise ValueError(
+            f"{function!r} leaves gaps between windows, or may: use the global window or "
+            "FixedWindows"
+        )
+
+    def _describe(self) -> dict[str, str]:
+        per = "all releases of all keys"
+        return {
+            **self.counter.describe(),
+            **self._used.describe(),
+            "keys": str(len(self._keys)),
+            "late": self._late,
+            "max_per_tick": str(self._change.most),
+            "budget_covers": per if self._used.window is None else f"{per} in one window",
+            **self._account,
+        }
+
+    def annotations(self) -> dict[str, bytes | str]:
+        return {f"beam_dpcount:{name}": text for name, text in self._describe().items()}
+
+    def display_data(self) -> dict[str, Any]:
+        return dict(self._describe())

@@ -1,0 +1,340 @@
+"""Private running histograms of an event log, one per key, a release after every event.
+
+Reads CSV or Parquet, counts the item of each row, out of a public domain, under the key of the row,
+and writes all private counts after every row: key, step, timestamp, a column for each item, stddev.
+Rows of a key are taken in the order of their timestamps (ties: by file and row), or without
+--timestamp in the order of the files. Without --key all rows have the key "all".
+The keys, the domain and the number, order and times of the rows are public; the item of a row is
+protected. A row whose item is not in the domain counts nothing, but has its release.
+Options that are not listed here go to Beam, e.g. --runner.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.parquet as pq
+from apache_beam.io.fileio import ReadableFile
+from apache_beam.pvalue import PCollection
+from apache_beam.transforms.window import GlobalWindows
+
+import beam_dpcount as dp
+from beam_dpcount import cli
+from beam_dpcount.counter import LatticeCounter
+from beam_dpcount.dofns import PAST_HORIZON
+from beam_dpcount.releases import VectorRelease
+from beam_dpcount.transforms.histograms import Histogram
+from pipelines.count import Places, _value, check_side_outputs, run
+from pipelines.files import InputError, ReadEvents, _line, _Reader, check_output
+from pipelines.ticks import (
+    add_budget_arguments,
+    add_output_arguments,
+    add_path_argument,
+    add_source_arguments,
+    add_time_arguments,
+    errors,
+    large_budget,
+    public_list,
+)
+
+ALL = "all"  # the key of all rows where no column is named
+_PLACED, _STDDEV = ("key", "step", "timestamp"), "stddev"
+_BARS, _KEYS = 20, 4  # drawn
+
+
+def arguments() -> argparse.ArgumentParser:
+    """The options of the command."""
+    parser = cli.Parser(
+        prog="python -m pipelines.histogram",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    source = parser.add_argument_group("input")
+    add_source_arguments(source)
+    source.add_argument("--key", metavar="COLUMN", help="the (public) keys; default: one for all")
+    source.add_argument("--item", required=True, metavar="COLUMN", help="the items to count")
+    domain = source.add_mutually_exclusive_group(required=True)
+    domain.add_argument("--domain", nargs="+", metavar="ITEM", help="all (public) items")
+    domain.add_argument("--domain-file", metavar="FILE", help="the same, one per line")
+    add_time_arguments(source, required=False)
+
+    add_budget_arguments(parser, "all releases of one key together")
+    count = parser.add_argument_group("counting")
+    count.add_argument(
+        "--horizon",
+        type=cli.whole,
+        required=True,
+        metavar="T",
+        help="the most rows that a key may have",
+    )
+    names = ", ".join(kind.__name__ for kind in dp.mechanisms.ALL)
+    count.add_argument(
+        "--mechanism", metavar="NAME", help=f"{names}; default: the one of least largest error"
+    )
+    count.add_argument(
+        "--relation",
+        choices=("replace_one", "add_remove"),
+        default="replace_one",
+        help="what is protected: that any one row has any other item (default), or that its item "
+        "counts or not, which takes less noise",
+    )
+    add_path_argument(count)
+    add_output_arguments(parser)
+    parser.add_argument(
+        "--top",
+        type=cli.whole,
+        default=_BARS,
+        metavar="K",
+        help=f"draw the K items of the largest private counts (default {_BARS})",
+    )
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command.
+
+    Raises:
+      ValueError, TypeError, OSError: what the user can mend, in one line each.
+    """
+    options, flags = arguments().parse_known_args(argv)
+    cli.budget_of(options)
+    events = ReadItems(
+        options.input,
+        options.key,
+        options.item,
+        options.timestamp,
+        options.timestamp_format,
+        options.timezone,
+        options.delimiter,
+    )
+    events.check()
+    check_output(options.output)
+    places = Places(options.input)
+    check_side_outputs(options, places)
+    if options.top < 1:
+        raise InputError(f"--top must be a whole number from 1, got {options.top}")
+    domain = public_list("--domain", options.domain, options.domain_file, options)
+    written = WriteHistograms(options.output, domain, options.timestamp is not None)
+    counts = Histogram(
+        cli.budget_of(options),
+        options.horizon,
+        domain,
+        mechanism=options.mechanism,
+        relation=options.relation,
+        value=_value,
+        element_id=places,
+        path=options.path,
+    )
+    print(
+        f"note: a row counts 1 for its {options.item} to the letter, if that is one of the "
+        f"{len(domain):,} items of the domain"
+    )
+    pipeline = beam.Pipeline(options=cli.beam_options(flags))
+    releases = pipeline | "Read" >> events | "Count" >> counts
+    _ = (
+        releases
+        | "Progress" >> beam.ParDo(cli.CountReleases()).with_output_types(VectorRelease)
+        | "Write" >> written
+    )
+    result = run(pipeline, options)
+    if options.plot:
+        draw(options, counts.counter, domain)
+    print(report(options, counts.counter, domain, result))
+
+
+# Reading
+
+
+class _ItemReader(_Reader):
+    """Leaves the texts of the value column as they are: an item 007 is no number."""
+
+    def _measure(self, cell: object) -> object:
+        return cell if cell is None or isinstance(cell, str) else str(cell)
+
+
+class _OneKeyReader(_ItemReader):
+    """Gives every row the key `ALL`."""
+
+    def _csv_rows(self, readable: ReadableFile) -> Iterator[tuple[int, object, object, object]]:
+        for row, _, value, time in super()._csv_rows(readable):
+            yield row, ALL, value, time
+
+    def _parquet_rows(self, readable: ReadableFile) -> Iterator[tuple[int, object, object, object]]:
+        for row, _, value, time in super()._parquet_rows(readable):
+            yield row, ALL, value, time
+
+
+class ReadItems(ReadEvents):
+    """`ReadEvents` whose values are the texts of a column, None where it has a null.
+
+    Args:
+      inputs, timestamp, timestamp_format, timezone, delimiter: as there.
+      key: the column of the keys; None: every row has the key "all".
+      item: the column of the items; in Parquet what is no text is taken as str() shows it.
+    """
+
+    def __init__(
+        self,
+        inputs: str | list[str],
+        key: str | None,
+        item: str,
+        timestamp: str | None = None,
+        timestamp_format: str = "unix",
+        timezone: str = "UTC",
+        delimiter: str = ",",
+    ) -> None:
+        column = item if key is None else key
+        how = timestamp, timestamp_format, timezone, delimiter
+        super().__init__(inputs, column, item, None, *how)
+        reader = _OneKeyReader if key is None else _ItemReader
+        self._reader = reader.of(column, item, None, *how)
+
+
+# Writing, and reading back
+
+
+class WriteHistograms(beam.PTransform[PCollection[VectorRelease], PCollection[str]]):
+    """Writes the releases of a histogram to one file, in no particular order.
+
+    Columns: key, step, timestamp (microseconds since the epoch, UTC), one for each item, stddev.
+
+    Args:
+      output: a path that ends in .csv or .parquet, as `check_output` passes it.
+      domain: the items.
+      with_timestamps: whether to write the timestamps; without, their cells are empty.
+
+    Raises:
+      InputError: an item has the name of another column.
+    """
+
+    def __init__(self, output: str, domain: Sequence[str], with_timestamps: bool) -> None:
+        super().__init__()
+        for item in domain:
+            if item in (*_PLACED, _STDDEV):
+                raise InputError(
+                    f"--domain: item {item!r} cannot be a column of the output beside the column "
+                    f"{item}; give it another name in the input"
+                )
+        self._output, self._with_timestamps = output, with_timestamps
+        self._names = [*_PLACED, *domain, _STDDEV]
+
+    def expand(self, pcoll: PCollection[VectorRelease]) -> PCollection[str]:
+        one_file: dict[str, Any] = {"num_shards": 1, "shard_name_template": ""}
+        rows = (
+            pcoll
+            | "Global" >> beam.WindowInto(GlobalWindows())
+            | "Row" >> beam.Map(self._row).with_output_types(dict[str, Any])
+        )
+        if self._output.lower().endswith(".parquet"):
+            return rows | beam.io.WriteToParquet(self._output, self._schema(), **one_file)
+        return (
+            rows
+            | "Line" >> beam.Map(_line).with_output_types(str)
+            | beam.io.WriteToText(self._output, header=_line(self._names), **one_file)
+        )
+
+    def _row(self, release: VectorRelease) -> dict[str, Any]:
+        timestamp = release.timestamp if self._with_timestamps else None
+        cells = (release.key, release.step, timestamp, *release.value, release.stddev)
+        return dict(zip(self._names, cells, strict=True))
+
+    def _schema(self) -> pa.Schema:
+        whole, real = pa.int64(), pa.float64()
+        kinds = [pa.string(), whole, whole, *[real] * (len(self._names) - len(_PLACED))]
+        return pa.schema(list(zip(self._names, kinds, strict=True)))
+
+
+class Last(NamedTuple):
+    """The last release of a key."""
+
+    step: int
+    values: list[float]
+    stddev: float
+
+
+def last_histograms(path: str) -> dict[str, Last]:
+    """The last release of each key in a local file of `WriteHistograms`, most rows first."""
+    last: dict[str, Last] = {}
+    for key, step, _, *values, stddev in _records(path):
+        if key not in last or int(step) > last[key].step:
+            last[key] = Last(int(step), list(map(float, values)), float(stddev))
+    return dict(sorted(last.items(), key=lambda entry: (-entry[1].step, entry[0])))
+
+
+def _records(path: str) -> Iterator[Any]:
+    if path.lower().endswith(".parquet"):
+        with pq.ParquetFile(path) as table:
+            for batch in table.iter_batches():
+                yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        return
+    with open(path, encoding="utf-8", newline="") as file:
+        records = csv.reader(file, strict=True)
+        next(records)
+        yield from records
+
+
+def draw(options: argparse.Namespace, counter: LatticeCounter, domain: Sequence[str]) -> None:
+    """Draw the last histograms of the keys of most rows to the file that the options name."""
+    from pipelines import plots  # here, because matplotlib is an extra
+
+    last = last_histograms(options.output)
+    shown = dict(list(last.items())[:_KEYS])
+    remarks = ["Error bars: 1.96 standard deviations, about 95 % for each single count."]
+    if options.top < len(domain):
+        remarks.append(
+            f"Of {len(domain):,} items the {options.top:,} of the largest private counts, which "
+            "are biased upwards by that choice."
+        )
+    if len(shown) < len(last):
+        remarks.append(f"Of {len(last):,} keys the {len(shown)} with most rows.")
+    plots.histograms(
+        {
+            f"{key}, after {release.step:,} rows": (domain, release.values, release.stddev)
+            for key, release in shown.items()
+        },
+        options.plot,
+        title=f"Private histogram of {options.item}" + (f" by {options.key}" * bool(options.key)),
+        guarantee=" ".join([guarantee(counter, options.key), *remarks]),
+        most=options.top,
+    )
+
+
+def guarantee(counter: LatticeCounter, key: str | None) -> str:
+    """The guarantee in one sentence, and what it is not for in another."""
+    of, public = ("of a key ", "the keys, ") if key else ("", "")
+    return (
+        f"Guarantee: all releases {of}together satisfy {counter.budget} for neighbours under "
+        f"{counter.change}; public: {public}the domain, and the number, order and times of the "
+        "rows. It is for one row, not for all rows of a person, and for this run: another run over "
+        "the same rows spends the budget again."
+    )
+
+
+def report(options: argparse.Namespace, counter: Any, domain: Sequence[str], result: Any) -> str:
+    """What the user reads at the end: where the output is, the guarantee, the errors to expect."""
+    horizon = counter.mechanism.horizon
+    every = f"the largest of a key's {len(domain) * horizon:,} counts"
+    lines = [
+        f"private histograms: {options.output}",
+        *([f"picture: {options.plot}"] if options.plot else []),
+        guarantee(counter, options.key),
+        *large_budget(counter),
+        errors(counter, every, len(domain)),
+    ]
+    late = cli.counted(result, PAST_HORIZON)
+    if late:
+        lines.append(
+            f"warning: {late:,} rows came after row {horizon:,} of their key and have no release: "
+            "raise --horizon (and expect slightly more noise)"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    cli.run_main(main)

@@ -1,0 +1,342 @@
+"""python -m pipelines.histogram, end to end."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines import histogram, plots
+from tests import test_cli
+from tests.test_cli import BUDGET, EXACT, PNG, SECRET, SECRET_TEXT, each_path
+
+
+def succeed(*words: object) -> str:
+    return test_cli.succeed(*words, main=histogram.main)
+
+
+def run(*words: object) -> test_cli.Ended:
+    return test_cli.command(*words, main=histogram.main)
+
+
+def fail(*words: object) -> str:
+    return test_cli.fail(*words, run=run)
+
+
+Line = tuple[str, int, int | None, tuple[float, ...]]
+# Time, key, item.
+Fact = tuple[int | None, str, str | None]
+
+
+def written(path: Path, domain: Sequence[str]) -> list[Line]:
+    """Key, step, timestamp and counts of every release in a file, sorted."""
+    if path.suffix == ".parquet":
+        table = pq.read_table(path)
+        names, rows = table.column_names, [list(row.values()) for row in table.to_pylist()]
+    else:
+        with open(path, encoding="utf-8", newline="") as file:
+            names, *rows = csv.reader(file, strict=True)
+    assert names == ["key", "step", "timestamp", *domain, "stddev"]
+    assert all(float(row[-1]) < 1e-3 for row in rows)
+    return sorted(
+        (
+            row[0],
+            int(row[1]),
+            None if row[2] in ("", None) else int(row[2]),
+            tuple(map(float, row[3:-1])),
+        )
+        for row in rows
+    )
+
+
+def running(facts: Sequence[Fact], domain: Sequence[str], by_time: bool) -> list[Line]:
+    """The exact counts that the facts, in the order of the file, should give."""
+    if by_time:
+        facts = sorted(facts, key=lambda fact: fact[0] or 0)
+    counts: dict[str, list[float]] = {}
+    steps: dict[str, int] = {}
+    lines: list[Line] = []
+    for micros, key, item in facts:
+        totals = counts.setdefault(key, [0.0] * len(domain))
+        steps[key] = steps.get(key, 0) + 1
+        if item in domain:
+            totals[domain.index(item)] += 1
+        lines.append((key, steps[key], micros, tuple(totals)))
+    return sorted(lines)
+
+
+DOMAIN = ("007", "buy", 'say "hi", now')
+ROWS: list[tuple[int, str, str]] = [
+    (30, "ann", "buy"),
+    (10, "bob", "007"),
+    (20, "ann", "007"),
+    (40, "bob", SECRET_TEXT),
+    (40, "bob", 'say "hi", now'),
+    (5, "ann", "7"),
+    (50, "ann", ""),
+    (60, "ann", "buy"),
+]
+FACTS: list[Fact] = [(time * 1_000_000, key, item) for time, key, item in ROWS]
+
+
+@pytest.fixture
+def events(tmp_path: Path) -> Path:
+    """A small file, out of order in time, with rows that are no item."""
+    path = tmp_path / "events.csv"
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("time", "who", "what"), *ROWS])
+    return path
+
+
+def arguments(path: Path, *more: object) -> list[object]:
+    return [
+        *("--input", path, "--key", "who", "--item", "what", "--timestamp", "time"),
+        *("--domain", *DOMAIN, "--horizon", 10, "--output", path.parent / "counts.csv", *more),
+    ]
+
+
+def without(words: Sequence[object], *names: str) -> list[object]:
+    """The words without these options of one value."""
+    at = {place for name in names for i in [words.index(name)] for place in (i, i + 1)}
+    return [word for place, word in enumerate(words) if place not in at]
+
+
+@each_path
+@pytest.mark.parametrize("output", ["counts.csv", "counts.parquet"])
+def test_exact_counts(output: str, path: str, events: Path) -> None:
+    target = events.parent / output
+    out = succeed(*arguments(events, *EXACT, "--path", path, "--output", target))
+    assert written(target, DOMAIN) == running(FACTS, DOMAIN, by_time=path == "bounded")
+    assert f"private histograms: {target}" in out
+    assert "public: the keys, the domain, and the number, order and times" in out
+    assert "so large a budget protects practically nothing" in out
+
+
+@each_path
+def test_one_key_for_all_rows(path: str, events: Path) -> None:
+    out = succeed(*without(arguments(events, *EXACT, "--path", path), "--key"))
+    facts = [(micros, "all", item) for micros, _, item in FACTS]
+    expected = running(facts, DOMAIN, by_time=path == "bounded")
+    assert written(events.parent / "counts.csv", DOMAIN) == expected
+    assert "public: the domain, and" in out
+
+
+@each_path
+def test_rows_without_a_time_go_by_their_order(path: str, events: Path) -> None:
+    succeed(*without(arguments(events, *EXACT, "--path", path), "--timestamp"))
+    facts = [(None, key, item) for _, key, item in FACTS]
+    assert written(events.parent / "counts.csv", DOMAIN) == running(facts, DOMAIN, by_time=False)
+
+
+@pytest.mark.parametrize("keyed", [True, False], ids=["key", "no key"])
+def test_parquet_nulls_and_numbers(keyed: bool, events: Path) -> None:
+    """A null is no item, also where the item's column is read for the key; 7 is the text 7."""
+    source, domain = events.parent / "in.parquet", events.parent / "domain.txt"
+    pq.write_table(pa.table({"who": ["a", "a", "b", "a"], "n": [7, None, 8, 7]}), source)
+    domain.write_text("7\n8\n", encoding="utf-8")
+    output = events.parent / "counts.csv"
+    words = ["--input", source, "--item", "n", "--domain-file", domain, "--horizon", 9]
+    succeed(*words, *(["--key", "who"] if keyed else []), *EXACT, "--output", output)
+    rows = (("a", "7"), ("a", None), ("b", "8"), ("a", "7"))
+    facts: list[Fact] = [(None, key if keyed else "all", item) for key, item in rows]
+    assert written(output, ("7", "8")) == running(facts, ("7", "8"), by_time=False)
+
+
+def test_past_the_horizon(events: Path) -> None:
+    out = succeed(*arguments(events, *EXACT, "--horizon", 2))
+    assert out.splitlines()[-1].startswith("warning: 4 rows came after row 2 of their key")
+    expected = [line for line in running(FACTS, DOMAIN, by_time=True) if line[1] <= 2]
+    assert written(events.parent / "counts.csv", DOMAIN) == expected
+
+
+def test_a_header_alone_gives_no_counts(events: Path) -> None:
+    events.write_text("time,who,what\n")
+    succeed(*arguments(events, *EXACT, "--plot", events.parent / "counts.png"))
+    assert written(events.parent / "counts.csv", DOMAIN) == []
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "add_remove"])
+def test_the_report_does_not_depend_on_the_items(relation: str, events: Path) -> None:
+    words = arguments(events, *BUDGET, "--relation", relation)
+    first = succeed(*words)
+    events.write_text(re.sub(r"buy|007", SECRET_TEXT, events.read_text()))
+    assert succeed(*words) == first
+    assert "a key together satisfy epsilon = 1, delta = 1e-06 for neighbours" in first
+    assert f"under {relation} (" in first
+    said = re.search(r"at most ([\d.]+);", first)
+    assert said
+    with open(events.parent / "counts.csv", encoding="utf-8", newline="") as file:
+        largest = max(float(row["stddev"]) for row in csv.DictReader(file))
+    # The file has no rows up to the horizon.
+    assert largest <= float(said[1]) * 1.01
+
+
+# Pictures
+
+
+@pytest.mark.parametrize("output", ["counts.csv", "counts.parquet"])
+@pytest.mark.parametrize("flags", [(), ("--top", 1)], ids=["all", "top"])
+def test_plots(flags: tuple[object, ...], output: str, events: Path) -> None:
+    picture = events.parent / "counts.png"
+    words = arguments(events, *BUDGET, "--plot", picture, *flags)
+    out = succeed(*words, "--output", events.parent / output)
+    assert f"picture: {picture}" in out
+    data = picture.read_bytes()
+    assert data.startswith(PNG)
+    assert len(data) > 5000
+
+
+def test_the_last_histograms_of_the_keys_of_most_rows_are_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Any] = []
+    monkeypatch.setattr(plots, "histograms", lambda bars, *_, **how: drawn.append((bars, how)))
+    source = tmp_path / "in.csv"
+    rows = [f"{key},{'xy'[i % 2]}" for n, key in enumerate("abcde", 1) for i in range(n)]
+    source.write_text("\n".join(["k,i", *rows]))
+    words = ["--input", source, "--key", "k", "--item", "i", "--domain", "x", "y", "--horizon", 9]
+    words += ["--output", tmp_path / "c.csv", "--plot", tmp_path / "c.png", "--top", 1]
+    succeed(*words, *EXACT)
+    ((bars, how),) = drawn
+    assert list(bars) == [
+        f"{key}, after {n} rows" for n, key in ((5, "e"), (4, "d"), (3, "c"), (2, "b"))
+    ]
+    assert [list(values) for _, values, _ in bars.values()] == [[3, 2], [2, 2], [2, 1], [1, 1]]
+    assert how["most"] == 1
+    assert "Of 2 items the 1 of the largest private counts" in how["guarantee"]
+    assert "Of 5 keys the 4 with most rows" in how["guarantee"]
+
+
+def test_counts_and_items_must_agree(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="one count for each of its 2 items"):
+        plots.histograms(
+            {"a": (("x", "y"), [1.0], 1.0)}, tmp_path / "c.png", title="t", guarantee="g"
+        )
+
+
+# Real data
+
+
+@each_path
+@pytest.mark.parametrize(
+    ("file", "key", "item", "time", "micros", "flags"),
+    [
+        ("healthapp_2k.csv", None, "EventId", "Time", test_cli.health_micros, test_cli.HEALTH_TIME),
+        (
+            "bgl_2k.csv",
+            "Level",
+            "Component",
+            "Timestamp",
+            lambda text: int(text) * 1_000_000,
+            (),
+        ),
+    ],
+    ids=["health", "bgl"],
+)
+def test_real_data(
+    file: str,
+    key: str | None,
+    item: str,
+    time: str,
+    micros: Callable[[str], int],
+    flags: tuple[str, ...],
+    path: str,
+    tmp_path: Path,
+) -> None:
+    source, output, listed = test_cli.DATA / file, tmp_path / "c.parquet", tmp_path / "domain.txt"
+    if not source.exists():
+        pytest.skip(f"{file} is not in ../shared/data beside the repository")
+    with open(source, encoding="utf-8", newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    domain = sorted({row[item] for row in rows})[:-1]  # one is left out
+    listed.write_text("\n".join(domain))
+    ended = run(
+        *("--input", source, "--item", item, *(["--key", key] if key else []), *flags),
+        *("--timestamp", time, "--domain-file", listed, "--horizon", 2000),
+        *(*EXACT, "--path", path, "--output", output),
+    )
+    assert ended.status == 0
+    facts: list[Fact] = [(micros(r[time]), r[key] if key else "all", r[item]) for r in rows]
+    assert written(output, domain) == running(facts, domain, by_time=path == "bounded")
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("flags", "parts"),
+    [
+        (["--key", "whom"], ["no column 'whom'", "'time', 'who', 'what'"]),
+        (["--item", "that"], ["no column 'that'"]),
+        (["--item", ""], ["empty name"]),
+        (["--timestamp", "times"], ["no column 'times'"]),
+        (["--domain"], ["--domain"]),
+        (["--domain", "a", "b", "a"], ["--domain: 'a' is there twice"]),
+        (["--domain", "a", "step"], ["'step'", "column"]),
+        (["--domain-file", "events.csv"], ["--domain", "not allowed"]),
+        (["--horizon", "0"], ["horizon", "0"]),
+        (["--horizon", "many"], ["--horizon", "'many'"]),
+        (["--mechanism", "Smooth"], ["unknown mechanism 'Smooth'"]),
+        (["--rho", "1"], ["--rho", "not both"]),
+        (["--relation", "none"], ["--relation", "'none'"]),
+        (["--top", "0"], ["--top", "from 1"]),
+        (["--timestamp-format", "iso"], ["row 1", "column 'time'", "iso"]),
+        (["--output", "events.csv"], ["is an input as well"]),
+        (["--output", "counts.txt"], [".csv or .parquet"]),
+        (["--output", "absent/counts.csv"], ["no directory 'absent'"]),
+        (["--plot", "counts.jpg"], ["--plot", ".png"]),
+        (["--horizn=3"], ["unknown argument --horizn"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_arguments(
+    flags: list[str], parts: list[str], events: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(events.parent)
+    text = fail(*arguments(events, *BUDGET, *flags))
+    for part in parts:
+        assert part in text
+    assert str(SECRET) not in text
+    assert os.listdir(events.parent) == ["events.csv"]  # nothing was started
+
+
+SOURCE = "--input x.csv --item k --output o.csv"
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (f"{SOURCE} --domain a --rho 1", "--horizon"),
+        (f"{SOURCE} --domain a --horizon 9", "give a budget"),
+        (f"{SOURCE} --rho 1 --horizon 9", "--domain"),
+        (f"{SOURCE} --rho 1 --horizon 9 --domain-file none", "'none': cannot be read"),
+        (f"{SOURCE} --rho 1 --horizon 9 --domain-file blank", "it is empty"),
+        (f"{SOURCE} --rho 1 --horizon 9 --domain-file o.csv", "another file"),
+        (f"{SOURCE} --rho 1 --horizon 9 --domain-file large", "domain of 200000 items"),
+        ("--input x.csv --output o.csv --domain a --rho 1 --horizon 9", "--item"),
+    ],
+)
+def test_arguments_that_do_not_fit(
+    words: str, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("x.csv").write_text("k,t\na,1\n")
+    Path("blank").write_text("\n\n")
+    Path("large").write_text("\n".join(map(str, range(200_000))))
+    flags = ["--mechanism", "SmoothBinary"] if "large" in words else []
+    words = words.replace("--horizon 9", "--horizon 100000") if flags else words
+    assert part in fail(*words.split(), *flags)
+    assert not Path("o.csv").exists()
+
+
+def test_help() -> None:
+    ended = test_cli.process("--help", module="pipelines.histogram")
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.out.startswith("usage: python -m pipelines.histogram")

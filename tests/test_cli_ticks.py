@@ -1,0 +1,316 @@
+"""python -m pipelines.ticks, end to end."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines import ticks
+from tests import test_cli
+from tests.test_cli import EXACT, PNG, SECRET, SECRET_TEXT, Line, each_path, stddevs, written
+
+BUDGET = ("--epsilon", "1", "--delta", "1e-6")
+
+
+def succeed(*words: object) -> str:
+    return test_cli.succeed(*words, main=ticks.main)
+
+
+def run(*words: object) -> test_cli.Ended:
+    return test_cli.command(*words, main=ticks.main)
+
+
+def fail(*words: object) -> str:
+    return test_cli.fail(*words, run=run)
+
+
+# Time, key, amount: the clock is [100, 130) in ticks of 10.
+ROWS: list[tuple[str, str, str]] = [
+    ("112", "ann", "2"),
+    ("100", "bob", "1"),
+    ("119.5", "ann", "0.5"),
+    ("99.999", "ann", "3"),
+    ("130", "ann", "3"),
+    ("129.999", "ann", f"{SECRET}"),
+    ("110", "bob", SECRET_TEXT),
+    ("110", "zoe", "4"),
+    ("109", "ann", "1"),
+]
+
+
+@pytest.fixture
+def events(tmp_path: Path) -> Path:
+    """A small file, out of order, with rows outside the clock, of an unknown key, of no number."""
+    path = tmp_path / "events.csv"
+    path.write_text("time,who,amount\n" + "".join(",".join(row) + "\n" for row in ROWS))
+    return path
+
+
+def arguments(path: Path, *more: object) -> list[object]:
+    return [
+        *("--input", path, "--key", "who", "--timestamp", "time", "--keys", "ann", "bob", "cyd"),
+        *("--tick", 10, "--start", 100, "--stop", 130),
+        *("--output", path.parent / "counts.csv", *more),
+    ]
+
+
+def expected(ann: Sequence[float], bob: Sequence[float]) -> list[Line]:
+    series = {"ann": ann, "bob": bob, "cyd": (0, 0, 0)}
+    return [
+        (key, step, (100 + 10 * step) * 1_000_000, float(value))
+        for key, values in series.items()
+        for step, value in enumerate(values, start=1)
+    ]
+
+
+@each_path
+@pytest.mark.parametrize(
+    ("flags", "ann", "bob", "said"),
+    [
+        ((), (1, 3, 4), (1, 2, 2), "every row of the given keys and within the clock counts 1"),
+        (
+            ("--value", "amount", "--bounds", 0, 4, "--unit", 0.5),
+            (1, 3.5, 7.5),
+            (1, 1, 1),
+            "clipped to [0, 4]",
+        ),
+        (("--where", "amount=1"), (1, 1, 1), (1, 1, 1), "count 1 where amount=1 to the letter"),
+    ],
+    ids=["rows", "value", "where"],
+)
+def test_exact_counts(
+    flags: tuple[object, ...],
+    ann: tuple[float, ...],
+    bob: tuple[float, ...],
+    said: str,
+    path: str,
+    events: Path,
+) -> None:
+    out = succeed(*arguments(events, *EXACT, "--path", path, *flags))
+    assert written(events.parent / "counts.csv") == expected(ann, bob)
+    assert said in out
+
+
+def test_formats_of_the_clock_and_of_files_agree(events: Path) -> None:
+    """ISO times with and without an offset, a horizon, keys from a file; Parquet in and out."""
+    table = {
+        name: [row[column] for row in ROWS] for column, name in enumerate(("time", "who", "amount"))
+    }
+    source, output, keys = (events.parent / name for name in ("in.parquet", "out.parquet", "keys"))
+    pq.write_table(pa.table(table), source)
+    keys.write_text("ann\nbob\n\ncyd\n")
+    for start in ("1970-01-01T00:01:40Z", "1970-01-01 00:01:40", "1970-01-01T01:01:40+01:00"):
+        succeed(
+            *("--input", source, "--key", "who", "--timestamp", "time", "--keys-file", keys),
+            *("--tick", 10, "--start", start, "--horizon", 3, *EXACT, "--output", output),
+        )
+        assert written(output) == expected((1, 3, 4), (1, 2, 2))
+
+
+def test_a_clock_without_an_offset_is_in_the_time_zone(events: Path) -> None:
+    words = arguments(events, *EXACT, "--timezone", "Asia/Tokyo")
+    succeed(*words, "--start", "1970-01-01T09:01:40", "--stop", "1970-01-01T09:02:10")
+    assert written(events.parent / "counts.csv") == expected((1, 3, 4), (1, 2, 2))
+
+
+def test_a_header_alone_gives_zeros(events: Path) -> None:
+    """The releases depend on the clock and the keys, not on rows."""
+    events.write_text("time,who,amount\n")
+    succeed(*arguments(events, *EXACT, "--plot", events.parent / "counts.png"))
+    assert written(events.parent / "counts.csv") == expected((0, 0, 0), (0, 0, 0))
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_nothing_printed_depends_on_the_rows(relation: str, events: Path) -> None:
+    picture = events.parent / "counts.png"
+    words = arguments(events, *BUDGET, "--relation", relation, "--plot", picture)
+    first, errors = succeed(*words), stddevs(events.parent / "counts.csv")
+    events.write_text("time,who,amount\n")
+    assert succeed(*words) == first
+    assert stddevs(events.parent / "counts.csv") == errors
+    assert len(errors) == 9
+    for part in (
+        "(3 keys, 3 ticks)",
+        f"picture: {picture}",
+        "all releases of all keys together satisfy epsilon = 1, delta = 1e-06",
+        f"under {relation} (",
+        "public: the keys and the clock",
+        "the largest of all 9 releases",
+    ):
+        assert part in first
+    said = re.search(r"at most ([\d.]+);", first)
+    assert said
+    assert float(said[1]) == pytest.approx(max(errors.values()), rel=0.01)
+    assert picture.read_bytes().startswith(PNG)
+
+
+def test_another_row_costs_more_than_a_row_more(events: Path) -> None:
+    largest = []
+    for relation in ("add_remove", "replace_one"):
+        succeed(*arguments(events, *BUDGET, "--relation", relation))
+        largest.append(max(stddevs(events.parent / "counts.csv").values()))
+    assert largest[0] < largest[1]
+
+
+# Real data
+
+
+def real(name: str) -> Path:
+    path = test_cli.DATA / name
+    if not path.exists():
+        pytest.skip(f"{name} is not in ../shared/data beside the repository")
+    return path
+
+
+Moment = Callable[[str], int]
+
+
+@each_path
+@pytest.mark.parametrize(
+    ("file", "key", "time", "moment", "clock"),
+    [
+        (
+            "bgl_2k.csv",
+            "Level",
+            "Timestamp",
+            lambda text: int(text) * 1_000_000,
+            ("--tick", 86_400, "--start", "2005-06-03", "--stop", "2006-01-05"),
+        ),
+        (
+            "healthapp_2k.csv",
+            "EventId",
+            "Time",
+            test_cli.health_micros,
+            ("--tick", 900, "--start", "2017-12-23T22:00", "--horizon", 14, *test_cli.HEALTH_TIME),
+        ),
+    ],
+    ids=["bgl", "health"],
+)
+def test_real_data(
+    file: str,
+    key: str,
+    time: str,
+    moment: Moment,
+    clock: tuple[object, ...],
+    path: str,
+    tmp_path: Path,
+) -> None:
+    source, output, keys = real(file), tmp_path / "counts.csv", tmp_path / "keys.txt"
+    with open(source, encoding="utf-8", newline="") as lines:
+        facts = [(row[key], moment(row[time])) for row in csv.DictReader(lines)]
+    keys.write_text("\n".join(sorted({name for name, _ in facts})))
+    ended = run(
+        *("--input", source, "--key", key, "--timestamp", time, "--keys-file", keys, *clock),
+        *(*EXACT, "--path", path, "--output", output),
+    )
+    assert ended.status == 0
+    found = written(output)
+    ends = {step: end for _, step, end, _ in found}
+    assert sum(value for _, step, _, value in found if step == max(ends)) == 2000
+    counts: Counter[Any] = Counter()
+    for name, micros in facts:
+        counts.update(
+            (name, step) for step, end in ends.items() if end is not None and micros < end
+        )
+    assert found == [(name, step, ends[step], counts[name, step]) for name, step, *_ in found]
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("flags", "parts"),
+    [
+        (["--key", "whom"], ["no column 'whom'", "'time', 'who', 'amount'"]),
+        (["--timestamp", "times"], ["no column 'times'"]),
+        (["--value", "amounts"], ["no column 'amounts'"]),
+        (["--value", "amount", "--where", "who=ann"], ["--where", "--value"]),
+        (["--tick", "0"], ["tick must be positive"]),
+        (["--tick", "soon"], ["--tick", "'soon'"]),
+        (["--tick", "nan"], ["tick", "finite"]),
+        (["--start", "noon"], ["--start is no time, got 'noon'", "ISO 8601"]),
+        (["--stop", "noon"], ["--stop is no time, got 'noon'", "ISO 8601"]),
+        (["--stop", "100"], ["stop must be after start", "1970-01-01T00:01:40Z"]),
+        (["--stop", "50"], ["stop must be after start"]),
+        (["--horizon", "2"], ["horizon is 2", "3 ticks"]),
+        (["--horizon", "0"], ["horizon", "0"]),
+        (["--horizon", "many"], ["--horizon", "'many'"]),
+        (["--keys", "ann", "ann"], ["--keys: 'ann' is there twice"]),
+        (["--keys"], ["--keys"]),
+        (["--keys-file", "events.csv"], ["--keys", "not allowed"]),
+        (["--mechanism", "Smooth"], ["unknown mechanism 'Smooth'"]),
+        (["--rho", "1"], ["--rho", "not both"]),
+        (["--bounds", "4", "0"], ["low < high"]),
+        (["--unit", "0"], ["unit", "positive"]),
+        (["--relation", "none"], ["--relation", "'none'", "replace_one"]),
+        (["--timestamp-format", "iso"], ["row 1", "column 'time'", "iso"]),
+        (["--timezone", "Mars/Olympus"], ["time zone 'Mars/Olympus'"]),
+        (["--output", "events.csv"], ["is an input as well"]),
+        (["--output", "counts.txt"], [".csv or .parquet"]),
+        (["--output", "absent/counts.csv"], ["no directory 'absent'"]),
+        (["--plot", "counts.jpg"], ["--plot", ".png"]),
+        (["--horizn=3"], ["unknown argument --horizn"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_arguments(
+    flags: list[str], parts: list[str], events: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(events.parent)
+    text = fail(*arguments(events, *BUDGET, *flags))
+    for part in parts:
+        assert part in text
+    assert os.listdir(events.parent) == ["events.csv"]  # nothing was started
+
+
+SOURCE = "--input x.csv --key k --timestamp t --output o.csv"
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (f"{SOURCE} --keys a --rho 1 --start 0 --stop 9", "--tick"),
+        (f"{SOURCE} --keys a --rho 1 --tick 1 --stop 9", "--start"),
+        (f"{SOURCE} --keys a --rho 1 --tick 1 --start 0", "give --stop, the time"),
+        (f"{SOURCE} --keys a --tick 1 --start 0 --stop 9", "give a budget"),
+        (f"{SOURCE} --rho 1 --tick 1 --start 0 --stop 9", "--keys"),
+        (f"{SOURCE} --rho 1 --tick 1 --start 0 --stop 9 --keys-file none", "'none': cannot be"),
+        (f"{SOURCE} --rho 1 --tick 1 --start 0 --stop 9 --keys-file blank", "it is empty"),
+        (f"{SOURCE} --rho 1 --tick 1 --start 0 --stop 9 --keys-file bytes", "not UTF-8"),
+        (f"{SOURCE} --rho 1 --tick 1 --start 0 --stop 9 --keys-file o.csv", "another file"),
+        ("--input x.csv --key k --keys a --rho 1 --tick 1 --start 0 --stop 9", "--timestamp"),
+    ],
+)
+def test_arguments_that_do_not_fit(
+    words: str, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("x.csv").write_text("k,t\na,1\n")
+    Path("blank").write_text("\n\n")
+    Path("bytes").write_bytes(b"\xff\n")
+    assert part in fail(*words.split())
+    assert not Path("o.csv").exists()
+
+
+@each_path
+def test_a_bad_timestamp_in_a_later_row(path: str, events: Path) -> None:
+    events.write_text(f"time,who,amount\n101,ann,1\n{SECRET_TEXT},ann,1\n")
+    text = fail(*arguments(events, *BUDGET, "--path", path))
+    assert text.startswith(f"error: {events}, row 2, column 'time': the timestamp is not a number")
+    assert not (events.parent / "counts.csv").exists()
+
+
+def test_help() -> None:
+    ended = test_cli.process("--help", module="pipelines.ticks")
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.out.startswith("usage: python -m pipelines.ticks")
+    assert "privacy budget, for all releases of all keys together" in ended.out

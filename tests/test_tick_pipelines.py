@@ -1,0 +1,1082 @@
+"""TickCount inside pipelines: the same numbers on every runner and path, and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import datetime as dt
+import logging
+import math
+import pickle
+import random
+import re
+from collections import Counter as Tally
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.pvalue import PCollection
+from apache_beam.runners.portability.fn_api_runner import worker_handlers
+from apache_beam.testing import test_stream
+from apache_beam.transforms import trigger
+from apache_beam.transforms.display import DisplayData
+from apache_beam.transforms.window import (
+    FixedWindows,
+    GlobalWindow,
+    IntervalWindow,
+    Sessions,
+    SlidingWindows,
+    TimestampedValue,
+)
+from apache_beam.utils.timestamp import Timestamp
+
+import beam_dpcount as dp
+from beam_dpcount import tick_dofns
+from beam_dpcount.coders import StateError
+from beam_dpcount.dofns import RejectedElementError
+from beam_dpcount.laws import Law
+from beam_dpcount.ledger import ClaimedError, Ledger
+from beam_dpcount.mechanisms import BinaryTree, KAry, NormalizedBLT, SmoothBinary
+from beam_dpcount.noise import Entropy
+from beam_dpcount.releases import Release
+from beam_dpcount.tick_dofns import (
+    SEED,
+    CountEachTick,
+    UnknownKeyError,
+    UntimedElementError,
+)
+from beam_dpcount.ticks import PAIR, CellCodec, clock_of
+from beam_dpcount.transforms.ticks import TickCount
+from tests.runners import RUNNERS, Outcome, Row, Seen, feed, root, run
+from tests.scripted import KeyedScript, ScriptedEntropy
+
+PATHS = ("bounded", "streaming")
+BUDGET = dp.ApproxDP(1.0, 1e-6)
+EXACT = dp.ZCDP(1e12)  # its noise is 0
+SECOND = 1_000_000
+SECRET, SECRET_TEXT = 77_431, "s3cr3t"
+DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
+
+each_path = pytest.mark.parametrize("path", PATHS)
+# The bundle-based runner ends before it fires timers, if its watermark jumps to the end; that pair
+# is tested with streams whose watermark moves.
+RUN_AT_ONCE = [
+    (r, path) for r in RUNNERS for path in PATHS if (r, path) != ("bundles", "streaming")
+]
+each_runner_and_path = pytest.mark.parametrize(("runner", "path"), RUN_AT_ONCE)
+
+
+@pytest.fixture(autouse=True)
+def _no_state_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The local runner's cache measures every state that it holds, some 1 ms a key and bundle.
+    monkeypatch.setattr(worker_handlers, "STATE_CACHE_SIZE_MB", 0)
+
+
+def scripted(keys: Sequence[str] = ("a", "b", "c"), **options: Any) -> TickCount:
+    """Ten-second ticks over two minutes, with noise the tests know."""
+    given: dict[str, Any] = {
+        "budget": BUDGET,
+        "tick": 10,
+        "start": 0,
+        "horizon": 12,
+        "entropy": ScriptedEntropy(),
+        **options,
+    }
+    return TickCount(keys=keys, **given)
+
+
+def exact(keys: Sequence[str] = ("a", "b", "c"), **options: Any) -> TickCount:
+    """The same without noise."""
+    return scripted(
+        keys, **{"budget": EXACT, "mechanism": "SmoothBinary", "entropy": None, **options}
+    )
+
+
+def by_hand(
+    count: TickCount,
+    rows: Sequence[Row],
+    keys: Sequence[str] = ("a", "b", "c"),
+    window: Any = None,
+    origin: int = 0,
+    tick: int = 10 * SECOND,
+) -> list[Release]:
+    """The releases of one window from their definition, one Counter.step_lattice at a time."""
+    counter, window = count.counter, GlobalWindow() if window is None else window
+    cap = counter.change.largest(counter.unit)
+    releases = []
+    for key in sorted(keys):
+        noise, state = KeyedScript(key, window, None, 50), counter.init()
+        for step in range(1, counter.horizon + 1):
+            total = 0
+            for other, x, micros in rows:
+                if other == key and (step - 1) * tick <= micros - origin < step * tick:
+                    with contextlib.suppress(dp.NotANumberError):
+                        total += counter.quantise(x)
+            total = min(max(total, -cap), cap)
+            state, value = counter.step_lattice(state, total, noise)
+            stddev = pytest.approx(math.sqrt(counter.variance(step)), rel=1e-12)
+            releases.append(Release(key, step, origin + step * tick, value, stddev))
+    return releases
+
+
+def some_rows(n: int, values: Sequence[Any] = (0, 1), seed: int = 1, until: int = 120) -> list[Row]:
+    """Events of keys a and b (c has none) out of order, and some that do not count."""
+    chance = random.Random(seed)
+    rows: list[Row] = [
+        (chance.choice("aab"), chance.choice(values), chance.randrange(until * SECOND))
+        for _ in range(n)
+    ]
+    rows += [("a", 1, -1), ("a", 1, until * SECOND), ("z", 1, 5), ("b", 1, -(10**12))]
+    chance.shuffle(rows)
+    return rows
+
+
+def stream(*parts: Any, element_type: Any = tuple[str, Any]) -> Any:
+    """An unbounded source: rows, and whole seconds to which the watermark advances."""
+    source = test_stream.TestStream()
+    for part in parts:
+        if isinstance(part, tuple):
+            key, payload, micros = part
+            source.add_elements([TimestampedValue((key, payload), Timestamp(micros=micros))])
+        else:
+            source.advance_watermark_to(part)
+    source = source.advance_watermark_to_infinity()
+    return "Stream" >> source | "Typed" >> beam.Map(lambda e: e).with_output_types(element_type)
+
+
+def run_stream(count: Any, *parts: Any, windows: Any = None) -> Outcome:
+    def build(pipeline: beam.Pipeline) -> Any:
+        events = pipeline | stream(*parts)
+        if windows is not None:
+            events = events | beam.WindowInto(windows)
+        return events | count
+
+    return run(build, "bundles", ["--streaming"])
+
+
+def values_of(outcome: Outcome, key: str) -> list[float]:
+    return [release.value for release in outcome.releases if release.key == key]
+
+
+# The same numbers everywhere
+
+# 12 ticks of what was counted.
+EVERY = [*(kind(12) for kind in dp.mechanisms.ALL), SmoothBinary(12, balanced=True)]
+
+
+@pytest.mark.parametrize("mechanism", EVERY, ids=str)
+@each_path
+def test_releases_equal_steps_by_hand(mechanism: Any, path: str) -> None:
+    if mechanism.draws_early and path == "streaming":
+        mechanism = KAry(12, subtraction=False)
+    rows = some_rows(150, [0, 1, 2, -0.4, 0.75, 9, -9, None, "1"])
+    count = scripted(mechanism=mechanism, bounds=(-1, 2), unit=0.5, path=path)
+    outcome = run(lambda p: p | feed(rows) | count)
+    expected = by_hand(count, rows)
+    assert len(expected) == 36
+    assert outcome.releases == expected
+    # Downstream windows go by the time stamped on the element.
+    assert all(seen.micros == seen.value.timestamp for seen in outcome.outputs[0])
+
+
+@each_runner_and_path
+def test_the_same_releases_on_every_runner(runner: str, path: str) -> None:
+    rows = some_rows(100, [0, 1, 3])
+    count = scripted(mechanism="SmoothBinary", bounds=(0, 2), path=path)
+    outcome = run(lambda p: p | feed(rows) | count, runner)
+    assert outcome.releases == by_hand(count, rows)
+
+
+def test_the_same_releases_of_a_stream() -> None:
+    rows = sorted(some_rows(100, [0, 1, 3]), key=lambda row: row[2])
+    count = scripted(mechanism="SmoothBinary", bounds=(0, 2))
+    parts: list[Any] = []
+    for seconds in range(-10, 140, 10):
+        parts += [seconds, *(r for r in rows if seconds <= r[2] / SECOND < seconds + 10)]
+    outcome = run_stream(count, *parts, 150)
+    assert outcome.releases == by_hand(count, rows)
+
+
+@each_path
+def test_the_order_of_arrival_does_not_matter(path: str) -> None:
+    rows = some_rows(60)
+    count = scripted(path=path)
+    outcomes = []
+    for seed in range(3):
+        random.Random(seed).shuffle(rows)
+        outcomes.append(run(lambda p: p | feed(rows) | count).releases)
+    assert outcomes[0] == outcomes[1] == outcomes[2] == by_hand(count, rows)
+
+
+@each_runner_and_path
+def test_keys_without_events_have_releases(runner: str, path: str) -> None:
+    count = scripted(path=path)
+    outcome = run(lambda p: p | feed([]) | count, runner)
+    assert outcome.releases == by_hand(count, [])
+    assert not outcome.metrics()
+
+
+@pytest.mark.parametrize("horizon", [1, 2])
+@each_path
+def test_a_clock_of_one_tick(path: str, horizon: int) -> None:
+    rows: list[Row] = [("a", 1, 0), ("a", 1, 9_999_999), ("a", 1, 10_000_000), ("b", 1, -1)]
+    count = scripted(horizon=horizon, path=path)
+    assert run(lambda p: p | feed(rows) | count).releases == by_hand(count, rows)
+
+
+@each_path
+def test_stop_cuts_the_last_tick_short(path: str) -> None:
+    rows: list[Row] = [("a", 1, 24_999_999), ("a", 1, 25_000_000), ("a", 1, 29_000_000)]
+    count = exact(stop=25, horizon=None, path=path)
+    outcome = run(lambda p: p | feed(rows) | count)
+    assert values_of(outcome, "a") == [0, 0, 1]
+    assert outcome.releases[2].timestamp == 30 * SECOND
+    # A horizon beyond stop has releases beyond it, which count no more.
+    longer = exact(stop=25, horizon=5, path=path)
+    assert values_of(run(lambda p: p | feed(rows) | longer), "a") == [0, 0, 1, 1, 1]
+
+
+@each_path
+def test_times_before_1970_and_ticks_of_microseconds(path: str) -> None:
+    """Ticks of 400 us: timers, which know milliseconds, fire late but in order."""
+    rows: list[Row] = [("a", 1, -5_001 + 130 * i) for i in range(40)]
+    count = scripted(tick=0.0004, start=-0.005, path=path, mechanism="BinaryTree")
+    outcome = run(lambda p: p | feed(rows) | count)
+    assert outcome.releases == by_hand(count, rows, origin=-5000, tick=400)
+
+
+@each_path
+def test_start_and_stop_in_other_forms(path: str) -> None:
+    rows: list[Row] = [("a", 1, 1_704_067_200 * SECOND + i * 3600 * SECOND) for i in range(-1, 30)]
+    forms: list[tuple[Any, Any]] = [
+        (1_704_067_200, Timestamp(1_704_153_600)),
+        ("2024-01-01T00:00:00Z", "2024-01-02T02:00:00+02:00"),
+        (
+            dt.datetime(2024, 1, 1, tzinfo=dt.timezone.utc),
+            dt.datetime(2024, 1, 2, tzinfo=dt.timezone.utc),
+        ),
+    ]
+    for start, stop in forms:
+        tick = dt.timedelta(hours=8)
+        count = scripted(["a"], tick=tick, start=start, stop=stop, horizon=None, path=path)
+        outcome = run(lambda p, count=count: p | feed(rows) | count)
+        assert outcome.releases == by_hand(
+            count, rows, ["a"], origin=1_704_067_200 * SECOND, tick=8 * 3600 * SECOND
+        )
+
+
+def test_system_entropy_is_the_default_and_new_in_every_run() -> None:
+    count = TickCount(dp.ZCDP(1e-4), 10, 0, horizon=20, keys=["a", "b"])
+    values = [[r.value for r in run(lambda p: p | feed([]) | count).releases] for _ in range(2)]
+    assert values[0] != values[1]  # equal with a probability below 1e-50
+
+
+@each_path
+def test_a_transform_can_be_applied_and_run_again(path: str) -> None:
+    rows = some_rows(30)
+    count = scripted(path=path)
+
+    def twice(pipeline: beam.Pipeline) -> tuple[PCollection[Any], ...]:
+        events = pipeline | feed(rows)
+        return events | "One" >> count, events | "Two" >> count
+
+    for outcome in (run(twice), run(twice)):
+        assert [[seen.value for seen in output] for output in outcome.outputs] == [
+            by_hand(count, rows)
+        ] * 2
+
+
+@each_path
+def test_many_events_of_a_key_pass_a_bundle_at_a_time(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tick_dofns, "_GATHERED", 7)
+    rows = some_rows(100)
+    count = scripted(path=path)
+    assert run(lambda p: p | feed(rows) | count).releases == by_hand(count, rows)
+
+
+# Values
+
+
+@each_path
+@pytest.mark.parametrize("mechanism", ["SmoothBinary", "NormalizedBLT"])
+def test_the_sum_of_a_tick_is_clipped(mechanism: str, path: str) -> None:
+    """Ups and downs cancel first; what is left is clipped."""
+    rows: list[Row] = [("a", 2, i) for i in range(20)] + [("a", -1, 50 + i) for i in range(8)]
+    rows += [("b", -1, 10 * SECOND + i) for i in range(40)] + [("c", 2, i) for i in range(5)]
+    options: dict[str, Any] = {"bounds": (-1, 2), "max_per_tick": 5, "path": path}
+    count = scripted(mechanism=mechanism, **options)
+    assert run(lambda p: p | feed(rows) | count).releases == by_hand(count, rows)
+    outcome = run(lambda p: p | feed(rows) | exact(horizon=3, **options))
+    assert values_of(outcome, "a") == [10, 10, 10]
+    assert values_of(outcome, "b") == [0, -10, -10]
+    assert values_of(outcome, "c") == [10, 10, 10]
+
+
+@each_path
+@pytest.mark.parametrize(("bounds", "unit"), [((0, 1), 1), ((-2.5, 2), 0.5), ((-1, 1), 0.001)])
+def test_numbers_are_clipped_and_rounded(
+    bounds: tuple[float, float], unit: float, path: str
+) -> None:
+    given = [10**400, -(10**400), math.inf, 0.24, -0.75, 1.25, True, np.float32(0.5), np.int8(-3)]
+    rows: list[Row] = [("a", x, i * SECOND) for i, x in enumerate(given)]
+    count = exact(bounds=bounds, unit=unit, path=path)
+    expected = 0.0
+    for x in given:
+        clipped = min(max(x, bounds[0]), bounds[1])
+        expected += round(float(clipped) / unit) * unit
+    outcome = run(lambda p: p | feed(rows) | count)
+    assert values_of(outcome, "a") == pytest.approx([expected] * 12, abs=1e-9)
+
+
+NOT_NUMBERS: list[Any] = [None, "1", SECRET_TEXT, math.nan, 1j, [1], {"x": 1}, {}]
+
+
+@each_runner_and_path
+def test_what_is_no_number_counts_nothing(runner: str, path: str) -> None:
+    rows: list[Row] = [("a", 1, 0), *(("a", bad, 5) for bad in NOT_NUMBERS), ("b", None, 7)]
+    count = scripted(path=path)
+    outcome = run(lambda p: p | feed(rows) | count, runner)
+    assert outcome.releases == by_hand(count, [("a", 1, 0)])
+    assert not outcome.metrics()  # how many were dropped is private
+
+
+@each_path
+def test_a_value_is_taken_out_of_an_element(path: str) -> None:
+    rows: list[Row] = [("a", {"x": "1"}, 0), ("a", {}, 1), ("a", {"x": "s3cr3t"}, 2)]
+    count = scripted(path=path, value=lambda d: float(d["x"]))
+    outcome = run(lambda p: p | feed(rows) | count)
+    assert outcome.releases == by_hand(count, [("a", 1, 0)])
+
+
+@each_path
+def test_unknown_keys_and_what_is_no_pair_count_nothing(path: str) -> None:
+    bad = [("zz", 1), (7, 1), (None, 1), ([1], 1), (b"a", 1), "text", ("a", 1, 1), ["a", 1], 5]
+    count = scripted(path=path)
+
+    def build(pipeline: beam.Pipeline) -> Any:
+        events = pipeline | beam.Create([*bad, ("a", 1)])
+        stamped: Any = beam.Map(lambda e: TimestampedValue(e, 5)).with_output_types(Any)
+        return events | stamped | count
+
+    assert run(build).releases == by_hand(count, [("a", 1, 5 * SECOND)])
+
+
+@each_path
+def test_keys_may_be_any_text(path: str) -> None:
+    keys = ["", " ", "ä", "漢字", "👩‍👩‍👧", "\U0010fffd", "\x00", "a\nb", "'\"", "x" * 5000]
+    rows: list[Row] = [(key, 1, i * SECOND) for i, key in enumerate(keys)]
+    count = scripted(keys, path=path, horizon=3)
+    assert run(lambda p: p | feed(rows) | count, "grpc").releases == by_hand(count, rows, keys)
+
+
+# Streams
+
+
+def test_a_jump_of_the_watermark_releases_each_missed_tick_once() -> None:
+    count = exact()
+    rows: list[Row] = [("a", 1, s * SECOND) for s in (5, 15, 15, 44, 119)]
+    for marks in ([120], [40, 1000], [5, 41, 42, 43, 130], [-100, 0, 119, 120]):
+        outcome = run_stream(count, *rows, *marks)
+        assert values_of(outcome, "a") == [1, 3, 3, 3, 4, 4, 4, 4, 4, 4, 4, 5]
+        assert values_of(outcome, "b") == [0] * 12
+        assert [r.step for r in outcome.releases] == [*range(1, 13)] * 3
+
+
+_order: list[Any] = []
+
+
+def note(seen: Any) -> None:
+    _order.append((seen.step, seen.value) if isinstance(seen, Release) else "event")
+
+
+def test_releases_come_in_order_and_at_their_time() -> None:
+    """In this runner's own process: events downstream show how far the clock was."""
+    _order.clear()
+
+    def build(pipeline: beam.Pipeline) -> Any:
+        events = pipeline | stream(
+            ("a", 1, 5 * SECOND), 9, ("a", 1, 9 * SECOND), 10, ("a", 1, 12 * SECOND), 47, 120
+        )
+        _ = events | "Events" >> beam.Map(note)
+        return events | exact(["a"]) | "Releases" >> beam.Map(note)
+
+    run(build, "bundles", ["--streaming"])
+    steps = [one for one in _order if one != "event"]
+    assert steps == [(1, 2), *((i, 3) for i in range(2, 13))]
+    assert _order.index((1, 2)) > _order.index("event", 1)  # not before tick 1 had ended
+    assert "event" in _order[_order.index((1, 2)) :]  # nor only at the end
+
+
+@pytest.mark.parametrize("late", ["fold", "drop"])
+def test_late_events(late: str) -> None:
+    """Of ticks 1 and 2 after 25 s; of tick 3 in time; of tick 12 after the end."""
+    count = exact(["a"], late=late)
+    parts = [("a", 1, 5 * SECOND), 25, ("a", 1, 7 * SECOND), ("a", 1, 19 * SECOND)]
+    parts += [("a", 1, 22 * SECOND), 60, ("a", 1, 22 * SECOND), 130, ("a", 1, 119 * SECOND)]
+    outcome = run_stream(count, *parts)
+    folded = [1, 1, 4, 4, 4, 4, 5, 5, 5, 5, 5, 5]
+    in_time = [1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2]
+    assert values_of(outcome, "a") == (folded if late == "fold" else in_time)
+
+
+def test_events_of_later_ticks_wait() -> None:
+    count = exact(["a"])
+    outcome = run_stream(count, ("a", 1, 95 * SECOND), ("a", 1, 33 * SECOND), 31, 61, 130)
+    assert values_of(outcome, "a") == [0, 0, 0, 1, 1, 1, 1, 1, 1, 2, 2, 2]
+
+
+def test_unbounded_input_streams_and_bounded_input_is_grouped() -> None:
+    def labels(source: Any, **options: Any) -> set[str]:
+        pipeline = beam.Pipeline()
+        releases = pipeline | source | scripted(**options)
+        assert releases.is_bounded == isinstance(source, beam.Create)
+        parts = pipeline.to_runner_api().components.transforms.values()
+        return {part.unique_name.rsplit("/", 1)[-1] for part in parts}
+
+    assert labels(beam.Create([("a", 1)])) >= {"SumTicks", "CountAllTicks"}
+    assert labels(beam.Create([("a", 1)]), path="streaming") >= {"ReadTicks", "CountEachTick"}
+    assert labels(stream(5)) >= {"ReadTicks", "CountEachTick"}
+    with pytest.raises(ValueError, match=r'path="bounded" on an unbounded input .* use path="auto'):
+        _ = beam.Pipeline() | stream(5) | scripted(path="bounded")
+
+
+# Windows
+
+
+def by_hand_in_windows(
+    count: TickCount, rows: Sequence[Row], size: int, windows: Sequence[int]
+) -> list[Seen]:
+    """Every window anew, from its own budget; the last release is stamped within it."""
+    seen = []
+    for start in windows:
+        window = IntervalWindow(start, start + size)
+        inside = [r for r in rows if start * SECOND <= r[2] < (start + size) * SECOND]
+        for release in by_hand(count, inside, window=window, origin=start * SECOND):
+            micros = min(release.timestamp, (start + size) * SECOND - 1)
+            seen.append(Seen(release, micros, str(window)))
+    return sorted(seen, key=lambda item: (item.value.key, item.value.step, item.window))
+
+
+def sorted_seen(outcome: Outcome) -> list[Seen]:
+    return sorted(outcome.outputs[0], key=lambda s: (s.value.key, s.value.step, s.window))
+
+
+def assert_same(given: list[Seen], expected: list[Seen]) -> None:
+    assert [(seen.value, seen.window) for seen in given] == [
+        (seen.value, seen.window) for seen in expected
+    ]
+    for seen, hand in zip(given, expected, strict=True):
+        assert hand.micros - 1000 < seen.micros <= hand.micros  # some runners cut to milliseconds
+
+
+@each_runner_and_path
+def test_each_fixed_window_starts_anew(runner: str, path: str) -> None:
+    rows = some_rows(120, [0, 1, 5])
+    count = scripted(path=path, bounds=(0, 5), mechanism="SmoothBinary")
+    outcome = run(lambda p: p | feed(rows) | beam.WindowInto(FixedWindows(40)) | count, runner)
+    assert count.counter.horizon == 4
+    kept = [row for row in rows if 0 <= row[2] < 120 * SECOND]
+    assert_same(sorted_seen(outcome), by_hand_in_windows(count, kept, 40, [0, 40, 80]))
+
+
+def test_windows_of_a_stream() -> None:
+    rows = sorted(some_rows(60), key=lambda row: row[2])
+    count = scripted(mechanism="SmoothBinary")
+    parts: list[Any] = []
+    for seconds in range(-10, 140, 10):
+        parts += [seconds, *(r for r in rows if seconds <= r[2] / SECOND < seconds + 10)]
+    outcome = run_stream(count, *parts, 150, windows=FixedWindows(60))
+    kept = [row for row in rows if 0 <= row[2] < 120 * SECOND]
+    assert_same(sorted_seen(outcome), by_hand_in_windows(count, kept, 60, [0, 60]))
+
+
+@each_path
+def test_windows_that_start_or_stop_cuts_are_whole(path: str) -> None:
+    """All windows with a part in [start, stop) have all their ticks; what is outside is dropped."""
+    rows = some_rows(100)
+    count = scripted(start=30, stop=95, horizon=None, path=path)
+    outcome = run(lambda p: p | feed(rows) | beam.WindowInto(FixedWindows(40, 20)) | count)
+    kept = [row for row in rows if 30 * SECOND <= row[2] < 95 * SECOND]
+    assert_same(sorted_seen(outcome), by_hand_in_windows(count, kept, 40, [20, 60]))
+
+
+@each_path
+def test_a_mechanism_is_made_anew_for_windows(path: str) -> None:
+    fixed = beam.WindowInto(FixedWindows(30))
+    for given in (BinaryTree(12), BinaryTree, "BinaryTree"):
+        count = scripted(mechanism=given, path=path)
+        assert count.counter.mechanism == BinaryTree(12)
+        _ = beam.Pipeline() | feed([]) | fixed | count
+        assert count.counter.mechanism == BinaryTree(3)
+    best = scripted(path=path, horizon=1200)
+    _ = beam.Pipeline() | feed([]) | beam.WindowInto(FixedWindows(600)) | best
+    change = best.counter.change
+    chosen = dp.choose(60, BUDGET, replays=path == "streaming", change=change).mechanism
+    assert best.counter.mechanism == chosen
+    odd = scripted(mechanism=KAry(12, 3, subtraction=False), path=path)
+    _ = beam.Pipeline() | feed([]) | fixed | odd
+    assert odd.counter.mechanism == KAry(3, 3, subtraction=False)
+
+
+@each_path
+@pytest.mark.parametrize(
+    ("windows", "reason"),
+    [
+        (Sessions(10), "merges windows"),
+        (SlidingWindows(20, 10), "several windows"),
+        (SlidingWindows(20, 20), "use the global window or FixedWindows"),
+        (FixedWindows(25), "do not end on the clock's ticks"),
+        (FixedWindows(20, 5), "do not end on the clock's ticks"),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
+)
+def test_other_windows_are_refused(windows: Any, reason: str, path: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        _ = beam.Pipeline() | feed([("a", 1, 0)]) | beam.WindowInto(windows) | scripted(path=path)
+
+
+@pytest.mark.parametrize("windows", [None, 40], ids=["global", "fixed"])
+@each_path
+def test_each_tick_is_released_once_whatever_the_trigger(windows: int | None, path: str) -> None:
+    rows = some_rows(60)
+    windowing = beam.WindowInto(
+        beam.transforms.window.GlobalWindows() if windows is None else FixedWindows(windows),
+        trigger=trigger.Repeatedly(trigger.AfterCount(1)),
+        accumulation_mode=trigger.AccumulationMode.ACCUMULATING,
+        allowed_lateness=1000,
+    )
+    count = scripted(path=path)
+    outcome = run(lambda p: p | feed(rows) | windowing | count)
+    if windows is None:
+        assert outcome.releases == by_hand(count, rows)
+    else:
+        kept = [row for row in rows if 0 <= row[2] < 120 * SECOND]
+        assert_same(sorted_seen(outcome), by_hand_in_windows(count, kept, 40, [0, 40, 80]))
+
+
+# The stateful step by itself
+
+
+class Cell:
+    """A state cell that remembers how often it was read and written."""
+
+    def __init__(self) -> None:
+        self.data: bytes | None = None
+        self.reads = self.writes = 0
+
+    def read(self) -> bytes | None:
+        self.reads += 1
+        return self.data
+
+    def write(self, data: bytes) -> None:
+        self.writes += 1
+        self.data = data
+
+
+class Timer:
+    def __init__(self) -> None:
+        self.at: float | None = None
+
+    def set(self, moment: Timestamp) -> None:
+        self.at = moment.micros / SECOND
+
+
+@dataclass
+class Placed:
+    windows: tuple[Any, ...] = (GlobalWindow(),)
+
+
+class Bench:
+    """One key of a CountEachTick, without a runner."""
+
+    def __init__(self, count: TickCount, fold: bool = True) -> None:
+        clock = clock_of(10, 0, horizon=12)
+        cap = count.counter.change.largest(count.counter.unit)
+        self.dofn = CountEachTick(count.counter, clock, cap, fold, count._entropy)
+        self.dofn.setup()
+        self.cell, self.timer = Cell(), Timer()
+
+    def event(self, packed: bytes) -> None:
+        self.dofn.process(("a", packed), Placed(), self.cell, self.timer)
+
+    def fire(self) -> list[Release]:
+        self.timer.at = None
+        placed = self.dofn.release("a", GlobalWindow(), self.cell, self.timer)
+        return [value.value for value in placed]
+
+
+def test_each_call_reads_once_and_writes_once() -> None:
+    bench = Bench(scripted(["a"]))
+    for i, packed in enumerate([SEED, PAIR.pack(1, 1), PAIR.pack(12, 1)], start=1):
+        bench.event(packed)
+        assert (bench.cell.reads, bench.cell.writes) == (i, i)
+    for i in range(4, 16):
+        assert len(bench.fire()) == 1
+        assert (bench.cell.reads, bench.cell.writes) == (i, i)
+    assert bench.fire() == []  # and nothing after the last tick
+    assert bench.cell.writes == 15
+
+
+def test_only_a_seed_starts_the_clock() -> None:
+    """Else an event that outlives its window's state would start count and budget anew."""
+    bench = Bench(exact(["a"]))
+    bench.event(PAIR.pack(1, 1))
+    assert bench.timer.at is None
+    bench.event(SEED)
+    assert bench.timer.at == 10
+    assert [r.value for r in bench.fire()] == [1]
+    assert bench.timer.at == 20
+    bench.timer.at = None
+    bench.event(SEED)  # a second one changes nothing
+    bench.event(PAIR.pack(2, 1))
+    assert bench.timer.at is None
+    assert [r.value for r in bench.fire()] == [2]
+
+
+def test_the_last_tick_sets_no_timer() -> None:
+    bench = Bench(scripted(["a"]))
+    bench.event(SEED)
+    alarms = []
+    for _ in range(12):
+        alarms.append(bench.timer.at)
+        bench.fire()
+    assert alarms == [10 * i for i in range(1, 13)]
+    assert bench.timer.at is None
+
+
+@pytest.mark.parametrize("mechanism", [SmoothBinary(12), NormalizedBLT(12)], ids=str)
+def test_a_clock_resumed_from_its_bytes_goes_on_as_if_never_stopped(mechanism: Any) -> None:
+    chance = random.Random(4)
+    events = [(chance.randrange(1, 13), 1) for _ in range(40)]
+    count = scripted(["a"], mechanism=mechanism)
+    whole, resumed = Bench(count), Bench(count)
+    releases: list[tuple[Release, Release]] = []
+    whole.event(SEED)
+    resumed.event(SEED)
+    for i, event in enumerate(events):
+        whole.event(PAIR.pack(*event))
+        resumed.event(PAIR.pack(*event))
+        kept, resumed = resumed.cell.data, Bench(pickle.loads(pickle.dumps(count)))
+        resumed.cell.data = kept
+        if i % 4 == 3 and len(releases) < 12:
+            releases += zip(whole.fire(), resumed.fire(), strict=True)
+    assert len(releases) == 10
+    assert all(one == other for one, other in releases)
+    assert whole.cell.data == resumed.cell.data
+
+
+def test_work_that_failed_before_it_was_kept_is_done_again() -> None:
+    """State is written before anything is yielded, and made anew, never changed in place."""
+    bench = Bench(scripted(["a"]))
+    bench.event(SEED)
+    before = bench.cell.data
+    first = bench.fire()
+    bench.cell.data = before  # the bundle failed, and its state was rolled back
+    assert bench.fire() == first
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[:30] + bytes([data[30] ^ 1]) + data[31:],
+        lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+        lambda data: data[:-3],
+        lambda data: b"",
+        lambda data: b"\xff" * 64,
+        lambda data: CellCodec(clock_of(5, 0, horizon=12)).encode(0, b"", b""),
+    ],
+    ids=["pairs", "state", "cut", "empty", "other", "other clock"],
+)
+def test_damaged_state_stops_the_clock(damage: Callable[[bytes], bytes]) -> None:
+    bench = Bench(scripted(["a"], bounds=(0, 10**6)))
+    bench.event(SEED)
+    bench.event(PAIR.pack(3, SECRET))
+    assert bench.cell.data is not None
+    bench.cell.data = damage(bench.cell.data)
+    with pytest.raises(StateError, match=r"checkpoint|resume") as caught:
+        bench.fire()
+    assert str(SECRET) not in str(caught.value)
+
+
+# Retries
+
+
+_attempts: Tally[Any] = Tally()
+
+
+class Flaky(Entropy):
+    """Noise that fails at some coordinates when they are first drawn."""
+
+    def source(self, law: Law, dimension: int | None) -> Any:
+        return lambda key, window: FlakyNoise(key, window, None, 50)
+
+
+class FlakyNoise(KeyedScript):
+    def __init__(self, key: str, *rest: Any) -> None:
+        super().__init__(key, *rest)
+        self._key = key
+
+    def one(self, coordinate: int) -> int:
+        _attempts[self._key, coordinate] += 1
+        if _attempts[self._key, coordinate] == 1 and coordinate in (2, 7):
+            raise ConnectionError("the worker went away")
+        return super().one(coordinate)
+
+
+@pytest.fixture
+def attempts() -> Iterator[Tally[Any]]:
+    _attempts.clear()
+    yield _attempts
+    _attempts.clear()
+
+
+def test_retried_bundles_lose_and_repeat_nothing(attempts: Tally[Any]) -> None:
+    """This runner retries a bundle three times, its state and timers rolled back."""
+    rows: list[Row] = [("a", i % 2, i * SECOND) for i in range(120)]
+    count = scripted(["a"], mechanism="SmoothBinary", entropy=Flaky())
+    outcome = run_stream(count, *rows, *range(5, 130, 5))
+    assert attempts["a", 2] >= 2  # it did fail
+    assert outcome.releases == by_hand(count, rows, ["a"])
+
+
+# Real files
+
+
+def real_rows(name: str, key: str, time: str, delimiter: str) -> list[Row]:
+    path = DATA / name
+    if not path.exists():
+        pytest.skip(f"{name} is not in ../shared/data beside the repository")
+    with open(path, encoding="utf-8", newline="") as file:
+        read = csv.DictReader(file, delimiter=delimiter)
+        return [(row[key], 1, int(row[time]) * SECOND) for row in read]
+
+
+def running_counts(
+    rows: Sequence[Row], keys: Sequence[str], origin: int, tick: int, steps: int
+) -> list[tuple[str, int, float]]:
+    """Exact counts, straight from the rows."""
+    of_key: dict[str, list[int]] = {key: [] for key in keys}
+    for key, _, micros in rows:
+        if key in of_key:
+            of_key[key].append(micros)
+    found = []
+    for key in sorted(keys):
+        moments, at = sorted(of_key[key]), 0
+        for step in range(1, steps + 1):
+            while at < len(moments) and moments[at] < origin + step * tick:
+                at += 1
+            found.append((key, step, float(at)))
+    return found
+
+
+@each_path
+def test_exact_counts_of_bgl_by_day(path: str) -> None:
+    rows = real_rows("bgl_2k.csv", "Level", "Timestamp", ",")
+    assert len(rows) == 2000
+    day, keys = 86_400 * SECOND, sorted({row[0] for row in rows})
+    first = min(row[2] for row in rows) // day * day
+    last = max(row[2] for row in rows)
+    steps = (last - first) // day + 1
+    count = TickCount(
+        EXACT,
+        dt.timedelta(days=1),
+        Timestamp(micros=first),
+        Timestamp(micros=last + 1),
+        keys=keys,
+        mechanism="SmoothBinary",
+        path=path,
+    )
+    random.Random(1).shuffle(rows)
+    outcome = run(lambda p: p | feed(rows) | count)
+    given = [(r.key, r.step, r.value) for r in outcome.releases]
+    assert given == running_counts(rows, keys, first, day, steps)
+    assert sum(r.value for r in outcome.releases if r.step == steps) == 2000
+
+
+@pytest.mark.parametrize(("path", "most"), [("bounded", 100), ("streaming", 20)])
+def test_exact_counts_of_collegemsg_by_hour(path: str, most: int) -> None:
+    """Half a million releases of the busiest; by timers, which take longer, of fewer keys."""
+    rows = real_rows("collegemsg.txt", "src", "time", " ")
+    assert len(rows) == 59_835
+    keys = [key for key, _ in Tally(row[0] for row in rows).most_common(most)]
+    hour, first = 3600 * SECOND, min(row[2] for row in rows)
+    steps = (max(row[2] for row in rows) - first) // hour + 1
+    count = TickCount(
+        EXACT,
+        3600,
+        Timestamp(micros=first),
+        horizon=steps,
+        keys=keys,
+        mechanism="SmoothBinary",
+        path=path,
+    )
+    # In one list: to keep every release by itself takes longer than the count.
+    outcome = run(lambda p: p | feed(rows) | count | beam.Map(plain) | beam.combiners.ToList())
+    (given,) = outcome.releases
+    assert sorted(given) == running_counts(rows, keys, first, hour, steps)
+
+
+def plain(release: Release) -> tuple[str, int, float]:
+    return release.key, release.step, release.value
+
+
+# What the outside sees
+
+
+@each_path
+def test_what_is_public_is_the_same_for_neighbours(path: str) -> None:
+    rows = some_rows(40)
+    count = TickCount(BUDGET, 10, 0, horizon=12, keys=["a", "b", "c"], path=path, bounds=(-5, 5))
+
+    def public(given: list[Row]) -> tuple[Any, ...]:
+        outcome = run(lambda p: p | feed(given, Any) | count)
+        shown = [release._replace(value=0.0) for release in outcome.releases]
+        return shown, outcome.metrics(), [(s.micros, s.window) for s in outcome.outputs[0]]
+
+    expected = public(rows)
+    assert expected == public([])
+    others: list[Any] = [None, ("c", 5, 3), ("a", SECRET_TEXT, 5), ("z", 1, 5), (7, 1, 5)]
+    others += [("a", 1, 10**15), ("a", math.nan, -(10**15))]
+    for other in others:
+        neighbour = rows[1:] if other is None else [other, *rows[1:]]
+        assert public(neighbour) == expected
+
+
+@each_runner_and_path
+def test_logs_and_metrics_show_no_data(
+    runner: str, path: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    rows: list[Row] = [("a", SECRET, 0), ("a", SECRET_TEXT, 1), (SECRET_TEXT, 1, 2)]
+    rows += [("a", SECRET, 10**12), ("b", SECRET, -5)]
+    count = scripted(path=path, bounds=(0, 10**6))
+    outcome = run(lambda p: p | feed(rows) | count, runner)
+    printed = capfd.readouterr()
+    for text in (caplog.text, printed.out, printed.err):
+        for secret in (SECRET_TEXT, str(SECRET), str(2 * SECRET)):
+            assert secret not in text
+    assert not outcome.metrics()
+
+
+def failure(build: Callable[[beam.Pipeline], Any], runner: str = "fn") -> BaseException:
+    """The error that a pipeline ends with."""
+    with pytest.raises(Exception) as caught:
+        run(build, runner)
+    return root(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "row", "kind", "remedy"),
+    [
+        ({"on_reject": "raise"}, ("a", SECRET_TEXT, 1), RejectedElementError, 'on_reject="drop"'),
+        ({"on_unknown": "raise"}, (SECRET_TEXT, SECRET, 1), UnknownKeyError, 'on_unknown="drop"'),
+        ({"on_unknown": "raise"}, (7, SECRET, 1), UnknownKeyError, "add all public keys"),
+    ],
+    ids=["value", "key", "no text"],
+)
+@each_path
+def test_raise_tells_what_to_do_and_shows_no_data(
+    options: dict[str, Any],
+    row: Row,
+    kind: type[Exception],
+    remedy: str,
+    path: str,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    error = failure(lambda p: p | feed([("a", 1, 0), row], Any) | scripted(path=path, **options))
+    assert isinstance(error, kind)
+    assert remedy in str(error)
+    printed = capfd.readouterr()
+    for text in (str(error), caplog.text, printed.out, printed.err):
+        assert SECRET_TEXT not in text
+        assert str(SECRET) not in text
+    # Nothing else is refused.
+    rows = some_rows(20, [0, 1, 2.5])
+    rows = [row for row in rows if row[0] != "z"]
+    count = scripted(path=path, **options)
+    assert run(lambda p: p | feed(rows) | count).releases == by_hand(count, rows)
+
+
+@each_path
+def test_elements_without_timestamps_are_refused(path: str) -> None:
+    """Whatever their keys and values: that is not a fact about the data."""
+    for element in (("a", SECRET), ("z", 1), ("a", None)):
+        error = failure(lambda p, element=element: p | beam.Create([element]) | scripted(path=path))
+        assert isinstance(error, UntimedElementError)
+        assert "TimestampedValue" in str(error)
+        assert str(SECRET) not in str(error)
+
+
+@each_path
+def test_declared_keys_of_another_type_are_refused_at_construction(path: str) -> None:
+    with pytest.raises(TypeError, match=r"keys are .*int.*str\(key\)"):
+        _ = beam.Pipeline() | feed([(7, 1, 0)], tuple[int, int]) | scripted(path=path)
+
+
+def test_annotations_and_display_data_show_the_parameters() -> None:
+    def make() -> TickCount:
+        return TickCount(
+            dp.ApproxDP(0.75, 1e-7),
+            60,
+            "2024-01-01T00:00:00Z",
+            horizon=1440,
+            keys=["a", "b"],
+            mechanism="SmoothBinary",
+            bounds=(-2, 3),
+        )
+
+    count = make()
+    pipeline = beam.Pipeline()
+    events = pipeline | feed([("a", 1, 0)]) | beam.WindowInto(FixedWindows(7200))
+    _ = events | "Named" >> count
+    proto = pipeline.to_runner_api()
+    (named,) = [t for t in proto.components.transforms.values() if t.unique_name == "Named"]
+    displayed = DisplayData.create_from(count)
+    texts = [
+        {key: value.decode() for key, value in named.annotations.items()},
+        {item.key: str(item.value) for item in displayed.items},
+    ]
+    for text in texts:
+        shown = " ".join(f"{key}={value}" for key, value in text.items())
+        for part in (
+            *("0.75", "1e-07", "SmoothBinary", "horizon=120", "add_remove", "[-2, 3]"),
+            *("tick=60 s", "start=2024-01-01T00:00:00Z", "stop=2024-01-02T00:00:00Z", "keys=2"),
+            *("late=fold", "window=fixed, of 7200 s", "in one window", "max_per_tick=1048576"),
+        ):
+            assert part in shown
+        assert not re.search("seed|state|pool", shown)
+    other = make()
+    assert "window" not in other.display_data()["budget_covers"]
+    assert other.display_data() == make().display_data()
+
+
+def test_a_share_of_a_ledger_is_spent_once_and_only_where_applied() -> None:
+    whole = Ledger(dp.ZCDP(1.0))
+    share = whole.share(0.25, "clicks")
+    count = scripted(budget=share)
+    assert count.counter.budget == dp.ZCDP(0.25)
+    assert "25 %" in count.display_data()["ledger"]
+    with pytest.raises(ValueError, match="do not end on the clock's ticks"):
+        _ = beam.Pipeline() | feed([]) | beam.WindowInto(FixedWindows(25)) | count
+    assert share.claimed_by is None
+    events = beam.Pipeline() | feed([])
+    _ = events | count
+    assert share.claimed_by == "TickCount"
+    with pytest.raises(ClaimedError):
+        _ = events | "Again" >> count
+
+
+def test_the_transform_pickles() -> None:
+    rows = some_rows(20)
+    count = scripted(mechanism="SmoothBinary", unit=0.5)
+    copies = [
+        pickle.loads(pickle.dumps(count)),
+        beam.internal.pickler.loads(beam.internal.pickler.dumps(count)),
+    ]
+    for copy in copies:
+        assert copy.counter == count.counter
+        outcome = run(lambda p, copy=copy: p | feed(rows) | copy)
+        assert outcome.releases == by_hand(count, rows)
+
+
+@each_path
+def test_pipelines_carry_no_noise(path: str) -> None:
+    """Two pipelines with the default entropy are the same, but for what names their steps."""
+
+    def dofn_bytes() -> list[bytes]:
+        pipeline = beam.Pipeline()
+        _ = pipeline | feed([]) | TickCount(BUDGET, 10, 0, horizon=12, keys=["a"], path=path)
+        steps = pipeline.to_runner_api().components.transforms.values()
+        return sorted(
+            t.spec.payload
+            for t in steps
+            if re.search(
+                "TickCount/(SeedKeys|ReadTicks|SumTicks|Count(Each|All)Tick)", t.unique_name
+            )
+        )
+
+    assert len(dofn_bytes()) >= 3
+    assert dofn_bytes() == dofn_bytes()
+
+
+# Arguments
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"late": "wait"}, "late must be one of fold, drop, got 'wait'"),
+        ({"on_unknown": "collect"}, "on_unknown must be one of drop, raise, got 'collect'"),
+        ({"on_reject": "collect"}, "on_reject must be one of drop, raise, got 'collect'"),
+        ({"path": "batch"}, "path must be one of auto, bounded, streaming, got 'batch'"),
+        ({"entropy": 42}, "entropy must be an Entropy such as SystemEntropy"),
+        ({"keys": "INFO"}, "keys must be a list of texts"),
+        ({"keys": []}, "keys must not be empty"),
+        ({"keys": ["a", "a"]}, "'a' is there twice"),
+        ({"tick": 0}, "tick must be positive"),
+        ({"start": "2024-01-01"}, "start has no time zone"),
+        ({"horizon": None}, "give stop, .* or horizon"),
+        ({"stop": 1001}, "horizon is 100, but there are 101 ticks"),
+        ({"mechanism": "Binary"}, "unknown mechanism 'Binary': choose one of .*BinaryTree"),
+        ({"mechanism": int}, "mechanism must be one of .*BinaryTree"),
+        ({"mechanism": BinaryTree(99)}, "made for 99 steps, but the clock has 100 ticks"),
+        (
+            {"mechanism": dp.mechanisms.Unbounded(BinaryTree)},
+            "Unbounded.* counts .* give one of mechanisms",
+        ),
+        ({"mechanism": dp.mechanisms.Sparse(9, 9)}, "Sparse.* counts .* give one of mechanisms"),
+        ({"mechanism": "SmoothBinary", "budget": dp.PureDP(1.0)}, "takes Gaussian noise"),
+        ({"bounds": (1, 0)}, "low < high"),
+        ({"bounds": 5}, r"bounds must be a pair \(low, high\), got 5"),
+        ({"relation": "insert"}, "relation must be one of replace_one, add_remove, got 'insert'"),
+        ({"max_items": 0}, "max_items must be a whole number from 1, got 0"),
+        ({"max_per_tick": 0}, "must be a whole number from 1, got 0"),
+        ({"max_per_tick": 1.5}, "must be a whole number from 1, got 1.5"),
+        ({"max_per_tick": 2**60}, "exceeds 2\\^62 lattice units"),
+        ({"unit": 0}, "unit must be positive and finite"),
+        ({"unit": 5}, "rounds every value"),
+        ({"budget": 1.0}, "ApproxDP"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_constructor_refusals(options: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {
+        "budget": BUDGET,
+        "tick": 10,
+        "start": 0,
+        "horizon": 100,
+        "keys": ["a"],
+        **options,
+    }
+    with pytest.raises((ValueError, TypeError), match=message):
+        TickCount(**given)
+
+
+def test_the_change_is_that_of_ticks() -> None:
+    count = TickCount(dp.ZCDP(0.5), 10, 0, horizon=200, keys=["a"], mechanism=BinaryTree)
+    assert count.counter.l2_sensitivity == pytest.approx(math.sqrt(8))
+    replaced = TickCount(
+        dp.ZCDP(0.5), 10, 0, horizon=200, keys=["a"], mechanism=BinaryTree, relation="replace_one"
+    )
+    assert replaced.counter.l2_sensitivity == pytest.approx(4)
+    best = TickCount(dp.ZCDP(0.5), 10, 0, horizon=200, keys=["a"])
+    assert (
+        best.counter.mechanism == dp.choose(200, dp.ZCDP(0.5), change=best.counter.change).mechanism
+    )
+
+
+@pytest.mark.parametrize("mechanism", ["KAry", KAry, None])
+def test_streaming_takes_the_variant_that_is_safe_under_replays(mechanism: Any) -> None:
+    count = scripted(mechanism=mechanism, budget=dp.PureDP(1), path="streaming", horizon=10**6)
+    assert count.counter.mechanism == KAry(10**6, subtraction=False)
+    early = scripted(mechanism=KAry(12), budget=dp.PureDP(1), path="streaming")
+    with pytest.raises(ValueError, match="subtraction=False"):
+        _ = beam.Pipeline() | feed([]) | early
