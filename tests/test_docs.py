@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import choose, count
+from pipelines import choose, count, histogram, ticks
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -70,13 +70,14 @@ def test_the_table_of_choices_is_what_choose_finds():
 
 
 def test_flags_in_the_readme_exist():
-    parser = count.arguments()
-    known = {flag for action in parser._actions for flag in action.option_strings}
+    actions = [a for command in (count, ticks, histogram) for a in command.arguments()._actions]
+    known = {flag for action in actions for flag in action.option_strings}
     known |= {"--markdown", "--quick"}  # of pipelines.choose and pipelines.compare
     for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]*", README):
         assert flag in known or flag == "--runner", flag
 
 
 def test_every_option_has_help():
-    for action in count.arguments()._actions:
-        assert action.help, action.dest
+    for command in (count, ticks, histogram):
+        for action in command.arguments()._actions:
+            assert action.help, action.dest
