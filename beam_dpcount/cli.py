@@ -15,6 +15,7 @@ import apache_beam as beam
 from apache_beam.metrics.metric import Metrics, MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
+from beam_dpcount import mechanisms
 from beam_dpcount.budget import ZCDP, ApproxDP, Budget, PureDP
 
 # A pipeline without --runner runs here. Beam's own default may first try to download a runner.
@@ -47,9 +48,74 @@ def whole(text: str) -> int:
     return int(text) if text.lstrip("+-").replace("_", "").isdigit() else int(number)
 
 
-def add_budget_arguments(parser: argparse.ArgumentParser) -> None:
-    """--epsilon, --delta and --rho."""
-    group = parser.add_argument_group("privacy budget, for all releases of one key together")
+def command(module: str, description: str | None) -> Parser:
+    """The parser of a command; what it does not know is Beam's."""
+    return Parser(
+        prog=f"python -m {module}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def add_source_arguments(group: argparse._ArgumentGroup) -> None:
+    """--input and --delimiter."""
+    group.add_argument(
+        "--input",
+        required=True,
+        nargs="+",
+        metavar="FILE",
+        help="CSV or Parquet files, or patterns",
+    )
+    group.add_argument("--delimiter", default=",", help="of CSV files (default: a comma)")
+
+
+def add_time_arguments(group: argparse._ArgumentGroup, required: bool = False) -> None:
+    """--timestamp, --timestamp-format and --timezone."""
+    group.add_argument(
+        "--timestamp",
+        required=required,
+        metavar="COLUMN",
+        help="the rows' times" if required else "order rows by this column",
+    )
+    group.add_argument(
+        "--timestamp-format",
+        default="unix",
+        metavar="FORMAT",
+        help="unix (seconds; default), unix-ms, iso, or a strptime format, in which %%L is "
+        "milliseconds without padding",
+    )
+    group.add_argument("--timezone", default="UTC", metavar="NAME", help="of times without one")
+
+
+def add_mechanism_argument(group: argparse._ArgumentGroup) -> None:
+    """--mechanism."""
+    names = ", ".join(kind.__name__ for kind in mechanisms.ALL)
+    group.add_argument(
+        "--mechanism", metavar="NAME", help=f"{names}; default: the one of least largest error"
+    )
+
+
+def add_value_arguments(group: argparse._ArgumentGroup) -> None:
+    """--bounds and --unit."""
+    group.add_argument(
+        "--bounds",
+        type=float,
+        nargs=2,
+        default=(0.0, 1.0),
+        metavar=("LOW", "HIGH"),
+        help="values are clipped to them (default 0 1); wider bounds need more noise",
+    )
+    group.add_argument(
+        "--unit", type=float, default=1, help="values are rounded to multiples of it (default 1)"
+    )
+
+
+def add_budget_arguments(
+    parser: argparse.ArgumentParser, covers: str = "all releases of one key together"
+) -> None:
+    """--epsilon, --delta and --rho, under a title that says what they cover."""
+    group = parser.add_argument_group(f"privacy budget, for {covers}")
     group.add_argument(
         "--epsilon", type=float, metavar="E", help="alone: pure DP; with --delta: (E, D)-DP"
     )

@@ -40,20 +40,9 @@ from pipelines.files import (
 
 def arguments() -> argparse.ArgumentParser:
     """The options of the command."""
-    parser = cli.Parser(
-        prog="python -m pipelines.count",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = cli.command("pipelines.count", __doc__)
     source = parser.add_argument_group("input")
-    source.add_argument(
-        "--input",
-        required=True,
-        nargs="+",
-        metavar="FILE",
-        help="CSV or Parquet files, or patterns",
-    )
+    cli.add_source_arguments(source)
     source.add_argument("--key", required=True, metavar="COLUMN", help="the (public) keys")
     what = source.add_mutually_exclusive_group()
     what.add_argument("--value", metavar="COLUMN", help="count the numbers in this column")
@@ -63,41 +52,13 @@ def arguments() -> argparse.ArgumentParser:
         metavar="COLUMN=VALUE",
         help="count 1 where the column has this text, else 0",
     )
-    source.add_argument("--timestamp", metavar="COLUMN", help="order rows by this column")
-    source.add_argument(
-        "--timestamp-format",
-        default="unix",
-        metavar="FORMAT",
-        help="unix (seconds; default), unix-ms, iso, or a strptime format, in which %%L is "
-        "milliseconds without padding",
-    )
-    source.add_argument("--timezone", default="UTC", metavar="NAME", help="of times without one")
-    source.add_argument("--delimiter", default=",", help="of CSV files (default: a comma)")
+    cli.add_time_arguments(source)
 
     cli.add_budget_arguments(parser)
     count = parser.add_argument_group("counting")
-    count.add_argument(
-        "--horizon",
-        type=cli.whole,
-        required=True,
-        metavar="T",
-        help="the most rows that a key may have",
-    )
-    names = ", ".join(kind.__name__ for kind in dp.mechanisms.ALL)
-    count.add_argument(
-        "--mechanism", metavar="NAME", help=f"{names}; default: the one of least largest error"
-    )
-    count.add_argument(
-        "--bounds",
-        type=float,
-        nargs=2,
-        default=(0.0, 1.0),
-        metavar=("LOW", "HIGH"),
-        help="values are clipped to them (default 0 1); wider bounds need more noise",
-    )
-    count.add_argument(
-        "--unit", type=float, default=1, help="values are rounded to multiples of it (default 1)"
-    )
+    add_horizon_argument(count)
+    cli.add_mechanism_argument(count)
+    cli.add_value_arguments(count)
     count.add_argument(
         "--on-reject",
         choices=("drop", "raise"),
@@ -126,6 +87,17 @@ def arguments() -> argparse.ArgumentParser:
         help="draw the exact counts too: for demonstrations, it gives away the data",
     )
     return parser
+
+
+def add_horizon_argument(group: argparse._ArgumentGroup) -> None:
+    """--horizon, of rows."""
+    group.add_argument(
+        "--horizon",
+        type=cli.whole,
+        required=True,
+        metavar="T",
+        help="the most rows that a key may have",
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -375,24 +347,33 @@ def report(options: argparse.Namespace, counter: Counter, result: Any) -> str:
         *([f"picture: {options.plot}"] if options.plot else []),
         *([f"rejected rows (private): {options.rejected}"] if options.rejected else []),
         guarantee(counter),
-        *(
-            ["warning: so large a budget protects practically nothing"]
-            if counter.epsilon_at(1e-6) > 20
-            or (isinstance(counter.budget, dp.ApproxDP) and counter.budget.delta > 1e-2)
-            else []
-        ),
+        *large_budget(counter),
         f"Error to expect ({counter.mechanism.name}, {type(counter.law).__name__} noise): "
         f"typically {math.sqrt(counter.mean_variance()):.3g} (standard deviation); the least exact "
         f"single release within {typical:.3g} with probability 95 %; the largest of a key's "
         f"{horizon:,} releases below {dp.largest_error(counter):.3g} with probability 95 %.",
+        *past_horizon(horizon, result),
     ]
-    late = cli.counted(result, PAST_HORIZON)
-    if late:
-        lines.append(
-            f"warning: {late:,} rows came after row {horizon:,} of their key and have no release: "
-            "raise --horizon (and expect slightly more noise)"
-        )
     return "\n".join(lines)
+
+
+def large_budget(counter: Counter) -> list[str]:
+    """A warning in a list, where the budget calls for it."""
+    delta = counter.budget.delta if isinstance(counter.budget, dp.ApproxDP) else 0.0
+    if counter.epsilon_at(1e-6) > 20 or delta > 1e-2:
+        return ["warning: so large a budget protects practically nothing"]
+    return []
+
+
+def past_horizon(horizon: int, result: Any) -> list[str]:
+    """A warning in a list, where rows have no release; how many rows there are is public."""
+    late = cli.counted(result, PAST_HORIZON)
+    if not late:
+        return []
+    return [
+        f"warning: {late:,} rows came after row {horizon:,} of their key and have no release: "
+        "raise --horizon (and expect slightly more noise)"
+    ]
 
 
 if __name__ == "__main__":

@@ -23,24 +23,21 @@ from apache_beam.io.fileio import ReadableFile
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import GlobalWindows
 
-import beam_dpcount as dp
 from beam_dpcount import cli
 from beam_dpcount.counter import LatticeCounter
-from beam_dpcount.dofns import PAST_HORIZON
 from beam_dpcount.releases import VectorRelease
 from beam_dpcount.transforms.histograms import Histogram
-from pipelines.count import Places, _value, check_side_outputs, run
-from pipelines.files import InputError, ReadEvents, _line, _Reader, check_output
-from pipelines.ticks import (
-    add_budget_arguments,
-    add_output_arguments,
-    add_path_argument,
-    add_source_arguments,
-    add_time_arguments,
-    errors,
+from pipelines.count import (
+    Places,
+    _value,
+    add_horizon_argument,
+    check_side_outputs,
     large_budget,
-    public_list,
+    past_horizon,
+    run,
 )
+from pipelines.files import InputError, ReadEvents, _line, _Reader, check_output
+from pipelines.ticks import add_output_arguments, add_path_argument, errors, public_list
 
 ALL = "all"  # the key of all rows where no column is named
 _PLACED, _STDDEV = ("key", "step", "timestamp"), "stddev"
@@ -49,34 +46,20 @@ _BARS, _KEYS = 20, 4  # drawn
 
 def arguments() -> argparse.ArgumentParser:
     """The options of the command."""
-    parser = cli.Parser(
-        prog="python -m pipelines.histogram",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = cli.command("pipelines.histogram", __doc__)
     source = parser.add_argument_group("input")
-    add_source_arguments(source)
+    cli.add_source_arguments(source)
     source.add_argument("--key", metavar="COLUMN", help="the (public) keys; default: one for all")
     source.add_argument("--item", required=True, metavar="COLUMN", help="the items to count")
     domain = source.add_mutually_exclusive_group(required=True)
     domain.add_argument("--domain", nargs="+", metavar="ITEM", help="all (public) items")
     domain.add_argument("--domain-file", metavar="FILE", help="the same, one per line")
-    add_time_arguments(source, required=False)
+    cli.add_time_arguments(source)
 
-    add_budget_arguments(parser, "all releases of one key together")
+    cli.add_budget_arguments(parser)
     count = parser.add_argument_group("counting")
-    count.add_argument(
-        "--horizon",
-        type=cli.whole,
-        required=True,
-        metavar="T",
-        help="the most rows that a key may have",
-    )
-    names = ", ".join(kind.__name__ for kind in dp.mechanisms.ALL)
-    count.add_argument(
-        "--mechanism", metavar="NAME", help=f"{names}; default: the one of least largest error"
-    )
+    add_horizon_argument(count)
+    cli.add_mechanism_argument(count)
     count.add_argument(
         "--relation",
         choices=("replace_one", "add_remove"),
@@ -326,13 +309,8 @@ def report(options: argparse.Namespace, counter: Any, domain: Sequence[str], res
         guarantee(counter, options.key),
         *large_budget(counter),
         errors(counter, every, len(domain)),
+        *past_horizon(horizon, result),
     ]
-    late = cli.counted(result, PAST_HORIZON)
-    if late:
-        lines.append(
-            f"warning: {late:,} rows came after row {horizon:,} of their key and have no release: "
-            "raise --horizon (and expect slightly more noise)"
-        )
     return "\n".join(lines)
 
 

@@ -23,7 +23,7 @@ from beam_dpcount.counter import Counter
 from beam_dpcount.ticks import instant
 from beam_dpcount.transforms.ticks import TickCount
 from pipelines import timestamps
-from pipelines.count import Places, _value, check_side_outputs, run
+from pipelines.count import Places, _value, check_side_outputs, large_budget, run
 from pipelines.files import (
     InputError,
     ReadEvents,
@@ -36,14 +36,9 @@ from pipelines.files import (
 
 def arguments() -> argparse.ArgumentParser:
     """The options of the command."""
-    parser = cli.Parser(
-        prog="python -m pipelines.ticks",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = cli.command("pipelines.ticks", __doc__)
     source = parser.add_argument_group("input")
-    add_source_arguments(source)
+    cli.add_source_arguments(source)
     source.add_argument("--key", required=True, metavar="COLUMN", help="the keys")
     keys = source.add_mutually_exclusive_group(required=True)
     keys.add_argument(
@@ -58,7 +53,7 @@ def arguments() -> argparse.ArgumentParser:
         metavar="COLUMN=VALUE",
         help="count the rows where the column has this text; default: every row counts 1",
     )
-    add_time_arguments(source, required=True)
+    cli.add_time_arguments(source, required=True)
 
     clock = parser.add_argument_group("clock (public)")
     clock.add_argument(
@@ -76,23 +71,10 @@ def arguments() -> argparse.ArgumentParser:
         "--horizon", type=cli.whole, metavar="N", help="the number of ticks, in place of --stop"
     )
 
-    add_budget_arguments(parser, "all releases of all keys together")
+    cli.add_budget_arguments(parser, "all releases of all keys together")
     count = parser.add_argument_group("counting")
-    names = ", ".join(kind.__name__ for kind in dp.mechanisms.ALL)
-    count.add_argument(
-        "--mechanism", metavar="NAME", help=f"{names}; default: the one of least largest error"
-    )
-    count.add_argument(
-        "--bounds",
-        type=float,
-        nargs=2,
-        default=(0.0, 1.0),
-        metavar=("LOW", "HIGH"),
-        help="values are clipped to them (default 0 1); wider bounds need more noise",
-    )
-    count.add_argument(
-        "--unit", type=float, default=1, help="values are rounded to multiples of it (default 1)"
-    )
+    cli.add_mechanism_argument(count)
+    cli.add_value_arguments(count)
     count.add_argument(
         "--relation",
         choices=("add_remove", "replace_one"),
@@ -103,42 +85,6 @@ def arguments() -> argparse.ArgumentParser:
     add_path_argument(count)
     add_output_arguments(parser)
     return parser
-
-
-def add_source_arguments(group: argparse._ArgumentGroup) -> None:
-    """--input and --delimiter."""
-    group.add_argument(
-        "--input",
-        required=True,
-        nargs="+",
-        metavar="FILE",
-        help="CSV or Parquet files, or patterns",
-    )
-    group.add_argument("--delimiter", default=",", help="of CSV files (default: a comma)")
-
-
-def add_time_arguments(group: argparse._ArgumentGroup, required: bool) -> None:
-    """--timestamp, --timestamp-format and --timezone."""
-    group.add_argument(
-        "--timestamp",
-        required=required,
-        metavar="COLUMN",
-        help="the rows' times" if required else "order rows by this column",
-    )
-    group.add_argument(
-        "--timestamp-format",
-        default="unix",
-        metavar="FORMAT",
-        help="unix (seconds; default), unix-ms, iso, or a strptime format, in which %%L is "
-        "milliseconds without padding",
-    )
-    group.add_argument("--timezone", default="UTC", metavar="NAME", help="of times without one")
-
-
-def add_budget_arguments(parser: argparse.ArgumentParser, covers: str) -> None:
-    """--epsilon, --delta and --rho, under a title that says what they cover."""
-    cli.add_budget_arguments(parser)
-    parser._action_groups[-1].title = f"privacy budget, for {covers}"
 
 
 def add_path_argument(group: argparse._ArgumentGroup) -> None:
@@ -320,14 +266,6 @@ def report(options: argparse.Namespace, counter: Counter, keys: int) -> str:
             errors(counter, f"the largest of all {keys * ticks:,} releases", keys),
         ]
     )
-
-
-def large_budget(counter: Counter) -> list[str]:
-    """A warning in a list, where the budget calls for it."""
-    delta = counter.budget.delta if isinstance(counter.budget, dp.ApproxDP) else 0.0
-    if counter.epsilon_at(1e-6) > 20 or delta > 1e-2:
-        return ["warning: so large a budget protects practically nothing"]
-    return []
 
 
 def errors(counter: Counter, largest: str, streams: int) -> str:
