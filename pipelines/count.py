@@ -107,16 +107,7 @@ def main(argv: Sequence[str] | None = None) -> None:
       ValueError, TypeError, OSError: what the user can mend, in one line each.
     """
     options, flags = arguments().parse_known_args(argv)
-    source = {
-        "inputs": options.input,
-        "key": options.key,
-        "value": options.value,
-        "where": options.where,
-        "timestamp": options.timestamp,
-        "timestamp_format": options.timestamp_format,
-        "timezone": options.timezone,
-        "delimiter": options.delimiter,
-    }
+    source = source_of(options)
     cli.budget_of(options)
     check_inputs(**source)
     check_output(options.output)
@@ -165,6 +156,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         if options.plot:
             draw(options, counter, read_releases(truth) if options.show_truth else None)
     print(report(options, counter, result))
+
+
+def source_of(options: argparse.Namespace) -> dict[str, Any]:
+    """What `ReadEvents` and `check_inputs` take."""
+    names = ("key", "value", "where", "timestamp", "timestamp_format", "timezone", "delimiter")
+    return {"inputs": options.input, **{name: getattr(options, name) for name in names}}
 
 
 def run(pipeline: beam.Pipeline, options: argparse.Namespace) -> Any:

@@ -23,7 +23,7 @@ from beam_dpcount.counter import Counter
 from beam_dpcount.ticks import instant
 from beam_dpcount.transforms.ticks import TickCount
 from pipelines import timestamps
-from pipelines.count import Places, _value, check_side_outputs, large_budget, run
+from pipelines.count import Places, _value, check_side_outputs, large_budget, run, source_of
 from pipelines.files import (
     InputError,
     ReadEvents,
@@ -112,16 +112,7 @@ def main(argv: Sequence[str] | None = None) -> None:
       ValueError, TypeError, OSError: what the user can mend, in one line each.
     """
     options, flags = arguments().parse_known_args(argv)
-    source = {
-        "inputs": options.input,
-        "key": options.key,
-        "value": options.value,
-        "where": options.where,
-        "timestamp": options.timestamp,
-        "timestamp_format": options.timestamp_format,
-        "timezone": options.timezone,
-        "delimiter": options.delimiter,
-    }
+    source = source_of(options)
     cli.budget_of(options)
     check_inputs(**source)
     check_output(options.output)

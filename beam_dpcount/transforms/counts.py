@@ -5,28 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import apache_beam as beam
-from apache_beam.pvalue import PCollection
-
-from beam_dpcount import analysis
 from beam_dpcount.budget import Budget
-from beam_dpcount.counter import LatticeCounter, calibrate
-from beam_dpcount.dofns import ON_REJECT, Intake
-from beam_dpcount.ledger import Share, claim, plain_budget
+from beam_dpcount.dofns import Intake
+from beam_dpcount.ledger import Share
 from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
-from beam_dpcount.noise import Entropy, SystemEntropy
+from beam_dpcount.noise import Entropy
 from beam_dpcount.sensitivity import Change, check_bounds
-from beam_dpcount.transforms.inputs import (
-    check_pairs,
-    check_path,
-    check_windows,
-    count_elements,
-    refuse_early_draws,
-    use_streaming,
-)
+from beam_dpcount.transforms.elements import EachElement
 
 
-class PrefixCount(beam.PTransform[Any, Any]):
+class PrefixCount(EachElement):
     """A private running sum per key, released after every element.
 
     PCollection[KV[str, number]] -> PCollection[Release], one release per element; with
@@ -98,42 +86,9 @@ class PrefixCount(beam.PTransform[Any, Any]):
         path: str = "auto",
         entropy: Entropy | None = None,
     ) -> None:
-        super().__init__()
-        if on_reject not in ON_REJECT:
-            raise ValueError(f"on_reject must be one of {', '.join(ON_REJECT)}, got {on_reject!r}")
-        if entropy is not None and not isinstance(entropy, Entropy):
-            raise TypeError(f"entropy must be an Entropy such as SystemEntropy(), got {entropy!r}")
+        super().__init__(budget, on_reject, value, element_id, path, entropy)
         change = Change(*check_bounds(bounds), relation=relation)
-        self._path = check_path(path)
-        self._given = budget
-        budget, self._account = plain_budget(budget)
-        counters: dict[bool, LatticeCounter] = {}
-        for streaming in (False, True):
-            chosen = analysis.resolve(
-                mechanism, horizon, budget, change=change, unit=unit, replays=streaming
-            )
-            counters[streaming] = calibrate(chosen, budget, change=change, unit=unit)
-        self._counters = counters
-        self._element = on_reject, value, element_id
-        self.counter = counters[path == "streaming"]
-        self._entropy = SystemEntropy() if entropy is None else entropy
+        self._calibrate(mechanism, horizon, change, unit=unit)
 
-    def expand(self, elements: PCollection[Any]) -> Any:
-        check_windows(elements)
-        check_pairs(elements)
-        streaming = use_streaming(elements, self._path)
-        if streaming:
-            refuse_early_draws(self._counters[True].mechanism)
-        claim(self._given, by=self.label)  # the last of the checks
-        self.counter = self._counters[streaming]
-        intake = Intake(self.counter, *self._element)
-        return count_elements(elements, intake, self._entropy, streaming)
-
-    def annotations(self) -> dict[str, bytes | str]:
-        return {f"beam_dpcount:{name}": text for name, text in self._describe().items()}
-
-    def display_data(self) -> dict[str, Any]:
-        return self._describe()
-
-    def _describe(self) -> dict[str, str]:
-        return {**self.counter.describe(), **self._account}
+    def _intake(self) -> Intake:
+        return Intake(self.counter, *self._element)

@@ -6,14 +6,11 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import apache_beam as beam
 import numpy as np
-from apache_beam.pvalue import PCollection
 
-from beam_dpcount import analysis
 from beam_dpcount.budget import Budget
-from beam_dpcount.counter import LatticeCounter, calibrate
-from beam_dpcount.dofns import ON_REJECT, Intake
+from beam_dpcount.counter import LatticeCounter
+from beam_dpcount.dofns import Intake
 from beam_dpcount.items import (
     as_vector,
     as_vectors,
@@ -23,20 +20,13 @@ from beam_dpcount.items import (
     places,
     read_items,
 )
-from beam_dpcount.ledger import Share, claim, plain_budget
+from beam_dpcount.ledger import Share
 from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
 from beam_dpcount.mechanisms.base import MAX_HORIZON, IntArray
-from beam_dpcount.noise import Entropy, SystemEntropy
+from beam_dpcount.noise import Entropy
 from beam_dpcount.releases import Rejected, VectorRelease
 from beam_dpcount.sensitivity import ItemsChange
-from beam_dpcount.transforms.inputs import (
-    check_pairs,
-    check_path,
-    check_windows,
-    count_elements,
-    refuse_early_draws,
-    use_streaming,
-)
+from beam_dpcount.transforms.elements import EachElement
 
 
 class ItemsIntake(Intake):
@@ -93,7 +83,7 @@ class ItemsIntake(Intake):
         return np.asarray(value).tolist()
 
 
-class Histogram(beam.PTransform[Any, Any]):
+class Histogram(EachElement):
     """Private running counts of every item of a public domain, released after every element.
 
     PCollection[KV[str, item or items]] -> PCollection[VectorRelease], one release per element,
@@ -160,11 +150,7 @@ class Histogram(beam.PTransform[Any, Any]):
         path: str = "auto",
         entropy: Entropy | None = None,
     ) -> None:
-        super().__init__()
-        if on_reject not in ON_REJECT:
-            raise ValueError(f"on_reject must be one of {', '.join(ON_REJECT)}, got {on_reject!r}")
-        if entropy is not None and not isinstance(entropy, Entropy):
-            raise TypeError(f"entropy must be an Entropy such as SystemEntropy(), got {entropy!r}")
+        super().__init__(budget, on_reject, value, element_id, path, entropy)
         if not isinstance(removals, bool):
             raise TypeError(f"removals must be True or False, got {removals!r}")
         if isinstance(mechanism, Sparse):
@@ -175,43 +161,18 @@ class Histogram(beam.PTransform[Any, Any]):
         dimension = len(self.domain)
         most = check_whole("max_items", max_items, dimension)
         change = ItemsChange(-1 if removals else 0, 1, relation, max_items=most)
-        self._path = check_path(path)
-        self._given = budget
-        budget, self._account = plain_budget(budget)
-        counters: dict[bool, LatticeCounter] = {}
-        for streaming in (False, True):
-            chosen = analysis.resolve(
-                mechanism, horizon, budget, change, dimension, replays=streaming
-            )
-            counters[streaming] = calibrate(chosen, budget, change, dimension)
-            check_state(_state_size(counters[streaming]), self.domain)
-        self._counters = counters
-        self._element = on_reject, value, element_id
         self._items = self.domain, most, removals
-        self.counter = counters[path == "streaming"]
-        self._entropy = SystemEntropy() if entropy is None else entropy
+        self._calibrate(mechanism, horizon, change, dimension)
+        for counter in self._counters.values():
+            check_state(_state_size(counter), self.domain)
 
-    def expand(self, elements: PCollection[Any]) -> Any:
-        check_windows(elements)
-        check_pairs(elements)
-        streaming = use_streaming(elements, self._path)
-        if streaming:
-            refuse_early_draws(self._counters[True].mechanism)
-        claim(self._given, by=self.label)  # the last of the checks
-        self.counter = self._counters[streaming]
-        intake = ItemsIntake(self.counter, *self._element, *self._items)
-        return count_elements(elements, intake, self._entropy, streaming)
+    def _intake(self) -> Intake:
+        return ItemsIntake(self.counter, *self._element, *self._items)
 
-    def annotations(self) -> dict[str, bytes | str]:
-        return {f"beam_dpcount:{name}": text for name, text in self._described().items()}
-
-    def display_data(self) -> dict[str, Any]:
-        return dict(self._described())
-
-    def _described(self) -> dict[str, str]:
+    def _describe(self) -> dict[str, str]:
         removals = ", some counted down" if self._items[2] else ""
         items = f"{len(self.domain)}, at most {self._items[1]} an element{removals}"
-        return {**self.counter.describe(), "items": items, **self._account}
+        return {**super()._describe(), "items": items}
 
 
 def _state_size(counter: Any) -> int:

@@ -1,4 +1,4 @@
-"""What the transforms check of their input, and the two paths between which they choose."""
+"""What the transforms check of their arguments and input, and how they choose a path."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from apache_beam.pvalue import PCollection
 from apache_beam.transforms import window as windows
 from apache_beam.transforms.trigger import AccumulationMode, DefaultTrigger
 
-from beam_dpcount.dofns import (
-    REJECTED,
-    CheckKeys,
-    CountEachElement,
-    CountWholeKey,
-    Intake,
-    ReadElements,
-)
-from beam_dpcount.noise import Entropy
-from beam_dpcount.releases import Rejected
+from beam_dpcount.noise import Entropy, SystemEntropy
 
 PATHS = ("auto", "bounded", "streaming")
 
 
-def check_path(path: str) -> str:
-    """`path`, or a ValueError that lists the choices."""
-    if path not in PATHS:
-        raise ValueError(f"path must be one of {', '.join(PATHS)}, got {path!r}")
-    return path
+def check_choice(name: str, given: str, choices: tuple[str, ...]) -> str:
+    """`given`, or a ValueError that lists the choices."""
+    if given not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {given!r}")
+    return given
+
+
+def check_entropy(entropy: Entropy | None) -> Entropy:
+    """`entropy`, by default the operating system's, or a TypeError that says what to pass."""
+    if entropy is None:
+        return SystemEntropy()
+    if not isinstance(entropy, Entropy):
+        raise TypeError(f"entropy must be an Entropy such as SystemEntropy(), got {entropy!r}")
+    return entropy
 
 
 def check_windows(elements: PCollection[Any]) -> None:
@@ -114,37 +114,3 @@ class OncePerWindow(beam.PTransform[Any, Any]):
             allowed_lateness=0,
         )
         return elements | default
-
-
-def count_elements(
-    elements: PCollection[Any], intake: Intake, entropy: Entropy, streaming: bool
-) -> Any:
-    """The releases of checked elements, one each; with on_reject="collect", and the rejected."""
-    made = intake.release_type
-    if streaming:
-        bad_keys = None
-        if not declares_str_keys(elements):
-            elements, bad_keys = _apply(elements, CheckKeys(intake), intake, tuple[str, Any])
-        releases, refused = _apply(elements, CountEachElement(intake, entropy), intake, made)
-    else:
-        once = elements | "OncePerWindow" >> OncePerWindow()
-        reader = ReadElements(intake)
-        steps, bad_keys = _apply(once, reader, intake, reader.output_type)
-        grouped = steps | "GroupByKey" >> beam.GroupByKey()
-        releases, refused = _apply(grouped, CountWholeKey(intake, entropy), intake, made)
-    if not intake.collects:
-        return releases
-    outputs = [pcoll for pcoll in (bad_keys, refused) if pcoll is not None]
-    return releases, outputs | "Rejected" >> beam.Flatten()
-
-
-def _apply(
-    elements: PCollection[Any], dofn: beam.DoFn, intake: Intake, output: Any
-) -> tuple[PCollection[Any], PCollection[Any] | None]:
-    """The main output and, where they are collected, the rejected elements."""
-    label, applied = type(dofn).__name__, beam.ParDo(dofn)
-    if not intake.collects:
-        return elements | label >> applied.with_output_types(output), None
-    typed = applied.with_output_types(output, **{REJECTED: Rejected})
-    both = elements | label >> typed.with_outputs(REJECTED, main="main")
-    return both.main, both[REJECTED]

@@ -36,7 +36,7 @@ from beam_dpcount.items import MOST_STATE, check_domain, check_whole, largest, p
 from beam_dpcount.mechanisms import Unbounded
 from beam_dpcount.mechanisms.base import Mechanism
 from beam_dpcount.releases import Release, TopRelease, VectorRelease
-from beam_dpcount.transforms.inputs import OncePerWindow, check_path
+from beam_dpcount.transforms.inputs import PATHS, OncePerWindow, check_choice
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -303,7 +303,7 @@ class _Folded(beam.PTransform[Any, Any]):
 
     def __init__(self, fold: Fold, path: str) -> None:
         super().__init__()
-        self._fold, self._path = fold, check_path(path)
+        self._fold, self._path = fold, check_choice("path", path, PATHS)
 
     def expand(self, releases: PCollection[Any]) -> PCollection[Any]:
         declared = _declared(releases, self.takes)

@@ -17,7 +17,7 @@ from beam_dpcount.counter import Counter, calibrate
 from beam_dpcount.dofns import Intake
 from beam_dpcount.ledger import Share, claim, plain_budget
 from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
-from beam_dpcount.noise import Entropy, SystemEntropy
+from beam_dpcount.noise import Entropy
 from beam_dpcount.releases import Release
 from beam_dpcount.sensitivity import TickChange, check_bounds, check_unit
 from beam_dpcount.tick_dofns import (
@@ -30,9 +30,11 @@ from beam_dpcount.tick_dofns import (
 )
 from beam_dpcount.ticks import LATE, Clock, check_keys, clock_of, default_most
 from beam_dpcount.transforms.inputs import (
+    PATHS,
     OncePerWindow,
+    check_choice,
+    check_entropy,
     check_pairs,
-    check_path,
     check_windows,
     refuse_early_draws,
     use_streaming,
@@ -129,15 +131,10 @@ class TickCount(beam.PTransform[Any, Any]):
         entropy: Entropy | None = None,
     ) -> None:
         super().__init__()
-        for name, given, policies in (
-            ("late", late, LATE),
-            ("on_unknown", on_unknown, _POLICIES),
-            ("on_reject", on_reject, _POLICIES),
-        ):
-            if given not in policies:
-                raise ValueError(f"{name} must be one of {', '.join(policies)}, got {given!r}")
-        if entropy is not None and not isinstance(entropy, Entropy):
-            raise TypeError(f"entropy must be an Entropy such as SystemEntropy(), got {entropy!r}")
+        check_choice("late", late, LATE)
+        check_choice("on_unknown", on_unknown, _POLICIES)
+        check_choice("on_reject", on_reject, _POLICIES)
+        self._entropy = check_entropy(entropy)
         self._clock, self._keys = clock_of(tick, start, stop, horizon), check_keys(keys)
         low, high = check_bounds(bounds)
         change = TickChange(low, high, relation=relation, max_items=max_items)
@@ -148,9 +145,8 @@ class TickCount(beam.PTransform[Any, Any]):
         self._given = budget
         self._budget, self._account = plain_budget(budget)
         self._mechanism = self._checked(mechanism)
-        self._path, self._late, self._value = check_path(path), late, value
+        self._path, self._late, self._value = check_choice("path", path, PATHS), late, value
         self._policies = on_unknown, on_reject
-        self._entropy = SystemEntropy() if entropy is None else entropy
         self._counters = {way: self._calibrated(self._clock, way) for way in (False, True)}
         self.counter = self._counters[path == "streaming"]
         self._used = self._clock

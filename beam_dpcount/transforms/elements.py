@@ -1,0 +1,138 @@
+"""What transforms that release after every element share: two paths, one account."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.pvalue import PCollection
+
+from beam_dpcount import analysis
+from beam_dpcount.budget import Budget
+from beam_dpcount.counter import LatticeCounter, calibrate
+from beam_dpcount.dofns import (
+    ON_REJECT,
+    REJECTED,
+    CheckKeys,
+    CountEachElement,
+    CountWholeKey,
+    Intake,
+    ReadElements,
+)
+from beam_dpcount.ledger import Share, claim, plain_budget
+from beam_dpcount.noise import Entropy
+from beam_dpcount.releases import Rejected
+from beam_dpcount.sensitivity import Change
+from beam_dpcount.transforms.inputs import (
+    PATHS,
+    OncePerWindow,
+    check_choice,
+    check_entropy,
+    check_pairs,
+    check_windows,
+    declares_str_keys,
+    refuse_early_draws,
+    use_streaming,
+)
+
+
+class EachElement(beam.PTransform[Any, Any]):
+    """A release of one counter per key after every element; see the transforms made of it.
+
+    Attributes:
+      counter: the calibrated counter; the one in use, once the transform is applied.
+    """
+
+    counter: LatticeCounter
+
+    def __init__(
+        self,
+        budget: Budget | Share,
+        on_reject: str,
+        value: Callable[[Any], Any] | None,
+        element_id: Callable[[Any], Any] | None,
+        path: str,
+        entropy: Entropy | None,
+    ) -> None:
+        super().__init__()
+        self._element = check_choice("on_reject", on_reject, ON_REJECT), value, element_id
+        self._entropy = check_entropy(entropy)
+        self._path = check_choice("path", path, PATHS)
+        self._given = budget
+        self._budget, self._account = plain_budget(budget)
+
+    def _calibrate(
+        self,
+        mechanism: Any,
+        horizon: int | None,
+        change: Change,
+        dimension: int | None = None,
+        unit: float = 1,
+    ) -> None:
+        """The counters of both paths: whether the input is bounded is not known yet."""
+        self._counters: dict[bool, LatticeCounter] = {}
+        for streaming in (False, True):
+            chosen = analysis.resolve(
+                mechanism, horizon, self._budget, change, dimension, unit, replays=streaming
+            )
+            self._counters[streaming] = calibrate(chosen, self._budget, change, dimension, unit)
+        self.counter = self._counters[self._path == "streaming"]
+
+    @abstractmethod
+    def _intake(self) -> Intake:
+        """What reads elements for `counter`."""
+
+    def expand(self, elements: PCollection[Any]) -> Any:
+        check_windows(elements)
+        check_pairs(elements)
+        streaming = use_streaming(elements, self._path)
+        if streaming:
+            refuse_early_draws(self._counters[True].mechanism)
+        claim(self._given, by=self.label)  # the last of the checks
+        self.counter = self._counters[streaming]
+        return count_elements(elements, self._intake(), self._entropy, streaming)
+
+    def _describe(self) -> dict[str, str]:
+        return {**self.counter.describe(), **self._account}
+
+    def annotations(self) -> dict[str, bytes | str]:
+        return {f"beam_dpcount:{name}": text for name, text in self._describe().items()}
+
+    def display_data(self) -> dict[str, Any]:
+        return dict(self._describe())
+
+
+def count_elements(
+    elements: PCollection[Any], intake: Intake, entropy: Entropy, streaming: bool
+) -> Any:
+    """The releases of checked elements, one each; with on_reject="collect", and the rejected."""
+    made = intake.release_type
+    if streaming:
+        bad_keys = None
+        if not declares_str_keys(elements):
+            elements, bad_keys = _apply(elements, CheckKeys(intake), intake, tuple[str, Any])
+        releases, refused = _apply(elements, CountEachElement(intake, entropy), intake, made)
+    else:
+        once = elements | "OncePerWindow" >> OncePerWindow()
+        reader = ReadElements(intake)
+        steps, bad_keys = _apply(once, reader, intake, reader.output_type)
+        grouped = steps | "GroupByKey" >> beam.GroupByKey()
+        releases, refused = _apply(grouped, CountWholeKey(intake, entropy), intake, made)
+    if not intake.collects:
+        return releases
+    outputs = [pcoll for pcoll in (bad_keys, refused) if pcoll is not None]
+    return releases, outputs | "Rejected" >> beam.Flatten()
+
+
+def _apply(
+    elements: PCollection[Any], dofn: beam.DoFn, intake: Intake, output: Any
+) -> tuple[PCollection[Any], PCollection[Any] | None]:
+    """The main output and, where they are collected, the rejected elements."""
+    label, applied = type(dofn).__name__, beam.ParDo(dofn)
+    if not intake.collects:
+        return elements | label >> applied.with_output_types(output), None
+    typed = applied.with_output_types(output, **{REJECTED: Rejected})
+    both = elements | label >> typed.with_outputs(REJECTED, main="main")
+    return both.main, both[REJECTED]
