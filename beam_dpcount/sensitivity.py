@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 from beam_dpcount.mechanisms.base import Mechanism
 
@@ -39,6 +39,8 @@ class Change:
     relation: str = "replace_one"
     coordinates: int | None = None
 
+    relations: ClassVar[tuple[str, ...]] = RELATIONS
+
     def __post_init__(self) -> None:
         for name in ("low", "high"):
             bound = getattr(self, name)
@@ -56,9 +58,9 @@ class Change:
                 f"bounds must satisfy low < high, got ({self.low!r}, {self.high!r}): "
                 "give the range that values are clipped to, e.g. bounds=(0, 1)"
             )
-        if self.relation not in RELATIONS:
+        if self.relation not in self.relations:
             raise ValueError(
-                f"the neighbouring relation must be one of {', '.join(RELATIONS)}, "
+                f"the neighbouring relation must be one of {', '.join(self.relations)}, "
                 f"got {self.relation!r}"
             )
         if self.coordinates is not None:
@@ -133,7 +135,7 @@ class TickChange(Change):
         super().__post_init__()
         _check_count("max_items", self.max_items)
         _check_count("most", self.most)
-        _refuse_coordinates(self)
+        refuse_coordinates(self)
 
     def largest(self, unit: float) -> int:
         return self.most * self.magnitude(unit)
@@ -195,7 +197,7 @@ class ItemsChange(Change):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_count("max_items", self.max_items)
-        _refuse_coordinates(self)
+        refuse_coordinates(self)
         if (self.low, self.high) not in ((0, 1), (-1, 1)):
             raise ValueError(
                 f"items count (0, 1), or (-1, 1) with removals, got ({self.low:g}, {self.high:g})"
@@ -226,9 +228,10 @@ class ItemsChange(Change):
         return f"{self.relation} ({what}, at most {self.max_items})"
 
 
-def _refuse_coordinates(change: Change) -> None:
+def refuse_coordinates(change: Change) -> None:
+    """For changes whose own fields say what an event touches."""
     if change.coordinates is not None:
-        raise ValueError("what an event touches is said by max_items: leave coordinates out")
+        raise ValueError("what an event touches is said by other fields: leave coordinates out")
 
 
 def _check_count(name: str, count: object) -> None:

@@ -138,6 +138,22 @@ class Mechanism(ABC):
         m = Fraction(magnitude)
         return m * Fraction(self.l1_sensitivity), m * m * Fraction(self.l2_sensitivity_squared)
 
+    def slack(self, largest: int) -> tuple[float, float]:
+        """What rounding alone adds to the L1 and the L2 norm of any difference; 0 for integers.
+
+        Args:
+          largest: as for `norms`.
+        """
+        return 0.0, 0.0
+
+    def lag_bounds(self, n: int) -> tuple[float, ...]:
+        """Bounds g(0) .. g(n-1) on products of two columns of R: g(d) of those d or more apart.
+
+        They do not increase, and g(0) is the largest squared norm of a column, which by
+        Cauchy-Schwarz bounds them all; mechanisms that know better override this.
+        """
+        return (self.l2_sensitivity_squared,) * n
+
     @property
     @abstractmethod
     def state_size(self) -> int:

@@ -62,11 +62,14 @@ class RoundedMechanism(Mechanism):
         return 1 << max(0, math.ceil(math.log2(parts)))
 
     def norms(self, magnitude: int, largest: int | None = None) -> tuple[Fraction, Fraction]:
-        per_row = self.rounding + 2 * (largest or magnitude) * self.encoding_error
-        l1 = magnitude * self.l1_sensitivity + per_row * self.horizon
-        l2 = magnitude * math.sqrt(self.l2_sensitivity_squared)
-        l2 += per_row * math.sqrt(self.horizon)
+        slack_l1, slack_l2 = self.slack(largest or magnitude)
+        l1 = magnitude * self.l1_sensitivity + slack_l1
+        l2 = magnitude * math.sqrt(self.l2_sensitivity_squared) + slack_l2
         return Fraction(round_up(l1)), Fraction(round_up(l2)) ** 2
+
+    def slack(self, largest: int) -> tuple[float, float]:
+        per_row = self.rounding + 2 * largest * self.encoding_error
+        return per_row * self.horizon, per_row * math.sqrt(self.horizon)
 
 
 def round_up(value: float) -> float:

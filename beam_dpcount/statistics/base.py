@@ -1,0 +1,119 @@
+"""The contract of a statistic: a function of a growing stream, counted by what each element adds.
+
+f(s_1 .. s_t) is the running sum of x_t = f(s_1 .. s_t) - f(s_1 .. s_{t-1}), so a counter over the
+x_t releases it privately. One event may change many of them, in several coordinates: `change` says
+how much, and docs/privacy.md why. Pure: nothing here knows of budgets, of noise or of Beam.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from beam_dpcount.sensitivity import Change
+
+IntArray = npt.NDArray[np.int64]
+Codes = tuple[int, ...]
+Additions = Iterable[tuple[int, int]]  # (coordinate from 0, amount); several of one coordinate add
+
+
+@dataclass(frozen=True)
+class Statistic(ABC):
+    """A function of a growing stream, computed incrementally. Frozen and picklable.
+
+    Its repr names all parameters: states of one are refused by another.
+    """
+
+    width: ClassVar[int] = 1  # how many whole numbers code an element
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # no caches
+
+    @property
+    @abstractmethod
+    def labels(self) -> tuple[str, ...] | None:
+        """What the coordinates count, in their order; None where the statistic is one number."""
+
+    @property
+    def dimension(self) -> int | None:
+        """How many coordinates; None where the statistic is one number."""
+        return None if self.labels is None else len(self.labels)
+
+    @property
+    @abstractmethod
+    def empty(self) -> Codes:
+        """The codes of an empty step: no event."""
+
+    @abstractmethod
+    def read(self, payload: Any) -> tuple[Codes, str | None]:
+        """The codes of an element; `empty`, and a reason that does not show it, if it is refused.
+
+        It may raise ValueError, TypeError, ArithmeticError or LookupError instead.
+        """
+
+    @abstractmethod
+    def init(self) -> Any:
+        """What is remembered before the first element."""
+
+    @abstractmethod
+    def step(self, memory: Any, codes: Codes) -> tuple[Any, Additions]:
+        """What is remembered after an element, and what it adds. `memory` itself is not changed."""
+
+    @abstractmethod
+    def pack(self, memory: Any) -> bytes:
+        """What is remembered, as bytes."""
+
+    @abstractmethod
+    def unpack(self, data: bytes) -> Any:
+        """What was packed."""
+
+    @abstractmethod
+    def change(self, relation: str) -> Change:
+        """What one event changes.
+
+        Args:
+          relation: "replace_one" or "add_remove", where it makes sense for the statistic.
+
+        Raises:
+          ValueError: it does not; the message says which does.
+        """
+
+    @property
+    def summary(self) -> str:
+        """The public parameters in a few words, for display data and annotations."""
+        return str(self)
+
+    def vector(self, additions: Additions) -> Any:
+        """What an element adds, as a number or of shape (dimension,)."""
+        if self.dimension is None:
+            return sum(amount for _, amount in additions)
+        dense = np.zeros(self.dimension, dtype=np.int64)
+        for coordinate, amount in additions:
+            dense[coordinate] += amount
+        return dense
+
+    def all(self, memory: Any, codes: IntArray) -> tuple[Any, IntArray]:
+        """Many steps: what is remembered after them, and what they add, one row each.
+
+        Args:
+          memory: from `init`, or from the step before.
+          codes: shape (n, width).
+
+        Returns:
+          The memory, and shape (n,), or (n, dimension).
+        """
+        shape = (len(codes),) if self.dimension is None else (len(codes), self.dimension)
+        added = np.zeros(shape, dtype=np.int64)
+        for row, step in enumerate(codes.tolist()):
+            memory, additions = self.step(memory, tuple(step))
+            for coordinate, amount in additions:
+                if self.dimension is None:
+                    added[row] += amount
+                else:
+                    added[row, coordinate] += amount
+        return memory, added
