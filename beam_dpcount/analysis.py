@@ -25,6 +25,7 @@ _FINE_LAWS: dict[type[Law], Law] = {
     RoundedGaussian: RoundedGaussian(Fraction(_FINE**2)),
 }
 _QUICK = 1 << 12  # beyond it Binned takes seconds to find its sensitivity
+_LARGE = 1000  # numbers of state that no default takes
 _LARGEST = 1 << 20  # reach of a sum that is still transformed; a wider one is normal
 
 
@@ -248,7 +249,7 @@ def resolve(
     """The mechanism that a user named: an instance, a class, a name, or None for the best."""
     if mechanism is None:
         return choose(
-            check_horizon(horizon), budget, "max", None, replays, change, dimension, unit
+            check_horizon(horizon), budget, "max", _LARGE, replays, change, dimension, unit
         ).mechanism
     if isinstance(mechanism, Unbounded | Sparse):
         if horizon is not None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from beam_dpcount.counter import LatticeCounter
 from beam_dpcount.mechanisms.base import State
+from beam_dpcount.statistics.base import Statistic
 
 VERSION = 1
 
@@ -18,6 +21,8 @@ VERSION = 1
 _HEAD = "<BBQI"
 _HEAD_SIZE = struct.calcsize(_HEAD)
 _CHECK = struct.Struct("<I")
+_MEMORY_HEAD = struct.Struct("<IQ")
+_DTYPES = {"q": "<i8", "d": "<f8"}
 
 
 class StateError(ValueError):
@@ -36,21 +41,22 @@ class StateCodec:
     def __init__(self, counter: LatticeCounter) -> None:
         self._counters, self._types = counter.counters, counter.state_types
         self._dimension = counter.dimension
-        digest = hashlib.blake2b(counter.fingerprint.encode(), digest_size=8).digest()
-        self._fingerprint = int.from_bytes(digest, "little")
+        self._fingerprint = _fingerprint(counter.fingerprint)
         self._layouts: dict[int, struct.Struct] = {}
 
     def encode(self, state: State) -> bytes:
         """The state as bytes."""
+        n, arrays = len(state), b""
         if self._dimension is not None:
-            rest = (x for array in state[self._counters :] for x in array.tolist())
-            state = (*state[: self._counters], *rest)
-        n = len(state)
-        body = self._layout(n).pack(VERSION, 0, self._fingerprint, n, *state)
+            kinds, c = self._types(n), self._counters
+            tail = zip(kinds[c:], state[c:], strict=True)
+            arrays = b"".join(np.asarray(x, dtype=_DTYPES[kind]).tobytes() for kind, x in tail)
+            state, n = state[:c], c + (n - c) * self._dimension
+        body = self._layout(n).pack(VERSION, 0, self._fingerprint, n, *state) + arrays
         return body + _CHECK.pack(zlib.crc32(body))
 
     def decode(self, data: bytes) -> State:
-        """The state that was encoded.
+        """The state that was encoded; its arrays cannot be written to.
 
         Raises:
           StateError: the bytes are cut short, altered, of another version, or of a counter with
@@ -60,32 +66,37 @@ class StateCodec:
         n = (size - _HEAD_SIZE - _CHECK.size) >> 3
         if n >= self._counters and size == _HEAD_SIZE + _CHECK.size + 8 * n:
             layout = self._layout(n)
-            if layout.size != size - _CHECK.size:  # no state of this counter has n numbers
-                raise self._error(data)
+            if self._dimension is None and layout.size != size - _CHECK.size:
+                raise self._error(data)  # no state of this counter has n numbers
             version, digest, fingerprint, count, *state = layout.unpack_from(data)
             if (
                 version == VERSION
                 and not digest
                 and count == n
                 and fingerprint == self._fingerprint
-                and zlib.crc32(data[:-4]) == _CHECK.unpack_from(data, layout.size)[0]
+                and zlib.crc32(data[:-4]) == _CHECK.unpack_from(data, size - _CHECK.size)[0]
             ):
-                return tuple(state) if self._dimension is None else self._vectors(state)
+                if self._dimension is None:
+                    return tuple(state)
+                arrays, odd = divmod(n - self._counters, self._dimension)
+                if not odd:
+                    kinds = self._types(self._counters + arrays)[self._counters :]
+                    if len(kinds) == arrays:
+                        return (*state, *self._arrays(kinds, data, layout.size))
         raise self._error(data)
 
     def _layout(self, n: int) -> struct.Struct:
-        """Of n numbers in all."""
+        """Of what comes before any arrays, where there are n numbers in all."""
         made = self._layouts.get(n)
         if made is None:
-            d, c = self._dimension or 1, self._counters
-            types = self._types(c + (n - c) // d)
-            spread = types[:c] + "".join(kind * d for kind in types[c:])
-            made = self._layouts[n] = struct.Struct(_HEAD + spread)
+            types = self._types(n) if self._dimension is None else "q" * self._counters
+            made = self._layouts[n] = struct.Struct(_HEAD + types)
         return made
 
-    def _vectors(self, numbers: list[int | float]) -> State:
-        head, rest, d = numbers[: self._counters], numbers[self._counters :], self._dimension or 1
-        return (*head, *(np.array(rest[i : i + d]) for i in range(0, len(rest), d)))
+    def _arrays(self, kinds: str, data: bytes, offset: int) -> Iterator[Any]:
+        d = self._dimension or 0
+        for place, kind in enumerate(kinds):
+            yield np.frombuffer(data, _DTYPES[kind], d, offset + 8 * d * place)
 
     def _error(self, data: bytes) -> StateError:
         if len(data) > _HEAD_SIZE + _CHECK.size:
@@ -102,7 +113,53 @@ class StateCodec:
                     "budget, bounds or unit): resume with those it was started with; a new "
                     "calibration needs a new stream, and spends its budget anew"
                 )
-        return StateError(
-            f"the state is corrupt ({len(data)} bytes that fail their check): restore it from a "
-            "checkpoint; counting on would break the guarantee"
-        )
+        return _corrupt(data)
+
+
+class MemoryCodec:
+    """Packs the states of one counter with what a statistic remembers of the stream.
+
+    Version 1, little-endian: u32 length of the state, u64 fingerprint of the statistic, the state
+    as `StateCodec` packs it, the memory as the statistic packs it, u32 CRC-32 of all before it.
+    """
+
+    def __init__(self, counter: LatticeCounter, statistic: Statistic) -> None:
+        self._states, self._statistic = StateCodec(counter), statistic
+        self._fingerprint = _fingerprint(repr(statistic))
+
+    def encode(self, state: State, memory: Any) -> bytes:
+        """Both as bytes."""
+        packed = self._states.encode(state)
+        head = _MEMORY_HEAD.pack(len(packed), self._fingerprint)
+        body = b"".join((head, packed, self._statistic.pack(memory)))
+        return body + _CHECK.pack(zlib.crc32(body))
+
+    def decode(self, data: bytes) -> tuple[State, Any]:
+        """Both again.
+
+        Raises:
+          StateError: as for StateCodec, or they are of a statistic with other parameters.
+        """
+        end, start = len(data) - _CHECK.size, _MEMORY_HEAD.size
+        if end < start or zlib.crc32(data[:end]) != _CHECK.unpack_from(data, end)[0]:
+            raise _corrupt(data)
+        size, fingerprint = _MEMORY_HEAD.unpack_from(data)
+        state = self._states.decode(data[start : start + size])
+        if fingerprint != self._fingerprint:
+            raise StateError(
+                "the state belongs to a statistic with other parameters (alphabet, words, vertices "
+                "or bounds): resume with those it was started with"
+            )
+        return state, self._statistic.unpack(data[start + size : end])
+
+
+def _fingerprint(parameters: str) -> int:
+    digest = hashlib.blake2b(parameters.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+def _corrupt(data: bytes) -> StateError:
+    return StateError(
+        f"the state is corrupt ({len(data)} bytes that fail their check): restore it from a "
+        "checkpoint; counting on would break the guarantee"
+    )

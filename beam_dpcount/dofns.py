@@ -6,15 +6,16 @@ import logging
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from itertools import count
+from itertools import count, islice
 from operator import itemgetter
-from typing import Any, ClassVar
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
 from apache_beam.coders import BytesCoder
 from apache_beam.metrics.metric import Metrics
 from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
+from apache_beam.transforms.window import GlobalWindow, IntervalWindow
 from apache_beam.utils import windowed_value
 
 from beam_dpcount.coders import StateCodec
@@ -41,6 +42,47 @@ _Window: Any = beam.DoFn.WindowParam
 _WindowedValue: Any = beam.DoFn.WindowedValueParam
 
 
+class UnexpectedWindowError(ValueError):
+    """An element lies in other windows than its PCollection declares; windows are public."""
+
+
+class WindowCheck:
+    """That elements lie in one window each, of the declared kind; else they would count in several.
+
+    A Flatten of differently windowed inputs declares the windows of the first one only.
+
+    Args:
+      size: of FixedWindows, in microseconds; None for the global window.
+    """
+
+    def __init__(self, size: int | None) -> None:
+        self._size = size
+        self._seen: Any = None
+
+    def __call__(self, windows: Any) -> None:
+        """Raise UnexpectedWindowError, unless all is well."""
+        if windows is self._seen:
+            return
+        if len(windows) <= 1 and all(map(self._declared, windows)):  # none: a gap between windows
+            self._seen = windows
+            return
+        raise UnexpectedWindowError(
+            "an element lies in other windows than its PCollection declares, and would spend the "
+            "budget in several: apply one beam.WindowInto to all inputs of a Flatten"
+        )
+
+    def _declared(self, window: Any) -> bool:
+        if self._size is None:
+            return isinstance(window, GlobalWindow)
+        return (
+            isinstance(window, IntervalWindow)
+            and window.end.micros - window.start.micros == self._size
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_size": self._size, "_seen": None}
+
+
 class RejectedElementError(ValueError):
     """An element was refused under on_reject="raise"; its presence in the data is thereby shown."""
 
@@ -59,11 +101,13 @@ class Intake:
 
     Attributes:
       release_type: what is given out; has the fields of Release.
+      every: a release for each so many steps.
       width: how many int64 numbers hold in a shuffle what `number` gives.
     """
 
-    release_type: ClassVar[Any] = Release
+    release_type: Any = Release
     width = 1
+    every = 1
 
     def __init__(
         self,
@@ -117,17 +161,36 @@ class Intake:
         """A function of a time and of what `number` gave; not picklable."""
         return STEP.pack
 
-    def all_counted(self, numbers: IntArray) -> IntArray:
-        """What the counter counts in many steps, from what was packed, shape (n, width)."""
-        return numbers[:, 0]
+    def init(self) -> Any:
+        """What is remembered of a stream, beside the counter's state, before its first element."""
+        return None
 
-    def counted(self, x: Any) -> Any:
-        """What the counter counts in one step, from what `number` gave."""
-        return x
+    def all_counted(self, memory: Any, numbers: IntArray) -> tuple[Any, IntArray]:
+        """The memory, and what the counter counts in many steps, from what was packed.
+
+        Args:
+          memory: from `init`, or from the steps before.
+          numbers: shape (n, width).
+        """
+        return None, numbers[:, 0]
+
+    def counted(self, memory: Any, x: Any) -> tuple[Any, Any]:
+        """The memory, and what the counter counts in one step, from what `number` gave."""
+        return None, x
+
+    def codec(self) -> Any:
+        """Packs (state, memory) into bytes; not picklable."""
+        return _Forgetful(self.counter)
 
     def shown(self, value: Any) -> Any:
         """One released value as a release has it."""
         return value
+
+
+def pack_codes(width: int) -> Callable[[int, Any], bytes]:
+    """A `packer` of a time and so many whole numbers."""
+    pack = struct.Struct(f"<{1 + width}q").pack
+    return lambda micros, codes: pack(micros, *codes)
 
 
 def has_str_key(element: Any) -> bool:
@@ -151,12 +214,12 @@ class CountEachElement(beam.DoFn):
 
     STATE = ReadModifyWriteStateSpec("counter", BytesCoder())
 
-    def __init__(self, intake: Intake, entropy: Entropy) -> None:
-        self._intake, self._entropy = intake, entropy
+    def __init__(self, intake: Intake, entropy: Entropy, check: WindowCheck) -> None:
+        self._intake, self._entropy, self._check = intake, entropy, check
 
     def setup(self) -> None:
         counter = self._intake.counter
-        self._codec = StateCodec(counter)
+        self._codec, self._start = self._intake.codec(), (counter.init(), self._intake.init())
         self._past_horizon = Metrics.counter("beam_dpcount", PAST_HORIZON)
         self._noise = self._entropy.source(counter.law, counter.dimension)
 
@@ -167,10 +230,11 @@ class CountEachElement(beam.DoFn):
         cell: Any = beam.DoFn.StateParam(STATE),
     ) -> Iterator[Any]:
         key, payload = element
+        self._check(windowed.windows)
         intake, micros = self._intake, windowed.timestamp_micros
         counter = intake.counter
         data = cell.read()
-        state = counter.init() if data is None else self._codec.decode(data)
+        state, memory = self._start if data is None else self._codec.decode(data)
         if counter.horizon is not None and state[0] >= counter.horizon:
             self._past_horizon.inc()
             warn_past_horizon(counter)
@@ -181,11 +245,14 @@ class CountEachElement(beam.DoFn):
             return
         x, rejected = intake.number(key, payload, micros)
         noise = self._noise(key, windowed.windows[0])
-        state, value = counter.step_lattice(state, intake.counted(x), noise)
+        memory, x = intake.counted(memory, x)
+        state, value = counter.step_lattice(state, x, noise)
         # State first: what is yielded must never be ahead of what is remembered.
-        cell.write(self._codec.encode(state))
+        cell.write(self._codec.encode(state, memory))
         if rejected is not None:
             yield beam.pvalue.TaggedOutput(REJECTED, rejected)
+        if state[0] % intake.every:
+            return
         value = intake.shown(value)
         yield intake.release_type(key, state[0], micros, value, counter.stddev_at(state))
 
@@ -213,8 +280,8 @@ class ReadElements(beam.DoFn):
     the number, if any.
     """
 
-    def __init__(self, intake: Intake) -> None:
-        self._intake = intake
+    def __init__(self, intake: Intake, check: WindowCheck) -> None:
+        self._intake, self._check = intake, check
         step: Any = bytes if intake.is_plain else tuple[Any, ...]
         self.output_type: Any = tuple[str, step]
 
@@ -222,6 +289,7 @@ class ReadElements(beam.DoFn):
         self._pack = self._intake.packer()
 
     def process(self, element: Any, windowed: Any = _WindowedValue) -> Iterable[Any]:
+        self._check(windowed.windows)
         intake, micros = self._intake, windowed.timestamp_micros
         if not has_str_key(element):
             return (beam.pvalue.TaggedOutput(REJECTED, intake.refuse_key(element, micros)),)
@@ -276,26 +344,40 @@ class CountWholeKey(beam.DoFn):
             stddevs = self._stddevs = counter.stddevs(len(packed)).tolist()
         made = intake.release_type
         rows = zip(count(1), packed[:, 0].tolist(), values, stddevs, strict=False)
-        for number, micros, value, stddev in rows:
+        for number, micros, value, stddev in islice(rows, intake.every - 1, None, intake.every):
+            released = made(key, number, micros, intake.shown(value), stddev)
             # TimestampedValue would assign the window anew, which costs more than all the rest.
-            yield windowed_value.create(made(key, number, micros, value, stddev), micros, windows)
+            yield windowed_value.create(released, micros, windows)
 
     def _release(self, numbers: IntArray, noise: Noise) -> Iterable[Any]:
         intake, counter = self._intake, self._intake.counter
         values: Iterable[Any] = self._stepped(numbers, noise)
         if len(numbers) > _FEW and len(numbers) * (counter.dimension or 0) <= _MOST:
-            values = counter.release_lattice(intake.all_counted(numbers), noise)
-            if counter.dimension is None:
-                values = values.tolist()
+            values = counter.release_lattice(intake.all_counted(intake.init(), numbers)[1], noise)
+        if counter.dimension is None and isinstance(values, np.ndarray):
+            return values.tolist()
         # A vector at a time: lists take four times the memory of arrays.
-        return values if counter.dimension is None else map(intake.shown, values)
+        return values
 
     def _stepped(self, numbers: IntArray, noise: Noise) -> Iterator[Any]:
         """The same in little memory: a step is taken when its release is asked for."""
         intake, counter = self._intake, self._intake.counter
-        state = counter.init()
+        state, memory = counter.init(), intake.init()
         for first in range(0, len(numbers), _FEW):
-            xs = intake.all_counted(numbers[first : first + _FEW])
+            memory, xs = intake.all_counted(memory, numbers[first : first + _FEW])
             for x in xs.tolist() if xs.ndim == 1 else xs:
                 state, value = counter.step_lattice(state, x, noise)
                 yield value
+
+
+class _Forgetful:
+    """The codec of streams of which nothing is remembered but the counter's state."""
+
+    def __init__(self, counter: LatticeCounter) -> None:
+        self._states = StateCodec(counter)
+
+    def encode(self, state: Any, memory: None) -> bytes:
+        return self._states.encode(state)
+
+    def decode(self, data: bytes) -> tuple[Any, None]:
+        return self._states.decode(data), None

@@ -63,18 +63,16 @@ def check_whole(name: str, value: Any, most: int | None = None) -> int:
     return int(value)
 
 
-def check_state(state_size: int, domain: Sequence[str]) -> None:
-    """Refuse domains whose state per key would be too large to rewrite at every element.
+def check_state(state_size: int, dimension: int, remedy: str) -> None:
+    """Refuse counts whose state per key would be too large to rewrite at every element.
 
     Raises:
-      ValueError: state_size * len(domain) exceeds MOST_STATE numbers.
+      ValueError: state_size * dimension exceeds MOST_STATE numbers; the message ends in `remedy`.
     """
-    if state_size * len(domain) > MOST_STATE:
+    if state_size * dimension > MOST_STATE:
         raise ValueError(
-            f"a domain of {len(domain)} items takes {state_size} numbers of state each, "
-            f"{state_size * len(domain)} a key, and at most {MOST_STATE} can be rewritten at every "
-            "element: use TickHistogram, or give a smaller domain (group the rare items under one "
-            "name)"
+            f"{dimension} counts take {state_size} numbers of state each, {state_size * dimension} "
+            f"a key, and at most {MOST_STATE} can be rewritten at every element: {remedy}"
         )
 
 

@@ -15,8 +15,9 @@ class Release(NamedTuple):
 
     Fields:
       key: whose count.
-      step: the number of elements of the key counted, from 1.
-      timestamp: event time, microseconds since the epoch, UTC.
+      step: the number of elements of the key counted, from 1; at a clock, the number of the tick.
+      timestamp: event time, microseconds since the epoch, UTC; at a clock, the end of the tick.
+        Elements without a time have Beam's least one.
       value: the private prefix count. Unbiased, so it may be negative or fall.
       stddev: the standard deviation of its noise; public, known before any data.
     """

@@ -9,7 +9,7 @@ import apache_beam as beam
 from apache_beam.coders import BytesCoder
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.userstate import ReadModifyWriteStateSpec, TimerSpec, on_timer
-from apache_beam.transforms.window import TimestampedValue
+from apache_beam.transforms.window import GlobalWindow, IntervalWindow, TimestampedValue
 from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
@@ -33,11 +33,24 @@ _placed: Any = windowed_value.create
 
 
 class UntimedElementError(ValueError):
-    """Elements carry no event times; that is a property of the pipeline, not of its data."""
+    """An element carries no event time. That one does is shown by it, as a mistake in the pipeline.
+
+    Usually none has one, and the count would be of nothing.
+    """
 
 
 class UnknownKeyError(ValueError):
     """A key was refused under on_unknown="raise"; its presence in the data is thereby shown."""
+
+
+def check_timed(micros: int) -> None:
+    """Raise UntimedElementError for the time that Beam gives to elements without one."""
+    if micros <= _UNTIMED:
+        raise UntimedElementError(
+            "elements carry no timestamps, and a clock counts by event time: before, add "
+            "beam.Map(lambda event: beam.window.TimestampedValue(event, event_time)), with the "
+            "time in seconds since 1970"
+        )
 
 
 class TickIntake:
@@ -55,32 +68,52 @@ class TickIntake:
     ) -> None:
         self.clock, self._keys = clock, frozenset(keys)
         self._numbers, self._strict = numbers, strict
+        self._window: Any = None  # the last one seen, and whether the clock counts in it
+        self._counts = False
 
-    def read(self, element: Any, micros: int, origin: int) -> tuple[int, int] | None:
-        """Tick and value of an event; None if it counts nothing."""
-        if micros <= _UNTIMED:
-            raise UntimedElementError(
-                "elements carry no timestamps, and a clock counts by event time: before, add "
-                "beam.Map(lambda event: beam.window.TimestampedValue(event, event_time)), with the "
-                "time in seconds since 1970"
-            )
-        if not (has_str_key(element) and element[0] in self._keys):
+    def read(self, element: Any, micros: int, window: Any) -> tuple[str, int, int] | None:
+        """Key, tick and value of an event; None if it counts nothing."""
+        check_timed(micros)
+        known = has_str_key(element)
+        # A plain text: a subclass may compare as another than what it encodes to.
+        key = str.__str__(element[0]) if known else ""
+        if not known or key not in self._keys:
             if self._strict:
                 raise UnknownKeyError(
                     "an event's key is not among `keys`: add all public keys, or leave such events "
                     'out with on_unknown="drop"'
                 )
             return None
-        step = self.clock.step_at(micros, origin)
+        if window is not self._window:
+            self._counts, self._window = has_count(self.clock, window), window
+        step = self.clock.step_at(micros, origin_of(self.clock, window)) if self._counts else 0
         if not step:
             return None
-        x, _ = self._numbers.number(element[0], element[1], micros)
-        return (step, x) if x else None
+        x, _ = self._numbers.number(key, element[1], micros)
+        return (key, step, x) if x else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_window": None}
 
 
 def origin_of(clock: Clock, window: Any) -> int:
     """When the count of a window starts, in microseconds."""
     return clock.start if clock.window is None else window.start.micros
+
+
+def has_count(clock: Clock, window: Any) -> bool:
+    """Whether a window is one of the clock's, so that its releases come without any event.
+
+    Beam cuts times to milliseconds after it has given them a window, and a Flatten may mix windows:
+    an event may come in one that has no releases, and would be seen to by making some.
+    """
+    if clock.window is None:
+        return isinstance(window, GlobalWindow)
+    return (
+        isinstance(window, IntervalWindow)
+        and window.end.micros - window.start.micros == clock.window
+        and window.start.micros in clock.origins()
+    )
 
 
 class SeedKeys(beam.DoFn):
@@ -101,10 +134,8 @@ class ReadTicks(beam.DoFn):
         self._intake = intake
 
     def process(self, element: Any, windowed: Any = _WindowedValue) -> Iterable[Any]:
-        intake = self._intake
-        origin = origin_of(intake.clock, windowed.windows[0])
-        read = intake.read(element, windowed.timestamp_micros, origin)
-        return () if read is None else ((element[0], PAIR.pack(*read)),)
+        read = self._intake.read(element, windowed.timestamp_micros, windowed.windows[0])
+        return () if read is None else ((read[0], PAIR.pack(*read[1:])),)
 
 
 class SumTicks(beam.DoFn):
@@ -120,15 +151,15 @@ class SumTicks(beam.DoFn):
 
     def process(self, element: Any, windowed: Any = _WindowedValue) -> Iterable[Any]:
         intake, windows = self._intake, windowed.windows
-        origin = origin_of(intake.clock, windows[0])
-        read = intake.read(element, windowed.timestamp_micros, origin)
+        read = intake.read(element, windowed.timestamp_micros, windows[0])
         if read is None:
             return ()
-        step, x = read
+        key, step, x = read
+        origin = origin_of(intake.clock, windows[0])
         found = self._sums.get(origin)
         if found is None:
             found = self._sums[origin] = windows, {}
-        sums = found[1].setdefault(element[0], {})
+        sums = found[1].setdefault(key, {})
         sums[step] = sums.get(step, 0) + x
         self._gathered += 1
         return self._flushed() if self._gathered >= _GATHERED else ()

@@ -32,7 +32,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 # The years 1 to 9999, as datetime has them: what lies beyond is most often milliseconds.
 _FIRST, _LAST = -62_135_596_800 * _SECOND, 253_402_300_800 * _SECOND
 _LARGEST = 2**62  # sums that fit 64 bits with room to spare
-_MOST = 2**20
+_MOST, _MANY = 2**20, 2**16
 
 
 # The clock
@@ -170,7 +170,7 @@ class Clock:
 
     def step_at(self, micros: int, origin: int) -> int:
         """The tick of the count from `origin` in which an event falls; 0 if it does not count."""
-        if not self.start <= micros < self.stop:
+        if not max(self.start, origin) <= micros < self.stop:
             return 0
         # Beam cuts times to milliseconds, towards 0: before 1970 that may leave the window.
         return min((micros - origin) // self.tick + 1, self.steps)
@@ -283,9 +283,10 @@ def check_keys(keys: Any) -> tuple[str, ...]:
 def default_most(magnitude: int, steps: int) -> int:
     """How many times the largest value a tick may sum up to, if the user does not say.
 
-    2^20; less only where all ticks' sums together would not fit 64 bits.
+    2^20; less where all ticks' sums together would not fit 64 bits, and beyond 2^16 ticks, so that
+    the default mechanism's arithmetic adds no more than some percent to the noise.
     """
-    return max(1, min(_MOST, _LARGEST // (steps * magnitude)))
+    return max(1, min(_MOST, _MOST * _MANY // steps, _LARGEST // (steps * magnitude)))
 
 
 # Sums of ticks, in memory and in a shuffle

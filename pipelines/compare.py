@@ -16,6 +16,7 @@ from pipelines.comparisons_base import Experiment, Output, Table, progress
 from pipelines.comparisons_binned import ERROR_AGAINST_SPACE, SPACE_AGAINST_HORIZON
 from pipelines.comparisons_members import FLOOR, MEMBERS
 from pipelines.comparisons_sparsity import SPARSITY
+from pipelines.comparisons_top import TOP
 from pipelines.comparisons_trees import AGAINST_HORIZON, ARITY, EVENT_DP, OVER_TIME
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -28,6 +29,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "space-against-horizon": SPACE_AGAINST_HORIZON,
     "error-against-space": ERROR_AGAINST_SPACE,
     "sparsity": SPARSITY,
+    "top-1": TOP,
 }
 
 

@@ -369,6 +369,22 @@ def test_other_windows_are_refused(windows: Any, reason: str, path: str) -> None
         _ = beam.Pipeline() | feed([("k", 1, 0)]) | beam.WindowInto(windows) | scripted(path=path)
 
 
+@each_path
+@pytest.mark.parametrize("second", [SlidingWindows(8, 2), FixedWindows(8)], ids=["many", "one"])
+def test_elements_of_other_windows_than_the_declared_ones_are_refused(
+    second: Any, path: str
+) -> None:
+    """A Flatten of differently windowed inputs declares the windows of the first."""
+
+    def build(pipeline: beam.Pipeline) -> Any:
+        first = pipeline | "A" >> feed([("k", 1, 0)]) | "WA" >> beam.WindowInto(FixedWindows(4))
+        other = pipeline | "B" >> feed([("k", 1, 1)]) | "WB" >> beam.WindowInto(second)
+        return (first, other) | beam.Flatten() | scripted(path=path)
+
+    with pytest.raises(Exception, match="in other windows than its PCollection declares"):
+        run(build)
+
+
 # Elements that are refused
 
 

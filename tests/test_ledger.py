@@ -187,7 +187,7 @@ def test_what_would_be_overspent_is_refused_at_once():
     with pytest.raises(OverspentError):
         ledger.spend(dp.PureDP(1.0))
     ledger.share(0.25, "searches")
-    with pytest.raises(OverspentError, match=r"nothing is left .* lower them, or"):
+    with pytest.raises(OverspentError, match=r"nothing is left .* lower the other shares, or"):
         ledger.share(1e-9)
     with pytest.raises(OverspentError, match=r"'share 1' asks for what is left .* nothing"):
         ledger.rest()

@@ -17,6 +17,7 @@ from beam_dpcount.mechanisms import BLT, Binned, NormalizedBLT, SquareRoot
 from beam_dpcount.mechanisms.base import UnsupportedHorizonError
 from beam_dpcount.mechanisms.doubles import double_double, multiply_add, two_product, two_sum
 from beam_dpcount.mechanisms.rounded import (
+    ARITHMETIC,
     SLACK,
     RoundedMechanism,
     left_dot,
@@ -251,7 +252,7 @@ class Inexact(SquareRoot):
 
 def largest_error(mechanism):
     """The largest error that is not refused."""
-    return SLACK / 4 * math.sqrt(mechanism.l2_sensitivity_squared / mechanism.horizon)
+    return ARITHMETIC / 2 * math.sqrt(mechanism.l2_sensitivity_squared / mechanism.horizon)
 
 
 @pytest.mark.parametrize("amplified", [1.0, 2.3, 7.0])
@@ -276,9 +277,19 @@ def test_rounding_adds_what_is_stated_and_at_most_one_part_in_ten_thousand(
         norm = column + float(per_row) * math.sqrt(horizon)
         seen = math.sqrt(l2_squared)
         assert norm <= seen <= norm * (1 + 1e-8)
-        assert column < seen <= column * (1 + 1e-4 + 1e-8)
+        assert column < seen <= column * (1 + SLACK / 2 + ARITHMETIC + 1e-8)
         # No finer than it need be: half of it would not do.
         assert fine == 1 or amplified * math.sqrt(horizon) > SLACK / 4 * column * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("kind", [SquareRoot, Binned, BLT, NormalizedBLT])
+def test_rounding_of_single_events_adds_no_more_than_a_ten_thousandth(kind):
+    for horizon in (1, 10, 1000, 2**14, 2**20, 2**30):
+        if horizon <= kind.longest and (kind is not Binned or horizon <= 1000):
+            mechanism = kind(horizon)
+            fine = mechanism.resolution(1)
+            _, l2_squared = mechanism.norms(fine)
+            assert l2_squared <= (1 + SLACK) ** 2 * fine**2 * mechanism.l2_sensitivity_squared
 
 
 @pytest.mark.parametrize("times", [1, 50])

@@ -915,6 +915,67 @@ def test_elements_without_timestamps_are_refused(path: str) -> None:
         assert str(SECRET) not in str(error)
 
 
+@pytest.mark.parametrize("item", ["a", "not in the domain", 7])
+def test_histograms_refuse_elements_without_timestamps_whatever_their_items(item: Any) -> None:
+    count = dp.TickHistogram(BUDGET, 10, 0, horizon=2, domain=["a"])
+    error = failure(lambda p: p | beam.Create([item]) | count)
+    assert isinstance(error, UntimedElementError)
+
+
+@pytest.mark.parametrize("late", [[], [-500], [-1], [500, -999]], ids=str)
+def test_no_event_makes_a_window_of_releases(late: list[int]) -> None:
+    """Beam cuts times to milliseconds, towards 0, after windows are assigned: 500 us before the
+    start an event keeps the window before it, which has no releases, but the time of the start."""
+    rows: list[Row] = [("a", 1, 500_000), *(("a", 1, micros) for micros in late)]
+    count = exact(["a", "b"], tick=1, horizon=4, path="bounded")
+
+    def build(pipeline: beam.Pipeline) -> Any:
+        windowed = pipeline | feed(rows) | beam.WindowInto(FixedWindows(2))
+        return windowed | beam.Reshuffle() | count
+
+    outcome = run(build)
+    assert {(r.key, r.step, r.timestamp) for r in outcome.releases} == {
+        (key, step, origin + step * SECOND)
+        for key in "ab"
+        for origin in (0, 2 * SECOND)
+        for step in (1, 2)
+    }
+    assert values_of(outcome, "a")[:1] == [1.0 + (500 in late)]
+
+
+def test_events_of_other_windows_than_the_declared_ones_leave_no_trace() -> None:
+    """A Flatten of differently windowed inputs declares the windows of the first."""
+
+    def build(pipeline: beam.Pipeline, second: Any) -> Any:
+        first = pipeline | "A" >> feed([("a", 1, 0)]) | "WA" >> beam.WindowInto(FixedWindows(4))
+        other = pipeline | "B" >> feed([("a", 1, SECOND)]) | "WB" >> beam.WindowInto(second)
+        return (first, other) | beam.Flatten() | exact(["a"], tick=1, horizon=8)
+
+    for second in (SlidingWindows(8, 2), FixedWindows(8)):
+        outcome = run(lambda p, second=second: build(p, second))
+        assert len(outcome.releases) == 8
+        assert [r.value for r in outcome.releases if r.timestamp == SECOND] == [1.0]
+
+
+class Shouting(str):
+    """A key that is another text than its hash says."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return hash(self.upper())
+
+    def __eq__(self, other: object) -> bool:
+        return self.upper() == other
+
+
+@each_path
+def test_keys_of_a_subclass_count_by_their_text(path: str) -> None:
+    count = exact(["a", "A"], path=path, horizon=1)
+    outcome = run(lambda p: p | feed([(Shouting("a"), 1, 0)], Any) | count)
+    assert (values_of(outcome, "a"), values_of(outcome, "A")) == ([1.0], [0.0])
+
+
 @each_path
 def test_declared_keys_of_another_type_are_refused_at_construction(path: str) -> None:
     with pytest.raises(TypeError, match=r"keys are .*int.*str\(key\)"):

@@ -35,6 +35,11 @@ class BinaryTree(Forest):
     def l2_sensitivity_squared(self) -> int:
         return self.horizon.bit_length()
 
+    def lag_bounds(self, n: int) -> tuple[float, ...]:
+        """Exact: items d apart share no node of 2^i <= d items, and 1 and 1 + d all larger ones."""
+        levels = self.horizon.bit_length()
+        return tuple(max(levels - d.bit_length(), 0) for d in range(n))
+
     @property
     def state_size(self) -> int:
         return 2 + int(self.max_row_norm2())

@@ -12,9 +12,17 @@ from typing import Any, ClassVar
 import numpy as np
 
 from beam_dpcount.mechanisms.base import FloatArray, IntArray, State, UnsupportedHorizonError
-from beam_dpcount.mechanisms.binned_tables import LONGEST, Norms, Row, encode, schedule, search
+from beam_dpcount.mechanisms.binned_tables import (
+    LONGEST,
+    Norms,
+    Row,
+    encode,
+    lag_products,
+    schedule,
+    search,
+)
 from beam_dpcount.mechanisms.doubles import multiply_add, two_sum
-from beam_dpcount.mechanisms.rounded import ULP, RoundedMechanism, left_dot, to_integers
+from beam_dpcount.mechanisms.rounded import ULP, RoundedMechanism, lag_bounds, left_dot, to_integers
 from beam_dpcount.mechanisms.workload import Workload
 from beam_dpcount.noise import Noise
 
@@ -100,6 +108,13 @@ class Binned(RoundedMechanism):
     @property
     def l2_sensitivity_squared(self) -> float:
         return self._norms.l2_squared
+
+    def lag_bounds(self, n: int) -> tuple[float, ...]:
+        """Of columns less than 128 apart all products are computed; those of others are bounded."""
+        bounds = lag_products(*self._key)
+        lags = range(1, min(n, self.horizon))
+        products = [bounds[min(d, len(bounds)) - 1] for d in lags]
+        return lag_bounds(self.l2_sensitivity_squared, products, n)
 
     @property
     def is_nonnegative(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ LONGEST = 1 << 14  # all columns of R are searched: T^2 / 2 sums of as many term
 _MOST_BINS = 1 << 23  # of all rows together; some 40 bytes each
 _LEAST = 2.0**-64  # nobody sees less; arithmetic near underflow is slow
 _COLUMNS = 2048  # that are searched side by side
+_LAGS, _ROWS = 128, 256  # columns less than _LAGS apart are multiplied, so many rows at once
 
 
 class Row(NamedTuple):
@@ -151,3 +152,43 @@ def search(horizon: int, c: float, tau: float, workload: Workload) -> Norms:
     reach = (reach + of_decoder * of_inverse * phi) * (1 + 4 * phi)
     l2 = math.sqrt(l2_squared) + lost * math.sqrt(horizon)
     return Norms(*(round_up(v) for v in (l1 + lost * horizon, l2 * l2, of_inverse, reach)))
+
+
+@lru_cache(maxsize=64)
+def lag_products(horizon: int, c: float, tau: float, workload: Workload) -> tuple[float, ...]:
+    """Bounds on |product| of columns of R at least 1, 2, .. _LAGS apart.
+
+    All pairs less than _LAGS apart are multiplied. For two columns farther apart, only what the
+    first has _LAGS rows or more below its top meets the other: by Cauchy-Schwarz the norm of that
+    part times the largest norm. B for R (see `search`): entries are off by at most `lost`.
+    """
+    rows, norms = schedule(horizon, c, tau, workload), search(horizon, c, tau, workload)
+    near, far = np.zeros(_LAGS), 0.0
+    for first in range(0, horizon, _COLUMNS):
+        last = min(first + _COLUMNS, horizon)
+        width = last - first
+        # Of columns s and s + u: products[s // _LAGS, s % _LAGS, (s + u) - (s - s % _LAGS)].
+        products = np.zeros((-(-width // _LAGS), _LAGS, 2 * _LAGS))
+        below = np.zeros(width)
+        chunk = np.zeros((_ROWS, (len(products) + 1) * _LAGS))
+        encoded = encode(rows, workload, first, last + _LAGS)
+        for start in range(first, horizon, _ROWS):
+            size = 0
+            for size, row in enumerate(islice(encoded, _ROWS), start=1):
+                chunk[size - 1, : len(row)] = row
+                deep = min(max(start + size - first - _LAGS, 0), width)
+                below[:deep] += row[:deep] * row[:deep]
+            for i, product in enumerate(products):
+                part = chunk[:size, i * _LAGS : (i + 2) * _LAGS]
+                product += part[:, :_LAGS].T @ part
+        for s in range(_LAGS):
+            sizes = np.abs(products[:, s, s : s + _LAGS]).max(axis=0)
+            np.maximum(near, sizes, out=near)
+        far = max(far, float(below.max()))
+    gamma = (5 * horizon + max(len(row.lefts) for row in rows) + 16) * ULP
+    # `search` bounds lost by of_inverse * gamma * (something below reach).
+    lost = norms.inverse * gamma * norms.reach
+    error = 2 * lost * norms.l1 + horizon * (lost * lost + 2 * ULP * norms.l2_squared)
+    cross = (math.sqrt(far) + lost * math.sqrt(horizon)) * math.sqrt(norms.l2_squared)
+    bounds = np.append(near[1:], cross) + error
+    return tuple(np.maximum.accumulate(bounds[::-1])[::-1].tolist())

@@ -119,6 +119,20 @@ def column_norms2(p: Poles, n: IntArray) -> FloatArray:
     return total * (1 + 1e-12)
 
 
+def column_products(p: Poles, n: IntArray, lags: range) -> FloatArray:
+    """The sums over k < n of r_k r_(k+d) for these lags d, shape (len(n), len(lags))."""
+    x = _pairs(p.a)
+    # By c_j (1-a_j)^d: the sums over k < n of r_k (1-a_j)^k.
+    sums = np.zeros((len(n), len(p.c)))
+    for i in range(len(p.c)):
+        for j in range(i + 1):
+            both = geometric(x[i, j], n)
+            sums[:, j] += p.c[i] * both
+            if i != j:
+                sums[:, i] += p.c[j] * both
+    return np.asarray(sums @ (p.c[:, None] * powers(p.a[:, None], np.array(lags))))
+
+
 def scale_index(left: int) -> int:
     """Which scale a step has that is the first of `left` steps; left from 1."""
     k = max((left - 1).bit_length() - _DIGITS, 0)
@@ -230,6 +244,24 @@ class Tables:
             block = self.row_norms2(np.arange((b << 12) + 1, last + 1))
             self._blocks[b] = block
         return float(block[t - 1 & 4095])
+
+    def lag_products(self, lags: range) -> list[float]:
+        """Bounds on the products of normalized columns d or more apart, for each lag d.
+
+        With m steps left at the later one it is S(m, d) / (D D'), S(m, d) the sum over k < m of
+        r_k r_(k+d), D' the scale of the earlier, which has m + d left. r is positive and falls and
+        D' grows with d, so d stands for all larger lags. S grows with m: for all m of one scale D
+        it is at most that of the largest m, and D' at least that of the least.
+        """
+        scales, most = np.array(self.scales), scale_nodes(len(self.scales))
+        least = np.append(1, most[:-1] + 1)
+        sums = column_products(self._p, np.minimum(most, self._horizon), lags)
+        bounds = []
+        for d, products in zip(lags, sums.T, strict=True):
+            some = least + d <= self._horizon
+            earlier = scales[scale_indices(least[some] + d)]
+            bounds.append(float((products[some] / (scales[some] * earlier)).max()))
+        return bounds
 
     def _cells(self) -> tuple[IntArray, IntArray, IntArray]:
         """Spans of steps of one scale and of nearly one variance: first, last, scale's place."""

@@ -36,6 +36,11 @@ class Honaker(Mechanism):
     def l2_sensitivity_squared(self) -> int:
         return self.horizon.bit_length()
 
+    def lag_bounds(self, n: int) -> tuple[float, ...]:
+        """Exact: items d apart share no node of 2^j <= d items, and 1 and 1 + d all larger ones."""
+        levels = self.horizon.bit_length()
+        return tuple(max(levels - d.bit_length(), 0) for d in range(n))
+
     @property
     def state_size(self) -> int:
         return 1 + 2 * ((self.horizon + 1).bit_length() - 1)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -103,6 +105,16 @@ class KAry(Mechanism):
     def l1_sensitivity(self) -> int:
         # Item 1 lies in block 0 of each level, used from the first t with digit 1 there.
         return sum(1 for weight in self._first_uses() if weight <= self.horizon)
+
+    def lag_bounds(self, n: int) -> tuple[float, ...]:
+        """Exact: items d apart share no block of w <= d items, and 1 and 1 + d all larger ones.
+
+        Levels without a block for item 1 have none at all: block 0 is the first that is used.
+        """
+        weights = accumulate(self.radices[:-1], operator.mul, initial=1)
+        uses = zip(weights, self._first_uses(), strict=True)
+        used = [weight for weight, first in uses if first <= self.horizon]
+        return tuple(sum(w > d for w in used) if d < self.horizon else 0 for d in range(n))
 
     def _first_uses(self) -> Iterator[int]:
         weight = 1

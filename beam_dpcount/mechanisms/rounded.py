@@ -7,13 +7,17 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from beam_dpcount.mechanisms.base import Mechanism, UnsupportedHorizonError
 
-SLACK = 1e-4  # the most of the sensitivity that rounding may add, half of it by arithmetic
+SLACK = 1e-4  # twice the most of the sensitivity that the lattice may add
+# The most that arithmetic may add, which only sums of very many events reach; the lattice cannot
+# mend it. It is charged for as all else is: beyond this other mechanisms are better.
+ARITHMETIC = 0.05
 ULP = 2.0**-53  # the relative error of one operation in double precision
 
 
@@ -27,8 +31,8 @@ class RoundedMechanism(Mechanism):
     Guarantee: for neighbours that differ by m in one step, of inputs within +-M, the entries of q
       differ from those of a change of R x by at most `rounding` + 2 M `encoding_error`, in at
       most T rows: Delta_2 = m max_s ||R_s||_2 + (rounding + 2 M encoding_error) sqrt(T), of which
-      the second part is at most 1e-4. Gaussian noise: takes zero-concentrated and approximate
-      budgets.
+      the second part is at most 1e-4 for M = m, and 5 % for sums of many events. Gaussian noise:
+      takes zero-concentrated and approximate budgets.
     """
 
     @property
@@ -52,11 +56,11 @@ class RoundedMechanism(Mechanism):
     def resolution(self, magnitude: int, largest: int | None = None) -> int:
         l2 = magnitude * math.sqrt(self.l2_sensitivity_squared)
         root = math.sqrt(self.horizon)
-        if 2 * (largest or magnitude) * self.encoding_error * root > SLACK / 2 * l2:
+        if 2 * (largest or magnitude) * self.encoding_error * root > ARITHMETIC * l2:
             raise UnsupportedHorizonError(
                 f"inputs of up to {largest or magnitude} units over a horizon of {self.horizon} "
-                f"have too many digits for {self.name} in double precision: use SmoothBinary, a "
-                "larger unit or a shorter horizon (or more buffers, where they were set)"
+                f"have too many digits for {self.name} in double precision: lower the bounds (or "
+                "max_per_tick), or use SmoothBinary, a larger unit or a shorter horizon"
             )
         parts = self.rounding * root / (SLACK / 2 * l2)
         return 1 << max(0, math.ceil(math.log2(parts)))
@@ -76,6 +80,17 @@ def round_up(value: float) -> float:
     """Rounded up to 28 binary digits: machines that add in another order find the same noise."""
     fraction, exponent = math.frexp(value * (1 + 1e-9))
     return math.ldexp(math.ceil(math.ldexp(fraction, 28)), exponent - 28)
+
+
+def lag_bounds(largest: float, products: Iterable[float], n: int) -> tuple[float, ...]:
+    """g(0) .. g(n-1) of `Mechanism.lag_bounds`: products of lags from 1 on, rounded up; then 0.
+
+    Where rounding alone makes one increase, the larger one stands for those before it too; and
+    none exceeds the largest squared norm.
+    """
+    rounded = [min(round_up(float(product)), largest) for product in products]
+    falling = [*accumulate(reversed(rounded), max)][::-1]
+    return (largest, *falling, *[0.0] * n)[:n]
 
 
 def left_dot(weights: Iterable[Any], values: Iterable[Any]) -> Any:

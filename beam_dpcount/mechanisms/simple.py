@@ -31,6 +31,10 @@ class Simple1(Forest):
     def l2_sensitivity_squared(self) -> int:
         return self.horizon
 
+    def lag_bounds(self, n: int) -> tuple[float, ...]:
+        """Exact: prefixes that end at the later of two items or after it hold both."""
+        return tuple(max(self.horizon - d, 0) for d in range(n))
+
     @property
     def state_size(self) -> int:
         return 2
@@ -73,6 +77,10 @@ class Simple2(Forest):
     @property
     def l2_sensitivity_squared(self) -> int:
         return 1
+
+    def lag_bounds(self, n: int) -> tuple[float, ...]:
+        """Exact: two items share nothing."""
+        return tuple(int(d == 0) for d in range(n))
 
     @property
     def state_size(self) -> int:
@@ -149,6 +157,10 @@ class TwoLevel(Forest):
     @property
     def l2_sensitivity_squared(self) -> int:
         return self.l1_sensitivity
+
+    def lag_bounds(self, n: int) -> tuple[float, ...]:
+        """Exact: two items share their block, if they lie in one, and nothing else."""
+        return tuple(self.l1_sensitivity if d == 0 else int(d < self.size) for d in range(n))
 
     @property
     def state_size(self) -> int:

@@ -61,6 +61,21 @@ class SmoothBinary(Forest):
     def l2_sensitivity_squared(self) -> int:
         return self.shape[1]
 
+    def lag_bounds(self, n: int) -> tuple[float, ...]:
+        """k - min {z: C(z + h - k, z) > d}: exact unless balanced, and then at most 1 too large.
+
+        Two leaves share the nodes of the zeros of their common prefix. If z of their zeros come
+        after it, so do at most h - k ones, and at most C(z + h - k, z) leaves have that prefix,
+        all those between the two included: d + 1 or more. Items 1 and 1 + d attain it.
+        """
+        (h, k), z = self.shape, 0
+        bounds = []
+        for d in range(min(n, self.horizon)):
+            while comb(z + h - k, z) <= d:
+                z += 1
+            bounds.append(k - z)
+        return (*bounds, *[0] * (n - len(bounds)))
+
     @property
     def state_size(self) -> int:
         h, k = self.shape

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from beam_dpcount.mechanisms.base import FloatArray, IntArray, State, UnsupportedHorizonError
-from beam_dpcount.mechanisms.rounded import ULP, RoundedMechanism, to_integers
+from beam_dpcount.mechanisms.rounded import ULP, RoundedMechanism, lag_bounds, to_integers
 from beam_dpcount.mechanisms.workload import Workload, toeplitz
 from beam_dpcount.noise import Noise
 
@@ -90,6 +90,19 @@ class SquareRoot(RoundedMechanism):
     @property
     def l2_sensitivity_squared(self) -> float:
         return float((self._r**2).sum()) * (1 + 1e-9)
+
+    def lag_bounds(self, n: int) -> tuple[float, ...]:
+        """Sums over k < T - d of r_k r_(k+d): the product of the first two columns d apart.
+
+        r is the sequence of moments E U^j, U of arcsine law on [beta, alpha] within [0, 1], so it
+        is positive and falls, for every workload: of all pairs d or more apart, the first two have
+        the largest product. That computed r fall is not relied on: the least falling sequence
+        above them is taken.
+        """
+        r = np.maximum.accumulate(self._r[::-1])[::-1]
+        lags = range(1, min(n, self.horizon))
+        products = [np.dot(r[:-d], r[d:]) for d in lags]
+        return lag_bounds(self.l2_sensitivity_squared, products, n)
 
     @property
     def encoding_error(self) -> float:

@@ -20,6 +20,7 @@ from beam_dpcount.dofns import (
     CountWholeKey,
     Intake,
     ReadElements,
+    WindowCheck,
 )
 from beam_dpcount.ledger import Share, claim, plain_budget
 from beam_dpcount.noise import Entropy
@@ -109,14 +110,16 @@ def count_elements(
 ) -> Any:
     """The releases of checked elements, one each; with on_reject="collect", and the rejected."""
     made = intake.release_type
+    size = getattr(elements.windowing.windowfn, "size", None)
+    check = WindowCheck(None if size is None else size.micros)
     if streaming:
         bad_keys = None
         if not declares_str_keys(elements):
             elements, bad_keys = _apply(elements, CheckKeys(intake), intake, tuple[str, Any])
-        releases, refused = _apply(elements, CountEachElement(intake, entropy), intake, made)
+        releases, refused = _apply(elements, CountEachElement(intake, entropy, check), intake, made)
     else:
         once = elements | "OncePerWindow" >> OncePerWindow()
-        reader = ReadElements(intake)
+        reader = ReadElements(intake, check)
         steps, bad_keys = _apply(once, reader, intake, reader.output_type)
         grouped = steps | "GroupByKey" >> beam.GroupByKey()
         releases, refused = _apply(grouped, CountWholeKey(intake, entropy), intake, made)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from beam_dpcount.budget import Budget
 from beam_dpcount.counter import LatticeCounter
-from beam_dpcount.dofns import Intake
+from beam_dpcount.dofns import Intake, pack_codes
 from beam_dpcount.items import (
     as_vector,
     as_vectors,
@@ -70,14 +69,13 @@ class ItemsIntake(Intake):
         return codes, self.refuse(key, payload, micros, reason)
 
     def packer(self) -> Callable[[int, Any], bytes]:
-        pack = struct.Struct(f"<{1 + self.width}q").pack
-        return lambda micros, codes: pack(micros, *codes)
+        return pack_codes(self.width)
 
-    def all_counted(self, numbers: IntArray) -> IntArray:
-        return as_vectors(numbers, self._dimension)
+    def all_counted(self, memory: Any, numbers: IntArray) -> tuple[Any, IntArray]:
+        return None, as_vectors(numbers, self._dimension)
 
-    def counted(self, x: Any) -> Any:
-        return as_vector(x, self._dimension)
+    def counted(self, memory: Any, x: Any) -> tuple[Any, Any]:
+        return None, as_vector(x, self._dimension)
 
     def shown(self, value: Any) -> list[float]:
         return np.asarray(value).tolist()
@@ -164,7 +162,11 @@ class Histogram(EachElement):
         self._items = self.domain, most, removals
         self._calibrate(mechanism, horizon, change, dimension)
         for counter in self._counters.values():
-            check_state(_state_size(counter), self.domain)
+            check_state(
+                _state_size(counter),
+                dimension,
+                "use TickHistogram, or give a smaller domain (group the rare items under one name)",
+            )
 
     def _intake(self) -> Intake:
         return ItemsIntake(self.counter, *self._element, *self._items)

@@ -289,9 +289,17 @@ class _Each(beam.PTransform[Any, Any]):
     def _function(self, release: Any) -> Any:
         raise NotImplementedError
 
+    def _checked(self, release: Any) -> Any:
+        if not isinstance(release, Release | VectorRelease):
+            raise TypeError(
+                f"elements must be releases, but one is a {type(release).__name__}: apply "
+                f"{type(self).__name__} to what a count gives out"
+            )
+        return self._function(release)
+
     def expand(self, releases: PCollection[Any]) -> PCollection[Any]:
         declared = _declared(releases, self.takes)
-        made: Any = beam.Map(self._function).with_output_types(self.gives or declared)
+        made: Any = beam.Map(self._checked).with_output_types(self.gives or declared)
         return releases | type(self).__name__ >> made
 
 
@@ -333,7 +341,9 @@ def _declared(releases: PCollection[Any], takes: tuple[Any, ...]) -> Any:
         return Any
     if declared not in takes:
         names = " or ".join(kind.__name__ for kind in takes)
-        raise TypeError(f"elements must be of type {names}, but they are {declared}")
+        hints = {Release: ": for counts of keys use TopKPerTick", VectorRelease: ": use TopK"}
+        hint = hints.get(declared, "") if declared in (Release, VectorRelease) else ""
+        raise TypeError(f"elements must be of type {names}, but they are {declared}{hint}")
     return declared
 
 
@@ -346,7 +356,8 @@ class TopK(_Each):
 
     Args:
       k: how many items, from 1 to the size of the domain.
-      domain: the items, as given to Histogram.
+      domain: the items, in the order in which Histogram was given them; or the transform that
+        makes the releases, such as that Histogram.
 
     Guarantee: post-processing; costs nothing.
 
@@ -358,9 +369,9 @@ class TopK(_Each):
     takes = (VectorRelease,)
     gives = TopRelease
 
-    def __init__(self, k: int, domain: Sequence[str]) -> None:
+    def __init__(self, k: int, domain: Sequence[str] | Any) -> None:
         super().__init__()
-        self._domain = check_domain(domain)
+        self._domain = check_domain(getattr(domain, "domain", domain))
         self._k = check_whole("k", k, len(self._domain))
 
     def _function(self, release: Any) -> Any:
@@ -400,12 +411,12 @@ class TopKPerTick(_Folded):
 
 
 class RunningAverage(_Each):
-    """The average over all elements so far: a release, and its stddev, divided by its step.
+    """The average over all elements, or ticks, so far: a release, and its stddev, over its step.
 
-    PCollection of Release or VectorRelease -> the same. For prefix sums, not for what comes out
-    of SlidingSum. `stddev` stays exact. Divisions round: values are off any lattice.
+    PCollection of Release or VectorRelease -> the same. For prefix sums as they were released, not
+    for what comes out of SlidingSum, NonNegative and the like. `stddev` stays exact. Divisions round: values are off any lattice.
 
-    Guarantee: post-processing; costs nothing: the number of elements is public.
+    Guarantee: post-processing; costs nothing: the number of elements, or ticks, is public.
     """
 
     def _function(self, release: Any) -> Any:
@@ -413,7 +424,7 @@ class RunningAverage(_Each):
 
 
 class SlidingSum(_Folded):
-    """The sum over the last `window` elements: release t minus release t - window.
+    """The sum over the last `window` elements, or ticks: release t minus release t - window.
 
     PCollection of Release or VectorRelease -> the same, in which value is the sum over the last
     min(t, window) elements, and stddev its own exact standard deviation (`difference_variance`;
@@ -421,7 +432,7 @@ class SlidingSum(_Folded):
     nothing, and so does, on the streaming path, a release that comes after a later one.
 
     Args:
-      window: how many elements, from 1; public.
+      window: how many elements, or ticks, from 1; public.
       counter: that of the transform that made the releases, as it is after applying it.
       path: "auto" (default) follows `is_bounded` of the input; "streaming" keeps the last
         `window` releases of each key in one cell of state (8 bytes a number; at most

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import apache_beam as beam
+from apache_beam import typehints
 from apache_beam.pvalue import PCollection
 
 from beam_dpcount.budget import Budget
 from beam_dpcount.items import check_domain, check_whole, places, read_items
 from beam_dpcount.ledger import Share
 from beam_dpcount.releases import Release
+from beam_dpcount.tick_dofns import check_timed
 from beam_dpcount.transforms.ticks import TickCount
+
+
+# An alias, because the declared default is Beam's marker.
+_WindowedValue: Any = beam.DoFn.WindowedValueParam
+
+_OPTIONS = ("horizon", "mechanism", "relation", "max_per_tick", "late", "path", "entropy")
 
 
 class TickHistogram(beam.PTransform[Any, Any]):
@@ -20,9 +28,10 @@ class TickHistogram(beam.PTransform[Any, Any]):
 
     PCollection[item or items] with event times -> PCollection[Release], whose key is an item: one
     for every item of the domain at every tick, events or not. Each item has a counter and a state
-    of its own, so that work spreads over workers however large the domain is. An event is an item
-    (a str), or an iterable of items of which the first `max_items` distinct ones, in the order of
-    the domain, count; what is not in the domain counts nothing.
+    of its own, so that work spreads over workers however large the domain is. An event has no key
+    (unlike Histogram's): it is an item (a str), or an iterable of items of which the first
+    `max_items` distinct ones, in the order of the domain, count; what is not in the domain counts
+    nothing.
 
     Args:
       budget: PureDP, ApproxDP, ZCDP or a share of a `Ledger`: what all releases may cost together.
@@ -56,11 +65,15 @@ class TickHistogram(beam.PTransform[Any, Any]):
         **options: Any,
     ) -> None:
         super().__init__()
-        for name in ("keys", "bounds", "unit", "on_unknown", "on_reject"):
-            if name in options:
-                raise TypeError(f"TickHistogram takes no {name}: items count 1, others nothing")
+        for name in options:
+            if name not in _OPTIONS:
+                raise TypeError(
+                    f"TickHistogram takes no {name}: items count 1, others nothing; its options "
+                    f"are {', '.join(_OPTIONS)}"
+                )
         self.domain = check_domain(domain)
         most = check_whole("max_items", max_items, len(self.domain))
+        self._has_value = value is not None
         self._split = _SplitItems(self.domain, most, value)
         self._ticks = TickCount(
             budget, tick, start, stop, keys=self.domain, max_items=most, **options
@@ -72,6 +85,12 @@ class TickHistogram(beam.PTransform[Any, Any]):
         return self._ticks.counter
 
     def expand(self, events: PCollection[Any]) -> PCollection[Release]:
+        types = getattr(events.element_type, "tuple_types", ())
+        if not self._has_value and any(kind not in (str, typehints.Any) for kind in types):
+            raise TypeError(
+                f"events must be items or collections of items, but they are {events.element_type}: "
+                "take the item out, e.g. with value=lambda event: event[1]"
+            )
         split: Any = beam.ParDo(self._split).with_output_types(tuple[str, int])
         return events | "SplitItems" >> split | "TickCount" >> self._ticks
 
@@ -91,11 +110,11 @@ class _SplitItems(beam.DoFn):
         self._domain, self._known, self._most = domain, places(domain), most
         self._value = value
 
-    def process(self, event: Any) -> Iterator[tuple[str, int]]:
+    def process(self, event: Any, windowed: Any = _WindowedValue) -> list[tuple[str, int]]:
+        check_timed(windowed.timestamp_micros)  # whatever its items are
         try:
             payload = event if self._value is None else self._value(event)
             codes, _ = read_items(payload, self._known, self._most, removals=False)
         except (ValueError, TypeError, ArithmeticError, LookupError):
-            return  # such events count nothing, and nobody may learn that there was one
-        for code in codes:
-            yield self._domain[code - 1], 1
+            return []  # such events count nothing, and nobody may learn that there was one
+        return [(self._domain[code - 1], 1) for code in codes]

@@ -47,7 +47,7 @@ class TickCount(beam.PTransform[Any, Any]):
     """A private running sum per public key, released at every tick of a public clock.
 
     PCollection[KV[str, number]] with event times -> PCollection[Release]: release i of a key, from
-    1, counts its events with start <= time < start + i * tick. Every key of `keys` has a release at
+    1, counts its events with start <= time < start + i * tick, so that one at `stop` is out. Every key of `keys` has a release at
     every tick, events or not. Release.step is i, Release.timestamp the end of tick i.
 
     Args:
@@ -70,13 +70,14 @@ class TickCount(beam.PTransform[Any, Any]):
       max_items: under how many keys one event may be counted, where a step before gives events
         several keys. Default 1. It is your word: nothing enforces it.
       max_per_tick: the sum of a key's events in one tick is clipped to this many times the largest
-        value. Default 2^20, or less where 64 bits would not hold all sums. Mechanisms that compute
-        with real numbers are refused where it has too many digits for them: with a lower one they
-        take longer horizons.
+        value. Default 2^20, or 2^36 / horizon beyond 2^16 ticks, or what 64 bits hold. Mechanisms
+        that compute with real numbers take up to 5 % more noise for a large one, and are refused
+        beyond that: with a lower one they take longer horizons.
       late: what happens, in streaming, to events of ticks that were released already. "fold"
         (default): they count at the next tick. "drop": they do not count.
-      on_unknown: "drop" (default), or "raise": an event with an unknown key stops the pipeline;
-        that it stops is outside the guarantee.
+      on_unknown: "drop" (default), or "raise": an event with an unknown key, or that is no pair
+        with a str key, stops the pipeline; that it stops is outside the guarantee. Good for trying
+        a pipeline out on data that are not private: with "drop" a mistake shows as counts of 0.
       on_reject: the same for an event whose value is no number.
       value: takes the number out of an element's value, for inputs KV[str, anything]. Where it
         raises ValueError, TypeError, ArithmeticError or LookupError, the element is no number;
@@ -91,7 +92,8 @@ class TickCount(beam.PTransform[Any, Any]):
       in each window, and the budget is per window: an event lies in one, so that all windows
       together satisfy it for one event, but not for all events of a user. Public, so not protected:
       keys, clock, all parameters, and the number and timestamps of the releases, which depend on
-      nothing else. Events outside [start, stop), with unknown keys or no numbers leave no trace.
+      nothing else. Events outside [start, stop), with unknown keys or no numbers leave no trace;
+      but one without any time stops the pipeline, and so shows that it is there.
       Streaming: the guarantee holds where the watermark's schedule and the order of arrival are
       public or fixed; a watermark that follows the events themselves can be moved by one of them,
       and then puts others into other ticks. Sensitivity: `counter.l1_sensitivity` and
