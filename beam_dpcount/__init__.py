@@ -10,7 +10,9 @@ The map, in the direction of imports (each module says what it holds):
   ledger, accounting        one budget for a whole pipeline; counters as dp-accounting's events
   differences, optimal      exact errors of differences of releases; the best dense factorization
   items, ticks              items of a public domain as vectors; the clock of tick counts
+  spread, statistics/       changes that reach several steps; functions of a stream that cause them
   coders                    counter states as versioned bytes
+  local, cut_values         local learning, client and server; cuts from a release of CutGraph
   releases, dofns           what comes out; the DoFns: each element, each finished key
   tick_dofns                the DoFns at a clock: by timers, or all ticks of a key at once
   transforms/               the PTransforms
@@ -30,17 +32,28 @@ from beam_dpcount.releases import Rejected, Release, TopRelease, VectorRelease
 from beam_dpcount.segments import SparseCounter, sparse_for
 from beam_dpcount.sensitivity import Change
 from beam_dpcount.transforms import (
+    CutGraph,
+    DegreeHistogram,
+    EdgeCount,
+    EpisodeCount,
+    HighDegreeCount,
     Histogram,
+    KStarCount,
+    LocalConvexRisk,
+    LocalMedian,
     Monotone,
     NonNegative,
     PrefixCount,
     Rounded,
     RunningAverage,
     SlidingSum,
+    SpanningForestCost,
+    SubstringCount,
     TickCount,
     TickHistogram,
     TopK,
     TopKPerTick,
+    TriangleCount,
 )
 
 __all__ = [
@@ -48,9 +61,17 @@ __all__ = [
     "ApproxDP",
     "Change",
     "Counter",
+    "CutGraph",
+    "DegreeHistogram",
+    "EdgeCount",
+    "EpisodeCount",
+    "HighDegreeCount",
     "Histogram",
     "HorizonError",
+    "KStarCount",
     "Ledger",
+    "LocalConvexRisk",
+    "LocalMedian",
     "Monotone",
     "NonNegative",
     "NotANumberError",
@@ -63,13 +84,16 @@ __all__ = [
     "RunningAverage",
     "Share",
     "SlidingSum",
+    "SpanningForestCost",
     "SparseCounter",
+    "SubstringCount",
     "SystemEntropy",
     "TickCount",
     "TickHistogram",
     "TopK",
     "TopKPerTick",
     "TopRelease",
+    "TriangleCount",
     "UnboundedCounter",
     "VectorRelease",
     "calibrate",

@@ -68,7 +68,7 @@ def _half_width(counter: Counter, terms: float, level: float) -> float:
         return (width if stretch == 1 else (width + 1) * stretch) * counter.grid
     if not isinstance(law, DiscreteLaplace) or counter.mechanism.unit_weights:
         return normal_half_width(math.sqrt(variance), level) + counter.grid / 2
-    return _chernoff(law, terms, math.log(2 / (1 - level))) * counter.grid
+    return chernoff(law, terms, math.log(2 / (1 - level))) * counter.grid
 
 
 def _reach(law: Law, terms: float) -> int:
@@ -105,10 +105,10 @@ def largest_error(counter: Counter, streams: int = 1, level: float = 0.95) -> fl
     terms = counter.mechanism.max_row_norm2()
     if counter.law.variance * terms * releases < 1 - level and counter.mechanism.unit_weights:
         return 0.0  # Chebyshev: no draw differs from 0
-    return _chernoff(counter.law, terms, math.log(2 * releases / (1 - level))) * counter.grid
+    return chernoff(counter.law, terms, math.log(2 * releases / (1 - level))) * counter.grid
 
 
-def _chernoff(law: Law, norm2: float, nats: float) -> float:
+def chernoff(law: Law, norm2: float, nats: float) -> float:
     """m with P(noise >= m) <= exp(-nats), for weights of at most 1 with this sum of squares."""
     if isinstance(law, DiscreteGaussian | RoundedGaussian):
         return math.sqrt(2 * law.variance_proxy * norm2 * nats)

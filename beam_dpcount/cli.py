@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import logging
+import math
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import apache_beam as beam
@@ -17,6 +20,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 
 from beam_dpcount import mechanisms
 from beam_dpcount.budget import ZCDP, ApproxDP, Budget, PureDP
+from beam_dpcount.counter import UnsupportedBudgetError
 
 # A pipeline without --runner runs here. Beam's own default may first try to download a runner.
 LOCAL_RUNNER = "FnApiRunner"
@@ -27,6 +31,29 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message} (see --help)")
+
+    def names(self) -> list[str]:
+        """All options."""
+        return [name for action in self._actions for name in action.option_strings]
+
+    def parse_ours(self, argv: Sequence[str] | None) -> argparse.Namespace:
+        """The options of a command that runs no pipeline, and so has no options of Beam's.
+
+        Raises:
+          ValueError: there is an argument that no option takes.
+        """
+        options, flags = self.parse_known_args(argv)
+        if flags:
+            raise ValueError(unknown_argument(flags[0], self.names(), "ours"))
+        return options
+
+
+def unknown_argument(argument: str, names: Collection[str], whose: str) -> str:
+    """What to say of an argument that nobody takes: the option that may have been meant."""
+    name = argument.split("=", 1)[0]
+    meant = difflib.get_close_matches(name, names, 1) if name.startswith("-") else []
+    hint = f"did you mean {meant[0]}? " if meant else ""
+    return f"unknown argument {name}: {hint}see --help for {whose}"
 
 
 class Once(argparse.Action):
@@ -46,6 +73,69 @@ def whole(text: str) -> int:
     if not number.is_integer():  # nor infinite
         raise ValueError
     return int(text) if text.lstrip("+-").replace("_", "").isdigit() else int(number)
+
+
+def positive(example: str) -> Callable[[str], float]:
+    """A type for argparse: positive, finite numbers, of which the option has this example."""
+
+    def parsed(text: str) -> float:
+        number = _float(text)
+        if not (math.isfinite(number) and number > 0):
+            raise argparse.ArgumentTypeError(
+                f"must be a positive, finite number, got {text!r}: give e.g. {example}"
+            )
+        return number
+
+    return parsed
+
+
+def delta(text: str) -> float:
+    """The delta of a budget, for argparse."""
+    number = _float(text)
+    if not 0 < number < 1:
+        raise argparse.ArgumentTypeError(
+            f"must be positive and below 1, got {text!r}: give e.g. --delta 1e-6, or leave it out "
+            "for pure DP"
+        )
+    return number
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+class Bounds(argparse.Action):
+    """Takes two finite numbers, the lower one first."""
+
+    def __call__(
+        self, parser: Any, namespace: argparse.Namespace, values: Any, option: Any = None
+    ) -> None:
+        low, high = map(_float, values)
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            parser.error(
+                f"argument {option}: must be finite numbers, low < high, got {' '.join(values)}: "
+                f"give the range that values are clipped to, e.g. {option} 0 1"
+            )
+        setattr(namespace, self.dest, (low, high))
+
+
+def mechanism(text: str) -> str:
+    """The name of a mechanism, given in any case; for argparse."""
+    names = [kind.__name__ for kind in mechanisms.ALL]
+    for name in names:
+        if name.lower() == text.lower():
+            return name
+    raise argparse.ArgumentTypeError(
+        f"unknown mechanism {text!r}: choose one of {', '.join(names)}"
+    )
+
+
+def many(count: int, noun: str) -> str:
+    """A number of things."""
+    return f"{count:,} {noun}" + "s" * (count != 1)
 
 
 def command(module: str, description: str | None) -> Parser:
@@ -85,14 +175,22 @@ def add_time_arguments(group: argparse._ArgumentGroup, required: bool = False) -
         help="unix (seconds; default), unix-ms, iso, or a strptime format, in which %%L is "
         "milliseconds without padding",
     )
-    group.add_argument("--timezone", default="UTC", metavar="NAME", help="of times without one")
+    group.add_argument(
+        "--timezone",
+        default="UTC",
+        metavar="NAME",
+        help="of times without an offset (default UTC)",
+    )
 
 
 def add_mechanism_argument(group: argparse._ArgumentGroup) -> None:
     """--mechanism."""
     names = ", ".join(kind.__name__ for kind in mechanisms.ALL)
     group.add_argument(
-        "--mechanism", metavar="NAME", help=f"{names}; default: the one of least largest error"
+        "--mechanism",
+        type=mechanism,
+        metavar="NAME",
+        help=f"{names}, in any case; default: the one of least largest error",
     )
 
 
@@ -100,14 +198,18 @@ def add_value_arguments(group: argparse._ArgumentGroup) -> None:
     """--bounds and --unit."""
     group.add_argument(
         "--bounds",
-        type=float,
+        action=Bounds,
         nargs=2,
         default=(0.0, 1.0),
         metavar=("LOW", "HIGH"),
         help="values are clipped to them (default 0 1); wider bounds need more noise",
     )
     group.add_argument(
-        "--unit", type=float, default=1, help="values are rounded to multiples of it (default 1)"
+        "--unit",
+        type=positive("--unit 0.01"),
+        default=1,
+        metavar="U",
+        help="values are rounded to multiples of it (default 1)",
     )
 
 
@@ -117,10 +219,15 @@ def add_budget_arguments(
     """--epsilon, --delta and --rho, under a title that says what they cover."""
     group = parser.add_argument_group(f"privacy budget, for {covers}")
     group.add_argument(
-        "--epsilon", type=float, metavar="E", help="alone: pure DP; with --delta: (E, D)-DP"
+        "--epsilon",
+        type=positive("--epsilon 1"),
+        metavar="E",
+        help="alone: pure DP; with --delta: (E, D)-DP",
     )
-    group.add_argument("--delta", type=float, metavar="D", help="e.g. 1e-6")
-    group.add_argument("--rho", type=float, metavar="R", help="zero-concentrated DP")
+    group.add_argument("--delta", type=delta, metavar="D", help="e.g. 1e-6")
+    group.add_argument(
+        "--rho", type=positive("--rho 0.1"), metavar="R", help="zero-concentrated DP"
+    )
 
 
 def budget_of(options: argparse.Namespace) -> Budget:
@@ -140,8 +247,37 @@ def budget_of(options: argparse.Namespace) -> Budget:
     return ApproxDP(options.epsilon, options.delta)
 
 
-def beam_options(flags: Sequence[str]) -> PipelineOptions:
+@contextmanager
+def named_as_options(options: argparse.Namespace) -> Iterator[None]:
+    """Errors about a parameter become errors about the option that gave it.
+
+    Messages of the library begin with the parameter that they are about.
+    """
+    try:
+        yield
+    except UnsupportedBudgetError:
+        if options.rho is None and options.delta is None:
+            takes = "Gaussian noise, which --epsilon alone (pure DP) does not allow: give --delta "
+            takes += "1e-6 as well, or --mechanism BinaryTree or KAry"
+        else:
+            takes = "Laplace noise, which --rho does not allow: give --epsilon in its place"
+        raise ValueError(
+            f"--mechanism {options.mechanism} takes {takes}, or leave --mechanism out"
+        ) from None
+    except (ValueError, TypeError) as error:
+        name, space, rest = str(error).partition(" ")
+        if name not in vars(options):
+            raise
+        option = f"--{name.replace('_', '-')}"
+        raise ValueError(f"{option}{space}{rest.replace(f' {name}=', f' {option} ')}") from None
+
+
+def beam_options(flags: Sequence[str], ours: Collection[str] = ()) -> PipelineOptions:
     """Beam's options from the flags that are not ours.
+
+    Args:
+      flags: what is left of the command line.
+      ours: the names of our options, one of which may have been meant.
 
     Raises:
       ValueError: no option of Beam's has that name. Remote runners have options that only they
@@ -155,8 +291,8 @@ def beam_options(flags: Sequence[str]) -> PipelineOptions:
         options.get_all_options(add_extra_args_fn=parsers.append)
         _, unknown = parsers[0].parse_known_args(flags)
         if unknown:
-            name = unknown[0].split("=", 1)[0]
-            raise ValueError(f"unknown argument {name}: see --help for ours and Beam's")
+            names = [*ours, *parsers[0]._option_string_actions]
+            raise ValueError(unknown_argument(unknown[0], names, "ours and Beam's"))
     return options
 
 

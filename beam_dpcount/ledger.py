@@ -240,7 +240,8 @@ class Ledger:
         asks = "what is left" if cost is None else _percent(cost / self._total)
         left = _percent(self.left / self._total) if self.left else "nothing"
         taken = ", ".join(f"{s.name} {_percent(s.part)}" for s in self._shares.values())
-        remedy = "take less, or rest()" if self.left else "lower the other shares, or raise its budget"
+        lower = "lower the other shares, or raise its budget"
+        remedy = "take less, or rest()" if self.left else lower
         return OverspentError(
             f"{self._title()} would be overspent: {name!r} asks for {asks} of {self._budget}, but "
             f"{left} is left{' after ' if taken else ''}{taken}: {remedy}"

@@ -36,16 +36,16 @@ def check_windows(elements: PCollection[Any]) -> None:
     function = elements.windowing.windowfn
     if function.is_merging():
         raise ValueError(
-            f"{type(function).__name__} merges windows, and where merged windows end depends on the data: use "
-            "the global window or FixedWindows"
+            f"{type(function).__name__} merges windows, and where merged ones end depends on the "
+            "data: use the global window or FixedWindows"
         )
     if isinstance(function, windows.GlobalWindows | windows.FixedWindows):
         return
     if isinstance(function, windows.SlidingWindows) and function.size <= function.period:
         return
     raise ValueError(
-        f"{type(function).__name__} may put an element into several windows, each of which would spend the "
-        "budget again: use the global window or FixedWindows"
+        f"{type(function).__name__} may put an element into several windows, each of which would "
+        "spend the budget again: use the global window or FixedWindows"
     )
 
 

@@ -414,7 +414,8 @@ class RunningAverage(_Each):
     """The average over all elements, or ticks, so far: a release, and its stddev, over its step.
 
     PCollection of Release or VectorRelease -> the same. For prefix sums as they were released, not
-    for what comes out of SlidingSum, NonNegative and the like. `stddev` stays exact. Divisions round: values are off any lattice.
+    for what comes out of SlidingSum, NonNegative and the like. `stddev` stays exact. Divisions
+    round: values are off any lattice.
 
     Guarantee: post-processing; costs nothing: the number of elements, or ticks, is public.
     """

@@ -16,7 +16,6 @@ from beam_dpcount.releases import Release
 from beam_dpcount.tick_dofns import check_timed
 from beam_dpcount.transforms.ticks import TickCount
 
-
 # An alias, because the declared default is Beam's marker.
 _WindowedValue: Any = beam.DoFn.WindowedValueParam
 
@@ -88,8 +87,8 @@ class TickHistogram(beam.PTransform[Any, Any]):
         types = getattr(events.element_type, "tuple_types", ())
         if not self._has_value and any(kind not in (str, typehints.Any) for kind in types):
             raise TypeError(
-                f"events must be items or collections of items, but they are {events.element_type}: "
-                "take the item out, e.g. with value=lambda event: event[1]"
+                "events must be items or collections of items, but they are "
+                f"{events.element_type}: take the item out, e.g. with value=lambda event: event[1]"
             )
         split: Any = beam.ParDo(self._split).with_output_types(tuple[str, int])
         return events | "SplitItems" >> split | "TickCount" >> self._ticks

@@ -47,8 +47,9 @@ class TickCount(beam.PTransform[Any, Any]):
     """A private running sum per public key, released at every tick of a public clock.
 
     PCollection[KV[str, number]] with event times -> PCollection[Release]: release i of a key, from
-    1, counts its events with start <= time < start + i * tick, so that one at `stop` is out. Every key of `keys` has a release at
-    every tick, events or not. Release.step is i, Release.timestamp the end of tick i.
+    1, counts its events with start <= time < start + i * tick, so that one at `stop` is out. Every
+    key of `keys` has a release at every tick, events or not. Release.step is i, Release.timestamp
+    the end of tick i.
 
     Args:
       budget: PureDP, ApproxDP, ZCDP or a share of a `Ledger`: what all releases of all keys may

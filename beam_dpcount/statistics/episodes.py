@@ -1,0 +1,333 @@
+"""Serial episodes in a stream of letters: how many minimal occurrences each has had.
+
+An occurrence of an episode is a subsequence that spells it, gaps allowed. It is minimal if its
+window, from its first letter to its last, holds no smaller window with an occurrence; at most one
+ends at a step. The functions are those of [FHU22, section 5.5]; the sensitivities are not (those of
+its Corollary 5 are exceeded by 'baa' against 'bba'), see docs/privacy.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from beam_dpcount.items import check_whole
+from beam_dpcount.mechanisms.base import Mechanism
+from beam_dpcount.spread import Spread, SpreadChange
+from beam_dpcount.statistics.base import Additions, Codes, IntArray, Statistic
+from beam_dpcount.statistics.episode_bounds import Reach, reach_of_all, reach_of_dictionary
+from beam_dpcount.statistics.letters import (
+    EMPTY,
+    check_alphabet,
+    check_words,
+    places,
+    read_letter,
+    spell,
+)
+
+MOST_EPISODES = 10**6
+_KINDS = (("<u1", 8), ("<u2", 16), ("<u4", 32))
+
+
+class Starts(NamedTuple):
+    """What is remembered.
+
+    Fields:
+      step: the number of steps so far.
+      latest: shape (prefixes + 1,), for each prefix of an episode the latest step at which an
+        occurrence of it started, 0 if there was none; place 0 is not used. Never changed in place.
+    """
+
+    step: int
+    latest: IntArray
+
+
+class _Ends(NamedTuple):
+    """The prefixes that end in one letter, the prefixes before it, and their coordinates or -1."""
+
+    prefixes: IntArray
+    parents: IntArray
+    coordinates: IntArray
+
+
+@dataclass(frozen=True)
+class Episodes(Statistic):
+    """How many minimal occurrences each episode has had, by the letter that ends them.
+
+    Args:
+      alphabet: the public letters, a sequence of distinct str.
+      max_length: count all episodes of 1 to this many letters, in order of length, then of the
+        alphabet.
+      dictionary: or count these episodes only, in this order: each a str (its letters are separated
+        by spaces, unless all letters are single characters) or a sequence of letters. It is kept
+        as labels.
+      max_span: count only minimal occurrences of at most this many steps, end - start + 1.
+
+    Empty letters are gaps: time passes, and nothing ends. A letter takes time proportional to the
+    number of prefixes of episodes that end in it, and `step` a copy of the memory, which is one
+    number for each prefix (for max_length, each episode) however long the stream.
+
+    Raises:
+      ValueError, TypeError: an argument is outside its range, both or none of max_length and
+        dictionary are given, max_span is shorter than an episode, or there would be more than 10^6
+        episodes or prefixes; the message says what to do.
+    """
+
+    alphabet: tuple[str, ...]
+    max_length: int | None = None
+    dictionary: tuple[str, ...] | None = None
+    max_span: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "alphabet", check_alphabet(self.alphabet))
+        if (self.max_length is None) == (self.dictionary is None):
+            raise ValueError(
+                "give either max_length, to count all episodes up to it, or a dictionary of "
+                f"episodes, got max_length={self.max_length!r} and dictionary={self.dictionary!r}"
+            )
+        if self.dictionary is None:
+            object.__setattr__(self, "max_length", check_whole("max_length", self.max_length))
+            _check_size(len(self.alphabet), self.longest)
+        else:
+            coded = check_words(self.dictionary, self.alphabet)
+            labels = tuple(self._spell([self.alphabet[code - 1] for code in w]) for w in coded)
+            object.__setattr__(self, "dictionary", labels)
+            if self._prefixes > MOST_EPISODES:
+                raise ValueError(
+                    f"the dictionary's episodes have {self._prefixes:,} different prefixes, and at "
+                    f"most {MOST_EPISODES:,} can be remembered: give fewer or shorter episodes"
+                )
+        if self.max_span is not None:
+            object.__setattr__(self, "max_span", check_whole("max_span", self.max_span))
+            if self.max_span < self.longest:
+                raise ValueError(
+                    f"max_span={self.max_span} steps hold no episode of {self.longest} letters: "
+                    "give a larger max_span, or leave the longer episodes out"
+                )
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self._labels
+
+    @cached_property
+    def _labels(self) -> tuple[str, ...]:
+        if self.dictionary is not None:
+            return self.dictionary
+        lengths = range(1, self.longest + 1)
+        return tuple(self._spell(e) for m in lengths for e in product(self.alphabet, repeat=m))
+
+    @property
+    def dimension(self) -> int:
+        return self._prefixes if self.dictionary is None else len(self.dictionary)
+
+    @property
+    def longest(self) -> int:
+        """The length of the longest episode."""
+        return self.max_length or max(map(len, self._coded))
+
+    @property
+    def empty(self) -> Codes:
+        return EMPTY
+
+    def read(self, payload: Any) -> tuple[Codes, str | None]:
+        return read_letter(payload, self._places)
+
+    def init(self) -> Starts:
+        return Starts(0, np.zeros(self._prefixes + 1, dtype=np.int64))
+
+    def step(self, memory: Starts, codes: Codes) -> tuple[Starts, Additions]:
+        (letter,) = codes
+        after = Starts(memory.step + 1, memory.latest.copy() if letter else memory.latest)
+        return after, [(place, 1) for place in self._advance(after, letter).tolist()]
+
+    def all(self, memory: Starts, codes: IntArray) -> tuple[Starts, IntArray]:
+        added = np.zeros((len(codes), self.dimension), dtype=np.int64)
+        latest = memory.latest.copy()
+        for row, letter in enumerate(codes[:, 0].tolist(), start=1):
+            added[row - 1, self._advance(Starts(memory.step + row, latest), letter)] = 1
+        return Starts(memory.step + len(codes), latest), added
+
+    def _advance(self, after: Starts, letter: int) -> IntArray:
+        """Write the starts after this letter, and return the coordinates that end with it.
+
+        The letter extends the latest occurrence of what comes before it in a prefix. A minimal
+        occurrence ends here if and only if that start is later than the prefix had so far.
+        """
+        if not letter:
+            return np.zeros(0, dtype=np.int64)
+        latest = after.latest
+        latest[0] = after.step  # a prefix of one letter starts here
+        prefixes, parents, coordinates = self._ends[letter - 1]
+        starts = latest[parents]
+        ended = starts > latest[prefixes]
+        latest[prefixes] = starts
+        latest[0] = 0
+        if self.max_span is not None:
+            ended &= starts > after.step - self.max_span
+        ended &= coordinates >= 0
+        return coordinates[ended]
+
+    def pack(self, memory: Starts) -> bytes:
+        """The step in eight bytes, then 1, 2, 4 or 8 bytes for each prefix.
+
+        Of the starts, how many steps ago they were, from 1; 0 is none, or with max_span, one too
+        long ago to matter.
+        """
+        ages = np.where(memory.latest > 0, memory.step + 1 - memory.latest, 0)[1:]
+        if self.max_span is not None:
+            ages[ages >= self.max_span] = 0
+        return memory.step.to_bytes(8, "little") + ages.astype(self._kind(memory.step)).tobytes()
+
+    def unpack(self, data: bytes) -> Starts:
+        step = int.from_bytes(data[:8], "little")
+        kind = self._kind(step)
+        if len(data) != 8 + self._prefixes * np.dtype(kind).itemsize or step >= 2**62:
+            raise ValueError("these bytes hold no starts of these episodes")
+        ages = np.frombuffer(data[8:], dtype=kind).astype(np.int64)
+        most = step if self.max_span is None else min(step, self.max_span - 1)
+        if not ((ages >= 0) & (ages <= most)).all():
+            raise ValueError("these bytes hold starts that are too long ago")
+        latest = np.where(ages > 0, step + 1 - ages, 0)
+        return Starts(step, np.concatenate([np.zeros(1, dtype=np.int64), latest]))
+
+    def change(self, relation: str) -> EpisodesChange:
+        """What one letter changes: replace_one, it is any other; add_remove, its step is empty."""
+        return EpisodesChange(
+            relation=relation,
+            letters=len(self.alphabet),
+            max_length=self.max_length,
+            dictionary=None if self.dictionary is None else self._coded,
+            limited=self.max_span is not None,
+        )
+
+    @property
+    def summary(self) -> str:
+        span = "" if self.max_span is None else f", within {self.max_span} steps"
+        if self.dictionary is None:
+            return f"episodes of up to {self.longest} of {len(self.alphabet)} letters{span}"
+        return f"{self.dimension} episodes of {len(self.alphabet)} letters{span}"
+
+    def _spell(self, letters: Any) -> str:
+        return spell(letters, self.alphabet)
+
+    def _kind(self, step: int) -> str:
+        """The type of packed ages, which are at most `step`, and below max_span."""
+        most = step if self.max_span is None else min(step, self.max_span)
+        return next((kind for kind, bits in _KINDS if most < 2**bits), "<i8")
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return places(self.alphabet)
+
+    @cached_property
+    def _coded(self) -> tuple[Codes, ...]:
+        return check_words(self.dictionary, self.alphabet)
+
+    @cached_property
+    def _tree(self) -> dict[tuple[int, int], int]:
+        """All prefixes of the dictionary's episodes, from 1, by their parent and last letter."""
+        tree: dict[tuple[int, int], int] = {}
+        for episode in self._coded:
+            node = 0
+            for letter in episode:
+                node = tree.setdefault((node, letter), len(tree) + 1)
+        return tree
+
+    @cached_property
+    def _prefixes(self) -> int:
+        if self.dictionary is not None:
+            return len(self._tree)
+        return sum(len(self.alphabet) ** m for m in range(1, self.longest + 1))
+
+    @cached_property
+    def _ends(self) -> tuple[_Ends, ...]:
+        """What a letter extends, for each letter."""
+        u = len(self.alphabet)
+        if self.dictionary is None:
+            # An episode is the number that its letters, digits 1 .. u, write in base u, the first
+            # letter leading: 1, 2, 3, ... are all in order of length, then of the alphabet.
+            every = [np.arange(letter, self._prefixes + 1, u) for letter in range(1, u + 1)]
+            return tuple(_Ends(p, (p - 1) // u, p - 1) for p in every)
+        coordinates = np.full(self._prefixes + 1, -1, dtype=np.int64)
+        for place, episode in enumerate(self._coded):
+            node = 0
+            for letter in episode:
+                node = self._tree[node, letter]
+            coordinates[node] = place
+        by_letter: list[list[tuple[int, int]]] = [[] for _ in range(u)]
+        for (parent, letter), node in self._tree.items():
+            by_letter[letter - 1].append((node, parent))
+        tables = [np.array(nodes, dtype=np.int64).reshape(-1, 2) for nodes in by_letter]
+        return tuple(_Ends(t[:, 0], t[:, 1], coordinates[t[:, 0]]) for t in tables)
+
+
+@dataclass(frozen=True)
+class EpisodesChange(SpreadChange):
+    """What one letter changes in the numbers of minimal occurrences of episodes.
+
+    Args:
+      relation: "replace_one" (default): a letter is any other, or its step is empty. "add_remove":
+        the letter is there, or its step is empty.
+      letters: the size of the alphabet.
+      max_length: all episodes up to it are counted.
+      dictionary: or these, as codes of letters.
+      limited: whether only occurrences within a span are counted.
+
+    Guarantee: an episode of m letters, s of which are the old or the new one, changes at P + N <=
+      min(m, 2 s) steps, up by 1 at P <= s of them and down by 1 at N <= s, which costs at most
+      c^2 (P^2 + N^2) where no two columns of R have a negative product, c^2 (P + N)^2 otherwise.
+      Without a limit on spans P^2 + N^2 <= ceil(m/2)^2 + floor(m/2)^2: 1, 2, 5, 8, 13, 18; with
+      one, at most m^2; episodes attain both (up to m = 5, and always). Norms are sums over all
+      episodes, for the worst old and new letter: as `episode_bounds` counts them, less than sums of
+      these. [FHU22, Corollary 5] states less, and fails. docs/privacy.md, Episodes, has the proof.
+    """
+
+    letters: int = 1
+    max_length: int | None = None
+    dictionary: tuple[Codes, ...] | None = None
+    limited: bool = False
+
+    def spread(self, mechanism: Mechanism) -> Spread:
+        reach, column = self._reach, Fraction(mechanism.l2_sensitivity_squared)
+        squares = reach.squares if mechanism.is_nonnegative else reach.l1_squares
+        return Spread(reach.l1, column * squares, reach.touched)
+
+    @cached_property
+    def _reach(self) -> Reach:
+        replaces = self.relation == "replace_one"
+        if self.dictionary is not None:
+            return reach_of_dictionary(self.dictionary, replaces, self.limited)
+        return reach_of_all(self.letters, self.max_length or 1, replaces, self.limited)
+
+    def __str__(self) -> str:
+        what = {
+            "replace_one": "what any one letter is",
+            "add_remove": "whether any one letter is there or its step is empty",
+        }[self.relation]
+        longest = self.max_length or max(map(len, self.dictionary or ()))
+        return f"{self.relation} ({what}, episodes of up to {longest})"
+
+
+def _check_size(letters: int, longest: int) -> None:
+    """Refuse to count more than MOST_EPISODES episodes.
+
+    Raises:
+      ValueError: there are more of up to `longest` letters.
+    """
+    number = longest if letters == 1 else 0
+    for m in range(1, 1 if letters == 1 else longest + 1):
+        number += letters**m
+        if number > 10**18:
+            break
+    if number > MOST_EPISODES:
+        count = f"more than {10**18:,}" if number > 10**18 else f"{number:,}"
+        raise ValueError(
+            f"{letters} letters make {count} episodes of 1 to {longest} letters, and at most "
+            f"{MOST_EPISODES:,} can be counted: give a smaller max_length, group the rare letters "
+            "under one name, or give a dictionary of the episodes to count"
+        )

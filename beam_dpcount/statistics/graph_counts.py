@@ -1,0 +1,469 @@
+"""Statistics of a graph that grows by insertions of edges, over a public set of vertices.
+
+[FHU22], section 5.3. An element inserts the edge of two vertices; a pair that came before counts
+no second time, and what cannot be read is an empty step. What a pair or a vertex can change is
+bounded by the degrees for some of them. How, each says: a rule that ignores edges (triangles),
+counting no more than D edges of a vertex (stars, degrees), or the caller's word.
+"""
+
+from __future__ import annotations
+
+import operator
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import comb
+from typing import Any, ClassVar
+
+from beam_dpcount.statistics.base import Additions, Codes, Statistic
+from beam_dpcount.statistics.forest import Forest
+from beam_dpcount.statistics.graph_change import GraphChange
+from beam_dpcount.statistics.graphs import CodeSet, Graph, pack, unpack
+
+MAX_VERTICES = 2**31  # codes of pairs fit 64 bits
+MAX_TREE = 2**24
+MAX_AMOUNT = 2**31
+NO_PAIR = "an edge is a pair (u, v), or with its weight (u, v, weight)"
+UNKNOWN = "a vertex is not in the public set of vertices"
+LOOP = "an edge from a vertex to itself"
+UNWEIGHTED = "this statistic has no weights: give (u, v)"
+WEIGHT = "a weight is a whole number from 1 to max_weight"
+DELETION = "deletions are not supported"
+
+Masses = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class GraphStatistic(Statistic):
+    """What statistics of graphs share.
+
+    Args:
+      vertices: the public vertices: a number n, for 0 .. n-1, or distinct strings.
+      max_degree: D, from 1 to n-1.
+      asserted: the caller's word that no vertex ever has more than D neighbours. Nothing enforces
+        it, and the guarantee rests on it. It makes noise smaller and allows relation "node".
+
+    Raises:
+      ValueError, TypeError: an argument is outside its range; the message says which.
+    """
+
+    vertices: int | tuple[str, ...]
+    max_degree: int | None = field(default=None, kw_only=True)
+    asserted: bool = field(default=False, kw_only=True)
+
+    width: ClassVar[int] = 3  # u < v and the weight
+    least_degree: ClassVar[int] = 0  # of max_degree; from 1 it must be given
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "vertices", _vertices(self.vertices))
+        if not isinstance(self.asserted, bool):
+            raise TypeError(f"asserted must be True or False, got {self.asserted!r}")
+        if self.max_degree is not None or self.least_degree:
+            least, most = max(self.least_degree, 1), self.n - 1
+            if most < least:
+                raise ValueError(f"this statistic needs {least + 1} vertices or more, got {self.n}")
+            self._check("max_degree", least, most, "give how many neighbours a vertex may have")
+        elif self.asserted:
+            raise ValueError("asserted=True asserts a bound on the degrees: give max_degree")
+
+    def _check(self, name: str, least: int, most: int, remedy: str) -> None:
+        given = getattr(self, name)
+        value = _whole(given)
+        if value is None:
+            raise TypeError(f"{name} must be a whole number, got {given!r}: {remedy}")
+        if not least <= value <= most:
+            raise ValueError(f"{name} must be from {least} to {most}, got {given!r}: {remedy}")
+        object.__setattr__(self, name, value)
+
+    @property
+    def n(self) -> int:
+        """How many vertices."""
+        return self.vertices if isinstance(self.vertices, int) else len(self.vertices)
+
+    @property
+    def limit(self) -> int | None:
+        """The degree that the rule of `Graph.offer` enforces; None where it does not act."""
+        return None if self.asserted else self.max_degree
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        return None
+
+    @property
+    def empty(self) -> Codes:
+        return (-1, -1, 0)
+
+    def read(self, payload: Any) -> tuple[Codes, str | None]:
+        if not isinstance(payload, tuple | list) or len(payload) not in (2, 3):
+            return self.empty, NO_PAIR
+        u, v = self._place(payload[0]), self._place(payload[1])
+        if u is None or v is None:
+            return self.empty, UNKNOWN
+        if u == v:
+            return self.empty, LOOP
+        weight = 1
+        if len(payload) == 3:
+            given = _whole(payload[2])
+            if given is not None and given < 0:
+                return self.empty, DELETION
+            refusal = self._refuse_weight(given)
+            if given is None or refusal is not None:
+                return self.empty, refusal
+            weight = given
+        return (min(u, v), max(u, v), weight), None
+
+    def _refuse_weight(self, weight: int | None) -> str | None:
+        return UNWEIGHTED
+
+    def _place(self, vertex: Any) -> int | None:
+        if isinstance(self.vertices, int):
+            number = _whole(vertex)
+            return number if number is not None and 0 <= number < self.vertices else None
+        return self._places.get(vertex) if isinstance(vertex, str) else None
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        names = () if isinstance(self.vertices, int) else self.vertices
+        return {name: place for place, name in enumerate(names)}
+
+    def init(self) -> Any:
+        return Graph(self.n)
+
+    def step(self, memory: Any, codes: Codes) -> tuple[Any, Additions]:
+        u, v, _ = codes
+        if u < 0:
+            return memory, ()
+        graph = memory.offer(u, v, self.limit)
+        if graph.edges is memory.edges:
+            return graph, ()
+        return graph, self.added(memory, u, v)
+
+    @abstractmethod
+    def added(self, graph: Graph, u: int, v: int) -> Additions:
+        """What the new edge u-v adds to the statistic of a graph without it."""
+
+    def pack(self, memory: Any) -> bytes:
+        return pack(*memory.edges, *memory.halves)
+
+    def unpack(self, data: bytes) -> Any:
+        old, new, half_old, half_new = unpack(data, 4)
+        return Graph(self.n, CodeSet(old, new), CodeSet(half_old, half_new))
+
+    def change(self, relation: str) -> GraphChange:
+        """What one pair ("edge"), or one vertex ("node"), changes.
+
+        Raises:
+          ValueError: another relation; or "node" without an asserted max_degree.
+        """
+        if relation not in GraphChange.relations:
+            raise ValueError(
+                f"neighbouring graphs differ in one pair or in one vertex: relation must be "
+                f"'edge' or 'node', got {relation!r}"
+            )
+        low, high = self.bounds
+        if relation == "edge":
+            masses, squares = self.of_edge()
+            return GraphChange(low, high, "edge", masses=masses, squares=squares)
+        if not self.asserted or self.max_degree is None:
+            raise ValueError(
+                "relation 'node' holds only where degrees are bounded by assumption: give "
+                "max_degree and asserted=True, or take relation 'edge'"
+            )
+        return GraphChange(low, high, "node", masses=self.of_node(self.max_degree))
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """On what one element adds to one coordinate."""
+        return 0, 1
+
+    @abstractmethod
+    def of_edge(self) -> tuple[Masses, int | None]:
+        """What one pair changes, as `masses` and `squares` of a GraphChange."""
+
+    @abstractmethod
+    def of_node(self, D: int) -> Masses:
+        """What one vertex of up to D neighbours changes."""
+
+    @property
+    def summary(self) -> str:
+        if isinstance(self.vertices, int):
+            return str(self)
+        return str(replace(self, vertices=self.n))
+
+
+@dataclass(frozen=True)
+class Edges(GraphStatistic):
+    """The number of edges. Args: see GraphStatistic; with max_degree alone, the rule acts.
+
+    Guarantee: relation "edge": one pair changes 1 step by 1; with the rule 3 steps, Delta_2^2 is
+      at most 3 c^2 + 2 g(1) <= 5 c^2. "node": D steps.
+    """
+
+    def added(self, graph: Graph, u: int, v: int) -> Additions:
+        return ((0, 1),)
+
+    def of_edge(self) -> tuple[Masses, int | None]:
+        return (((1, 0),), 1) if self.limit is None else (((1, 2),), 3)
+
+    def of_node(self, D: int) -> Masses:
+        return ((D, 0),)
+
+
+@dataclass(frozen=True)
+class Triangles(GraphStatistic):
+    """The number of triangles, among the edges that the degree rule accepts, or asserted.
+
+    Args:
+      vertices, asserted: as for GraphStatistic.
+      max_degree: D, from 2. Each vertex remembers the first D distinct pairs that hold it, and a
+        pair is an edge if both its ends remember it.
+
+    Guarantee: relation "edge", M = D - 1: with the rule Delta_1 is 3 M columns, Delta_2^2 at most
+      5 M^2 c^2; asserted M columns, M^2 c^2. "node": D (D - 1) / 2 columns.
+    """
+
+    least_degree: ClassVar[int] = 2
+
+    def added(self, graph: Graph, u: int, v: int) -> Additions:
+        amount = graph.common(u, v)
+        return ((0, amount),) if amount else ()
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        return 0, (self.max_degree or 0) - 1
+
+    def of_edge(self) -> tuple[Masses, int | None]:
+        most = self.bounds[1]
+        if self.limit is None:
+            return ((most, 0),), None
+        return ((most, 2 * most),), most**2 + max(2 * most**2, 4 * most)
+
+    def of_node(self, D: int) -> Masses:
+        return ((comb(D, 2), 0),)
+
+
+@dataclass(frozen=True)
+class KStars(GraphStatistic):
+    """The number of k-stars: a centre and k of its neighbours, of which D count at most.
+
+    That is, the sum over vertices of C(min(degree, D), k).
+
+    Args:
+      vertices, asserted: as for GraphStatistic.
+      k: how many neighbours, from 1 to D.
+      max_degree: D.
+
+    Guarantee: relation "edge", C = C(D-1, k-1): Delta_1 is 4 C columns, Delta_2^2 at most
+      6 C^2 c^2 + 2 C^2 g(1) <= 8 C^2 c^2; asserted 2 C columns, 4 C^2 c^2.
+      "node": C(D, k) + D C columns.
+    """
+
+    k: int
+    least_degree: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check("k", 1, self.max_degree or 1, "stars have at most max_degree rays")
+        if self.bounds[1] > MAX_AMOUNT:
+            raise ValueError(
+                f"one edge may make {self.bounds[1]} stars, which is beyond 2^31: choose a "
+                f"smaller max_degree or k, got {self.max_degree} and {self.k}"
+            )
+
+    @property
+    def limit(self) -> int | None:
+        return None
+
+    def added(self, graph: Graph, u: int, v: int) -> Additions:
+        degrees = (graph.degree(u), graph.degree(v))
+        amount = sum(comb(d, self.k - 1) for d in degrees if d < (self.max_degree or 0))
+        return ((0, amount),) if amount else ()
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        return 0, 2 * comb((self.max_degree or 1) - 1, self.k - 1)
+
+    def of_edge(self) -> tuple[Masses, int | None]:
+        most = self.bounds[1]
+        if self.asserted:
+            return ((most, 0),), None
+        return ((most, most),), most**2 + most**2 // 2
+
+    def of_node(self, D: int) -> Masses:
+        return ((comb(D, self.k) + D * comb(D - 1, self.k - 1), 0),)
+
+
+@dataclass(frozen=True)
+class HighDegree(GraphStatistic):
+    """The number of vertices with `threshold` neighbours or more.
+
+    Args:
+      vertices, max_degree, asserted: as for GraphStatistic; with max_degree alone, the rule acts.
+      threshold: from 1 to n - 1, and to max_degree if that is given.
+
+    Guarantee: relation "edge": Delta_1 is 4 columns, Delta_2^2 at most 6 c^2 + 2 g(1) <= 8 c^2,
+      whatever the degrees; with the rule 8 columns, 32 c^2. "node": 2 D + 1 columns.
+    """
+
+    threshold: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        most = self.max_degree or self.n - 1
+        self._check("threshold", 1, most, "no vertex has more neighbours")
+
+    def added(self, graph: Graph, u: int, v: int) -> Additions:
+        amount = sum(graph.degree(x) == self.threshold - 1 for x in (u, v))
+        return ((0, amount),) if amount else ()
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        return 0, 2
+
+    def of_edge(self) -> tuple[Masses, int | None]:
+        return (((2, 2),), 6) if self.limit is None else (((4, 4),), None)
+
+    def of_node(self, D: int) -> Masses:
+        return ((D + 1, D),)
+
+
+@dataclass(frozen=True)
+class Degrees(GraphStatistic):
+    """How many vertices have 1, 2, .. D neighbours; the last counts those with more, too.
+
+    The vertices without neighbours are those left over: n minus the sum of all coordinates.
+
+    Args:
+      vertices, asserted: as for GraphStatistic.
+      max_degree: D, the number of coordinates.
+
+    Guarantee: relation "edge": Delta_1 is 8 D - 4 columns, Delta_2^2 at most
+      (12 D - 6) c^2 + (20 D - 18) g(1) <= (32 D - 24) c^2, whatever the degrees; asserted, from
+      D = 2, 8 D - 8 columns, (12 D - 10) c^2 + (20 D - 30) g(1). "node": 4 D^2 - 2 D - 1 columns.
+    """
+
+    least_degree: ClassVar[int] = 1
+
+    @property
+    def limit(self) -> int | None:
+        return None
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        D = self.max_degree or 0
+        return (*(str(d) for d in range(1, D)), str(D) if self.asserted else f"{D}+")
+
+    def added(self, graph: Graph, u: int, v: int) -> Additions:
+        D, amounts = self.max_degree or 0, []
+        for degree in (graph.degree(u), graph.degree(v)):
+            if degree < D:
+                amounts.append((degree, 1))
+                if degree:
+                    amounts.append((degree - 1, -1))
+        return amounts
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        return (0 if self.max_degree == 1 else -2), 2
+
+    def of_edge(self) -> tuple[Masses, int | None]:
+        D = self.max_degree or 0
+        if not self.asserted:
+            return ((4, 4),) * (D - 1) + ((2, 2),), 12 * D - 6
+        if D == 1:
+            return ((2, 0),), None
+        return ((4, 4),) * (D - 2) + ((2, 4), (2, 0)), 12 * D - 10
+
+    def of_node(self, D: int) -> Masses:
+        if D == 1:
+            return ((2, 0),)
+        return ((2 * D + 1, 2 * D + 1),) * (D - 2) + ((D + 1, 2 * D + 1), (D + 1, 0))
+
+
+@dataclass(frozen=True)
+class SpanningForest(GraphStatistic):
+    """The cost of a minimum spanning forest; of a pair's weights the first counts.
+
+    Args:
+      vertices, max_degree, asserted: as for GraphStatistic; with max_degree alone, the rule acts.
+      max_weight: W; weights are whole numbers from 1 to W, and 1 if left out.
+
+    Guarantee: relation "edge": Delta_1 is 2 W columns, Delta_2^2 at most 2 W^2 c^2, whatever the
+      degrees; with the rule 6 W columns, 18 W^2 c^2. "node": 2 W D columns.
+    """
+
+    max_weight: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check("max_weight", 1, MAX_AMOUNT, "give the largest weight of an edge")
+        if self.n > MAX_TREE:
+            raise ValueError(f"a forest is kept for up to 2^24 vertices, got {self.n}")
+
+    def _refuse_weight(self, weight: int | None) -> str | None:
+        return None if weight is not None and 1 <= weight <= self.max_weight else WEIGHT
+
+    def init(self) -> Any:
+        return Graph(self.n), Forest.empty(self.n)
+
+    def step(self, memory: Any, codes: Codes) -> tuple[Any, Additions]:
+        u, v, weight = codes
+        if u < 0:
+            return memory, ()
+        before, forest = memory
+        graph = before.offer(u, v, self.limit)
+        if graph.edges is before.edges:
+            return (graph, forest), ()
+        forest, amount = forest.insert(u, v, weight)
+        return (graph, forest), ((0, amount),) if amount else ()
+
+    def added(self, graph: Graph, u: int, v: int) -> Additions:
+        raise NotImplementedError("it depends on the weights of the forest: see step")
+
+    def pack(self, memory: Any) -> bytes:
+        graph, forest = memory
+        return pack(*graph.edges, *graph.halves, *forest)
+
+    def unpack(self, data: bytes) -> Any:
+        old, new, half_old, half_new, parents, weights = unpack(data, 6)
+        graph = Graph(self.n, CodeSet(old, new), CodeSet(half_old, half_new))
+        return graph, Forest(parents, weights)
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        return 1 - self.max_weight, self.max_weight
+
+    def of_edge(self) -> tuple[Masses, int | None]:
+        W = self.max_weight
+        return (((W, W),) if self.limit is None else ((3 * W, 3 * W),)), None
+
+    def of_node(self, D: int) -> Masses:
+        return ((self.max_weight * D, self.max_weight * D),)
+
+
+def _vertices(vertices: Any) -> int | tuple[str, ...]:
+    """The public set of vertices, or an error that says what to pass."""
+    remedy = "give a number n, for the vertices 0 .. n-1, or a sequence of distinct strings"
+    if isinstance(vertices, bool | str | bytes) or vertices is None:
+        raise TypeError(f"vertices must be a whole number or strings, got {vertices!r}: {remedy}")
+    number = _whole(vertices)
+    if number is not None:
+        if not 2 <= number <= MAX_VERTICES:
+            raise ValueError(f"vertices must be from 2 to 2^31, got {vertices!r}: {remedy}")
+        return number
+    if not isinstance(vertices, Sequence) or not all(isinstance(name, str) for name in vertices):
+        raise TypeError(f"vertices must be a whole number or strings: {remedy}")
+    if len(set(vertices)) < max(2, len(vertices)):
+        raise ValueError(f"vertices must be distinct, and two or more: {remedy}")
+    return tuple(vertices)
+
+
+def _whole(value: Any) -> int | None:
+    """A whole number as an int; None for anything else."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None

@@ -1,0 +1,387 @@
+"""Words of a stream of letters: how often each has occurred, as a block of successive letters.
+
+Occurrences may overlap. The functions are those of [FHU22, section 5.4]; the sensitivities are not
+(its l c is exceeded by words of one letter), see docs/privacy.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from itertools import combinations, product
+from operator import itemgetter
+from struct import pack, unpack
+from typing import Any
+
+import numpy as np
+
+from beam_dpcount.items import check_whole
+from beam_dpcount.mechanisms.base import Mechanism
+from beam_dpcount.spread import Spread, SpreadChange
+from beam_dpcount.statistics.base import Additions, Codes, IntArray, Statistic
+from beam_dpcount.statistics.letters import (
+    EMPTY,
+    check_alphabet,
+    check_words,
+    places,
+    read_letter,
+    spell,
+)
+
+MOST_WORDS = 10**6
+
+
+@dataclass(frozen=True)
+class Words(Statistic):
+    """How often each word has occurred among the letters so far, by the letter that ends it.
+
+    Args:
+      alphabet: the public letters, a sequence of distinct str.
+      max_length: count all words of 1 to this many letters, in order of length, then of the
+        alphabet.
+      dictionary: or count these words only, in this order: each a str (its letters are separated
+        by spaces, unless all letters are single characters) or a sequence of letters. It is kept
+        as labels.
+
+    An empty letter breaks words: none extends over it. A letter takes time O(the longest word),
+    whatever the number of words.
+
+    Raises:
+      ValueError, TypeError: an argument is outside its range, both or none of max_length and
+        dictionary are given, or there would be more than 10^6 words; the message says what to do.
+    """
+
+    alphabet: tuple[str, ...]
+    max_length: int | None = None
+    dictionary: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "alphabet", check_alphabet(self.alphabet))
+        if (self.max_length is None) == (self.dictionary is None):
+            raise ValueError(
+                "give either max_length, to count all words up to it, or a dictionary of words, "
+                f"got max_length={self.max_length!r} and dictionary={self.dictionary!r}"
+            )
+        if self.dictionary is not None:
+            coded = check_words(self.dictionary, self.alphabet)
+            labels = tuple(self._spell([self.alphabet[code - 1] for code in w]) for w in coded)
+            object.__setattr__(self, "dictionary", labels)
+            return
+        object.__setattr__(self, "max_length", check_whole("max_length", self.max_length))
+        _check_size(len(self.alphabet), self.longest)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self._labels
+
+    @cached_property
+    def _labels(self) -> tuple[str, ...]:
+        if self.dictionary is not None:
+            return self.dictionary
+        lengths = range(1, self.longest + 1)
+        return tuple(self._spell(w) for j in lengths for w in product(self.alphabet, repeat=j))
+
+    @property
+    def dimension(self) -> int:
+        if self.dictionary is not None:
+            return len(self.dictionary)
+        return sum(len(self.alphabet) ** j for j in range(1, self.longest + 1))
+
+    @property
+    def longest(self) -> int:
+        """The length of the longest word."""
+        return self.max_length or max(map(len, self._coded))
+
+    @property
+    def empty(self) -> Codes:
+        return EMPTY
+
+    def read(self, payload: Any) -> tuple[Codes, str | None]:
+        return read_letter(payload, self._places)
+
+    def init(self) -> Codes:
+        """The last letters that a word may yet extend, at most one less than the longest word."""
+        return ()
+
+    def step(self, memory: Codes, codes: Codes) -> tuple[Codes, Additions]:
+        (letter,) = codes
+        if not letter:
+            return (), ()
+        base, keep, lookup = self._steps
+        ends = (*memory, letter)
+        # A word is the number that its letters, digits 1 .. u, write in base u, the first letter
+        # leading: 1, 2, 3, ... are all words in order of length, then of the alphabet.
+        number, weight, additions = 0, 1, []
+        for digit in reversed(ends):
+            number += digit * weight
+            weight *= base
+            if lookup is None:
+                additions.append((number - 1, 1))
+            elif number in lookup:
+                additions.append((lookup[number], 1))
+        return ends if len(ends) <= keep else ends[1:], additions
+
+    def all(self, memory: Codes, codes: IntArray) -> tuple[Codes, IntArray]:
+        base, keep, lookup = self._steps
+        if base**self.longest >= 2**61:  # numbers are below base / (base - 1) times that
+            return super().all(memory, codes)
+        letters = np.concatenate([np.array(memory, dtype=np.int64), codes[:, 0]])
+        known = None if lookup is None else np.array(sorted(lookup), dtype=np.int64)
+        added = np.zeros((len(codes), self.dimension), dtype=np.int64)
+        ends = np.arange(len(memory), len(letters))  # of blocks without a break so far
+        numbers = np.zeros(len(ends), dtype=np.int64)
+        for age in range(self.longest):
+            ends, numbers = ends[ends >= age], numbers[ends >= age]
+            if not len(ends):
+                break
+            digits = letters[ends - age]
+            ends, numbers = ends[digits > 0], numbers[digits > 0]
+            numbers = numbers + base**age * digits[digits > 0]
+            if lookup is None or known is None:
+                added[ends - len(memory), numbers - 1] = 1
+            else:
+                found = np.isin(numbers, known)
+                words = [lookup[number] for number in numbers[found].tolist()]
+                added[ends[found] - len(memory), words] = 1
+        last = letters[len(letters) - min(keep, len(letters)) :]
+        (breaks,) = np.nonzero(last == 0)
+        return tuple(last[breaks[-1] + 1 if len(breaks) else 0 :].tolist()), added
+
+    def pack(self, memory: Codes) -> bytes:
+        """One, two or four bytes a letter, by the alphabet's size."""
+        return pack(f"<{len(memory)}{self._letter[0]}", *memory)
+
+    def unpack(self, data: bytes) -> Codes:
+        kind, size = self._letter
+        memory: Codes = ()
+        if len(data) % size == 0:
+            memory = unpack(f"<{len(data) // size}{kind}", data)
+        u, keep, _ = self._steps
+        if len(data) % size or len(memory) > keep or not all(1 <= code <= u for code in memory):
+            raise ValueError("these bytes hold no letters of this alphabet and length")
+        return memory
+
+    def change(self, relation: str) -> WordsChange:
+        """What one letter changes: replace_one, it is any other; add_remove, its step is empty."""
+        dictionary = None if self.dictionary is None else self._coded
+        return WordsChange(
+            relation=relation,
+            letters=len(self.alphabet),
+            max_length=self.max_length,
+            dictionary=dictionary,
+        )
+
+    @property
+    def summary(self) -> str:
+        if self.dictionary is None:
+            return f"words of up to {self.longest} of {len(self.alphabet)} letters"
+        return f"{self.dimension} words of {len(self.alphabet)} letters"
+
+    def _spell(self, letters: Sequence[str]) -> str:
+        return spell(letters, self.alphabet)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return places(self.alphabet)
+
+    @cached_property
+    def _coded(self) -> tuple[Codes, ...]:
+        return check_words(self.dictionary, self.alphabet)
+
+    @cached_property
+    def _steps(self) -> tuple[int, int, dict[int, int] | None]:
+        """The base, the letters to remember and each word's place: what a step needs."""
+        u, lookup = len(self.alphabet), None
+        if self.dictionary is not None:
+            numbers = (sum(c * u**age for age, c in enumerate(reversed(w))) for w in self._coded)
+            lookup = {number: place for place, number in enumerate(numbers)}
+        return u, self.longest - 1, lookup
+
+    @property
+    def _letter(self) -> tuple[str, int]:
+        u = len(self.alphabet)
+        return ("B", 1) if u < 2**8 else ("H", 2) if u < 2**16 else ("I", 4)
+
+
+@dataclass(frozen=True)
+class WordsChange(SpreadChange):
+    """What one letter changes in the numbers of occurrences of words.
+
+    Args:
+      relation: "replace_one" (default): a letter is any other, or its step is empty. "add_remove":
+        the letter is there, or its step is empty.
+      letters: the size of the alphabet.
+      max_length: all words up to it are counted.
+      dictionary: or these.
+
+    Guarantee: all words of up to l letters: Delta_2^2 is the sum over j <= l of 2 j g(0) + 2 sum
+      over d < j of (j - d) g(d), g = `lag_bounds`, at most c^2 l (l + 1) (l + 2) / 3, and Delta_1
+      is l (l + 1) columns; add_remove has j for 2 j, and half of Delta_1. Attained by a..a and
+      a..aba..a where products of columns depend on the lag only. A dictionary: at most that, and
+      less where few of its words hold one letter, or few overlap themselves. [FHU22, Corollary 4]
+      has less, and fails. docs/privacy.md, Substrings, has the proof.
+    """
+
+    letters: int = 1
+    max_length: int | None = None
+    dictionary: tuple[Codes, ...] | None = None
+
+    def spread(self, mechanism: Mechanism) -> Spread:
+        g = self._lags(mechanism)
+        if self.dictionary is not None:
+            return self._among(self.dictionary, g, mechanism.is_nonnegative)
+        # The Guarantee's sums over d and j, exchanged: words of a single letter may be long.
+        longest = self._longest
+        blocks = self._sides * longest * (longest + 1) // 2
+        cross = sum((longest - d) * (longest - d + 1) * g[d] for d in range(1, longest))
+        touched = blocks if self.letters > 1 else longest
+        return Spread(blocks, blocks * g[0] + cross, touched)
+
+    def _among(self, dictionary: tuple[Codes, ...], g: tuple[Fraction, ...], plus: bool) -> Spread:
+        orthogonal = (Fraction(1), *(Fraction(0) for _ in g[1:]))
+        l1 = int(_worst(dictionary, self._sides, orthogonal))  # where each change adds 1
+        if plus or self._sides == 1:
+            l2_squared = _worst(dictionary, self._sides, g)
+        else:
+            pairs = sum(j * (j - 1) for j in {len(word) for word in dictionary})
+            l2_squared = g[0] * min(l1**2, l1 + pairs)
+        return Spread(l1, l2_squared, min(l1, len(dictionary)))
+
+    @property
+    def _sides(self) -> int:
+        """On how many sides there is a letter: a single letter has none to be replaced by."""
+        return 2 if self.relation == "replace_one" and self.letters > 1 else 1
+
+    @property
+    def _longest(self) -> int:
+        return self.max_length or max(map(len, self.dictionary or ()))
+
+    def _lags(self, mechanism: Mechanism) -> tuple[Fraction, ...]:
+        """Bounds on the absolute products of two columns, by their lag."""
+        column, longest = Fraction(mechanism.l2_sensitivity_squared), self._longest
+        if not mechanism.is_nonnegative:
+            return (column,) * longest
+        g = mechanism.lag_bounds(min(longest, mechanism.horizon))
+        beyond = (Fraction(0),) * (longest - len(g))
+        return tuple(min(column, Fraction(bound)) for bound in g) + beyond
+
+    def __str__(self) -> str:
+        what = {
+            "replace_one": "what any one letter is",
+            "add_remove": "whether any one letter is there or its step is empty",
+        }[self.relation]
+        return f"{self.relation} ({what}, words of up to {self._longest})"
+
+
+@dataclass
+class _Side:
+    """What the blocks of one length over a position can be in a dictionary, given its letter there.
+
+    Fields:
+      blocks: the places in the block that this letter can have, if the block is a word.
+      pairs: a place and a lag, where that block and the one so much later can be the same word.
+      apart: a bound on ||R d||_2^2, each word bounded by itself.
+    """
+
+    blocks: set[int] = field(default_factory=set)
+    pairs: set[tuple[int, int]] = field(default_factory=set)
+    apart: int = 0
+
+
+_Letter = dict[int, _Side]  # by the length of the blocks
+
+
+@lru_cache(maxsize=64)
+def _worst(dictionary: tuple[Codes, ...], sides: int, g: tuple[Fraction, ...]) -> Fraction:
+    """A bound on ||R d||_2^2 over all exchanges of a letter, where products are at most g, from 0.
+
+    Args:
+      sides: 2, two letters are exchanged; 1, a letter and the empty one: then products may have any
+        sign, and g bounds their absolute values.
+    """
+    unit = math.lcm(*(bound.denominator for bound in g))
+    whole = [int(bound * unit) for bound in g]  # whole numbers: many pairs are looked at
+    letters = _letters(dictionary, whole)
+    best = max(_exchange([letter], whole) for letter in letters)
+    if sides == 1:
+        return Fraction(best, unit)
+    # Each part of an exchange's bound is at most the sum of what the two letters have alone: pairs
+    # that cannot exceed the best so far are passed over, and the largest come first.
+    alone = [
+        (
+            sum(_together(j, [side], whole) for j, side in letter.items()),
+            sum(side.apart for side in letter.values()),
+            letter,
+        )
+        for letter in letters
+    ]
+    alone.sort(key=itemgetter(0, 1), reverse=True)
+    for (some, apart, old), (more, further, new) in combinations(alone, 2):
+        if some + more > best and apart + further > best:
+            best = max(best, _exchange([old, new], whole))
+    return Fraction(best, unit)
+
+
+def _letters(dictionary: Sequence[Codes], g: Sequence[int]) -> list[_Letter]:
+    """For each letter of a dictionary, what the blocks with it at a position can be."""
+    letters: defaultdict[int, _Letter] = defaultdict(lambda: defaultdict(_Side))
+    for word in dictionary:
+        j = len(word)
+        periods = [d for d in range(1, j) if word[d:] == word[:-d]]
+        gap = periods[0] if periods else j
+        for letter in set(word):
+            side, at = letters[letter][j], [k for k in range(j) if word[k] == letter]
+            side.blocks.update(at)
+            side.pairs.update((k, d) for k in at for d in periods if k + d in at)
+            n = _packed(at, gap)
+            side.apart += n * g[0] + 2 * sum((n - r) * g[r * gap] for r in range(1, n))
+    return list(letters.values())
+
+
+def _packed(at: Sequence[int], apart: int) -> int:
+    """How many of these places can be chosen, `apart` or more from one to the next."""
+    count, free = 0, at[0]
+    for k in at:
+        if k >= free:
+            count, free = count + 1, k + apart
+    return count
+
+
+def _exchange(letters: Sequence[_Letter], g: Sequence[int]) -> int:
+    """A bound on ||R d||_2^2 if these letters, one or two, are there before or after."""
+    total = 0
+    for j in {j for ends in letters for j in ends}:
+        ends = [ends[j] for ends in letters if j in ends]
+        total += min(_together(j, ends, g), sum(side.apart for side in ends))
+    return total
+
+
+def _together(j: int, ends: Sequence[_Side], g: Sequence[int]) -> int:
+    """A bound for all words of j letters together: blocks, and pairs of blocks that are equal."""
+    lags = Counter(d for side in ends for _, d in side.pairs)
+    cross = sum(min(j - d, count) * g[d] for d, count in lags.items())
+    return sum(len(side.blocks) for side in ends) * g[0] + 2 * cross
+
+
+def _check_size(letters: int, longest: int) -> None:
+    """Refuse to count more than MOST_WORDS words.
+
+    Raises:
+      ValueError: there are more words of up to `longest` letters.
+    """
+    number = longest if letters == 1 else 0
+    for j in range(1, 1 if letters == 1 else longest + 1):
+        number += letters**j
+        if number > 10**18:
+            break
+    if number > MOST_WORDS:
+        count = f"more than {10**18:,}" if number > 10**18 else f"{number:,}"
+        raise ValueError(
+            f"{letters} letters make {count} words of 1 to {longest} letters, and at most "
+            f"{MOST_WORDS:,} can be counted: give a smaller max_length, group the rare letters "
+            "under one name, or give a dictionary of the words to count"
+        )

@@ -1,0 +1,205 @@
+"""LocalMedian, LocalConvexRisk: every element is a client's, and enters only as its message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.coders import RowCoder
+from apache_beam.coders.typecoders import registry
+from apache_beam.pvalue import PCollection
+
+from beam_dpcount.budget import Budget
+from beam_dpcount.ledger import Share, claim, plain_budget
+from beam_dpcount.local import (
+    ConvexLearner,
+    FloatArray,
+    LocalLearner,
+    LocalRisk,
+    MedianLearner,
+    merge,
+)
+from beam_dpcount.mechanisms import Mechanism
+from beam_dpcount.transforms.inputs import check_windows
+
+registry.register_coder(LocalRisk, RowCoder)
+
+_BATCH = 1024
+
+
+class MakeMessages(beam.DoFn):
+    """Batches of clients' values to messages, one each; what a device does with its own value."""
+
+    def __init__(self, learner: LocalLearner, value: Callable[[Any], Any] | None) -> None:
+        self._learner, self._value = learner, value
+
+    def process(self, element: list[Any]) -> Iterator[FloatArray]:
+        value = self._value
+        taken = element if value is None else [_taken(value, client) for client in element]
+        yield from self._learner.messages(taken)
+
+
+def _taken(value: Callable[[Any], Any], element: Any) -> Any:
+    try:
+        return value(element)
+    except Exception:  # whatever it is, that it happened is private
+        return None
+
+
+class LossOf(beam.CombineFn):
+    """The server: messages, each shape (2T,), to one LocalRisk. Post-processing.
+
+    Where devices make their messages themselves, with `learner.message`, it is all that is needed:
+    `messages | beam.CombineGlobally(LossOf(learner)).without_defaults()`.
+
+    Args:
+      learner: with which the messages were made.
+
+    Raises:
+      ValueError: a message has another length; there is none at all.
+    """
+
+    def __init__(self, learner: LocalLearner) -> None:
+        super().__init__()
+        self._learner = learner
+
+    def create_accumulator(self) -> tuple[int, FloatArray]:
+        return 0, np.zeros(2 * self._learner.cells)
+
+    def add_input(
+        self, mutable_accumulator: tuple[int, FloatArray], element: Any
+    ) -> tuple[int, FloatArray]:
+        clients, total = mutable_accumulator
+        message = np.asarray(element, dtype=np.float64)
+        if message.shape != total.shape:
+            raise ValueError(f"messages have shape {total.shape}, got {message.shape}")
+        return clients + 1, total + message
+
+    def merge_accumulators(
+        self, accumulators: Iterable[tuple[int, FloatArray]]
+    ) -> tuple[int, FloatArray]:
+        return merge([self.create_accumulator(), *accumulators])
+
+    def extract_output(self, accumulator: tuple[int, FloatArray]) -> LocalRisk:
+        clients, total = accumulator
+        return self._learner.risk(total, clients)
+
+
+class _LocalRisk(beam.PTransform[Any, Any]):
+    """Attributes: learner, with the client's and the server's side."""
+
+    learner: LocalLearner
+
+    def __init__(self, budget: Budget | Share, value: Callable[[Any], Any] | None) -> None:
+        super().__init__()
+        self._given, self._value = budget, value
+        self._budget, self._account = plain_budget(budget)
+
+    def expand(self, clients: PCollection[Any]) -> PCollection[LocalRisk]:
+        check_windows(clients)
+        claim(self._given, by=self.label)
+        making: Any = beam.ParDo(MakeMessages(self.learner, self._value))
+        batching: Any = beam.BatchElements(1, _BATCH, record_metrics=False)
+        combining: Any = beam.CombineGlobally(LossOf(self.learner)).without_defaults()
+        made: Any = (
+            clients
+            | "Batch" >> batching
+            | "Messages" >> making.with_output_types(np.ndarray)
+            | "Loss" >> combining.with_output_types(LocalRisk)
+        )
+        return made
+
+    def _describe(self) -> dict[str, str]:
+        return {**self.learner.describe(), **self._account}
+
+    def annotations(self) -> dict[str, bytes | str]:
+        return {f"beam_dpcount:{name}": text for name, text in self._describe().items()}
+
+    def display_data(self) -> dict[str, Any]:
+        return dict(self._describe())
+
+
+class LocalMedian(_LocalRisk):
+    """The median of numbers in [0, 1], under local differential privacy.
+
+    PCollection[number], one element a client -> PCollection[LocalRisk], one a window (none where a
+    window has no element), or as its trigger says: every firing is of the same messages. Numbers
+    are clipped to [0, 1]; what is no number counts as 1/2.
+
+    Args:
+      budget: PureDP, ApproxDP, ZCDP or a share of a `Ledger`: of each client, whose message costs
+        it this much, however many clients there are. A share is for clients whose data other
+        transforms of the ledger count too.
+      cells: T, from 2 to 1024; about epsilon * sqrt(clients) is a good choice.
+      mechanism: of both counters; default: the one of least mean variance.
+      value: takes the number out of an element; where it raises, the client counts as 1/2.
+
+    Guarantee: every client's message satisfies `budget` for any two numbers the client may hold:
+      see `MedianLearner`. The loss and its minimiser are functions of the messages. In a pipeline
+      the messages are made by its workers, which see the numbers: privacy against the workers takes
+      devices that call `learner.message` themselves, and `LossOf`. Public: the number of clients,
+      their windows. Retries draw anew: where two results over the same clients are seen, each
+      costs the budget.
+
+    Attributes:
+      learner: the client's side, the server's, and error bounds.
+
+    Source: [FHU22, section 5.6], after Smith, Thakurta, Upadhyay 2017.
+
+    Raises:
+      ValueError, TypeError: at construction, for arguments out of range; when applied, for windows
+        that overlap or merge, and for a share that is used already.
+    """
+
+    def __init__(
+        self,
+        budget: Budget | Share,
+        cells: int,
+        *,
+        mechanism: Mechanism | type[Mechanism] | str | None = None,
+        value: Callable[[Any], Any] | None = None,
+    ) -> None:
+        super().__init__(budget, value)
+        self.learner: MedianLearner = MedianLearner(self._budget, cells, mechanism)
+
+    def expand(self, clients: PCollection[Any]) -> PCollection[LocalRisk]:
+        declared: Any = clients.element_type
+        types: tuple[Any, ...] = getattr(declared, "tuple_types", ())
+        if self._value is None and types:
+            raise TypeError(
+                f"elements must be numbers, one a client, but they are {declared}: each would "
+                "count as 1/2. Give value=, which takes the number out of an element"
+            )
+        return super().expand(clients)
+
+
+class LocalConvexRisk(_LocalRisk):
+    """The mean of the clients' convex losses on [0, 1], under local differential privacy.
+
+    PCollection of anything, one element a client -> PCollection[LocalRisk], as LocalMedian.
+
+    Args:
+      budget, cells, mechanism, value: as for LocalMedian.
+      gradient: a function of an element's value and of points in [0, 1], shape (T,), that gives the
+        slopes of the client's loss at them; convex and 1-Lipschitz, so from -1 to 1 and increasing.
+        The guarantee does not rest on it: see `ConvexLearner`.
+
+    Guarantee, attributes, source, errors: as for LocalMedian; see `ConvexLearner`. Of the loss, a
+      constant is not known: see `LocalRisk`.
+    """
+
+    def __init__(
+        self,
+        budget: Budget | Share,
+        cells: int,
+        *,
+        gradient: Callable[[Any, FloatArray], Any],
+        mechanism: Mechanism | type[Mechanism] | str | None = None,
+        value: Callable[[Any], Any] | None = None,
+    ) -> None:
+        super().__init__(budget, value)
+        self.learner: ConvexLearner = ConvexLearner(
+            self._budget, cells, mechanism, gradient=gradient
+        )

@@ -1,0 +1,353 @@
+"""SubstringCount and EpisodeCount in pipelines: the same numbers on every path and runner."""
+
+from __future__ import annotations
+
+import csv
+import random
+from collections import Counter as Tally
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.runners.portability.fn_api_runner import worker_handlers
+from apache_beam.transforms.window import FixedWindows, GlobalWindow
+
+import beam_dpcount as dp
+from beam_dpcount.coders import MemoryCodec, StateError
+from beam_dpcount.releases import VectorRelease
+from beam_dpcount.statistics import Episodes, Statistic, Words
+from tests.runners import RUNNERS, Row, feed, run
+from tests.scripted import KeyedScript, ScriptedEntropy, random_script
+
+EXACT = dp.ZCDP(1e12)
+SECRET = "s3cr3t"
+DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
+
+each_path = pytest.mark.parametrize("path", ["bounded", "streaming"])
+
+
+@pytest.fixture(autouse=True)
+def _no_state_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The local runner's cache measures every state that it holds, some 1 ms a key and bundle.
+    monkeypatch.setattr(worker_handlers, "STATE_CACHE_SIZE_MB", 0)
+
+
+KINDS: dict[str, Any] = {
+    "words": lambda **given: dp.SubstringCount(dp.ZCDP(0.5), 60, "ab", 2, **given),
+    "dictionary": lambda **given: dp.SubstringCount(
+        dp.ZCDP(0.5), 60, "abc", words=["ab", "cca", "b"], **given
+    ),
+    "episodes": lambda **given: dp.EpisodeCount(dp.ZCDP(0.5), 60, "ab", 2, **given),
+    "spans": lambda **given: dp.EpisodeCount(
+        dp.ZCDP(0.5), 60, "abc", episodes=["ab", "cca"], max_span=4, **given
+    ),
+}
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def some_rows(
+    n: int, keys: str = "xy", letters: Any = ("a", "b", None), seed: int = 1
+) -> list[Row]:
+    chance = random.Random(seed)
+    return [(chance.choice(keys), chance.choice(letters), 1_000_000 * i) for i in range(n)]
+
+
+def by_hand(count: Any, rows: list[Row], every: int = 1) -> list[VectorRelease]:
+    """From the definitions, one step of statistic and counter at a time."""
+    statistic, counter, made = count._statistic, count.counter, []
+    for key in sorted({row[0] for row in rows}):
+        noise = KeyedScript(key, GlobalWindow(), counter.dimension, 50)
+        memory, state = statistic.init(), counter.init()
+        for other, letter, micros in rows:
+            if other != key or state[0] == counter.horizon:
+                continue
+            codes, _ = statistic.read(letter)
+            memory, additions = statistic.step(memory, codes)
+            x = np.zeros(counter.dimension, dtype=np.int64)
+            for coordinate, amount in additions:
+                x[coordinate] += amount
+            state, value = counter.step(state, x, noise)
+            if state[0] % every == 0:
+                stddev = counter.variance(state[0]) ** 0.5
+                made.append(VectorRelease(key, state[0], micros, value.tolist(), stddev))
+    return made
+
+
+def same(given: list[Any], expected: list[Any]) -> bool:
+    """All but for the last digits of the stddevs."""
+    assert [r[:4] for r in given] == [r[:4] for r in expected]
+    assert np.allclose([r.stddev for r in given], [r.stddev for r in expected], rtol=1e-12)
+    return True
+
+
+# The same numbers everywhere
+
+
+@each_kind
+@each_path
+@pytest.mark.parametrize("runner", RUNNERS)
+def test_releases_equal_steps_by_hand(kind: str, path: str, runner: str) -> None:
+    rows = some_rows(170)  # of which x has more than the horizon
+    count = KINDS[kind](path=path, entropy=ScriptedEntropy())
+    outcome = run(lambda p: p | feed(rows) | count, runner)
+    expected = by_hand(count, rows)
+    assert len(expected) == 120
+    assert same(outcome.releases, expected)
+    assert outcome.metrics()["past_horizon"] == 50
+
+
+@each_kind
+@each_path
+@pytest.mark.parametrize("mechanism", ["SmoothBinary", "Honaker", "Binned", "BLT"])
+def test_every_kind_of_state_is_resumed(kind: str, path: str, mechanism: str) -> None:
+    count = KINDS[kind](path=path, entropy=ScriptedEntropy(), mechanism=mechanism)
+    rows = some_rows(80, seed=2)
+    outcome = run(lambda p: p | feed(rows) | count)
+    assert same(outcome.releases, by_hand(count, rows))
+
+
+@each_kind
+@each_path
+def test_fewer_releases_of_the_same_stream(kind: str, path: str) -> None:
+    rows = some_rows(100)
+    count = KINDS[kind](path=path, entropy=ScriptedEntropy(), every=7)
+    outcome = run(lambda p: p | feed(rows) | count)
+    assert {r.step % 7 for r in outcome.releases} == {0}
+    assert len(outcome.releases) > 10
+    assert same(outcome.releases, by_hand(count, rows, every=7))
+
+
+@each_path
+def test_each_fixed_window_starts_anew(path: str) -> None:
+    rows = [("x", letter, 1_000_000 * i) for i, letter in enumerate("aaaaaa")]
+    count = dp.SubstringCount(EXACT, 9, "ab", words=["aa"], mechanism="BinaryTree", path=path)
+    outcome = run(lambda p: p | feed(rows) | beam.WindowInto(FixedWindows(3)) | count)
+    assert sorted(r.value[0] for r in outcome.releases) == [0, 0, 1, 1, 2, 2]
+
+
+@each_path
+def test_top_words_are_post_processing(path: str) -> None:
+    rows = [("x", letter, 1_000_000 * i) for i, letter in enumerate("abababb")]
+    count = dp.SubstringCount(EXACT, 9, "ab", 2, mechanism="BinaryTree", path=path, every=7)
+    outcome = run(lambda p: p | feed(rows) | count | dp.TopK(2, count))
+    assert [(r.items, r.values) for r in outcome.releases] == [(["b", "a"], [4.0, 3.0])]
+
+
+# Real sequences
+
+
+def healthapp() -> list[str]:
+    path = DATA / "healthapp_2k.csv"
+    if not path.exists():
+        pytest.skip(f"the real data are not there: {path.name}")
+    with path.open(encoding="utf-8", newline="") as file:
+        return [row["EventId"] for row in csv.DictReader(file)]
+
+
+@each_path
+@pytest.mark.parametrize("rest", ["other", None], ids=["letter", "empty"])
+def test_words_of_healthapp_equal_brute_force(path: str, rest: str | None) -> None:
+    """Words of up to 3 of the 12 commonest events; the others are one letter, or no event."""
+    events = healthapp()
+    common = [event for event, _ in Tally(events).most_common(12)]
+    letters = [event if event in common else rest for event in events]
+    alphabet = common if rest is None else [*common, rest]
+    count = dp.SubstringCount(
+        EXACT, 2000, alphabet, 3, mechanism="SmoothBinary", path=path, every=100
+    )
+    rows = [("log", letter, 1_000_000 * i) for i, letter in enumerate(letters)]
+    outcome = run(lambda p: p | feed(rows) | count)
+    assert [release.step for release in outcome.releases] == list(range(100, 2001, 100))
+    seen: Tally[str] = Tally()
+    for step in range(1, 2001):
+        for length in (1, 2, 3):
+            word = letters[max(step - length, 0) : step]
+            if len(word) == length and None not in word:
+                seen[" ".join(map(str, word))] += 1
+        if step % 100 == 0:
+            release = outcome.releases[step // 100 - 1]
+            assert {w: n for w, n in zip(count.domain, release.value, strict=True) if n} == seen
+    assert len(seen) > 100
+
+
+@each_path
+@pytest.mark.parametrize("span", [None, 6])
+def test_episodes_of_healthapp_equal_their_definition(path: str, span: int | None) -> None:
+    events = healthapp()
+    common = [event for event, _ in Tally(events).most_common(4)]
+    letters = [event if event in common else None for event in events]
+    count = dp.EpisodeCount(
+        EXACT, 2000, common, 2, max_span=span, mechanism="SmoothBinary", path=path, every=500
+    )
+    rows = [("log", letter, 1_000_000 * i) for i, letter in enumerate(letters)]
+    outcome = run(lambda p: p | feed(rows) | count)
+    for release in outcome.releases:
+        some = letters[: release.step]
+        for name, value in zip(count.domain, release.value, strict=True):
+            assert value == occurrences(name.split(" "), some, span)
+    assert len(outcome.releases) == 4
+
+
+def occurrences(episode: list[str], letters: list[Any], span: int | None) -> int:
+    """Minimal occurrences of an episode of one or two letters, from the definition."""
+    if len(episode) == 1:
+        return letters.count(episode[0])
+    first, second = episode
+    total = 0
+    for end, letter in enumerate(letters):
+        if letter == second:
+            starts = [i for i in range(end) if letters[i] == first]
+            if starts:
+                within = letters[starts[-1] + 1 : end]
+                # No shorter stretch from that start holds it; none that starts later can.
+                short = span is None or end - starts[-1] < span
+                total += second not in within and short
+    return total
+
+
+# Letters that are refused
+
+
+@each_path
+@pytest.mark.parametrize("bad", ["z", SECRET, 7, ["a"], float("nan")], ids=repr)
+def test_what_is_no_letter_takes_an_empty_step(path: str, bad: Any) -> None:
+    rows = [("x", letter, 1_000_000 * i) for i, letter in enumerate(["a", bad, "b", "a", "b"])]
+    options: dict[str, Any] = {"mechanism": "BinaryTree", "path": path}
+    count = dp.SubstringCount(EXACT, 9, "ab", words=["ab", "b"], **options)
+    outcome = run(lambda p: p | feed(rows, tuple[str, Any]) | count)
+    assert [r.value for r in outcome.releases] == [[0, 0], [0, 0], [0, 1], [0, 1], [1, 2]]
+    collecting = dp.SubstringCount(EXACT, 9, "ab", words=["ab"], on_reject="collect", **options)
+    outcome = run(lambda p: p | feed(rows, tuple[str, Any]) | collecting)
+    assert len(outcome.releases) == 5
+    (rejected,) = outcome.rejected
+    assert rejected.timestamp == 1_000_000
+    assert SECRET not in rejected.reason
+    raising = dp.SubstringCount(EXACT, 9, "ab", words=["ab"], on_reject="raise", **options)
+    with pytest.raises(Exception, match="letter") as caught:
+        run(lambda p: p | feed(rows, tuple[str, Any]) | raising)
+    assert SECRET not in str(caught.value)
+
+
+@each_path
+def test_a_failing_callable_is_an_empty_step_and_shows_nothing(path: str) -> None:
+    count = dp.EpisodeCount(
+        EXACT, 9, "ab", 1, mechanism="BinaryTree", path=path, value=lambda row: row["letter"]
+    )
+    rows: list[Row] = [("x", {"letter": "a"}, 0), ("x", {SECRET: 1}, 1_000_000)]
+    outcome = run(lambda p: p | feed(rows) | count)
+    assert [r.value for r in outcome.releases] == [[1, 0], [1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: dp.SubstringCount(EXACT, 9, "ab"), "either max_length"),
+        (lambda: dp.SubstringCount(EXACT, 9, "ab", 2, words=["a"]), "either max_length"),
+        (lambda: dp.SubstringCount(EXACT, 9, "ab", words=[]), "no words"),
+        (lambda: dp.SubstringCount(EXACT, 9, "ab", words=["a", "a"]), "'a' is there twice"),
+        (lambda: dp.SubstringCount(EXACT, 9, "ab", words=["ac"]), "'c', which is not in the"),
+        (lambda: dp.SubstringCount(EXACT, 9, "aa", 2), "'a' twice"),
+        (lambda: dp.SubstringCount(EXACT, 9, [chr(i) for i in range(100, 200)], 4), "101,010,100"),
+        (
+            lambda: dp.SubstringCount(
+                EXACT, 9, [chr(i) for i in range(100, 200)], 2, mechanism="SquareRoot"
+            ),
+            None,
+        ),
+        (
+            lambda: dp.SubstringCount(
+                EXACT, 10**4, [chr(i) for i in range(100, 200)], 2, mechanism="SquareRoot"
+            ),
+            "count fewer",
+        ),
+        (lambda: dp.SubstringCount(EXACT, None, "ab", 2), "needs a horizon"),
+        (
+            lambda: dp.SubstringCount(
+                EXACT, 9, "ab", 2, mechanism=dp.mechanisms.Unbounded(dp.mechanisms.BinaryTree)
+            ),
+            "needs a horizon",
+        ),
+        (lambda: dp.SubstringCount(EXACT, 9, "ab", 2, every=10), "nothing would be released"),
+        (lambda: dp.SubstringCount(EXACT, 9, "ab", 2, every=0), "every must be"),
+        (lambda: dp.SubstringCount(EXACT, 9, "ab", 2, relation="swap"), "relation must be one of"),
+        (lambda: dp.SubstringCount(EXACT, 9, "ab", 2, pathh="x"), "pathh"),
+        (lambda: dp.EpisodeCount(EXACT, 9, "ab", 2, max_span=1), "max_span=1"),
+        (lambda: dp.EpisodeCount(EXACT, 9, "ab"), "either max_length"),
+        (lambda: dp.EpisodeCount(EXACT, 9, "ab", episodes=[]), "no "),
+    ],
+)
+def test_constructor_refusals(make: Any, message: str | None) -> None:
+    if message is None:
+        make()
+        return
+    with pytest.raises((ValueError, TypeError), match=message):
+        make()
+
+
+def test_annotations_name_what_is_counted() -> None:
+    count = dp.SubstringCount(dp.ZCDP(0.5), 9, "ab", 2, every=3, relation="add_remove")
+    shown = count.display_data()
+    assert shown["statistic"] == "words of up to 2 of 2 letters"
+    assert shown["released_after"] == "every 3 steps"
+    assert shown["neighbouring_relation"].startswith("add_remove (whether any one letter is there")
+    assert shown["horizon"] == "9"
+    assert count.domain == ("a", "b", "aa", "ab", "ba", "bb")
+
+
+def test_a_share_is_used_once() -> None:
+    ledger = dp.Ledger(dp.ZCDP(0.5), "test")
+    count = dp.SubstringCount(ledger.share(0.5, "words"), 9, "ab", 2)
+    run(lambda p: p | feed([("x", "a", 0)]) | count)
+    with pytest.raises(ValueError, match="words"):
+        run(lambda p: p | feed([("x", "a", 0)]) | count)
+
+
+# States
+
+
+STATISTICS: list[Statistic] = [
+    Words("ab", 3),
+    Words("abc", None, ("ab", "cab")),
+    Episodes("ab", 2),
+    Episodes("abc", None, ("ab", "cab"), 5),
+]
+
+
+@pytest.mark.parametrize("statistic", STATISTICS, ids=lambda s: s.summary)
+def test_states_come_back_exactly_and_are_refused_by_others(statistic: Statistic) -> None:
+    counter = dp.calibrate(
+        dp.mechanisms.NormalizedBLT(50),
+        dp.ZCDP(0.5),
+        statistic.change("replace_one"),
+        statistic.dimension,
+    )
+    codec, noise = MemoryCodec(counter, statistic), random_script(50, statistic.dimension)
+    memory, state = statistic.init(), counter.init()
+    chance = random.Random(4)
+    for _ in range(50):
+        data = codec.encode(state, memory)
+        back_state, back_memory = codec.decode(data)
+        assert codec.encode(back_state, back_memory) == data
+        codes, _ = statistic.read(chance.choice(["a", "b", None]))
+        memory, additions = statistic.step(memory, codes)
+        back_memory, again = statistic.step(back_memory, codes)
+        assert list(again) == list(additions)
+        x = statistic.vector(additions)
+        state, value = counter.step_lattice(state, x, noise)
+        back_state, same_value = counter.step_lattice(back_state, x, noise)
+        assert np.array_equal(value, same_value)
+    data = codec.encode(state, memory)
+    for at in range(0, len(data), 7):
+        broken = bytearray(data)
+        broken[at] ^= 1
+        with pytest.raises(StateError):
+            codec.decode(bytes(broken))
+    for cut in (0, 3, len(data) // 2, len(data) - 1):
+        with pytest.raises(StateError):
+            codec.decode(data[:cut])
+    for other in STATISTICS:
+        if other != statistic and other.dimension == statistic.dimension:
+            with pytest.raises(StateError, match="other parameters"):
+                MemoryCodec(counter, other).decode(data)
