@@ -3,6 +3,7 @@
 Reads CSV or Parquet, counts each row's value under the key of the row, and writes one private
 count for every row: key, step, timestamp, value, stddev. Rows of a key are taken in the order of
 their timestamps (ties: by file and row), or without --timestamp in the order of the files.
+An empty cell is a key like others; a null of Parquet is none, and stops the command.
 The keys and the number, order and times of the rows are public; what a row counts is protected.
 Options that are not listed here go to Beam, e.g. --runner.
 """
@@ -26,6 +27,7 @@ import beam_dpcount as dp
 from beam_dpcount import cli
 from beam_dpcount.counter import Counter
 from beam_dpcount.dofns import PAST_HORIZON
+from pipelines import timestamps
 from pipelines.files import (
     Event,
     InputError,
@@ -38,7 +40,7 @@ from pipelines.files import (
 )
 
 
-def arguments() -> argparse.ArgumentParser:
+def arguments() -> cli.Parser:
     """The options of the command."""
     parser = cli.command("pipelines.count", __doc__)
     source = parser.add_argument_group("input")
@@ -106,30 +108,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     Raises:
       ValueError, TypeError, OSError: what the user can mend, in one line each.
     """
-    options, flags = arguments().parse_known_args(argv)
+    parser = arguments()
+    options, flags = parser.parse_known_args(argv)
     source = source_of(options)
     cli.budget_of(options)
     check_inputs(**source)
     check_output(options.output)
     places = Places(options.input)
     check_side_outputs(options, places)
-    counts = counting(options, places)
-    if options.value is None and options.where is None:
-        print(
-            "note: without --value or --where every row counts 1, and the number of rows is "
-            "public: nothing is left to protect"
-        )
-    elif options.value is not None:
-        low, high = options.bounds
-        print(
-            f"note: values are clipped to [{low:g}, {high:g}] and rounded to multiples of "
-            f"{options.unit:g} (--bounds, --unit); what is no number counts 0"
-        )
-    else:
-        print(f"note: rows count 1 where {options.where} to the letter, and 0 elsewhere")
-    pipeline = beam.Pipeline(options=cli.beam_options(flags))
+    with cli.named_as_options(options):
+        counts = counting(options, places)
+    pipeline = beam.Pipeline(options=cli.beam_options(flags, parser.names()))
     events = pipeline | "Read" >> ReadEvents(**source)
     releases = events | "Count" >> counts
+    print("\n".join(notes(options)))
     counter = cast(Counter, counts.counter)  # of the path now chosen
     if options.rejected:
         releases, rejected = releases
@@ -156,6 +148,35 @@ def main(argv: Sequence[str] | None = None) -> None:
         if options.plot:
             draw(options, counter, read_releases(truth) if options.show_truth else None)
     print(report(options, counter, result))
+
+
+def notes(options: argparse.Namespace) -> list[str]:
+    """What a row counts."""
+    if options.value is not None:
+        return [f"note: values are {clipped(options)}"]
+    if options.where is not None:
+        return [
+            f"note: rows count 1 where {options.where} to the letter, and 0 elsewhere",
+            unchecked("the condition is", "its"),
+        ]
+    return [
+        "note: without --value or --where every row counts 1, and the number of rows is public: "
+        "nothing is left to protect"
+    ]
+
+
+def clipped(options: argparse.Namespace) -> str:
+    """What --bounds and --unit do to values."""
+    low, high = options.bounds
+    return (
+        f"clipped to [{low:g}, {high:g}] and rounded to multiples of {options.unit:g} (--bounds, "
+        "--unit); what is no number counts 0"
+    )
+
+
+def unchecked(what_is: str, whose: str) -> str:
+    """A note on public names that are never found missing, as that would tell of the data."""
+    return f"note: {what_is} not checked against the data: check {whose} spelling"
 
 
 def source_of(options: argparse.Namespace) -> dict[str, Any]:
@@ -188,13 +209,14 @@ def counting(options: argparse.Namespace, places: Places) -> dp.PrefixCount:
         bounds=tuple(options.bounds),
         unit=options.unit,
         on_reject="collect" if options.rejected else options.on_reject,
-        value=_value,
+        value=value_of,
         element_id=places,
         path=options.path,
     )
 
 
-def _value(event: Event) -> object:
+def value_of(event: Event) -> object:
+    """What a row counts, as the file says it."""
     return event.value
 
 
@@ -316,12 +338,14 @@ def draw(options: argparse.Namespace, counter: Counter, truth: dict[str, list[An
     plots.prefix_counts(
         read_releases(options.output),
         options.plot,
-        title=f"Private running counts: {what} by {options.key}",
+        title=f"Private running {'sums' if options.value else 'counts'}: {what} by {options.key}",
         guarantee=guarantee(counter)
         + " Band: 1.96 standard deviations, about 95 % for each single release; "
         "errors of neighbouring releases are alike.",
         truth=exact,
         time_axis=options.timestamp is not None,
+        zone=timestamps.zone_of(options.timezone),
+        sum_of=options.value,
     )
 
 
@@ -338,20 +362,27 @@ def guarantee(counter: Counter) -> str:
 def report(options: argparse.Namespace, counter: Counter, result: Any) -> str:
     """What the user reads at the end: where the output is, the guarantee, the errors to expect."""
     horizon = counter.mechanism.horizon
-    typical = dp.largest_half_width(counter, 0.95)
     lines = [
         f"private counts: {options.output}",
         *([f"picture: {options.plot}"] if options.plot else []),
         *([f"rejected rows (private): {options.rejected}"] if options.rejected else []),
         guarantee(counter),
         *large_budget(counter),
-        f"Error to expect ({counter.mechanism.name}, {type(counter.law).__name__} noise): "
-        f"typically {math.sqrt(counter.mean_variance()):.3g} (standard deviation); the least exact "
-        f"single release within {typical:.3g} with probability 95 %; the largest of a key's "
-        f"{horizon:,} releases below {dp.largest_error(counter):.3g} with probability 95 %.",
+        errors(counter, f"the largest of a key's {cli.many(horizon, 'release')}", 1),
         *past_horizon(horizon, result),
     ]
     return "\n".join(lines)
+
+
+def errors(counter: Counter, largest: str, streams: int) -> str:
+    """The errors to expect; `largest` names the releases of so many streams together."""
+    return (
+        f"Error to expect ({counter.mechanism.name}, {type(counter.law).__name__} noise): "
+        f"typically {math.sqrt(counter.mean_variance()):.3g} (standard deviation), at most "
+        f"{math.sqrt(counter.max_variance()):.3g}; even the noisiest single count is within "
+        f"{dp.largest_half_width(counter, 0.95):.3g} of the truth 95 % of the time; {largest} "
+        f"below {dp.largest_error(counter, streams):.3g} with probability 95 %."
+    )
 
 
 def large_budget(counter: Counter) -> list[str]:

@@ -89,8 +89,12 @@ def _place(file: str, row: int | None = None, column: str | None = None) -> str:
 
 
 @dataclass(frozen=True)
-class _Reader:
-    """Reads the events of one file at a time."""
+class Reader:
+    """Reads the events of one file at a time: what `ReadEvents` does to each. Made by `of`.
+
+    A subclass may take the rows (`csv_rows`, `parquet_rows`) or what they count (`measure`) in
+    another way.
+    """
 
     key: str
     value: str | None
@@ -109,7 +113,12 @@ class _Reader:
         timestamp_format: str,
         timezone: str,
         delimiter: str,
-    ) -> "_Reader":
+    ) -> "Reader":
+        """The reader of these arguments, which are those of `ReadEvents`.
+
+        Raises:
+          InputError: an argument makes no sense.
+        """
         if "" in (key, value, timestamp):
             raise InputError("key, value and timestamp must name columns, got an empty name")
         condition = None
@@ -137,17 +146,24 @@ class _Reader:
         value = self.where[0] if self.where else self.value
         return self.key, value or self.key, self.timestamp or self.key
 
+    @property
+    def public(self) -> frozenset[str]:
+        """The columns whose cells may stop the run."""
+        return frozenset((self.key, self.timestamp or self.key))
+
     def events(self, readable: ReadableFile) -> Iterator[Any]:
         """Yields (key, Event), in a TimestampedValue if there is a column of timestamps."""
         file = readable.metadata.path
         is_parquet = file.lower().endswith(_PARQUET)
-        rows = self._parquet_rows(readable) if is_parquet else self._csv_rows(readable)
+        rows = self.parquet_rows(readable) if is_parquet else self.csv_rows(readable)
         for row, key, value, time in rows:
             if type(key) is not str:
                 if key is None:
-                    raise InputError(f"{_place(file, row, self.key)}: the key is null")
+                    raise InputError(
+                        f"{_place(file, row, self.key)}: the key is null; an empty text would do"
+                    )
                 key = str(key)
-            element = key, Event(self._measure(value), file, row)
+            element = key, Event(self.measure(value), file, row)
             if self.timestamp is None:
                 yield element
                 continue
@@ -157,7 +173,8 @@ class _Reader:
                 raise InputError(f"{_place(file, row, self.timestamp)}: {error}") from None
             yield TimestampedValue(element, Timestamp(micros=micros))
 
-    def _measure(self, cell: object) -> object:
+    def measure(self, cell: object) -> object:
+        """What a row counts, whose cell in the column of the value this is."""
         if self.where is not None:
             return int(cell is not None and _shows(cell, self.where[1]))
         return 1 if self.value is None else _number(cell)
@@ -176,7 +193,8 @@ class _Reader:
                 raise InputError(f"{_place(file, 0, column)}: several columns have this name")
         return [header.index(column) for column in self.columns]
 
-    def _csv_rows(self, readable: ReadableFile) -> Iterator[tuple[int, object, object, object]]:
+    def csv_rows(self, readable: ReadableFile) -> Iterator[tuple[int, object, object, object]]:
+        """Yields the number of each row, and its cells of the key, the value and the time."""
         file = readable.metadata.path
         row = -1  # the last record that was read; the header is record 0
         try:
@@ -218,7 +236,8 @@ class _Reader:
                     return row
         return default
 
-    def _parquet_rows(self, readable: ReadableFile) -> Iterator[tuple[int, object, object, object]]:
+    def parquet_rows(self, readable: ReadableFile) -> Iterator[tuple[int, object, object, object]]:
+        """The same as `csv_rows`, of the other format."""
         file = readable.metadata.path
         row = 0
         try:
@@ -232,7 +251,8 @@ class _Reader:
                 for batch in table.iter_batches(columns=list(dict.fromkeys(self.columns))):
                     before = row
                     cells = {
-                        name: _cells(batch[name], file, before, name) for name in batch.schema.names
+                        name: _cells(batch[name], file, before, name, name in self.public)
+                        for name in batch.schema.names
                     }
                     columns = [cells[column] for column in self.columns]
                     for row, (key, value, time) in enumerate(
@@ -246,13 +266,21 @@ class _Reader:
             raise _unreadable(file, error) from error
 
 
-def _cells(array: Any, file: str, before: int, column: str) -> list[object]:
-    """The Python objects of a column, of which `before` rows were read before."""
+def _cells(array: Any, file: str, before: int, column: str, public: bool) -> list[object]:
+    """The Python objects of a column, of which `before` rows were read before.
+
+    What cannot be one stops the run where the column is public. Of a value it is nothing, which
+    counts 0: that the run stopped would show it.
+    """
     if pa.types.is_timestamp(array.type):
         # Python knows no nanoseconds. "+00:00", unlike "UTC", needs no time zone database.
         unit = "us" if array.type.unit == "ns" else array.type.unit
         zone = "+00:00" if array.type.tz else None
         array = array.cast(pa.timestamp(unit, zone), safe=False)
+    elif pa.types.is_duration(array.type) and array.type.unit == "ns":
+        array = array.cast(pa.duration("us"), safe=False)
+    elif pa.types.is_time64(array.type) and array.type.unit == "ns":
+        array = array.cast(pa.time64("us"), safe=False)
     elif pa.types.is_binary(array.type):
         array = array.view(pa.string())  # many writers do not mark their text as text
     with suppress(ValueError, OverflowError):
@@ -262,6 +290,9 @@ def _cells(array: Any, file: str, before: int, column: str) -> list[object]:
         try:
             cells.append(cell.as_py())
         except (ValueError, OverflowError):
+            if not public:
+                cells.append(None)
+                continue
             raise InputError(
                 f"{_place(file, row, column)}: neither UTF-8 text nor a date of the years 1 to 9999"
             ) from None
@@ -359,7 +390,8 @@ class ReadEvents(beam.PTransform[PBegin, PCollection[tuple[str, Event]]]):
 
     Args:
       inputs: a path or pattern, or a list of them, on any file system Beam knows.
-      key: the column of the keys; in Parquet what is no text is taken as str() shows it.
+      key: the column of the keys; in Parquet what is no text is taken as str() shows it. An empty
+        text is a key like others; a null is none, and an InputError.
       value: a column of numbers. Text that shows no number is left as it is, for a later
         transform to reject, and so are nulls. Without value and where, every event counts 1.
       where: ``COLUMN=VALUE``; an event counts 1 if the column's text is VALUE, else 0.
@@ -387,7 +419,7 @@ class ReadEvents(beam.PTransform[PBegin, PCollection[tuple[str, Event]]]):
         self._inputs = [inputs] if isinstance(inputs, str) else list(inputs)
         if not self._inputs:
             raise InputError("no input files: inputs is an empty list")
-        self._reader = _Reader.of(
+        self._reader = Reader.of(
             key, value, where, timestamp, timestamp_format, timezone, delimiter
         )
 
@@ -483,8 +515,8 @@ class WriteReleases(beam.PTransform[PCollection[Any], PCollection[str]]):
             return rows | beam.io.WriteToParquet(self._output, _SCHEMA, **one_file)
         return (
             rows
-            | "Line" >> beam.Map(_line).with_output_types(str)
-            | beam.io.WriteToText(self._output, header=_line(_SCHEMA.names), **one_file)
+            | "Line" >> beam.Map(csv_line).with_output_types(str)
+            | beam.io.WriteToText(self._output, header=csv_line(_SCHEMA.names), **one_file)
         )
 
     def _row(self, release: Any) -> dict[str, Any]:
@@ -497,7 +529,7 @@ class WriteReleases(beam.PTransform[PCollection[Any], PCollection[str]]):
         }
 
 
-def _line(row: dict[str, Any] | list[str]) -> str:
+def csv_line(row: dict[str, Any] | list[str]) -> str:
     """A line of CSV without its end."""
     cells = row.values() if isinstance(row, dict) else row
     text = io.StringIO()

@@ -5,7 +5,8 @@ and writes all private counts after every row: key, step, timestamp, a column fo
 Rows of a key are taken in the order of their timestamps (ties: by file and row), or without
 --timestamp in the order of the files. Without --key all rows have the key "all".
 The keys, the domain and the number, order and times of the rows are public; the item of a row is
-protected. A row whose item is not in the domain counts nothing, but has its release.
+protected. A row whose item is not in the domain counts nothing, but has its release. An empty cell
+is a key like others, and the item ''; a null of Parquet is no item, and as a key stops the command.
 Options that are not listed here go to Beam, e.g. --runner.
 """
 
@@ -29,22 +30,30 @@ from beam_dpcount.releases import VectorRelease
 from beam_dpcount.transforms.histograms import Histogram
 from pipelines.count import (
     Places,
-    _value,
     add_horizon_argument,
     check_side_outputs,
+    errors,
     large_budget,
     past_horizon,
     run,
+    unchecked,
+    value_of,
 )
-from pipelines.files import InputError, ReadEvents, _line, _Reader, check_output
-from pipelines.ticks import add_output_arguments, add_path_argument, errors, public_list
+from pipelines.files import Event, InputError, Reader, ReadEvents, check_output, csv_line
+from pipelines.ticks import (
+    add_items_arguments,
+    add_output_arguments,
+    add_path_argument,
+    most_items,
+    public_list,
+)
 
 ALL = "all"  # the key of all rows where no column is named
 _PLACED, _STDDEV = ("key", "step", "timestamp"), "stddev"
-_BARS, _KEYS = 20, 4  # drawn
+_BARS, _KEYS = 20, 6  # drawn
 
 
-def arguments() -> argparse.ArgumentParser:
+def arguments() -> cli.Parser:
     """The options of the command."""
     parser = cli.command("pipelines.histogram", __doc__)
     source = parser.add_argument_group("input")
@@ -53,7 +62,10 @@ def arguments() -> argparse.ArgumentParser:
     source.add_argument("--item", required=True, metavar="COLUMN", help="the items to count")
     domain = source.add_mutually_exclusive_group(required=True)
     domain.add_argument("--domain", nargs="+", metavar="ITEM", help="all (public) items")
-    domain.add_argument("--domain-file", metavar="FILE", help="the same, one per line")
+    domain.add_argument(
+        "--domain-file", metavar="FILE", help="the same, one per line; blank lines are skipped"
+    )
+    add_items_arguments(source, "items")
     cli.add_time_arguments(source)
 
     cli.add_budget_arguments(parser)
@@ -74,7 +86,8 @@ def arguments() -> argparse.ArgumentParser:
         type=cli.whole,
         default=_BARS,
         metavar="K",
-        help=f"draw the K items of the largest private counts (default {_BARS})",
+        help="draw the K items of the largest private counts, added up over the keys drawn "
+        f"(default {_BARS})",
     )
     return parser
 
@@ -85,7 +98,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     Raises:
       ValueError, TypeError, OSError: what the user can mend, in one line each.
     """
-    options, flags = arguments().parse_known_args(argv)
+    parser = arguments()
+    options, flags = parser.parse_known_args(argv)
     cli.budget_of(options)
     events = ReadItems(
         options.input,
@@ -104,52 +118,81 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise InputError(f"--top must be a whole number from 1, got {options.top}")
     domain = public_list("--domain", options.domain, options.domain_file, options)
     written = WriteHistograms(options.output, domain, options.timestamp is not None)
-    counts = Histogram(
-        cli.budget_of(options),
-        options.horizon,
-        domain,
-        mechanism=options.mechanism,
-        relation=options.relation,
-        value=_value,
-        element_id=places,
-        path=options.path,
-    )
-    print(
-        f"note: a row counts 1 for its {options.item} to the letter, if that is one of the "
-        f"{len(domain):,} items of the domain"
-    )
-    pipeline = beam.Pipeline(options=cli.beam_options(flags))
-    releases = pipeline | "Read" >> events | "Count" >> counts
+    most = most_items(options, "--domain", domain)
+    with cli.named_as_options(options):
+        counts = Histogram(
+            cli.budget_of(options),
+            options.horizon,
+            domain,
+            max_items=most,
+            mechanism=options.mechanism,
+            relation=options.relation,
+            value=value_of if options.separator is None else SplitItems(options.separator),
+            element_id=places,
+            path=options.path,
+        )
+    pipeline = beam.Pipeline(options=cli.beam_options(flags, parser.names()))
     _ = (
-        releases
+        pipeline
+        | "Read" >> events
+        | "Count" >> counts
         | "Progress" >> beam.ParDo(cli.CountReleases()).with_output_types(VectorRelease)
         | "Write" >> written
     )
+    print("\n".join(notes(options, len(domain))))
     result = run(pipeline, options)
     if options.plot:
         draw(options, counts.counter, domain)
     print(report(options, counts.counter, domain, result))
 
 
+def notes(options: argparse.Namespace, items: int) -> list[str]:
+    """What a row counts."""
+    domain = f"{cli.many(items, 'item')} of the domain"
+    counted = (
+        f"a row counts 1 for its {options.item} to the letter, if that is one of the {domain}"
+        if options.separator is None
+        else f"a row counts 1 for each item of its {options.item}, between {options.separator!r}, "
+        f"that is one of the {domain} to the letter, and for the first {options.max_items:,} of "
+        "them where it has more"
+    )
+    return [f"note: {counted}", unchecked("items are", "their")]
+
+
+class SplitItems:
+    """The items of a cell that holds several; of a null none."""
+
+    def __init__(self, separator: str) -> None:
+        self._separator = separator
+
+    def __call__(self, event: Event) -> object:
+        cell = event.value
+        return cell.split(self._separator) if isinstance(cell, str) else None
+
+
 # Reading
 
 
-class _ItemReader(_Reader):
+class _ItemReader(Reader):
     """Leaves the texts of the value column as they are: an item 007 is no number."""
 
-    def _measure(self, cell: object) -> object:
+    def measure(self, cell: object) -> object:
         return cell if cell is None or isinstance(cell, str) else str(cell)
 
 
 class _OneKeyReader(_ItemReader):
-    """Gives every row the key `ALL`."""
+    """Gives every row the key `ALL`. The column that is called its key holds the items."""
 
-    def _csv_rows(self, readable: ReadableFile) -> Iterator[tuple[int, object, object, object]]:
-        for row, _, value, time in super()._csv_rows(readable):
+    @property
+    def public(self) -> frozenset[str]:
+        return frozenset(filter(None, [self.timestamp]))
+
+    def csv_rows(self, readable: ReadableFile) -> Iterator[tuple[int, object, object, object]]:
+        for row, _, value, time in super().csv_rows(readable):
             yield row, ALL, value, time
 
-    def _parquet_rows(self, readable: ReadableFile) -> Iterator[tuple[int, object, object, object]]:
-        for row, _, value, time in super()._parquet_rows(readable):
+    def parquet_rows(self, readable: ReadableFile) -> Iterator[tuple[int, object, object, object]]:
+        for row, _, value, time in super().parquet_rows(readable):
             yield row, ALL, value, time
 
 
@@ -218,8 +261,8 @@ class WriteHistograms(beam.PTransform[PCollection[VectorRelease], PCollection[st
             return rows | beam.io.WriteToParquet(self._output, self._schema(), **one_file)
         return (
             rows
-            | "Line" >> beam.Map(_line).with_output_types(str)
-            | beam.io.WriteToText(self._output, header=_line(self._names), **one_file)
+            | "Line" >> beam.Map(csv_line).with_output_types(str)
+            | beam.io.WriteToText(self._output, header=csv_line(self._names), **one_file)
         )
 
     def _row(self, release: VectorRelease) -> dict[str, Any]:
@@ -270,17 +313,21 @@ def draw(options: argparse.Namespace, counter: LatticeCounter, domain: Sequence[
     shown = dict(list(last.items())[:_KEYS])
     remarks = ["Error bars: 1.96 standard deviations, about 95 % for each single count."]
     if options.top < len(domain):
+        over = "" if options.key is None else ", added up over the keys drawn"
         remarks.append(
-            f"Of {len(domain):,} items the {options.top:,} of the largest private counts, which "
-            "are biased upwards by that choice."
+            f"Of {len(domain):,} items the {options.top:,} of the largest private counts{over}, "
+            "which are biased upwards by that choice."
         )
     if len(shown) < len(last):
         remarks.append(f"Of {len(last):,} keys the {len(shown)} with most rows.")
+    panels = []
+    for key, release in shown.items():
+        rows = f"after {cli.many(release.step, 'row')}"
+        name = (rows, "") if options.key is None else (key, rows)
+        panels.append(plots.Bars(*name, release.values, release.stddev))
     plots.histograms(
-        {
-            f"{key}, after {release.step:,} rows": (domain, release.values, release.stddev)
-            for key, release in shown.items()
-        },
+        domain,
+        panels,
         options.plot,
         title=f"Private histogram of {options.item}" + (f" by {options.key}" * bool(options.key)),
         guarantee=" ".join([guarantee(counter, options.key), *remarks]),
@@ -302,7 +349,8 @@ def guarantee(counter: LatticeCounter, key: str | None) -> str:
 def report(options: argparse.Namespace, counter: Any, domain: Sequence[str], result: Any) -> str:
     """What the user reads at the end: where the output is, the guarantee, the errors to expect."""
     horizon = counter.mechanism.horizon
-    every = f"the largest of a key's {len(domain) * horizon:,} counts"
+    of = "all" if options.key is None else "a key's"
+    every = f"the largest of {of} {cli.many(len(domain) * horizon, 'count')}"
     lines = [
         f"private histograms: {options.output}",
         *([f"picture: {options.plot}"] if options.plot else []),

@@ -13,7 +13,7 @@ import unicodedata
 import warnings
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timezone
+from datetime import timezone, tzinfo
 from itertools import cycle
 from typing import Any
 
@@ -83,13 +83,15 @@ def prefix_counts(
     truth: Mapping[Any, npt.ArrayLike] | None = None,
     max_panels: int = 6,
     time_axis: bool = True,
+    zone: tzinfo = timezone.utc,
+    sum_of: str | None = None,
 ) -> None:
     """Draws private running counts, one panel a key, and writes a PNG.
 
     Each panel has the running count above and, because the noise is often too small to see
     against the count, a strip below with the band around zero (and the error, given `truth`).
-    All strips share one scale. Keys are spread over the ranks of their last private value:
-    1, 2, 4, 8, ... and last.
+    All strips share one scale; where all would be alike, there is one for all panels. Keys are
+    spread over the ranks of their last private value: 1, 2, 4, 8, ... and last.
 
     Args:
         columns: one row a release, in any order: `key`, `step`, `value`, `stddev` (standard
@@ -103,6 +105,8 @@ def prefix_counts(
             Not private: for demonstrations on made-up data.
         max_panels: the most keys to draw.
         time_axis: draw against time where every release has one, else against steps.
+        zone: of the times on the axis.
+        sum_of: what is summed, where the releases are sums and not counts.
 
     Raises:
         ValueError: if columns differ in length, or `truth` and the releases of a key do.
@@ -110,10 +114,12 @@ def prefix_counts(
     ranked = _ranked_panels(columns, half_width, truth or {})
     shown = _spread_ranks(len(ranked), max_panels)
     rows = max(2, math.ceil(len(shown) / _COLUMNS))
+    if len(shown) > 1:
+        guarantee += " Each panel has its own scale."
     figure, body = _framed((12, 4 * rows), title, guarantee)
     if shown:
         panels = {rank: ranked[rank - 1].thinned() for rank in shown}
-        _draw_panels(body, panels, len(ranked), half_width, time_axis)
+        _draw_panels(body, panels, len(ranked), half_width, time_axis, zone, sum_of)
     else:
         _say(body.subplots(), "no releases")
     _save(figure, path)
@@ -223,8 +229,26 @@ def panels(
     _save(figure, path)
 
 
+@dataclass(frozen=True)
+class Bars:
+    """One panel of `histograms`: a private count for each item.
+
+    Args:
+        name: the panel's title.
+        note: what stands below the title.
+        counts: the private counts, one for each item.
+        stddev: the standard deviation of their noise (of each, or one for all).
+    """
+
+    name: str
+    note: str
+    counts: npt.ArrayLike
+    stddev: npt.ArrayLike
+
+
 def histograms(
-    bars: Mapping[str, tuple[Sequence[str], npt.ArrayLike, npt.ArrayLike]],
+    items: Sequence[str],
+    panels: Sequence[Bars],
     path: str | os.PathLike[str],
     *,
     title: str,
@@ -234,40 +258,40 @@ def histograms(
 ) -> None:
     """Draws private histograms as horizontal bars with error bars, one panel each; writes a PNG.
 
-    Items are drawn largest private count first. Panels share the axis of counts.
+    All panels show the same items in the same order, largest total of the panels first, and share
+    the axis of counts.
 
     Args:
-        bars: title of a panel -> items, private counts, and the standard deviation of their noise
-            (of each, or one for all).
+        items: the items of all panels.
+        panels: their counts.
         path: the PNG file to write.
         title: plain text above the figure.
         guarantee: plain text below the figure, wrapped.
         half_width: half the length of an error bar, in standard deviations.
-        most: the most items to draw in a panel.
+        most: the most items to draw.
 
     Raises:
         ValueError: if items and counts of a panel differ in number.
     """
-    for name, (items, counts, _) in bars.items():
-        if _floats(counts).shape != (len(items),):
+    for panel in panels:
+        if _floats(panel.counts).shape != (len(items),):
             raise ValueError(
-                f"panel {name!r} must have one count for each of its {len(items)} items"
+                f"panel {panel.name!r} must have one count for each of its {len(items)} items"
             )
-    columns = min(2, max(1, len(bars)))
-    rows = max(1, math.ceil(len(bars) / columns))
-    tallest = max((min(len(items), most) for items, _, _ in bars.values()), default=0)
-    height = max(2.5, 0.8 + 0.28 * tallest)
-    figure, body = _framed((max(8, 6 * columns), 1.6 + height * rows), title, guarantee)
+    rows, columns = _shape(len(panels))
+    height = max(2.5, 1.1 + 0.28 * min(len(items), most))
+    figure, body = _framed((max(8, 3 + 3.2 * columns), 1.6 + height * rows), title, guarantee)
+    totals = sum((_floats(panel.counts) for panel in panels), np.zeros(len(items)))
+    kept = np.argsort(-totals, kind="stable")[:most]
+    bottom_up = np.arange(len(kept))[::-1]
     grid = body.add_gridspec(rows, columns)
     first: Axes | None = None
-    for place, (name, (items, counts, stddev)) in enumerate(bars.items()):
+    for place, panel in enumerate(panels):
         row, column = divmod(place, columns)
-        axes = body.add_subplot(grid[row, column], sharex=first)
+        axes = body.add_subplot(grid[row, column], sharex=first, sharey=first)
         first = first or axes
-        values = _floats(counts)
-        halves = half_width * np.broadcast_to(_floats(stddev), values.shape)
-        kept = np.argsort(-values, kind="stable")[:most]
-        bottom_up = np.arange(len(kept))[::-1]
+        values = _floats(panel.counts)
+        halves = half_width * np.broadcast_to(_floats(panel.stddev), values.shape)
         axes.barh(
             bottom_up,
             values[kept],
@@ -275,18 +299,27 @@ def histograms(
             color=_SKY,
             error_kw={"ecolor": _DARK, "elinewidth": 1.2, "capsize": 3},
         )
-        axes.set_yticks(bottom_up, [_shortened(items[i]) for i in kept], parse_math=False)
         axes.axvline(0, color=_GREY, linewidth=0.8)
-        axes.xaxis.set_major_locator(ticker.MaxNLocator(5))
-        axes.xaxis.set_major_formatter(ticker.FuncFormatter(_number))
         _plain(axes, labelsize=10)
         axes.grid(visible=False, axis="y")
-        axes.set_title(name, loc="left", fontsize=12, parse_math=False)
-        if place + columns >= len(bars):
-            axes.set_xlabel(f"private count ± {half_width:g} standard deviations", fontsize=11)
-    if not bars:
+        axes.tick_params(labelleft=column == 0, labelbottom=place + columns >= len(panels))
+        _titles(axes, panel.name, panel.note)
+        if place + columns >= len(panels):
+            axes.set_xlabel(f"private count ± {half_width:g} stddev", fontsize=11)
+    if first is None:
         _say(body.subplots(), "no releases")
+    else:
+        names = [_shortened(items[i], middle=True) for i in kept]
+        first.set_yticks(bottom_up, names, parse_math=False)
+        first.xaxis.set_major_locator(ticker.MaxNLocator(5))
+        first.xaxis.set_major_formatter(ticker.FuncFormatter(_number))
     _save(figure, path)
+
+
+def _shape(panels: int) -> tuple[int, int]:
+    """Rows and columns for so many panels."""
+    rows = max(1, math.ceil(panels / _COLUMNS))
+    return rows, max(1, math.ceil(panels / rows))
 
 
 def _whole(values: npt.ArrayLike) -> bool:
@@ -375,44 +408,84 @@ def _spread_ranks(keys: int, panels: int) -> list[int]:
 
 
 def _draw_panels(
-    body: SubFigure, panels: Mapping[int, _Panel], keys: int, half_width: float, time_axis: bool
+    body: SubFigure,
+    panels: Mapping[int, _Panel],
+    keys: int,
+    half_width: float,
+    time_axis: bool,
+    zone: tzinfo,
+    sum_of: str | None,
 ) -> None:
     timed = time_axis and _has_times(panels.values())
-    rows = math.ceil(len(panels) / _COLUMNS)
-    columns = math.ceil(len(panels) / rows)
-    grid = body.add_gridspec(2 * rows, columns, height_ratios=[3, 1] * rows)
-    strips: list[Axes] = []
+    kind = "count" if sum_of is None else "sum"
+    label = "private count" if sum_of is None else f"private sum of {_shortened(sum_of)}"
+    counts, strips = _axes(body, panels)
     for place, (rank, panel) in enumerate(panels.items()):
-        row, column = 2 * (place // columns), place % columns
-        first = strips[0] if strips else None
-        strip = body.add_subplot(grid[row + 1, column], sharex=first, sharey=first)
-        count = body.add_subplot(grid[row, column], sharex=strip)
-        strips.append(strip)
         x = _x(panel, timed)
-        _draw_count(count, x, panel)
-        _draw_strip(strip, x, panel)
-        _titles(count, panel, f"rank {rank} of {keys}, last count {_readable(panel)}")
-        if column == 0:
-            count.set_ylabel("private count", fontsize=11)
-            strip.set_ylabel("± band" if panel.exact is None else "error", fontsize=11)
-        else:
-            strip.tick_params(labelleft=False)
-        if place + columns < len(panels):
-            strip.tick_params(labelbottom=False)
+        _draw_count(counts[place], x, panel)
+        note = f"rank {rank} of {keys}, last {kind} {_readable(panel)}"
+        _titles(counts[place], panel.key, note)
+        if place < len(strips):
+            _draw_strip(strips[place], x, panel)
+    exact = any(panel.exact is not None for panel in panels.values())
+    _, columns = _shape(len(panels))
+    for axes in counts[::columns]:
+        axes.set_ylabel(label, fontsize=11, parse_math=False)
+    for axes in strips[::columns]:
+        axes.set_ylabel("error" if exact else "± band", fontsize=11)
     limit = 1.12 * max(_extent(panel) for panel in panels.values()) or 1.0
     strips[0].set_ylim(-limit, limit)
     strips[0].yaxis.set_major_locator(ticker.MaxNLocator(3, symmetric=True))
     ends = np.concatenate([_x(panel, timed)[[0, -1]] for panel in panels.values()])
-    label = _x_axis(strips[0], float(ends.min()), float(ends.max()), timed)
+    below = _x_axis(strips[0], float(ends.min()), float(ends.max()), timed, zone)
     body.align_ylabels()
-    for strip in strips[-columns:]:
-        strip.set_xlabel(label, fontsize=11)
+    for axes in (*counts, *strips):
+        if axes.xaxis.get_tick_params()["labelbottom"]:
+            axes.set_xlabel(below, fontsize=11)
     body.legend(
-        handles=_legend_handles(panels.values(), half_width),
+        handles=_legend_handles(panels.values(), half_width, label),
         loc="outside upper center",
         ncols=4,
         frameon=False,
         fontsize=10.5,
+    )
+
+
+def _axes(body: SubFigure, panels: Mapping[int, _Panel]) -> tuple[list[Axes], list[Axes]]:
+    """Axes for the count of each panel; and for the strip of each, or one for all where alike."""
+    rows, columns = _shape(len(panels))
+    one = _alike(list(panels.values()))
+    spare = len(panels) < rows * columns
+    heights = ([3] * rows + [1] * (not spare)) if one else [3, 1] * rows
+    grid = body.add_gridspec(len(heights), columns, height_ratios=heights)
+    strips: list[Axes] = []
+    if one:
+        strips.append(body.add_subplot(grid[-1, len(panels) % columns] if spare else grid[-1, :]))
+        strips[0].set_title("the band of every key", loc="left", fontsize=10, color=_GREY)
+    counts = []
+    for place in range(len(panels)):
+        row, column = divmod(place, columns)
+        lowest = place + columns >= len(panels) + (one and spare)
+        if not one:
+            first = strips[0] if strips else None
+            strip = body.add_subplot(grid[2 * row + 1, column], sharex=first, sharey=first)
+            strip.tick_params(labelleft=column == 0, labelbottom=lowest)
+            strips.append(strip)
+        count = body.add_subplot(grid[row if one else 2 * row, column], sharex=strips[0])
+        count.tick_params(labelbottom=one and lowest)
+        counts.append(count)
+    return counts, strips
+
+
+def _alike(panels: Sequence[_Panel]) -> bool:
+    """Whether the strips of several panels would be the same."""
+    first = panels[0]
+    return len(panels) > 1 and all(
+        panel.exact is None
+        and np.array_equal(panel.step, first.step)
+        and np.array_equal(panel.timestamp, first.timestamp, equal_nan=True)
+        and np.array_equal(panel.half, first.half)
+        for panel in panels
     )
 
 
@@ -423,7 +496,6 @@ def _draw_count(axes: Axes, x: FloatArray, panel: _Panel) -> None:
     if panel.exact is not None:
         marker = "x" if len(x) <= _FEW_POINTS else None
         axes.plot(x, panel.exact, color=_DARK, linewidth=1.1, linestyle=(0, (4, 3)), marker=marker)
-    axes.tick_params(labelbottom=False)
     axes.yaxis.set_major_locator(ticker.MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
     axes.yaxis.set_major_formatter(ticker.FuncFormatter(_number))
     _plain(axes, labelsize=10)
@@ -456,9 +528,9 @@ def _band(axes: Axes, x: FloatArray, centre: FloatArray, half: FloatArray) -> No
         axes.fill_between(x, centre - half, centre + half, color=_SKY, alpha=0.4, linewidth=0)
 
 
-def _legend_handles(panels: Iterable[_Panel], half_width: float) -> list[Artist]:
+def _legend_handles(panels: Iterable[_Panel], half_width: float, label: str) -> list[Artist]:
     handles: list[Artist] = [
-        Line2D([], [], color=_BLUE, linewidth=1.6, label="private count"),
+        Line2D([], [], color=_BLUE, linewidth=1.6, label=label),
         Patch(color=_SKY, alpha=0.4, linewidth=0, label=f"± {half_width:g} standard deviations"),
     ]
     if any(panel.exact is not None for panel in panels):
@@ -497,9 +569,10 @@ def _plain(axes: Axes, labelsize: float) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _titles(axes: Axes, panel: _Panel, note: str) -> None:
-    key = _shortened(panel.key)
-    axes.set_title(key, loc="left", pad=20, fontsize=12, fontweight="bold", parse_math=False)
+def _titles(axes: Axes, key: Hashable, note: str) -> None:
+    pad = 20 if note else 6
+    name = _shortened(key)
+    axes.set_title(name, loc="left", pad=pad, fontsize=12, fontweight="bold", parse_math=False)
     axes.annotate(
         note, (0, 1), (0, 6), xycoords="axes fraction", textcoords="offset points", color=_GREY
     )
@@ -534,7 +607,7 @@ def _x(panel: _Panel, timed: bool) -> FloatArray:
     return np.asarray(days, dtype=np.float64)
 
 
-def _x_axis(axes: Axes, low: float, high: float, timed: bool) -> str:
+def _x_axis(axes: Axes, low: float, high: float, timed: bool, zone: tzinfo) -> str:
     """Places the ticks of an axis from `low` to `high` and returns its label."""
     if low == high:
         one = _MINUTE if timed else 1.0
@@ -543,16 +616,18 @@ def _x_axis(axes: Axes, low: float, high: float, timed: bool) -> str:
         axes.xaxis.set_major_locator(ticker.MaxNLocator(6, integer=True, min_n_ticks=1))
         axes.xaxis.set_major_formatter(ticker.StrMethodFormatter("{x:,.0f}"))
         return "step"
-    locator = dates.AutoDateLocator(tz=timezone.utc, minticks=3, maxticks=7)
+    locator = dates.AutoDateLocator(tz=zone, minticks=3, maxticks=7)
     axes.xaxis.set_major_locator(locator)
-    day = dates.num2date(low, tz=timezone.utc).date()
+    day = dates.num2date(low, tz=zone).date()
     # The last release of a day is often stamped with the midnight that ends it.
-    if dates.num2date(max(low, high - _MINUTE), tz=timezone.utc).date() != day:
-        axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=timezone.utc))
-        return "time (UTC)"
+    if dates.num2date(max(low, high - _MINUTE), tz=zone).date() != day:
+        axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=zone))
+        return f"time ({zone})"
+    if low == high:
+        axes.xaxis.set_major_locator(ticker.FixedLocator([low]))
     pattern = "%H:%M" if high - low > 6 * _MINUTE else "%H:%M:%S"
-    axes.xaxis.set_major_formatter(dates.DateFormatter(pattern, tz=timezone.utc))
-    return f"time of day, UTC ({day})"
+    axes.xaxis.set_major_formatter(dates.DateFormatter(pattern, tz=zone))
+    return f"time of day, {zone} ({day})"
 
 
 def _extent(panel: _Panel) -> float:
@@ -563,23 +638,36 @@ def _extent(panel: _Panel) -> float:
 
 def _readable(panel: _Panel) -> str:
     value, half = panel.value[-1], panel.half[-1]
-    if not np.isfinite(half):
-        return f"{value:,.0f}"
-    digits = 0 if half >= 10 else 1
-    return f"{value:,.{digits}f} ± {half:,.{digits}f}"
+    digits = 0 if half >= 10 or not np.isfinite(half) else 1
+    shown = f"{value:,.{digits}f}"
+    if not float(shown.replace(",", "")):
+        shown = shown.lstrip("-")
+    shown = shown.replace("-", "\N{MINUS SIGN}")
+    return f"{shown} ± {half:,.{digits}f}" if np.isfinite(half) else shown
 
 
-def _shortened(key: Hashable) -> str:
-    """The key as one line of printable text, cut to the width of a panel's title."""
+def _shortened(key: Hashable, middle: bool = False) -> str:
+    """The key as one line of printable text, cut to the width of a panel's title.
+
+    In the middle: texts that begin alike often end differently.
+    """
     text = key.decode("utf-8", "replace") if isinstance(key, bytes) else str(key)
     text = "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
     if not text.strip():
         return repr(text)
+    if _head(text, _TITLE_WIDTH) == text:
+        return text
+    tail = _head(text[::-1], _TITLE_WIDTH // 2)[::-1].lstrip() if middle else ""
+    return _head(text, _TITLE_WIDTH // (2 if middle else 1)).rstrip() + "…" + tail
+
+
+def _head(text: str, most: int) -> str:
+    """As much of a text from its start as `most` narrow characters have room for."""
     width = 0
     for position, letter in enumerate(text):
         width += 2 if unicodedata.east_asian_width(letter) in "WF" else 1
-        if width > _TITLE_WIDTH:
-            return text[:position].rstrip() + "…"
+        if width > most:
+            return text[:position]
     return text
 
 

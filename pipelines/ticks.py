@@ -4,27 +4,42 @@ Reads CSV or Parquet, and counts the rows of each given key whose times lie with
 one private count for every key and tick: key, step, timestamp (the end of the tick), value, stddev.
 The keys and the clock are public, and given here. That a row is there at all is protected, and so
 are its time, its key and what it counts: rows with other keys, or outside the clock, leave no trace
-in the output. A row that cannot be read (no key, no time) stops the command, which does show.
+in the output. An empty cell is a key like others, to be given as '' if it is to count. A row that
+cannot be read (a time in another format; in Parquet a null key) stops the command, which does show.
 Options that are not listed here go to Beam, e.g. --runner.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import Any
 
 import apache_beam as beam
+from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
 from beam_dpcount import cli
 from beam_dpcount.counter import Counter
-from beam_dpcount.ticks import instant
+from beam_dpcount.items import check_whole, places, read_items
+from beam_dpcount.ticks import LATE
 from beam_dpcount.transforms.ticks import TickCount
 from pipelines import timestamps
-from pipelines.count import Places, _value, check_side_outputs, large_budget, run, source_of
+from pipelines.count import (
+    Places,
+    check_side_outputs,
+    clipped,
+    errors,
+    large_budget,
+    run,
+    source_of,
+    unchecked,
+    value_of,
+)
 from pipelines.files import (
+    Event,
     InputError,
     ReadEvents,
     WriteReleases,
@@ -34,7 +49,7 @@ from pipelines.files import (
 )
 
 
-def arguments() -> argparse.ArgumentParser:
+def arguments() -> cli.Parser:
     """The options of the command."""
     parser = cli.command("pipelines.ticks", __doc__)
     source = parser.add_argument_group("input")
@@ -44,7 +59,10 @@ def arguments() -> argparse.ArgumentParser:
     keys.add_argument(
         "--keys", nargs="+", metavar="KEY", help="all (public) keys; rows of others do not count"
     )
-    keys.add_argument("--keys-file", metavar="FILE", help="the same, one per line")
+    keys.add_argument(
+        "--keys-file", metavar="FILE", help="the same, one per line; blank lines are skipped"
+    )
+    add_items_arguments(source, "keys")
     what = source.add_mutually_exclusive_group()
     what.add_argument("--value", metavar="COLUMN", help="count the numbers in this column")
     what.add_argument(
@@ -57,7 +75,11 @@ def arguments() -> argparse.ArgumentParser:
 
     clock = parser.add_argument_group("clock (public)")
     clock.add_argument(
-        "--tick", type=float, required=True, metavar="SECONDS", help="the time between releases"
+        "--tick",
+        type=tick,
+        required=True,
+        metavar="TIME",
+        help="the time between releases: seconds, or with a unit (s, m, h, d) as 10m, 1h, 1d",
     )
     clock.add_argument(
         "--start",
@@ -75,16 +97,53 @@ def arguments() -> argparse.ArgumentParser:
     count = parser.add_argument_group("counting")
     cli.add_mechanism_argument(count)
     cli.add_value_arguments(count)
+    add_tick_arguments(count)
     count.add_argument(
+        "--late",
+        choices=LATE,
+        default="fold",
+        help="with --path streaming, rows that come after their tick was released: fold (default): "
+        "they count at the next one; drop: they do not count",
+    )
+    add_path_argument(count)
+    add_output_arguments(parser)
+    return parser
+
+
+def add_tick_arguments(group: argparse._ArgumentGroup) -> None:
+    """--relation and --max-per-tick."""
+    group.add_argument(
         "--relation",
         choices=("add_remove", "replace_one"),
         default="add_remove",
         help="what is protected: that any one row is there (default), or that it is any other row, "
         "which costs up to twice as much",
     )
-    add_path_argument(count)
-    add_output_arguments(parser)
-    return parser
+    group.add_argument(
+        "--max-per-tick",
+        type=cli.whole,
+        metavar="N",
+        help="the sum of a key's rows in one tick is clipped to N times the largest value (default "
+        "2^20, or less where 64 bits would not hold all sums); with a lower one some mechanisms "
+        "take longer clocks",
+    )
+
+
+def add_items_arguments(group: argparse._ArgumentGroup, what: str) -> None:
+    """--separator and --max-items, for cells that hold several keys or items."""
+    group.add_argument(
+        "--separator",
+        metavar="TEXT",
+        help=f"what stands between the {what} of a cell that holds several, e.g. ';' (default: a "
+        "cell is one, as a whole); needs --max-items",
+    )
+    group.add_argument(
+        "--max-items",
+        type=cli.whole,
+        metavar="B",
+        help=f"the most {what} that one row counts, the first of them in the order in which they "
+        "are given here; more noise the larger it is; needs --separator",
+    )
 
 
 def add_path_argument(group: argparse._ArgumentGroup) -> None:
@@ -105,13 +164,25 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(rejected=None, on_reject="drop", show_truth=False)
 
 
+def tick(text: str) -> Fraction:
+    """The length of a tick in seconds; for argparse."""
+    try:
+        return timestamps.duration(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"must be a positive time of whole microseconds, got {text!r}: give seconds, or a "
+            "unit (s, m, h, d), e.g. --tick 10m"
+        ) from None
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command.
 
     Raises:
       ValueError, TypeError, OSError: what the user can mend, in one line each.
     """
-    options, flags = arguments().parse_known_args(argv)
+    parser = arguments()
+    options, flags = parser.parse_known_args(argv)
     source = source_of(options)
     cli.budget_of(options)
     check_inputs(**source)
@@ -119,18 +190,40 @@ def main(argv: Sequence[str] | None = None) -> None:
     check_side_outputs(options, Places(options.input))
     keys = public_list("--keys", options.keys, options.keys_file, options)
     counts = counting(options, keys)
-    print(note(options))
-    pipeline = beam.Pipeline(options=cli.beam_options(flags))
-    releases = pipeline | "Read" >> ReadEvents(**source) | "Count" >> counts
+    pipeline = beam.Pipeline(options=cli.beam_options(flags, parser.names()))
+    events: Any = pipeline | "Read" >> ReadEvents(**source)
+    if options.separator is not None:
+        split = SplitKeys(keys, options.separator, options.max_items)
+        events |= "SplitKeys" >> beam.ParDo(split).with_output_types(tuple[str, Event])
     _ = (
-        releases
+        events
+        | "Count" >> counts
         | "Progress" >> beam.ParDo(cli.CountReleases()).with_output_types(dp.Release)
         | "Write" >> WriteReleases(options.output, with_timestamps=True)
     )
+    print("\n".join(notes(options, len(keys), counts.counter.mechanism.horizon)))
     run(pipeline, options)
     if options.plot:
         draw(options, counts.counter)
     print(report(options, counts.counter, len(keys)))
+
+
+class SplitKeys(beam.DoFn):
+    """An event under a cell of several keys, to the event under each of the first `most` of them.
+
+    The first in the order of the public keys; of others there is no trace.
+    """
+
+    def __init__(self, keys: Sequence[str], separator: str, most: int) -> None:
+        self._keys, self._known = keys, places(keys)
+        self._separator, self._most = separator, most
+
+    def process(self, element: tuple[str, Event]) -> Iterator[tuple[str, Event]]:
+        cell, event = element
+        found = cell.split(self._separator)
+        codes, _ = read_items(found, self._known, self._most, removals=False)
+        for code in codes:
+            yield self._keys[code - 1], event
 
 
 def public_list(
@@ -165,23 +258,49 @@ def public_list(
     return texts
 
 
-def moment(name: str, text: str, timezone: str) -> str:
-    """A point in time of the command line, with an offset.
+def most_items(options: argparse.Namespace, name: str, public: Sequence[str]) -> int:
+    """--max-items, or 1; and a --separator without an end of line.
+
+    Raises:
+      InputError: one is there without the other, or they do not fit the public texts of `name`.
+    """
+    separator = options.separator
+    if (separator is None) != (options.max_items is None):
+        raise InputError(
+            "give --separator and --max-items together: what stands between the items of a cell, "
+            "and the most of them that one row counts"
+        )
+    if separator is None:
+        return 1
+    if not separator:
+        raise InputError("--separator must not be empty; leave it out where a cell is one item")
+    for text in public:
+        if separator in text:
+            raise InputError(f"{name}: {text!r} holds the --separator {separator!r}")
+    if not 1 <= options.max_items <= len(public):
+        raise InputError(
+            f"--max-items must be a whole number from 1 to {len(public):,}, as many as {name} has, "
+            f"got {options.max_items}"
+        )
+    return int(options.max_items)
+
+
+def moment(name: str, text: str, timezone: str) -> Timestamp:
+    """A point in time of the command line.
 
     Raises:
       InputError: it is neither seconds since 1970 nor ISO 8601.
     """
+    number = timestamps.is_number(text)
     try:
-        return instant(timestamps.parser("unix", timezone)(text))
+        return Timestamp(micros=timestamps.parser("unix" if number else "iso", timezone)(text))
     except ValueError:
-        pass
-    try:
-        return instant(timestamps.parser("iso", timezone)(text))
-    except ValueError:
+        example = "give seconds since 1970, or ISO 8601 such as 2024-01-31T00:00:00Z"
+    if number:
         raise InputError(
-            f"{name} is no time, got {text!r}: give seconds since 1970, or ISO 8601 such as "
-            "2024-01-31T00:00:00Z"
-        ) from None
+            f"{name} lies outside the years 1 to 9999, got {text!r}: milliseconds? {example}"
+        )
+    raise InputError(f"{name} is no time, got {text!r}: {example}")
 
 
 def counting(options: argparse.Namespace, keys: Sequence[str]) -> TickCount:
@@ -190,34 +309,53 @@ def counting(options: argparse.Namespace, keys: Sequence[str]) -> TickCount:
         raise InputError(
             "give --stop, the time at which the count ends, or --horizon, the number of ticks"
         )
-    return TickCount(
-        cli.budget_of(options),
-        options.tick,
-        moment("--start", options.start, options.timezone),
-        None if options.stop is None else moment("--stop", options.stop, options.timezone),
-        horizon=options.horizon,
-        keys=keys,
-        mechanism=options.mechanism,
-        bounds=tuple(options.bounds),
-        unit=options.unit,
-        relation=options.relation,
-        value=_value,
-        path=options.path,
-    )
+    start = moment("--start", options.start, options.timezone)
+    stop = None if options.stop is None else moment("--stop", options.stop, options.timezone)
+    if stop is not None and stop <= start:
+        raise InputError(
+            f"--stop must be after --start, got {options.stop!r} and {options.start!r}: give a "
+            "later --stop, or --horizon, the number of ticks, in its place"
+        )
+    most = most_items(options, "--keys", keys)
+    with cli.named_as_options(options):
+        if options.max_per_tick is not None:
+            check_whole("max_per_tick", options.max_per_tick)
+        return TickCount(
+            cli.budget_of(options),
+            options.tick,
+            start,
+            stop,
+            horizon=options.horizon,
+            keys=keys,
+            mechanism=options.mechanism,
+            bounds=tuple(options.bounds),
+            unit=options.unit,
+            relation=options.relation,
+            max_items=most,
+            max_per_tick=options.max_per_tick,
+            late=options.late,
+            value=value_of,
+            path=options.path,
+        )
 
 
-def note(options: argparse.Namespace) -> str:
-    """What a row counts, in one line."""
+def notes(options: argparse.Namespace, keys: int, ticks: int) -> list[str]:
+    """What a row counts, and how much is released; all of it public."""
     within = "of the given keys and within the clock"
     if options.value is not None:
-        low, high = options.bounds
-        return (
-            f"note: values of rows {within} are clipped to [{low:g}, {high:g}] and rounded to "
-            f"multiples of {options.unit:g} (--bounds, --unit); what is no number counts 0"
-        )
-    if options.where is not None:
-        return f"note: rows {within} count 1 where {options.where} to the letter, and 0 elsewhere"
-    return f"note: every row {within} counts 1"
+        lines = [f"note: values of rows {within} are {clipped(options)}"]
+    elif options.where is not None:
+        lines = [
+            f"note: rows {within} count 1 where {options.where} to the letter, and 0 elsewhere"
+        ]
+    else:
+        lines = [f"note: every row {within} counts 1"]
+    names = "keys and the condition are" if options.where else "keys are"
+    lines.append(unchecked(names, "their"))
+    if any(text and timestamps.lacks_offset(text) for text in (options.start, options.stop)):
+        lines.append(f"note: times without an offset are taken as {options.timezone} (--timezone)")
+    size = f"{cli.many(keys, 'key')} x {cli.many(ticks, 'tick')} = "
+    return [*lines, size + cli.many(keys * ticks, "release")]
 
 
 def draw(options: argparse.Namespace, counter: Counter) -> None:
@@ -228,10 +366,13 @@ def draw(options: argparse.Namespace, counter: Counter) -> None:
     plots.prefix_counts(
         read_releases(options.output),
         options.plot,
-        title=f"Private running counts every {options.tick:,.10g} s: {what} by {options.key}",
+        title=f"Private running {'sums' if options.value else 'counts'} "
+        f"{timestamps.every(options.tick)}: {what} by {options.key}",
         guarantee=guarantee(counter)
         + " Band: 1.96 standard deviations, about 95 % for each single release; "
         "errors of neighbouring releases are alike.",
+        zone=timestamps.zone_of(options.timezone),
+        sum_of=options.value,
     )
 
 
@@ -250,23 +391,13 @@ def report(options: argparse.Namespace, counter: Counter, keys: int) -> str:
     ticks = counter.mechanism.horizon
     return "\n".join(
         [
-            f"private counts: {options.output} ({keys:,} keys, {ticks:,} ticks)",
+            f"private counts: {options.output} ({cli.many(keys, 'key')}, "
+            f"{cli.many(ticks, 'tick')})",
             *([f"picture: {options.plot}"] if options.plot else []),
             guarantee(counter),
             *large_budget(counter),
-            errors(counter, f"the largest of all {keys * ticks:,} releases", keys),
+            errors(counter, f"the largest of all {cli.many(keys * ticks, 'release')}", keys),
         ]
-    )
-
-
-def errors(counter: Counter, largest: str, streams: int) -> str:
-    """The errors to expect; `largest` names the releases of so many streams together."""
-    return (
-        f"Error to expect ({counter.mechanism.name}, {type(counter.law).__name__} noise): "
-        f"typically {math.sqrt(counter.mean_variance()):.3g} (standard deviation), at most "
-        f"{math.sqrt(counter.max_variance()):.3g}; the least exact single release within "
-        f"{dp.largest_half_width(counter, 0.95):.3g} with probability 95 %; {largest} below "
-        f"{dp.largest_error(counter, streams):.3g} with probability 95 %."
     )
 
 

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable
 from decimal import ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
 from itertools import pairwise
 from numbers import Real
 from zoneinfo import ZoneInfo
@@ -20,6 +21,9 @@ _MAX_TEXT = 300
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,4})?", re.ASCII)
 # Precise enough to hold any text of _MAX_TEXT characters exactly.
 _EXACT = Context(prec=2 * _MAX_TEXT, rounding=ROUND_FLOOR)
+
+_LONGEST = 10**12  # seconds
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 # What strptime itself accepts for its directives of digits; %L is ours.
 _DIGITS = {
@@ -52,7 +56,7 @@ def parser(format: str, timezone: str) -> Callable[[object], int]:
     Raises:
       ValueError: the format or the time zone is unknown.
     """
-    zone = _zone(timezone)
+    zone = zone_of(timezone)
     if format == "unix":
         return _Unix("seconds since 1970, format 'unix'", zone, digits=6)
     if format == "unix-ms":
@@ -62,7 +66,12 @@ def parser(format: str, timezone: str) -> Callable[[object], int]:
     return _Strptime(format, zone)
 
 
-def _zone(name: str) -> dt.tzinfo:
+def zone_of(name: str) -> dt.tzinfo:
+    """The time zone of this name.
+
+    Raises:
+      ValueError: there is none.
+    """
     if name == "UTC":  # needs no time zone database
         return dt.timezone.utc
     try:
@@ -141,13 +150,17 @@ class _Unix(_Parser):
 
 class _Iso(_Parser):
     def _text(self, text: str) -> int:
-        if text[-1] in "Zz":  # Python 3.10 knows no Z
-            text = text[:-1] + "+00:00"
         try:
-            moment = dt.datetime.fromisoformat(text)
+            moment = _from_iso(text)
         except ValueError:
             raise self._error("the timestamp has another format") from None
         return self._micros(moment)
+
+
+def _from_iso(text: str) -> dt.datetime:
+    if text[-1:] in ("Z", "z"):  # Python 3.10 knows no Z
+        text = text[:-1] + "+00:00"
+    return dt.datetime.fromisoformat(text)
 
 
 class _Strptime(_Parser):
@@ -210,6 +223,46 @@ class _Strptime(_Parser):
         if self._fraction == "L":
             return micros + int(match["L"]) * 1000
         return micros
+
+
+# Of the command line
+
+
+def is_number(text: str) -> bool:
+    """Whether text is a decimal number, as seconds since 1970 are."""
+    return len(text) <= _MAX_TEXT and bool(_NUMBER.fullmatch(text))
+
+
+def lacks_offset(text: str) -> bool:
+    """Whether a time of the command line, seconds since 1970 or ISO 8601, is in a time zone."""
+    return not is_number(text) and _from_iso(text).tzinfo is None
+
+
+def duration(text: str) -> Fraction:
+    """Seconds of a length of time such as 90, 0.5s, 10m, 1h or 1d.
+
+    Raises:
+      ValueError: it is no length of time, not positive, or has a fraction of a microsecond.
+    """
+    unit = _UNITS.get(text[-1:])
+    number = text[:-1] if unit else text
+    if not is_number(number):
+        raise ValueError("no length of time")
+    exact = Fraction(number) * (unit or 1)
+    if not 0 < exact <= _LONGEST or (exact * 10**6).denominator != 1:
+        raise ValueError("not positive, not whole microseconds, or beyond the calendar")
+    return exact
+
+
+def every(length: Fraction) -> str:
+    """How often, in words: every day, every 10 min, every 90 s."""
+    for name, unit in (("day", 86_400), ("hour", 3600), ("min", 60)):
+        count = length / unit
+        if count == 1:
+            return f"every {'minute' if name == 'min' else name}"
+        if count.denominator == 1:
+            return f"every {count.numerator:,} {name}" + "s" * (name != "min")
+    return "every second" if length == 1 else f"every {float(length):,.10g} s"
 
 
 def _is_directive(part: str) -> bool:

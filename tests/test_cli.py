@@ -26,7 +26,7 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount import cli
-from pipelines import count, demo, plots
+from pipelines import choose, count, demo, plots
 from tests.runners import counters
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -90,9 +90,10 @@ def succeed(*words: object, **options: Any) -> str:
     return ended.out
 
 
-def fail(*words: object, run: Callable[..., Ended] = command) -> str:
-    """The one line that a command printed that must fail."""
+def fail(*words: object, run: Callable[..., Ended] = command, started: bool = True) -> str:
+    """The one line that a command printed that must fail; all, where it must not start."""
     ended = run(*words)
+    assert started or not ended.out
     assert "Traceback" not in ended.err
     assert ended.status == 2, ended.err
     assert ended.err.startswith("error: ")
@@ -359,6 +360,29 @@ def test_an_empty_key_is_a_key(tmp_path: Path) -> None:
     assert written(tmp_path / "out.csv") == [("", 1, None, 1), ("", 2, None, 2), ("a", 1, None, 1)]
 
 
+def test_notes(events: Path) -> None:
+    """A condition that no row meets cannot be reported: it would tell of the data."""
+    words = ["--input", events, "--key", "who", "--horizon", 9, *EXACT]
+    words += ["--output", events.parent / "counts.csv"]
+    asked = "note: the condition is not checked against the data: check its spelling"
+    assert asked in succeed(*words, "--where", "amount=2").splitlines()
+    assert "not checked" not in succeed(*words, "--value", "amount")
+
+
+def test_mechanisms_in_any_case(events: Path) -> None:
+    out = succeed(*arguments(events, "--rho", 1, "--mechanism", "binaryTREE"))
+    assert "(BinaryTree, " in out
+
+
+def test_one_of_something_is_no_plural() -> None:
+    assert [cli.many(n, "key") for n in (0, 1, 2, 1000)] == [
+        "0 keys",
+        "1 key",
+        "2 keys",
+        "1,000 keys",
+    ]
+
+
 def test_a_header_alone_gives_no_counts(tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("k,v\n")
     words = ["--input", tmp_path / "in.csv", "--key", "k", "--value", "v", "--horizon", 10]
@@ -414,7 +438,7 @@ def test_the_error_to_expect_holds_at_every_step(horizon: int, events: Path) -> 
     """At step 2^19 - 1, say, a binary tree sums more noises than anywhere below 2^16."""
     budget = ("--rho", 0.01, "--mechanism", "BinaryTree")
     out = succeed(*arguments(events, *budget, "--horizon", horizon))
-    match = re.search(r"least exact single release within ([\d.e+]+) with probability 95 %", out)
+    match = re.search(r"noisiest single count is within ([\d.e+]+) of the truth 95 % of the", out)
     assert match
     counter = dp.calibrate(
         dp.mechanisms.BinaryTree(horizon), dp.ZCDP(0.01), dp.Change(0, 4), unit=0.5
@@ -438,22 +462,28 @@ BUDGET = ("--epsilon", "1", "--delta", "1e-6")
         (["--timestamp", "times"], ["header", "no column 'times'"]),
         (["--key", ""], ["empty name"]),
         (["--input", "absent.csv"], ["no file matches 'absent.csv'"]),
-        (["--horizon", "0"], ["horizon", "from 1", "got 0"]),
+        (["--horizon", "0"], ["--horizon must", "from 1", "got 0", "--horizon 100_000"]),
         (["--horizon", "-5"], ["horizon", "from 1", "got -5"]),
         (["--horizon", "many"], ["--horizon", "'many'"]),
         (["--mechanism", "Smooth"], ["unknown mechanism 'Smooth'", "SmoothBinary"]),
-        (["--mechanism", "SmoothBinary"], ["Gaussian", "BinaryTree", "ApproxDP"]),
+        (["--mechanism", "SmoothBinary"], ["Gaussian", "BinaryTree", "--delta 1e-6"]),
         (["--rho", "1"], ["--rho", "--epsilon", "not both"]),
         (["--epsilon", "-1"], ["epsilon", "positive", "-1"]),
         (["--epsilon", "nan"], ["epsilon", "positive"]),
+        (["--epsilon", "0"], ["--epsilon", "positive", "'0'", "give e.g. --epsilon 1"]),
+        (["--mechanism", "kary", "--rho", "1"], ["--rho", "not both"]),
+        (["--plt", "x.png"], ["unknown argument --plt: did you mean --plot?"]),
+        (["--runer", "Fastest"], ["--runer: did you mean --runner?"]),
         (["--epsilon", "one"], ["--epsilon", "'one'"]),
         (["--epsilon", "1e-320"], ["budget"]),
         (["--delta", "2"], ["delta", "below 1", "2"]),
-        (["--delta", "0"], ["delta", "positive", "PureDP"]),
-        (["--bounds", "4", "0"], ["low < high"]),
+        (["--delta", "0"], ["delta", "positive", "pure DP"]),
+        (["--bounds", "4", "0"], ["--bounds", "low < high", "e.g. --bounds 0 1"]),
+        (["--bounds", "0", "inf"], ["--bounds", "finite"]),
+        (["--bounds", "low", "1"], ["--bounds", "numbers"]),
         (["--bounds", "4"], ["--bounds", "expected 2"]),
-        (["--unit", "0"], ["unit", "positive"]),
-        (["--unit", "99"], ["unit", "smaller"]),
+        (["--unit", "0"], ["--unit", "positive", "e.g. --unit 0.01"]),
+        (["--unit", "99"], ["--unit 99", "smaller"]),
         (["--path", "batch"], ["--path", "'batch'", "streaming"]),
         (["--on-reject", "ignore"], ["--on-reject", "'ignore'", "raise"]),
         (["--delimiter", "ab"], ["delimiter", "one character", "'ab'"]),
@@ -490,7 +520,7 @@ def test_bad_arguments(
         budget = BUDGET[:2]  # which makes it a pure one
     if flags[:2] == ["--epsilon", "1e-320"]:
         budget = ()
-    text = fail(*arguments(events, *budget, *flags))
+    text = fail(*arguments(events, *budget, *flags), started=False)
     for part in parts:
         assert part in text
     assert sorted(os.listdir(events.parent)) == ["events.csv"]  # nothing was started
@@ -776,6 +806,60 @@ def micros_of(text: str) -> int:
     return round(moment.timestamp() * 1000) * 1000
 
 
+# The choice
+
+
+def chosen(*words: object) -> str:
+    return succeed(*words, main=choose.main)
+
+
+@pytest.mark.parametrize(
+    ("flags", "given"),
+    [
+        ((), {}),
+        (("--max-per-tick", 3), {"max_per_tick": 3}),
+        (("--relation", "replace_one"), {"relation": "replace_one"}),
+        (("--bounds", -2, 5, "--unit", 0.5), {"bounds": (-2, 5), "unit": 0.5}),
+        (("--max-items", 2), {"max_items": 2}),
+    ],
+    ids=lambda value: "" if isinstance(value, dict) else " ".join(map(str, value)),
+)
+@pytest.mark.parametrize("replays", [False, True])
+def test_choose_finds_what_a_clock_uses(
+    replays: bool, flags: tuple[object, ...], given: dict[str, Any]
+) -> None:
+    out = chosen("--ticks", 100, "--rho", 0.5, *flags, *(["--replays"] if replays else []))
+    path = "streaming" if replays else "auto"
+    counter = dp.TickCount(
+        dp.ZCDP(0.5), 1, 0, horizon=100, keys=["a", "b"], path=path, **given
+    ).counter
+    best = out.splitlines()[2].split()
+    assert best[0] == counter.mechanism.name
+    assert best[2] == f"{math.sqrt(counter.max_variance()):.4g}"
+    assert f"ticks 100, {counter.change};" in out
+
+
+def test_choose_under_replays() -> None:
+    words = ("--horizon", 1000, "--epsilon", 1)
+    assert chosen(*words).splitlines()[2] != chosen(*words, "--replays").splitlines()[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        ("--rho 1", "give --horizon, the most elements that any key will have, or --ticks"),
+        ("--rho 1 --horizon 9 --ticks 9", "not allowed with argument"),
+        ("--rho 1 --horizon 9 --max-per-tick 9", "--max-per-tick goes with --ticks"),
+        ("--rho 1 --ticks 0", "--ticks must be a whole number from 1, got 0"),
+        ("--rho 1 --ticks 9 --max-per-tick 0", "--max-per-tick must be a whole number from 1"),
+        ("--rho 1 --ticks 9 --replay", "unknown argument --replay: did you mean --replays?"),
+        ("--rho 1 --ticks 9 --unit 5", "--unit 5"),
+    ],
+)
+def test_choices_that_make_no_sense(words: str, part: str) -> None:
+    assert part in fail(*words.split(), run=lambda *w: command(*w, main=choose.main))
+
+
 # Processes of their own
 
 
@@ -794,7 +878,7 @@ def test_a_traceback_on_request(events: Path) -> None:
     assert "Traceback" in ended.err
 
 
-@pytest.mark.parametrize("module", ["pipelines.count", "pipelines.demo"])
+@pytest.mark.parametrize("module", ["pipelines.count", "pipelines.demo", "pipelines.choose"])
 def test_help(module: str) -> None:
     ended = process("--help", module=module)
     assert (ended.status, ended.err) == (0, "")

@@ -26,8 +26,8 @@ def run(*words: object) -> test_cli.Ended:
     return test_cli.command(*words, main=histogram.main)
 
 
-def fail(*words: object) -> str:
-    return test_cli.fail(*words, run=run)
+def fail(*words: object, started: bool = True) -> str:
+    return test_cli.fail(*words, run=run, started=started)
 
 
 Line = tuple[str, int, int | None, tuple[float, ...]]
@@ -197,28 +197,75 @@ def test_the_last_histograms_of_the_keys_of_most_rows_are_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[Any] = []
-    monkeypatch.setattr(plots, "histograms", lambda bars, *_, **how: drawn.append((bars, how)))
+    monkeypatch.setattr(plots, "histograms", lambda *what, **how: drawn.append((*what, how)))
     source = tmp_path / "in.csv"
-    rows = [f"{key},{'xy'[i % 2]}" for n, key in enumerate("abcde", 1) for i in range(n)]
+    rows = [f"{key},{'xy'[i % 2]}" for n, key in enumerate("abcdefg", 1) for i in range(n)]
     source.write_text("\n".join(["k,i", *rows]))
-    words = ["--input", source, "--key", "k", "--item", "i", "--domain", "x", "y", "--horizon", 9]
+    words = ["--input", source, "--item", "i", "--domain", "x", "y", "--horizon", 30]
     words += ["--output", tmp_path / "c.csv", "--plot", tmp_path / "c.png", "--top", 1]
+    succeed(*words, "--key", "k", *EXACT)
     succeed(*words, *EXACT)
-    ((bars, how),) = drawn
-    assert list(bars) == [
-        f"{key}, after {n} rows" for n, key in ((5, "e"), (4, "d"), (3, "c"), (2, "b"))
+    (items, panels, _, how), (_, others, _, other) = drawn
+    assert list(items) == ["x", "y"]
+    assert [(bars.name, bars.note) for bars in panels] == [
+        (key, f"after {n} rows")
+        for n, key in ((7, "g"), (6, "f"), (5, "e"), (4, "d"), (3, "c"), (2, "b"))
     ]
-    assert [list(values) for _, values, _ in bars.values()] == [[3, 2], [2, 2], [2, 1], [1, 1]]
+    assert [list(bars.counts) for bars in panels] == [
+        [4, 3],
+        [3, 3],
+        [3, 2],
+        [2, 2],
+        [2, 1],
+        [1, 1],
+    ]
     assert how["most"] == 1
-    assert "Of 2 items the 1 of the largest private counts" in how["guarantee"]
-    assert "Of 5 keys the 4 with most rows" in how["guarantee"]
+    assert "Of 2 items the 1 of the largest private counts, added up over" in how["guarantee"]
+    assert "Of 7 keys the 6 with most rows" in how["guarantee"]
+    assert [(bars.name, bars.note) for bars in others] == [("after 28 rows", "")]
+    assert "over the keys" not in other["guarantee"]
 
 
 def test_counts_and_items_must_agree(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="one count for each of its 2 items"):
         plots.histograms(
-            {"a": (("x", "y"), [1.0], 1.0)}, tmp_path / "c.png", title="t", guarantee="g"
+            ("x", "y"),
+            [plots.Bars("a", "", [1.0], 1.0)],
+            tmp_path / "c.png",
+            title="t",
+            guarantee="g",
         )
+
+
+# Cells of several items
+
+
+@each_path
+def test_cells_of_several_items(path: str, tmp_path: Path) -> None:
+    """Of more than B the first in the order of the domain; an empty cell is the item ''."""
+    source, output = tmp_path / "in.csv", tmp_path / "counts.csv"
+    source.write_text('what\nc;a;b\nb;b\n""\nz;c\na ;b\n')
+    words = ["--input", source, "--item", "what", "--domain", "a", "b", "c", "", "--horizon", 9]
+    several = ("--separator", ";", "--max-items", 2)
+    out = succeed(*words, *several, *EXACT, "--path", path, "--output", output)
+    counts = [(1, 1, 0, 0), (1, 2, 0, 0), (1, 2, 0, 1), (1, 2, 1, 1), (1, 3, 1, 1)]
+    expected = [("all", step, None, value) for step, value in enumerate(counts, start=1)]
+    assert written(output, ("a", "b", "c", "")) == expected
+    assert "for each item of its what, between ';'" in out
+    assert "at most 2)" in out
+    assert "note: items are not checked against the data: check their spelling" in out
+
+
+def test_a_null_is_no_item_of_several(tmp_path: Path) -> None:
+    source, output = tmp_path / "in.parquet", tmp_path / "counts.csv"
+    pq.write_table(pa.table({"what": ["a;b", None, ""]}), source)
+    words = ["--input", source, "--item", "what", "--domain", "a", "b", "", "--horizon", 9]
+    succeed(*words, "--separator", ";", "--max-items", 3, *EXACT, "--output", output)
+    assert [value for *_, value in written(output, ("a", "b", ""))] == [
+        (1, 1, 0),
+        (1, 1, 0),
+        (1, 1, 1),
+    ]
 
 
 # Real data
@@ -292,7 +339,12 @@ def test_real_data(
         (["--output", "counts.txt"], [".csv or .parquet"]),
         (["--output", "absent/counts.csv"], ["no directory 'absent'"]),
         (["--plot", "counts.jpg"], ["--plot", ".png"]),
-        (["--horizn=3"], ["unknown argument --horizn"]),
+        (["--horizn=3"], ["unknown argument --horizn: did you mean --horizon?"]),
+        (["--max-items", "2"], ["--separator and --max-items together"]),
+        (["--separator", ";"], ["--separator and --max-items together"]),
+        (["--separator", "", "--max-items", "2"], ["--separator must not be empty"]),
+        (["--separator", ";", "--max-items", "4"], ["--max-items", "from 1 to 3", "got 4"]),
+        (["--separator", ",", "--max-items", "2"], ["--domain: ", "holds the --separator ','"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -300,7 +352,7 @@ def test_bad_arguments(
     flags: list[str], parts: list[str], events: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(events.parent)
-    text = fail(*arguments(events, *BUDGET, *flags))
+    text = fail(*arguments(events, *BUDGET, *flags), started=False)
     for part in parts:
         assert part in text
     assert str(SECRET) not in text
@@ -319,7 +371,7 @@ SOURCE = "--input x.csv --item k --output o.csv"
         (f"{SOURCE} --rho 1 --horizon 9 --domain-file none", "'none': cannot be read"),
         (f"{SOURCE} --rho 1 --horizon 9 --domain-file blank", "it is empty"),
         (f"{SOURCE} --rho 1 --horizon 9 --domain-file o.csv", "another file"),
-        (f"{SOURCE} --rho 1 --horizon 9 --domain-file large", "domain of 200000 items"),
+        (f"{SOURCE} --rho 1 --horizon 9 --domain-file large", "200000 counts take"),
         ("--input x.csv --output o.csv --domain a --rho 1 --horizon 9", "--item"),
     ],
 )

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines import ticks
+from pipelines import plots, ticks
 from tests import test_cli
 from tests.test_cli import EXACT, PNG, SECRET, SECRET_TEXT, Line, each_path, stddevs, written
 
@@ -29,8 +29,8 @@ def run(*words: object) -> test_cli.Ended:
     return test_cli.command(*words, main=ticks.main)
 
 
-def fail(*words: object) -> str:
-    return test_cli.fail(*words, run=run)
+def fail(*words: object, started: bool = True) -> str:
+    return test_cli.fail(*words, run=run, started=started)
 
 
 # Time, key, amount: the clock is [100, 130) in ticks of 10.
@@ -161,6 +161,85 @@ def test_another_row_costs_more_than_a_row_more(events: Path) -> None:
     assert largest[0] < largest[1]
 
 
+def test_lengths_of_ticks_in_any_unit(events: Path) -> None:
+    for tick in ("10", "10s", "1e1", "10.0s"):
+        succeed(*arguments(events, *EXACT, "--tick", tick))
+        assert written(events.parent / "counts.csv") == expected((1, 3, 4), (1, 2, 2))
+
+
+def test_the_size_and_the_notes_come_before_the_run(events: Path) -> None:
+    words = arguments(events, *EXACT)
+    lines = succeed(*words).splitlines()
+    assert lines[1] == "note: keys are not checked against the data: check their spelling"
+    assert lines[2] == "3 keys x 3 ticks = 9 releases"
+    one = succeed(*words, "--keys", "ann", "--tick", "1h", "--where", "who=ann").splitlines()
+    assert one[1].startswith("note: keys and the condition are not checked")
+    assert one[2] == "1 key x 1 tick = 1 release"
+    assert "(1 key, 1 tick)" in one[3]
+
+
+@pytest.mark.parametrize(
+    ("start", "noted"),
+    [("100", False), ("1970-01-01T00:01:40Z", False), ("1970-01-01T00:01:40", True)],
+)
+def test_a_note_on_the_time_zone(start: str, noted: bool, events: Path) -> None:
+    out = succeed(*arguments(events, *EXACT, "--start", start))
+    note = "note: times without an offset are taken as UTC (--timezone)"
+    assert (note in out.splitlines()) == noted
+
+
+def test_sums_of_a_tick_are_clipped(events: Path) -> None:
+    events.write_text("time,who\n" + "101,ann\n" * 5 + "111,ann\n")
+    succeed(*arguments(events, *EXACT, "--max-per-tick", 3))
+    assert written(events.parent / "counts.csv") == expected((3, 4, 4), (0, 0, 0))
+
+
+def test_options_reach_the_transform(events: Path) -> None:
+    words = arguments(events, *EXACT, "--late", "drop", "--max-per-tick", 7, "--mechanism", "blt")
+    options = ticks.arguments().parse_args([str(word) for word in words])
+    described = ticks.counting(options, ["ann", "bob"]).display_data()
+    assert (described["late"], described["max_per_tick"]) == ("drop", "7")
+    assert options.mechanism == "BLT"
+
+
+@each_path
+def test_cells_of_several_keys(path: str, events: Path) -> None:
+    """Of more than B the first in the order of the keys, each of them once."""
+    rows = ["101,bob;ann", "112,cyd;bob;ann", "113,ann;ann;zoe", "121,", "122,bob"]
+    events.write_text("\n".join(["time,who", *rows]))
+    several = ("--separator", ";", "--max-items", 2)
+    out = succeed(*arguments(events, *EXACT, "--path", path, *several))
+    assert written(events.parent / "counts.csv") == expected((1, 3, 3), (1, 2, 3))
+    assert ", in at most 2 keys" in out
+    succeed(*arguments(events, *EXACT, "--path", path))
+    assert written(events.parent / "counts.csv") == expected((0, 0, 0), (0, 0, 1))
+
+
+@each_path
+def test_an_empty_cell_is_a_key(path: str, events: Path) -> None:
+    events.write_text("time,who\n101,\n112,ann\n113,\n")
+    succeed(*arguments(events, *EXACT, "--path", path, "--keys", "", "ann"))
+    assert [(key, value) for key, *_, value in written(events.parent / "counts.csv")] == [
+        *(("", 1), ("", 2), ("", 2)),
+        *(("ann", 0), ("ann", 1), ("ann", 1)),
+    ]
+    succeed(*arguments(events, *EXACT, "--path", path))
+    assert written(events.parent / "counts.csv") == expected((0, 1, 1), (0, 0, 0))
+
+
+def test_what_is_drawn(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[dict[str, Any]] = []
+    monkeypatch.setattr(plots, "prefix_counts", lambda *_, **how: drawn.append(how))
+    plot = ("--plot", events.parent / "p.png", "--timezone", "Asia/Tokyo")
+    succeed(*arguments(events, *EXACT, *plot))
+    succeed(*arguments(events, *EXACT, *plot, "--value", "amount", "--tick", "1m"))
+    rows, amounts = drawn
+    assert rows["title"] == "Private running counts every 10 s: rows by who"
+    assert (rows["sum_of"], str(rows["zone"])) == (None, "Asia/Tokyo")
+    assert amounts["title"] == "Private running sums every minute: amount by who"
+    assert amounts["sum_of"] == "amount"
+
+
 # Real data
 
 
@@ -234,13 +313,22 @@ def test_real_data(
         (["--timestamp", "times"], ["no column 'times'"]),
         (["--value", "amounts"], ["no column 'amounts'"]),
         (["--value", "amount", "--where", "who=ann"], ["--where", "--value"]),
-        (["--tick", "0"], ["tick must be positive"]),
+        (["--tick", "0"], ["--tick", "positive", "'0'", "e.g. --tick 10m"]),
+        (["--tick", "10x"], ["--tick", "'10x'", "s, m, h, d"]),
+        (["--tick", "1e-7"], ["--tick", "whole microseconds"]),
         (["--tick", "soon"], ["--tick", "'soon'"]),
-        (["--tick", "nan"], ["tick", "finite"]),
+        (["--tick", "nan"], ["--tick", "positive", "'nan'"]),
         (["--start", "noon"], ["--start is no time, got 'noon'", "ISO 8601"]),
         (["--stop", "noon"], ["--stop is no time, got 'noon'", "ISO 8601"]),
-        (["--stop", "100"], ["stop must be after start", "1970-01-01T00:01:40Z"]),
-        (["--stop", "50"], ["stop must be after start"]),
+        (["--start", "1117838570000"], ["--start lies outside", "milliseconds? give seconds"]),
+        (["--stop", "100"], ["--stop must be after --start", "'100'", "give a later --stop"]),
+        (["--stop", "50"], ["--stop must be after --start", "or --horizon"]),
+        (["--late", "never"], ["--late", "'never'", "fold"]),
+        (["--max-per-tick", "0"], ["--max-per-tick must be", "from 1"]),
+        (["--max-items", "2"], ["--separator and --max-items together"]),
+        (["--separator", "", "--max-items", "2"], ["--separator must not be empty"]),
+        (["--separator", ";", "--max-items", "4"], ["--max-items", "from 1 to 3", "got 4"]),
+        (["--separator", "n", "--max-items", "2"], ["--keys: 'ann' holds the --separator 'n'"]),
         (["--horizon", "2"], ["horizon is 2", "3 ticks"]),
         (["--horizon", "0"], ["horizon", "0"]),
         (["--horizon", "many"], ["--horizon", "'many'"]),
@@ -258,7 +346,7 @@ def test_real_data(
         (["--output", "counts.txt"], [".csv or .parquet"]),
         (["--output", "absent/counts.csv"], ["no directory 'absent'"]),
         (["--plot", "counts.jpg"], ["--plot", ".png"]),
-        (["--horizn=3"], ["unknown argument --horizn"]),
+        (["--horizn=3"], ["unknown argument --horizn: did you mean --horizon?"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -266,7 +354,7 @@ def test_bad_arguments(
     flags: list[str], parts: list[str], events: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(events.parent)
-    text = fail(*arguments(events, *BUDGET, *flags))
+    text = fail(*arguments(events, *BUDGET, *flags), started=False)
     for part in parts:
         assert part in text
     assert os.listdir(events.parent) == ["events.csv"]  # nothing was started

@@ -33,11 +33,12 @@ from pipelines.files import (
     InputError,
     ReadEvents,
     WriteReleases,
-    _line,
     check_inputs,
     check_output,
+    csv_line,
     read_releases,
 )
+from pipelines.histogram import ReadItems
 
 DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
 SECRET = "s3cr3t"
@@ -434,6 +435,28 @@ def test_files_without_a_header(write: Write, content: str) -> None:
     fails(write(content), "empty", "header")
 
 
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pa.array([1, 2**30], pa.int32()).cast(pa.date32()),
+        pa.array([1, 10**12], pa.int64()).cast(pa.timestamp("s")),
+        pa.array([1000, 2001], pa.int64()).cast(pa.duration("ns")),
+        pa.array([1000, 2001], pa.int64()).cast(pa.time64("ns")),
+        pa.array([b"x", b"\xff"]),
+    ],
+    ids=lambda cells: str(cells.type),
+)
+def test_protected_cells_that_cannot_be_read_do_not_stop_the_run(
+    parquet: Write, cells: pa.Array
+) -> None:
+    """That it stopped would show the cell; as a key or time it does."""
+    path = parquet({"key": ["a", "a"], "value": cells})
+    first, _ = values(path, value="value")
+    assert first is not None
+    items = ReadItems(str(path), None, "value")._reader
+    assert len(list(items.events(ReadableFile(FileMetadata(str(path), 0))))) == 2
+
+
 def test_null_keys(parquet: Write) -> None:
     fails(parquet({"key": ["a", None]}), "row 2", "column 'key'", "null")
 
@@ -624,7 +647,7 @@ def test_lines_of_csv_round_trip_any_release(rows: list[tuple[Any, ...]]) -> Non
     names = ["key", "step", "timestamp", "value", "stddev"]
     with TemporaryDirectory() as directory:
         path = Path(directory) / "out.csv"
-        lines = [_line(names), *(_line(dict(zip(names, row, strict=True))) for row in rows)]
+        lines = [csv_line(names), *(csv_line(dict(zip(names, row, strict=True))) for row in rows)]
         path.write_bytes("".join(f"{line}\n" for line in lines).encode())
         columns = read_releases(str(path))
     assert list(columns) == names

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from datetime import timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +192,88 @@ def test_odd_keys(tmp_path: Path, figures: list[Figure]) -> None:
     assert pixels(tmp_path / "p.png") == (1800, 1800)  # three rows of panels
     words = texts(figures[0])
     assert {"$x_1$ at $5", "東京" * 7 + "東…", "a\ufffdb\ufffd\ufffd", "''", "('a', 1)"} <= words
+
+
+def test_one_band_for_all_keys_where_all_are_alike(tmp_path: Path, figures: list[Figure]) -> None:
+    """In the empty corner, or below; no panel's tick labels hang over nothing."""
+    for keys in (1, 2, 5, 6):
+        columns, _ = releases(keys=keys, steps=50)
+        plots.prefix_counts(columns, tmp_path / "p.png", title="T", guarantee="G.")
+        words = texts(figures[-1])
+        assert len(figures[-1].axes) == keys + 1
+        assert ("the band of every key" in words) == (keys > 1)
+        assert ("G. Each panel has its own scale." in words) == (keys > 1)
+    labelled = [bool(axes.get_xlabel()) for axes in figures[2].axes]  # the band, five keys
+    assert labelled == [True, False, False, False, True, True]
+
+
+def test_keys_of_other_lengths_have_bands_of_their_own(
+    tmp_path: Path, figures: list[Figure]
+) -> None:
+    columns, _ = releases(keys=2, steps=50)
+    kept = (np.array(columns["key"]) == "k1") | (columns["step"] < 20)
+    fewer = {name: np.asarray(column)[kept] for name, column in columns.items()}
+    plots.prefix_counts(fewer, tmp_path / "p.png", title="T", guarantee="G")
+    assert len(figures[0].axes) == 4
+
+
+def test_times_in_a_zone(tmp_path: Path, figures: list[Figure]) -> None:
+    columns, _ = releases(keys=1, steps=50)
+    zone = timezone(timedelta(hours=-8), "Pacific")
+    plots.prefix_counts(columns, tmp_path / "p.png", title="T", guarantee="G", zone=zone)
+    words = texts(figures[0])
+    assert "time of day, Pacific (2026-01-14)" in words
+    assert "16:20" in words
+
+
+def test_sums_are_called_sums(tmp_path: Path, figures: list[Figure]) -> None:
+    columns, _ = releases(keys=1, steps=50)
+    columns["value"] = -columns["value"] - 1000
+    plots.prefix_counts(columns, tmp_path / "p.png", title="T", guarantee="G", sum_of="$amount_1")
+    words = texts(figures[0])
+    assert "private sum of $amount_1" in words
+    assert not any("private count" in word for word in words)
+    (note,) = (word for word in words if "last sum" in word)
+    assert "last sum \N{MINUS SIGN}" in note
+
+
+def test_one_tick_has_one_time(tmp_path: Path, figures: list[Figure]) -> None:
+    one = {"key": ["a"], "step": [1], "timestamp": [DAY], "value": [-0.04], "stddev": [1.0]}
+    plots.prefix_counts(one, tmp_path / "p.png", title="T", guarantee="G")
+    words = texts(figures[0])
+    assert {"00:00:00", "rank 1 of 1, last count 0.0 ± 2.0"} <= words
+    assert [word for word in words if ":" in word] == ["00:00:00"]
+
+
+def test_histograms_compare(tmp_path: Path, figures: list[Figure]) -> None:
+    """The same items in the same order: the largest totals of the panels."""
+    start = "com.example.application.main."
+    items = [start + name for name in ("first", "second", "third")]
+    panels = [
+        plots.Bars("a" * 50, "after 9 rows", [1.0, 5, 2], 1.0),
+        plots.Bars("b", "after 1 row", [9.0, 1, 0], 1.0),
+    ]
+    path = tmp_path / "p.png"
+    plots.histograms(items, panels, path, title="T", guarantee="G", most=2)
+    first, second = figures[0].axes
+    drawn = [[bar.get_width() for bar in axes.patches] for axes in (first, second)]
+    assert drawn == [[1, 5], [9, 1]]
+    names = [label.get_text() for label in first.get_yticklabels()]
+    assert names == ["com.example.app…tion.main.first", "com.example.app…ion.main.second"]
+    assert {"a" * 30 + "…", "after 9 rows", "b", "after 1 row"} <= texts(figures[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("short", "short"),
+        ("x" * 30, "x" * 30),
+        ("a" * 20 + "b" * 20, "a" * 15 + "…" + "b" * 15),
+        ("東" * 10 + "京" * 10, "東" * 7 + "…" + "京" * 7),
+    ],
+)
+def test_items_are_cut_in_the_middle(text: str, shown: str) -> None:
+    assert plots._shortened(text, middle=True) == shown
 
 
 def test_mismatches_are_errors(tmp_path: Path) -> None:

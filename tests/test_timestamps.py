@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.timestamps import parser
+from pipelines.timestamps import duration, every, lacks_offset, parser
 
 UTC = dt.timezone.utc
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=UTC)
@@ -264,3 +264,44 @@ def test_refuses_nonsense_formats(format: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason) as caught:
         parser(format, "UTC")
     assert f"--timestamp-format {format!r}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds", "words"),
+    [
+        ("1", 1, "every second"),
+        ("90", 90, "every 90 s"),
+        ("0.5s", 0.5, "every 0.5 s"),
+        ("60", 60, "every minute"),
+        ("10m", 600, "every 10 min"),
+        ("1h", 3600, "every hour"),
+        ("1.5h", 5400, "every 90 min"),
+        ("7200", 7200, "every 2 hours"),
+        ("1d", 86_400, "every day"),
+        ("7d", 604_800, "every 7 days"),
+    ],
+)
+def test_durations(text: str, seconds: float, words: str) -> None:
+    assert duration(text) == seconds
+    assert every(duration(text)) == words
+
+
+@pytest.mark.parametrize("text", ["", "m", "0", "-1h", "1w", "1 h", "nan", "inf", "1e-7", "1e5000"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError):
+        duration(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "lacks"),
+    [
+        ("1700000000", False),
+        ("-1.5", False),
+        ("2024-01-31", True),
+        ("2024-01-31T00:00:00", True),
+        ("2024-01-31T00:00:00z", False),
+        ("2024-01-31T00:00:00-05:00", False),
+    ],
+)
+def test_times_without_an_offset(text: str, lacks: bool) -> None:
+    assert lacks_offset(text) == lacks
