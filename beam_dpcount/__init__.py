@@ -3,6 +3,7 @@
 The map, in the direction of imports (each module says what it holds):
 
   budget, laws, noise       budgets and conversions; exact integer noise laws; where draws come from
+  replay                    noise that is a function of a secret and of the stream's history
   mechanisms/               continual-counting mechanisms, one file each, and ALL of them
   sensitivity               what one event can change, and so in the encoder's output
   counter, analysis         calibrate() and the Counter; exact errors, intervals, choose()
@@ -29,6 +30,7 @@ from beam_dpcount.ledger import Ledger, OverspentError, Share
 from beam_dpcount.mechanisms.base import HorizonError
 from beam_dpcount.noise import SystemEntropy
 from beam_dpcount.releases import Rejected, Release, TopRelease, VectorRelease
+from beam_dpcount.replay import ReplayableEntropy, SecretError
 from beam_dpcount.segments import SparseCounter, sparse_for
 from beam_dpcount.sensitivity import Change
 from beam_dpcount.transforms import (
@@ -80,8 +82,10 @@ __all__ = [
     "PureDP",
     "Rejected",
     "Release",
+    "ReplayableEntropy",
     "Rounded",
     "RunningAverage",
+    "SecretError",
     "Share",
     "SlidingSum",
     "SpanningForestCost",

@@ -16,8 +16,8 @@ from beam_dpcount.statistics.base import Statistic
 
 VERSION = 1
 
-# version, length of the history digest (reserved for replayable noise; 0 today), fingerprint of
-# the counter's parameters, and how many numbers follow; then the numbers, then a checksum.
+# version, length of the history digest (0 but for replayable noise), fingerprint of the counter's
+# parameters, and how many numbers follow; then the digest, the numbers, and a checksum.
 _HEAD = "<BBQI"
 _HEAD_SIZE = struct.calcsize(_HEAD)
 _CHECK = struct.Struct("<I")
@@ -38,40 +38,42 @@ class StateCodec:
     coordinate array in turn.
     """
 
-    def __init__(self, counter: LatticeCounter) -> None:
+    def __init__(self, counter: LatticeCounter, digest_size: int = 0) -> None:
         self._counters, self._types = counter.counters, counter.state_types
+        self._digest, self._head = digest_size, _HEAD_SIZE + digest_size
         self._dimension = counter.dimension
         self._fingerprint = _fingerprint(counter.fingerprint)
         self._layouts: dict[int, struct.Struct] = {}
 
-    def encode(self, state: State) -> bytes:
-        """The state as bytes."""
+    def encode(self, state: State, digest: bytes = b"") -> bytes:
+        """The state, and the digest of its history where noise is replayable, as bytes."""
         n, arrays = len(state), b""
         if self._dimension is not None:
             kinds, c = self._types(n), self._counters
             tail = zip(kinds[c:], state[c:], strict=True)
             arrays = b"".join(np.asarray(x, dtype=_DTYPES[kind]).tobytes() for kind, x in tail)
             state, n = state[:c], c + (n - c) * self._dimension
-        body = self._layout(n).pack(VERSION, 0, self._fingerprint, n, *state) + arrays
+        size = self._digest
+        body = self._layout(n).pack(VERSION, size, self._fingerprint, n, digest, *state) + arrays
         return body + _CHECK.pack(zlib.crc32(body))
 
     def decode(self, data: bytes) -> State:
-        """The state that was encoded; its arrays cannot be written to.
+        """The state that was encoded; its arrays cannot be written to. See `digest_of`.
 
         Raises:
           StateError: the bytes are cut short, altered, of another version, or of a counter with
             other parameters.
         """
         size = len(data)
-        n = (size - _HEAD_SIZE - _CHECK.size) >> 3
-        if n >= self._counters and size == _HEAD_SIZE + _CHECK.size + 8 * n:
+        n = (size - self._head - _CHECK.size) >> 3
+        if n >= self._counters and size == self._head + _CHECK.size + 8 * n:
             layout = self._layout(n)
             if self._dimension is None and layout.size != size - _CHECK.size:
                 raise self._error(data)  # no state of this counter has n numbers
-            version, digest, fingerprint, count, *state = layout.unpack_from(data)
+            version, digest, fingerprint, count, _, *state = layout.unpack_from(data)
             if (
                 version == VERSION
-                and not digest
+                and digest == self._digest
                 and count == n
                 and fingerprint == self._fingerprint
                 and zlib.crc32(data[:-4]) == _CHECK.unpack_from(data, size - _CHECK.size)[0]
@@ -85,12 +87,16 @@ class StateCodec:
                         return (*state, *self._arrays(kinds, data, layout.size))
         raise self._error(data)
 
+    def digest_of(self, data: bytes) -> bytes:
+        """The digest in bytes that were decoded."""
+        return data[_HEAD_SIZE : self._head]
+
     def _layout(self, n: int) -> struct.Struct:
         """Of what comes before any arrays, where there are n numbers in all."""
         made = self._layouts.get(n)
         if made is None:
             types = self._types(n) if self._dimension is None else "q" * self._counters
-            made = self._layouts[n] = struct.Struct(_HEAD + types)
+            made = self._layouts[n] = struct.Struct(f"{_HEAD}{self._digest}s{types}")
         return made
 
     def _arrays(self, kinds: str, data: bytes, offset: int) -> Iterator[Any]:
@@ -102,10 +108,15 @@ class StateCodec:
         if len(data) > _HEAD_SIZE + _CHECK.size:
             intact = zlib.crc32(data[:-4]) == _CHECK.unpack(data[-4:])[0]
             version, digest, fingerprint, _ = struct.unpack_from(_HEAD, data)
-            if intact and (version != VERSION or digest):
+            if intact and version != VERSION:
                 return StateError(
                     f"the state was written in format {version}, this code reads format {VERSION}: "
                     "upgrade beam_dpcount, or start a new stream"
+                )
+            if intact and digest != self._digest:
+                return StateError(
+                    "the state was written under another entropy, replayable or not: resume with "
+                    "the one it was started with, or start a new stream"
                 )
             if intact and fingerprint != self._fingerprint:
                 return StateError(
@@ -123,19 +134,21 @@ class MemoryCodec:
     as `StateCodec` packs it, the memory as the statistic packs it, u32 CRC-32 of all before it.
     """
 
-    def __init__(self, counter: LatticeCounter, statistic: Statistic) -> None:
-        self._states, self._statistic = StateCodec(counter), statistic
+    def __init__(
+        self, counter: LatticeCounter, statistic: Statistic, digest_size: int = 0
+    ) -> None:
+        self._states, self._statistic = StateCodec(counter, digest_size), statistic
         self._fingerprint = _fingerprint(repr(statistic))
 
-    def encode(self, state: State, memory: Any) -> bytes:
-        """Both as bytes."""
-        packed = self._states.encode(state)
+    def encode(self, state: State, memory: Any, digest: bytes = b"") -> bytes:
+        """All of it as bytes."""
+        packed = self._states.encode(state, digest)
         head = _MEMORY_HEAD.pack(len(packed), self._fingerprint)
         body = b"".join((head, packed, self._statistic.pack(memory)))
         return body + _CHECK.pack(zlib.crc32(body))
 
     def decode(self, data: bytes) -> tuple[State, Any]:
-        """Both again.
+        """State and memory again. See `digest_of`.
 
         Raises:
           StateError: as for StateCodec, or they are of a statistic with other parameters.
@@ -151,6 +164,10 @@ class MemoryCodec:
                 "or bounds): resume with those it was started with"
             )
         return state, self._statistic.unpack(data[start + size : end])
+
+    def digest_of(self, data: bytes) -> bytes:
+        """The digest in bytes that were decoded."""
+        return self._states.digest_of(data[_MEMORY_HEAD.size :])
 
 
 def _fingerprint(parameters: str) -> int:

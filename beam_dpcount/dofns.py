@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import count, islice
+from itertools import count, islice, repeat
 from operator import itemgetter
 from typing import Any
 
@@ -178,9 +178,14 @@ class Intake:
         """The memory, and what the counter counts in one step, from what `number` gave."""
         return None, x
 
-    def codec(self) -> Any:
-        """Packs (state, memory) into bytes; not picklable."""
-        return _Forgetful(self.counter)
+    def codec(self, digest_size: int) -> Any:
+        """Packs a state, the memory and a digest into bytes; not picklable."""
+        return _Forgetful(self.counter, digest_size)
+
+    @property
+    def parameters(self) -> str:
+        """All that releases depend on, for replayable noise."""
+        return self.counter.fingerprint
 
     def shown(self, value: Any) -> Any:
         """One released value as a release has it."""
@@ -218,10 +223,11 @@ class CountEachElement(beam.DoFn):
         self._intake, self._entropy, self._check = intake, entropy, check
 
     def setup(self) -> None:
-        counter = self._intake.counter
-        self._codec, self._start = self._intake.codec(), (counter.init(), self._intake.init())
+        intake, counter = self._intake, self._intake.counter
         self._past_horizon = Metrics.counter("beam_dpcount", PAST_HORIZON)
-        self._noise = self._entropy.source(counter.law, counter.dimension)
+        self._draws = Draws(self._entropy, counter, intake.parameters)
+        self._codec = intake.codec(self._draws.digest_size)
+        self._start, self._pack = (counter.init(), intake.init()), intake.packer()
 
     def process(
         self,
@@ -244,11 +250,17 @@ class CountEachElement(beam.DoFn):
                 )
             return
         x, rejected = intake.number(key, payload, micros)
-        noise = self._noise(key, windowed.windows[0])
+        window, draws = windowed.windows[0], self._draws
+        digest = b""
+        if draws.replay is not None:
+            before = draws.begin(key, window) if data is None else self._codec.digest_of(data)
+            identity = None if intake.element_id is None else intake.element_id(payload)
+            digest = draws.replay.follow(before, identity, self._pack(0, x))
+        noise = draws.noise(key, window, digest)
         memory, x = intake.counted(memory, x)
         state, value = counter.step_lattice(state, x, noise)
         # State first: what is yielded must never be ahead of what is remembered.
-        cell.write(self._codec.encode(state, memory))
+        cell.write(self._codec.encode(state, memory, digest))
         if rejected is not None:
             yield beam.pvalue.TaggedOutput(REJECTED, rejected)
         if state[0] % intake.every:
@@ -309,8 +321,7 @@ class CountWholeKey(beam.DoFn):
         self._intake, self._entropy = intake, entropy
 
     def setup(self) -> None:
-        counter = self._intake.counter
-        self._noise = self._entropy.source(counter.law, counter.dimension)
+        self._draws = Draws(self._entropy, self._intake.counter, self._intake.parameters)
         self._stddevs: list[float] = []
         self._past_horizon = Metrics.counter("beam_dpcount", PAST_HORIZON)
 
@@ -318,7 +329,7 @@ class CountWholeKey(beam.DoFn):
         key, steps = element
         windows = (window,)
         intake, counter = self._intake, self._intake.counter
-        horizon = counter.horizon
+        horizon, identities = counter.horizon, None
         if not intake.is_plain:
             # Ties in time: by the public id if there is one, else in order of arrival.
             by_id = intake.element_id is not None
@@ -331,6 +342,7 @@ class CountWholeKey(beam.DoFn):
                         placed = windowed_value.create(refusal, micros, windows)
                         yield beam.pvalue.TaggedOutput(REJECTED, placed)
             steps = [step for step, *_ in ordered]
+            identities = [identity for _, _, identity, *_ in ordered] if by_id else None
         packed = np.frombuffer(b"".join(steps), dtype="<i8").reshape(-1, 1 + intake.width)
         if (packed[1:, 0] < packed[:-1, 0]).any():
             packed = packed[np.argsort(packed[:, 0], kind="stable")]
@@ -338,7 +350,10 @@ class CountWholeKey(beam.DoFn):
             self._past_horizon.inc(len(packed) - horizon)
             warn_past_horizon(counter)
         packed = packed[:horizon]
-        values = self._release(packed[:, 1:], self._noise(key, window))
+        if self._draws.replay is None:
+            values = self._release(packed[:, 1:], self._draws.noise(key, window, b""))
+        else:
+            values = self._stepped(packed[:, 1:], self._histories(key, window, packed, identities))
         stddevs = self._stddevs
         if len(stddevs) < len(packed):
             stddevs = self._stddevs = counter.stddevs(len(packed)).tolist()
@@ -351,7 +366,7 @@ class CountWholeKey(beam.DoFn):
 
     def _release(self, numbers: IntArray, noise: Noise) -> Iterable[Any]:
         intake, counter = self._intake, self._intake.counter
-        values: Iterable[Any] = self._stepped(numbers, noise)
+        values: Iterable[Any] = self._stepped(numbers, repeat(noise))
         if len(numbers) > _FEW and len(numbers) * (counter.dimension or 0) <= _MOST:
             values = counter.release_lattice(intake.all_counted(intake.init(), numbers)[1], noise)
         if counter.dimension is None and isinstance(values, np.ndarray):
@@ -359,25 +374,62 @@ class CountWholeKey(beam.DoFn):
         # A vector at a time: lists take four times the memory of arrays.
         return values
 
-    def _stepped(self, numbers: IntArray, noise: Noise) -> Iterator[Any]:
+    def _histories(
+        self, key: str, window: Any, packed: IntArray, identities: Sequence[Any] | None
+    ) -> Iterator[Noise]:
+        """The noise of each step, of the history up to and with it, as in CountEachElement."""
+        draws = self._draws
+        digest, untimed = draws.begin(key, window), packed.copy()
+        untimed[:, 0] = 0
+        data, size = untimed.tobytes(), 8 * packed.shape[1]
+        for row, identity in enumerate(identities or repeat(None, len(packed))):
+            digest = draws.replay.follow(digest, identity, data[row * size : (row + 1) * size])
+            yield draws.noise(key, window, digest)
+
+    def _stepped(self, numbers: IntArray, noises: Iterable[Noise]) -> Iterator[Any]:
         """The same in little memory: a step is taken when its release is asked for."""
         intake, counter = self._intake, self._intake.counter
-        state, memory = counter.init(), intake.init()
+        state, memory, following = counter.init(), intake.init(), iter(noises)
         for first in range(0, len(numbers), _FEW):
             memory, xs = intake.all_counted(memory, numbers[first : first + _FEW])
             for x in xs.tolist() if xs.ndim == 1 else xs:
-                state, value = counter.step_lattice(state, x, noise)
+                state, value = counter.step_lattice(state, x, next(following))
                 yield value
 
 
 class _Forgetful:
     """The codec of streams of which nothing is remembered but the counter's state."""
 
-    def __init__(self, counter: LatticeCounter) -> None:
-        self._states = StateCodec(counter)
+    def __init__(self, counter: LatticeCounter, digest_size: int) -> None:
+        self._states = StateCodec(counter, digest_size)
+        self.digest_of = self._states.digest_of
 
-    def encode(self, state: Any, memory: None) -> bytes:
-        return self._states.encode(state)
+    def encode(self, state: Any, memory: None, digest: bytes) -> bytes:
+        return self._states.encode(state, digest)
 
     def decode(self, data: bytes) -> tuple[Any, None]:
         return self._states.decode(data), None
+
+
+class Draws:
+    """The noise of one counter on one worker: new at every step, or of the history before it.
+
+    Attributes:
+      replay: digests histories; None where noise is new.
+      digest_size: of a history's digest, in bytes; 0 where there is none.
+    """
+
+    def __init__(self, entropy: Entropy, counter: LatticeCounter, parameters: str) -> None:
+        self.replay: Any = None
+        self.digest_size = 0
+        if entropy.is_replayable:
+            self.replay = entropy.replay(counter.law, counter.dimension, parameters)
+            self.digest_size = self.replay.digest_size
+            self.begin = self.replay.begin
+            self.noise = lambda key, window, digest: self.replay.noise(digest)
+        else:
+            source = entropy.source(counter.law, counter.dimension)
+            self.noise = lambda key, window, digest: source(key, window)
+
+    begin: Callable[[str, Any], bytes]
+    noise: Callable[[str, Any, bytes], Noise]

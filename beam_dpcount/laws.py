@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +31,10 @@ IntArray = npt.NDArray[np.int64]
 _TABLE_SCALE = 512
 _ROUNDED_TABLE_SCALE = 8  # its table costs ten times as much to make
 _MAX_SCALE = 2**33
+_DIGIT = 512  # the base of a geometric's digits
 _CHUNK = 1 << 15  # proposals at a time, few enough to stay in the processor's cache
 _UNDECIDED = np.iinfo(np.int32).min
+_BELOW, _ABOVE = 1 - 2.0**-40, 1 + 2.0**-40  # the margins of floats
 
 
 def exp_negative(r: Fraction, bits: int) -> int:
@@ -73,6 +75,14 @@ class Law(ABC):
         """`n` independent draws, shape (n,), from a source of uniform random bytes.
 
         The source is the operating system's entropy; a seeded source is for tests.
+        """
+
+    @abstractmethod
+    def first(self) -> Callable[[bytes], int | None]:
+        """A function that makes the draw that `sample(1)` makes of a source that begins so.
+
+        It takes 16 bytes or more, and gives None where they do not decide the draw, or where it
+        would take no less time to sample.
         """
 
 
@@ -116,10 +126,26 @@ class DiscreteLaplace(Law):
             return _table(self).sample(n, random_bytes)
         # The difference of two geometrics B Q + R, whose digits Q and R are independent:
         # B (Q1 - Q2) + (R1 - R2), and Q1 - Q2 is again discrete Laplace, of scale s / B.
-        base = 512
-        high = DiscreteLaplace(self.parameter / base).sample(n, random_bytes)
-        low = _table(_TruncatedGeometric(self.parameter, base)).sample(2 * n, random_bytes)
-        return high * base + low[:n] - low[n:]
+        high = DiscreteLaplace(self.parameter / _DIGIT).sample(n, random_bytes)
+        low = _table(_TruncatedGeometric(self.parameter, _DIGIT)).sample(2 * n, random_bytes)
+        return high * _DIGIT + low[:n] - low[n:]
+
+    def first(self) -> Callable[[bytes], int | None]:
+        if self.parameter <= _TABLE_SCALE:
+            return _table(self).first
+        if self.parameter > _TABLE_SCALE * _DIGIT:
+            return lambda data: None
+        high = _table(DiscreteLaplace(self.parameter / _DIGIT))
+        low = _table(_TruncatedGeometric(self.parameter, _DIGIT))
+
+        def first(data: bytes) -> int | None:
+            digits = high.first(data), low.first(data, 2), low.first(data, 4)
+            if None in digits:
+                return None
+            h, plus, minus = cast(tuple[int, int, int], digits)
+            return h * _DIGIT + plus - minus
+
+        return first
 
     def tails(self, bits: int) -> list[tuple[int, int]]:
         """Bounds of P(|X| >= m) * 2^bits for m = 1, 2, ... until they cannot matter."""
@@ -182,6 +208,11 @@ class DiscreteGaussian(_Gaussian):
         if self.sigma2 <= _TABLE_SCALE**2:
             return _table(self).sample(n, random_bytes)
         return _from_blocks(self.sigma2, False, n, random_bytes)
+
+    def first(self) -> Callable[[bytes], int | None]:
+        if self.sigma2 <= _TABLE_SCALE**2:
+            return _table(self).first
+        return _first_of_blocks(self.sigma2, False)
 
     def tails(self, bits: int) -> list[tuple[int, int]]:
         """Bounds of P(|X| >= m) * 2^bits for m = 1, 2, ... until they cannot matter."""
@@ -247,6 +278,11 @@ class RoundedGaussian(_Gaussian):
         if self.sigma2 <= _ROUNDED_TABLE_SCALE**2:
             return _table(self).sample(n, random_bytes)
         return _from_blocks(self.sigma2, True, n, random_bytes)
+
+    def first(self) -> Callable[[bytes], int | None]:
+        if self.sigma2 <= _ROUNDED_TABLE_SCALE**2:
+            return _table(self).first
+        return _first_of_blocks(self.sigma2, True)
 
     def tails(self, bits: int) -> list[tuple[int, int]]:
         """Bounds of P(|X| >= m) * 2^bits for m = 1, 2, ... until they cannot matter."""
@@ -359,6 +395,11 @@ class InverseTable:
             values[undecided] = self._search(first[undecided], random_bytes)
         return values
 
+    def first(self, data: bytes, at: int = 0) -> int | None:
+        """A single draw from two bytes; None: they do not decide it."""
+        value = int(self._guide[data[at] | data[at + 1] << 8])
+        return None if value == _UNDECIDED else value
+
     def _search(self, first: npt.NDArray[np.uint16], random_bytes: RandomBytes) -> IntArray:
         more_bits = np.uint64(self._word_bits - self._cell_bits)
         more = np.frombuffer(random_bytes(8 * first.size), dtype="<u8") >> (
@@ -415,8 +456,7 @@ def _from_blocks(sigma2: Fraction, rounded: bool, n: int, random_bytes: RandomBy
     is proposed by one (h, u, sign) only, and the discrete law is drawn. About 0.4 / tau of the
     proposals are rejected; each place in the output is proposed for anew until one is kept.
     """
-    shift = math.isqrt(int(sigma2)).bit_length() - 5  # so that tau is from 16 to 32
-    tau2 = sigma2 / Fraction(4) ** shift
+    shift, tau2 = _blocks(sigma2)
     drawn = np.empty(n, dtype=np.int64)
     for start in range(0, n, _CHUNK):
         part = drawn[start : start + _CHUNK]
@@ -425,6 +465,44 @@ def _from_blocks(sigma2: Fraction, rounded: bool, n: int, random_bytes: RandomBy
             part[places], rejected = _propose(tau2, shift, rounded, places.size, random_bytes)
             places = places[rejected]
     return drawn
+
+
+def _first_of_blocks(sigma2: Fraction, rounded: bool) -> Callable[[bytes], int | None]:
+    """Makes a single draw of `_from_blocks`, where floats decide what is kept."""
+    shift, tau2 = _blocks(sigma2)
+    table, twice = _table(_Block(tau2)), 2 * float(tau2)
+    slope = -(-65536 // tau2)
+    limit = 65535 - (slope + 1) // 2
+    bits, width = (31, 2.0**-31) if rounded else (shift, 0.0)
+
+    def first(data: bytes) -> int | None:  # each step as in `_propose`
+        for at in range(0, len(data) - 7, 8):
+            h = table.first(data, at)
+            if h is None:
+                return None
+            word = int.from_bytes(data[at + 2 : at + 6], "little")
+            v = data[at + 6] | data[at + 7] << 8
+            negative, u = word >> 31, word & 0x7FFFFFFF
+            if not rounded:
+                u = (u >> (31 - shift)) + negative
+            if v + slope * h > limit:
+                least = math.ldexp(u, -bits)
+                most = least + width
+                if v >= 2.0**16 * math.exp(-least * (2 * h + least) / twice) * _ABOVE + 1e-9:
+                    continue  # rejected: the next proposal follows
+                if v + 1 > 2.0**16 * math.exp(-most * (2 * h + most) / twice) * _BELOW:
+                    return None
+            y = ((((h << 31) + u) >> (30 - shift)) + 1) >> 1 if rounded else (h << shift) + u
+            return -y if negative else y
+        return None
+
+    return first
+
+
+def _blocks(sigma2: Fraction) -> tuple[int, Fraction]:
+    """The blocks' size as a power of two, and tau^2."""
+    shift = math.isqrt(int(sigma2)).bit_length() - 5  # so that tau is from 16 to 32
+    return shift, sigma2 / Fraction(4) ** shift
 
 
 def _propose(
@@ -457,8 +535,8 @@ def _propose(
     high, low = (
         2.0**16 * np.exp(-r * (2 * h + r) / (2 * float(tau2))) for r in (least, least + width)
     )
-    kept = v + 1 <= low * (1 - 2.0**-40)
-    for i in np.flatnonzero(~kept & (v < high * (1 + 2.0**-40) + 1e-9)):
+    kept = v + 1 <= low * _BELOW
+    for i in np.flatnonzero(~kept & (v < high * _ABOVE + 1e-9)):
         place, further = Fraction(int(u[i]), 1 << bits), Fraction(width)
         kept[i] = _is_kept(int(h[i]), place, further, tau2, int(v[i]), random_bytes)
     return np.where(negative, -y, y), unsure[~kept]

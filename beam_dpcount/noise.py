@@ -45,6 +45,15 @@ class Entropy(ABC):
     def source(self, law: Law, dimension: int | None) -> Callable[[str, Any], Noise]:
         """A function of (key, window) that gives the noise of one key in one window."""
 
+    @property
+    def is_replayable(self) -> bool:
+        """Whether noise follows from the history of a stream, and comes from `replay` instead."""
+        return False
+
+    def replay(self, law: Law, dimension: int | None, parameters: str) -> Any:
+        """Where `is_replayable`: what digests histories, and makes noise of them."""
+        raise TypeError(f"the noise of {self!r} is not replayable")
+
 
 class SystemNoise:
     """Fresh draws from the operating system's entropy; nothing is ever drawn twice.

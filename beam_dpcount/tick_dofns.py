@@ -15,7 +15,8 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
 from beam_dpcount.coders import StateCodec
 from beam_dpcount.counter import LatticeCounter
-from beam_dpcount.dofns import Intake, has_str_key
+from beam_dpcount.dofns import Draws, Intake, has_str_key
+from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.noise import Entropy
 from beam_dpcount.releases import Release
 from beam_dpcount.ticks import PAIR, CellCodec, Clock, add_to, add_up, pack_sums, take_due
@@ -199,9 +200,9 @@ class CountEachTick(beam.DoFn):
 
     def setup(self) -> None:
         counter = self._counter
-        self._cells, self._codec = CellCodec(self._clock), StateCodec(counter)
-        self._fresh = 0, b"", self._codec.encode(counter.init())
-        self._noise = self._entropy.source(counter.law, counter.dimension)
+        self._draws = draws_of(self._entropy, counter, self._clock, self._cap)
+        self._cells = CellCodec(self._clock)
+        self._codec = StateCodec(counter, self._draws.digest_size)
 
     def process(
         self,
@@ -211,7 +212,13 @@ class CountEachTick(beam.DoFn):
         timer: Any = beam.DoFn.TimerParam(TIMER),
     ) -> None:
         data = cell.read()
-        released, pairs, state = self._fresh if data is None else self._cells.decode(data)
+        if data is None:
+            key, window = element[0], windowed.windows[0]
+            start = b"" if self._draws.replay is None else self._draws.begin(key, window)
+            released, pairs = 0, b""
+            state = self._codec.encode(self._counter.init(), start)
+        else:
+            released, pairs, state = self._cells.decode(data)
         if element[1] == SEED:
             # Only a seed starts a clock: an event that comes after a window's state was cleared
             # away must not start it again, and spend its budget a second time.
@@ -241,10 +248,13 @@ class CountEachTick(beam.DoFn):
         if step > clock.steps:
             return
         x, pairs = take_due(pairs, step, self._cap)
-        state = self._codec.decode(packed)
-        state, value = counter.step_lattice(state, x, self._noise(key, window))
+        state, digest = self._codec.decode(packed), self._codec.digest_of(packed)
+        if self._draws.replay is not None:
+            digest = self._draws.replay.follow(digest, None, PAIR.pack(step, x))
+        noise = self._draws.noise(key, window, digest)
+        state, value = counter.step_lattice(state, x, noise)
         # State first: what is yielded must never be ahead of what is remembered.
-        cell.write(self._cells.encode(step, pairs, self._codec.encode(state)))
+        cell.write(self._cells.encode(step, pairs, self._codec.encode(state, digest)))
         if step < clock.steps:
             self._set(timer, window, step + 1)
         micros = clock.end(origin_of(clock, window), step)
@@ -266,16 +276,35 @@ class CountAllTicks(beam.DoFn):
 
     def setup(self) -> None:
         counter = self._counter
-        self._noise = self._entropy.source(counter.law, counter.dimension)
+        self._draws = draws_of(self._entropy, counter, self._clock, self._cap)
         self._stddevs = counter.stddevs(self._clock.steps).tolist()
 
     def process(self, element: tuple[str, Iterable[bytes]], window: Any = _Window) -> Iterator[Any]:
         key, packed = element
         clock = self._clock
         xs = add_up(packed, clock.steps, self._cap)
-        values = self._counter.release_lattice(xs, self._noise(key, window)).tolist()
+        if self._draws.replay is None:
+            noise = self._draws.noise(key, window, b"")
+            values = self._counter.release_lattice(xs, noise).tolist()
+        else:
+            values = self._replayed(xs, key, window)
         origin, last = origin_of(clock, window), window.max_timestamp().micros
         windows = (window,)
         for step, (value, stddev) in enumerate(zip(values, self._stddevs, strict=True), start=1):
             micros = clock.end(origin, step)
             yield _placed(Release(key, step, micros, value, stddev), min(micros, last), windows)
+
+    def _replayed(self, xs: IntArray, key: str, window: Any) -> list[float]:
+        """The releases that CountEachTick makes of these sums, one after the other."""
+        draws, counter = self._draws, self._counter
+        digest, state, values = draws.begin(key, window), counter.init(), []
+        for step, x in enumerate(xs.tolist(), start=1):
+            digest = draws.replay.follow(digest, None, PAIR.pack(step, x))
+            state, value = counter.step_lattice(state, x, draws.noise(key, window, digest))
+            values.append(value)
+        return values
+
+
+def draws_of(entropy: Entropy, counter: LatticeCounter, clock: Clock, cap: int) -> Draws:
+    """The noise of a counter at a clock."""
+    return Draws(entropy, counter, repr((clock.fingerprint, clock.stop, cap, counter.fingerprint)))

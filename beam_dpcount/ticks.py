@@ -354,10 +354,10 @@ def _limited(x: int) -> int:
 class CellCodec:
     """Packs all that a key keeps between ticks: ticks released, pending sums, the counter's state.
 
-    Version 1, little-endian: u8 version, u8 digest length (reserved for replayable noise; 0 today),
-    two zero bytes, u32 number of pairs n, u64 fingerprint of the clock, i64 ticks released, n pairs
-    of 16 bytes (tick, sum), u32 CRC-32 of all before it; then the bytes of `StateCodec`, which have
-    a checksum of their own, and are not read where only a sum changes.
+    Version 1, little-endian: u8 version, three zero bytes, u32 number of pairs n, u64 fingerprint
+    of the clock, i64 ticks released, n pairs of 16 bytes (tick, sum), u32 CRC-32 of all before it;
+    then the bytes of `StateCodec`, which have a checksum of their own, and are not read where only
+    a sum changes.
     """
 
     _HEAD = struct.Struct("<BBxxIQq")

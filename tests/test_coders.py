@@ -151,14 +151,24 @@ def test_other_versions_are_refused_by_name(version):
 
 
 @pytest.mark.parametrize("length", [1, 8, 16])
-def test_the_room_for_a_history_digest_is_reserved(length):
-    """Bytes with a digest are of a later writer, whether or not they carry it."""
-    codec = StateCodec(SCALAR)
-    data = codec.encode((3, *SECRETS))
-    head = bytes([data[0], length])
-    assert "upgrade beam_dpcount" in refused(codec, with_checksum(head + data[2:-4]))
-    longer = head + data[2:-4] + bytes(length)
-    assert "upgrade beam_dpcount" in refused(codec, with_checksum(longer))
+def test_digests_of_histories_come_back_and_others_are_refused(length):
+    plain, codec, digest = StateCodec(SCALAR), StateCodec(SCALAR, length), bytes(range(length))
+    data = codec.encode((3, *SECRETS), digest)
+    assert codec.decode(data) == (3, *SECRETS)
+    assert codec.digest_of(data) == digest
+    assert data[1] == length
+    without = plain.encode((3, *SECRETS))
+    assert len(data) == len(without) + length
+    for reader, given in (
+        (plain, data),
+        (codec, without),
+        (StateCodec(SCALAR, 24), data),
+    ):
+        assert "under another entropy" in refused(reader, given)
+    vectors = StateCodec(VECTOR, length)
+    state = state_after(VECTOR, 7)
+    packed = vectors.encode(state, digest)
+    assert vectors.encode(vectors.decode(packed), vectors.digest_of(packed)) == packed
 
 
 OTHERS = {

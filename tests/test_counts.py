@@ -704,8 +704,8 @@ def test_values_are_clipped_and_rounded(
 # Failures
 
 
-def flip_a_bit(encode: Callable[..., bytes], self: StateCodec, state: Any) -> bytes:
-    data = bytearray(encode(self, state))
+def flip_a_bit(encode: Callable[..., bytes], self: StateCodec, *state: Any) -> bytes:
+    data = bytearray(encode(self, *state))
     data[len(data) // 2] ^= 1
     return bytes(data)
 
@@ -714,10 +714,10 @@ def flip_a_bit(encode: Callable[..., bytes], self: StateCodec, state: Any) -> by
     "damage",
     [
         flip_a_bit,
-        lambda encode, self, state: encode(self, state)[:-3],
-        lambda encode, self, state: b"",
-        lambda encode, self, state: b"\xff" * 64,
-        lambda encode, self, state: encode(StateCodec(scripted(bounds=(0, 2)).counter), state),
+        lambda encode, self, *state: encode(self, *state)[:-3],
+        lambda encode, self, *state: b"",
+        lambda encode, self, *state: b"\xff" * 64,
+        lambda encode, self, *state: encode(StateCodec(scripted(bounds=(0, 2)).counter), *state),
     ],
     ids=["flipped", "cut", "empty", "other", "other counter"],
 )
@@ -725,7 +725,9 @@ def test_damaged_state_stops_the_stream(
     damage: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encode = StateCodec.encode
-    monkeypatch.setattr(dofns.StateCodec, "encode", lambda self, state: damage(encode, self, state))
+    monkeypatch.setattr(
+        dofns.StateCodec, "encode", lambda self, *state: damage(encode, self, *state)
+    )
     rows = [("k", SECRET, 0), ("k", SECRET, 1)]
     count = scripted(bounds=(0, 100_000), path="streaming", entropy=ScriptedEntropy(0))
     error = failure(lambda p: p | feed(rows) | count)

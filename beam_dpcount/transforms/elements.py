@@ -75,8 +75,9 @@ class EachElement(beam.PTransform[Any, Any]):
         """The counters of both paths: whether the input is bounded is not known yet."""
         self._counters: dict[bool, LatticeCounter] = {}
         for streaming in (False, True):
+            replays = streaming or self._entropy.is_replayable
             chosen = analysis.resolve(
-                mechanism, horizon, self._budget, change, dimension, unit, replays=streaming
+                mechanism, horizon, self._budget, change, dimension, unit, replays
             )
             self._counters[streaming] = calibrate(chosen, self._budget, change, dimension, unit)
         self.counter = self._counters[self._path == "streaming"]
@@ -89,14 +90,15 @@ class EachElement(beam.PTransform[Any, Any]):
         check_windows(elements)
         check_pairs(elements)
         streaming = use_streaming(elements, self._path)
-        if streaming:
-            refuse_early_draws(self._counters[True].mechanism)
+        replayable = self._entropy.is_replayable
+        if streaming or replayable:
+            refuse_early_draws(self._counters[streaming].mechanism, replayable)
         claim(self._given, by=self.label)  # the last of the checks
         self.counter = self._counters[streaming]
         return count_elements(elements, self._intake(), self._entropy, streaming)
 
     def _describe(self) -> dict[str, str]:
-        return {**self.counter.describe(), **self._account}
+        return {**self.counter.describe(), "entropy": repr(self._entropy), **self._account}
 
     def annotations(self) -> dict[str, bytes | str]:
         return {f"beam_dpcount:{name}": text for name, text in self._describe().items()}

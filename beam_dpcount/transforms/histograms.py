@@ -51,6 +51,7 @@ class ItemsIntake(Intake):
     ) -> None:
         super().__init__(counter, on_reject, value, element_id)
         self._places, self._most, self._removals = places(domain), most, removals
+        self._domain = tuple(domain)
         self._dimension = len(domain)
         self.width = most
 
@@ -76,6 +77,10 @@ class ItemsIntake(Intake):
 
     def counted(self, memory: Any, x: Any) -> tuple[Any, Any]:
         return None, as_vector(x, self._dimension)
+
+    @property
+    def parameters(self) -> str:
+        return repr((self._domain, self._most, self._removals, self.counter.fingerprint))
 
     def shown(self, value: Any) -> list[float]:
         return np.asarray(value).tolist()

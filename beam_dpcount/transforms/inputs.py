@@ -10,6 +10,7 @@ from apache_beam.pvalue import PCollection
 from apache_beam.transforms import window as windows
 from apache_beam.transforms.trigger import AccumulationMode, DefaultTrigger
 
+from beam_dpcount.mechanisms import Sparse
 from beam_dpcount.noise import Entropy, SystemEntropy
 
 PATHS = ("auto", "bounded", "streaming")
@@ -77,16 +78,21 @@ def use_streaming(elements: PCollection[Any], path: str) -> bool:
     return path == "streaming" or not elements.is_bounded
 
 
-def refuse_early_draws(mechanism: Any) -> None:
-    """Refuse, for streaming, noise that is drawn before the data it hides are complete.
+def refuse_early_draws(mechanism: Any, replayable: bool = False) -> None:
+    """Refuse, for streaming and replays, noise that is drawn before the data it hides are complete.
 
     Such noise is in checkpoints; replayed with other data, two releases differ by exact data.
     """
     if getattr(mechanism, "draws_early", False):
         raise ValueError(
-            f"{mechanism.name} draws noise early, and a streaming run that is replayed from a "
-            "checkpoint could then show exact data: use KAry(horizon, subtraction=False), or leave "
-            "mechanism out"
+            f"{mechanism.name} draws noise early, and a run that is replayed from a checkpoint, or "
+            "again with the same secret, could then show exact data: use "
+            "KAry(horizon, subtraction=False), or leave mechanism out"
+        )
+    if replayable and isinstance(mechanism, Sparse):
+        raise ValueError(
+            "Sparse keeps the noise of its threshold from step to step, and replays of other data "
+            "could then show exact data: use another mechanism, or SystemEntropy"
         )
 
 

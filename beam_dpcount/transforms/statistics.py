@@ -69,8 +69,12 @@ class StatisticIntake(Intake):
         memory, additions = self._statistic.step(memory, x)
         return memory, self._statistic.vector(additions)
 
-    def codec(self) -> Any:
-        return MemoryCodec(self.counter, self._statistic)
+    def codec(self, digest_size: int) -> Any:
+        return MemoryCodec(self.counter, self._statistic, digest_size)
+
+    @property
+    def parameters(self) -> str:
+        return repr((self._statistic, self.counter.fingerprint))
 
     def shown(self, value: Any) -> Any:
         return value if self._statistic.dimension is None else np.asarray(value).tolist()

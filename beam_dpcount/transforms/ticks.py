@@ -173,6 +173,7 @@ class TickCount(beam.PTransform[Any, Any]):
         if isinstance(mechanism, Mechanism):
             mechanism = replace(mechanism, horizon=clock.steps)
         options: dict[str, Any] = {"change": self._change, "unit": self._unit}
+        replays = replays or self._entropy.is_replayable
         chosen = analysis.resolve(mechanism, clock.steps, self._budget, replays=replays, **options)
         return calibrate(chosen, self._budget, **options)
 
@@ -182,7 +183,7 @@ class TickCount(beam.PTransform[Any, Any]):
         streaming = use_streaming(events, self._path)
         known = clock == self._clock
         counter = self._counters[streaming] if known else self._calibrated(clock, streaming)
-        if streaming:
+        if streaming or self._entropy.is_replayable:
             refuse_early_draws(counter.mechanism)
         claim(self._given, by=self.label)  # the last of the checks
         if not streaming:
@@ -235,6 +236,7 @@ class TickCount(beam.PTransform[Any, Any]):
             **self._used.describe(),
             "keys": str(len(self._keys)),
             "late": self._late,
+            "entropy": repr(self._entropy),
             "max_per_tick": str(self._change.most),
             "budget_covers": per if self._used.window is None else f"{per} in one window",
             **self._account,

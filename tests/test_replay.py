@@ -1,0 +1,403 @@
+"""Replayable noise: one history gives one release, and nothing else is shared."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.transforms.window import FixedWindows, GlobalWindow, IntervalWindow
+
+import beam_dpcount as dp
+from beam_dpcount import dofns, replay
+from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+from beam_dpcount.replay import Expansion, Replay, ReplayableEntropy, SecretError
+from tests.runners import RUNNERS, Row, feed, run
+
+SECRET = "0123456789abcdef" * 4
+VARIABLE = "COUNTING_SECRET"
+LAWS = [
+    DiscreteLaplace(Fraction(3, 10)),
+    DiscreteLaplace(Fraction(40)),
+    DiscreteLaplace(Fraction(10**5)),
+    DiscreteLaplace(Fraction(10**7)),
+    DiscreteGaussian(Fraction(50)),
+    DiscreteGaussian(Fraction(10**9)),
+    RoundedGaussian(Fraction(20)),
+    RoundedGaussian(Fraction(10**4)),
+    RoundedGaussian(Fraction(2**50)),
+]
+each_path = pytest.mark.parametrize("path", ["bounded", "streaming"])
+
+
+@pytest.fixture(autouse=True)
+def _secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, SECRET)
+
+
+def entropy(run_id: str = "") -> ReplayableEntropy:
+    return ReplayableEntropy(VARIABLE, run_id=run_id)
+
+
+ROWS: list[Row] = [("k", value, 1_000_000 * i) for i, value in enumerate([0, 1, 1, 0, 1, 0, 0, 1])]
+
+
+def counts(rows: list[Row], path: str = "bounded", runner: str = "fn", **options: Any) -> Any:
+    given: dict[str, Any] = {"mechanism": "SmoothBinary", "entropy": entropy(), **options}
+    count = dp.PrefixCount(
+        given.pop("budget", dp.ZCDP(0.5)), given.pop("horizon", 20), path=path, **given
+    )
+    outcome = run(lambda p: p | feed(rows) | count, runner)
+    return [release.value for release in outcome.releases]
+
+
+# One draw from a seed is what a source that begins with it gives
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_the_quick_draw_is_the_sampled_one(law: Any) -> None:
+    first, undecided = law.first(), 0
+    for i in range(4000):
+        seed = hashlib.blake2b(i.to_bytes(4, "little")).digest()
+        quick = first(seed)
+        if quick is None:
+            undecided += 1
+        else:
+            assert quick == law.sample(1, Expansion(seed))[0]
+    # A draw of three digits is undecided more often; beyond 2^18 it is always sampled.
+    most = 60 if law.scale < 600 or "Gaussian" in str(law) else 400
+    assert undecided < most or law.scale > 2**18
+
+
+def test_an_expansion_gives_the_same_bytes_however_they_are_asked_for() -> None:
+    seed = bytes(range(64))
+    small = Expansion(seed)
+    taken = b"".join(small(n) for n in (2, 4, 2, 8, 48, 1, 100))
+    assert taken[:64] == seed
+    assert len({taken[64 + i : 80 + i] for i in range(0, 80, 16)}) == 5
+    again = Expansion(seed)
+    assert b"".join(again(n) for n in (2, 4, 2, 8, 48, 1, 100)) == taken
+
+
+@pytest.mark.parametrize("law", LAWS[1::2], ids=str)
+def test_draws_of_different_histories_follow_the_law(law: Any) -> None:
+    """Mean and variance within 5 standard errors: a false alarm has a chance of 1e-6 for each."""
+    made = entropy().replay(law, None, "test")
+    digest, drawn = made.begin("k", GlobalWindow()), []
+    for i in range(20_000):
+        digest = made.follow(digest, None, b"x")
+        drawn.append(made.noise(digest).one(i + 1))
+    values = np.array(drawn, dtype=np.float64) / law.scale
+    variance = law.variance / law.scale**2
+    assert abs(values.mean()) < 5 * np.sqrt(variance / len(values))
+    # The kurtosis is at most 6 (Laplace).
+    assert abs(values.var() - variance) < 5 * variance * np.sqrt(5 / len(values))
+    assert abs(values.var() - variance / 1.5) > 5 * variance * np.sqrt(5 / len(values))
+
+
+# Identical histories give identical releases
+
+
+MECHANISMS = [
+    kind
+    for kind in dp.mechanisms.ALL
+    if "gaussian" in kind(20).laws and kind is not dp.mechanisms.KAry
+]
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [*MECHANISMS, dp.mechanisms.Unbounded(dp.mechanisms.BLT)],
+    ids=lambda m: getattr(m, "__name__", str(m)),
+)
+def test_one_history_gives_one_stream_of_releases_on_both_paths(mechanism: Any) -> None:
+    options: dict[str, Any] = {"mechanism": mechanism}
+    if isinstance(mechanism, dp.mechanisms.Unbounded):
+        options["horizon"] = None
+    bounded = counts(ROWS, **options)
+    assert bounded == counts(ROWS, **options)
+    assert bounded == counts(ROWS, "streaming", **options)
+    assert len(set(bounded)) > 3
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+def test_runners_and_processes_agree(runner: str) -> None:
+    code = (
+        "import tests.test_replay as t; "
+        "print(repr(t.counts(t.ROWS, 'streaming', mechanism='NormalizedBLT')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONHASHSEED": "77"},
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    mine = counts(ROWS, "streaming", runner, mechanism="NormalizedBLT")
+    assert repr(mine) == done.stdout.strip().splitlines()[-1]
+
+
+@each_path
+def test_vectors_sequences_and_graphs_replay(path: str) -> None:
+    makers = [
+        lambda e: dp.Histogram(dp.ZCDP(1), 9, ["a", "b"], path=path, entropy=e),
+        lambda e: dp.SubstringCount(dp.ZCDP(1), 9, "ab", 2, path=path, entropy=e),
+        lambda e: dp.DegreeHistogram(
+            dp.ZCDP(1),
+            9,
+            5,
+            max_degree=2,
+            path=path,
+            entropy=e,
+            value=lambda letter: (0, ord(letter) - 96),
+        ),
+    ]
+    rows: list[Row] = [("k", letter, 1_000_000 * i) for i, letter in enumerate("abba")]
+    for make in makers:
+        seen = [
+            run(lambda p, e=e, make=make: p | feed(rows) | make(e)).releases
+            for e in (entropy(), entropy(), entropy("other"))
+        ]
+        assert seen[0] == seen[1]
+        assert all(a.value != b.value for a, b in zip(seen[0], seen[2], strict=True))
+
+
+@each_path
+def test_ticks_replay_from_their_sums(path: str) -> None:
+    def ticked(rows: list[Row], **options: Any) -> Any:
+        count = dp.TickCount(
+            dp.ZCDP(0.5),
+            2,
+            0,
+            horizon=4,
+            keys=["k", "l"],
+            path=path,
+            entropy=options.pop("entropy", entropy()),
+            **options,
+        )
+        return run(lambda p: p | feed(rows) | count).releases
+
+    first = ticked(ROWS)
+    assert first == ticked(ROWS[::-1])  # the order of arrival within a tick is no part of it
+    assert first != ticked(ROWS, entropy=entropy("again"))
+    fewer = ticked(ROWS[:-1])
+    same = [a.value == b.value for a, b in zip(first, fewer, strict=True)]
+    assert same == [True, True, True, False, True, True, True, True]  # of k its last tick
+    assert all(a != b for a, b in zip(first[:4], first[4:], strict=True))
+
+
+def test_both_paths_of_ticks_agree() -> None:
+    seen = []
+    for path in ("bounded", "streaming"):
+        count = dp.TickCount(
+            dp.ZCDP(0.5), 2, 0, horizon=4, keys=["k"], path=path, entropy=entropy()
+        )
+        seen.append(run(lambda p, count=count: p | feed(ROWS) | count).releases)
+    assert seen[0] == seen[1]
+
+
+# Divergence: the noise is shared up to the last equal step, and not beyond
+
+
+@pytest.mark.parametrize("mechanism", ["SmoothBinary", "BLT", "Honaker"])
+@pytest.mark.parametrize("at", range(len(ROWS)))
+def test_runs_share_what_is_before_the_divergence_only(mechanism: str, at: int) -> None:
+    """Noise of Simple1 is of one coordinate a step: shown by exact subtraction."""
+    changed = [*ROWS]
+    changed[at] = ("k", 1 - ROWS[at][1], ROWS[at][2])
+    mine, other = counts(ROWS, mechanism=mechanism), counts(changed, mechanism=mechanism)
+    assert mine[:at] == other[:at]
+    budget = {"budget": dp.ZCDP(Fraction(1, 10**6)), "mechanism": "Simple1"}
+    truth, theirs = (np.cumsum([row[1] for row in rows]) for rows in (ROWS, changed))
+    noise, others = (
+        np.array(counts(ROWS, **budget)) - truth,
+        np.array(counts(changed, **budget)) - theirs,
+    )
+    assert (noise[:at] == others[:at]).all()
+    assert (noise[at:] != others[at:]).all()  # equal with a chance of 1e-5 or so
+
+
+def drawn(**options: Any) -> np.ndarray:
+    """The noise itself: of Simple1, whose scale is some 10^4."""
+    given = {"budget": dp.ZCDP(Fraction(1, 10**6)), "mechanism": "Simple1", **options}
+    rows = given.pop("rows", ROWS)
+    return np.array(counts(rows, **given)) - np.cumsum([row[1] for row in rows])
+
+
+def shifted_ids(offset: int) -> Any:
+    return {"value": lambda p: p[0], "element_id": lambda p: p[1] + offset}
+
+
+def test_whatever_is_public_separates_the_noise() -> None:
+    """Every parameter, and every public fact, is in the hash."""
+    identified = [("k", (value, i), micros) for i, (_, value, micros) in enumerate(ROWS)]
+
+    def of_ids(offset: int) -> np.ndarray:
+        values = counts(
+            identified,
+            budget=dp.ZCDP(Fraction(1, 10**6)),
+            mechanism="Simple1",
+            **shifted_ids(offset),
+        )
+        return np.array(values) - np.cumsum([row[1] for row in ROWS])
+
+    seen = {
+        "base": drawn(),
+        "run id": drawn(entropy=entropy("2")),
+        "budget": drawn(budget=dp.ZCDP(Fraction(2, 10**6))),
+        "horizon": drawn(horizon=21),
+        "mechanism": drawn(mechanism="Simple2"),
+        "bounds": drawn(bounds=(0, 2)),
+        "relation": drawn(relation="add_remove"),
+        "key": drawn(rows=[("l", *row[1:]) for row in ROWS]),
+        "ids": of_ids(0),
+        "other ids": of_ids(1),
+    }
+    names = list(seen)
+    for i, name in enumerate(names):
+        for other in names[i + 1 :]:
+            share = np.mean(seen[name] == seen[other])
+            assert share == 0, (name, other)
+    assert (drawn() == seen["base"]).all()
+
+
+def test_windows_separate_the_noise() -> None:
+    count = dp.PrefixCount(dp.ZCDP(0.5), 4, mechanism="Simple1", entropy=entropy())
+    rows: list[Row] = [("k", 0, 1_000_000 * i) for i in range(8)]
+    values = [
+        r.value
+        for r in run(lambda p: p | feed(rows) | beam.WindowInto(FixedWindows(4)) | count).releases
+    ]
+    assert len(set(values)) > 4
+    made = entropy().replay(LAWS[0], None, "p")
+    windows = [GlobalWindow(), IntervalWindow(0, 4), IntervalWindow(4, 8), IntervalWindow(0, 8)]
+    assert len({made.begin("k", window) for window in windows}) == 4
+    assert made.begin("a", windows[1]) != made.begin("b", windows[1])
+
+
+# Mutants: what a wrong digest would show
+
+
+def test_a_digest_without_the_current_input_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gives two values of one element the same noise: releases differ by exact data."""
+
+    def late(self: Replay, digest: bytes, identity: Any, value: bytes) -> bytes:
+        return hashlib.blake2b(digest, digest_size=16, key=self._histories).digest()
+
+    changed = [*ROWS[:-1], ("k", 0, ROWS[-1][2])]
+    before = np.array(counts(ROWS)) - np.array(counts(changed))
+    monkeypatch.setattr(Replay, "follow", late)
+    shown = np.array(counts(ROWS)) - np.array(counts(changed))
+    assert shown[-1] == 1  # the exact difference
+    assert before[-1] != 1 or before[-2] == 0
+
+
+def test_parameters_left_out_of_the_hash_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With them every horizon has noise of its own; without, two runs show an exact difference."""
+    assert (drawn() != drawn(bounds=(0, 2))).all()
+    monkeypatch.setattr(dofns.Intake, "parameters", "")
+    monkeypatch.setattr(replay, "repr", lambda given: "", raising=False)
+    assert (drawn(relation="add_remove") == drawn()).all()
+
+
+# The secret
+
+
+def test_secrets_are_read_on_the_worker_and_shown_nowhere(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = entropy("monthly")
+    file = tmp_path / "key"
+    file.write_text(SECRET + "\n")
+    from_file = ReplayableEntropy(key_file=str(file))
+    assert counts(ROWS, entropy=from_file) == counts(ROWS)
+    count = dp.PrefixCount(dp.ZCDP(0.5), 20, entropy=made)
+    shown = (
+        repr(made),
+        str(count.display_data()),
+        str(count.annotations()),
+        repr(count),
+        str(pickle.dumps(made)),
+        str(pickle.dumps(count)),
+        str(vars(made)),
+        repr(made.replay(LAWS[0], None, "x")),
+        repr(vars(Expansion)),
+    )
+    for text in shown:
+        assert SECRET not in text
+    assert "run_id='monthly'" in count.display_data()["entropy"]
+    with pytest.raises(TypeError, match="never pickled"):
+        pickle.dumps(made.replay(LAWS[0], None, "x"))
+    monkeypatch.setenv(VARIABLE, SECRET[::-1])
+    assert counts(ROWS) != counts(ROWS, entropy=from_file)
+
+
+@pytest.mark.parametrize(
+    ("secret", "message"),
+    [(None, "not set on this"), ("short", "below 32"), ("", "not set")],
+)
+def test_missing_and_short_secrets_stop_the_run(
+    secret: str | None, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(VARIABLE) if secret is None else monkeypatch.setenv(VARIABLE, secret)
+    with pytest.raises(Exception, match=f"{VARIABLE}, is {message}.*token_hex") as caught:
+        counts(ROWS)
+    assert "short" not in str(caught.value)
+    with pytest.raises(SecretError):
+        entropy().replay(LAWS[0], None, "x")
+    with pytest.raises(SecretError, match="cannot be read"):
+        ReplayableEntropy(key_file="/nowhere/key").replay(LAWS[0], None, "x")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((), {}, "environment variable"),
+        (("A",), {"key_file": "b"}, "environment variable"),
+        ((7,), {}, "must be text"),
+        ((SECRET,), {}, "the name of an environment variable, not a secret"),
+        (("A",), {"run_id": 7}, "run_id must be text"),
+    ],
+)
+def test_constructor_refusals(arguments: Any, options: Any, message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message) as caught:
+        ReplayableEntropy(*arguments, **options)
+    assert SECRET not in str(caught.value)
+
+
+@each_path
+def test_noise_that_is_drawn_early_is_refused(path: str) -> None:
+    for mechanism in (dp.mechanisms.KAry(20), dp.mechanisms.Unbounded(dp.mechanisms.KAry)):
+        horizon = 20 if isinstance(mechanism, dp.mechanisms.KAry) else None
+        with pytest.raises(ValueError, match="draws noise early"):
+            counts(ROWS, path, budget=dp.PureDP(1), mechanism=mechanism, horizon=horizon)
+    sparse = dp.sparse_for(3, 20, dp.PureDP(1))
+    with pytest.raises(ValueError, match="SystemEntropy"):
+        counts(ROWS, path, budget=dp.PureDP(1), mechanism=sparse, horizon=None)
+    # By name, or left out, the variant without subtraction is taken.
+    assert counts(ROWS, path, budget=dp.PureDP(1), mechanism="KAry") == counts(
+        ROWS, path, budget=dp.PureDP(1), mechanism=dp.mechanisms.KAry(20, subtraction=False)
+    )
+
+
+def test_replayable_noise_needs_its_history() -> None:
+    with pytest.raises(TypeError, match="replay"):
+        entropy().source(LAWS[0], None)
+    with pytest.raises(TypeError, match="not replayable"):
+        dp.SystemEntropy().replay(LAWS[0], None, "x")
+
+
+def test_states_of_another_entropy_are_refused() -> None:
+    counter = dp.calibrate(dp.mechanisms.BinaryTree(9), dp.ZCDP(1))
+    plain, digested = dofns.StateCodec(counter), dofns.StateCodec(counter, 16)
+    with pytest.raises(ValueError, match="under another entropy"):
+        digested.decode(plain.encode(counter.init()))
