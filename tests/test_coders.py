@@ -159,12 +159,12 @@ def test_digests_of_histories_come_back_and_others_are_refused(length):
     assert data[1] == length
     without = plain.encode((3, *SECRETS))
     assert len(data) == len(without) + length
-    for reader, given in (
+    for reader, packed in (
         (plain, data),
         (codec, without),
         (StateCodec(SCALAR, 24), data),
     ):
-        assert "under another entropy" in refused(reader, given)
+        assert "under another entropy" in refused(reader, packed)
     vectors = StateCodec(VECTOR, length)
     state = state_after(VECTOR, 7)
     packed = vectors.encode(state, digest)

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import choose, count, histogram, ticks
+from pipelines import choose, count, histogram, sequences, ticks
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMANDS = (count, ticks, histogram, sequences, choose)
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
 
@@ -70,7 +71,7 @@ def test_the_table_of_choices_is_what_choose_finds():
 
 
 def test_flags_in_the_readme_exist():
-    actions = [a for command in (count, ticks, histogram) for a in command.arguments()._actions]
+    actions = [a for command in COMMANDS for a in command.arguments()._actions]
     known = {flag for action in actions for flag in action.option_strings}
     known |= {"--markdown", "--quick"}  # of pipelines.choose and pipelines.compare
     for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]*", README):
@@ -78,6 +79,6 @@ def test_flags_in_the_readme_exist():
 
 
 def test_every_option_has_help():
-    for command in (count, ticks, histogram):
+    for command in COMMANDS:
         for action in command.arguments()._actions:
             assert action.help, action.dest
