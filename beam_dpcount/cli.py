@@ -21,6 +21,8 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 from beam_dpcount import mechanisms
 from beam_dpcount.budget import ZCDP, ApproxDP, Budget, PureDP
 from beam_dpcount.counter import UnsupportedBudgetError
+from beam_dpcount.noise import Entropy, SystemEntropy
+from beam_dpcount.replay import ReplayableEntropy
 
 # A pipeline without --runner runs here. Beam's own default may first try to download a runner.
 LOCAL_RUNNER = "FnApiRunner"
@@ -192,6 +194,47 @@ def add_mechanism_argument(group: argparse._ArgumentGroup) -> None:
         metavar="NAME",
         help=f"{names}, in any case; default: the one of least largest error",
     )
+
+
+def add_entropy_arguments(parser: argparse.ArgumentParser) -> None:
+    """--secret-env, --secret-file and --run-id."""
+    group = parser.add_argument_group(
+        "replayable noise",
+        "The same noise whenever the same rows of the same files are counted again with the same "
+        "options and secret; default: new noise in every run. docs/reliability.md says when.",
+    )
+    where = group.add_mutually_exclusive_group()
+    where.add_argument(
+        "--secret-env",
+        metavar="NAME",
+        help="the environment variable that holds the secret, on every worker",
+    )
+    where.add_argument(
+        "--secret-file", metavar="FILE", help="a file that holds it, readable on every worker"
+    )
+    group.add_argument(
+        "--run-id",
+        default="",
+        metavar="TEXT",
+        help="public; give another one whenever rows that have changed are counted again",
+    )
+
+
+def entropy_of(options: argparse.Namespace) -> Entropy:
+    """Where the noise of parsed options comes from.
+
+    Raises:
+      ValueError: a run id without a secret, or no name of a variable.
+    """
+    if options.secret_env is None and options.secret_file is None:
+        if options.run_id:
+            raise ValueError("--run-id is for replayable noise: give --secret-env or --secret-file")
+        return SystemEntropy()
+    made = ReplayableEntropy(
+        options.secret_env, key_file=options.secret_file, run_id=options.run_id
+    )
+    made.check()
+    return made
 
 
 def add_value_arguments(group: argparse._ArgumentGroup) -> None:

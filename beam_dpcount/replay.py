@@ -67,7 +67,7 @@ class ReplayableEntropy(Entropy):
         for name, text in (("variable", variable), ("key_file", key_file), ("run_id", run_id)):
             if text is not None and not isinstance(text, str):
                 raise TypeError(f"{name} must be text, got {type(text).__name__}")
-        if variable is not None and not variable.isidentifier():
+        if variable is not None and (not variable.isidentifier() or len(variable) >= _LEAST_SECRET):
             # Not shown: a mistaken call may pass the secret itself.
             raise ValueError("variable must be the name of an environment variable, not a secret")
         self._variable, self._key_file, self._run_id = variable, key_file, run_id
@@ -89,6 +89,10 @@ class ReplayableEntropy(Entropy):
         """
         whole = repr((NOISE_FORMAT, self._run_id, parameters, law, dimension))
         return Replay(self._secret(), whole, law, dimension)
+
+    def check(self) -> None:
+        """Raise SecretError unless the secret is here, too, as it is on the workers."""
+        self._secret()
 
     def _secret(self) -> bytes:
         if self._variable is not None:

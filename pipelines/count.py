@@ -60,6 +60,7 @@ def arguments() -> cli.Parser:
     count = parser.add_argument_group("counting")
     add_horizon_argument(count)
     cli.add_mechanism_argument(count)
+    cli.add_entropy_arguments(parser)
     cli.add_value_arguments(count)
     count.add_argument(
         "--on-reject",
@@ -212,6 +213,7 @@ def counting(options: argparse.Namespace, places: Places) -> dp.PrefixCount:
         value=value_of,
         element_id=places,
         path=options.path,
+        entropy=cli.entropy_of(options),
     )
 
 

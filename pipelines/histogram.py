@@ -72,6 +72,7 @@ def arguments() -> cli.Parser:
     count = parser.add_argument_group("counting")
     add_horizon_argument(count)
     cli.add_mechanism_argument(count)
+    cli.add_entropy_arguments(parser)
     count.add_argument(
         "--relation",
         choices=("replace_one", "add_remove"),
@@ -130,6 +131,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             value=value_of if options.separator is None else SplitItems(options.separator),
             element_id=places,
             path=options.path,
+            entropy=cli.entropy_of(options),
         )
     pipeline = beam.Pipeline(options=cli.beam_options(flags, parser.names()))
     _ = (

@@ -137,6 +137,7 @@ def arguments() -> cli.Parser:
         f"does not depend on M. No row is known to be the last, so default: T/{_RELEASES}, or 1",
     )
     cli.add_mechanism_argument(count)
+    cli.add_entropy_arguments(parser)
     count.add_argument(
         "--relation",
         choices=("replace_one", "add_remove"),
@@ -247,6 +248,7 @@ def counting(options: argparse.Namespace, places: Places) -> StatisticCount:
             "value": LetterOf(letters, options.rest),
             "element_id": places,
             "path": options.path,
+            "entropy": cli.entropy_of(options),
         }
         counted = cli.budget_of(options), options.horizon, letters, options.max_length
         try:

@@ -96,6 +96,7 @@ def arguments() -> cli.Parser:
     cli.add_budget_arguments(parser, "all releases of all keys together")
     count = parser.add_argument_group("counting")
     cli.add_mechanism_argument(count)
+    cli.add_entropy_arguments(parser)
     cli.add_value_arguments(count)
     add_tick_arguments(count)
     count.add_argument(
@@ -336,6 +337,7 @@ def counting(options: argparse.Namespace, keys: Sequence[str]) -> TickCount:
             late=options.late,
             value=value_of,
             path=options.path,
+            entropy=cli.entropy_of(options),
         )
 
 

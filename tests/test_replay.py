@@ -20,6 +20,7 @@ import beam_dpcount as dp
 from beam_dpcount import dofns, replay
 from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from beam_dpcount.replay import Expansion, Replay, ReplayableEntropy, SecretError
+from pipelines import count
 from tests.runners import RUNNERS, Row, feed, run
 
 SECRET = "0123456789abcdef" * 4
@@ -365,6 +366,7 @@ def test_missing_and_short_secrets_stop_the_run(
         (("A",), {"key_file": "b"}, "environment variable"),
         ((7,), {}, "must be text"),
         ((SECRET,), {}, "the name of an environment variable, not a secret"),
+        (("abcdef" * 8,), {}, "the name of an environment variable, not a secret"),
         (("A",), {"run_id": 7}, "run_id must be text"),
     ],
 )
@@ -401,3 +403,40 @@ def test_states_of_another_entropy_are_refused() -> None:
     plain, digested = dofns.StateCodec(counter), dofns.StateCodec(counter, 16)
     with pytest.raises(ValueError, match="under another entropy"):
         digested.decode(plain.encode(counter.init()))
+
+
+# From the command line
+
+
+def test_commands_give_the_same_numbers_for_the_same_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, out = tmp_path / "log.csv", tmp_path / "out.csv"
+
+    def run_once(*more: str, changed: bool = False) -> list[str]:
+        rows = "".join(f"k,{'ab'[i % 2]},{i}\n" for i in range(30))
+        log.write_text("key,item,time\n" + (rows[:-5] + "a,29\n" if changed else rows))
+        count.main(
+            [
+                *("--input", str(log), "--key", "key", "--where", "item=a", "--timestamp", "time"),
+                *("--epsilon", "1", "--delta", "1e-6", "--horizon", "40", "--output", str(out)),
+                *more,
+            ]
+        )
+        return sorted(out.read_text().splitlines())
+
+    secret = ("--secret-env", VARIABLE)
+    first = run_once(*secret)
+    assert first == run_once(*secret) == run_once(*secret, "--path", "streaming")
+    assert first != run_once(*secret, "--run-id", "2")
+    assert first != run_once()
+    assert len(set(first) & set(run_once(*secret, changed=True))) == 30  # and the header
+    for options, message in (
+        (("--run-id", "2"), "give --secret-env or --secret-file"),
+        (("--secret-env", "NOT_THERE"), "NOT_THERE, is not set"),
+        (("--secret-file", str(tmp_path / "none")), "cannot be read"),
+        (("--secret-env", SECRET), "not a secret"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            run_once(*options)
+    assert SECRET not in "".join(capsys.readouterr())
