@@ -11,26 +11,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import product
-from typing import Any, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from beam_dpcount.items import check_whole
 from beam_dpcount.mechanisms.base import Mechanism
 from beam_dpcount.spread import Spread, SpreadChange
-from beam_dpcount.statistics.base import Additions, Codes, IntArray, Statistic
+from beam_dpcount.statistics.base import Additions, Codes, IntArray
 from beam_dpcount.statistics.episode_bounds import Reach, reach_of_all, reach_of_dictionary
-from beam_dpcount.statistics.letters import (
-    EMPTY,
-    check_alphabet,
-    check_words,
-    places,
-    read_letter,
-    spell,
-)
+from beam_dpcount.statistics.letters import MOST_WORDS, LetterStatistic
 
-MOST_EPISODES = 10**6
 _KINDS = (("<u1", 8), ("<u2", 16), ("<u4", 32))
 
 
@@ -56,16 +47,11 @@ class _Ends(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Episodes(Statistic):
+class Episodes(LetterStatistic):
     """How many minimal occurrences each episode has had, by the letter that ends them.
 
     Args:
-      alphabet: the public letters, a sequence of distinct str.
-      max_length: count all episodes of 1 to this many letters, in order of length, then of the
-        alphabet.
-      dictionary: or count these episodes only, in this order: each a str (its letters are separated
-        by spaces, unless all letters are single characters) or a sequence of letters. It is kept
-        as labels.
+      alphabet, max_length, dictionary: as for LetterStatistic.
       max_span: count only minimal occurrences of at most this many steps, end - start + 1.
 
     Empty letters are gaps: time passes, and nothing ends. A letter takes time proportional to the
@@ -73,35 +59,21 @@ class Episodes(Statistic):
     number for each prefix (for max_length, each episode) however long the stream.
 
     Raises:
-      ValueError, TypeError: an argument is outside its range, both or none of max_length and
-        dictionary are given, max_span is shorter than an episode, or there would be more than 10^6
-        episodes or prefixes; the message says what to do.
+      ValueError, TypeError: as for LetterStatistic; max_span is shorter than an episode, or there
+        would be more than 10^6 prefixes.
     """
 
-    alphabet: tuple[str, ...]
-    max_length: int | None = None
-    dictionary: tuple[str, ...] | None = None
     max_span: int | None = None
 
+    noun: ClassVar[str] = "episodes"
+
     def __post_init__(self) -> None:
-        object.__setattr__(self, "alphabet", check_alphabet(self.alphabet))
-        if (self.max_length is None) == (self.dictionary is None):
+        super().__post_init__()
+        if self.dictionary is not None and self._prefixes > MOST_WORDS:
             raise ValueError(
-                "give either max_length, to count all episodes up to it, or a dictionary of "
-                f"episodes, got max_length={self.max_length!r} and dictionary={self.dictionary!r}"
+                f"the dictionary's episodes have {self._prefixes:,} different prefixes, and at "
+                f"most {MOST_WORDS:,} can be remembered: give fewer or shorter episodes"
             )
-        if self.dictionary is None:
-            object.__setattr__(self, "max_length", check_whole("max_length", self.max_length))
-            _check_size(len(self.alphabet), self.longest)
-        else:
-            coded = check_words(self.dictionary, self.alphabet)
-            labels = tuple(self._spell([self.alphabet[code - 1] for code in w]) for w in coded)
-            object.__setattr__(self, "dictionary", labels)
-            if self._prefixes > MOST_EPISODES:
-                raise ValueError(
-                    f"the dictionary's episodes have {self._prefixes:,} different prefixes, and at "
-                    f"most {MOST_EPISODES:,} can be remembered: give fewer or shorter episodes"
-                )
         if self.max_span is not None:
             object.__setattr__(self, "max_span", check_whole("max_span", self.max_span))
             if self.max_span < self.longest:
@@ -109,33 +81,6 @@ class Episodes(Statistic):
                     f"max_span={self.max_span} steps hold no episode of {self.longest} letters: "
                     "give a larger max_span, or leave the longer episodes out"
                 )
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return self._labels
-
-    @cached_property
-    def _labels(self) -> tuple[str, ...]:
-        if self.dictionary is not None:
-            return self.dictionary
-        lengths = range(1, self.longest + 1)
-        return tuple(self._spell(e) for m in lengths for e in product(self.alphabet, repeat=m))
-
-    @property
-    def dimension(self) -> int:
-        return self._prefixes if self.dictionary is None else len(self.dictionary)
-
-    @property
-    def longest(self) -> int:
-        """The length of the longest episode."""
-        return self.max_length or max(map(len, self._coded))
-
-    @property
-    def empty(self) -> Codes:
-        return EMPTY
-
-    def read(self, payload: Any) -> tuple[Codes, str | None]:
-        return read_letter(payload, self._places)
 
     def init(self) -> Starts:
         return Starts(0, np.zeros(self._prefixes + 1, dtype=np.int64))
@@ -201,19 +146,14 @@ class Episodes(Statistic):
             relation=relation,
             letters=len(self.alphabet),
             max_length=self.max_length,
-            dictionary=None if self.dictionary is None else self._coded,
+            dictionary=None if self.dictionary is None else self.coded,
             limited=self.max_span is not None,
         )
 
     @property
     def summary(self) -> str:
         span = "" if self.max_span is None else f", within {self.max_span} steps"
-        if self.dictionary is None:
-            return f"episodes of up to {self.longest} of {len(self.alphabet)} letters{span}"
-        return f"{self.dimension} episodes of {len(self.alphabet)} letters{span}"
-
-    def _spell(self, letters: Any) -> str:
-        return spell(letters, self.alphabet)
+        return super().summary + span
 
     def _kind(self, step: int) -> str:
         """The type of packed ages, which are at most `step`, and below max_span."""
@@ -221,18 +161,10 @@ class Episodes(Statistic):
         return next((kind for kind, bits in _KINDS if most < 2**bits), "<i8")
 
     @cached_property
-    def _places(self) -> dict[str, int]:
-        return places(self.alphabet)
-
-    @cached_property
-    def _coded(self) -> tuple[Codes, ...]:
-        return check_words(self.dictionary, self.alphabet)
-
-    @cached_property
     def _tree(self) -> dict[tuple[int, int], int]:
         """All prefixes of the dictionary's episodes, from 1, by their parent and last letter."""
         tree: dict[tuple[int, int], int] = {}
-        for episode in self._coded:
+        for episode in self.coded:
             node = 0
             for letter in episode:
                 node = tree.setdefault((node, letter), len(tree) + 1)
@@ -240,9 +172,7 @@ class Episodes(Statistic):
 
     @cached_property
     def _prefixes(self) -> int:
-        if self.dictionary is not None:
-            return len(self._tree)
-        return sum(len(self.alphabet) ** m for m in range(1, self.longest + 1))
+        return self.dimension if self.dictionary is None else len(self._tree)
 
     @cached_property
     def _ends(self) -> tuple[_Ends, ...]:
@@ -254,7 +184,7 @@ class Episodes(Statistic):
             every = [np.arange(letter, self._prefixes + 1, u) for letter in range(1, u + 1)]
             return tuple(_Ends(p, (p - 1) // u, p - 1) for p in every)
         coordinates = np.full(self._prefixes + 1, -1, dtype=np.int64)
-        for place, episode in enumerate(self._coded):
+        for place, episode in enumerate(self.coded):
             node = 0
             for letter in episode:
                 node = self._tree[node, letter]
@@ -311,23 +241,3 @@ class EpisodesChange(SpreadChange):
         }[self.relation]
         longest = self.max_length or max(map(len, self.dictionary or ()))
         return f"{self.relation} ({what}, episodes of up to {longest})"
-
-
-def _check_size(letters: int, longest: int) -> None:
-    """Refuse to count more than MOST_EPISODES episodes.
-
-    Raises:
-      ValueError: there are more of up to `longest` letters.
-    """
-    number = longest if letters == 1 else 0
-    for m in range(1, 1 if letters == 1 else longest + 1):
-        number += letters**m
-        if number > 10**18:
-            break
-    if number > MOST_EPISODES:
-        count = f"more than {10**18:,}" if number > 10**18 else f"{number:,}"
-        raise ValueError(
-            f"{letters} letters make {count} episodes of 1 to {longest} letters, and at most "
-            f"{MOST_EPISODES:,} can be counted: give a smaller max_length, group the rare letters "
-            "under one name, or give a dictionary of the episodes to count"
-        )

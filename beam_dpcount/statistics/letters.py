@@ -6,14 +6,17 @@ A letter is coded by its place in the alphabet, from 1; 0 is the empty letter: n
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Any, ClassVar
 
 import numpy as np
 
-from beam_dpcount.items import places
+from beam_dpcount.items import check_whole, places
+from beam_dpcount.statistics.base import Codes, Statistic
 
-__all__ = ["EMPTY", "UNKNOWN", "check_alphabet", "check_words", "places", "read_letter", "spell"]
-
+MOST_WORDS = 10**6
 EMPTY = (0,)
 
 NOT_A_LETTER = "the value is no letter: not a str"
@@ -130,3 +133,105 @@ def _code(word: Any, known: Mapping[str, int], single: bool, example: str) -> tu
 
 def _single(alphabet: Sequence[str]) -> bool:
     return all(len(letter) == 1 for letter in alphabet)
+
+
+@dataclass(frozen=True)
+class LetterStatistic(Statistic):
+    """What is counted of words of an alphabet, all of them up to a length or those of a dictionary.
+
+    Args:
+      alphabet: the public letters, a sequence of distinct str.
+      max_length: count all words of 1 to this many letters, in order of length, then of the
+        alphabet.
+      dictionary: or count these words only, in this order: each a str (its letters are separated
+        by spaces, unless all letters are single characters) or a sequence of letters. It is kept
+        as labels.
+
+    Raises:
+      ValueError, TypeError: an argument is outside its range, both or none of max_length and
+        dictionary are given, or there would be more than 10^6 words; the message says what to do.
+    """
+
+    alphabet: tuple[str, ...]
+    max_length: int | None = None
+    dictionary: tuple[str, ...] | None = None
+
+    noun: ClassVar[str] = "words"  # what they are called
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "alphabet", check_alphabet(self.alphabet))
+        if (self.max_length is None) == (self.dictionary is None):
+            raise ValueError(
+                f"give either max_length, to count all {self.noun} up to it, or a dictionary of "
+                f"{self.noun}, got max_length={self.max_length!r} and "
+                f"dictionary={self.dictionary!r}"
+            )
+        if self.dictionary is not None:
+            coded = check_words(self.dictionary, self.alphabet)
+            labels = tuple(self._spell([self.alphabet[code - 1] for code in w]) for w in coded)
+            object.__setattr__(self, "dictionary", labels)
+            return
+        object.__setattr__(self, "max_length", check_whole("max_length", self.max_length))
+        self._check_size()
+
+    def _check_size(self) -> None:
+        letters, longest = len(self.alphabet), self.longest
+        number = longest if letters == 1 else 0
+        for j in range(1, 1 if letters == 1 else longest + 1):
+            number += letters**j
+            if number > 10**18:
+                break
+        if number > MOST_WORDS:
+            count = f"more than {10**18:,}" if number > 10**18 else f"{number:,}"
+            raise ValueError(
+                f"{letters} letters make {count} {self.noun} of 1 to {longest} letters, and at "
+                f"most {MOST_WORDS:,} can be counted: give a smaller max_length, group the rare "
+                f"letters under one name, or give a dictionary of the {self.noun} to count"
+            )
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self._labels
+
+    @cached_property
+    def _labels(self) -> tuple[str, ...]:
+        if self.dictionary is not None:
+            return self.dictionary
+        lengths = range(1, self.longest + 1)
+        return tuple(self._spell(w) for j in lengths for w in product(self.alphabet, repeat=j))
+
+    @property
+    def dimension(self) -> int:
+        if self.dictionary is not None:
+            return len(self.dictionary)
+        return sum(len(self.alphabet) ** j for j in range(1, self.longest + 1))
+
+    @property
+    def longest(self) -> int:
+        """The length of the longest word."""
+        return self.max_length or max(map(len, self.coded))
+
+    @property
+    def empty(self) -> Codes:
+        return EMPTY
+
+    def read(self, payload: Any) -> tuple[Codes, str | None]:
+        return read_letter(payload, self._places)
+
+    @property
+    def summary(self) -> str:
+        if self.dictionary is None:
+            return f"{self.noun} of up to {self.longest} of {len(self.alphabet)} letters"
+        return f"{self.dimension} {self.noun} of {len(self.alphabet)} letters"
+
+    def _spell(self, letters: Sequence[str]) -> str:
+        return spell(letters, self.alphabet)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return places(self.alphabet)
+
+    @cached_property
+    def coded(self) -> tuple[Codes, ...]:
+        """The dictionary's words as codes of letters."""
+        return check_words(self.dictionary, self.alphabet)

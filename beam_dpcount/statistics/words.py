@@ -12,96 +12,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from itertools import combinations, product
+from itertools import combinations
 from operator import itemgetter
 from struct import pack, unpack
-from typing import Any
 
 import numpy as np
 
-from beam_dpcount.items import check_whole
 from beam_dpcount.mechanisms.base import Mechanism
 from beam_dpcount.spread import Spread, SpreadChange
-from beam_dpcount.statistics.base import Additions, Codes, IntArray, Statistic
-from beam_dpcount.statistics.letters import (
-    EMPTY,
-    check_alphabet,
-    check_words,
-    places,
-    read_letter,
-    spell,
-)
-
-MOST_WORDS = 10**6
+from beam_dpcount.statistics.base import Additions, Codes, IntArray
+from beam_dpcount.statistics.letters import LetterStatistic
 
 
 @dataclass(frozen=True)
-class Words(Statistic):
+class Words(LetterStatistic):
     """How often each word has occurred among the letters so far, by the letter that ends it.
 
-    Args:
-      alphabet: the public letters, a sequence of distinct str.
-      max_length: count all words of 1 to this many letters, in order of length, then of the
-        alphabet.
-      dictionary: or count these words only, in this order: each a str (its letters are separated
-        by spaces, unless all letters are single characters) or a sequence of letters. It is kept
-        as labels.
-
     An empty letter breaks words: none extends over it. A letter takes time O(the longest word),
-    whatever the number of words.
-
-    Raises:
-      ValueError, TypeError: an argument is outside its range, both or none of max_length and
-        dictionary are given, or there would be more than 10^6 words; the message says what to do.
+    whatever the number of words. Args, raises: see LetterStatistic.
     """
-
-    alphabet: tuple[str, ...]
-    max_length: int | None = None
-    dictionary: tuple[str, ...] | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "alphabet", check_alphabet(self.alphabet))
-        if (self.max_length is None) == (self.dictionary is None):
-            raise ValueError(
-                "give either max_length, to count all words up to it, or a dictionary of words, "
-                f"got max_length={self.max_length!r} and dictionary={self.dictionary!r}"
-            )
-        if self.dictionary is not None:
-            coded = check_words(self.dictionary, self.alphabet)
-            labels = tuple(self._spell([self.alphabet[code - 1] for code in w]) for w in coded)
-            object.__setattr__(self, "dictionary", labels)
-            return
-        object.__setattr__(self, "max_length", check_whole("max_length", self.max_length))
-        _check_size(len(self.alphabet), self.longest)
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return self._labels
-
-    @cached_property
-    def _labels(self) -> tuple[str, ...]:
-        if self.dictionary is not None:
-            return self.dictionary
-        lengths = range(1, self.longest + 1)
-        return tuple(self._spell(w) for j in lengths for w in product(self.alphabet, repeat=j))
-
-    @property
-    def dimension(self) -> int:
-        if self.dictionary is not None:
-            return len(self.dictionary)
-        return sum(len(self.alphabet) ** j for j in range(1, self.longest + 1))
-
-    @property
-    def longest(self) -> int:
-        """The length of the longest word."""
-        return self.max_length or max(map(len, self._coded))
-
-    @property
-    def empty(self) -> Codes:
-        return EMPTY
-
-    def read(self, payload: Any) -> tuple[Codes, str | None]:
-        return read_letter(payload, self._places)
 
     def init(self) -> Codes:
         """The last letters that a word may yet extend, at most one less than the longest word."""
@@ -167,7 +96,7 @@ class Words(Statistic):
 
     def change(self, relation: str) -> WordsChange:
         """What one letter changes: replace_one, it is any other; add_remove, its step is empty."""
-        dictionary = None if self.dictionary is None else self._coded
+        dictionary = None if self.dictionary is None else self.coded
         return WordsChange(
             relation=relation,
             letters=len(self.alphabet),
@@ -175,29 +104,12 @@ class Words(Statistic):
             dictionary=dictionary,
         )
 
-    @property
-    def summary(self) -> str:
-        if self.dictionary is None:
-            return f"words of up to {self.longest} of {len(self.alphabet)} letters"
-        return f"{self.dimension} words of {len(self.alphabet)} letters"
-
-    def _spell(self, letters: Sequence[str]) -> str:
-        return spell(letters, self.alphabet)
-
-    @cached_property
-    def _places(self) -> dict[str, int]:
-        return places(self.alphabet)
-
-    @cached_property
-    def _coded(self) -> tuple[Codes, ...]:
-        return check_words(self.dictionary, self.alphabet)
-
     @cached_property
     def _steps(self) -> tuple[int, int, dict[int, int] | None]:
         """The base, the letters to remember and each word's place: what a step needs."""
         u, lookup = len(self.alphabet), None
         if self.dictionary is not None:
-            numbers = (sum(c * u**age for age, c in enumerate(reversed(w))) for w in self._coded)
+            numbers = (sum(c * u**age for age, c in enumerate(reversed(w))) for w in self.coded)
             lookup = {number: place for place, number in enumerate(numbers)}
         return u, self.longest - 1, lookup
 
@@ -365,23 +277,3 @@ def _together(j: int, ends: Sequence[_Side], g: Sequence[int]) -> int:
     lags = Counter(d for side in ends for _, d in side.pairs)
     cross = sum(min(j - d, count) * g[d] for d, count in lags.items())
     return sum(len(side.blocks) for side in ends) * g[0] + 2 * cross
-
-
-def _check_size(letters: int, longest: int) -> None:
-    """Refuse to count more than MOST_WORDS words.
-
-    Raises:
-      ValueError: there are more words of up to `longest` letters.
-    """
-    number = longest if letters == 1 else 0
-    for j in range(1, 1 if letters == 1 else longest + 1):
-        number += letters**j
-        if number > 10**18:
-            break
-    if number > MOST_WORDS:
-        count = f"more than {10**18:,}" if number > 10**18 else f"{number:,}"
-        raise ValueError(
-            f"{letters} letters make {count} words of 1 to {longest} letters, and at most "
-            f"{MOST_WORDS:,} can be counted: give a smaller max_length, group the rare letters "
-            "under one name, or give a dictionary of the words to count"
-        )
