@@ -134,9 +134,7 @@ class MemoryCodec:
     as `StateCodec` packs it, the memory as the statistic packs it, u32 CRC-32 of all before it.
     """
 
-    def __init__(
-        self, counter: LatticeCounter, statistic: Statistic, digest_size: int = 0
-    ) -> None:
+    def __init__(self, counter: LatticeCounter, statistic: Statistic, digest_size: int = 0) -> None:
         self._states, self._statistic = StateCodec(counter, digest_size), statistic
         self._fingerprint = _fingerprint(repr(statistic))
 

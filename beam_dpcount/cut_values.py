@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from beam_dpcount.analysis import chernoff
 from beam_dpcount.counter import Counter
-from beam_dpcount.statistics.cuts import check_vertices, pair_place, vertex_names
+from beam_dpcount.statistics.cuts import pair_place
+from beam_dpcount.statistics.vertices import check_vertices, vertex_names
 
 MOST_EXACT = 20  # vertices up to which all 2^(n-1) cuts are compared
 

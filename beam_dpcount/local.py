@@ -31,6 +31,7 @@ from beam_dpcount.noise import Noise, SystemNoise
 from beam_dpcount.sensitivity import Change, refuse_coordinates
 
 MOST_CELLS = 1024
+_ANYTHING = (Exception, SystemExit)  # that a client's value or function may raise
 FALLBACK = 0.5  # what a client counts whose value is no number
 _FEW = 4096  # clients whose messages are made at a time
 _SHORT = 64  # numbers of state
@@ -111,7 +112,8 @@ def column_differences(mechanism: Mechanism) -> tuple[Fraction, Fraction]:
     largest = float(max(squares.max(), (squares[:, None] + squares - 2 * gram).max()))
     twice = 2 * Fraction(mechanism.l1_sensitivity)
     if isinstance(mechanism, RoundedMechanism) or not np.array_equal(R, np.rint(R)):
-        return twice, Fraction(largest * (1 + 1e-9))
+        # Dense encoders are computed to some 1e-9 of their norms (Binned's, at small c, to 7e-9).
+        return twice, Fraction(largest * (1 + 1e-6))
     only_bits = bool(((R == 0) | (R == 1)).all())
     return (Fraction(largest) if only_bits else twice), Fraction(largest)
 
@@ -387,7 +389,7 @@ class ConvexLearner(LocalLearner):
         slopes = np.full(self.cells, np.nan)
         try:
             slopes[:] = np.asarray(self.gradient(value, self.centres.copy()), dtype=np.float64)
-        except Exception:  # whatever it is, that it happened is private
+        except _ANYTHING:  # whatever it is, that it happened is private
             slopes[:] = np.nan
         if np.isnan(slopes).any():
             slopes = np.sign(self.centres - FALLBACK)
@@ -398,10 +400,11 @@ class ConvexLearner(LocalLearner):
 def _number(value: Any) -> float:
     """A client's number, or NaN."""
     try:
-        return float(value) if isinstance(value, Real | np.bool_ | Decimal) else math.nan
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
-    except Exception:  # whatever it is, that it happened is private
+        try:
+            return float(value) if isinstance(value, Real | np.bool_ | Decimal) else math.nan
+        except OverflowError:
+            return math.inf if value > 0 else -math.inf
+    except _ANYTHING:  # whatever it is, that it happened is private
         return math.nan
 
 

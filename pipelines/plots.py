@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import textwrap
-import unicodedata
-import warnings
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timezone, tzinfo
@@ -22,12 +19,23 @@ import numpy.typing as npt
 from matplotlib import dates, ticker
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure, SubFigure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.figure import SubFigure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-DPI = 150
+from pipelines.frames import (
+    COLUMNS,
+    GREY,
+    framed,
+    plain,
+    save,
+    say,
+    shape,
+    shortened,
+    titles,
+    written,
+)
+
 MAX_POINTS = 4000
 EXACT = "exact (shown for demonstration only)"
 
@@ -38,11 +46,9 @@ _COLOURS = (_BLUE, _VERMILLION, _GREEN, _PURPLE, _ORANGE, _SKY, _BLACK)
 # Four styles against seven colours: 28 distinct pairs, and neighbours differ in both.
 _STYLES = ("-", "--", "-.", ":")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")  # as many as colours and one: no pair repeats
-_DARK, _GREY = "#222222", "#555555"
+_DARK = "#222222"
 
-_COLUMNS = 3
 _WIDE_COLUMNS = 4  # of `panels`
-_TITLE_WIDTH = 30  # narrow characters
 _FEW_POINTS = 40  # below this every release gets a marker
 _MINUTE = 1 / 1440  # in days, matplotlib's unit of time
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999
@@ -113,16 +119,16 @@ def prefix_counts(
     """
     ranked = _ranked_panels(columns, half_width, truth or {})
     shown = _spread_ranks(len(ranked), max_panels)
-    rows = max(2, math.ceil(len(shown) / _COLUMNS))
+    rows = max(2, math.ceil(len(shown) / COLUMNS))
     if len(shown) > 1:
         guarantee += " Each panel has its own scale."
-    figure, body = _framed((12, 4 * rows), title, guarantee)
+    figure, body = framed((12, 4 * rows), title, guarantee)
     if shown:
         panels = {rank: ranked[rank - 1].thinned() for rank in shown}
         _draw_panels(body, panels, len(ranked), half_width, time_axis, zone, sum_of)
     else:
-        _say(body.subplots(), "no releases")
-    _save(figure, path)
+        say(body.subplots(), "no releases")
+    save(figure, path)
 
 
 def lines(
@@ -150,7 +156,7 @@ def lines(
     Raises:
         ValueError: if a series is not two or three arrays of one length (`band` may be a scalar).
     """
-    figure, body = _framed((10, 6), title, footer or "")
+    figure, body = framed((10, 6), title, footer or "")
     axes = body.subplots()
     ends = _draw_lines(axes, series, _looks(series), 2.0, logx, logy)
     if ends:
@@ -160,15 +166,15 @@ def lines(
             axes.yaxis.set_major_locator(ticker.MaxNLocator("auto", integer=True))
         axes.set_xlabel(xlabel, fontsize=12)
         axes.set_ylabel(ylabel, fontsize=12)
-        _plain(axes, labelsize=11)
+        plain(axes, labelsize=11)
         ends.sort(key=lambda end: -end[0])
         handles = [line for _, line in ends]
         body.legend(
             handles=handles, loc="outside right upper", frameon=False, fontsize=11, handlelength=3
         )
     else:
-        _say(axes, "no data")
-    _save(figure, path)
+        say(axes, "no data")
+    save(figure, path)
 
 
 def panels(
@@ -194,7 +200,7 @@ def panels(
     """
     columns = min(_WIDE_COLUMNS, max(1, len(panels)))
     rows = max(1, math.ceil(len(panels) / columns))
-    figure, body = _framed((3.5 * columns, 1 + 3 * rows), title, footer or "")
+    figure, body = framed((3.5 * columns, 1 + 3 * rows), title, footer or "")
     looks = _looks(label for series in panels.values() for label in series)
     grid = body.add_gridspec(rows, columns)
     handles: dict[Any, Line2D] = {}
@@ -205,12 +211,12 @@ def panels(
         first = first or axes
         for _, line in _draw_lines(axes, series, looks, 1.4):
             handles.setdefault(line.get_label(), line)
-        _plain(axes, labelsize=10)
+        plain(axes, labelsize=10)
         axes.set_title(name, loc="left", fontsize=12, parse_math=False)
         axes.xaxis.set_major_locator(ticker.MaxNLocator(4))
         axes.xaxis.set_major_formatter(ticker.StrMethodFormatter("{x:,.0f}"))
         axes.yaxis.set_major_locator(ticker.MaxNLocator(5))
-        axes.yaxis.set_major_formatter(ticker.FuncFormatter(_number))
+        axes.yaxis.set_major_formatter(ticker.FuncFormatter(written))
         if column == 0:
             axes.set_ylabel(ylabel, fontsize=11)
         if row == rows - 1:
@@ -225,8 +231,8 @@ def panels(
             handlelength=3,
         )
     else:
-        _say(body.subplots(), "no data")
-    _save(figure, path)
+        say(body.subplots(), "no data")
+    save(figure, path)
 
 
 @dataclass(frozen=True)
@@ -278,9 +284,9 @@ def histograms(
             raise ValueError(
                 f"panel {panel.name!r} must have one count for each of its {len(items)} items"
             )
-    rows, columns = _shape(len(panels))
+    rows, columns = shape(len(panels))
     height = max(2.5, 1.1 + 0.28 * min(len(items), most))
-    figure, body = _framed((max(8, 3 + 3.2 * columns), 1.6 + height * rows), title, guarantee)
+    figure, body = framed((max(8, 3 + 3.2 * columns), 1.6 + height * rows), title, guarantee)
     totals = sum((_floats(panel.counts) for panel in panels), np.zeros(len(items)))
     kept = np.argsort(-totals, kind="stable")[:most]
     bottom_up = np.arange(len(kept))[::-1]
@@ -299,27 +305,21 @@ def histograms(
             color=_SKY,
             error_kw={"ecolor": _DARK, "elinewidth": 1.2, "capsize": 3},
         )
-        axes.axvline(0, color=_GREY, linewidth=0.8)
-        _plain(axes, labelsize=10)
+        axes.axvline(0, color=GREY, linewidth=0.8)
+        plain(axes, labelsize=10)
         axes.grid(visible=False, axis="y")
         axes.tick_params(labelleft=column == 0, labelbottom=place + columns >= len(panels))
-        _titles(axes, panel.name, panel.note)
+        titles(axes, panel.name, panel.note)
         if place + columns >= len(panels):
             axes.set_xlabel(f"private count ± {half_width:g} stddev", fontsize=11)
     if first is None:
-        _say(body.subplots(), "no releases")
+        say(body.subplots(), "no releases")
     else:
-        names = [_shortened(items[i], middle=True) for i in kept]
+        names = [shortened(items[i], middle=True) for i in kept]
         first.set_yticks(bottom_up, names, parse_math=False)
         first.xaxis.set_major_locator(ticker.MaxNLocator(5))
-        first.xaxis.set_major_formatter(ticker.FuncFormatter(_number))
-    _save(figure, path)
-
-
-def _shape(panels: int) -> tuple[int, int]:
-    """Rows and columns for so many panels."""
-    rows = max(1, math.ceil(panels / _COLUMNS))
-    return rows, max(1, math.ceil(panels / rows))
+        first.xaxis.set_major_formatter(ticker.FuncFormatter(written))
+    save(figure, path)
 
 
 def _whole(values: npt.ArrayLike) -> bool:
@@ -418,17 +418,17 @@ def _draw_panels(
 ) -> None:
     timed = time_axis and _has_times(panels.values())
     kind = "count" if sum_of is None else "sum"
-    label = "private count" if sum_of is None else f"private sum of {_shortened(sum_of)}"
+    label = "private count" if sum_of is None else f"private sum of {shortened(sum_of)}"
     counts, strips = _axes(body, panels)
     for place, (rank, panel) in enumerate(panels.items()):
         x = _x(panel, timed)
         _draw_count(counts[place], x, panel)
         note = f"rank {rank} of {keys}, last {kind} {_readable(panel)}"
-        _titles(counts[place], panel.key, note)
+        titles(counts[place], panel.key, note)
         if place < len(strips):
             _draw_strip(strips[place], x, panel)
     exact = any(panel.exact is not None for panel in panels.values())
-    _, columns = _shape(len(panels))
+    _, columns = shape(len(panels))
     for axes in counts[::columns]:
         axes.set_ylabel(label, fontsize=11, parse_math=False)
     for axes in strips[::columns]:
@@ -453,7 +453,7 @@ def _draw_panels(
 
 def _axes(body: SubFigure, panels: Mapping[int, _Panel]) -> tuple[list[Axes], list[Axes]]:
     """Axes for the count of each panel; and for the strip of each, or one for all where alike."""
-    rows, columns = _shape(len(panels))
+    rows, columns = shape(len(panels))
     one = _alike(list(panels.values()))
     spare = len(panels) < rows * columns
     heights = ([3] * rows + [1] * (not spare)) if one else [3, 1] * rows
@@ -461,7 +461,7 @@ def _axes(body: SubFigure, panels: Mapping[int, _Panel]) -> tuple[list[Axes], li
     strips: list[Axes] = []
     if one:
         strips.append(body.add_subplot(grid[-1, len(panels) % columns] if spare else grid[-1, :]))
-        strips[0].set_title("the band of every key", loc="left", fontsize=10, color=_GREY)
+        strips[0].set_title("the band of every key", loc="left", fontsize=10, color=GREY)
     counts = []
     for place in range(len(panels)):
         row, column = divmod(place, columns)
@@ -497,17 +497,13 @@ def _draw_count(axes: Axes, x: FloatArray, panel: _Panel) -> None:
         marker = "x" if len(x) <= _FEW_POINTS else None
         axes.plot(x, panel.exact, color=_DARK, linewidth=1.1, linestyle=(0, (4, 3)), marker=marker)
     axes.yaxis.set_major_locator(ticker.MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-    axes.yaxis.set_major_formatter(ticker.FuncFormatter(_number))
-    _plain(axes, labelsize=10)
-
-
-def _number(value: float, _: int | None) -> str:
-    return f"{value:,.10g}".replace("-", "\N{MINUS SIGN}")
+    axes.yaxis.set_major_formatter(ticker.FuncFormatter(written))
+    plain(axes, labelsize=10)
 
 
 def _draw_strip(axes: Axes, x: FloatArray, panel: _Panel) -> None:
     _band(axes, x, np.zeros_like(x), panel.half)
-    axes.axhline(0, color=_GREY, linewidth=0.8)
+    axes.axhline(0, color=GREY, linewidth=0.8)
     if panel.exact is not None:
         few = len(x) <= _FEW_POINTS
         axes.plot(
@@ -518,7 +514,7 @@ def _draw_strip(axes: Axes, x: FloatArray, panel: _Panel) -> None:
             marker="o" if few else None,
             markersize=4,
         )
-    _plain(axes, labelsize=10)
+    plain(axes, labelsize=10)
 
 
 def _band(axes: Axes, x: FloatArray, centre: FloatArray, half: FloatArray) -> None:
@@ -539,56 +535,6 @@ def _legend_handles(panels: Iterable[_Panel], half_width: float, label: str) -> 
             Line2D([], [], color=_VERMILLION, linewidth=1.2, label="error: private − exact"),
         ]
     return handles
-
-
-def _framed(inches: tuple[float, float], title: str, footer: str) -> tuple[Figure, SubFigure]:
-    """A figure with its title and footer, and the space between them."""
-    figure = Figure(inches, DPI, layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06))
-    figure.suptitle(title, fontsize=15, fontweight="bold", parse_math=False)
-    if footer:
-        figure.supxlabel(
-            "\n".join(
-                textwrap.fill(line, int(13 * inches[0]), break_on_hyphens=False)
-                for line in footer.splitlines()
-            ),
-            x=0.01,
-            horizontalalignment="left",
-            multialignment="left",
-            fontsize=10,
-            color=_GREY,
-            parse_math=False,
-        )
-    # A subfigure of its own keeps the legend from landing on the figure's title.
-    return figure, figure.add_subfigure(figure.add_gridspec(1, 1)[0])
-
-
-def _plain(axes: Axes, labelsize: float) -> None:
-    axes.tick_params(labelsize=labelsize)
-    axes.grid(color="#dddddd", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-def _titles(axes: Axes, key: Hashable, note: str) -> None:
-    pad = 20 if note else 6
-    name = _shortened(key)
-    axes.set_title(name, loc="left", pad=pad, fontsize=12, fontweight="bold", parse_math=False)
-    axes.annotate(
-        note, (0, 1), (0, 6), xycoords="axes fraction", textcoords="offset points", color=_GREY
-    )
-
-
-def _say(axes: Axes, text: str) -> None:
-    axes.set_axis_off()
-    axes.text(0.5, 0.5, text, ha="center", va="center", fontsize=18, color=_GREY)
-
-
-def _save(figure: Figure, path: str | os.PathLike[str]) -> None:
-    with warnings.catch_warnings():
-        # A key in a script the font lacks is drawn as boxes; that is no fault of the caller's.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        warnings.filterwarnings("ignore", message="Matplotlib currently does not support")
-        figure.savefig(path, format="png", dpi=DPI, metadata={"Software": None})
 
 
 def _has_times(panels: Collection[_Panel]) -> bool:
@@ -644,31 +590,6 @@ def _readable(panel: _Panel) -> str:
         shown = shown.lstrip("-")
     shown = shown.replace("-", "\N{MINUS SIGN}")
     return f"{shown} ± {half:,.{digits}f}" if np.isfinite(half) else shown
-
-
-def _shortened(key: Hashable, middle: bool = False) -> str:
-    """The key as one line of printable text, cut to the width of a panel's title.
-
-    In the middle: texts that begin alike often end differently.
-    """
-    text = key.decode("utf-8", "replace") if isinstance(key, bytes) else str(key)
-    text = "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
-    if not text.strip():
-        return repr(text)
-    if _head(text, _TITLE_WIDTH) == text:
-        return text
-    tail = _head(text[::-1], _TITLE_WIDTH // 2)[::-1].lstrip() if middle else ""
-    return _head(text, _TITLE_WIDTH // (2 if middle else 1)).rstrip() + "…" + tail
-
-
-def _head(text: str, most: int) -> str:
-    """As much of a text from its start as `most` narrow characters have room for."""
-    width = 0
-    for position, letter in enumerate(text):
-        width += 2 if unicodedata.east_asian_width(letter) in "WF" else 1
-        if width > most:
-            return text[:position]
-    return text
 
 
 def _kept(length: int, logarithmic: bool = False) -> npt.NDArray[np.intp]:

@@ -10,15 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib import ticker
 
-from pipelines.plots import _framed as framed
-from pipelines.plots import _number as written
-from pipelines.plots import _plain as plain
-from pipelines.plots import _save as save
-from pipelines.plots import _say as say
-from pipelines.plots import _shortened as shortened
-from pipelines.plots import _titles as titles
+from pipelines.frames import BAR, ERROR, GREY, framed, plain, save, say, shortened, titles, written
 
-_BAR, _ERROR, _AXIS = "#56B4E9", "#222222", "#555555"
 _COLUMNS = 2
 
 
@@ -78,10 +71,10 @@ def top_words(
             bottom_up,
             values,
             xerr=(values - low, high - values),
-            color=_BAR,
-            error_kw={"ecolor": _ERROR, "elinewidth": 1.2, "capsize": 3},
+            color=BAR,
+            error_kw={"ecolor": ERROR, "elinewidth": 1.2, "capsize": 3},
         )
-        axes.axvline(0, color=_AXIS, linewidth=0.8)
+        axes.axvline(0, color=GREY, linewidth=0.8)
         plain(axes, labelsize=10)
         axes.grid(visible=False, axis="y")
         axes.set_ylim(len(values) - most - 0.6, len(values) - 0.4)  # bars of all panels are alike

@@ -76,8 +76,10 @@ _SPELLING = {
     "max_span": "--max-span",
     "under one name": "under one name (--rest)",
     "give a dictionary of the": "name with --words the",
-    "count fewer (a shorter list, or shorter words)": "give a smaller --alphabet or --max-length, "
-    "or fewer --words",
+    "count shorter words, or give a list of words": "give a smaller --alphabet or --max-length, or "
+    "fewer --words",
+    "count shorter episodes, or give a list of episodes": "give a smaller --alphabet or "
+    "--max-length, or fewer --words",
 }
 
 

@@ -138,8 +138,8 @@ def test_many_steps_are_those_of_each() -> None:
         ("ab", 1, "sequence of str, or a whole number, got 'ab'"),
         ({"a", "b"}, 1, "sequence of str"),
         (["a", 1], 1, "holds 1"),
-        (["a"], 1, "at least 2 vertices"),
-        (1, 1, "at least 2 vertices"),
+        (["a"], 1, "must be"),
+        (1, 1, "must be"),
         (True, 1, "sequence of str"),
         (["a", "b", "a"], 1, "name 'a' twice"),
         (["a", "a-b", "b-c", "c"], 1, "same label"),
@@ -157,7 +157,7 @@ def test_bad_arguments(vertices: Any, unit: Any, message: str) -> None:
 
 
 def test_changes() -> None:
-    assert NAMES.change("add_remove") == CutChange()
+    assert NAMES.change("add_remove") == CutChange(unit=NAMES.unit)
     with pytest.raises(ValueError, match="neighbouring relation"):
         NAMES.change("other")
     with pytest.raises(ValueError, match=r"weights lie in \(-1, 1\)"):
@@ -180,7 +180,7 @@ def updates(n: int, weights: tuple[float, ...]) -> list[tuple[float, ...]]:
 @pytest.mark.parametrize("kind", [BinaryTree, KAry, SquareRoot, BLT])
 @pytest.mark.parametrize("n", [2, 3])
 def test_norms_are_what_all_pairs_of_neighbours_reach(n: int, kind: Any, relation: str) -> None:
-    mechanism, change, unit = kind(3 if n == 2 else 2), CutChange(relation=relation), 0.5
+    mechanism, change, unit = kind(3 if n == 2 else 2), CutChange(relation=relation, unit=0.5), 0.5
     pairs = n * (n - 1) // 2
     l1, l2_squared = change.norms(mechanism, unit, pairs)
     law = DiscreteLaplace(Fraction(1))
@@ -203,16 +203,17 @@ def test_the_exact_loss_keeps_the_budget(relation: str, budget: dp.budget.Budget
         counter = dp.calibrate(kind(2), budget, NAMES.change(relation), 3, NAMES.unit)
         assert audit(counter, values) == []
     # The mutant: noise for updates that come or go, data that are replaced.
-    counter = dp.calibrate(BinaryTree(2), budget, CutChange(), 3, 0.25)
+    counter = dp.calibrate(BinaryTree(2), budget, CutChange(unit=0.25), 3, 0.25)
     replaced = dp.Counter(
-        counter.mechanism, budget, counter.law, CutChange(relation="replace_one"), 3, 0.25
+        *(counter.mechanism, budget, counter.law),
+        *(CutChange(relation="replace_one", unit=0.25), 3, 0.25),
     )
     assert audit(replaced, values) == ["budget"]
 
 
 def test_the_noise_does_not_depend_on_the_unit() -> None:
     coarse, fine = (
-        dp.calibrate(BLT(100), dp.ZCDP(0.1), CutChange(), 3, unit) for unit in (1, 0.01)
+        dp.calibrate(BLT(100), dp.ZCDP(0.1), CutChange(unit=unit), 3, unit) for unit in (1, 0.01)
     )
     assert math.isclose(coarse.max_variance(), fine.max_variance(), rel_tol=1e-3)
     assert math.isclose(fine.l2_sensitivity**2, BLT(100).l2_sensitivity_squared, rel_tol=1e-3)
@@ -345,7 +346,7 @@ def sided(n: int, s: int, p: int) -> np.ndarray:
 def test_the_bound_holds_as_often_as_it_says(s: int, p: int, kind: Any) -> None:
     """False alarm: a binomial of 300 at 1/3 exceeds 130 with probability below 3e-4."""
     n, steps, runs = 6, 8, 300
-    counter = dp.calibrate(kind(steps), dp.ZCDP(0.5), CutChange(), n * (n - 1) // 2, 0.25)
+    counter = dp.calibrate(kind(steps), dp.ZCDP(0.5), CutChange(unit=0.25), n * (n - 1) // 2, 0.25)
     crossing = sided(n, s, p)
     counted = math.comb(n, s) * math.comb(n - s, p) // (2 if s == p else 1)
     assert crossing.shape == (counter.dimension, counted)
@@ -362,7 +363,7 @@ def test_the_bound_holds_as_often_as_it_says(s: int, p: int, kind: Any) -> None:
 
 
 def test_bounds_with_laplace_noise() -> None:
-    counter = dp.calibrate(BinaryTree(8), dp.PureDP(1.0), CutChange(), 15, 0.5)
+    counter = dp.calibrate(BinaryTree(8), dp.PureDP(1.0), CutChange(unit=0.5), 15, 0.5)
     silence, crossing = np.zeros((8, 15)), sided(6, 3, 3)
     errors = [np.abs(counter.release(silence) @ crossing).max() for _ in range(200)]
     bound = cut_error_bound(counter, 3, 3, 0.05)
@@ -380,7 +381,7 @@ def test_the_published_bound_cannot_hold_for_all_cuts() -> None:
 
 
 def test_bad_bounds() -> None:
-    counter = dp.calibrate(BinaryTree(8), dp.ZCDP(1), CutChange(), 15, 0.5)
+    counter = dp.calibrate(BinaryTree(8), dp.ZCDP(1), CutChange(unit=0.5), 15, 0.5)
     for s, p, beta, message in (
         (0, 1, 0.1, "side must be"),
         (1, True, 0.1, "other must be"),
@@ -392,4 +393,23 @@ def test_bad_bounds() -> None:
     with pytest.raises(ValueError, match="t must be"):
         cut_error_bound(counter, 1, 1, t=9)
     with pytest.raises(ValueError, match="are not the pairs"):
-        cut_error_bound(dp.calibrate(BinaryTree(8), dp.ZCDP(1), CutChange(), 4, 0.5), 1, 1)
+        cut_error_bound(dp.calibrate(BinaryTree(8), dp.ZCDP(1), CutChange(unit=0.5), 4, 0.5), 1, 1)
+
+
+class Large(float):
+    """A small number that becomes a large one."""
+
+    def __float__(self) -> float:
+        return 1e6
+
+
+def test_a_type_cannot_say_that_its_numbers_are_small() -> None:
+    (_, _, units), reason = CutWeights(5, 0.25).read((0, 1, Large(0.5)))
+    assert (units, reason) == (0, OUT_OF_RANGE)
+
+
+def test_a_counter_of_another_unit_is_refused() -> None:
+    """One update would be 100 units, of which the noise would know 1."""
+    statistic = CutWeights(3, 0.01)
+    with pytest.raises(ValueError, match=r"unit must be that of the weights, 0\.01, got 1"):
+        dp.calibrate(BinaryTree(4), dp.PureDP(1.0), statistic.change("add_remove"), 3)

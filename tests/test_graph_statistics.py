@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import beam_dpcount as dp
 from beam_dpcount.mechanisms import (
     BinaryTree,
     Binned,
@@ -618,11 +619,11 @@ def test_what_is_no_edge_is_an_empty_step(
     [
         (lambda: Edges(1), ValueError, "from 2 to 2^31, got 1"),
         (lambda: Edges(2**31 + 1), ValueError, "from 2 to"),
-        (lambda: Edges(True), TypeError, "give a number n"),
-        (lambda: Edges("abc"), TypeError, "sequence of distinct strings"),
-        (lambda: Edges(2.5), TypeError, "sequence of distinct strings"),
-        (lambda: Edges([1, 2]), TypeError, "sequence of distinct strings"),
-        (lambda: Edges(["a", "a"]), ValueError, "distinct"),
+        (lambda: Edges(True), TypeError, "how many there are"),
+        (lambda: Edges("abc"), TypeError, "a sequence of str"),
+        (lambda: Edges(2.5), TypeError, "a sequence of str"),
+        (lambda: Edges([1, 2]), TypeError, "a sequence of str"),
+        (lambda: Edges(["a", "a"]), ValueError, "give each vertex once"),
         (lambda: Edges(["a"]), ValueError, "two or more"),
         (lambda: Edges(5, asserted=True), ValueError, "give max_degree"),
         (lambda: Edges(5, max_degree=2, asserted=1), TypeError, "True or False"),
@@ -711,3 +712,14 @@ def test_published_rows() -> None:
         (18, 162),
         (54, 18 * 81),
     ]
+
+
+def test_large_increments_have_the_mechanisms_of_small_ones() -> None:
+    """A lattice that is fine against the whole change; it once was against 1, and too fine."""
+    change = KStars(50, 5, max_degree=20).change("edge")
+    chosen = dp.choose(1000, dp.ZCDP(0.5), change=change)
+    assert chosen.mechanism.name == "NormalizedBLT"
+    one = dp.choose(1000, dp.ZCDP(0.5), change=Edges(50).change("edge")).rows[0].max_stddev
+    factor = 8**0.5 * comb(19, 4)
+    assert chosen.rows[0].max_stddev == pytest.approx(factor * one, rel=0.1)
+    assert chosen.rows[0].max_stddev <= factor * one * 1.001

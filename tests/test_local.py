@@ -622,3 +622,24 @@ def test_results_are_rows() -> None:
     risk = MedianLearner(EXACT, 4).risk(np.ones(8), 1)
     assert coder.decode(coder.encode(risk)) == risk
     assert type(coder).__name__ == "RowCoder"
+
+
+class Unwilling(float):
+    """A number that raises wherever it is looked at."""
+
+    def __float__(self) -> float:
+        raise OverflowError
+
+    def __gt__(self, other: object) -> bool:
+        raise RuntimeError("boom")
+
+
+def leave(value: object, centres: object) -> object:
+    raise SystemExit
+
+
+def test_no_client_stops_the_batch() -> None:
+    median = MedianLearner(dp.PureDP(1.0), 8, "BinaryTree")
+    assert len(median.message(Unwilling(0.3))) == 16
+    convex = ConvexLearner(dp.PureDP(1.0), 8, "BinaryTree", gradient=leave)
+    assert len(convex.message(1)) == 16

@@ -20,7 +20,7 @@ from matplotlib.image import imread
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
-from pipelines import plots
+from pipelines import frames, plots
 
 DAY = 1_768_435_200_000_000  # 2026-01-15T00:00Z in microseconds
 MINUTE = 60_000_000
@@ -39,13 +39,13 @@ def no_warnings() -> Iterator[None]:
 def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     """The figures written so far; they are still written to their files."""
     caught: list[Figure] = []
-    save = plots._save
+    save = frames.save
 
     def catch(figure: Figure, path: Any) -> None:
         caught.append(figure)
         save(figure, path)
 
-    monkeypatch.setattr(plots, "_save", catch)
+    monkeypatch.setattr(plots, "save", catch)
     return caught
 
 
@@ -273,7 +273,7 @@ def test_histograms_compare(tmp_path: Path, figures: list[Figure]) -> None:
     ],
 )
 def test_items_are_cut_in_the_middle(text: str, shown: str) -> None:
-    assert plots._shortened(text, middle=True) == shown
+    assert frames.shortened(text, middle=True) == shown
 
 
 def test_mismatches_are_errors(tmp_path: Path) -> None:

@@ -260,7 +260,7 @@ def test_a_failing_callable_is_an_empty_step_and_shows_nothing(path: str) -> Non
             lambda: dp.SubstringCount(
                 EXACT, 10**4, [chr(i) for i in range(100, 200)], 2, mechanism="SquareRoot"
             ),
-            "count fewer",
+            "count shorter words",
         ),
         (lambda: dp.SubstringCount(EXACT, None, "ab", 2), "needs a horizon"),
         (

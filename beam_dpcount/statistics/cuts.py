@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +17,13 @@ import numpy as np
 from beam_dpcount.mechanisms.base import Mechanism
 from beam_dpcount.sensitivity import Change, refuse_coordinates
 from beam_dpcount.statistics.base import Additions, Codes, IntArray, Statistic
+from beam_dpcount.statistics.vertices import (
+    Vertices,
+    check_vertices,
+    place_of,
+    vertex_names,
+    vertex_places,
+)
 
 NOT_AN_UPDATE = "the value is no update of a pair: neither (u, v) nor (u, v, weight)"
 UNKNOWN = "the value names a vertex that is not among the vertices"
@@ -24,7 +31,7 @@ LOOP = "the value updates the pair of a vertex with itself"
 NOT_A_NUMBER = "the weight is not a number"
 OUT_OF_RANGE = "the weight is outside [-1, 1]"
 
-Vertices = int | tuple[str, ...]
+MOST_VERTICES = 1000
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,7 @@ class CutChange(Change):
       low, high: -1 and 1.
       relation: "add_remove" (default): one update is there, or its step is empty. "replace_one":
         one update is any other, of the same pair or of another one.
+      unit: of the weights; to be given to `calibrate` too.
 
     Guarantee: add_remove changes one coordinate of one step by at most 1: one column of R.
       replace_one changes two coordinates of one step by at most 1 each (2 c^2), or one by at most
@@ -45,6 +53,7 @@ class CutChange(Change):
     low: float = -1.0
     high: float = 1.0
     relation: str = "add_remove"
+    unit: float = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -53,6 +62,8 @@ class CutChange(Change):
             raise ValueError(f"weights lie in (-1, 1), got ({self.low:g}, {self.high:g})")
 
     def magnitude(self, unit: float) -> int:
+        if unit != self.unit:
+            raise ValueError(f"unit must be that of the weights, {self.unit!r}, got {unit!r}")
         return self.lattice_bounds(unit)[1]
 
     def norms(
@@ -108,6 +119,12 @@ class CutWeights(Statistic):
     def __post_init__(self) -> None:
         object.__setattr__(self, "vertices", check_vertices(self.vertices))
         object.__setattr__(self, "unit", _check_unit(self.unit))
+        n = self.vertices if isinstance(self.vertices, int) else len(self.vertices)
+        if n > MOST_VERTICES:
+            raise ValueError(
+                f"{n:,} vertices have {n * (n - 1) // 2:,} pairs: give at most {MOST_VERTICES:,} "
+                "vertices, e.g. of groups"
+            )
         if len(set(self.labels)) < len(self.labels):
             raise ValueError(
                 "two pairs of vertices have the same label, as vertices hold '-', which separates "
@@ -124,11 +141,8 @@ class CutWeights(Statistic):
         return tuple(f"{u}-{v}" for u, v in itertools.combinations(self.names, 2))
 
     @cached_property
-    def _places(self) -> Mapping[Any, int]:
-        known: Sequence[Any] = (
-            range(self.vertices) if isinstance(self.vertices, int) else self.vertices
-        )
-        return {vertex: place for place, vertex in enumerate(known)}
+    def _places(self) -> Mapping[str, int]:
+        return vertex_places(self.vertices)
 
     @property
     def empty(self) -> Codes:
@@ -148,19 +162,17 @@ class CutWeights(Statistic):
         weight = 1 if len(parts) == 2 else parts[2]
         if isinstance(weight, bool | np.bool_) or not isinstance(weight, Real | Decimal):
             return self.empty, NOT_A_NUMBER
-        number: Any = weight
-        if number != number:
-            return self.empty, NOT_A_NUMBER
-        if not -1 <= number <= 1:
+        try:
+            # A plain number first: what another type says of its size binds nothing.
+            number = float(weight)
+        except OverflowError:
             return self.empty, OUT_OF_RANGE
-        return (min(u, v), max(u, v), round(float(number) / self.unit)), None
+        if not -1 <= number <= 1:
+            return self.empty, OUT_OF_RANGE if number == number else NOT_A_NUMBER
+        return (min(u, v), max(u, v), round(number / self.unit)), None
 
     def _place(self, vertex: Any) -> int | None:
-        if isinstance(self.vertices, int):
-            if isinstance(vertex, bool) or not isinstance(vertex, Integral):
-                return None
-            return self._places.get(int(vertex))
-        return self._places.get(str.__str__(vertex)) if isinstance(vertex, str) else None
+        return place_of(vertex, self.vertices, self._places)
 
     def init(self) -> None:
         return None
@@ -177,7 +189,7 @@ class CutWeights(Statistic):
             raise ValueError("cuts remember nothing, but there are bytes of it")
 
     def change(self, relation: str) -> CutChange:
-        return CutChange(relation=relation)
+        return CutChange(relation=relation, unit=self.unit)
 
     @property
     def summary(self) -> str:
@@ -189,41 +201,6 @@ class CutWeights(Statistic):
         u, v, weight = codes[steps].T
         added[steps, pair_place(len(self.names), u, v)] = weight
         return None, added
-
-
-def check_vertices(vertices: Any) -> Vertices:
-    """A number of vertices, or distinct plain strings as a tuple.
-
-    Raises:
-      TypeError, ValueError: it is something else; the message says what to pass.
-    """
-    example = 'give the public vertices, e.g. vertices=["ann", "bob", "cem"], or how many there are'
-    if isinstance(vertices, int | np.integer) and not isinstance(vertices, bool):
-        if vertices < 2:
-            raise ValueError(f"a graph has at least 2 vertices, got {vertices!r}: {example}")
-        return int(vertices)
-    # The order must be the same in every worker and run: sets have none.
-    if isinstance(vertices, str | bytes | Mapping) or not isinstance(
-        vertices, Sequence | np.ndarray
-    ):
-        raise TypeError(
-            f"vertices must be a sequence of str, or a whole number, got {vertices!r}: {example}"
-        )
-    for vertex in vertices:
-        if not isinstance(vertex, str):
-            raise TypeError(f"vertices must be a sequence of str, but holds {vertex!r}: {example}")
-    names = tuple(str.__str__(vertex) for vertex in vertices)
-    if len(names) < 2:
-        raise ValueError(f"a graph has at least 2 vertices, got {names!r}: {example}")
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"vertices name {twice!r} twice: give each vertex once")
-    return names
-
-
-def vertex_names(vertices: Vertices) -> tuple[str, ...]:
-    """The vertices as text, in their order."""
-    return tuple(map(str, range(vertices))) if isinstance(vertices, int) else vertices
 
 
 def pair_place(n: int, u: Any, v: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
@@ -36,6 +37,14 @@ class GraphChange(SpreadChange):
     squares: int | None = None
 
     relations: ClassVar[tuple[str, ...]] = ("edge", "node")
+
+    def magnitude(self, unit: float) -> int:
+        """That of a typical coordinate, which the lattice is fine enough for.
+
+        It may be any: what rounding adds is counted, whatever the lattice.
+        """
+        squares = sum(gained**2 + lost**2 for gained, lost in self.masses)
+        return super().magnitude(unit) * max(1, math.isqrt(squares // len(self.masses)))
 
     def spread(self, mechanism: Mechanism) -> Spread:
         column = Fraction(mechanism.l2_sensitivity_squared)

@@ -8,9 +8,8 @@ counting no more than D edges of a vertex (stars, degrees), or the caller's word
 
 from __future__ import annotations
 
-import operator
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import comb
@@ -20,8 +19,14 @@ from beam_dpcount.statistics.base import Additions, Codes, Statistic
 from beam_dpcount.statistics.forest import Forest
 from beam_dpcount.statistics.graph_change import GraphChange
 from beam_dpcount.statistics.graphs import CodeSet, Graph, pack, unpack
+from beam_dpcount.statistics.vertices import (
+    Vertices,
+    check_vertices,
+    place_of,
+    vertex_places,
+    whole,
+)
 
-MAX_VERTICES = 2**31  # codes of pairs fit 64 bits
 MAX_TREE = 2**24
 MAX_AMOUNT = 2**31
 NO_PAIR = "an edge is a pair (u, v), or with its weight (u, v, weight)"
@@ -48,7 +53,7 @@ class GraphStatistic(Statistic):
       ValueError, TypeError: an argument is outside its range; the message says which.
     """
 
-    vertices: int | tuple[str, ...]
+    vertices: Vertices
     max_degree: int | None = field(default=None, kw_only=True)
     asserted: bool = field(default=False, kw_only=True)
 
@@ -56,7 +61,7 @@ class GraphStatistic(Statistic):
     least_degree: ClassVar[int] = 0  # of max_degree; from 1 it must be given
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "vertices", _vertices(self.vertices))
+        object.__setattr__(self, "vertices", check_vertices(self.vertices))
         if not isinstance(self.asserted, bool):
             raise TypeError(f"asserted must be True or False, got {self.asserted!r}")
         if self.max_degree is not None or self.least_degree:
@@ -69,7 +74,7 @@ class GraphStatistic(Statistic):
 
     def _check(self, name: str, least: int, most: int, remedy: str) -> None:
         given = getattr(self, name)
-        value = _whole(given)
+        value = whole(given)
         if value is None:
             raise TypeError(f"{name} must be a whole number, got {given!r}: {remedy}")
         if not least <= value <= most:
@@ -104,7 +109,7 @@ class GraphStatistic(Statistic):
             return self.empty, LOOP
         weight = 1
         if len(payload) == 3:
-            given = _whole(payload[2])
+            given = whole(payload[2])
             if given is not None and given < 0:
                 return self.empty, DELETION
             refusal = self._refuse_weight(given)
@@ -117,15 +122,11 @@ class GraphStatistic(Statistic):
         return UNWEIGHTED
 
     def _place(self, vertex: Any) -> int | None:
-        if isinstance(self.vertices, int):
-            number = _whole(vertex)
-            return number if number is not None and 0 <= number < self.vertices else None
-        return self._places.get(vertex) if isinstance(vertex, str) else None
+        return place_of(vertex, self.vertices, self._places)
 
     @cached_property
-    def _places(self) -> dict[str, int]:
-        names = () if isinstance(self.vertices, int) else self.vertices
-        return {name: place for place, name in enumerate(names)}
+    def _places(self) -> Mapping[str, int]:
+        return vertex_places(self.vertices)
 
     def init(self) -> Any:
         return Graph(self.n)
@@ -440,30 +441,3 @@ class SpanningForest(GraphStatistic):
 
     def of_node(self, D: int) -> Masses:
         return ((self.max_weight * D, self.max_weight * D),)
-
-
-def _vertices(vertices: Any) -> int | tuple[str, ...]:
-    """The public set of vertices, or an error that says what to pass."""
-    remedy = "give a number n, for the vertices 0 .. n-1, or a sequence of distinct strings"
-    if isinstance(vertices, bool | str | bytes) or vertices is None:
-        raise TypeError(f"vertices must be a whole number or strings, got {vertices!r}: {remedy}")
-    number = _whole(vertices)
-    if number is not None:
-        if not 2 <= number <= MAX_VERTICES:
-            raise ValueError(f"vertices must be from 2 to 2^31, got {vertices!r}: {remedy}")
-        return number
-    if not isinstance(vertices, Sequence) or not all(isinstance(name, str) for name in vertices):
-        raise TypeError(f"vertices must be a whole number or strings: {remedy}")
-    if len(set(vertices)) < max(2, len(vertices)):
-        raise ValueError(f"vertices must be distinct, and two or more: {remedy}")
-    return tuple(vertices)
-
-
-def _whole(value: Any) -> int | None:
-    """A whole number as an int; None for anything else."""
-    if isinstance(value, bool):
-        return None
-    try:
-        return operator.index(value)
-    except TypeError:
-        return None

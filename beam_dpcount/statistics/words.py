@@ -6,7 +6,9 @@ Occurrences may overlap. The functions are those of [FHU22, section 5.4]; the se
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -81,18 +83,22 @@ class Words(LetterStatistic):
         return tuple(last[breaks[-1] + 1 if len(breaks) else 0 :].tolist()), added
 
     def pack(self, memory: Codes) -> bytes:
-        """One, two or four bytes a letter, by the alphabet's size."""
-        return pack(f"<{len(memory)}{self._letter[0]}", *memory)
+        """One, two or four bytes a letter, by the alphabet's size; 0 before a break.
+
+        Of one length always: what runners say of states' sizes would show empty letters.
+        """
+        kept = self.longest - 1
+        return pack(f"<{kept}{self._letter[0]}", *(0,) * (kept - len(memory)), *memory)
 
     def unpack(self, data: bytes) -> Codes:
         kind, size = self._letter
-        memory: Codes = ()
-        if len(data) % size == 0:
-            memory = unpack(f"<{len(data) // size}{kind}", data)
         u, keep, _ = self._steps
-        if len(data) % size or len(memory) > keep or not all(1 <= code <= u for code in memory):
-            raise ValueError("these bytes hold no letters of this alphabet and length")
-        return memory
+        if len(data) == keep * size:
+            codes = unpack(f"<{keep}{kind}", data)
+            memory = tuple(itertools.dropwhile(operator.not_, codes))
+            if all(1 <= code <= u for code in memory):
+                return memory
+        raise ValueError("these bytes hold no letters of this alphabet and length")
 
     def change(self, relation: str) -> WordsChange:
         """What one letter changes: replace_one, it is any other; add_remove, its step is empty."""

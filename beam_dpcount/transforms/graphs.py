@@ -26,7 +26,9 @@ class EdgeCount(StatisticCount):
 
     PCollection[KV[str, (u, v)]] -> PCollection[Release], one release per element (or every few);
     with on_reject="collect", -> (releases, rejected). An element inserts the edge of two vertices.
-    Inserting a pair again changes nothing. Order as for PrefixCount.
+    Inserting a pair again changes nothing. Order as for PrefixCount. On the streaming path a key's
+    state holds its graph, 16 bytes a distinct pair, and is rewritten at every element: some 0.1 ms
+    for ten thousand pairs, and so on in proportion.
 
     Args:
       budget: PureDP, ApproxDP, ZCDP or a share of a `Ledger`: what all releases of one key may

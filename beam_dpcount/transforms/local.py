@@ -44,7 +44,7 @@ class MakeMessages(beam.DoFn):
 def _taken(value: Callable[[Any], Any], element: Any) -> Any:
     try:
         return value(element)
-    except Exception:  # whatever it is, that it happened is private
+    except (Exception, SystemExit):  # whatever it is, that it happened is private
         return None
 
 

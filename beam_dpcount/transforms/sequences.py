@@ -53,6 +53,8 @@ class SubstringCount(StatisticCount):
         words, none or one twice; when applied, as for PrefixCount.
     """
 
+    _fewer = "count shorter words, or give a list of words"
+
     def __init__(
         self,
         budget: Budget | Share,
@@ -97,6 +99,8 @@ class EpisodeCount(StatisticCount):
     Raises:
       ValueError, TypeError: as for SubstringCount.
     """
+
+    _fewer = "count shorter episodes, or give a list of episodes"
 
     def __init__(
         self,

@@ -88,6 +88,8 @@ class StatisticCount(EachElement):
       domain: what the coordinates of a release count, as a tuple of texts; None for one number.
     """
 
+    _fewer = "count fewer"  # what to do where there are too many
+
     def __init__(
         self,
         budget: Budget | Share,
@@ -123,7 +125,7 @@ class StatisticCount(EachElement):
             check_state(
                 counter.state_size,  # type: ignore[attr-defined]
                 statistic.dimension or 1,
-                "count fewer (a shorter list, or shorter words)",
+                self._fewer,
             )
 
     def _intake(self) -> Intake:

@@ -1,0 +1,78 @@
+"""The public vertices of a graph: a number n, for the vertices 0 .. n-1, or distinct texts."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+MAX_VERTICES = 2**31  # codes of pairs fit 64 bits
+
+Vertices = int | tuple[str, ...]
+
+
+def check_vertices(vertices: Any) -> Vertices:
+    """A number of vertices, or distinct plain strings as a tuple.
+
+    Raises:
+      TypeError, ValueError: it is something else; the message says what to pass.
+    """
+    example = 'give the public vertices, e.g. vertices=["ann", "bob", "cem"], or how many there are'
+    if isinstance(vertices, int | np.integer) and not isinstance(vertices, bool):
+        if not 2 <= vertices <= MAX_VERTICES:
+            raise ValueError(f"vertices must be from 2 to 2^31, got {vertices!r}: {example}")
+        return int(vertices)
+    # The order must be the same in every worker and run: sets have none.
+    if isinstance(vertices, str | bytes | Mapping) or not isinstance(
+        vertices, Sequence | np.ndarray
+    ):
+        raise TypeError(
+            f"vertices must be a sequence of str, or a whole number, got {vertices!r}: {example}"
+        )
+    for vertex in vertices:
+        if not isinstance(vertex, str):
+            raise TypeError(f"vertices must be a sequence of str, but holds {vertex!r}: {example}")
+    names = tuple(str.__str__(vertex) for vertex in vertices)
+    if len(names) < 2:
+        raise ValueError(f"vertices must be two or more, got {names!r}: {example}")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"vertices name {twice!r} twice: give each vertex once")
+    return names
+
+
+def vertex_names(vertices: Vertices) -> tuple[str, ...]:
+    """The vertices as text, in their order."""
+    return tuple(map(str, range(vertices))) if isinstance(vertices, int) else vertices
+
+
+def vertex_places(vertices: Vertices) -> Mapping[str, int]:
+    """The place of each vertex that has a name, from 0."""
+    names = () if isinstance(vertices, int) else vertices
+    return {name: place for place, name in enumerate(names)}
+
+
+def place_of(vertex: Any, vertices: Vertices, places: Mapping[str, int]) -> int | None:
+    """The place of a vertex, from 0; None for what is no vertex.
+
+    Args:
+      vertex: a whole number below n, NumPy's too, or a name.
+      vertices: the public vertices.
+      places: `vertex_places` of them.
+    """
+    if isinstance(vertices, int):
+        number = whole(vertex)
+        return number if number is not None and 0 <= number < vertices else None
+    return places.get(str.__str__(vertex)) if isinstance(vertex, str) else None
+
+
+def whole(value: Any) -> int | None:
+    """A whole number as an int; None for anything else."""
+    if isinstance(value, bool | np.bool_):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None

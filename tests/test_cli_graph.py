@@ -1,0 +1,572 @@
+"""python -m pipelines.graph, end to end."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections import Counter as Tally
+from collections.abc import Callable, Sequence
+from math import comb
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines import graph, plots, plots_graph
+from tests import test_cli
+from tests.test_cli import BUDGET, BUNDLES, EXACT, GRPC, PNG, SECRET, SECRET_TEXT, each_path
+
+
+def succeed(*words: object) -> str:
+    return test_cli.succeed(*words, main=graph.main)
+
+
+def run(*words: object) -> test_cli.Ended:
+    return test_cli.command(*words, main=graph.main)
+
+
+def fail(*words: object, started: bool = True) -> str:
+    return test_cli.fail(*words, run=run, started=started)
+
+
+# Key, step, timestamp and values of a release.
+Line = tuple[str, int, int | None, tuple[float, ...]]
+Weighted = dict[frozenset[str], list[float]]  # the weights of each pair, in order
+
+
+def written(path: Path, columns: Sequence[str] = ("value",)) -> list[Line]:
+    """The releases in a file, sorted."""
+    rows: list[Any]
+    if path.suffix == ".parquet":
+        table = pq.read_table(path)
+        names, rows = table.column_names, [list(row.values()) for row in table.to_pylist()]
+    else:
+        with open(path, encoding="utf-8", newline="") as file:
+            names, *rows = csv.reader(file, strict=True)
+    assert names == ["key", "step", "timestamp", *columns, "stddev"]
+    assert all(float(row[-1]) < 1e-2 for row in rows)
+    return sorted(
+        (
+            row[0],
+            int(row[1]),
+            None if row[2] in ("", None) else int(row[2]),
+            tuple(map(float, row[3:-1])),
+        )
+        for row in rows
+    )
+
+
+# What the rows insert, restated: None is no vertex.
+
+NAMES = ("ann", "bob", "cem", "dan", "eve")
+PAIRS = [(u, v) for i, u in enumerate(NAMES) for v in NAMES[i + 1 :]]
+Fact = tuple[int | None, str, Any, Any, Any]  # microseconds, key, two vertices, weight
+
+
+def running(
+    facts: Sequence[Fact],
+    value: Callable[[Weighted], Sequence[float]],
+    by_time: bool,
+    good: Callable[[float], bool] = lambda weight: weight == 1,
+    every: int = 1,
+) -> list[Line]:
+    """The exact values that the facts, in the order of the file, should give."""
+    if by_time:
+        facts = sorted(facts, key=lambda fact: fact[0] or 0)
+    graphs: dict[str, Weighted] = {}
+    steps: Tally[str] = Tally()
+    lines: list[Line] = []
+    for micros, key, u, v, weight in facts:
+        pairs = graphs.setdefault(key, {})
+        steps[key] += 1
+        if u in NAMES and v in NAMES and u != v and isinstance(weight, float) and good(weight):
+            pairs.setdefault(frozenset((u, v)), []).append(weight)
+        if steps[key] % every == 0:
+            lines.append((key, steps[key], micros, tuple(map(float, value(pairs)))))
+    return sorted(lines)
+
+
+def degrees(pairs: Weighted) -> dict[str, int]:
+    return Tally(end for pair in pairs for end in pair)
+
+
+def ruled(pairs: Weighted, D: int) -> Weighted:
+    """The pairs that are among the first D of both their ends."""
+    first: dict[str, list[frozenset[str]]] = {name: [] for name in NAMES}
+    for pair in pairs:
+        for end in pair:
+            first[end].append(pair)
+    return {p: w for p, w in pairs.items() if all(p in first[end][:D] for end in p)}
+
+
+def triangles(pairs: Weighted) -> int:
+    names = list(NAMES)
+    return sum(
+        {frozenset(p) for p in ((a, b), (a, c), (b, c))} <= pairs.keys()
+        for i, a in enumerate(names)
+        for j, b in enumerate(names[:i])
+        for c in names[:j]
+    )
+
+
+def forest(pairs: Weighted) -> float:
+    """Kruskal's."""
+    tree, cost = {name: name for name in NAMES}, 0.0
+    for (weight, *_), pair in sorted((w, sorted(p)) for p, w in pairs.items()):
+        u, v = (tree[end] for end in pair)
+        if u != v:
+            tree = {name: v if top == u else top for name, top in tree.items()}
+            cost += weight
+    return cost
+
+
+WHAT: dict[str, tuple[list[object], Sequence[str], Callable[[Weighted], Sequence[float]]]] = {
+    "edges": ([], ["value"], lambda g: [len(g)]),
+    "edges ruled": (["--max-degree", 1], ["value"], lambda g: [len(ruled(g, 1))]),
+    "triangles": (["--max-degree", 4], ["value"], lambda g: [triangles(g)]),
+    "triangles ruled": (["--max-degree", 2], ["value"], lambda g: [triangles(ruled(g, 2))]),
+    "triangles asserted": (
+        ["--max-degree", 4, "--asserted", "--relation", "node"],
+        ["value"],
+        lambda g: [triangles(g)],
+    ),
+    "kstars": (
+        ["--max-degree", 3, "-k", 2],
+        ["value"],
+        lambda g: [sum(comb(min(d, 3), 2) for d in degrees(g).values())],
+    ),
+    "highdegree": (
+        ["--threshold", 2],
+        ["value"],
+        lambda g: [sum(d >= 2 for d in degrees(g).values())],
+    ),
+    "degrees": (
+        ["--max-degree", 3],
+        ["1", "2", "3+"],
+        lambda g: [sum(min(d, 3) == column for d in degrees(g).values()) for column in (1, 2, 3)],
+    ),
+    "forest": (["--max-weight", 9, "--weight", "how"], ["value"], lambda g: [forest(g)]),
+    "cuts": (
+        ["--weight", "how", "--unit", 0.25, "--every", 1],
+        [f"{u}-{v}" for u, v in PAIRS],
+        lambda g: [sum(g.get(frozenset(pair), [])) for pair in PAIRS],
+    ),
+}
+each_what = pytest.mark.parametrize("what", WHAT)
+
+# Time, key, the two vertices and the weight, as cells.
+ROWS: list[tuple[int, str, str, str, str]] = [
+    (10, "x", "ann", "bob", "3"),
+    (30, "x", "bob", "cem", "1"),
+    (20, "x", "cem", "ann", "9"),
+    (40, "y", "ann", "bob", "0.5"),
+    (41, "x", "ann", "ann", "1"),
+    (50, "x", SECRET_TEXT, "ann", "1"),
+    (51, "x", "", "ann", "1"),
+    (60, "x", "bob", "ann", "-0.25"),
+    (70, "x", "cem", "dan", SECRET_TEXT),
+    (71, "x", "dan", "cem", "1"),
+    (72, "x", "dan", "eve", "1e0"),
+    (73, "x", "ann", "eve", "1.01"),
+    (80, "y", "eve", "bob", str(SECRET)),
+    (90, "y", "eve", "bob", "1"),
+    (91, "x", "ann", "dan", "10"),
+    (92, "x", "ann", "dan", "2"),
+]
+
+
+def number(cell: str) -> float | None:
+    try:
+        return float(cell)
+    except ValueError:
+        return None
+
+
+def facts(what: str, keyed: bool = True) -> list[Fact]:
+    """Without a column of weights each row has the weight 1."""
+    weights = "--weight" in WHAT[what][0]
+    return [
+        (time * 1_000_000, key if keyed else "all", u, v, number(w) if weights else 1.0)
+        for time, key, u, v, w in ROWS
+    ]
+
+
+def good(what: str) -> Callable[[float], bool]:
+    if what == "forest":
+        return lambda weight: weight in range(1, 10)
+    return lambda weight: -1 <= weight <= 1
+
+
+@pytest.fixture
+def events(tmp_path: Path) -> Path:
+    """A small file, out of order in time, with rows that are no edge."""
+    path = tmp_path / "events.csv"
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("time", "who", "from", "to", "how"), *ROWS])
+    (tmp_path / "names.txt").write_text("\n".join(NAMES))
+    return path
+
+
+def arguments(path: Path, *more: object) -> list[object]:
+    return [
+        *("--input", path, "--key", "who", "--edge", "from", "to", "--timestamp", "time"),
+        *("--vertices-file", path.parent / "names.txt", "--horizon", 20),
+        *("--output", path.parent / "out.csv", *more),
+    ]
+
+
+def asked(what: str) -> list[object]:
+    return ["--what", what.split()[0], *WHAT[what][0]]
+
+
+def without(words: Sequence[object], *names: str) -> list[object]:
+    """The words without these options of one value."""
+    at = {place for name in names for i in [words.index(name)] for place in (i, i + 1)}
+    return [word for place, word in enumerate(words) if place not in at]
+
+
+@each_path
+@each_what
+def test_exact_values(what: str, path: str, events: Path) -> None:
+    target = events.parent / ("out.parquet" if path == "bounded" else "out.csv")
+    out = succeed(*arguments(events, *asked(what), *EXACT, "--path", path, "--output", target))
+    _, columns, value = WHAT[what]
+    by_time = path == "bounded"
+    assert written(target, columns) == running(facts(what), value, by_time, good(what))
+    assert f": {target}" in out
+    assert "public: the keys, the vertices, and the number, order and times" in out
+    assert "so large a budget protects practically nothing" in out
+
+
+@each_path
+@pytest.mark.parametrize("runner", [BUNDLES, GRPC], ids=["bundles", "grpc"])
+def test_exact_values_on_other_runners(runner: tuple[str, ...], path: str, events: Path) -> None:
+    succeed(*arguments(events, *asked("cuts"), *EXACT, "--path", path), *runner)
+    _, columns, value = WHAT["cuts"]
+    expected = running(facts("cuts"), value, path == "bounded", good("cuts"))
+    assert written(events.parent / "out.csv", columns) == expected
+
+
+@pytest.mark.parametrize("first", ["9.csv", "10.csv"])
+def test_files_are_taken_in_the_order_given(first: str, tmp_path: Path) -> None:
+    """Of a pair's weights the first counts."""
+    (tmp_path / "9.csv").write_text("u,v,w\n0,1,5\n")
+    (tmp_path / "10.csv").write_text("u,v,w\n1,0,2\n")
+    files = sorted(tmp_path.glob("*.csv"), key=lambda path: path.name != first)
+    words = ["--input", *files, "--edge", "u", "v", "--weight", "w", "--vertices", 3, *EXACT]
+    words += ["--what", "forest", "--max-weight", 5, "--horizon", 9]
+    succeed(*words, "--output", tmp_path / "out.parquet")
+    cost = 5 if first == "9.csv" else 2
+    assert [value for *_, value in written(tmp_path / "out.parquet")] == [(cost,), (cost,)]
+
+
+@each_path
+def test_one_graph_without_a_key(path: str, events: Path) -> None:
+    words = without(arguments(events, *asked("forest"), *EXACT, "--path", path), "--key")
+    out = succeed(*words, "--every", 4)
+    expected = running(
+        facts("forest", keyed=False), WHAT["forest"][2], path == "bounded", good("forest"), every=4
+    )
+    assert len(expected) == 4
+    assert written(events.parent / "out.csv") == expected
+    assert "public: the vertices, and" in out
+    assert "a release after every 4 rows of a key (--every), up to 5;" in out
+
+
+@each_path
+def test_rows_without_a_time_go_by_their_order(path: str, events: Path) -> None:
+    words = arguments(events, *asked("forest"), *EXACT, "--path", path)
+    succeed(*without(words, "--timestamp"))
+    some: list[Fact] = [(None, *fact[1:]) for fact in facts("forest")]
+    expected = running(some, WHAT["forest"][2], by_time=False, good=good("forest"))
+    assert written(events.parent / "out.csv") == expected
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.parametrize("keyed", [True, False], ids=["key", "no key"])
+def test_numbered_vertices(suffix: str, keyed: bool, tmp_path: Path) -> None:
+    """From 0 to N-1; nulls, which make floats of a column, are none."""
+    u = [0, 1, None, 3, 4, 2, 2, -1]
+    v = [1, 2, 1, 0, 1, 0, 2, 1]
+    source, output = tmp_path / f"in.{suffix}", tmp_path / "out.csv"
+    if suffix == "parquet":
+        columns = {"u": pa.array(u, pa.float64()), "v": v, "k": ["a"] * 8}
+        pq.write_table(pa.table(columns), source)
+    else:
+        cells = [f"{'' if a is None else a},{b:02},a" for a, b in zip(u, v, strict=True)]
+        source.write_text("\n".join(["u,v,k", *cells]))
+    words = ["--input", source, "--edge", "u", "v", "--vertices", 4, "--horizon", 9, *EXACT]
+    flags = ["--key", "k"] if keyed else []
+    succeed(*words, *flags, "--what", "triangles", "--max-degree", 3, "--output", output)
+    counts = [0, 0, 0, 0, 0, 1, 1, 1]
+    expected = [
+        ("a" if keyed else "all", step, None, (n,)) for step, n in enumerate(counts, start=1)
+    ]
+    assert written(output) == expected
+
+
+@pytest.mark.parametrize("cell", ["1_0", " 1", "1.0", "٣", "+1", "1" * 30, "0x1", "one"])
+def test_what_is_no_vertex_number(cell: str, tmp_path: Path) -> None:
+    source, output = tmp_path / "in.csv", tmp_path / "out.csv"
+    source.write_text(f"u,v\n0,{cell}\n0,2\n", encoding="utf-8")
+    words = ["--input", source, "--edge", "u", "v", "--vertices", 20, "--horizon", 9, *EXACT]
+    succeed(*words, "--what", "edges", "--output", output)
+    assert [value for *_, value in written(output)] == [(0,), (1,)]
+
+
+def test_past_the_horizon(events: Path) -> None:
+    out = succeed(*arguments(events, *asked("edges"), *EXACT, "--horizon", 3))
+    assert out.splitlines()[-1].startswith("warning: 10 rows came after row 3 of their key")
+    expected = running(facts("edges"), WHAT["edges"][2], by_time=True)
+    assert written(events.parent / "out.csv") == [line for line in expected if line[1] <= 3]
+
+
+@pytest.mark.parametrize("what", ["edges", "degrees", "cuts"])
+def test_a_header_alone_gives_no_releases(what: str, events: Path) -> None:
+    events.write_text("time,who,from,to,how\n")
+    picture = events.parent / "out.png"
+    succeed(*arguments(events, *asked(what), *EXACT, "--plot", picture))
+    assert written(events.parent / "out.csv", WHAT[what][1]) == []
+    assert picture.read_bytes().startswith(PNG)
+
+
+@pytest.mark.parametrize("what", ["edges", "triangles asserted", "degrees", "forest", "cuts"])
+def test_the_report_does_not_depend_on_the_edges(what: str, events: Path) -> None:
+    words = arguments(events, *asked(what), *BUDGET)
+    first = succeed(*words)
+    events.write_text(re.sub("ann|dan", SECRET_TEXT, events.read_text()))
+    assert succeed(*words) == first
+    assert "a key together satisfy epsilon = 1, delta = 1e-06 for neighbours" in first
+    relation = {"cuts": "add_remove", "triangles asserted": "node"}.get(what, "edge")
+    assert f"under {relation} (" in first
+    assert ("It rests on your word" in first) == ("asserted" in what)
+    assert ("cuts: add up the weights" in first) == (what == "cuts")
+    said = re.search(r"at most ([\d.e+]+);", first)
+    assert said
+    with open(events.parent / "out.csv", encoding="utf-8", newline="") as file:
+        largest = max(float(row["stddev"]) for row in csv.DictReader(file))
+    # The file has no rows up to the horizon.
+    assert largest <= float(said[1]) * 1.01
+
+
+def test_every_of_cuts_is_a_hundredth_of_the_horizon(events: Path) -> None:
+    words = arguments(events, "--what", "cuts", *EXACT, "--horizon", 500)
+    assert "a release after every 5 rows of a key (--every), up to 100;" in succeed(*words)
+    columns = WHAT["cuts"][1]
+    assert {step for _, step, *_ in written(events.parent / "out.csv", columns)} == {5, 10}
+
+
+# Pictures
+
+
+@pytest.mark.parametrize("what", ["triangles", "forest", "degrees", "cuts"])
+@pytest.mark.parametrize(
+    ("output", "keyed"), [("out.csv", True), ("out.parquet", False)], ids=["key", "no key"]
+)
+def test_plots(what: str, output: str, keyed: bool, events: Path) -> None:
+    picture = events.parent / "out.png"
+    words = arguments(events, *asked(what), *BUDGET, "--plot", picture)
+    words = words if keyed else without(words, "--key")
+    out = succeed(*words, "--output", events.parent / output)
+    assert f"picture: {picture}" in out
+    data = picture.read_bytes()
+    assert data.startswith(PNG)
+    assert len(data) > 5000
+
+
+@pytest.mark.parametrize("what", ["edges", "degrees", "cuts"])
+def test_what_is_drawn(what: str, events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Any] = []
+
+    def note(*given: Any, **how: Any) -> None:
+        drawn.append((given, how))
+
+    monkeypatch.setattr(plots, "prefix_counts", note)
+    monkeypatch.setattr(plots_graph, "degrees", note)
+    monkeypatch.setattr(plots_graph, "weights", note)
+    picture = events.parent / "out.png"
+    succeed(*arguments(events, *asked(what), *EXACT, "--plot", picture))
+    ((given, how),) = drawn
+    assert how["title"].endswith(" by who")
+    assert how["guarantee"].startswith("Guarantee: ")
+    lines = running(facts(what), WHAT[what][2], True, good(what))
+    if what == "edges":
+        releases, target = given
+        assert sorted(zip(releases["key"], releases["step"], releases["value"], strict=True)) == [
+            (key, step, value) for key, step, _, (value,) in lines
+        ]
+    else:
+        names, panels, target = given
+        assert list(names) == list(NAMES if what == "cuts" else WHAT[what][1])
+        last = {key: (step, value) for key, step, _, value in lines}
+        assert [(panel.name, panel.note, tuple(panel.values)) for panel in panels] == [
+            (key, f"after {last[key][0]} rows", last[key][1]) for key in ("x", "y")
+        ]
+    assert target == str(picture)
+
+
+@pytest.mark.parametrize("n", [2, 25, 130])
+@pytest.mark.parametrize("panels", [1, 3])
+def test_pictures_of_any_size(n: int, panels: int, tmp_path: Path) -> None:
+    chance = np.random.default_rng(1)
+    names = [f"vertex {i} {'$_%' * (i % 9)}" for i in range(n)]
+    counts = [
+        plots_graph.Panel(f"key {i}", "", chance.normal(size=n).tolist(), 1) for i in range(panels)
+    ]
+    pairs = n * (n - 1) // 2
+    edges = [plots_graph.Panel(f"key {i}", "", [0.0] * pairs, 0) for i in range(panels)]
+    domain = [str(i + 1) for i in range(n)]
+    plots_graph.degrees(domain, counts, tmp_path / "d.png", title="t", guarantee="g")
+    plots_graph.weights(names, edges, tmp_path / "w.png", title="t", guarantee="g")
+    assert all((tmp_path / name).stat().st_size > 2000 for name in ("d.png", "w.png"))
+
+
+@pytest.mark.parametrize("draw", [plots_graph.degrees, plots_graph.weights])
+def test_values_and_their_names_must_agree(draw: Any, tmp_path: Path) -> None:
+    panel = plots_graph.Panel("a", "", [1.0, 2.0], 1.0)
+    with pytest.raises(ValueError, match="must have one"):
+        draw(["1", "2", "3"], [panel], tmp_path / "c.png", title="t", guarantee="g")
+
+
+# Real data
+
+
+@each_path
+def test_real_data(path: str, tmp_path: Path) -> None:
+    """The busiest 30 students' messages, both ways added up."""
+    source, output, listed = test_cli.DATA / "collegemsg.txt", tmp_path / "o.csv", tmp_path / "v"
+    if not source.exists():
+        pytest.skip(f"{source.name} is not in ../shared/data beside the repository")
+    with open(source, encoding="utf-8", newline="") as lines:
+        ends = [line.split()[:2] for line in lines][1:]
+    busy = [name for name, _ in Tally(end for edge in ends for end in edge).most_common(30)]
+    listed.write_text("\n".join(busy))
+    ended = run(
+        *("--input", source, "--delimiter", " ", "--edge", "src", "dst", "--timestamp", "time"),
+        *("--vertices-file", listed, "--horizon", 60_000, "--every", 59_835, "--what", "cuts"),
+        *(*EXACT, "--path", path, "--output", output),
+    )
+    assert ended.status == 0
+    pairs = [(u, v) for i, u in enumerate(busy) for v in busy[i + 1 :]]
+    ((_, step, _, values),) = written(output, [f"{u}-{v}" for u, v in pairs])
+    sent = Tally(frozenset(edge) for edge in ends)
+    assert step == len(ends) == 59_835
+    assert list(values) == [sent[frozenset(pair)] for pair in pairs]
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("flags", "parts"),
+    [
+        (["--what", "paths"], ["--what", "'paths'"]),
+        (["--what", "triangles"], ["--what triangles needs --max-degree"]),
+        (["--what", "kstars", "--max-degree", "3"], ["--what kstars needs -k"]),
+        (["--what", "kstars", "--max-degree", "3", "-k", "4"], ["-k must be from 1 to 3", "got 4"]),
+        (["--what", "highdegree"], ["needs --threshold"]),
+        (["--what", "highdegree", "--threshold", "5"], ["--threshold must be from 1 to 4"]),
+        (["--what", "forest"], ["needs --max-weight"]),
+        (["--what", "forest", "--max-weight", "0"], ["--max-weight must be from 1", "got 0"]),
+        (["--what", "degrees", "--max-degree", "5"], ["--max-degree must be from 1 to 4, got 5"]),
+        (["--what", "degrees", "--max-degree", "few"], ["--max-degree", "'few'"]),
+        (["--threshold", "2"], ["--threshold is not for --what edges, but for highdegree"]),
+        (["-k", "2"], ["-k is not for --what edges, but for kstars"]),
+        (["--weight", "how"], ["--weight is not for --what edges, but for forest, cuts"]),
+        (["--what", "cuts", "--max-degree", "2"], ["--max-degree is not for --what cuts"]),
+        (["--what", "cuts", "--unit", "0.3"], ["--unit must divide 1", "got 0.3"]),
+        (["--what", "cuts", "--relation", "edge"], ["must be add_remove or replace_one, got edge"]),
+        (["--relation", "replace_one"], ["--what edges must be edge or node, got replace_one"]),
+        (["--relation", "node"], ["--relation node", "--max-degree and --asserted"]),
+        (["--asserted"], ["--asserted", "--max-degree"]),
+        (["--edge", "from"], ["--edge"]),
+        (["--edge", "from", "from"], ["--edge must name two columns"]),
+        (["--edge", "from", "whom"], ["no column 'whom'", "'from', 'to', 'how'"]),
+        (["--edge", "from", ""], ["--edge", "empty name"]),
+        (["--what", "forest", "--max-weight", "3", "--weight", "w"], ["no column 'w'"]),
+        (["--key", "whom"], ["no column 'whom'"]),
+        (["--timestamp", "times"], ["no column 'times'"]),
+        (["--vertices", "5"], ["--vertices", "not allowed"]),
+        (["--every", "21"], ["--every is 21 steps", "horizon has only 20"]),
+        (["--every", "0"], ["--every must be a whole number from 1"]),
+        (["--horizon", "0"], ["--horizon", "0"]),
+        (["--mechanism", "Smooth"], ["unknown mechanism 'Smooth'"]),
+        (["--rho", "1"], ["--rho", "not both"]),
+        (["--timestamp-format", "iso"], ["row 1", "column 'time'", "iso"]),
+        (["--output", "events.csv"], ["is an input as well"]),
+        (["--output", "names.txt"], [".csv or .parquet"]),
+        (["--plot", "out.jpg"], ["--plot", ".png"]),
+        (["--vertexes=3"], ["unknown argument --vertexes: did you mean --vertices?"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_arguments(
+    flags: list[str], parts: list[str], events: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(events.parent)
+    what = [] if "--what" in flags else ["--what", "edges"]
+    text = fail(*arguments(events, *BUDGET, *what, *flags), started=False)
+    for part in parts:
+        assert part in text
+    assert not re.search(r"max_|asserted=", text)  # the library's spelling
+    assert sorted(os.listdir(events.parent)) == ["events.csv", "names.txt"]  # nothing was started
+
+
+SOURCE = "--input x.csv --edge u v --output o.csv"
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (f"{SOURCE} --what edges --vertices 5 --rho 1", "--horizon"),
+        (f"{SOURCE} --what edges --vertices 5 --horizon 9", "give a budget"),
+        (f"{SOURCE} --what edges --rho 1 --horizon 9", "--vertices"),
+        (f"{SOURCE} --vertices 5 --rho 1 --horizon 9", "--what"),
+        ("--input x.csv --output o.csv --what edges --vertices 5 --rho 1 --horizon 9", "--edge"),
+        (f"{SOURCE} --what edges --vertices 1 --rho 1 --horizon 9", "--vertices: a graph has 2"),
+        (f"{SOURCE} --what edges --vertices 1e10 --rho 1 --horizon 9", "--vertices must be from 2"),
+        (f"{SOURCE} --what cuts --vertices 501 --rho 1 --horizon 9", "up to 500 of them, got 501"),
+        (f"{SOURCE} --what edges --vertices-file none --rho 1 --horizon 9", "cannot be read"),
+        (f"{SOURCE} --what edges --vertices-file blank --rho 1 --horizon 9", "it is empty"),
+        (f"{SOURCE} --what edges --vertices-file one --rho 1 --horizon 9", "2 vertices or more"),
+        (f"{SOURCE} --what edges --vertices-file twice --rho 1 --horizon 9", "'a' is there twice"),
+        (f"{SOURCE} --what cuts --vertices-file dashes --rho 1 --horizon 9", "the same label"),
+        (
+            f"{SOURCE} --what degrees --vertices 9000 --max-degree 8000 --rho 1 --horizon 100000 "
+            "--mechanism SquareRoot",
+            "give a smaller --max-degree",
+        ),
+        (
+            f"{SOURCE} --what kstars --vertices 9000 --max-degree 8000 -k 20 --rho 1 --horizon 9",
+            "choose a smaller --max-degree or -k",
+        ),
+    ],
+)
+def test_arguments_that_do_not_fit(
+    words: str, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("x.csv").write_text("u,v\n1,2\n")
+    Path("blank").write_text("\n\n")
+    Path("one").write_text("a\n")
+    Path("twice").write_text("a\nb\na\n")
+    Path("dashes").write_text("a\nb-c\na-b\nc\n")
+    assert part in fail(*words.split())
+    assert not Path("o.csv").exists()
+
+
+def test_a_short_row_says_which_column(events: Path) -> None:
+    events.write_text(events.read_text() + "99,x,ann\n")
+    text = fail(*arguments(events, *asked("edges"), *BUDGET))
+    assert "row 17, column 'to': the row is too short" in text
+
+
+def test_help() -> None:
+    ended = test_cli.process("--help", module="pipelines.graph")
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.out.startswith("usage: python -m pipelines.graph")
+    assert all(action.help for action in graph.arguments()._actions)

@@ -1,0 +1,662 @@
+"""Statistics of graphs in pipelines: the same numbers on every path and runner, and networkx's."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter as Tally
+from collections.abc import Callable
+from functools import lru_cache, partial
+from math import comb
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.runners.portability.fn_api_runner import worker_handlers
+from apache_beam.transforms.window import FixedWindows, GlobalWindow
+
+import beam_dpcount as dp
+from beam_dpcount import cut_values
+from beam_dpcount.coders import MemoryCodec, StateError
+from beam_dpcount.releases import Release, VectorRelease
+from tests.runners import RUNNERS, Row, feed, run
+from tests.scripted import KeyedScript, ScriptedEntropy, random_script
+
+EXACT: dict[str, Any] = {"budget": dp.ZCDP(1e18), "mechanism": "SmoothBinary"}  # no noise at all
+SECRET = "s3cr3t"
+DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
+VERTICES = 1900  # of the real data, which number theirs from 1
+
+each_path = pytest.mark.parametrize("path", ["bounded", "streaming"])
+
+
+@pytest.fixture(autouse=True)
+def _no_state_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The local runner's cache measures every state that it holds, some 1 ms a key and bundle.
+    monkeypatch.setattr(worker_handlers, "STATE_CACHE_SIZE_MB", 0)
+
+
+COMMON: dict[str, Any] = {"budget": dp.ZCDP(0.5), "horizon": 60}
+NAMES = ("ann", "bob", "cem", "dan", "eve", "fay", "gil")
+KINDS: dict[str, Any] = {
+    "edges": lambda **given: dp.EdgeCount(**COMMON, vertices=7, **given),
+    "ruled edges": lambda **given: dp.EdgeCount(**COMMON, vertices=7, max_degree=2, **given),
+    "triangles": lambda **given: dp.TriangleCount(**COMMON, vertices=7, max_degree=3, **given),
+    "stars": lambda **given: dp.KStarCount(**COMMON, vertices=7, k=2, max_degree=3, **given),
+    "high": lambda **given: dp.HighDegreeCount(**COMMON, vertices=7, threshold=3, **given),
+    "degrees": lambda **given: dp.DegreeHistogram(**COMMON, vertices=7, max_degree=4, **given),
+    "node": lambda **given: dp.DegreeHistogram(
+        **COMMON, vertices=7, max_degree=6, asserted=True, relation="node", **given
+    ),
+    "forest": lambda **given: dp.SpanningForestCost(**COMMON, vertices=7, max_weight=9, **given),
+    "cuts": lambda **given: dp.CutGraph(**COMMON, vertices=7, **given),
+}
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def some_rows(n: int, keys: str = "xy", seed: int = 1, vertices: int = 7) -> list[Row]:
+    """Edges of few vertices, so that many come again; some of what is none."""
+    chance = random.Random(seed)
+    rows: list[Row] = []
+    for i in range(n):
+        edge: Any = tuple(chance.sample(range(vertices), 2))
+        if chance.random() < 0.1:
+            edge = chance.choice([None, (0, 0), (0, vertices), "ab"])
+        rows.append((chance.choice(keys), edge, 1_000_000 * i))
+    return rows
+
+
+def by_hand(count: Any, rows: list[Row], every: int = 1) -> list[Any]:
+    """From the definitions, one step of statistic and counter at a time."""
+    statistic, counter, made = count._statistic, count.counter, []
+    for key in sorted({row[0] for row in rows}):
+        noise = KeyedScript(key, GlobalWindow(), counter.dimension, 50)
+        memory, state = statistic.init(), counter.init()
+        for other, edge, micros in rows:
+            if other != key or state[0] == counter.horizon:
+                continue
+            codes, _ = statistic.read(edge)
+            memory, additions = statistic.step(memory, codes)
+            x = np.zeros(counter.dimension or 1, dtype=np.int64)
+            for coordinate, amount in additions:
+                x[coordinate] += amount
+            state, value = counter.step(
+                state, x if counter.dimension else int(x[0]) * counter.unit, noise
+            )
+            if state[0] % every == 0:
+                stddev = counter.variance(state[0]) ** 0.5
+                placed = key, state[0], micros
+                made.append(
+                    VectorRelease(*placed, value.tolist(), stddev)
+                    if counter.dimension
+                    else Release(*placed, value, stddev)
+                )
+    return made
+
+
+def _applied(rows: list[Row], count: Any, pipeline: beam.Pipeline) -> Any:
+    return pipeline | feed(rows, tuple[str, Any]) | count
+
+
+def same(given: list[Any], expected: list[Any]) -> bool:
+    """All but for the last digits of the stddevs."""
+    assert [r[:4] for r in given] == [r[:4] for r in expected]
+    assert np.allclose([r.stddev for r in given], [r.stddev for r in expected], rtol=1e-12)
+    return True
+
+
+# The same numbers everywhere
+
+
+@each_path
+@pytest.mark.parametrize("runner", RUNNERS)
+def test_releases_equal_steps_by_hand(path: str, runner: str) -> None:
+    """All statistics in one pipeline, of one input."""
+    rows = some_rows(150)  # of which both keys have more than the horizon
+    counts = {kind: make(path=path, entropy=ScriptedEntropy()) for kind, make in KINDS.items()}
+
+    def build(pipeline: beam.Pipeline) -> Any:
+        edges = pipeline | feed(rows)
+        return tuple(edges | kind >> count for kind, count in counts.items())
+
+    outcome = run(build, runner)
+    for count, output in zip(counts.values(), outcome.outputs, strict=True):
+        expected = by_hand(count, rows)
+        assert len(expected) == 120
+        assert same([seen.value for seen in output], expected)
+    assert outcome.metrics()["past_horizon"] == 30 * len(KINDS)
+
+
+@each_kind
+@each_path
+def test_every_kind_of_state_is_resumed(kind: str, path: str) -> None:
+    rows = some_rows(60, seed=2)
+    counts = [
+        KINDS[kind](path=path, entropy=ScriptedEntropy(), mechanism=mechanism)
+        for mechanism in ("Honaker", "Binned", "BLT")
+    ]
+
+    def build(pipeline: beam.Pipeline) -> Any:
+        edges = pipeline | feed(rows)
+        return tuple(edges | count.counter.mechanism.name >> count for count in counts)
+
+    outcome = run(build)
+    for count, output in zip(counts, outcome.outputs, strict=True):
+        assert same([seen.value for seen in output], by_hand(count, rows))
+
+
+@pytest.mark.parametrize("kind", ["ruled edges", "degrees", "forest", "cuts"])
+@each_path
+def test_fewer_releases_of_the_same_stream(kind: str, path: str) -> None:
+    rows = some_rows(100)
+    count = KINDS[kind](path=path, entropy=ScriptedEntropy(), every=7)
+    outcome = run(lambda p: p | feed(rows) | count)
+    assert {r.step % 7 for r in outcome.releases} == {0}
+    assert len(outcome.releases) > 10
+    assert same(outcome.releases, by_hand(count, rows, every=7))
+
+
+@each_path
+def test_each_fixed_window_starts_a_new_graph(path: str) -> None:
+    edges = [(0, 1), (0, 1), (1, 2), (0, 1), (1, 2), (0, 2)]
+    rows: list[Row] = [("x", edge, 1_000_000 * i) for i, edge in enumerate(edges)]
+    options: dict[str, Any] = {**EXACT, "horizon": 9, "vertices": 3, "path": path}
+
+    def build(pipeline: beam.Pipeline) -> Any:
+        windowed = pipeline | feed(rows) | beam.WindowInto(FixedWindows(3))
+        return (
+            windowed | dp.EdgeCount(**options),
+            windowed | dp.TriangleCount(**options, max_degree=2),
+            windowed | dp.CutGraph(**options),
+        )
+
+    outcome = run(build)
+    edge_counts, triangles, weights = (
+        sorted((seen.value.timestamp // 1_000_000, seen.value.value) for seen in output)
+        for output in outcome.outputs
+    )
+    assert edge_counts == [(0, 1), (1, 1), (2, 2), (3, 1), (4, 2), (5, 3)]
+    assert triangles == [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (5, 1)]
+    assert [weights[2][1], weights[5][1]] == [[2, 0, 1], [1, 1, 1]]
+
+
+@each_path
+def test_past_the_horizon_nothing_is_released(path: str) -> None:
+    rows: list[Row] = [("x", (0, 1 + i), 1_000_000 * i) for i in range(5)]
+    count = dp.EdgeCount(**EXACT, horizon=3, vertices=9, path=path, on_reject="collect")
+    outcome = run(lambda p: p | feed(rows) | count)
+    assert [r.value for r in outcome.releases] == [1, 2, 3]
+    assert [r.timestamp for r in outcome.rejected] == [3_000_000, 4_000_000]
+    assert {r.reason for r in outcome.rejected} == {
+        "step beyond the horizon of 3: declare a larger one"
+    }
+    assert outcome.metrics()["past_horizon"] == 2
+
+
+@each_path
+def test_the_order_of_the_ends_and_the_kind_of_the_numbers_do_not_matter(path: str) -> None:
+    edges = [(0, 1), [1, 0], (np.int64(1), np.int32(2)), (2, 1, 1)]
+    rows: list[Row] = [("x", edge, 1_000_000 * i) for i, edge in enumerate(edges)]
+    options: dict[str, Any] = {**EXACT, "horizon": 9, "vertices": 3, "path": path}
+    forest = dp.SpanningForestCost(**options, max_weight=1)
+    cut = dp.CutGraph(**options)
+
+    def build(pipeline: beam.Pipeline) -> Any:
+        elements = pipeline | feed(rows, tuple[str, Any])
+        return elements | forest, elements | cut
+
+    outcome = run(build)
+    assert [r.value for r in outcome.releases] == [1, 1, 2, 2]
+    assert outcome.outputs[1][-1].value.value == [2, 0, 2]
+
+
+# What is refused
+
+
+RUBBISH: dict[str, Any] = {
+    "loop": ("ann", "ann"),
+    "unknown vertex": ("ann", SECRET),
+    "number for a name": ("ann", 1),
+    "null": ("ann", None),
+    "text": SECRET,
+    "nothing": None,
+    "one end": ("ann",),
+    "four": ("ann", "bob", 1, 1),
+    "mapping": {"ann": SECRET},
+    "nan": float("nan"),
+    "unhashable": (["ann"], {}),
+}
+
+
+def refused(make: Any, bad: dict[str, Any], path: str, good: list[Any]) -> list[Any]:
+    """The values released of a good, a bad and a good element, whatever the bad one is.
+
+    Nothing shows what was refused.
+    """
+    rows = [
+        (name, edge, 1_000_000 * i)
+        for name, one in bad.items()
+        for i, edge in enumerate([good[0], one, good[1]])
+    ]
+    counts = {on: make(path=path, on_reject=on) for on in ("drop", "collect")}
+
+    def build(pipeline: beam.Pipeline) -> Any:
+        edges = pipeline | feed(rows, tuple[str, Any])
+        releases, rejected = edges | "collect" >> counts["collect"]
+        return releases, rejected, edges | "drop" >> counts["drop"]
+
+    outcome = run(build)
+    assert {r.key: r.timestamp for r in outcome.rejected} == dict.fromkeys(bad, 1_000_000)
+    assert len(outcome.rejected) == len(bad)
+    assert SECRET not in str([(r.reason, repr(r)) for r in outcome.rejected])
+    assert outcome.releases == [seen.value for seen in outcome.outputs[2]]
+    assert [r.step for r in outcome.releases] == [1, 2, 3] * len(bad)
+    for refusal in outcome.rejected[-2:]:
+        chosen = [row for row in rows if row[0] == refusal.key]
+        raising = make(path=path, on_reject="raise")
+        with pytest.raises(Exception) as caught:
+            run(partial(_applied, chosen, raising))
+        assert refusal.reason in str(caught.value)
+        assert SECRET not in str(caught.value)
+    first, *others = (
+        [r.value for r in outcome.releases[at : at + 3]] for at in range(0, 3 * len(bad), 3)
+    )
+    assert all(other == first for other in others)
+    return first
+
+
+@each_path
+def test_what_is_no_edge_takes_an_empty_step(path: str) -> None:
+    def make(**given: Any) -> Any:
+        return dp.HighDegreeCount(**EXACT, horizon=9, vertices=NAMES, threshold=1, **given)
+
+    assert refused(make, RUBBISH, path, [("ann", "bob"), ("bob", "cem")]) == [2, 2, 3]
+
+
+@each_path
+def test_what_is_no_update_takes_an_empty_step(path: str) -> None:
+    def make(**given: Any) -> Any:
+        return dp.CutGraph(**EXACT, horizon=9, vertices=NAMES[:3], **given)
+
+    values = refused(make, RUBBISH, path, [("ann", "bob"), ("bob", "cem")])
+    assert values == [[1, 0, 0], [1, 0, 0], [1, 0, 1]]
+
+
+@each_path
+def test_weights_out_of_range_take_an_empty_step(path: str) -> None:
+    def make(**given: Any) -> Any:
+        return dp.SpanningForestCost(**EXACT, horizon=9, vertices=9, max_weight=9, **given)
+
+    bad = {repr(weight): (0, 5, weight) for weight in (0, 10, -1, 1.5, "3", None, True, 2**62)}
+    assert refused(make, bad, path, [(0, 1, 9), (0, 2, 3)]) == [9, 9, 12]
+
+
+@each_path
+def test_statistics_without_weights_refuse_them(path: str) -> None:
+    """A deletion is refused in its own words."""
+
+    def make(**given: Any) -> Any:
+        return dp.EdgeCount(**EXACT, horizon=9, vertices=9, **given)
+
+    bad = {repr(weight): (0, 1, weight) for weight in (1, -1, 0.5)}
+    assert refused(make, bad, path, [(0, 1), (0, 2)]) == [1, 1, 2]
+    for edge in bad.values():
+        _, reason = make()._statistic.read(edge)
+        assert ("deletions are not supported" in reason) == (edge[2] == -1)
+
+
+@each_path
+def test_weights_of_cuts_are_refused_not_clipped(path: str) -> None:
+    def make(**given: Any) -> Any:
+        return dp.CutGraph(**EXACT, horizon=9, vertices=3, unit=0.25, **given)
+
+    weights = (1.01, -7, float("nan"), float("inf"), "1", None, True)
+    bad = {repr(weight): (0, 1, weight) for weight in weights}
+    values = refused(make, bad, path, [(0, 1), (2, 0, -0.25)])
+    assert values == [[1, 0, 0], [1, 0, 0], [1, -0.25, 0]]
+
+
+@each_path
+def test_a_failing_callable_is_an_empty_step_and_shows_nothing(path: str) -> None:
+    def make(**given: Any) -> Any:
+        value = lambda row: (row["u"], row["v"])  # noqa: E731
+        return dp.EdgeCount(**EXACT, horizon=9, vertices=9, value=value, **given)
+
+    good = [{"u": 0, "v": 1}, {"u": 1, "v": 2}]
+    assert refused(make, {"key": {SECRET: 1}, "type": SECRET}, path, good) == [1, 1, 2]
+
+
+# Arguments
+
+
+def unbounded() -> Any:
+    return dp.mechanisms.Unbounded(dp.mechanisms.BinaryTree)
+
+
+B = dp.ZCDP(1)
+api: Any = dp  # as a type checker would not let it be called
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: api.TriangleCount(B, 9, 5), "max_degree"),
+        (lambda: api.TriangleCount(B, 9, 5, max_degree=None), "max_degree must be a whole number"),
+        (lambda: api.TriangleCount(B, 9, 5, max_degree=1), "max_degree must be from 2 to 4, got 1"),
+        (lambda: api.TriangleCount(B, 9, 5, max_degree=5), "max_degree must be from 2 to 4, got 5"),
+        (lambda: api.TriangleCount(B, 9, 2, max_degree=2), "needs 3 vertices or more, got 2"),
+        (lambda: api.KStarCount(B, 9, 5, 2), "max_degree"),
+        (lambda: api.DegreeHistogram(B, 9, 5), "max_degree"),
+        (lambda: api.EdgeCount(B, 9, 5, asserted=True), "give max_degree"),
+        (
+            lambda: api.EdgeCount(B, 9, 5, max_degree=2, asserted=1),
+            "asserted must be True or False",
+        ),
+        (lambda: api.EdgeCount(B, 9, 5, relation="node"), "max_degree and asserted=True"),
+        (lambda: api.EdgeCount(B, 9, 5, max_degree=2, relation="node"), "asserted=True"),
+        (lambda: api.EdgeCount(B, 9, 5, relation="replace_one"), "'edge' or 'node', got 'replace_"),
+        (lambda: api.CutGraph(B, 9, 5, relation="edge"), "replace_one, add_remove, got 'edge'"),
+        (lambda: api.EdgeCount(B, 9, "abc"), "vertices must be .*'abc'"),
+        (lambda: api.CutGraph(B, 9, "abc"), "vertices must be .*'abc'"),
+        (lambda: api.EdgeCount(B, 9, ["a", "b", "a"]), "vertices name .a. twice"),
+        (lambda: api.CutGraph(B, 9, ["a", "b", "a"]), "vertices name 'a' twice"),
+        (lambda: api.EdgeCount(B, 9, ["a"]), "two or more"),
+        (lambda: api.EdgeCount(B, 9, 1), "vertices must be from 2 to 2\\^31, got 1"),
+        (lambda: api.CutGraph(B, 9, 1), "from 2 to 2\\^31, got 1"),
+        (lambda: api.EdgeCount(B, 9, True), "a sequence of str, or a whole number, got True"),
+        (lambda: api.EdgeCount(B, 9, {"a", "b"}), "vertices must be a sequence of str"),
+        (lambda: api.EdgeCount(B, 9, [1, 2]), "vertices must be a sequence of str"),
+        (lambda: api.KStarCount(B, 9, 5, 4, max_degree=3), "k must be from 1 to 3, got 4"),
+        (lambda: api.KStarCount(B, 9, 5, 0, max_degree=3), "k must be from 1 to 3, got 0"),
+        (lambda: api.KStarCount(B, 9, 5000, 20, max_degree=3000), "smaller max_degree or k"),
+        (lambda: api.HighDegreeCount(B, 9, 5, 0), "threshold must be from 1 to 4, got 0"),
+        (lambda: api.HighDegreeCount(B, 9, 5, 3, max_degree=2), "threshold must be from 1 to 2"),
+        (lambda: api.SpanningForestCost(B, 9, 5, 0), "max_weight must be from 1"),
+        (lambda: api.SpanningForestCost(B, 9, 5, 1.5), "max_weight must be a whole number"),
+        (lambda: api.SpanningForestCost(B, 9, 2**25, 3), "up to 2\\^24 vertices"),
+        (lambda: api.CutGraph(B, 9, 5, unit=0.3), "unit must divide 1"),
+        (lambda: api.CutGraph(B, 9, 5, unit=2), "unit must be from 2\\^-31 to 1"),
+        (lambda: api.CutGraph(B, 9, ["a", "b-c", "a-b", "c"]), "two pairs .* same label"),
+        (lambda: api.CutGraph(B, 9, 5, max_degree=3), "max_degree"),
+        (lambda: api.CutGraph(B, 9, 2000), "1,999,000 pairs: give at most 1,000 vertices"),
+        (lambda: api.EdgeCount(B, None, 5), "EdgeCount needs a horizon"),
+        (lambda: api.EdgeCount(B, 9, 5, mechanism=unbounded()), "EdgeCount needs a horizon"),
+        (lambda: api.EdgeCount(B, 9, 5, every=10), "nothing would be released"),
+        (lambda: api.EdgeCount(B, 9, 5, every=0), "every must be"),
+        (lambda: api.EdgeCount(B, 9, 5, pathh="x"), "pathh"),
+    ],
+)
+def test_constructor_refusals(make: Any, message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        make()
+
+
+def test_annotations_name_what_is_counted_but_not_the_vertices() -> None:
+    count = dp.TriangleCount(dp.ZCDP(0.5), 9, NAMES, max_degree=2, every=3)
+    shown = count.display_data()
+    assert shown["statistic"] == "Triangles(vertices=7, max_degree=2, asserted=False)"
+    assert shown["released_after"] == "every 3 steps"
+    assert (
+        shown["neighbouring_relation"] == "edge (whether any one pair of vertices is ever inserted)"
+    )
+    assert shown["horizon"] == "9"
+    assert count.domain is None
+    cut = dp.CutGraph(dp.ZCDP(0.5), 9, ["a", "b", "c"], relation="replace_one")
+    assert cut.display_data()["statistic"] == "weights of the 3 pairs of 3 vertices"
+    assert cut.display_data()["neighbouring_relation"].startswith("replace_one (the pair and the w")
+    assert (cut.domain, cut.vertices) == (("a-b", "a-c", "b-c"), ("a", "b", "c"))
+    asserted: dict[str, Any] = {"max_degree": 3, "asserted": True}
+    degrees = dp.DegreeHistogram(dp.ZCDP(0.5), 9, 9, relation="node", **asserted)
+    assert degrees.annotations()["beam_dpcount:neighbouring_relation"].startswith("node (")  # type: ignore[arg-type]
+    assert degrees.domain == ("1", "2", "3")
+    assert dp.DegreeHistogram(dp.ZCDP(0.5), 9, 9, max_degree=3).domain == ("1", "2", "3+")
+
+
+def test_a_share_is_used_once() -> None:
+    ledger = dp.Ledger(dp.ZCDP(0.5), "test")
+    triangles = dp.TriangleCount(ledger.share(0.5, "triangles"), 9, 5, max_degree=2)
+    degrees = dp.DegreeHistogram(ledger.share(0.5, "degrees"), 9, 5, max_degree=2)
+    rows: list[Row] = [("x", (0, 1), 0)]
+
+    def both(pipeline: beam.Pipeline) -> Any:
+        edges = pipeline | feed(rows)
+        return edges | triangles, edges | degrees
+
+    run(both)
+    for name, count in (("triangles", triangles), ("degrees", degrees)):
+        with pytest.raises(ValueError, match=name):
+            run(partial(_applied, rows, count))
+
+
+# States
+
+
+@each_kind
+def test_states_come_back_exactly_and_are_refused_by_others(kind: str) -> None:
+    count = KINDS[kind]()
+    statistic, counter = count._statistic, count.counter
+    codec, noise = MemoryCodec(counter, statistic), random_script(60, statistic.dimension)
+    memory, state = statistic.init(), counter.init()
+    for _, edge, _ in some_rows(60, seed=4):
+        data = codec.encode(state, memory)
+        back_state, back_memory = codec.decode(data)
+        assert codec.encode(back_state, back_memory) == data
+        codes, _ = statistic.read(edge)
+        memory, additions = statistic.step(memory, codes)
+        back_memory, again = statistic.step(back_memory, codes)
+        assert list(again) == list(additions)
+        x = statistic.vector(additions)
+        state, value = counter.step_lattice(state, x, noise)
+        back_state, same_value = counter.step_lattice(back_state, x, noise)
+        assert np.array_equal(value, same_value)
+    data = codec.encode(state, memory)
+    for at in range(0, len(data), 7):
+        broken = bytearray(data)
+        broken[at] ^= 1
+        with pytest.raises(StateError):
+            codec.decode(bytes(broken))
+    for other in KINDS:
+        if other != kind:
+            another = KINDS[other]()
+            with pytest.raises(StateError):
+                MemoryCodec(another.counter, another._statistic).decode(data)
+
+
+# Real edges
+
+
+class Edge(NamedTuple):
+    u: int
+    v: int
+    weight: int
+
+
+def networkx() -> Any:
+    return pytest.importorskip(
+        "networkx", reason="networkx is not installed: nothing to compare to"
+    )
+
+
+@lru_cache(maxsize=1)
+def messages() -> list[Edge]:
+    """The first 5,000 messages as undirected edges, in the order of the file."""
+    path = DATA / "collegemsg.txt"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not in ../shared/data beside the repository")
+    lines = path.read_text(encoding="utf-8").splitlines()[1:5001]
+    numbers = [tuple(map(int, line.split())) for line in lines]
+    return [Edge(u, v, 1 + time % 9) for u, v, time in numbers]
+
+
+@lru_cache(maxsize=300)
+def graph_after(t: int, D: int | None) -> Any:
+    """networkx's graph of the first t messages; with D, of the edges that the rule leaves.
+
+    A vertex takes the first D others that it is named with, and an edge needs both ends to take it.
+    """
+    nx = networkx()
+    graph = nx.Graph()
+    graph.add_nodes_from(range(VERTICES))
+    taken: dict[int, list[int]] = {}
+    for u, v, weight in messages()[:t]:
+        if graph.has_edge(u, v):
+            continue
+        for x, y in ((u, v), (v, u)):
+            others = taken.setdefault(x, [])
+            if y not in others and (D is None or len(others) < D):
+                others.append(y)
+        if v in taken[u] and u in taken[v]:
+            graph.add_edge(u, v, weight=weight)
+    return graph
+
+
+def degrees_after(t: int, D: int | None = None) -> list[int]:
+    return [degree for _, degree in graph_after(t, D).degree()]
+
+
+def histogram_after(t: int, most: int) -> list[int]:
+    tally = Tally(min(degree, most) for degree in degrees_after(t))
+    return [tally[degree] for degree in range(1, most + 1)]
+
+
+def triangles_after(t: int, D: int | None = None) -> int:
+    return int(sum(networkx().triangles(graph_after(t, D)).values())) // 3
+
+
+def forest_after(t: int, D: int | None = None) -> int:
+    return int(networkx().minimum_spanning_tree(graph_after(t, D)).size(weight="weight"))
+
+
+ALL: dict[str, Any] = {"max_degree": VERTICES - 1, "asserted": True}
+# The transform, its parameters, and its value after t messages.
+REAL: dict[str, tuple[Any, dict[str, Any], Callable[[int], Any]]] = {
+    "edges": (dp.EdgeCount, {}, lambda t: graph_after(t, None).number_of_edges()),
+    "edges, 9": (
+        dp.EdgeCount,
+        {"max_degree": 9},
+        lambda t: graph_after(t, 9).number_of_edges(),
+    ),
+    "triangles": (dp.TriangleCount, ALL, triangles_after),
+    "triangles, 9": (dp.TriangleCount, {"max_degree": 9}, lambda t: triangles_after(t, 9)),
+    "triangles, 40": (dp.TriangleCount, {"max_degree": 40}, lambda t: triangles_after(t, 40)),
+    "3-stars": (
+        dp.KStarCount,
+        {"k": 3, **ALL},
+        lambda t: sum(comb(degree, 3) for degree in degrees_after(t)),
+    ),
+    "2-stars, 9": (
+        dp.KStarCount,
+        {"k": 2, "max_degree": 9},
+        lambda t: sum(comb(min(degree, 9), 2) for degree in degrees_after(t)),
+    ),
+    "high": (
+        dp.HighDegreeCount,
+        {"threshold": 5},
+        lambda t: sum(degree >= 5 for degree in degrees_after(t)),
+    ),
+    "high, 9": (
+        dp.HighDegreeCount,
+        {"threshold": 5, "max_degree": 9},
+        lambda t: sum(degree >= 5 for degree in degrees_after(t, 9)),
+    ),
+    "degrees": (
+        dp.DegreeHistogram,
+        {"max_degree": 250, "asserted": True},
+        lambda t: histogram_after(t, 250),
+    ),
+    "degrees, 9": (dp.DegreeHistogram, {"max_degree": 9}, lambda t: histogram_after(t, 9)),
+    "forest": (dp.SpanningForestCost, {"max_weight": 9}, forest_after),
+    "forest, 9": (
+        dp.SpanningForestCost,
+        {"max_weight": 9, "max_degree": 9},
+        lambda t: forest_after(t, 9),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "length", "every"), [("bounded", 5000, 100), ("streaming", 1500, 150)]
+)
+@pytest.mark.parametrize("what", REAL)
+def test_messages_equal_networkx_at_checkpoints(
+    what: str, path: str, length: int, every: int
+) -> None:
+    make, parameters, recomputed = REAL[what]
+    count = make(**EXACT, **parameters, horizon=5000, vertices=VERTICES, every=every, path=path)
+    assert count.counter.max_variance() < 1e-6
+    rows: list[Row] = [
+        ("g", tuple(edge) if what.startswith("forest") else (edge.u, edge.v), 1_000_000 * i)
+        for i, edge in enumerate(messages()[:length])
+    ]
+    outcome = run(lambda p: p | feed(rows) | count)
+    assert [release.step for release in outcome.releases] == list(range(every, length + 1, every))
+    for release in outcome.releases:
+        assert release.value == recomputed(release.step)
+
+
+def test_the_rule_and_the_checkpoints_tell_statistics_apart() -> None:
+    """What is compared above is neither empty nor all alike."""
+    assert triangles_after(5000, 9) < triangles_after(5000, 40) < triangles_after(5000)
+    assert graph_after(5000, 9).number_of_edges() < graph_after(5000, None).number_of_edges()
+    assert 40 < max(degrees_after(5000)) <= 250
+    assert max(degrees_after(5000, 9)) == 9
+    repeated = [(min(edge[:2]), max(edge[:2])) for edge in messages()]
+    assert len(set(repeated)) < len(repeated)
+
+
+def updates() -> tuple[list[int], list[Any]]:
+    """The 30 busiest vertices, and updates of weights: never below 0 in all; others are refused."""
+    busy = Tally(end for edge in messages() for end in edge[:2])
+    names = [vertex for vertex, _ in busy.most_common(30)]
+    total: Tally[frozenset[int]] = Tally()
+    made: list[Any] = []
+    for u, v, number in messages():
+        pair, weight = frozenset((u, v)), 0.25 * (1 + number % 4)
+        if number == 9 and total[pair] >= 1:
+            weight = -1.0
+        total[pair] += weight  # type: ignore[assignment]
+        made.append((str(u), str(v), weight))
+    return names, made
+
+
+@each_path
+def test_cuts_of_messages_equal_recomputation(path: str) -> None:
+    nx = networkx()
+    chance, (names, weighted) = random.Random(5), updates()
+    vertices = list(map(str, names))
+    options: dict[str, Any] = {**EXACT, "unit": 0.25, "every": 100, "path": path}
+    count = dp.CutGraph(horizon=5000, vertices=vertices, **options)
+    rows: list[Row] = [("g", update, 1_000_000 * i) for i, update in enumerate(weighted)]
+    outcome = run(lambda p: p | feed(rows) | count)
+    assert [release.step for release in outcome.releases] == list(range(100, 5001, 100))
+    graph = nx.Graph()
+    graph.add_nodes_from(vertices)
+    done, removed = 0, 0
+    for release in outcome.releases:
+        for u, v, weight in weighted[done : release.step]:
+            if u in graph and v in graph:
+                before = graph.get_edge_data(u, v, {"weight": 0})["weight"]
+                graph.add_edge(u, v, weight=before + weight)
+                removed += weight < 0
+        done = release.step
+        for _ in range(10):
+            mixed = chance.sample(vertices, 30)
+            first, last = sorted(chance.sample(range(1, 31), 2))
+            side, other = mixed[:first], mixed[first:last]
+            between = nx.cut_size(graph, side, other, weight="weight")
+            assert cut_values.cut(release.value, vertices, side, other) == between
+            against_all = nx.cut_size(graph, side, weight="weight")
+            assert cut_values.cut(release.value, vertices, side) == against_all
+        least = cut_values.minimum_cut(release.value, vertices)
+        assert least.value == nx.cut_size(graph, least.side, weight="weight")
+        # The least of the maximum flows from one vertex to the others, another algorithm's word.
+        if done % 1000 == 0:
+            flows = [
+                nx.maximum_flow_value(graph, vertices[0], vertex, capacity="weight")
+                for vertex in vertices[1:]
+            ]
+            assert least.value == min(flows)
+    assert graph.number_of_edges() > 50
+    assert removed > 3
+    assert least.value > 0
