@@ -207,6 +207,24 @@ def occurrences(episode: list[str], letters: list[Any], span: int | None) -> int
     return total
 
 
+@each_path
+def test_the_last_release_of_every_tick(path: str) -> None:
+    rows = [("x", "a", 1_000_000 * t) for t in (0, 1, 2, 5, 6, 14)]
+    rows += [("y", "b", 1_000_000 * t) for t in (3, 9)]
+    count = dp.SubstringCount(EXACT, 9, "ab", 1, mechanism="BinaryTree", path=path)
+    seen = {}
+    for start in (0, 2):
+        outcome = run(lambda p, start=start: p | feed(rows) | count | dp.LatestPerTick(5, start))
+        seen[start] = [(r.key, r.step, r.timestamp // 1_000_000) for r in outcome.releases]
+    assert seen[0] == [("x", 3, 2), ("x", 5, 6), ("x", 6, 14), ("y", 1, 3), ("y", 2, 9)]
+    assert seen[2] == [("x", 2, 1), ("x", 5, 6), ("x", 6, 14), ("y", 1, 3), ("y", 2, 9)]
+    number = dp.PrefixCount(EXACT, 9, mechanism="BinaryTree", value=lambda letter: 1, path=path)
+    outcome = run(lambda p: p | feed(rows) | number | dp.LatestPerTick(100))
+    assert [(r.key, r.value) for r in outcome.releases] == [("x", 6.0), ("y", 2.0)]
+    with pytest.raises(ValueError, match="tick"):
+        dp.LatestPerTick(0)
+
+
 # Letters that are refused
 
 
