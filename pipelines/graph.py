@@ -186,6 +186,7 @@ def arguments() -> cli.Parser:
         "1",
     )
     cli.add_mechanism_argument(count)
+    cli.add_entropy_arguments(parser)
     add_path_argument(count)
     add_output_arguments(parser)
     return parser
@@ -336,6 +337,7 @@ def counting(
                     value=EdgeOf(isinstance(vertices, int)),
                     element_id=places,
                     path=options.path,
+                    entropy=cli.entropy_of(options),
                 ),
             )
         except UnsupportedBudgetError:

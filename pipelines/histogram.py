@@ -102,21 +102,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = arguments()
     options, flags = parser.parse_known_args(argv)
     cli.budget_of(options)
-    events = ReadItems(
-        options.input,
-        options.key,
-        options.item,
-        options.timestamp,
-        options.timestamp_format,
-        options.timezone,
-        options.delimiter,
-    )
-    events.check()
-    check_output(options.output)
-    places = Places(options.input)
-    check_side_outputs(options, places)
-    if options.top < 1:
-        raise InputError(f"--top must be a whole number from 1, got {options.top}")
+    events, places = read_items(options, options.item)
     domain = public_list("--domain", options.domain, options.domain_file, options)
     written = WriteHistograms(options.output, domain, options.timestamp is not None)
     most = most_items(options, "--domain", domain)
@@ -173,6 +159,30 @@ class SplitItems:
 
 
 # Reading
+
+
+def read_items(options: argparse.Namespace, column: str) -> tuple[ReadItems, Places]:
+    """The rows that the options name, with what is in one column, and the places of rows.
+
+    Raises:
+      InputError: there are none, an output would overwrite them, or --top is no number of items.
+    """
+    events = ReadItems(
+        options.input,
+        options.key,
+        column,
+        options.timestamp,
+        options.timestamp_format,
+        options.timezone,
+        options.delimiter,
+    )
+    events.check()
+    check_output(options.output)
+    places = Places(options.input)
+    check_side_outputs(options, places)
+    if options.top < 1:
+        raise InputError(f"--top must be a whole number from 1, got {options.top}")
+    return events, places
 
 
 class _ItemReader(Reader):

@@ -39,15 +39,14 @@ from beam_dpcount.transforms.statistics import StatisticCount
 from pipelines.count import (
     Places,
     add_horizon_argument,
-    check_side_outputs,
     errors,
     large_budget,
     past_horizon,
     run,
     unchecked,
 )
-from pipelines.files import Event, InputError, check_output, csv_line
-from pipelines.histogram import ReadItems
+from pipelines.files import Event, InputError, csv_line
+from pipelines.histogram import read_items
 from pipelines.ticks import add_output_arguments, add_path_argument, public_list
 
 LEVEL = 0.95
@@ -185,21 +184,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = arguments()
     options, flags = parser.parse_known_args(argv)
     cli.budget_of(options)
-    events = ReadItems(
-        options.input,
-        options.key,
-        options.letter,
-        options.timestamp,
-        options.timestamp_format,
-        options.timezone,
-        options.delimiter,
-    )
-    events.check()
-    check_output(options.output)
-    places = Places(options.input)
-    check_side_outputs(options, places)
-    if options.top < 1:
-        raise InputError(f"--top must be a whole number from 1, got {options.top}")
+    events, places = read_items(options, options.letter)
     counts = counting(options, places)
     domain = cast(tuple[str, ...], counts.domain)
     kept = len(domain) if options.all else min(options.top, len(domain))

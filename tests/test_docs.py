@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import choose, count, histogram, sequences, ticks
+from pipelines import choose, count, graph, histogram, sequences, ticks
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-COMMANDS = (count, ticks, histogram, sequences, choose)
+COMMANDS = (count, ticks, histogram, sequences, graph, choose)
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
 
