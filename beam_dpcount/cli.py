@@ -216,12 +216,16 @@ def add_entropy_arguments(parser: argparse.ArgumentParser) -> None:
         "--run-id",
         default="",
         metavar="TEXT",
-        help="public; give another one whenever rows that have changed are counted again",
+        help="public; give another one whenever rows that have changed are counted again (what is "
+        "counted, its column and condition, is told apart without)",
     )
 
 
-def entropy_of(options: argparse.Namespace) -> Entropy:
+def entropy_of(options: argparse.Namespace, counted: Any) -> Entropy:
     """Where the noise of parsed options comes from.
+
+    Args:
+      counted: what is counted, as the columns and conditions of the options say.
 
     Raises:
       ValueError: a run id without a secret, or no name of a variable.
@@ -230,9 +234,8 @@ def entropy_of(options: argparse.Namespace) -> Entropy:
         if options.run_id:
             raise ValueError("--run-id is for replayable noise: give --secret-env or --secret-file")
         return SystemEntropy()
-    made = ReplayableEntropy(
-        options.secret_env, key_file=options.secret_file, run_id=options.run_id
-    )
+    run_id = repr((counted, options.run_id))
+    made = ReplayableEntropy(options.secret_env, key_file=options.secret_file, run_id=run_id)
     made.check()
     return made
 
@@ -437,7 +440,8 @@ class CountReleases(beam.DoFn):
 def counted(result: Any, name: str) -> int:
     """The value of one of our public counters, 0 where the runner has no metrics."""
     try:
-        found = result.metrics().query(MetricsFilter().with_name(name))["counters"]
-        return sum(metric.result for metric in found)
+        ours = MetricsFilter().with_namespace("beam_dpcount").with_name(name)
+        # A counter that the runner knows of but has no value for has the result None.
+        return sum(metric.result or 0 for metric in result.metrics().query(ours)["counters"])
     except Exception:  # each runner fails in its own way, and none of them matters here
         return 0

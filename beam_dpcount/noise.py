@@ -45,6 +45,10 @@ class Entropy(ABC):
     def source(self, law: Law, dimension: int | None) -> Callable[[str, Any], Noise]:
         """A function of (key, window) that gives the noise of one key in one window."""
 
+    def named(self, name: str) -> Entropy:
+        """The same for one of several counts; replayable noise differs from name to name."""
+        return self
+
     @property
     def is_replayable(self) -> bool:
         """Whether noise follows from the history of a stream, and comes from `replay` instead."""

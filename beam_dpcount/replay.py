@@ -3,11 +3,12 @@
 A runner that replays work, or a job that is run again, then gives the same releases for the same
 history, at no cost: nothing new is seen. Noise z_i is drawn from
 
-  PRF(secret; noise format, run id, all parameters, key, window, history, law, i)
+  PRF(secret; noise format, run id, label, all parameters, key, window, history, law, i)
 
 where history is a keyed digest of the (public id, value) of every element of the stream up to and
 including the last one that row i of R x depends on. A digest without the current input, or without
-a parameter, would give two different inputs the same noise, and show their exact difference.
+a parameter, would give two different inputs the same noise, and show their exact difference. Two
+counts of one name would share noise for as long as their histories agree, and show that they do.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +42,9 @@ class ReplayableEntropy(Entropy):
       variable: the environment variable that holds the secret, on every worker: 32 characters or
         more, such as 64 random hexadecimal digits.
       key_file: or a file that holds it, readable on every worker.
-      run_id: public; another one gives other noise. Needed where data that have changed are counted
-        again with the same secret.
+      run_id: public; names what is counted: this count, of these data. Another one gives other
+        noise, and is needed for any other count of the same keys, in another pipeline, with the
+        same secret, and where data that have changed are counted again.
 
     The secret is read where it is used. It is in no pickle, repr, log or annotation.
 
@@ -49,7 +52,8 @@ class ReplayableEntropy(Entropy):
       pseudo-random, releases of one history are as with `SystemEntropy`, and cost their budget once
       however often they are seen. r runs that share their first steps and diverge at a public point
       cost at most r budgets. Whether two histories are equal is not protected: equal releases say
-      so. Counting changed data again needs another secret or run_id.
+      so. Counting changed data, or another column of them, needs another secret or run_id. Within
+      a pipeline the labels of transforms keep their noise apart.
 
     Raises:
       ValueError, TypeError: both or none of variable and key_file are given, or no text.
@@ -57,20 +61,29 @@ class ReplayableEntropy(Entropy):
     """
 
     def __init__(
-        self, variable: str | None = None, *, key_file: str | None = None, run_id: str = ""
+        self, variable: str | None = None, *, run_id: str, key_file: str | None = None
     ) -> None:
         if (variable is None) == (key_file is None):
             raise ValueError(
                 "give the name of the environment variable that holds the secret, or key_file: "
-                'e.g. ReplayableEntropy("COUNTING_SECRET")'
+                'e.g. ReplayableEntropy("COUNTING_SECRET", run_id="purchases, May")'
             )
         for name, text in (("variable", variable), ("key_file", key_file), ("run_id", run_id)):
             if text is not None and not isinstance(text, str):
                 raise TypeError(f"{name} must be text, got {type(text).__name__}")
         if variable is not None and (not variable.isidentifier() or len(variable) >= _LEAST_SECRET):
             # Not shown: a mistaken call may pass the secret itself.
-            raise ValueError("variable must be the name of an environment variable, not a secret")
+            raise ValueError(
+                "replayable noise takes the name of an environment variable, not a secret: put the "
+                "secret into a variable, and give its name"
+            )
         self._variable, self._key_file, self._run_id = variable, key_file, run_id
+        self._name = ""
+
+    def named(self, name: str) -> ReplayableEntropy:
+        made = copy(self)
+        made._name = name
+        return made
 
     @property
     def is_replayable(self) -> bool:
@@ -87,7 +100,7 @@ class ReplayableEntropy(Entropy):
           law, dimension: of the counter.
           parameters: all parameters that its releases depend on.
         """
-        whole = repr((NOISE_FORMAT, self._run_id, parameters, law, dimension))
+        whole = repr((NOISE_FORMAT, self._run_id, self._name, parameters, law, dimension))
         return Replay(self._secret(), whole, law, dimension)
 
     def check(self) -> None:
@@ -96,18 +109,18 @@ class ReplayableEntropy(Entropy):
 
     def _secret(self) -> bytes:
         if self._variable is not None:
-            where = f"environment variable {self._variable}"
+            where = f"of environment variable {self._variable}"
             secret = os.environ.get(self._variable, "").strip().encode()
         else:
-            where = f"key file {self._key_file}"
+            where = f"of file {self._key_file}"
             try:
                 secret = Path(self._key_file or "").read_bytes().strip()
             except OSError as error:
                 reason = error.strerror or type(error).__name__
-                raise SecretError(f"{where}: cannot be read on this worker: {reason}") from None
+                raise SecretError(f"the secret {where} cannot be read here: {reason}") from None
         if len(secret) < _LEAST_SECRET:
-            state = "not set on this worker" if not secret else f"below {_LEAST_SECRET} characters"
-            raise SecretError(f"the secret of replayable noise, {where}, is {state}: {_MAKE}")
+            state = "not set here" if not secret else f"shorter than {_LEAST_SECRET} characters"
+            raise SecretError(f"the secret {where} is {state}: {_MAKE}")
         return secret
 
     def __repr__(self) -> str:

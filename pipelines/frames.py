@@ -37,6 +37,7 @@ def written(value: float, _: int | None) -> str:
 def framed(inches: tuple[float, float], title: str, footer: str) -> tuple[Figure, SubFigure]:
     """A figure with its title and footer, and the space between them."""
     figure = Figure(inches, DPI, layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06))
+    footer = footer.replace(" %", "\u00a0%")  # not to be torn apart
     figure.suptitle(title, fontsize=15, fontweight="bold", parse_math=False)
     if footer:
         figure.supxlabel(

@@ -337,7 +337,7 @@ def counting(
                     value=EdgeOf(isinstance(vertices, int)),
                     element_id=places,
                     path=options.path,
-                    entropy=cli.entropy_of(options),
+                    entropy=cli.entropy_of(options, (options.key, options.edge, options.weight)),
                 ),
             )
         except UnsupportedBudgetError:

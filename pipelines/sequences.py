@@ -74,7 +74,7 @@ _SPELLING = {
     "max_span=": "--max-span ",
     "max_span": "--max-span",
     "under one name": "under one name (--rest)",
-    "give a dictionary of the": "name with --words the",
+    "give a list of the": "name with --words the",
     "count shorter words, or give a list of words": "give a smaller --alphabet or --max-length, or "
     "fewer --words",
     "count shorter episodes, or give a list of episodes": "give a smaller --alphabet or "
@@ -235,7 +235,7 @@ def counting(options: argparse.Namespace, places: Places) -> StatisticCount:
             "value": LetterOf(letters, options.rest),
             "element_id": places,
             "path": options.path,
-            "entropy": cli.entropy_of(options),
+            "entropy": cli.entropy_of(options, (options.key, options.letter, options.rest)),
         }
         counted = cli.budget_of(options), options.horizon, letters, options.max_length
         try:

@@ -289,7 +289,7 @@ def test_the_top_words_with_their_bands(events: Path) -> None:
     """The same words as of all, by their private counts, and the bands of the counter."""
     words = arguments(events, "--epsilon", 2, "--delta", 1e-6)
     out = succeed(*words, "--top", 3, "--every", 2)
-    counter: Any = dp.SubstringCount(dp.ApproxDP(2, 1e-6), 20, "ab", 2, every=2).counter
+    counter: Any = dp.SubstringCount(dp.ApproxDP(2, 1e-6), 20, [*"ab"], 2, every=2).counter
     releases = written(events.parent / "counts.csv")
     assert sorted(place[:2] for place in releases) == [
         *(("ann", step) for step in (2, 4, 6, 8)),

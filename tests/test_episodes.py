@@ -440,7 +440,7 @@ def test_changes_say_what_they_are() -> None:
 @pytest.mark.parametrize(
     ("error", "message", "arguments"),
     [
-        (ValueError, "either max_length.*or a dictionary", {}),
+        (ValueError, "either max_length.*or a list", {}),
         (ValueError, "either max_length", {"max_length": 2, "dictionary": ["ab"]}),
         (ValueError, "max_length must be a whole number from 1, got 0", {"max_length": 0}),
         (ValueError, "max_span must be a whole number", {"max_length": 1, "max_span": 1.5}),

@@ -660,3 +660,11 @@ def test_cuts_of_messages_equal_recomputation(path: str) -> None:
     assert graph.number_of_edges() > 50
     assert removed > 3
     assert least.value > 0
+
+
+def test_edges_without_a_key_are_refused() -> None:
+    """Their first vertex would be the public key."""
+    for edges in ([("ann", "bob"), ("bob", "cy")], [("k", 1)]):
+        count = api.TriangleCount(B, 9, ["ann", "bob", "cy"], max_degree=2)
+        with pytest.raises(TypeError, match="give edges a key"):
+            _ = beam.Pipeline() | beam.Create(edges) | count

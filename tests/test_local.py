@@ -643,3 +643,10 @@ def test_no_client_stops_the_batch() -> None:
     assert len(median.message(Unwilling(0.3))) == 16
     convex = ConvexLearner(dp.PureDP(1.0), 8, "BinaryTree", gradient=leave)
     assert len(convex.message(1)) == 16
+
+
+def test_the_global_window_of_an_unbounded_input_is_refused() -> None:
+    clients = beam.Pipeline() | beam.Create([0.5])
+    clients.is_bounded = False
+    with pytest.raises(ValueError, match="put clients into windows"):
+        _ = clients | dp.LocalMedian(dp.PureDP(1.0), 8)

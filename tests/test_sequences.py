@@ -35,13 +35,13 @@ def _no_state_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 KINDS: dict[str, Any] = {
-    "words": lambda **given: dp.SubstringCount(dp.ZCDP(0.5), 60, "ab", 2, **given),
+    "words": lambda **given: dp.SubstringCount(dp.ZCDP(0.5), 60, [*"ab"], 2, **given),
     "dictionary": lambda **given: dp.SubstringCount(
-        dp.ZCDP(0.5), 60, "abc", words=["ab", "cca", "b"], **given
+        dp.ZCDP(0.5), 60, [*"abc"], words=["ab", "cca", "b"], **given
     ),
-    "episodes": lambda **given: dp.EpisodeCount(dp.ZCDP(0.5), 60, "ab", 2, **given),
+    "episodes": lambda **given: dp.EpisodeCount(dp.ZCDP(0.5), 60, [*"ab"], 2, **given),
     "spans": lambda **given: dp.EpisodeCount(
-        dp.ZCDP(0.5), 60, "abc", episodes=["ab", "cca"], max_span=4, **given
+        dp.ZCDP(0.5), 60, [*"abc"], episodes=["ab", "cca"], max_span=4, **given
     ),
 }
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -122,7 +122,7 @@ def test_fewer_releases_of_the_same_stream(kind: str, path: str) -> None:
 @each_path
 def test_each_fixed_window_starts_anew(path: str) -> None:
     rows = [("x", letter, 1_000_000 * i) for i, letter in enumerate("aaaaaa")]
-    count = dp.SubstringCount(EXACT, 9, "ab", words=["aa"], mechanism="BinaryTree", path=path)
+    count = dp.SubstringCount(EXACT, 9, [*"ab"], words=["aa"], mechanism="BinaryTree", path=path)
     outcome = run(lambda p: p | feed(rows) | beam.WindowInto(FixedWindows(3)) | count)
     assert sorted(r.value[0] for r in outcome.releases) == [0, 0, 1, 1, 2, 2]
 
@@ -130,7 +130,7 @@ def test_each_fixed_window_starts_anew(path: str) -> None:
 @each_path
 def test_top_words_are_post_processing(path: str) -> None:
     rows = [("x", letter, 1_000_000 * i) for i, letter in enumerate("abababb")]
-    count = dp.SubstringCount(EXACT, 9, "ab", 2, mechanism="BinaryTree", path=path, every=7)
+    count = dp.SubstringCount(EXACT, 9, [*"ab"], 2, mechanism="BinaryTree", path=path, every=7)
     outcome = run(lambda p: p | feed(rows) | count | dp.TopK(2, count))
     assert [(r.items, r.values) for r in outcome.releases] == [(["b", "a"], [4.0, 3.0])]
 
@@ -211,7 +211,7 @@ def occurrences(episode: list[str], letters: list[Any], span: int | None) -> int
 def test_the_last_release_of_every_tick(path: str) -> None:
     rows = [("x", "a", 1_000_000 * t) for t in (0, 1, 2, 5, 6, 14)]
     rows += [("y", "b", 1_000_000 * t) for t in (3, 9)]
-    count = dp.SubstringCount(EXACT, 9, "ab", 1, mechanism="BinaryTree", path=path)
+    count = dp.SubstringCount(EXACT, 9, [*"ab"], 1, mechanism="BinaryTree", path=path)
     seen = {}
     for start in (0, 2):
         outcome = run(lambda p, start=start: p | feed(rows) | count | dp.LatestPerTick(5, start))
@@ -233,16 +233,16 @@ def test_the_last_release_of_every_tick(path: str) -> None:
 def test_what_is_no_letter_takes_an_empty_step(path: str, bad: Any) -> None:
     rows = [("x", letter, 1_000_000 * i) for i, letter in enumerate(["a", bad, "b", "a", "b"])]
     options: dict[str, Any] = {"mechanism": "BinaryTree", "path": path}
-    count = dp.SubstringCount(EXACT, 9, "ab", words=["ab", "b"], **options)
+    count = dp.SubstringCount(EXACT, 9, [*"ab"], words=["ab", "b"], **options)
     outcome = run(lambda p: p | feed(rows, tuple[str, Any]) | count)
     assert [r.value for r in outcome.releases] == [[0, 0], [0, 0], [0, 1], [0, 1], [1, 2]]
-    collecting = dp.SubstringCount(EXACT, 9, "ab", words=["ab"], on_reject="collect", **options)
+    collecting = dp.SubstringCount(EXACT, 9, [*"ab"], words=["ab"], on_reject="collect", **options)
     outcome = run(lambda p: p | feed(rows, tuple[str, Any]) | collecting)
     assert len(outcome.releases) == 5
     (rejected,) = outcome.rejected
     assert rejected.timestamp == 1_000_000
     assert SECRET not in rejected.reason
-    raising = dp.SubstringCount(EXACT, 9, "ab", words=["ab"], on_reject="raise", **options)
+    raising = dp.SubstringCount(EXACT, 9, [*"ab"], words=["ab"], on_reject="raise", **options)
     with pytest.raises(Exception, match="letter") as caught:
         run(lambda p: p | feed(rows, tuple[str, Any]) | raising)
     assert SECRET not in str(caught.value)
@@ -251,7 +251,7 @@ def test_what_is_no_letter_takes_an_empty_step(path: str, bad: Any) -> None:
 @each_path
 def test_a_failing_callable_is_an_empty_step_and_shows_nothing(path: str) -> None:
     count = dp.EpisodeCount(
-        EXACT, 9, "ab", 1, mechanism="BinaryTree", path=path, value=lambda row: row["letter"]
+        EXACT, 9, [*"ab"], 1, mechanism="BinaryTree", path=path, value=lambda row: row["letter"]
     )
     rows: list[Row] = [("x", {"letter": "a"}, 0), ("x", {SECRET: 1}, 1_000_000)]
     outcome = run(lambda p: p | feed(rows) | count)
@@ -261,12 +261,12 @@ def test_a_failing_callable_is_an_empty_step_and_shows_nothing(path: str) -> Non
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: dp.SubstringCount(EXACT, 9, "ab"), "either max_length"),
-        (lambda: dp.SubstringCount(EXACT, 9, "ab", 2, words=["a"]), "either max_length"),
-        (lambda: dp.SubstringCount(EXACT, 9, "ab", words=[]), "no words"),
-        (lambda: dp.SubstringCount(EXACT, 9, "ab", words=["a", "a"]), "'a' is there twice"),
-        (lambda: dp.SubstringCount(EXACT, 9, "ab", words=["ac"]), "'c', which is not in the"),
-        (lambda: dp.SubstringCount(EXACT, 9, "aa", 2), "'a' twice"),
+        (lambda: dp.SubstringCount(EXACT, 9, [*"ab"]), "either max_length"),
+        (lambda: dp.SubstringCount(EXACT, 9, [*"ab"], 2, words=["a"]), "either max_length"),
+        (lambda: dp.SubstringCount(EXACT, 9, [*"ab"], words=[]), "no words"),
+        (lambda: dp.SubstringCount(EXACT, 9, [*"ab"], words=["a", "a"]), "'a' is there twice"),
+        (lambda: dp.SubstringCount(EXACT, 9, [*"ab"], words=["ac"]), "'c', which is not in the"),
+        (lambda: dp.SubstringCount(EXACT, 9, [*"aa"], 2), "'a' twice"),
         (lambda: dp.SubstringCount(EXACT, 9, [chr(i) for i in range(100, 200)], 4), "101,010,100"),
         (
             lambda: dp.SubstringCount(
@@ -280,20 +280,29 @@ def test_a_failing_callable_is_an_empty_step_and_shows_nothing(path: str) -> Non
             ),
             "count shorter words",
         ),
-        (lambda: dp.SubstringCount(EXACT, None, "ab", 2), "needs a horizon"),
+        (lambda: dp.SubstringCount(EXACT, None, [*"ab"], 2), "needs a horizon"),
         (
             lambda: dp.SubstringCount(
-                EXACT, 9, "ab", 2, mechanism=dp.mechanisms.Unbounded(dp.mechanisms.BinaryTree)
+                EXACT, 9, [*"ab"], 2, mechanism=dp.mechanisms.Unbounded(dp.mechanisms.BinaryTree)
             ),
             "needs a horizon",
         ),
-        (lambda: dp.SubstringCount(EXACT, 9, "ab", 2, every=10), "nothing would be released"),
-        (lambda: dp.SubstringCount(EXACT, 9, "ab", 2, every=0), "every must be"),
-        (lambda: dp.SubstringCount(EXACT, 9, "ab", 2, relation="swap"), "relation must be one of"),
-        (lambda: dp.SubstringCount(EXACT, 9, "ab", 2, pathh="x"), "pathh"),
-        (lambda: dp.EpisodeCount(EXACT, 9, "ab", 2, max_span=1), "max_span=1"),
-        (lambda: dp.EpisodeCount(EXACT, 9, "ab"), "either max_length"),
-        (lambda: dp.EpisodeCount(EXACT, 9, "ab", episodes=[]), "no "),
+        (lambda: dp.SubstringCount(EXACT, 9, [*"ab"], 2, every=10), "nothing would be released"),
+        (lambda: dp.SubstringCount(EXACT, 9, [*"ab"], 2, every=0), "every must be"),
+        (
+            lambda: dp.SubstringCount(EXACT, 9, [*"ab"], 2, relation="swap"),
+            "relation must be one of",
+        ),
+        (lambda: dp.SubstringCount(EXACT, 9, [*"ab"], 2, pathh="x"), "pathh"),
+        (lambda: dp.SubstringCount(EXACT, 9, "home", 2), r"alphabet .* give \['home'\], or list"),
+        (
+            lambda: dp.SubstringCount(EXACT, 9, [*"ab"], 2, max_span=3),
+            "SubstringCount takes no max_s",
+        ),
+        (lambda: dp.SubstringCount(EXACT, 0, [*"ab"], 2), "horizon must be from 1"),
+        (lambda: dp.EpisodeCount(EXACT, 9, [*"ab"], 2, max_span=1), "max_span=1"),
+        (lambda: dp.EpisodeCount(EXACT, 9, [*"ab"]), "either max_length"),
+        (lambda: dp.EpisodeCount(EXACT, 9, [*"ab"], episodes=[]), "no "),
     ],
 )
 def test_constructor_refusals(make: Any, message: str | None) -> None:
@@ -305,7 +314,7 @@ def test_constructor_refusals(make: Any, message: str | None) -> None:
 
 
 def test_annotations_name_what_is_counted() -> None:
-    count = dp.SubstringCount(dp.ZCDP(0.5), 9, "ab", 2, every=3, relation="add_remove")
+    count = dp.SubstringCount(dp.ZCDP(0.5), 9, [*"ab"], 2, every=3, relation="add_remove")
     shown = count.display_data()
     assert shown["statistic"] == "words of up to 2 of 2 letters"
     assert shown["released_after"] == "every 3 steps"
@@ -316,7 +325,7 @@ def test_annotations_name_what_is_counted() -> None:
 
 def test_a_share_is_used_once() -> None:
     ledger = dp.Ledger(dp.ZCDP(0.5), "test")
-    count = dp.SubstringCount(ledger.share(0.5, "words"), 9, "ab", 2)
+    count = dp.SubstringCount(ledger.share(0.5, "words"), 9, [*"ab"], 2)
     run(lambda p: p | feed([("x", "a", 0)]) | count)
     with pytest.raises(ValueError, match="words"):
         run(lambda p: p | feed([("x", "a", 0)]) | count)

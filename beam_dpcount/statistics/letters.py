@@ -162,9 +162,8 @@ class LetterStatistic(Statistic):
         object.__setattr__(self, "alphabet", check_alphabet(self.alphabet))
         if (self.max_length is None) == (self.dictionary is None):
             raise ValueError(
-                f"give either max_length, to count all {self.noun} up to it, or a dictionary of "
-                f"{self.noun}, got max_length={self.max_length!r} and "
-                f"dictionary={self.dictionary!r}"
+                f"give either max_length, to count all {self.noun} up to it, or a list of "
+                f"{self.noun} to count, not both"
             )
         if self.dictionary is not None:
             coded = check_words(self.dictionary, self.alphabet)
@@ -186,7 +185,7 @@ class LetterStatistic(Statistic):
             raise ValueError(
                 f"{letters} letters make {count} {self.noun} of 1 to {longest} letters, and at "
                 f"most {MOST_WORDS:,} can be counted: give a smaller max_length, group the rare "
-                f"letters under one name, or give a dictionary of the {self.noun} to count"
+                f"letters under one name, or give a list of the {self.noun} to count"
             )
 
     @property

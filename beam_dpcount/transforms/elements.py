@@ -95,7 +95,8 @@ class EachElement(beam.PTransform[Any, Any]):
             refuse_early_draws(self._counters[streaming].mechanism, replayable)
         claim(self._given, by=self.label)  # the last of the checks
         self.counter = self._counters[streaming]
-        return count_elements(elements, self._intake(), self._entropy, streaming)
+        entropy = self._entropy.named(elements.pipeline.transforms_stack[-1].full_label)
+        return count_elements(elements, self._intake(), entropy, streaming)
 
     def _describe(self) -> dict[str, str]:
         return {**self.counter.describe(), "entropy": repr(self._entropy), **self._account}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+from apache_beam.pvalue import PCollection
+
 from beam_dpcount.budget import Budget
 from beam_dpcount.ledger import Share
 from beam_dpcount.statistics.cuts import CutWeights
@@ -21,7 +23,20 @@ from beam_dpcount.transforms.statistics import StatisticCount
 Vertices = int | Sequence[str]
 
 
-class EdgeCount(StatisticCount):
+class _GraphCount(StatisticCount):
+    """Refuses edges without a key, of which the first vertex would be taken for it."""
+
+    def expand(self, elements: PCollection[Any]) -> Any:
+        types: tuple[Any, ...] = getattr(elements.element_type, "tuple_types", ())
+        if self._element[1] is None and types[1:] in ((str,), (int,)):
+            raise TypeError(
+                f"elements must be (key, (u, v)) pairs, but they are {elements.element_type}: give "
+                'edges a key, e.g. with beam.Map(lambda edge: ("graph", edge))'
+            )
+        return super().expand(elements)
+
+
+class EdgeCount(_GraphCount):
     """The private number of edges of each key's graph, after every insertion.
 
     PCollection[KV[str, (u, v)]] -> PCollection[Release], one release per element (or every few);
@@ -81,7 +96,7 @@ class EdgeCount(StatisticCount):
         super().__init__(budget, horizon, counted, relation=relation, **options)
 
 
-class TriangleCount(StatisticCount):
+class TriangleCount(_GraphCount):
     """The private number of triangles of each key's graph; else as EdgeCount.
 
     Args:
@@ -108,7 +123,7 @@ class TriangleCount(StatisticCount):
         super().__init__(budget, horizon, counted, relation=relation, **options)
 
 
-class KStarCount(StatisticCount):
+class KStarCount(_GraphCount):
     """The private number of k-stars, a centre and k of its neighbours; else as EdgeCount.
 
     Of a vertex's neighbours the first D count, and no edge is ignored: the sum over vertices of
@@ -139,7 +154,7 @@ class KStarCount(StatisticCount):
         super().__init__(budget, horizon, counted, relation=relation, **options)
 
 
-class HighDegreeCount(StatisticCount):
+class HighDegreeCount(_GraphCount):
     """The private number of vertices with `threshold` neighbours or more; else as EdgeCount.
 
     Args:
@@ -168,7 +183,7 @@ class HighDegreeCount(StatisticCount):
         super().__init__(budget, horizon, counted, relation=relation, **options)
 
 
-class DegreeHistogram(StatisticCount):
+class DegreeHistogram(_GraphCount):
     """How many vertices have 1, 2, .. D neighbours, privately; else as EdgeCount.
 
     PCollection[KV[str, (u, v)]] -> PCollection[VectorRelease], its value aligned to `domain`: "1",
@@ -202,7 +217,7 @@ class DegreeHistogram(StatisticCount):
         super().__init__(budget, horizon, counted, relation=relation, **options)
 
 
-class SpanningForestCost(StatisticCount):
+class SpanningForestCost(_GraphCount):
     """The private cost of a minimum spanning forest of each key's graph; else as EdgeCount.
 
     Elements are (u, v, weight), or (u, v) for weight 1; of a pair's weights the first counts.
@@ -233,7 +248,7 @@ class SpanningForestCost(StatisticCount):
         super().__init__(budget, horizon, counted, relation=relation, **options)
 
 
-class CutGraph(StatisticCount):
+class CutGraph(_GraphCount):
     """A private synthetic graph per key: the weight of every pair of vertices.
 
     PCollection[KV[str, (u, v, weight)]] -> PCollection[VectorRelease], its value aligned to

@@ -10,6 +10,8 @@ import numpy as np
 from apache_beam.coders import RowCoder
 from apache_beam.coders.typecoders import registry
 from apache_beam.pvalue import PCollection
+from apache_beam.transforms.trigger import DefaultTrigger
+from apache_beam.transforms.window import GlobalWindows
 
 from beam_dpcount.budget import Budget
 from beam_dpcount.ledger import Share, claim, plain_budget
@@ -99,6 +101,16 @@ class _LocalRisk(beam.PTransform[Any, Any]):
 
     def expand(self, clients: PCollection[Any]) -> PCollection[LocalRisk]:
         check_windows(clients)
+        windowing = clients.windowing
+        if (
+            not clients.is_bounded
+            and isinstance(windowing.windowfn, GlobalWindows)
+            and windowing.triggerfn == DefaultTrigger()
+        ):
+            raise ValueError(
+                "there is one result a window, and the global window of an unbounded input never "
+                "ends: put clients into windows, e.g. beam.WindowInto(FixedWindows(3600)), before"
+            )
         claim(self._given, by=self.label)
         making: Any = beam.ParDo(MakeMessages(self.learner, self._value))
         batching: Any = beam.BatchElements(1, _BATCH, record_metrics=False)

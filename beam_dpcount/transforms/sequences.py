@@ -66,8 +66,7 @@ class SubstringCount(StatisticCount):
         relation: str = "replace_one",
         **options: Any,
     ) -> None:
-        letters: Any = alphabet  # checked there
-        counted = Words(letters, max_length, cast(Any, words))
+        counted = Words(_letters(alphabet), max_length, cast(Any, words))
         super().__init__(budget, horizon, counted, relation=relation, **options)
 
 
@@ -114,6 +113,19 @@ class EpisodeCount(StatisticCount):
         relation: str = "replace_one",
         **options: Any,
     ) -> None:
-        letters: Any = alphabet  # checked there
-        counted = Episodes(letters, max_length, cast(Any, episodes), max_span)
+        counted = Episodes(_letters(alphabet), max_length, cast(Any, episodes), max_span)
         super().__init__(budget, horizon, counted, relation=relation, **options)
+
+
+def _letters(alphabet: Sequence[str]) -> Any:
+    """As the statistics take them, who check them; but a text is more often a mistake than letters.
+
+    Raises:
+      TypeError: the alphabet is a text.
+    """
+    if isinstance(alphabet, str):
+        raise TypeError(
+            f"alphabet must be a sequence of letters, got the text {alphabet!r}: give "
+            f"[{alphabet!r}], or list({alphabet!r}) where its characters are the letters"
+        )
+    return alphabet

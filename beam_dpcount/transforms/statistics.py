@@ -14,7 +14,7 @@ from beam_dpcount.dofns import Intake, pack_codes
 from beam_dpcount.items import check_state, check_whole
 from beam_dpcount.ledger import Share
 from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
-from beam_dpcount.mechanisms.base import IntArray
+from beam_dpcount.mechanisms.base import IntArray, check_horizon
 from beam_dpcount.noise import Entropy
 from beam_dpcount.releases import Rejected, Release, VectorRelease
 from beam_dpcount.statistics import Statistic
@@ -105,19 +105,24 @@ class StatisticCount(EachElement):
         path: str = "auto",
         entropy: Entropy | None = None,
         unit: float = 1,
+        **unknown: Any,
     ) -> None:
         super().__init__(budget, on_reject, value, element_id, path, entropy)
+        name = type(self).__name__
+        if unknown:
+            raise TypeError(f"{name} takes no {', '.join(unknown)}: see help({name})")
         if horizon is None or isinstance(mechanism, Unbounded | Sparse):
             raise ValueError(
-                f"{type(self).__name__} needs a horizon, as one event may change many steps: give "
-                "one, and a mechanism of mechanisms.ALL or none"
+                f"{name} needs a horizon, as one event may change many steps: give one, and a "
+                "mechanism of mechanisms.ALL or none"
             )
+        check_horizon(horizon)
         self._statistic, self.domain = statistic, statistic.labels
         self._every = check_whole("every", every)
         if self._every > horizon:
             raise ValueError(
                 f"every is {every} steps, but the horizon has only {horizon}: nothing would be "
-                "released"
+                "released; give a smaller every"
             )
         change = statistic.change(relation)
         self._calibrate(mechanism, horizon, change, statistic.dimension, unit)

@@ -209,10 +209,11 @@ class TickCount(beam.PTransform[Any, Any]):
         both = (read, seeds) | "Flatten" >> beam.Flatten()
         cap = self._change.largest(self._unit)
         dofn: beam.DoFn
+        entropy = self._entropy.named(applied.full_label)
         if streaming:
-            dofn = CountEachTick(counter, clock, cap, self._late == "fold", self._entropy)
+            dofn = CountEachTick(counter, clock, cap, self._late == "fold", entropy)
         else:
-            dofn = CountAllTicks(counter, clock, cap, self._entropy)
+            dofn = CountAllTicks(counter, clock, cap, entropy)
             both = both | "GroupByKey" >> beam.GroupByKey()
         return both | type(dofn).__name__ >> beam.ParDo(dofn).with_output_types(Release)
 
