@@ -341,7 +341,7 @@ def draw(options: argparse.Namespace, counter: Counter, truth: dict[str, list[An
         read_releases(options.output),
         options.plot,
         title=f"Private running {'sums' if options.value else 'counts'}: {what} by {options.key}",
-        guarantee=guarantee(counter)
+        guarantee=guarantee(options, counter)
         + " Band: 1.96 standard deviations, about 95 % for each single release; "
         "errors of neighbouring releases are alike.",
         truth=exact,
@@ -351,13 +351,22 @@ def draw(options: argparse.Namespace, counter: Counter, truth: dict[str, list[An
     )
 
 
-def guarantee(counter: Counter) -> str:
+def guarantee(options: argparse.Namespace, counter: Counter) -> str:
     """The guarantee in one sentence."""
     return (
         f"Guarantee: all releases of a key together satisfy {counter.budget} for neighbours under "
         f"{counter.change}; public: the keys, and the number, order and times of their rows. It is "
-        "for one row, not for all rows of a person, and for this run: another run over the same "
-        "rows spends the budget again."
+        f"for one row, not for all rows of a person, and {one_run(options)}"
+    )
+
+
+def one_run(options: argparse.Namespace) -> str:
+    """The end of a guarantee: of which runs it is."""
+    if options.secret_env is None and options.secret_file is None:
+        return "for this run: another run over the same rows spends the budget again."
+    return (
+        "for this secret and --run-id: the same rows give the same numbers again, at no cost; rows "
+        "that have changed need another --run-id, and spend the budget again."
     )
 
 
@@ -368,7 +377,7 @@ def report(options: argparse.Namespace, counter: Counter, result: Any) -> str:
         f"private counts: {options.output}",
         *([f"picture: {options.plot}"] if options.plot else []),
         *([f"rejected rows (private): {options.rejected}"] if options.rejected else []),
-        guarantee(counter),
+        guarantee(options, counter),
         *large_budget(counter),
         errors(counter, f"the largest of a key's {cli.many(horizon, 'release')}", 1),
         *past_horizon(horizon, result),

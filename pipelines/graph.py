@@ -37,6 +37,7 @@ from pipelines.count import (
     check_side_outputs,
     errors,
     large_budget,
+    one_run,
     past_horizon,
     run,
     unchecked,
@@ -569,8 +570,7 @@ def guarantee(options: argparse.Namespace, counter: Counter) -> str:
     return (
         f"Guarantee: all releases {of}together satisfy {counter.budget} for neighbours under "
         f"{counter.change}; public: {public}the vertices, and the number, order and times of the "
-        f"rows.{word} It is for {scope}, and for this run: another run over the same rows spends "
-        "the budget again."
+        f"rows.{word} It is for {scope}, and {one_run(options)}"
     )
 
 

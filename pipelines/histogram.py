@@ -34,6 +34,7 @@ from pipelines.count import (
     check_side_outputs,
     errors,
     large_budget,
+    one_run,
     past_horizon,
     run,
     unchecked,
@@ -342,19 +343,18 @@ def draw(options: argparse.Namespace, counter: LatticeCounter, domain: Sequence[
         panels,
         options.plot,
         title=f"Private histogram of {options.item}" + (f" by {options.key}" * bool(options.key)),
-        guarantee=" ".join([guarantee(counter, options.key), *remarks]),
+        guarantee=" ".join([guarantee(options, counter), *remarks]),
         most=options.top,
     )
 
 
-def guarantee(counter: LatticeCounter, key: str | None) -> str:
+def guarantee(options: argparse.Namespace, counter: LatticeCounter) -> str:
     """The guarantee in one sentence, and what it is not for in another."""
-    of, public = ("of a key ", "the keys, ") if key else ("", "")
+    of, public = ("of a key ", "the keys, ") if options.key else ("", "")
     return (
         f"Guarantee: all releases {of}together satisfy {counter.budget} for neighbours under "
         f"{counter.change}; public: {public}the domain, and the number, order and times of the "
-        "rows. It is for one row, not for all rows of a person, and for this run: another run over "
-        "the same rows spends the budget again."
+        f"rows. It is for one row, not for all rows of a person, and {one_run(options)}"
     )
 
 
@@ -366,7 +366,7 @@ def report(options: argparse.Namespace, counter: Any, domain: Sequence[str], res
     lines = [
         f"private histograms: {options.output}",
         *([f"picture: {options.plot}"] if options.plot else []),
-        guarantee(counter, options.key),
+        guarantee(options, counter),
         *large_budget(counter),
         errors(counter, every, len(domain)),
         *past_horizon(horizon, result),

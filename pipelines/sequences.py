@@ -41,6 +41,7 @@ from pipelines.count import (
     add_horizon_argument,
     errors,
     large_budget,
+    one_run,
     past_horizon,
     run,
     unchecked,
@@ -457,7 +458,7 @@ def draw(
         options.plot,
         title=f"Private counts of {_kind(options)}s of {options.letter}"
         + (f" by {options.key}" * bool(options.key)),
-        guarantee=" ".join(filter(None, [guarantee(counter, options.key), *remarks])),
+        guarantee=" ".join(filter(None, [guarantee(options, counter), *remarks])),
     )
 
 
@@ -473,14 +474,14 @@ def _chosen(options: argparse.Namespace, counter: Counter, words: int) -> str:
     )
 
 
-def guarantee(counter: Counter, key: str | None) -> str:
+def guarantee(options: argparse.Namespace, counter: Counter) -> str:
     """The guarantee in one sentence, and what it is not for in another."""
-    of, public = ("of a key ", "the keys, ") if key else ("", "")
+    of, public = ("of a key ", "the keys, ") if options.key else ("", "")
     return (
         f"Guarantee: all releases {of}together satisfy {counter.budget} for neighbours under "
         f"{counter.change}; public: {public}the alphabet, the words to count, and the number, "
-        "order and times of the rows. It is for one row, not for all rows of a person, and for "
-        "this run: another run over the same rows spends the budget again."
+        "order and times of the rows. It is for one row, not for all rows of a person, and "
+        f"{one_run(options)}"
     )
 
 
@@ -498,7 +499,7 @@ def report(
         f"private counts: {options.output}",
         *([f"picture: {options.plot}"] if options.plot else []),
         *top(options, counter, words, last),
-        guarantee(counter, options.key),
+        guarantee(options, counter),
         *large_budget(counter),
         errors(counter, every, words),
         *past_horizon(horizon, result),

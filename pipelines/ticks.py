@@ -33,6 +33,7 @@ from pipelines.count import (
     clipped,
     errors,
     large_budget,
+    one_run,
     run,
     source_of,
     unchecked,
@@ -370,7 +371,7 @@ def draw(options: argparse.Namespace, counter: Counter) -> None:
         options.plot,
         title=f"Private running {'sums' if options.value else 'counts'} "
         f"{timestamps.every(options.tick)}: {what} by {options.key}",
-        guarantee=guarantee(counter)
+        guarantee=guarantee(options, counter)
         + " Band: 1.96 standard deviations, about 95 % for each single release; "
         "errors of neighbouring releases are alike.",
         zone=timestamps.zone_of(options.timezone),
@@ -378,13 +379,13 @@ def draw(options: argparse.Namespace, counter: Counter) -> None:
     )
 
 
-def guarantee(counter: Counter) -> str:
+def guarantee(options: argparse.Namespace, counter: Counter) -> str:
     """The guarantee in one sentence, and what it is not for in another."""
     return (
         f"Guarantee: all releases of all keys together satisfy {counter.budget} for neighbours "
         f"under {counter.change}; public: the keys and the clock, and with them the number and "
-        "times of the releases. It is for one row, not for all rows of a person, and for this run: "
-        "another run over the same rows spends the budget again."
+        "times of the releases. It is for one row, not for all rows of a person, and "
+        f"{one_run(options)}"
     )
 
 
@@ -396,7 +397,7 @@ def report(options: argparse.Namespace, counter: Counter, keys: int) -> str:
             f"private counts: {options.output} ({cli.many(keys, 'key')}, "
             f"{cli.many(ticks, 'tick')})",
             *([f"picture: {options.plot}"] if options.plot else []),
-            guarantee(counter),
+            guarantee(options, counter),
             *large_budget(counter),
             errors(counter, f"the largest of all {cli.many(keys * ticks, 'release')}", keys),
         ]

@@ -457,4 +457,7 @@ def test_commands_give_the_same_numbers_for_the_same_rows(
     ):
         with pytest.raises(ValueError, match=message):
             run_once(*options)
-    assert SECRET not in "".join(capsys.readouterr())
+    printed = "".join(capsys.readouterr())
+    assert SECRET not in printed
+    assert "the same rows give the same numbers again, at no cost" in printed
+    assert "another run over the same rows spends the budget again" in printed  # without a secret
