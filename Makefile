@@ -5,13 +5,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo test check lint bench clean
+.PHONY: demo test test-engines check lint bench crash clean
 
 demo: $(VENV)/ready
 	$(BIN)/python -m pipelines.demo
 
 test: $(VENV)/ready
 	$(BIN)/python -m pytest -rs -n $(JOBS) tests
+
+# Prism is built from source if need be, into ~/.cache/beam_dpcount/engines or BEAM_DPCOUNT_ENGINES.
+test-engines: $(VENV)/ready
+	$(BIN)/python -m pytest tests/engines
 
 check: lint test
 
@@ -22,6 +26,15 @@ lint: $(VENV)/ready
 
 bench: $(VENV)/ready
 	$(BIN)/python -m benchmarks.bench
+
+# Five million events over ten thousand keys: a minute.
+soak: $(VENV)/ready
+	$(BIN)/python -m benchmarks.soak --skewed
+
+# 20 times kill -9 for each kind of count; docs/reliability.md says how to read the summaries.
+crash: $(VENV)/ready
+	$(BIN)/python -m benchmarks.crash --kills 20 --transform elements
+	$(BIN)/python -m benchmarks.crash --kills 20 --transform ticks
 
 $(VENV)/ready: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or later is needed: make PYTHON=python3.11")'

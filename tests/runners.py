@@ -95,11 +95,13 @@ class Outcome:
 
 
 def counters(result: Any) -> dict[str, int]:
-    """The counters in a pipeline's result, by name."""
+    """The counters in a pipeline's result, by name; not those of the runner itself."""
     found: dict[str, int] = {}
     for metric in result.metrics().query(MetricsFilter())["counters"]:
-        name = metric.key.metric.name
-        found[name] = found.get(name, 0) + metric.result
+        # Prism lists its own, in this namespace, with no value.
+        if metric.key.metric.namespace != "beam":
+            name = metric.key.metric.name
+            found[name] = found.get(name, 0) + (metric.result or 0)
     return found
 
 
