@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo test test-engines check lint bench crash clean
+.PHONY: demo test test-engines check lint bench soak crash clean
 
 demo: $(VENV)/ready
 	$(BIN)/python -m pipelines.demo

@@ -214,15 +214,15 @@ def test_the_last_release_of_every_tick(path: str) -> None:
     count = dp.SubstringCount(EXACT, 9, [*"ab"], 1, mechanism="BinaryTree", path=path)
     seen = {}
     for start in (0, 2):
-        outcome = run(lambda p, start=start: p | feed(rows) | count | dp.LatestPerTick(5, start))
+        outcome = run(lambda p, start=start: p | feed(rows) | count | dp.LastPerTick(5, start))
         seen[start] = [(r.key, r.step, r.timestamp // 1_000_000) for r in outcome.releases]
     assert seen[0] == [("x", 3, 2), ("x", 5, 6), ("x", 6, 14), ("y", 1, 3), ("y", 2, 9)]
     assert seen[2] == [("x", 2, 1), ("x", 5, 6), ("x", 6, 14), ("y", 1, 3), ("y", 2, 9)]
     number = dp.PrefixCount(EXACT, 9, mechanism="BinaryTree", value=lambda letter: 1, path=path)
-    outcome = run(lambda p: p | feed(rows) | number | dp.LatestPerTick(100))
+    outcome = run(lambda p: p | feed(rows) | number | dp.LastPerTick(100))
     assert [(r.key, r.value) for r in outcome.releases] == [("x", 6.0), ("y", 2.0)]
     with pytest.raises(ValueError, match="tick"):
-        dp.LatestPerTick(0)
+        dp.LastPerTick(0)
 
 
 # Letters that are refused

@@ -11,7 +11,7 @@ from beam_dpcount.transforms.graphs import (
     TriangleCount,
 )
 from beam_dpcount.transforms.histograms import Histogram
-from beam_dpcount.transforms.latest import LatestPerTick
+from beam_dpcount.transforms.last import LastPerTick
 from beam_dpcount.transforms.local import LocalConvexRisk, LocalMedian
 from beam_dpcount.transforms.postprocess import (
     Monotone,
@@ -34,7 +34,7 @@ __all__ = [
     "HighDegreeCount",
     "Histogram",
     "KStarCount",
-    "LatestPerTick",
+    "LastPerTick",
     "LocalConvexRisk",
     "LocalMedian",
     "Monotone",

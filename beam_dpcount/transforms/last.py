@@ -1,4 +1,4 @@
-"""LatestPerTick: of many releases the last one of every tick of a clock; post-processing."""
+"""LastPerTick: of many releases the last one of every tick of a clock; post-processing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 from beam_dpcount.ticks import duration_of, micros_of
 
 
-class LatestPerTick(beam.PTransform[Any, Any]):
+class LastPerTick(beam.PTransform[Any, Any]):
     """The last release of each key in each tick of event time, in which it has one.
 
     PCollection of Release or VectorRelease -> the same, in FixedWindows of a tick. For per-element
@@ -40,15 +40,15 @@ class LatestPerTick(beam.PTransform[Any, Any]):
         declared: Any = releases.element_type or typehints.Any
         keyed: Any = beam.Map(lambda release: (release.key, release))
         pairs = typehints.KV[str, declared]
-        latest: Any = beam.CombinePerKey(_latest).with_output_types(pairs)
+        last: Any = beam.CombinePerKey(_last).with_output_types(pairs)
         return (
             releases
             | "Ticks" >> beam.WindowInto(self._windows)
             | "Key" >> keyed.with_output_types(pairs)
-            | "Latest" >> latest
+            | "Last" >> last
             | "Values" >> beam.Values().with_output_types(declared)
         )
 
 
-def _latest(releases: Any) -> Any:
+def _last(releases: Any) -> Any:
     return max(releases, key=lambda release: release.step)

@@ -1,0 +1,198 @@
+"""Workers killed by kill -9 and started again: nothing is lost, and nothing has two values.
+
+The engine is that of `benchmarks.crash`, not Flink; `make crash` kills more often.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beam_dpcount.dofns import CountEachElement
+from beam_dpcount.noise import SystemNoise
+from beam_dpcount.replay import Replay, ReplayableEntropy
+from benchmarks import crash
+from benchmarks.crash import HarnessError, Job, Lives, Snapshot, examine, totals, write_input
+
+SMALL = {"keys": 4, "events": 300, "checkpoint": 25}
+
+
+def killed(directory: Path, kills: int, **options: Any) -> crash.Summary:
+    return crash.crash(Job(str(directory), **{**SMALL, **options}), kills, timeout=60)
+
+
+@pytest.mark.parametrize("transform", ["elements", "ticks"])
+def test_three_kills(transform: str, tmp_path: Path) -> None:
+    summary = killed(tmp_path, 3, transform=transform)
+    assert summary.faults == [], str(summary)
+    assert summary.lives.restarts == 3
+    assert summary.lives.kills["half"] == 1
+    assert summary.repeated > 0
+    assert summary.distinct == summary.exact == summary.expected > 120
+    assert "conflicts     0" in str(summary)
+    assert str(summary).endswith("kept")
+
+
+# The test can fail: what must not pass, does not
+
+
+MARK = b"anew"  # a digest of 16 bytes begins so by chance once in 2^32
+
+
+class OneKeyAnew(Replay):
+    """A mutant: the noise of one key comes from the system."""
+
+    def begin(self, key: str, window: Any) -> bytes:
+        made = super().begin(key, window)
+        return MARK + made[4:] if key == "key-2" else made
+
+    def follow(self, digest: bytes, identity: Any, value: bytes) -> bytes:
+        made = super().follow(digest, identity, value)
+        return MARK + made[4:] if digest.startswith(MARK) else made
+
+    def noise(self, digest: bytes) -> Any:
+        if digest.startswith(MARK):
+            return SystemNoise(self._law, self._dimension)
+        return super().noise(digest)
+
+
+class OneKeyAnewEntropy(ReplayableEntropy):
+    def replay(self, *given: Any) -> Replay:
+        made = super().replay(*given)
+        made.__class__ = OneKeyAnew
+        return made
+
+
+def one_key_anew() -> ReplayableEntropy:
+    return OneKeyAnewEntropy(crash.SECRET, run_id="crash test")
+
+
+def of_the_process() -> ReplayableEntropy:
+    """A mutant: something in the hash differs from worker to worker."""
+    return ReplayableEntropy(crash.SECRET, run_id=str(os.getpid()))
+
+
+class Kept:
+    """A cell that is read from the DoFn."""
+
+    def __init__(self, cells: dict[str, bytes], key: str, cell: Any) -> None:
+        self._cells, self._key, self._cell = cells, key, cell
+
+    def read(self) -> bytes | None:
+        return self._cells.get(self._key)
+
+    def write(self, data: bytes) -> None:
+        self._cells[self._key] = data
+        self._cell.write(data)
+
+
+def state_on_self() -> ReplayableEntropy:
+    """A mutant, of the worker that asks for it: what is counted is kept on the DoFn."""
+    plain = CountEachElement.process
+
+    def process(self: Any, element: Any, windowed: Any, cell: Any) -> Any:
+        cells = self.__dict__.setdefault("cells", {})
+        return plain(self, element, windowed, Kept(cells, element[0], cell))
+
+    process.__defaults__ = plain.__defaults__
+    CountEachElement.process = process  # type: ignore[method-assign]
+    return ReplayableEntropy(crash.SECRET, run_id="crash test")
+
+
+@pytest.mark.parametrize(
+    ("entropy", "fault", "is_exact"),
+    [
+        ("system", "seen with two values", True),
+        ("tests.test_crash:one_key_anew", "seen with two values", True),
+        ("tests.test_crash:of_the_process", "seen with two values", True),
+        ("tests.test_crash:state_on_self", "releases missing", False),
+    ],
+)
+def test_other_noise_and_mutants_are_caught(
+    entropy: str, fault: str, is_exact: bool, tmp_path: Path
+) -> None:
+    summary = killed(tmp_path, 1, entropy=entropy)
+    assert fault in ", ".join(summary.faults)
+    assert (summary.exact == summary.expected) == is_exact
+    if is_exact:
+        assert 0 < summary.conflicts <= summary.repeated
+        assert summary.missing == 0
+    if "one_key" in entropy:
+        assert summary.conflicts < summary.repeated
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    made = Job(str(tmp_path), keys=2, events=20)
+    write_input(made, random.Random(1))
+    return made
+
+
+def sink(job: Job) -> list[str]:
+    return [
+        f"{name} {key} {step} 0 {float(total)!r} 1.0 ."
+        for name in ("private", "exact")
+        for (key, step), total in totals(job).items()
+    ]
+
+
+def faults(job: Job, lines: list[str]) -> list[str]:
+    return examine(job, Lives(), 0, lines).faults
+
+
+def test_what_was_seen_is_held_against_the_input(job: Job) -> None:
+    lines = sink(job)
+    assert len(lines) == 40
+    assert faults(job, lines) == []
+    assert faults(job, lines + lines[:5] + ["", lines[7][:-1], lines[7][:-3]]) == []
+    assert faults(job, lines[1:]) == ["1 releases missing"]
+    assert faults(job, lines[:-1]) == ["1 totals not exact"]
+    assert faults(job, [*lines, lines[3].replace(" 1.0 .", " 2.0 .")]) == [
+        "1 releases seen with two values"
+    ]
+    assert faults(job, [*lines, "private key-0 99 0 1.0 1.0 ."]) == [
+        "1 releases that should not be"
+    ]
+    wrong = [line.replace("exact key-1 2 0 ", "exact key-1 2 0 1") for line in lines]
+    assert faults(job, wrong) == ["1 totals not exact"]
+    assert examine(job, Lives(), 2, lines).faults == [
+        "0 kills of 2",
+        "no release was seen twice, so nothing is shown",
+    ]
+
+
+def test_totals_of_ticks_end_with_the_sum_of_all_events(tmp_path: Path) -> None:
+    job = Job(str(tmp_path), "ticks", keys=3, events=100)
+    write_input(job, random.Random(2))
+    rows = [line.split(",") for line in job.input.read_text().splitlines()]
+    found = totals(job)
+    assert len(found) == 3 * job.ticks
+    assert sum(found[key, job.ticks] for key in job.names) == sum(int(row[1]) for row in rows)
+    assert sum(found[key, 1] for key in job.names) == sum(
+        int(row[1]) for row in rows if int(row[2]) < crash.TICK
+    )
+
+
+def test_checkpoints_come_back_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    assert Snapshot.read(path) is None
+    made = Snapshot(3, 50, 1234, {"a k": b"\x00\x01", "b ä": b""}, {"b ä": 7})
+    path.write_bytes(made.pack())
+    assert Snapshot.read(path) == made
+    path.write_bytes(made.pack()[:-9])
+    with pytest.raises(HarnessError, match="no whole checkpoint"):
+        Snapshot.read(path)
+
+
+def test_statuses(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    small = ["--keys", "2", "--events", "60", "--checkpoint", "20", "--kills", "0"]
+    assert crash.main(small) == 0
+    assert "promise       kept" in capsys.readouterr().out
+    assert crash.main([*small, "--timeout", "0.01"]) == 2
+    assert "no result: " in capsys.readouterr().err
+    with pytest.raises(HarnessError, match=r"ended by itself(.|\n)*no_such_name"):
+        killed(tmp_path, 1, entropy="tests.test_crash:no_such_name")

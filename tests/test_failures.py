@@ -1,0 +1,410 @@
+"""Failures at every element of a small stream, and a runner that does the work again.
+
+BundleBasedDirectRunner attempts a bundle up to four times, its state and timers rolled back. Under
+replayable noise every attempt must write the bytes that an uninterrupted run writes, and make its
+releases. Workers that die are in test_crash.py, damaged states in test_coders.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter as Tally
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import apache_beam as beam
+import pytest
+from apache_beam.testing import test_stream
+from apache_beam.transforms.timeutil import TimeDomain
+from apache_beam.transforms.userstate import TimerSpec, on_timer
+from apache_beam.transforms.window import GlobalWindow, TimestampedValue
+from apache_beam.utils import windowed_value
+from apache_beam.utils.timestamp import Timestamp
+
+import beam_dpcount as dp
+from beam_dpcount import coders, ticks
+from beam_dpcount.coders import StateError
+from beam_dpcount.dofns import CountEachElement
+from beam_dpcount.noise import Entropy
+from beam_dpcount.tick_dofns import SEED, CountEachTick
+from beam_dpcount.ticks import PAIR
+from beam_dpcount.transforms import elements
+from beam_dpcount.transforms import ticks as tick_transforms
+from benchmarks.crash import dofns_of
+from tests.runners import run
+from tests.scripted import ScriptedEntropy
+from tests.test_crash import Kept as Outside
+
+VARIABLE = "COUNTING_SECRET"
+SECOND = 1_000_000
+KEYS = "aababba"
+BUDGET = dp.ZCDP(1e-7)  # two draws are equal by chance once in a thousand times, or less
+
+# Each stream: the transform under an entropy, and the payloads of KEYS.
+STREAMS: dict[str, tuple[Callable[..., Any], list[Any]]] = {
+    "PrefixCount": (
+        lambda **given: dp.PrefixCount(BUDGET, 9, mechanism="NormalizedBLT", **given),
+        [1, 0, 1, 1, "none", 1, 0],
+    ),
+    "Histogram": (
+        lambda **given: dp.Histogram(BUDGET, 9, ["u", "v", "w"], max_items=2, **given),
+        ["u", ["v", "w"], "v", "u", [], ["u", "w"], "w"],
+    ),
+    "SubstringCount": (
+        lambda **given: dp.SubstringCount(
+            BUDGET, 9, ["u", "v"], 2, mechanism="SmoothBinary", **given
+        ),
+        list("uvvuvvu"),
+    ),
+    "TriangleCount": (
+        lambda **given: dp.TriangleCount(BUDGET, 9, 5, max_degree=3, **given),
+        [(0, 1), (1, 2), (0, 1), (0, 2), (1, 2), (0, 2), (2, 3)],
+    ),
+    "TickCount": (
+        lambda **given: dp.TickCount(
+            BUDGET, 10, 0, horizon=4, keys=["a", "b"], mechanism="BinaryTree", **given
+        ),
+        [1, 1, 0, 1, 1, 1, 1],
+    ),
+}
+each_stream = pytest.mark.parametrize("name", STREAMS)
+
+
+def made(name: str, entropy: Entropy | None = None) -> Any:
+    entropy = entropy or dp.ReplayableEntropy(VARIABLE, run_id="failures")
+    return STREAMS[name][0](path="streaming", entropy=entropy)
+
+
+@pytest.fixture(autouse=True)
+def _secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "0123456789abcdef" * 4)
+
+
+# DoFns that fail when told to, and what they have done
+
+
+class Watch:
+    """Of one run: what was written and released, in attempts that held and in all.
+
+    Attributes:
+      planned: places and positions at which to fail, once each.
+      attempt, kept: what was written, in the current attempt and in those that held, in order.
+      released: all values that were ever made of a (key, step), and how often.
+    """
+
+    def __init__(self) -> None:
+        self.planned: set[tuple[str, int]] = set()
+        self.attempt: list[tuple[str, bytes]] = []
+        self.kept: list[tuple[str, bytes]] = []
+        self.released: dict[tuple[str, int], Tally[str]] = defaultdict(Tally)
+
+    def reach(self, place: str, back: int = 0) -> None:
+        at = place, len(self.kept) + len(self.attempt) - back
+        if at in self.planned:
+            self.planned.remove(at)
+            raise ConnectionError(f"the worker went away, {at}")
+
+    def by_key(self) -> dict[str, list[bytes]]:
+        return {key: [data for other, data in self.kept if other == key] for key in "ab"}
+
+
+_watch = Watch()
+
+
+class Cell:
+    def __init__(self, key: str, cell: Any) -> None:
+        self._key, self._cell = key, cell
+
+    def read(self) -> bytes | None:
+        return self._cell.read()
+
+    def write(self, data: bytes) -> None:
+        self._cell.write(data)
+        _watch.attempt.append((self._key, data))
+        _watch.reach("written", 1)
+
+
+class Watched:
+    """Fails before a step; after its state was written; after it was given out; at the end."""
+
+    def start_bundle(self) -> None:
+        _watch.attempt = []
+
+    def finish_bundle(self) -> None:
+        _watch.reach("end")
+        _watch.kept += _watch.attempt
+        _watch.attempt = []
+
+    def through(self, releases: Any) -> Iterator[Any]:
+        _watch.reach("before")
+        for release in releases or ():
+            key, step, *rest = release.value if hasattr(release, "windows") else release
+            _watch.released[key, step][repr(rest)] += 1
+            yield release
+            _watch.reach("given", 1)
+
+
+class WatchedElements(Watched, CountEachElement):
+    def process(
+        self,
+        element: Any,
+        windowed: Any = beam.DoFn.WindowedValueParam,
+        cell: Any = beam.DoFn.StateParam(CountEachElement.STATE),
+    ) -> Iterator[Any]:
+        yield from self.through(super().process(element, windowed, Cell(element[0], cell)))
+
+
+class WatchedTicks(Watched, CountEachTick):
+    # Named anew, as a timer takes one callback.
+    AGAIN = TimerSpec("tick", TimeDomain.WATERMARK)
+
+    def process(
+        self,
+        element: Any,
+        windowed: Any = beam.DoFn.WindowedValueParam,
+        cell: Any = beam.DoFn.StateParam(CountEachTick.STATE),
+        timer: Any = beam.DoFn.TimerParam(AGAIN),
+    ) -> None:
+        _watch.reach("before")
+        super().process(element, windowed, Cell(element[0], cell), timer)
+
+    @on_timer(AGAIN)
+    def release(
+        self,
+        key: Any = beam.DoFn.KeyParam,
+        window: Any = beam.DoFn.WindowParam,
+        cell: Any = beam.DoFn.StateParam(CountEachTick.STATE),
+        timer: Any = beam.DoFn.TimerParam(AGAIN),
+    ) -> Iterator[Any]:
+        yield from self.through(super().release(key, window, Cell(key, cell), timer))
+
+
+class Downstream(beam.DoFn):
+    """A consumer that fails at the nth release that it sees, once each."""
+
+    def start_bundle(self) -> None:
+        self._seen = 0
+
+    def process(self, release: Any) -> Iterator[Any]:
+        self._seen += 1
+        place = "downstream", self._seen
+        if place in _watch.planned:
+            _watch.planned.remove(place)
+            raise ConnectionError("the sink went away")
+        yield release
+
+
+@pytest.fixture(autouse=True)
+def _watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elements, "CountEachElement", WatchedElements)
+    monkeypatch.setattr(tick_transforms, "CountEachTick", WatchedTicks)
+
+
+def source(payloads: list[Any]) -> Any:
+    """A stream: a bundle for each two elements, and the watermark after each of them."""
+    stream = test_stream.TestStream()
+    rows = [
+        TimestampedValue((key, payload), Timestamp(micros=5 * SECOND * i))
+        for i, (key, payload) in enumerate(zip(KEYS, payloads, strict=True))
+    ]
+    for i in range(0, len(rows), 2):
+        stream = stream.add_elements(rows[i : i + 2]).advance_watermark_to(5 * (i + 1))
+    # Timers set by timers: a tick each time the watermark moves.
+    for seconds in (40, 50):
+        stream = stream.advance_watermark_to(seconds)
+    typed = beam.Map(lambda element: element).with_output_types(tuple[str, Any])
+    return "Stream" >> stream.advance_watermark_to_infinity() | "Typed" >> typed
+
+
+def outcome(
+    name: str, *planned: tuple[str, int], entropy: Entropy | None = None
+) -> tuple[Watch, list[Any]]:
+    global _watch
+    _watch = Watch()
+    _watch.planned.update(planned)
+
+    def build(pipeline: beam.Pipeline) -> Any:
+        counted = pipeline | source(STREAMS[name][1]) | made(name, entropy)
+        return counted | beam.ParDo(Downstream())
+
+    releases = run(build, "bundles", ["--streaming"]).releases
+    assert not _watch.planned  # it did fail
+    return _watch, releases
+
+
+@each_stream
+def test_failures_at_every_element_change_nothing(name: str) -> None:
+    whole, releases = outcome(name)
+    assert len(releases) == (8 if name == "TickCount" else len(KEYS))
+    assert all(sum(tally.values()) == 1 for tally in whole.released.values())
+    again: Tally[Any] = Tally()
+    half = (len(whole.kept) + 1) // 2
+    for first in range(half):
+        planned = []
+        # Two positions, in bundles of their own. Of four attempts one is left to succeed.
+        for position in (first, first + half)[: 1 + (first + half < len(whole.kept))]:
+            planned += [("before", position), ("written", position)]
+            if name != "TickCount" or _gives(whole, position):
+                planned.append(("given", position))
+        watch, found = outcome(name, *planned)
+        assert watch.by_key() == whole.by_key()
+        assert found == releases
+        for place, tally in watch.released.items():
+            assert list(tally) == list(whole.released[place])
+            again[place] += sum(tally.values()) - 1
+    assert again.keys() == whole.released.keys()
+    assert all(again.values())  # every release was given out again at some time
+
+
+def _gives(whole: Watch, position: int) -> bool:
+    """Whether a write of a clock's cell was that of a release: it has more ticks released."""
+    key, data = whole.kept[position]
+    before = [other for k, other in whole.kept[:position] if k == key]
+    cells = ticks.CellCodec(ticks.clock_of(10, 0, horizon=4))
+    return bool(before) and cells.decode(data)[0] > cells.decode(before[-1])[0]
+
+
+@each_stream
+def test_failures_at_the_end_of_a_bundle_and_after_it_change_nothing(name: str) -> None:
+    whole, releases = outcome(name)
+    bundles = [("end", n) for n in (2, len(whole.kept))]
+    watch, found = outcome(name, *bundles, ("downstream", 1))
+    assert watch.by_key() == whole.by_key()
+    assert found == releases
+    assert all(
+        list(tally) == list(whole.released[place]) for place, tally in watch.released.items()
+    )
+
+
+@each_stream
+def test_system_entropy_draws_anew_and_is_consistent(name: str) -> None:
+    """The test can fail. Of the attempts one is kept, with one value for each step."""
+    whole, _ = outcome(name, entropy=dp.SystemEntropy())
+    last = len(whole.kept) - 1
+    watch, releases = outcome(name, ("given", last), entropy=dp.SystemEntropy())
+    assert any(len(tally) == 2 for tally in watch.released.values())
+    assert [(r.key, r.step) for r in releases] == sorted(watch.released)
+    assert all(repr(list(r[2:])) in watch.released[r.key, r.step] for r in releases)
+
+
+def test_a_mutant_that_keeps_state_outside_the_cell_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole, _ = outcome("PrefixCount")
+    plain, cells = CountEachElement.process, {}
+
+    def process(self: Any, element: Any, windowed: Any, cell: Any) -> Any:
+        return plain(self, element, windowed, Outside(cells, element[0], cell))
+
+    monkeypatch.setattr(CountEachElement, "process", process)
+    assert outcome("PrefixCount")[0].by_key() == whole.by_key()
+    cells.clear()
+    assert outcome("PrefixCount", ("written", 3))[0].by_key() != whole.by_key()
+
+
+# Savepoint, stop, resume
+
+
+class Kept:
+    """A cell and a timer without a runner."""
+
+    def __init__(self, data: bytes | None = None) -> None:
+        self.data = data
+
+    def read(self) -> bytes | None:
+        return self.data
+
+    def write(self, data: bytes) -> None:
+        self.data = data
+
+    def set(self, moment: Any) -> None:
+        pass
+
+
+def dofn(name: str, entropy: Entropy | None = None) -> Any:
+    found = dofns_of(made(name, entropy))[WatchedTicks if name == "TickCount" else WatchedElements]
+    found.setup()
+    return found
+
+
+def inputs(name: str) -> list[Any]:
+    """What the DoFn is given for one key: elements; for a clock also None, a timer."""
+    if name == "TickCount":
+        events = [PAIR.pack(1, 1), None, PAIR.pack(3, 2), PAIR.pack(2, 1), None, None, None]
+        return [SEED, *events]
+    return STREAMS[name][1]
+
+
+def step(counting: Any, given: Any, kept: Kept) -> list[Any]:
+    """The releases of one call of a DoFn of the library, in its plain form."""
+    if given is None:
+        return [r.value for r in CountEachTick.release(counting, "a", GlobalWindow(), kept, kept)]
+    element = windowed_value.create(("a", given), 0, (GlobalWindow(),))
+    if isinstance(counting, CountEachTick):
+        CountEachTick.process(counting, element.value, element, kept, kept)
+        return []
+    return list(CountEachElement.process(counting, element.value, element, kept))
+
+
+@each_stream
+def test_a_stream_resumed_anywhere_goes_on_as_if_never_stopped(name: str) -> None:
+    whole, kept, resumed = dofn(name), Kept(), Kept()
+    count = 0
+    for given in inputs(name):
+        releases = step(whole, given, kept)
+        resumed = Kept(resumed.data)
+        assert step(dofn(name), given, resumed) == releases
+        assert resumed.data == kept.data
+        count += len(releases)
+    assert count == (4 if name == "TickCount" else len(KEYS))
+
+
+@each_stream
+def test_states_of_a_newer_version_are_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the message that test_coders.py and test_ticks.py want of the coders alone."""
+    given = inputs(name)
+    modules = [coders, ticks] if name == "TickCount" else [coders]
+    for module in modules:
+        newer, kept = dofn(name), Kept()
+        with monkeypatch.context() as patched:
+            patched.setattr(module, "VERSION", 2)
+            step(newer, given[0], kept)
+            step(newer, given[1], kept)
+        with pytest.raises(StateError, match=r"in format 2, this code reads format 1: upgrade"):
+            step(dofn(name), None if name == "TickCount" else given[2], kept)
+
+
+# Of all bytes that version 1 writes, without digests: what writes others must raise the version.
+PINNED = {"SubstringCount": "504a61374375b2f1", "TickCount": "880795d2da19eba5"}
+
+
+@pytest.mark.parametrize("name", PINNED)
+def test_version_1_is_written_as_ever(name: str) -> None:
+    """The counters' states are pinned in test_coders.py; this is all that a cell holds."""
+    counting, kept, written = dofn(name, ScriptedEntropy()), Kept(), hashlib.sha256()
+    for given in inputs(name):
+        step(counting, given, kept)
+        written.update(kept.data or b"")
+    assert written.hexdigest()[:16] == PINNED[name]
+
+
+# What replayable noise cannot do
+
+
+def test_late_events_that_fold_elsewhere_are_another_history() -> None:
+    """Which tick takes a late event is up to the watermark, which may move otherwise in a replay:
+    then the ticks before are the same, and those after have new noise, not an exact difference."""
+
+    def ticked(*given: Any) -> list[float]:
+        counting, kept = dofn("TickCount"), Kept()
+        releases = [r for one in (SEED, PAIR.pack(1, 1), *given) for r in step(counting, one, kept)]
+        return [release.value for release in releases]
+
+    late = PAIR.pack(1, 1)
+    at_two, at_three = ticked(None, late, *[None] * 3), ticked(None, None, late, *[None] * 2)
+    assert at_two[0] == at_three[0]
+    differences = [a - b for a, b in zip(at_two[1:], at_three[1:], strict=True)]
+    assert len(differences) == 3
+    assert differences != [1, 0, 0]  # what the same noise would have shown
+    assert 0 not in differences
