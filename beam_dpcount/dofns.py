@@ -383,7 +383,7 @@ class CountWholeKey(beam.DoFn):
         untimed[:, 0] = 0
         data, size = untimed.tobytes(), 8 * packed.shape[1]
         for row, identity in enumerate(identities or repeat(None, len(packed))):
-            digest = draws.replay.follow(digest, identity, data[row * size : (row + 1) * size])
+            digest = draws.follow(digest, identity, data[row * size : (row + 1) * size])
             yield draws.noise(key, window, digest)
 
     def _stepped(self, numbers: IntArray, noises: Iterable[Noise]) -> Iterator[Any]:
@@ -422,14 +422,19 @@ class Draws:
     def __init__(self, entropy: Entropy, counter: LatticeCounter, parameters: str) -> None:
         self.replay: Any = None
         self.digest_size = 0
+        self.noise: Callable[[str, Any, bytes], Noise]
         if entropy.is_replayable:
             self.replay = entropy.replay(counter.law, counter.dimension, parameters)
             self.digest_size = self.replay.digest_size
-            self.begin = self.replay.begin
             self.noise = lambda key, window, digest: self.replay.noise(digest)
         else:
             source = entropy.source(counter.law, counter.dimension)
             self.noise = lambda key, window, digest: source(key, window)
 
-    begin: Callable[[str, Any], bytes]
-    noise: Callable[[str, Any, bytes], Noise]
+    def begin(self, key: str, window: Any) -> bytes:
+        """The digest of the empty history; empty where noise is new."""
+        return b"" if self.replay is None else self.replay.begin(key, window)
+
+    def follow(self, digest: bytes, identity: Any, value: bytes) -> bytes:
+        """The digest of one more element; empty where noise is new."""
+        return b"" if self.replay is None else self.replay.follow(digest, identity, value)

@@ -213,8 +213,7 @@ class CountEachTick(beam.DoFn):
     ) -> None:
         data = cell.read()
         if data is None:
-            key, window = element[0], windowed.windows[0]
-            start = b"" if self._draws.replay is None else self._draws.begin(key, window)
+            start = self._draws.begin(element[0], windowed.windows[0])
             released, pairs = 0, b""
             state = self._codec.encode(self._counter.init(), start)
         else:
@@ -248,9 +247,8 @@ class CountEachTick(beam.DoFn):
         if step > clock.steps:
             return
         x, pairs = take_due(pairs, step, self._cap)
-        state, digest = self._codec.decode(packed), self._codec.digest_of(packed)
-        if self._draws.replay is not None:
-            digest = self._draws.replay.follow(digest, None, PAIR.pack(step, x))
+        state, before = self._codec.decode(packed), self._codec.digest_of(packed)
+        digest = self._draws.follow(before, None, PAIR.pack(step, x))
         noise = self._draws.noise(key, window, digest)
         state, value = counter.step_lattice(state, x, noise)
         # State first: what is yielded must never be ahead of what is remembered.
@@ -299,7 +297,7 @@ class CountAllTicks(beam.DoFn):
         draws, counter = self._draws, self._counter
         digest, state, values = draws.begin(key, window), counter.init(), []
         for step, x in enumerate(xs.tolist(), start=1):
-            digest = draws.replay.follow(digest, None, PAIR.pack(step, x))
+            digest = draws.follow(digest, None, PAIR.pack(step, x))
             state, value = counter.step_lattice(state, x, draws.noise(key, window, digest))
             values.append(value)
         return values

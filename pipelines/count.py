@@ -114,9 +114,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     source = source_of(options)
     cli.budget_of(options)
     check_inputs(**source)
-    check_output(options.output)
-    places = Places(options.input)
-    check_side_outputs(options, places)
+    places = checked_places(options)
     with cli.named_as_options(options):
         counts = counting(options, places)
     pipeline = beam.Pipeline(options=cli.beam_options(flags, parser.names()))
@@ -242,6 +240,18 @@ class Places:
 
     def __call__(self, event: Event) -> Place:
         return Place(self._numbers.get(event.file, len(self._numbers)), event.file, event.row)
+
+
+def checked_places(options: argparse.Namespace) -> Places:
+    """The places of the rows of the input, with all outputs checked against it and each other.
+
+    Raises:
+      InputError: an output cannot be written, or would overwrite an input or another output.
+    """
+    check_output(options.output)
+    places = Places(options.input)
+    check_side_outputs(options, places)
+    return places
 
 
 def check_side_outputs(options: argparse.Namespace, places: Places) -> None:

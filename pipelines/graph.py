@@ -34,7 +34,7 @@ from pipelines import timestamps
 from pipelines.count import (
     Places,
     add_horizon_argument,
-    check_side_outputs,
+    checked_places,
     errors,
     large_budget,
     one_run,
@@ -48,7 +48,6 @@ from pipelines.files import (
     Reader,
     ReadEvents,
     WriteReleases,
-    check_output,
     read_releases,
 )
 from pipelines.histogram import ALL, WriteHistograms, last_histograms
@@ -213,9 +212,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         options.delimiter,
     )
     events.check()
-    check_output(options.output)
-    places = Places(options.input)
-    check_side_outputs(options, places)
+    places = checked_places(options)
     vertices = vertices_of(options)
     counts = counting(options, vertices, places)
     timed = options.timestamp is not None

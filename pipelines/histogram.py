@@ -31,7 +31,7 @@ from beam_dpcount.transforms.histograms import Histogram
 from pipelines.count import (
     Places,
     add_horizon_argument,
-    check_side_outputs,
+    checked_places,
     errors,
     large_budget,
     one_run,
@@ -40,7 +40,7 @@ from pipelines.count import (
     unchecked,
     value_of,
 )
-from pipelines.files import Event, InputError, Reader, ReadEvents, check_output, csv_line
+from pipelines.files import Event, InputError, Reader, ReadEvents, csv_line
 from pipelines.ticks import (
     add_items_arguments,
     add_output_arguments,
@@ -178,9 +178,7 @@ def read_items(options: argparse.Namespace, column: str) -> tuple[ReadItems, Pla
         options.delimiter,
     )
     events.check()
-    check_output(options.output)
-    places = Places(options.input)
-    check_side_outputs(options, places)
+    places = checked_places(options)
     if options.top < 1:
         raise InputError(f"--top must be a whole number from 1, got {options.top}")
     return events, places

@@ -28,8 +28,7 @@ from beam_dpcount.ticks import LATE
 from beam_dpcount.transforms.ticks import TickCount
 from pipelines import timestamps
 from pipelines.count import (
-    Places,
-    check_side_outputs,
+    checked_places,
     clipped,
     errors,
     large_budget,
@@ -45,7 +44,6 @@ from pipelines.files import (
     ReadEvents,
     WriteReleases,
     check_inputs,
-    check_output,
     read_releases,
 )
 
@@ -188,8 +186,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     source = source_of(options)
     cli.budget_of(options)
     check_inputs(**source)
-    check_output(options.output)
-    check_side_outputs(options, Places(options.input))
+    checked_places(options)
     keys = public_list("--keys", options.keys, options.keys_file, options)
     counts = counting(options, keys)
     pipeline = beam.Pipeline(options=cli.beam_options(flags, parser.names()))
