@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import importlib
 import logging
 import math
 import os
@@ -24,6 +25,10 @@ from beam_dpcount.counter import UnsupportedBudgetError
 from beam_dpcount.noise import Entropy, SystemEntropy
 from beam_dpcount.replay import ReplayableEntropy
 
+# Options that change nothing of what is counted; all others keep replayable noise apart.
+NOT_COUNTED = frozenset(
+    ("path", "output", "plot", "rejected", "show_truth", "top", "all", "min_count")
+) | {"secret_env", "secret_file"}
 # A pipeline without --runner runs here. Beam's own default may first try to download a runner.
 LOCAL_RUNNER = "FnApiRunner"
 
@@ -216,16 +221,13 @@ def add_entropy_arguments(parser: argparse.ArgumentParser) -> None:
         "--run-id",
         default="",
         metavar="TEXT",
-        help="public; give another one whenever rows that have changed are counted again (what is "
-        "counted, its column and condition, is told apart without)",
+        help="public; give another one whenever rows that have changed are counted again (files "
+        "and options are told apart without)",
     )
 
 
-def entropy_of(options: argparse.Namespace, counted: Any) -> Entropy:
-    """Where the noise of parsed options comes from.
-
-    Args:
-      counted: what is counted, as the columns and conditions of the options say.
+def entropy_of(options: argparse.Namespace) -> Entropy:
+    """Where the noise of parsed options comes from: of all of them that may change what is counted.
 
     Raises:
       ValueError: a run id without a secret, or no name of a variable.
@@ -234,7 +236,8 @@ def entropy_of(options: argparse.Namespace, counted: Any) -> Entropy:
         if options.run_id:
             raise ValueError("--run-id is for replayable noise: give --secret-env or --secret-file")
         return SystemEntropy()
-    run_id = repr((counted, options.run_id))
+    counted = {name: value for name, value in vars(options).items() if name not in NOT_COUNTED}
+    run_id = repr(sorted(counted.items()))
     made = ReplayableEntropy(options.secret_env, key_file=options.secret_file, run_id=run_id)
     made.check()
     return made
@@ -343,7 +346,14 @@ def beam_options(flags: Sequence[str], ours: Collection[str] = ()) -> PipelineOp
 
 
 def run_main(main: Callable[[Sequence[str] | None], None]) -> None:
-    """Run a command: what a user can mend ends in one line on stderr and exit status 2."""
+    """Run a command: what a user can mend ends in one line on stderr and exit status 2.
+
+    A module that was started by `python -m` is imported anew, by its name: workers in other
+    processes find nothing that is defined in __main__.
+    """
+    spec = sys.modules["__main__"].__spec__
+    if main.__module__ == "__main__" and spec is not None:
+        main = getattr(importlib.import_module(spec.name), main.__name__)
     logging.getLogger().setLevel(logging.ERROR)
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
     try:

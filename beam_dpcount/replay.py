@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable
 from copy import copy
 from pathlib import Path
@@ -25,9 +26,11 @@ import numpy as np
 from beam_dpcount.laws import Law
 from beam_dpcount.noise import Entropy, IntArray, Noise
 
-NOISE_FORMAT = 1  # raised whenever the same seed would give other noise
+# Raised whenever the same seed would give other noise, or the same history another R x: a statistic
+# or an encoder that counts differently under the same noise would show the exact difference.
+NOISE_FORMAT = 1
 DIGEST_SIZE = 16
-_LEAST_SECRET = 32
+_LEAST_SECRET, _LEAST_DIFFERENT = 32, 8
 _MAKE = 'make one with: python -c "import secrets; print(secrets.token_hex(32))"'
 
 
@@ -51,9 +54,11 @@ class ReplayableEntropy(Entropy):
     Guarantee: to one who does not know the secret, and as far as keyed BLAKE2b and SHAKE256 are
       pseudo-random, releases of one history are as with `SystemEntropy`, and cost their budget once
       however often they are seen. r runs that share their first steps and diverge at a public point
-      cost at most r budgets. Whether two histories are equal is not protected: equal releases say
-      so. Counting changed data, or another column of them, needs another secret or run_id. Within
-      a pipeline the labels of transforms keep their noise apart.
+      cost at most r budgets. So the public id of every element is to be unique, or a replay in
+      another order would be equal where values are. At ticks, a replay in which other events are
+      late is not covered: see TickCount. Whether two histories are equal is not protected: equal
+      releases say so. Counting changed data, or another column of them, needs another secret or
+      run_id. Within a pipeline the labels of transforms keep their noise apart.
 
     Raises:
       ValueError, TypeError: both or none of variable and key_file are given, or no text.
@@ -77,6 +82,8 @@ class ReplayableEntropy(Entropy):
                 "replayable noise takes the name of an environment variable, not a secret: put the "
                 "secret into a variable, and give its name"
             )
+        if key_file is not None and re.fullmatch(r"[0-9A-Fa-f]{32,}", key_file):
+            raise ValueError("key_file takes the path of a file, not a secret: put it into a file")
         self._variable, self._key_file, self._run_id = variable, key_file, run_id
         self._name = ""
 
@@ -110,7 +117,8 @@ class ReplayableEntropy(Entropy):
     def _secret(self) -> bytes:
         if self._variable is not None:
             where = f"of environment variable {self._variable}"
-            secret = os.environ.get(self._variable, "").strip().encode()
+            # The bytes as they are: an error of decoding would carry them along.
+            secret = os.fsencode(os.environ.get(self._variable, "")).strip()
         else:
             where = f"of file {self._key_file}"
             try:
@@ -121,6 +129,8 @@ class ReplayableEntropy(Entropy):
         if len(secret) < _LEAST_SECRET:
             state = "not set here" if not secret else f"shorter than {_LEAST_SECRET} characters"
             raise SecretError(f"the secret {where} is {state}: {_MAKE}")
+        if len(set(secret)) < _LEAST_DIFFERENT:
+            raise SecretError(f"the secret {where} is easily guessed: {_MAKE}")
         return secret
 
     def __repr__(self) -> str:
@@ -147,14 +157,19 @@ class Replay:
     def begin(self, key: str, window: Any) -> bytes:
         """The digest of the empty history of one key in one window."""
         bounds = [getattr(window, name, None) for name in ("start", "end")]
-        place = repr((key, type(window).__name__, *(b and b.micros for b in bounds)))
+        # A plain text: a subclass may print as another.
+        place = repr((str.__str__(key), type(window).__name__, *(b and b.micros for b in bounds)))
         return self.follow(bytes(DIGEST_SIZE), None, place.encode())
 
     def follow(self, digest: bytes, identity: Any, value: bytes) -> bytes:
-        """The digest of a history and one more element, of this public id and value."""
+        """The digest of a history and one more element, of this public id and value.
+
+        Raises:
+          TypeError: the id is of a kind whose text may not be the same in every process.
+        """
         data = digest + value
         if identity is not None:
-            name = repr(identity).encode()
+            name = _named(identity).encode("utf-8", "surrogatepass")
             data += b"".join((name, len(name).to_bytes(8, "little")))
         return hashlib.blake2b(data, digest_size=DIGEST_SIZE, key=self._histories).digest()
 
@@ -222,6 +237,22 @@ class Expansion:
             self._left, self._blocks = self._left + more, self._blocks + 1
         taken, self._left = self._left[:n], self._left[n:]
         return taken
+
+
+def _named(identity: Any) -> str:
+    """A public id as a text that tells it from all others, in every process the same."""
+    if isinstance(identity, tuple):
+        return f"({''.join(_named(part) + ',' for part in identity)})"
+    if isinstance(identity, np.generic):
+        identity = identity.item()
+    if isinstance(identity, str):
+        return repr(str.__str__(identity))
+    if type(identity) in (int, bytes, float, bool):
+        return repr(identity)
+    raise TypeError(
+        f"element_id gave {type(identity).__name__}, but replayable noise takes ids that are text, "
+        "bytes, numbers or tuples of these: convert it, e.g. by str()"
+    )
 
 
 def _key(secret: bytes, purpose: bytes, parameters: str) -> bytes:

@@ -200,7 +200,7 @@ class CountEachTick(beam.DoFn):
 
     def setup(self) -> None:
         counter = self._counter
-        self._draws = draws_of(self._entropy, counter, self._clock, self._cap)
+        self._draws = draws_of(self._entropy, counter, self._clock, self._cap, self._fold)
         self._cells = CellCodec(self._clock)
         self._codec = StateCodec(counter, self._draws.digest_size)
 
@@ -269,12 +269,15 @@ class CountAllTicks(beam.DoFn):
     Args: as for CountEachTick; no event comes late.
     """
 
-    def __init__(self, counter: LatticeCounter, clock: Clock, cap: int, entropy: Entropy) -> None:
-        self._counter, self._clock, self._cap, self._entropy = counter, clock, cap, entropy
+    def __init__(
+        self, counter: LatticeCounter, clock: Clock, cap: int, fold: bool, entropy: Entropy
+    ) -> None:
+        self._counter, self._clock, self._cap = counter, clock, cap
+        self._fold, self._entropy = fold, entropy
 
     def setup(self) -> None:
         counter = self._counter
-        self._draws = draws_of(self._entropy, counter, self._clock, self._cap)
+        self._draws = draws_of(self._entropy, counter, self._clock, self._cap, self._fold)
         self._stddevs = counter.stddevs(self._clock.steps).tolist()
 
     def process(self, element: tuple[str, Iterable[bytes]], window: Any = _Window) -> Iterator[Any]:
@@ -303,6 +306,8 @@ class CountAllTicks(beam.DoFn):
         return values
 
 
-def draws_of(entropy: Entropy, counter: LatticeCounter, clock: Clock, cap: int) -> Draws:
-    """The noise of a counter at a clock."""
-    return Draws(entropy, counter, repr((clock.fingerprint, clock.stop, cap, counter.fingerprint)))
+def draws_of(
+    entropy: Entropy, counter: LatticeCounter, clock: Clock, cap: int, fold: bool
+) -> Draws:
+    """The noise of a counter at a clock; of all that says which events count in which tick."""
+    return Draws(entropy, counter, repr((clock, cap, fold, counter.fingerprint)))

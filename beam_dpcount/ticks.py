@@ -271,7 +271,9 @@ def check_keys(keys: Any) -> tuple[str, ...]:
             raise TypeError(f"keys must be texts, got {key!r} of {type(key).__name__}: {remedy}")
     if not keys:
         raise ValueError(f"keys must not be empty: {remedy}")
-    made = tuple(sorted(keys)) if isinstance(keys, AbstractSet) else tuple(keys)
+    # Plain texts: a subclass may compare, or print, as another than what it encodes to.
+    texts = [str.__str__(key) for key in keys]
+    made = tuple(sorted(texts) if isinstance(keys, AbstractSet) else texts)
     seen: set[str] = set()
     for key in made:
         if key in seen:

@@ -211,7 +211,7 @@ def counting(options: argparse.Namespace, places: Places) -> dp.PrefixCount:
         value=value_of,
         element_id=places,
         path=options.path,
-        entropy=cli.entropy_of(options, (options.key, options.value, options.where)),
+        entropy=cli.entropy_of(options),
     )
 
 

@@ -335,7 +335,7 @@ def counting(
                     value=EdgeOf(isinstance(vertices, int)),
                     element_id=places,
                     path=options.path,
-                    entropy=cli.entropy_of(options, (options.key, options.edge, options.weight)),
+                    entropy=cli.entropy_of(options),
                 ),
             )
         except UnsupportedBudgetError:

@@ -118,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             value=value_of if options.separator is None else SplitItems(options.separator),
             element_id=places,
             path=options.path,
-            entropy=cli.entropy_of(options, (options.key, options.item)),
+            entropy=cli.entropy_of(options),
         )
     pipeline = beam.Pipeline(options=cli.beam_options(flags, parser.names()))
     _ = (

@@ -236,7 +236,7 @@ def counting(options: argparse.Namespace, places: Places) -> StatisticCount:
             "value": LetterOf(letters, options.rest),
             "element_id": places,
             "path": options.path,
-            "entropy": cli.entropy_of(options, (options.key, options.letter, options.rest)),
+            "entropy": cli.entropy_of(options),
         }
         counted = cli.budget_of(options), options.horizon, letters, options.max_length
         try:

@@ -335,7 +335,7 @@ def counting(options: argparse.Namespace, keys: Sequence[str]) -> TickCount:
             late=options.late,
             value=value_of,
             path=options.path,
-            entropy=cli.entropy_of(options, (options.key, options.value, options.where)),
+            entropy=cli.entropy_of(options),
         )
 
 

@@ -11,6 +11,7 @@ import hashlib
 from collections import Counter as Tally
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from typing import Any
 
 import apache_beam as beam
@@ -73,7 +74,16 @@ each_stream = pytest.mark.parametrize("name", STREAMS)
 
 def made(name: str, entropy: Entropy | None = None) -> Any:
     entropy = entropy or dp.ReplayableEntropy(VARIABLE, run_id="failures")
-    return STREAMS[name][0](path="streaming", entropy=entropy)
+    given: dict[str, Any] = {"path": "streaming", "entropy": entropy}
+    if name != "TickCount":
+        given |= {"value": itemgetter(0), "element_id": itemgetter(1)}
+    return STREAMS[name][0](**given)
+
+
+def payloads(name: str) -> list[Any]:
+    """Of KEYS; with a public id each, where the transform takes one."""
+    made = STREAMS[name][1]
+    return made if name == "TickCount" else [(payload, i) for i, payload in enumerate(made)]
 
 
 @pytest.fixture(autouse=True)
@@ -225,7 +235,7 @@ def outcome(
     _watch.planned.update(planned)
 
     def build(pipeline: beam.Pipeline) -> Any:
-        counted = pipeline | source(STREAMS[name][1]) | made(name, entropy)
+        counted = pipeline | source(payloads(name)) | made(name, entropy)
         return counted | beam.ParDo(Downstream())
 
     releases = run(build, "bundles", ["--streaming"]).releases
@@ -333,7 +343,7 @@ def inputs(name: str) -> list[Any]:
     if name == "TickCount":
         events = [PAIR.pack(1, 1), None, PAIR.pack(3, 2), PAIR.pack(2, 1), None, None, None]
         return [SEED, *events]
-    return STREAMS[name][1]
+    return payloads(name)
 
 
 def step(counting: Any, given: Any, kept: Kept) -> list[Any]:

@@ -7,9 +7,13 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Sequence
+from enum import Enum
 from fractions import Fraction
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
@@ -20,7 +24,7 @@ import beam_dpcount as dp
 from beam_dpcount import dofns, replay
 from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from beam_dpcount.replay import Expansion, Replay, ReplayableEntropy, SecretError
-from pipelines import count
+from pipelines import count, histogram, ticks
 from tests.runners import RUNNERS, Row, feed, run
 
 SECRET = "0123456789abcdef" * 4
@@ -51,12 +55,30 @@ def entropy(run_id: str = "") -> ReplayableEntropy:
 ROWS: list[Row] = [("k", value, 1_000_000 * i) for i, value in enumerate([0, 1, 1, 0, 1, 0, 0, 1])]
 
 
+class Department(str, Enum):
+    """Keys that print alike."""
+
+    A = "alpha"
+    B = "beta"
+
+    def __repr__(self) -> str:
+        return "Department"
+
+
+# How values with a public id, as `identified` makes them, are read.
+IDS: dict[str, Any] = {"value": itemgetter(0), "element_id": itemgetter(1)}
+
+
+def identified(rows: list[Row]) -> list[Row]:
+    return [(key, (value, i), micros) for i, (key, value, micros) in enumerate(rows)]
+
+
 def counts(rows: list[Row], path: str = "bounded", runner: str = "fn", **options: Any) -> Any:
-    given: dict[str, Any] = {"mechanism": "SmoothBinary", "entropy": entropy(), **options}
+    given: dict[str, Any] = {"mechanism": "SmoothBinary", "entropy": entropy(), **IDS, **options}
     count = dp.PrefixCount(
         given.pop("budget", dp.ZCDP(0.5)), given.pop("horizon", 20), path=path, **given
     )
-    outcome = run(lambda p: p | feed(rows) | count, runner)
+    outcome = run(lambda p: p | feed(identified(rows)) | count, runner)
     return [release.value for release in outcome.releases]
 
 
@@ -120,7 +142,7 @@ MECHANISMS = [
     ids=lambda m: getattr(m, "__name__", str(m)),
 )
 def test_one_history_gives_one_stream_of_releases_on_both_paths(mechanism: Any) -> None:
-    options: dict[str, Any] = {"mechanism": mechanism}
+    options: dict[str, Any] = {"mechanism": mechanism, "budget": dp.ZCDP(0.01)}
     if isinstance(mechanism, dp.mechanisms.Unbounded):
         options["horizon"] = None
     bounded = counts(ROWS, **options)
@@ -150,8 +172,8 @@ def test_runners_and_processes_agree(runner: str) -> None:
 @each_path
 def test_vectors_sequences_and_graphs_replay(path: str) -> None:
     makers = [
-        lambda e: dp.Histogram(dp.ZCDP(1), 9, ["a", "b"], path=path, entropy=e),
-        lambda e: dp.SubstringCount(dp.ZCDP(1), 9, [*"ab"], 2, path=path, entropy=e),
+        lambda e: dp.Histogram(dp.ZCDP(1), 9, ["a", "b"], path=path, entropy=e, **IDS),
+        lambda e: dp.SubstringCount(dp.ZCDP(1), 9, [*"ab"], 2, path=path, entropy=e, **IDS),
         lambda e: dp.DegreeHistogram(
             dp.ZCDP(1),
             9,
@@ -159,13 +181,14 @@ def test_vectors_sequences_and_graphs_replay(path: str) -> None:
             max_degree=2,
             path=path,
             entropy=e,
-            value=lambda letter: (0, ord(letter) - 96),
+            value=lambda pair: (0, ord(pair[0]) - 96),
+            element_id=itemgetter(1),
         ),
     ]
     rows: list[Row] = [("k", letter, 1_000_000 * i) for i, letter in enumerate("abba")]
     for make in makers:
         seen = [
-            run(lambda p, e=e, make=make: p | feed(rows) | make(e)).releases
+            run(lambda p, e=e, make=make: p | feed(identified(rows)) | make(e)).releases
             for e in (entropy(), entropy(), entropy("other"))
         ]
         assert seen[0] == seen[1]
@@ -234,23 +257,8 @@ def drawn(**options: Any) -> np.ndarray:
     return np.array(counts(rows, **given)) - np.cumsum([row[1] for row in rows])
 
 
-def shifted_ids(offset: int) -> Any:
-    return {"value": lambda p: p[0], "element_id": lambda p: p[1] + offset}
-
-
 def test_whatever_is_public_separates_the_noise() -> None:
     """Every parameter, and every public fact, is in the hash."""
-    identified = [("k", (value, i), micros) for i, (_, value, micros) in enumerate(ROWS)]
-
-    def of_ids(offset: int) -> np.ndarray:
-        values = counts(
-            identified,
-            budget=dp.ZCDP(Fraction(1, 10**6)),
-            mechanism="Simple1",
-            **shifted_ids(offset),
-        )
-        return np.array(values) - np.cumsum([row[1] for row in ROWS])
-
     seen = {
         "base": drawn(),
         "run id": drawn(entropy=entropy("2")),
@@ -260,8 +268,8 @@ def test_whatever_is_public_separates_the_noise() -> None:
         "bounds": drawn(bounds=(0, 2)),
         "relation": drawn(relation="add_remove"),
         "key": drawn(rows=[("l", *row[1:]) for row in ROWS]),
-        "ids": of_ids(0),
-        "other ids": of_ids(1),
+        "ids": drawn(element_id=lambda pair: pair[1] + 1),
+        "text ids": drawn(element_id=lambda pair: str(pair[1])),
     }
     names = list(seen)
     for i, name in enumerate(names):
@@ -276,8 +284,9 @@ def test_counts_of_one_pipeline_have_noise_of_their_own(path: str) -> None:
     """Or equal releases would show up to where two protected columns agree."""
 
     def build(pipeline: beam.Pipeline) -> Any:
-        rows = pipeline | feed(ROWS)
+        rows = pipeline | feed(identified(ROWS))
         options: dict[str, Any] = {"mechanism": "Simple1", "path": path, "entropy": entropy()}
+        options |= IDS
         seen = [
             rows | label >> dp.PrefixCount(dp.ZCDP(Fraction(1, 10**6)), 20, **options)
             for label in ("bought", "sick")
@@ -290,8 +299,8 @@ def test_counts_of_one_pipeline_have_noise_of_their_own(path: str) -> None:
 
 
 def test_windows_separate_the_noise() -> None:
-    count = dp.PrefixCount(dp.ZCDP(0.5), 4, mechanism="Simple1", entropy=entropy())
-    rows: list[Row] = [("k", 0, 1_000_000 * i) for i in range(8)]
+    count = dp.PrefixCount(dp.ZCDP(0.5), 4, mechanism="Simple1", entropy=entropy(), **IDS)
+    rows = identified([("k", 0, 1_000_000 * i) for i in range(8)])
     values = [
         r.value
         for r in run(lambda p: p | feed(rows) | beam.WindowInto(FixedWindows(4)) | count).releases
@@ -328,6 +337,183 @@ def test_parameters_left_out_of_the_hash_are_caught(monkeypatch: pytest.MonkeyPa
     assert (drawn(relation="add_remove") == drawn()).all()
 
 
+# Replays in another order, and what is public of it
+
+
+@each_path
+def test_replays_in_another_order_show_nothing_of_values(path: str) -> None:
+    """Without ids, releases would be equal if, and only if, the values that changed places are."""
+
+    def of(a: int, b: int, order: str) -> Any:
+        values = {"A": (a, "A"), "B": (b, "B"), "C": (1, "C")}
+        rows: list[Row] = [("k", values[name], 1_000_000 * i) for i, name in enumerate(order)]
+        count = dp.PrefixCount(
+            dp.ZCDP(1e-7), 9, mechanism="Simple1", path=path, entropy=entropy(), **IDS
+        )
+        return [release.value for release in run(lambda p: p | feed(rows) | count).releases]
+
+    for a in (0, 1):
+        first, other = of(a, 0, "ABC"), of(a, 0, "BAC")
+        assert all(x != y for x, y in zip(first, other, strict=True))
+        assert first == of(a, 0, "ABC")
+
+
+def test_ids_must_be_given() -> None:
+    for make in (
+        lambda **given: dp.PrefixCount(dp.ZCDP(1), 9, **given),
+        lambda **given: dp.Histogram(dp.ZCDP(1), 9, ["a"], **given),
+        lambda **given: dp.EpisodeCount(dp.ZCDP(1), 9, ["a"], 2, **given),
+        lambda **given: dp.EdgeCount(dp.ZCDP(1), 9, 3, **given),
+    ):
+        with pytest.raises(ValueError, match="needs element_id"):
+            make(entropy=entropy())
+
+
+def test_ids_are_told_apart_by_what_they_are() -> None:
+    class Row(NamedTuple):
+        file: str
+        row: int
+
+    class Masked(str):
+        __slots__ = ()
+
+        def __repr__(self) -> str:
+            return "***"
+
+    made = entropy().replay(LAWS[0], None, "p")
+    start = made.begin("k", GlobalWindow())
+    different = [
+        *(None, 1, 1.5, "1", b"1", "a", "b", ("a", 1), ("a", "1"), ("a,1",), ("a",), (), ("a", ())),
+        *((("a",), ()), "\ud800", -0.0),
+    ]
+    assert len({made.follow(start, identity, b"x") for identity in different}) == len(different)
+    assert made.begin(Masked("k"), GlobalWindow()) == start
+    for equal, other in (
+        (Row("a", 1), ("a", 1)),
+        (np.int64(1), 1),
+        (np.str_("a"), "a"),
+        (Masked("a"), "a"),
+    ):
+        assert made.follow(start, equal, b"x") == made.follow(start, other, b"x")
+    for bad in (object(), [1], {"a": 1}, Fraction(1)):
+        with pytest.raises(TypeError, match="convert it"):
+            made.follow(start, bad, b"x")
+
+
+@each_path
+def test_keys_that_print_as_others_have_noise_of_their_own(path: str) -> None:
+    rows = identified([(key, 0, 0) for key in Department])
+    masked, plain = (
+        run(
+            lambda p, kind=kind: (
+                p
+                | feed([(kind(key), *row) for key, *row in rows], Any)
+                | dp.PrefixCount(
+                    dp.ZCDP(1e-7), 9, mechanism="Simple1", path=path, entropy=entropy(), **IDS
+                )
+                | beam.Map(lambda release: (str.__str__(release.key), release.value))
+            )
+        ).releases
+        for kind in (Department, str.__str__)
+    )
+    assert masked == plain
+    assert masked[0][1] != masked[1][1]
+
+
+@each_path
+def test_all_that_says_where_ticks_count_separates_their_noise(path: str) -> None:
+    """Else two clocks would give equal releases if, and only if, no event falls between them."""
+
+    def of(start: int = 0, late: str = "fold", **options: Any) -> Any:
+        count = dp.TickCount(
+            dp.ZCDP(1e-7),
+            2,
+            start,
+            start + 8,
+            keys=["k"],
+            mechanism="Simple1",
+            late=late,
+            path=path,
+            entropy=entropy(),
+            **options,
+        )
+        rows: list[Row] = [("k", 0, 5_000_000)]
+        build = lambda p: p | feed(rows) | beam.WindowInto(FixedWindows(4)) | count  # noqa: E731
+        return [release.value for release in run(build).releases][:4]
+
+    seen = [of(), of(start=2), of(late="drop"), of(max_per_tick=7)]
+    for i, one in enumerate(seen):
+        for other in seen[i + 1 :]:
+            assert not set(one) & set(other)
+    assert of() == seen[0]
+
+
+# What is counted of three short streams, for the pins below.
+NUMBERS, LETTERS = [1, 0, 1, 1, 0, 1], "abbaba"
+EDGES = [(0, 1), (1, 2), (0, 2), (2, 3), (0, 2), (1, 3)]
+COUNTED: dict[str, tuple[Any, Sequence[Any]]] = {
+    **{
+        kind.__name__: (partial(dp.PrefixCount, horizon=9, mechanism=kind), NUMBERS)
+        # Those of whole entries: the rounding of others may differ between machines.
+        for kind in MECHANISMS
+        if kind.__name__ in ("Simple1", "Simple2", "TwoLevel", "BinaryTree", "SmoothBinary")
+    },
+    "Histogram": (partial(dp.Histogram, horizon=9, domain=["a", "b"]), LETTERS),
+    "SubstringCount": (
+        partial(dp.SubstringCount, horizon=9, alphabet=["a", "b"], max_length=2),
+        LETTERS,
+    ),
+    "EpisodeCount": (
+        partial(dp.EpisodeCount, horizon=9, alphabet=["a", "b"], max_length=2),
+        LETTERS,
+    ),
+    **{
+        kind.__name__: (partial(kind, horizon=9, vertices=4, **options), EDGES)
+        for kind, options in (
+            (dp.EdgeCount, {"max_degree": 2}),
+            (dp.TriangleCount, {"max_degree": 3}),
+            (dp.KStarCount, {"k": 2, "max_degree": 3}),
+            (dp.HighDegreeCount, {"threshold": 2}),
+            (dp.DegreeHistogram, {"max_degree": 3}),
+            (dp.SpanningForestCost, {"max_weight": 2}),
+            (dp.CutGraph, {}),
+        )
+    },
+}
+# Of their releases. A change of what is counted under the same noise would show the exact
+# difference to one who has both: then raise replay.NOISE_FORMAT, and pin anew.
+PINNED = {
+    "Simple1": "6e3ab18a90a7c1b7",
+    "Simple2": "30f10787ec181b8c",
+    "TwoLevel": "77174781db1a2abb",
+    "BinaryTree": "f9a08fa556bb88b8",
+    "SmoothBinary": "0165ff5f24cd739c",
+    "Histogram": "e51bb9156af8611e",
+    "SubstringCount": "7ff2d8311e8acd06",
+    "EpisodeCount": "16a57c6c95156c9d",
+    "EdgeCount": "6a5d468b1fb1e7b2",
+    "TriangleCount": "dab643d9f6fa9fea",
+    "KStarCount": "563ea22c6fb8bf42",
+    "HighDegreeCount": "cc2b46dd38de7bb1",
+    "DegreeHistogram": "27ab83620254b09e",
+    "SpanningForestCost": "60bb74249848a103",
+    "CutGraph": "4f81712796c9cac3",
+}
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_a_history_is_counted_as_ever(name: str) -> None:
+    make, values = COUNTED[name]
+    rows = identified([("k", value, 1_000_000 * i) for i, value in enumerate(values)])
+    seen = hashlib.sha256()
+    for budget in (dp.ZCDP(1e12), dp.ZCDP(0.5)):  # no noise to speak of, and that of a replay
+        mechanism = {} if "mechanism" in make.keywords else {"mechanism": "BinaryTree"}
+        count = make(budget, entropy=entropy("pinned"), **IDS, **mechanism)
+        releases = run(lambda p, count=count: p | feed(rows) | count).releases
+        seen.update(repr([np.round(release.value, 4).tolist() for release in releases]).encode())
+    assert seen.hexdigest()[:16] == PINNED[name]
+
+
 # The secret
 
 
@@ -339,7 +525,7 @@ def test_secrets_are_read_on_the_worker_and_shown_nowhere(
     file.write_text(SECRET + "\n")
     from_file = ReplayableEntropy(key_file=str(file), run_id="")
     assert counts(ROWS, entropy=from_file) == counts(ROWS)
-    count = dp.PrefixCount(dp.ZCDP(0.5), 20, entropy=made)
+    count = dp.PrefixCount(dp.ZCDP(0.5), 20, entropy=made, **IDS)
     shown = (
         repr(made),
         str(count.display_data()),
@@ -362,7 +548,12 @@ def test_secrets_are_read_on_the_worker_and_shown_nowhere(
 
 @pytest.mark.parametrize(
     ("secret", "message"),
-    [(None, "not set here"), ("tiny", "shorter than 32"), ("", "not set here")],
+    [
+        (None, "not set here"),
+        ("tiny", "shorter than 32"),
+        ("", "not set here"),
+        ("tiny" * 9, "easily guessed"),
+    ],
 )
 def test_missing_and_short_secrets_stop_the_run(
     secret: str | None, message: str, monkeypatch: pytest.MonkeyPatch
@@ -386,6 +577,7 @@ def test_missing_and_short_secrets_stop_the_run(
         ((SECRET,), {}, "name of an environment variable, not a secret"),
         (("abcdef" * 8,), {}, "name of an environment variable, not a secret"),
         (("A",), {"run_id": 7}, "run_id must be text"),
+        ((), {"key_file": SECRET}, "path of a file, not a secret"),
     ],
 )
 def test_constructor_refusals(arguments: Any, options: Any, message: str) -> None:
@@ -407,6 +599,17 @@ def test_noise_that_is_drawn_early_is_refused(path: str) -> None:
     assert counts(ROWS, path, budget=dp.PureDP(1), mechanism="KAry") == counts(
         ROWS, path, budget=dp.PureDP(1), mechanism=dp.mechanisms.KAry(20, subtraction=False)
     )
+
+
+def test_a_secret_that_is_no_text_is_used_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """An error of decoding would show all of it."""
+    raw = bytes(range(128, 192))
+    monkeypatch.setitem(os.environ, VARIABLE, os.fsdecode(raw))
+    file = tmp_path / "key"
+    file.write_bytes(raw)
+    assert counts(ROWS, entropy=ReplayableEntropy(key_file=str(file), run_id="")) == counts(ROWS)
 
 
 def test_replayable_noise_needs_its_history() -> None:
@@ -461,3 +664,36 @@ def test_commands_give_the_same_numbers_for_the_same_rows(
     assert SECRET not in printed
     assert "the same rows give the same numbers again, at no cost" in printed
     assert "another run over the same rows spends the budget again" in printed  # without a secret
+
+
+def test_commands_tell_files_and_options_apart(tmp_path: Path) -> None:
+    """Or equal releases would show how far two columns, or two files, agree."""
+    rows = [("a", 1, 1), ("b", 2, 2), ("a", 3, 5)]
+    text = "key,item,created,closed\n" + "".join(f"k,{i},{a},{b}\n" for i, a, b in rows)
+    east, west, out = (tmp_path / name for name in ("east.csv", "west.csv", "out.csv"))
+    for log in (east, west):
+        log.write_text(text)
+
+    def released(command: Any, log: Path, *more: str) -> set[str]:
+        common = ["--epsilon", "1e-4", "--delta", "1e-6", "--key", "key", "--secret-env"]
+        command.main(["--input", str(log), *common, VARIABLE, "--output", str(out), *more])
+        return set(out.read_text().splitlines()[1:])
+
+    clock = ["--tick", "1", "--start", "0", "--stop", "8", "--keys", "k", "--timestamp"]
+    two = ["--max-items", "2", "--separator"]
+    items = ["--item", "item", "--domain", "a", "b", "--horizon", "9", "--timestamp"]
+    runs = [
+        (ticks, east, *clock, "created"),
+        (ticks, west, *clock, "created"),
+        (ticks, east, *clock, "closed"),
+        (ticks, east, *clock, "created", "--late", "drop"),
+        (histogram, east, *items, "created"),
+        *((histogram, east, *items, "created", *two, mark) for mark in ";|"),
+        (histogram, west, *items, "created"),
+    ]
+    seen = [released(*given) for given in runs]
+    for i, one in enumerate(seen):
+        assert len(one) >= 3
+        for other in seen[i + 1 :]:
+            assert not one & other
+    assert [released(*given) for given in runs[::4]] == seen[::4]

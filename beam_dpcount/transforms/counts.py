@@ -49,7 +49,8 @@ class PrefixCount(EachElement):
         pipeline, as a mistyped name should.
       path: "auto" (default) follows `is_bounded` of the input; "streaming" forces the stateful
         path, for sources wrongly declared bounded; "bounded" insists on the grouped one.
-      entropy: where the noise comes from; default the operating system.
+      entropy: where the noise comes from; default the operating system. ReplayableEntropy needs
+        `element_id`, unique for each element.
 
     Guarantee: for each key, and window, the values of all its releases together satisfy `budget`
       for streams that differ in the value of any one element. Public, so not protected: the keys,

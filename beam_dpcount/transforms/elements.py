@@ -60,6 +60,12 @@ class EachElement(beam.PTransform[Any, Any]):
         super().__init__()
         self._element = check_choice("on_reject", on_reject, ON_REJECT), value, element_id
         self._entropy = check_entropy(entropy)
+        if self._entropy.is_replayable and element_id is None:
+            raise ValueError(
+                "replayable noise needs element_id, which gives the public and unique id of each "
+                "element, such as its file and row, or partition and offset: without it a replay "
+                "in another order shows which elements have equal values"
+            )
         self._path = check_choice("path", path, PATHS)
         self._given = budget
         self._budget, self._account = plain_budget(budget)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -40,6 +41,11 @@ from beam_dpcount.transforms.inputs import (
     use_streaming,
 )
 
+_LOGGER = logging.getLogger(__name__)
+_LATE_REPLAYS = (
+    "with replayable noise, a replay whose watermark moves otherwise shows whether any event was "
+    "late in one run only: have no late events, or use SystemEntropy (docs/reliability.md)"
+)
 _POLICIES = ("drop", "raise")
 
 
@@ -97,9 +103,12 @@ class TickCount(beam.PTransform[Any, Any]):
       but one without any time stops the pipeline, and so shows that it is there.
       Streaming: the guarantee holds where the watermark's schedule and the order of arrival are
       public or fixed; a watermark that follows the events themselves can be moved by one of them,
-      and then puts others into other ticks. Sensitivity: `counter.l1_sensitivity` and
-      `.l2_sensitivity` (docs/privacy.md). Noise: exact, on integers, `counter.law`. A runner that
-      retries work draws noise again; failed attempts nobody saw cost nothing.
+      and then puts others into other ticks. Replayable noise (ReplayableEntropy) covers replays in
+      which the same events are late, best none; a watermark that moved otherwise makes equal those
+      replays only that lack such events, and so shows whether there are any. Sensitivity:
+      `counter.l1_sensitivity` and `.l2_sensitivity` (docs/privacy.md). Noise: exact, on integers,
+      `counter.law`. A runner that retries work draws noise again; failed attempts nobody saw cost
+      nothing.
 
     Attributes:
       counter: the calibrated counter of each key; the one in use, once the transform is applied.
@@ -185,6 +194,8 @@ class TickCount(beam.PTransform[Any, Any]):
         counter = self._counters[streaming] if known else self._calibrated(clock, streaming)
         if streaming or self._entropy.is_replayable:
             refuse_early_draws(counter.mechanism)
+        if streaming and self._entropy.is_replayable:
+            _LOGGER.warning("%s: %s", self.label, _LATE_REPLAYS)
         claim(self._given, by=self.label)  # the last of the checks
         if not streaming:
             events = events | "OncePerWindow" >> OncePerWindow()
@@ -210,10 +221,11 @@ class TickCount(beam.PTransform[Any, Any]):
         cap = self._change.largest(self._unit)
         dofn: beam.DoFn
         entropy = self._entropy.named(applied.full_label)
+        fold = self._late == "fold"
         if streaming:
-            dofn = CountEachTick(counter, clock, cap, self._late == "fold", entropy)
+            dofn = CountEachTick(counter, clock, cap, fold, entropy)
         else:
-            dofn = CountAllTicks(counter, clock, cap, entropy)
+            dofn = CountAllTicks(counter, clock, cap, fold, entropy)
             both = both | "GroupByKey" >> beam.GroupByKey()
         return both | type(dofn).__name__ >> beam.ParDo(dofn).with_output_types(Release)
 
