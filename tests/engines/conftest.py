@@ -1,51 +1,86 @@
-"""Prism for the tests of this directory. In CI it must be there; elsewhere they skip."""
+"""Engines for the tests of this directory. In CI they must be there; elsewhere tests skip."""
 
 from __future__ import annotations
 
 import os
-import shutil
+import platform
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import apache_beam
 import pytest
 from apache_beam.runners.portability.prism_runner import PrismRunner
+from apache_beam.runners.runner import PipelineRunner
 
 from tests.engines import prism
+from tests.engines.cache import UnavailableError
+from tests.engines.flink import install
+from tests.engines.flink.cluster import Cluster, Workers
+from tests.engines.flink.runner import OnFlink
 from tests.runners import Outcome, run
 
-# All tests together take a minute.
-MOST_SECONDS = 300
+MOST_SECONDS = 900  # that Prism serves: its tests take a minute, and those of Flink five
+VARIABLE, SECRET = "COUNTING_SECRET", "0123456789abcdef" * 4
 
-OnPrism = Callable[..., Outcome]
+MISSING, FOUND = pytest.StashKey[list[str]](), pytest.StashKey[list[str]]()
 
 
-MISSING = pytest.StashKey[str]()
+@dataclass(frozen=True)
+class Engine:
+    """What pipelines run on.
+
+    Args:
+      name: for messages.
+      runner: makes Beam's runner.
+      flags: of every pipeline.
+      command: further flags of a command that starts a process of its own.
+    """
+
+    name: str
+    runner: Callable[[], PipelineRunner]
+    flags: tuple[str, ...]
+    command: tuple[str, ...]
+
+    def run(self, build: Any, *flags: str) -> Outcome:
+        """`tests.runners.run` on it."""
+        return run(build, self.runner(), (*self.flags, *flags))
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """The versions, or what is missing, below the results."""
-    if MISSING in config.stash:
-        terminalreporter.write_line(f"tests/engines was skipped: {config.stash[MISSING]}")
-    elif prism.location().exists():
-        terminalreporter.write_line(prism.versions(prism.location()))
+    """The versions, and what is missing, below the results."""
+    for missing in config.stash.get(MISSING, []):
+        terminalreporter.write_line(f"tests/engines skipped tests: {missing}")
+    found = config.stash.get(FOUND, [])
+    if found:
+        python = f"Beam {apache_beam.__version__}, Python {platform.python_version()}"
+        terminalreporter.write_line("; ".join((python, *found)))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Build Prism, or skip the tests of this directory."""
+    """Get the engines that are asked for, or skip what needs them."""
     ours = [item for item in items if Path(__file__).parent in item.path.parents]
     if config.option.collectonly or not ours:
         return
-    if shutil.which("go") and not prism.location().exists():
-        config.get_terminal_writer().line("building Prism, which takes a minute or two")
-    try:
-        prism.build()
-    except prism.UnavailableError as missing:
-        if os.environ.get("CI"):
-            pytest.exit(f"tests/engines must not skip in CI: {missing}", returncode=1)
-        config.stash[MISSING] = str(missing)
-        for item in ours:
-            item.add_marker(pytest.mark.skip(str(missing)))
+    config.stash[MISSING], config.stash[FOUND] = [], []
+    for name, get, versions in (
+        ("prism", prism.build, prism.versions),
+        ("flink", install.classpath, install.versions),
+    ):
+        wanted = [item for item in ours if name in item.nodeid]
+        if not wanted:
+            continue
+        config.get_terminal_writer().line(f"{name}: looked for, and made if need be")
+        try:
+            get()
+            config.stash[FOUND].append(versions())
+        except UnavailableError as missing:
+            if os.environ.get("CI"):
+                pytest.exit(f"tests/engines must not skip in CI: {missing}", returncode=1)
+            config.stash[MISSING].append(str(missing))
+            for item in wanted:
+                item.add_marker(pytest.mark.skip(str(missing)))
 
 
 @pytest.fixture(scope="session")
@@ -62,11 +97,42 @@ def server(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[p
         yield running
 
 
-@pytest.fixture
-def on_prism(server: prism.Server) -> OnPrism:
-    """`tests.runners.run` on Prism, with workers in this process."""
+@pytest.fixture(scope="session")
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+    """Python workers for Flink, who know the secret."""
+    with Workers(tmp_path_factory.mktemp("workers"), {VARIABLE: SECRET}) as pool:
+        yield pool
 
-    def run_it(build: Any, *flags: str) -> Outcome:
-        return run(build, PrismRunner(), [f"--job_endpoint={server.endpoint}", *flags])
 
-    return run_it
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One Flink cluster for all tests."""
+    with Cluster(tmp_path_factory.mktemp("flink"), restarts=1) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def on_prism(server: prism.Server, binary: Path) -> Engine:
+    """Prism, with workers in this process."""
+    started = "--runner", "PrismRunner", "--prism_location", str(binary)
+    return Engine("prism", PrismRunner, (f"--job_endpoint={server.endpoint}",), started)
+
+
+def on_flink(master: str, workers: Workers) -> Engine:
+    """Flink at this address, with Python workers outside."""
+    flags = f"--flink_master={master}", *workers.flags
+    runner = "--runner", f"{OnFlink.__module__}.{OnFlink.__name__}"
+    return Engine("flink", OnFlink, flags, (*runner, *flags))
+
+
+# Of the session, so that all tests of one engine follow each other.
+@pytest.fixture(scope="session", params=["prism", "flink-local", "flink-cluster"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """Each engine in turn."""
+    if request.param == "prism":
+        found: Engine = request.getfixturevalue("on_prism")
+        return found
+    master = "[local]"
+    if request.param == "flink-cluster":
+        master = f"localhost:{request.getfixturevalue('cluster').rest}"
+    return on_flink(master, request.getfixturevalue("workers"))

@@ -2,19 +2,15 @@
 
     python -m tests.engines.prism
 
-builds it, unless that was done, and prints its path, and on stderr the versions in use. The cache
-is outside the repository: $BEAM_DPCOUNT_ENGINES, or ~/.cache/beam_dpcount/engines.
+builds it, unless that was done, and prints its path, and on stderr the versions in use.
 """
 
 from __future__ import annotations
 
-import os
-import platform
 import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -22,18 +18,14 @@ from types import TracebackType
 
 import apache_beam
 
+from tests.engines.cache import UnavailableError, cache, need, once, said
+
 MODULE = "github.com/apache/beam/sdks/v2/go/cmd/prism"
-
-
-class UnavailableError(Exception):
-    """Prism cannot be had here; the text says in one line what is missing."""
 
 
 def location() -> Path:
     """Where the binary of the installed Beam's version is, once it is built."""
-    given = os.environ.get("BEAM_DPCOUNT_ENGINES")
-    cache = Path(given) if given else Path.home() / ".cache" / "beam_dpcount" / "engines"
-    return cache.resolve() / f"prism-{apache_beam.__version__}"
+    return cache() / f"prism-{apache_beam.__version__}"
 
 
 def build() -> Path:
@@ -42,57 +34,29 @@ def build() -> Path:
     Raises:
       UnavailableError: Go is not installed, or could not build it.
     """
-    target = location()
-    if target.exists():
-        return target
     wanted = f"{MODULE}@v{apache_beam.__version__}"
+
+    def install(scratch: Path) -> Path:
+        need(wanted, "go", "install", wanted, GOBIN=str(scratch))
+        return scratch / "prism"
+
+    return once(location(), install)
+
+
+def versions() -> str:
+    """Prism's module, and the Go that built it, in one line."""
     if shutil.which("go") is None:
-        raise UnavailableError(f"Go is not installed: it is needed to build {wanted}")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-        done = subprocess.run(
-            ["go", "install", wanted],
-            env=os.environ | {"GOBIN": scratch},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            # What it downloads comes first.
-            said = [line for line in done.stdout.splitlines() if not line.startswith("go: down")]
-            reason = " ".join(said)[:500] or f"exit status {done.returncode}"
-            raise UnavailableError(f"go install {wanted} failed: {reason}")
-        # Whole or not at all, whoever else builds it at the same time.
-        Path(scratch, "prism").replace(target)
-    return target
-
-
-def versions(binary: Path) -> str:
-    """Beam's, Prism's, Go's and Python's, in one line."""
-    module, go = "its module is not known without Go", "not installed"
-    if shutil.which("go"):
-        # The go.mod of a directory could name another toolchain.
-        go = _said("go", "env", "GOVERSION")
-        info = [line.split() for line in _said("go", "version", "-m", str(binary)).splitlines()]
-        (module,) = (" ".join(words[1:]) for words in info if words[0] == "mod")
-        module += f", built with {info[0][-1]}"
-    return (
-        f"Beam {apache_beam.__version__}; Prism: {module}; Go: {go}; "
-        f"Python {platform.python_version()}"
-    )
-
-
-def _said(*command: str) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+        return "Prism, its version not known without Go"
+    info = [line.split() for line in said("go", "version", "-m", str(location())).splitlines()]
+    (module,) = (" ".join(words[1:]) for words in info if words[0] == "mod")
+    return f"Prism {module}, built with {info[0][-1]}"
 
 
 class Server:
     """Serves jobs at `endpoint` while the block lasts, but no longer than `seconds`.
 
     A pipeline that hangs then fails. Should the tests be killed, Prism ends by itself once it has
-    had no job for a minute.
+    had no job for as long.
     """
 
     def __init__(self, binary: Path, log: Path, seconds: float) -> None:
@@ -103,7 +67,7 @@ class Server:
             str(binary),
             f"-job_port={port}",
             "-serve_http=false",
-            "-idle_shutdown_timeout=1m",
+            f"-idle_shutdown_timeout={seconds:g}s",
             "-log_kind=text",
         ]
 
@@ -167,7 +131,7 @@ def main() -> None:
         print(missing, file=sys.stderr)
         sys.exit(3)
     print(binary)
-    print(versions(binary), file=sys.stderr)
+    print(versions(), file=sys.stderr)
 
 
 if __name__ == "__main__":

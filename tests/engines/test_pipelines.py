@@ -1,0 +1,317 @@
+"""The transforms and pipelines.count on every engine: the numbers of the local runner.
+
+Beam promises no order, and Prism hands a key's elements to a stateful DoFn in order of time: rows
+here come in rising times, where order matters.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import pytest
+from apache_beam.runners.portability.fn_api_runner import worker_handlers
+from apache_beam.transforms.window import FixedWindows
+
+import beam_dpcount as dp
+from beam_dpcount import cli
+from pipelines import count
+from tests.engines.conftest import SECRET, VARIABLE, Engine
+from tests.runners import Row, counters, feed, run
+from tests.scripted import ScriptedEntropy
+
+ROOT = Path(__file__).parents[2]
+BUDGET = dp.ZCDP(0.5)
+EXACT = dp.ZCDP(1e12)  # its noise is 0
+SECOND = 1_000_000
+
+# On Flink, transforms with state take its streaming mode; others run in batch.
+MODE = {"bounded": (), "streaming": ("--streaming",)}
+each_path = pytest.mark.parametrize("path", ["bounded", "streaming"])
+
+
+@pytest.fixture(autouse=True)
+def _no_state_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The local runner's cache measures every state that it holds, some 1 ms a key and bundle.
+    monkeypatch.setattr(worker_handlers, "STATE_CACHE_SIZE_MB", 0)
+
+
+def rising(n: int, values: Sequence[Any], seed: int = 1) -> list[Row]:
+    """Rows of two keys, one a second."""
+    chance = random.Random(seed)
+    return [(chance.choice("xxy"), chance.choice(values), i * SECOND) for i in range(n)]
+
+
+def same(engine: Engine, build: Callable[[beam.Pipeline], Any], path: str = "bounded") -> Any:
+    """What came out of the engine: what comes out of the local runner, to the last bit."""
+    given, expected = engine.run(build, *MODE[path]), run(build)
+    assert given.outputs == expected.outputs
+    assert given.metrics() == expected.metrics()
+    assert all(given.outputs)
+    return given
+
+
+NUMBERS = [0, 1, 2, -0.4, 0.75, None, "1"]
+EDGES = [(0, 1), (1, 2), (2, 0), (2, 3), (3, 0), (0, 0), None]
+# Those that release after every element: the transform, and values. 60 steps are fewer than x has.
+ELEMENTS: dict[str, tuple[Any, Sequence[Any]]] = {
+    "prefix": (lambda **given: dp.PrefixCount(BUDGET, 60, bounds=(-1, 2), **given), NUMBERS),
+    "histogram": (lambda **given: dp.Histogram(BUDGET, 60, ["a", "b"], **given), ["a", "b", "z"]),
+    "substrings": (
+        lambda **given: dp.SubstringCount(BUDGET, 60, ["a", "b"], 2, **given),
+        ["a", "b", 7],
+    ),
+    "triangles": (
+        lambda **given: dp.TriangleCount(BUDGET, 60, vertices=4, max_degree=3, **given),
+        EDGES,
+    ),
+}
+
+
+# The same scripted noise, the same numbers
+
+
+@each_path
+@pytest.mark.parametrize("kind", ELEMENTS)
+def test_each_element(kind: str, path: str, engine: Engine) -> None:
+    """With elements that are rejected, and elements and a metric past the horizon."""
+    make, values = ELEMENTS[kind]
+    rows = rising(150, values)
+    made = make(path=path, entropy=ScriptedEntropy(), on_reject="collect")
+    outcome = same(engine, lambda p: p | feed(rows) | made, path)
+    steps = Counter(release.key for release in outcome.releases)
+    of_x = sum(key == "x" for key, *_ in rows)
+    assert steps == {"x": 60, "y": 150 - of_x}
+    assert outcome.metrics() == {"past_horizon": of_x - 60}
+    reasons = Counter(rejected.reason for rejected in outcome.rejected)
+    assert len(reasons) > 1
+
+
+@each_path
+@pytest.mark.parametrize("kind", ["prefix", "histogram"])
+def test_fixed_windows(kind: str, path: str, engine: Engine) -> None:
+    make, values = ELEMENTS[kind]
+    rows = rising(60, values)
+    made, windows = make(path=path, entropy=ScriptedEntropy()), beam.WindowInto(FixedWindows(20))
+    outcome = same(engine, lambda p: p | feed(rows) | windows | made, path)
+    assert len({seen.window for seen in outcome.outputs[0]}) == 3
+
+
+def test_elements_out_of_order_on_the_bounded_path(engine: Engine) -> None:
+    """Time, then the id, decides; with pairs that are none."""
+    ids = random.Random(3).sample(range(80), 80)
+    rows: list[Row] = [("k", {"id": i, "x": i % 3}, i // 20 * SECOND) for i in ids]
+    rows.insert(7, (7, {"id": 0, "x": 1}, 0))
+    made = dp.PrefixCount(
+        BUDGET,
+        100,
+        bounds=(0, 2),
+        entropy=ScriptedEntropy(),
+        on_reject="collect",
+        value=lambda payload: payload["x"],
+        element_id=lambda payload: payload["id"],
+    )
+    outcome = same(engine, lambda p: p | feed(rows, tuple[Any, Any]) | made)
+    assert [release.step for release in outcome.releases] == [*range(1, 81)]
+
+
+def test_the_runner_decides_the_order_of_the_streaming_path(engine: Engine) -> None:
+    """Whatever it is: the releases are those of the order that their times show."""
+    rows = rising(80, [0, 1])
+    arrived = random.Random(4).sample(rows, 80)
+    made = dp.PrefixCount(BUDGET, 100, path="streaming", entropy=ScriptedEntropy())
+    releases = engine.run(lambda p: p | feed(arrived) | made, "--streaming").releases
+    of_time = {row[2]: row for row in rows}
+    ordered = [of_time[release.timestamp] for release in releases]
+    assert sorted(ordered) == sorted(rows)
+    assert releases == run(lambda p: p | feed(ordered) | made).releases
+
+
+def ticks(**given: Any) -> dp.TickCount:
+    """Ten-second ticks over two minutes."""
+    options: dict[str, Any] = {
+        "budget": BUDGET,
+        "mechanism": "SmoothBinary",
+        "entropy": ScriptedEntropy(),
+        "bounds": (0, 2),
+        **given,
+    }
+    return dp.TickCount(
+        options.pop("budget"), 10, 0, horizon=12, keys=["x", "y", "empty"], **options
+    )
+
+
+def untidy(n: int) -> list[Row]:
+    """Rows out of order, and some that do not count."""
+    chance = random.Random(5)
+    rows: list[Row] = [
+        (chance.choice("xy"), chance.choice([0, 1, 3, None]), chance.randrange(120 * SECOND))
+        for _ in range(n)
+    ]
+    rows += [("x", 1, -1), ("x", 1, 120 * SECOND), ("unknown", 1, 5)]
+    chance.shuffle(rows)
+    return rows
+
+
+@each_path
+def test_ticks(path: str, engine: Engine) -> None:
+    rows = untidy(150)
+    outcome = same(engine, lambda p: p | feed(rows) | ticks(path=path), path)
+    assert Counter(r.key for r in outcome.releases) == {"x": 12, "y": 12, "empty": 12}
+
+
+@each_path
+def test_ticks_without_any_event(path: str, engine: Engine) -> None:
+    assert len(same(engine, lambda p: p | feed([]) | ticks(path=path), path).releases) == 36
+
+
+@each_path
+def test_ticks_in_fixed_windows(path: str, engine: Engine) -> None:
+    rows = untidy(100)
+    windows = beam.WindowInto(FixedWindows(40))
+    outcome = same(engine, lambda p: p | feed(rows) | windows | ticks(path=path), path)
+    assert len(outcome.releases) == 36
+    assert len({seen.window for seen in outcome.outputs[0]}) == 3
+
+
+@each_path
+def test_ticks_of_a_histogram(path: str, engine: Engine) -> None:
+    chance = random.Random(6)
+    rows = [
+        ("", chance.sample("abz", 2), chance.randrange(30 * SECOND))
+        for _ in range(50)  # of one stream: the key goes
+    ]
+    made = dp.TickHistogram(
+        BUDGET,
+        10,
+        0,
+        horizon=3,
+        domain=["a", "b", "c"],
+        max_items=2,
+        path=path,
+        entropy=ScriptedEntropy(),
+    )
+    outcome = same(engine, lambda p: p | feed(rows) | beam.Values() | made, path)
+    assert len(outcome.releases) == 9
+
+
+# The same secret, the same numbers
+
+
+@each_path
+def test_the_same_secret_gives_the_same_releases(
+    path: str, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, SECRET)
+    rows = [(key, (x, i), micros) for i, (key, x, micros) in enumerate(rising(40, ["a", "b"]))]
+
+    def build(pipeline: beam.Pipeline, run_id: str = "") -> Any:
+        letters = pipeline | feed(rows)
+        entropy = dp.ReplayableEntropy(VARIABLE, run_id=run_id)
+        given: dict[str, Any] = {"path": path, "entropy": entropy}
+        each = {**given, "value": itemgetter(0), "element_id": itemgetter(1)}
+        number = {"value": lambda pair: int(pair[0] == "a")}
+        return (
+            letters | dp.PrefixCount(BUDGET, 60, **{**each, **number}),
+            letters | dp.Histogram(BUDGET, 60, ["a", "b"], **each),
+            letters | dp.SubstringCount(BUDGET, 60, ["a", "b"], 2, **each),
+            letters | dp.TickCount(BUDGET, 5, 0, horizon=8, keys=["x", "y"], **given, **number),
+        )
+
+    first = same(engine, build, path)
+    other = engine.run(lambda p: build(p, "other"), *MODE[path])
+    for mine, theirs in zip(first.outputs, other.outputs, strict=True):
+        assert len(mine) == len(theirs)
+        assert [seen.value.value for seen in mine] != [seen.value.value for seen in theirs]
+
+
+# Counters
+
+
+def test_progress_is_counted(engine: Engine) -> None:
+    build = lambda p: p | beam.Create(range(2345)) | beam.ParDo(cli.CountReleases())  # noqa: E731
+    result = engine.run(build).result
+    assert cli.counted(result, "releases") == 2345
+    assert cli.counted(result, "past_horizon") == 0
+    assert counters(result) == {"releases": 2345}
+
+
+# The command
+
+
+def write(file: Path, n: int = 300) -> dict[tuple[str, int], int]:
+    """A log in order of time, and its exact counts by (key, step)."""
+    chance = random.Random(7)
+    counts: dict[tuple[str, int], int] = {}
+    steps: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
+    lines = ["page,action,time\n"]
+    for i in range(n):
+        page, action = chance.choice(["/", "/cart", "/pay"]), chance.choice(["view", "purchase"])
+        lines.append(f"{page},{action},{i}\n")
+        steps[page] += 1
+        totals[page] += action == "purchase"
+        counts[page, steps[page]] = totals[page]
+    file.write_text("".join(lines))
+    return counts
+
+
+def arguments(log: Path, out: Path, path: str, *more: str) -> list[str]:
+    words = "--key page --where action=purchase --timestamp time --horizon 200"
+    return [
+        *("--input", str(log), *words.split(), "--path", path, "--output", str(out)),
+        *more,
+    ]
+
+
+def command(engine: Engine, path: str, *words: str) -> None:
+    """pipelines.count, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pipelines.count", *words, *engine.command, *MODE[path]],
+        cwd=ROOT,
+        env=os.environ | {"BEAM_DPCOUNT_TRACEBACK": "1"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def released(out: Path) -> dict[tuple[str, int], float]:
+    with out.open(newline="") as file:
+        rows = [(row["key"], int(row["step"]), float(row["value"])) for row in csv.DictReader(file)]
+    found = {(key, step): value for key, step, value in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+@each_path
+def test_the_command_counts_exactly(path: str, engine: Engine, tmp_path: Path) -> None:
+    log, out = tmp_path / "log.csv", tmp_path / "out.csv"
+    expected = write(log)
+    command(engine, path, *arguments(log, out, path, "--rho", "1e12"))
+    assert released(out) == pytest.approx(expected, abs=1e-3)
+
+
+def test_the_command_replays(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There and here, with the secret in the environment."""
+    monkeypatch.setenv(VARIABLE, SECRET)
+    log, there, here = (tmp_path / name for name in ("log.csv", "there.csv", "here.csv"))
+    write(log)
+    options = "--epsilon", "1", "--delta", "1e-6", "--secret-env", VARIABLE
+    command(engine, "streaming", *arguments(log, there, "streaming", *options))
+    count.main(arguments(log, here, "streaming", *options))
+    assert released(there) == released(here)
+    assert len(set(released(there).values())) > 100
