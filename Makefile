@@ -13,7 +13,8 @@ demo: $(VENV)/ready
 test: $(VENV)/ready
 	$(BIN)/python -m pytest -rs -n $(JOBS) tests
 
-# Prism is built from source if need be, into ~/.cache/beam_dpcount/engines or BEAM_DPCOUNT_ENGINES.
+# Prism is built from source and Flink comes from PyPI if need be, into ~/.cache/beam_dpcount/engines
+# or BEAM_DPCOUNT_ENGINES.
 test-engines: $(VENV)/ready
 	$(BIN)/python -m pytest tests/engines
 
@@ -31,10 +32,13 @@ bench: $(VENV)/ready
 soak: $(VENV)/ready
 	$(BIN)/python -m benchmarks.soak --skewed
 
-# 20 times kill -9 for each kind of count; docs/reliability.md says how to read the summaries.
+# 20 times kill -9 for each kind of count, on Flink and on an engine of our own: seven minutes.
+# docs/reliability.md says how to read the summaries.
 crash: $(VENV)/ready
 	$(BIN)/python -m benchmarks.crash --kills 20 --transform elements
 	$(BIN)/python -m benchmarks.crash --kills 20 --transform ticks
+	$(BIN)/python -m benchmarks.crash --engine flink --kills 20 --transform elements
+	$(BIN)/python -m benchmarks.crash --engine flink --kills 20 --transform ticks
 
 $(VENV)/ready: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or later is needed: make PYTHON=python3.11")'

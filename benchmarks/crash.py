@@ -1,10 +1,11 @@
 """`make crash`: a count keeps its promise when its worker is killed, again and again, by kill -9.
 
-This is not Flink. It is a small engine of our own, one process at a time, that does to the real
-stateful DoFns what a streaming engine does: it reads a durable input from where the last checkpoint
-on disk left off, keeps state cells and timers, delivers every release at once, so before the
-checkpoint that covers it, and checkpoints every so many events. A supervisor kills the worker at
-random times and at chosen places, and starts it again, until the input has ended.
+This is not Flink, which `--engine flink` takes (flink_crash.py). It is a small engine of our own,
+one process at a time, that does to the real stateful DoFns what a streaming engine does: it reads a
+durable input from where the last checkpoint on disk left off, keeps state cells and timers,
+delivers every release at once, so before the checkpoint that covers it, and checkpoints every so
+many events. A supervisor kills the worker at random times and at chosen places, and starts it
+again, until the input has ended.
 
 Two counts of the same events run side by side: a private one, and one with an enormous budget, of
 which every release must be the exact total. Of the private one every (key, step) must be there, and
@@ -35,7 +36,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import apache_beam as beam
 from apache_beam.internal import pickler
@@ -94,6 +95,8 @@ class Job:
     rho: float = 0.5
     mechanism: str | None = None
 
+    timeout: ClassVar[float] = 300.0  # seconds, unless another is given
+
     @property
     def input(self) -> Path:
         return Path(self.directory, "events.csv")
@@ -109,6 +112,11 @@ class Job:
     @property
     def log(self) -> Path:
         return Path(self.directory, "worker.log")
+
+    @property
+    def every(self) -> str:
+        """How often there is a checkpoint."""
+        return f"{self.checkpoint} events"
 
     @property
     def ticks(self) -> int:
@@ -147,6 +155,10 @@ class Job:
             for name, budget in budgets.items()
         }
 
+    def supervised(self, kills: int, rng: random.Random, timeout: float) -> Lives:
+        """Run it to its end, with so many kills."""
+        return Supervisor(self, kills, rng, timeout).run()
+
 
 # The input, and what must come out
 
@@ -159,6 +171,18 @@ def write_input(job: Job, rng: random.Random) -> None:
         key, value = rng.choice(job.names), rng.randint(0, LARGEST)
         lines.append(f"{key},{value},{micros},{row}\n")
     _durable(job.input, "".join(lines).encode())
+
+
+def event(line: bytes) -> tuple[Any, int]:
+    """An element as the counts take them, and its time in microseconds."""
+    key, value, micros, row = line.decode().split(",")
+    return (key, (int(value), int(row))), int(micros)
+
+
+def shown(name: str, release: Any) -> bytes:
+    """What a sink gets of a release of the count `name`."""
+    key, step, *rest = release
+    return f"{name} {key} {step} {' '.join(map(repr, rest))} .\n".encode()
 
 
 def totals(job: Job) -> dict[tuple[str, int], int]:
@@ -350,8 +374,7 @@ class Worker:
             os._exit(3)
 
     def _take(self, line: bytes) -> None:
-        key, value, micros, row = line.decode().split(",")
-        moment, element = int(micros), (key, (int(value), int(row)))
+        element, moment = event(line)
         for name, (_, reading) in self._counts.items():
             if reading is None:
                 self._process(name, element, moment)
@@ -386,9 +409,7 @@ class Worker:
         """Visible at once: nothing waits for a checkpoint."""
         for release in releases or ():
             made = release.value if isinstance(release, windowed_value.WindowedValue) else release
-            key, step, *rest = made
-            shown = " ".join(map(repr, rest))
-            os.write(self._sink, f"{name} {key} {step} {shown} .\n".encode())
+            os.write(self._sink, shown(name, made))
             self.reach("delivered")
 
     def _save(self) -> None:
@@ -416,6 +437,7 @@ class Lives:
     restarts: int = 0
     checkpoints: int = 0
     progressed: int = 0  # kills with a completed checkpoint since the one before
+    engine: str = ""  # and its version, if it is not our own
 
 
 class Supervisor:
@@ -555,14 +577,15 @@ class Summary:
             ("count", f"{name}, {job.keys} keys, {job.events} events, zCDP rho {job.rho:g}"),
             ("entropy", job.entropy),
             ("kills", f"{sum(lives.kills.values())}, {lives.progressed} after a new checkpoint"),
-            *(("", f"{n:3} {PLACES[place]}") for place, n in sorted(lives.kills.items())),
+            *(("", f"{n:3} {PLACES.get(at, at)}") for at, n in sorted(lives.kills.items())),
             ("restarts", lives.restarts),
-            ("checkpoints", f"{lives.checkpoints}, one every {job.checkpoint} events"),
+            ("checkpoints", f"{lives.checkpoints}, one every {job.every}"),
             ("releases seen", f"{self.seen}, {self.repeated} of them again"),
             ("distinct", f"{self.distinct} of {self.expected} (key, step)"),
             ("missing", self.missing),
             ("conflicts", self.conflicts),
             ("exact totals", f"{self.exact} of {self.expected}, with an enormous budget"),
+            *([("engine", lives.engine)] if lives.engine else []),
             ("time", f"{self.seconds:.1f} s, seed {self.seed}"),
             ("promise", f"BROKEN: {', '.join(self.faults)}" if self.faults else "kept"),
         ]
@@ -607,7 +630,7 @@ def _is(shown: str, total: int) -> bool:
     return abs(float(shown) - total) < 0.01
 
 
-def crash(job: Job, kills: int, seed: int | None = None, timeout: float = 300.0) -> Summary:
+def crash(job: Job, kills: int, seed: int | None = None, timeout: float | None = None) -> Summary:
     """One whole run in the job's directory, which must be empty.
 
     Raises:
@@ -616,27 +639,30 @@ def crash(job: Job, kills: int, seed: int | None = None, timeout: float = 300.0)
     seed, start = secrets.randbelow(10**6) if seed is None else seed, time.monotonic()
     rng = random.Random(seed)
     write_input(job, rng)
-    lives = Supervisor(job, kills, rng, timeout).run()
+    lives = job.supervised(kills, rng, job.timeout if timeout is None else timeout)
     summary = examine(job, lives, kills, job.sink.read_text().splitlines())
     return replace(summary, seconds=time.monotonic() - start, seed=seed)
 
 
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.crash", description="Kill the worker of a count, and look."
+        prog="python -m benchmarks.crash",
+        description="Kill the worker of a count, and look.",
+        argument_default=argparse.SUPPRESS,  # each engine has its own
     )
     add = parser.add_argument
+    add("--engine", choices=["own", "flink"], default="own", help="default: %(default)s")
     add("--kills", type=int, default=20, help="how many times (default: %(default)s)")
-    add("--transform", choices=["elements", "ticks"], default="elements", help="what counts")
-    add("--entropy", default="replayable", help="replayable, system, or module:function")
-    for name in ("keys", "events", "checkpoint"):
-        default = getattr(Job, name)
-        add(f"--{name}", type=int, default=default, help=f"default: {default}")
-    add("--rho", type=float, default=Job.rho, help="budget of the private count, zCDP")
+    add("--transform", choices=["elements", "ticks"], help=f"default: {Job.transform}")
+    add("--entropy", help=f"system, or module:function; default: {Job.entropy}")
+    add("--keys", type=int, help=f"default: {Job.keys}")
+    add("--events", type=int, help=f"default: {Job.events}")
+    add("--checkpoint", type=int, help=f"default: {Job.checkpoint} events; on Flink 1000 ms")
+    add("--rho", type=float, help=f"zCDP of the private count; default: {Job.rho}")
     add("--mechanism", help="by name; default: the library's choice")
-    add("--pace", type=float, default=Job.pace, help="seconds to sleep after each event")
-    add("--seed", type=int, help="of the input and of the kills; default: a new one")
-    add("--timeout", type=float, default=300.0, help="seconds; default: %(default)s")
+    add("--pace", type=float, help="seconds to sleep after each event; on Flink of each file")
+    add("--seed", type=int, default=None, help="of the input and of the kills; default: a new one")
+    add("--timeout", type=float, default=None, help="seconds in all")
     return parser
 
 
@@ -649,9 +675,12 @@ def main(given: Sequence[str] | None = None) -> int:
         return 0
     options = vars(arguments().parse_args(words))
     kills, seed, timeout = (options.pop(name) for name in ("kills", "seed", "timeout"))
+    kind = Job
+    if options.pop("engine") == "flink":
+        kind = importlib.import_module("benchmarks.flink_crash").FlinkJob
     with tempfile.TemporaryDirectory(prefix="crash-") as directory:
         try:
-            summary = crash(Job(directory, **options), kills, seed, timeout)
+            summary = crash(kind(directory, **options), kills, seed, timeout)
         except HarnessError as error:
             print(f"no result: {error}", file=sys.stderr)
             return 2
@@ -660,4 +689,7 @@ def main(given: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # SIGTERM as Ctrl-C: the blocks that have started processes end them.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Under the name by which other engines import this module.
+    sys.exit(importlib.import_module("benchmarks.crash").main())

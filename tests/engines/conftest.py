@@ -118,9 +118,9 @@ def on_prism(server: prism.Server, binary: Path) -> Engine:
     return Engine("prism", PrismRunner, (f"--job_endpoint={server.endpoint}",), started)
 
 
-def on_flink(master: str, workers: Workers) -> Engine:
+def on_flink(master: str, parallelism: int, workers: Workers) -> Engine:
     """Flink at this address, with Python workers outside."""
-    flags = f"--flink_master={master}", *workers.flags
+    flags = f"--flink_master={master}", f"--parallelism={parallelism}", *workers.flags
     runner = "--runner", f"{OnFlink.__module__}.{OnFlink.__name__}"
     return Engine("flink", OnFlink, flags, (*runner, *flags))
 
@@ -132,7 +132,7 @@ def engine(request: pytest.FixtureRequest) -> Engine:
     if request.param == "prism":
         found: Engine = request.getfixturevalue("on_prism")
         return found
-    master = "[local]"
-    if request.param == "flink-cluster":
-        master = f"localhost:{request.getfixturevalue('cluster').rest}"
-    return on_flink(master, request.getfixturevalue("workers"))
+    workers = request.getfixturevalue("workers")
+    if request.param == "flink-local":
+        return on_flink("[local]", 1, workers)
+    return on_flink(f"localhost:{request.getfixturevalue('cluster').rest}", 2, workers)

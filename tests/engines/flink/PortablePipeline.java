@@ -103,7 +103,7 @@ public final class PortablePipeline {
   public static void main(String[] words) throws Exception {
     Options options = new Options(words);
     Configuration settings = new Configuration();
-    String savepoint = options.text("savepoint", "");
+    String savepoint = options.text("savepoint_path", "");
     if (!savepoint.isEmpty()) {
       settings.set(StateRecoveryOptions.SAVEPOINT_PATH, savepoint);
     }

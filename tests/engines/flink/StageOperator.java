@@ -45,6 +45,7 @@ import org.apache.beam.sdk.transforms.windowing.BoundedWindow;
 import org.apache.beam.sdk.transforms.windowing.PaneInfo;
 import org.apache.beam.sdk.util.WindowedValue;
 import org.apache.beam.sdk.values.KV;
+import org.apache.beam.vendor.grpc.v1p60p1.com.google.protobuf.ByteString;
 import org.apache.beam.vendor.grpc.v1p60p1.com.google.protobuf.Struct;
 import org.apache.flink.api.common.accumulators.LongCounter;
 import org.apache.flink.api.common.state.MapState;
@@ -383,28 +384,28 @@ final class StageOperator extends AbstractStreamOperator<Tuple2<Integer, byte[]>
     }
   }
 
-  private final class Cells implements BagUserStateHandlerFactory<Object, Object, BoundedWindow> {
+  private final class Cells implements BagUserStateHandlerFactory<ByteString, ByteString, BoundedWindow> {
     @Override
-    public BagUserStateHandler<Object, Object, BoundedWindow> forUserState(
+    public BagUserStateHandler<ByteString, ByteString, BoundedWindow> forUserState(
         String transform,
         String cell,
-        Coder<Object> keys,
-        Coder<Object> values,
+        Coder<ByteString> keys,
+        Coder<ByteString> values,
         Coder<BoundedWindow> windows) {
       // The transform's own name, so that a savepoint is found by a pipeline that numbers anew.
       String prefix = stage.getComponents().getTransformsOrThrow(transform).getUniqueName() + "/" + cell + "/";
       return new BagUserStateHandler<>() {
-        private String at(Object key, BoundedWindow window) throws Exception {
-          setCurrentKey(PortablePipeline.flinkKey(PortablePipeline.encode(keys, key)));
+        private String at(ByteString key, BoundedWindow window) throws Exception {
+          setCurrentKey(PortablePipeline.flinkKey(key.toByteArray())); // it comes encoded
           return prefix + HexFormat.of().formatHex(PortablePipeline.encode(windows, window));
         }
 
         @Override
-        public Iterable<Object> get(Object key, BoundedWindow window) {
+        public Iterable<ByteString> get(ByteString key, BoundedWindow window) {
           return locked(
               () -> {
                 byte[] bytes = cells.get(at(key, window));
-                List<Object> found = new ArrayList<>();
+                List<ByteString> found = new ArrayList<>();
                 ByteArrayInputStream rest = new ByteArrayInputStream(bytes == null ? new byte[0] : bytes);
                 while (rest.available() > 0) {
                   found.add(values.decode(rest));
@@ -414,7 +415,7 @@ final class StageOperator extends AbstractStreamOperator<Tuple2<Integer, byte[]>
         }
 
         @Override
-        public void append(Object key, BoundedWindow window, Iterator<Object> added) {
+        public void append(ByteString key, BoundedWindow window, Iterator<ByteString> added) {
           locked(
               () -> {
                 String place = at(key, window);
@@ -432,7 +433,7 @@ final class StageOperator extends AbstractStreamOperator<Tuple2<Integer, byte[]>
         }
 
         @Override
-        public void clear(Object key, BoundedWindow window) {
+        public void clear(ByteString key, BoundedWindow window) {
           locked(
               () -> {
                 cells.remove(at(key, window));

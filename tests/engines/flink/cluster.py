@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import signal
@@ -51,17 +50,32 @@ MEMORY = {
     "taskmanager.memory.jvm-overhead.max": "128m",
     "taskmanager.cpu.cores": "1.0",
 }
-_DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
+# Become the command that follows, to be killed when the process that started it ends, however that
+# ends. Not by Popen's preexec_fn, which has to fork: gRPC's threads do not survive that.
+_DIE_WITH_PARENT = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
 
 
-def leave_nothing() -> None:
-    """In a new process: to be killed when the one that started it ends, however that ends."""
-    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+def bound(command: Iterable[str]) -> list[str]:
+    """The command, its process bound to end with this one."""
+    return [sys.executable, "-ISc", _DIE_WITH_PARENT, *command]
 
 
 def java(main: str, *arguments: str, jvm: Iterable[str] = ()) -> list[str]:
     """The command of a Java program with Flink and our translation at hand."""
-    return ["java", *jvm, *OPENS, "-classpath", install.classpath(), main, *arguments]
+    return [
+        "java",
+        "-XX:+UseSerialGC",
+        *jvm,
+        *OPENS,
+        "-classpath",
+        install.classpath(),
+        main,
+        *arguments,
+    ]
 
 
 class Process:
@@ -72,14 +86,13 @@ class Process:
     ) -> None:
         with log.open("ab") as out:
             self._popen = subprocess.Popen(
-                list(command),
+                bound(command),
                 cwd=ROOT,
                 env=os.environ | (environment or {}),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=leave_nothing,
             )
         self.log = log
         self.pid = self._popen.pid
@@ -201,14 +214,21 @@ class Workers(Process):
     Args:
       work: where the log goes; made if need be.
       environment: of the workers, on top of this process's.
+      first: directories that they import from before all others.
     """
 
-    def __init__(self, work: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        work: Path,
+        environment: Mapping[str, str] | None = None,
+        first: Iterable[Path] = (),
+    ) -> None:
         self.port = free_port()
         work.mkdir(parents=True, exist_ok=True)
         # Beam starts workers as `python`: that must be this one, and see this repository.
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-        places = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+        given = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
+        places = os.pathsep.join([*map(str, first), str(ROOT), *given])
         super().__init__(
             [sys.executable, "-m", "tests.engines.flink.workers", str(self.port)],
             work / "workers.log",

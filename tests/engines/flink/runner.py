@@ -4,8 +4,8 @@
         --flink_master '[local]' --environment_type EXTERNAL --environment_config localhost:PORT
 
 Options are Beam's own for its FlinkRunner: flink_master ("[local]" is a Flink in the submitter),
-parallelism, checkpointing_interval, max_bundle_size, max_bundle_time_mills. Without --streaming
-Flink runs in batch, and takes no transform with state.
+parallelism, checkpointing_interval, max_bundle_size, max_bundle_time_mills, savepoint_path. Without
+--streaming Flink runs in batch, and takes no transform with state.
 """
 
 from __future__ import annotations
@@ -30,10 +30,13 @@ from apache_beam.transforms.core import Windowing
 from apache_beam.transforms.window import GlobalWindows
 from google.protobuf.wrappers_pb2 import BytesValue
 
-from tests.engines.flink.cluster import java, leave_nothing
+from tests.engines.flink.cluster import bound, java
 
 LINES = "beam_dpcount:lines:v1"
-NUMBERS = ("parallelism", "checkpointing_interval", "max_bundle_size", "max_bundle_time_mills")
+OPTIONS = (
+    *("parallelism", "checkpointing_interval", "max_bundle_size", "max_bundle_time_mills"),
+    "savepoint_path",
+)
 
 
 class Lines(beam.PTransform[Any, PCollection[bytes]]):
@@ -65,7 +68,7 @@ class OnFlink(PipelineRunner):
     def run_pipeline(self, pipeline: beam.Pipeline, options: PipelineOptions) -> Running:
         # Beam's Python knows most of these only by asking the job server.
         given = options.get_all_options(retain_unknown_options=True)
-        words = {"name": "test", **{name: given[name] for name in NUMBERS if given.get(name)}}
+        words = {"name": "test", **{name: given[name] for name in OPTIONS if given.get(name)}}
         master = given.get("flink_master") or "[local]"
         if master not in ("[local]", "[auto]"):
             words["rest"] = master.rpartition(":")[2]
@@ -93,11 +96,13 @@ class Running(PipelineResult):
         given = [f"{name}={value}" for name, value in {**words, "pipeline": file}.items()]
         with self._said.open("wb") as out:
             self._process = subprocess.Popen(
-                java("PortablePipeline", *given, jvm=["-Xmx512m"]),
+                # Most jobs are too short for a compiler that takes its time.
+                bound(
+                    java("PortablePipeline", *given, jvm=["-Xmx512m", "-XX:TieredStopAtLevel=1"])
+                ),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                preexec_fn=leave_nothing,
             )
 
     def _lines(self) -> list[str]:
@@ -124,7 +129,9 @@ class Running(PipelineResult):
         status = self._process.wait(None if duration is None else duration / 1000)
         self._state = PipelineState.DONE if status == 0 else PipelineState.FAILED
         if status:
-            raise RuntimeError("\n".join(self._lines()[-200:]))
+            # The innermost cause, with a Python worker's own words, is the last.
+            cause = "\n".join(self._lines()).rpartition("Caused by: ")[2]
+            raise RuntimeError(f"the job on Flink failed: {cause[:20_000]}")
         return self.state
 
     def cancel(self) -> str:
