@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from functools import cached_property, singledispatch
@@ -56,6 +56,11 @@ class LatticeCounter(ABC):
     @abstractmethod
     def horizon(self) -> int | None:
         """The most steps; None if there is no such bound."""
+
+    @property
+    def draws(self) -> Callable[[int], int] | None:
+        """How many coordinates so many steps draw; None if they are not all drawn in order."""
+        return None
 
     @property
     @abstractmethod
@@ -240,6 +245,10 @@ class Counter(LatticeCounter):
     """
 
     mechanism: Mechanism
+
+    @property
+    def draws(self) -> Callable[[int], int] | None:
+        return None if self.mechanism.draws_early else self.mechanism.draws
 
     @property
     def horizon(self) -> int:

@@ -23,6 +23,7 @@ from beam_dpcount.counter import LatticeCounter, NotANumberError
 from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.noise import Entropy, Noise
 from beam_dpcount.releases import Rejected, Release
+from beam_dpcount.replay import StepNoises
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -351,9 +352,12 @@ class CountWholeKey(beam.DoFn):
             warn_past_horizon(counter)
         packed = packed[:horizon]
         if self._draws.replay is None:
-            values = self._release(packed[:, 1:], self._draws.noise(key, window, b""))
+            noise = self._draws.noise(key, window, b"")
+            values = self._release(packed[:, 1:], repeat(noise), noise)
         else:
-            values = self._stepped(packed[:, 1:], self._histories(key, window, packed, identities))
+            noises = self._histories(key, window, packed, identities)
+            whole = None if counter.draws is None else StepNoises(noises, counter.draws)
+            values = self._release(packed[:, 1:], noises, whole)
         stddevs = self._stddevs
         if len(stddevs) < len(packed):
             stddevs = self._stddevs = counter.stddevs(len(packed)).tolist()
@@ -364,11 +368,13 @@ class CountWholeKey(beam.DoFn):
             # TimestampedValue would assign the window anew, which costs more than all the rest.
             yield windowed_value.create(released, micros, windows)
 
-    def _release(self, numbers: IntArray, noise: Noise) -> Iterable[Any]:
+    def _release(self, numbers: IntArray, noises: Iterable[Noise], whole: Any) -> Iterable[Any]:
+        """From the noise of each step, or, where it is faster, from that of all of them, if any."""
         intake, counter = self._intake, self._intake.counter
-        values: Iterable[Any] = self._stepped(numbers, repeat(noise))
-        if len(numbers) > _FEW and len(numbers) * (counter.dimension or 0) <= _MOST:
-            values = counter.release_lattice(intake.all_counted(intake.init(), numbers)[1], noise)
+        values: Iterable[Any] = self._stepped(numbers, noises)
+        few = len(numbers) <= _FEW or len(numbers) * (counter.dimension or 0) > _MOST
+        if whole is not None and not few:
+            values = counter.release_lattice(intake.all_counted(intake.init(), numbers)[1], whole)
         if counter.dimension is None and isinstance(values, np.ndarray):
             return values.tolist()
         # A vector at a time: lists take four times the memory of arrays.

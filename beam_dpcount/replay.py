@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -222,6 +222,29 @@ class HistoryNoise:
     def for_law(self, law: Law) -> HistoryNoise:
         keyed = self._replay.of_law(law)
         return HistoryNoise(self._replay, self._digest, law, self._dimension, keyed)
+
+
+class StepNoises:
+    """The noise of many steps at once, for mechanisms that draw coordinates in their order.
+
+    Args:
+      noises: of each step.
+      draws: how many coordinates so many steps draw: coordinate i is of the first step t with
+        draws(t) >= i.
+    """
+
+    def __init__(self, noises: Iterator[Noise], draws: Callable[[int], int]) -> None:
+        self._noises, self._draws = noises, draws
+        self._step, self._drawn = 0, 0
+
+    def one(self, coordinate: int) -> Any:
+        while self._drawn < coordinate:
+            self._step += 1
+            self._noise, self._drawn = next(self._noises), self._draws(self._step)
+        return self._noise.one(coordinate)
+
+    def draw(self, first: int, n: int) -> IntArray:
+        return np.array([self.one(i) for i in range(first, first + n)], dtype=np.int64)
 
 
 class Expansion:

@@ -149,6 +149,11 @@ def test_one_history_gives_one_stream_of_releases_on_both_paths(mechanism: Any) 
     assert bounded == counts(ROWS, **options)
     assert bounded == counts(ROWS, "streaming", **options)
     assert len(set(bounded)) > 3
+    # More steps than are taken one by one: all at once on the bounded path.
+    many: list[Row] = [("k", i % 3 % 2, 1_000_000 * i) for i in range(130)]
+    if options.get("horizon", 0) is not None:
+        options["horizon"] = 130
+    assert counts(many, **options) == counts(many, "streaming", **options)
 
 
 @pytest.mark.parametrize("runner", RUNNERS)
