@@ -39,6 +39,13 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message} (see --help)")
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does; `given` of the options has those that are not their defaults."""
+        options, others = super().parse_known_args(args, namespace)
+        found = vars(options)
+        options.given = {n: x for n, x in found.items() if x != self.get_default(n)}
+        return options, others
+
     def names(self) -> list[str]:
         """All options."""
         return [name for action in self._actions for name in action.option_strings]
@@ -226,8 +233,11 @@ def add_entropy_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def entropy_of(options: argparse.Namespace) -> Entropy:
+def entropy_of(options: argparse.Namespace, more: Any = ()) -> Entropy:
     """Where the noise of parsed options comes from: of all of them that may change what is counted.
+
+    Args:
+      more: what else may, and neither the options nor the library's parameters hold.
 
     Raises:
       ValueError: a run id without a secret, or no name of a variable.
@@ -236,11 +246,18 @@ def entropy_of(options: argparse.Namespace) -> Entropy:
         if options.run_id:
             raise ValueError("--run-id is for replayable noise: give --secret-env or --secret-file")
         return SystemEntropy()
-    counted = {name: value for name, value in vars(options).items() if name not in NOT_COUNTED}
-    run_id = repr(sorted(counted.items()))
+    # Not the defaults, so that an option that a later version adds changes no noise.
+    counted = {name: value for name, value in options.given.items() if name not in NOT_COUNTED}
+    counted["input"] = [real_path(path) for path in options.input]
+    run_id = repr((sorted(counted.items()), more))
     made = ReplayableEntropy(options.secret_env, key_file=options.secret_file, run_id=run_id)
     made.check()
     return made
+
+
+def real_path(path: str) -> str:
+    """A path, or pattern, on this machine without links and from its root; others as they are."""
+    return path if "://" in path else os.path.realpath(path)
 
 
 def add_value_arguments(group: argparse._ArgumentGroup) -> None:
@@ -352,7 +369,8 @@ def run_main(main: Callable[[Sequence[str] | None], None]) -> None:
     processes find nothing that is defined in __main__.
     """
     spec = sys.modules["__main__"].__spec__
-    if main.__module__ == "__main__" and spec is not None:
+    named = vars(sys.modules["__main__"]).get(main.__name__) is main  # not under a profiler
+    if named and spec is not None:
         main = getattr(importlib.import_module(spec.name), main.__name__)
     logging.getLogger().setLevel(logging.ERROR)
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)

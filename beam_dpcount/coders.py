@@ -38,11 +38,14 @@ class StateCodec:
     coordinate array in turn.
     """
 
-    def __init__(self, counter: LatticeCounter, digest_size: int = 0) -> None:
+    def __init__(
+        self, counter: LatticeCounter, digest_size: int = 0, parameters: str | None = None
+    ) -> None:
         self._counters, self._types = counter.counters, counter.state_types
         self._digest, self._head = digest_size, _HEAD_SIZE + digest_size
         self._dimension = counter.dimension
-        self._fingerprint = _fingerprint(counter.fingerprint)
+        whole = counter.fingerprint if parameters is None else parameters
+        self._fingerprint = _fingerprint(whole)
         self._layouts: dict[int, struct.Struct] = {}
 
     def encode(self, state: State, digest: bytes = b"") -> bytes:
@@ -136,7 +139,7 @@ class MemoryCodec:
 
     def __init__(self, counter: LatticeCounter, statistic: Statistic, digest_size: int = 0) -> None:
         self._states, self._statistic = StateCodec(counter, digest_size), statistic
-        self._fingerprint = _fingerprint(repr(statistic))
+        self._fingerprint = _fingerprint(ascii(statistic))
 
     def encode(self, state: State, memory: Any, digest: bytes = b"") -> bytes:
         """All of it as bytes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import count, islice, repeat
@@ -131,10 +132,11 @@ class Intake:
             # Also what float("abc") in a user's callable raises: it would show the value.
             ours = isinstance(error, NotANumberError)
             reason = str(error) if ours else "the value could not be taken as a number"
-            nothing = self.counter.quantise_nothing()
-            if self.on_reject == "drop":
-                return nothing, None
-            return nothing, self.refuse(key, payload, micros, reason)
+        # Out of the block: what the user's element_id may raise must not carry that error along.
+        nothing = self.counter.quantise_nothing()
+        if self.on_reject == "drop":
+            return nothing, None
+        return nothing, self.refuse(key, payload, micros, reason)
 
     def refuse_key(self, element: Any, micros: int) -> Rejected:
         """For an element without a str key: keys are public, so it cannot pass silently."""
@@ -181,7 +183,7 @@ class Intake:
 
     def codec(self, digest_size: int) -> Any:
         """Packs a state, the memory and a digest into bytes; not picklable."""
-        return _Forgetful(self.counter, digest_size)
+        return _Forgetful(self.counter, digest_size, self.parameters)
 
     @property
     def parameters(self) -> str:
@@ -202,6 +204,16 @@ def pack_codes(width: int) -> Callable[[int, Any], bytes]:
 def has_str_key(element: Any) -> bool:
     """Whether an element is a pair with a text key."""
     return isinstance(element, tuple) and len(element) == 2 and isinstance(element[0], str)
+
+
+def check_unique(identities: Sequence[Any]) -> None:
+    """Raise ValueError for public ids that are not: replays in another order would show values."""
+    for identity, times in Counter(identities).items():
+        if times > 1:
+            raise ValueError(
+                f"element_id gave {identity!r} for {times} elements of a key, but replayable noise "
+                "needs ids that are unique: add what tells them apart, such as the row"
+            )
 
 
 @lru_cache(maxsize=64)
@@ -334,7 +346,13 @@ class CountWholeKey(beam.DoFn):
         if not intake.is_plain:
             # Ties in time: by the public id if there is one, else in order of arrival.
             by_id = intake.element_id is not None
-            ordered = sorted(steps, key=itemgetter(1, 2) if by_id else itemgetter(1))
+            try:
+                ordered = sorted(steps, key=itemgetter(1, 2) if by_id else itemgetter(1))
+            except TypeError:
+                raise TypeError(
+                    "element_id must give ids that sort, all of one type: convert them, e.g. by "
+                    "str()"
+                ) from None
             if intake.collects:
                 for number, (_, micros, _, payload, refusal) in enumerate(ordered):
                     if horizon is not None and number >= horizon:
@@ -344,6 +362,8 @@ class CountWholeKey(beam.DoFn):
                         yield beam.pvalue.TaggedOutput(REJECTED, placed)
             steps = [step for step, *_ in ordered]
             identities = [identity for _, _, identity, *_ in ordered] if by_id else None
+            if identities is not None and self._draws.replay is not None:
+                check_unique(identities)
         packed = np.frombuffer(b"".join(steps), dtype="<i8").reshape(-1, 1 + intake.width)
         if (packed[1:, 0] < packed[:-1, 0]).any():
             packed = packed[np.argsort(packed[:, 0], kind="stable")]
@@ -406,8 +426,8 @@ class CountWholeKey(beam.DoFn):
 class _Forgetful:
     """The codec of streams of which nothing is remembered but the counter's state."""
 
-    def __init__(self, counter: LatticeCounter, digest_size: int) -> None:
-        self._states = StateCodec(counter, digest_size)
+    def __init__(self, counter: LatticeCounter, digest_size: int, parameters: str) -> None:
+        self._states = StateCodec(counter, digest_size, parameters)
         self.digest_of = self._states.digest_of
 
     def encode(self, state: Any, memory: None, digest: bytes) -> bytes:

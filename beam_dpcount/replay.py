@@ -30,6 +30,7 @@ from beam_dpcount.noise import Entropy, IntArray, Noise
 # or an encoder that counts differently under the same noise would show the exact difference.
 NOISE_FORMAT = 1
 DIGEST_SIZE = 16
+NO_ID = object()  # of what is no element; None is what a field that is missing gives
 _LEAST_SECRET, _LEAST_DIFFERENT = 32, 8
 _MAKE = 'make one with: python -c "import secrets; print(secrets.token_hex(32))"'
 
@@ -66,15 +67,20 @@ class ReplayableEntropy(Entropy):
     """
 
     def __init__(
-        self, variable: str | None = None, *, run_id: str, key_file: str | None = None
+        self,
+        variable: str | None = None,
+        *,
+        run_id: str,
+        key_file: str | os.PathLike[str] | None = None,
     ) -> None:
         if (variable is None) == (key_file is None):
             raise ValueError(
                 "give the name of the environment variable that holds the secret, or key_file: "
                 'e.g. ReplayableEntropy("COUNTING_SECRET", run_id="purchases, May")'
             )
+        key_file = None if key_file is None else os.fspath(key_file)
         for name, text in (("variable", variable), ("key_file", key_file), ("run_id", run_id)):
-            if text is not None and not isinstance(text, str):
+            if not isinstance(text, str) and (text is not None or name == "run_id"):
                 raise TypeError(f"{name} must be text, got {type(text).__name__}")
         if variable is not None and (not variable.isidentifier() or len(variable) >= _LEAST_SECRET):
             # Not shown: a mistaken call may pass the secret itself.
@@ -82,9 +88,13 @@ class ReplayableEntropy(Entropy):
                 "replayable noise takes the name of an environment variable, not a secret: put the "
                 "secret into a variable, and give its name"
             )
-        if key_file is not None and re.fullmatch(r"[0-9A-Fa-f]{32,}", key_file):
-            raise ValueError("key_file takes the path of a file, not a secret: put it into a file")
-        self._variable, self._key_file, self._run_id = variable, key_file, run_id
+        if key_file is not None and re.fullmatch(r"[\w+-]{32,}={0,2}", key_file.strip()):
+            raise ValueError(
+                "replayable noise takes the path of a file, not a secret: put the secret into a "
+                "file, and give its path"
+            )
+        self._variable, self._key_file = variable, key_file
+        self._run_id = str.__str__(run_id)
         self._name = ""
 
     def named(self, name: str) -> ReplayableEntropy:
@@ -107,7 +117,7 @@ class ReplayableEntropy(Entropy):
           law, dimension: of the counter.
           parameters: all parameters that its releases depend on.
         """
-        whole = repr((NOISE_FORMAT, self._run_id, self._name, parameters, law, dimension))
+        whole = ascii((NOISE_FORMAT, self._run_id, self._name, parameters, law, dimension))
         return Replay(self._secret(), whole, law, dimension)
 
     def check(self) -> None:
@@ -123,8 +133,8 @@ class ReplayableEntropy(Entropy):
             where = f"of file {self._key_file}"
             try:
                 secret = Path(self._key_file or "").read_bytes().strip()
-            except OSError as error:
-                reason = error.strerror or type(error).__name__
+            except (OSError, ValueError) as error:
+                reason = getattr(error, "strerror", None) or type(error).__name__
                 raise SecretError(f"the secret {where} cannot be read here: {reason}") from None
         if len(secret) < _LEAST_SECRET:
             state = "not set here" if not secret else f"shorter than {_LEAST_SECRET} characters"
@@ -158,18 +168,19 @@ class Replay:
         """The digest of the empty history of one key in one window."""
         bounds = [getattr(window, name, None) for name in ("start", "end")]
         # A plain text: a subclass may print as another.
-        place = repr((str.__str__(key), type(window).__name__, *(b and b.micros for b in bounds)))
-        return self.follow(bytes(DIGEST_SIZE), None, place.encode())
+        # In ASCII, as what is printable differs between versions of Python.
+        place = ascii((str.__str__(key), type(window).__name__, *(b and b.micros for b in bounds)))
+        return self.follow(bytes(DIGEST_SIZE), NO_ID, place.encode())
 
     def follow(self, digest: bytes, identity: Any, value: bytes) -> bytes:
-        """The digest of a history and one more element, of this public id and value.
+        """The digest of a history and one more element, of this public id (or NO_ID) and value.
 
         Raises:
           TypeError: the id is of a kind whose text may not be the same in every process.
         """
         data = digest + value
-        if identity is not None:
-            name = _named(identity).encode("utf-8", "surrogatepass")
+        if identity is not NO_ID:
+            name = _named(identity).encode()
             data += b"".join((name, len(name).to_bytes(8, "little")))
         return hashlib.blake2b(data, digest_size=DIGEST_SIZE, key=self._histories).digest()
 
@@ -265,16 +276,16 @@ class Expansion:
 def _named(identity: Any) -> str:
     """A public id as a text that tells it from all others, in every process the same."""
     if isinstance(identity, tuple):
-        return f"({''.join(_named(part) + ',' for part in identity)})"
-    if isinstance(identity, np.generic):
+        return f"({''.join(_named(part) + ',' for part in tuple.__iter__(identity))})"
+    if isinstance(identity, np.bool_ | np.integer | np.floating) and identity.itemsize <= 8:
         identity = identity.item()
     if isinstance(identity, str):
-        return repr(str.__str__(identity))
+        return ascii(str.__str__(identity))
     if type(identity) in (int, bytes, float, bool):
         return repr(identity)
     raise TypeError(
         f"element_id gave {type(identity).__name__}, but replayable noise takes ids that are text, "
-        "bytes, numbers or tuples of these: convert it, e.g. by str()"
+        "bytes, numbers or tuples of these: convert it, e.g. by str(), and give every element one"
     )
 
 

@@ -19,6 +19,7 @@ from beam_dpcount.dofns import Draws, Intake, has_str_key
 from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.noise import Entropy
 from beam_dpcount.releases import Release
+from beam_dpcount.replay import NO_ID
 from beam_dpcount.ticks import PAIR, CellCodec, Clock, add_to, add_up, pack_sums, take_due
 
 SEED = b""  # weight zero: it only makes a key known
@@ -187,20 +188,28 @@ class CountEachTick(beam.DoFn):
       cap: a tick's sum is clipped to +-cap, on the lattice.
       fold: events of ticks already released count at the next one; else they do not count.
       entropy: where the noise comes from.
+      counted: whatever else says which events count, as replayable noise is told.
     """
 
     STATE = ReadModifyWriteStateSpec("ticks", BytesCoder())
     TIMER = TimerSpec("tick", TimeDomain.WATERMARK)
 
     def __init__(
-        self, counter: LatticeCounter, clock: Clock, cap: int, fold: bool, entropy: Entropy
+        self,
+        counter: LatticeCounter,
+        clock: Clock,
+        cap: int,
+        fold: bool,
+        entropy: Entropy,
+        counted: Any = None,
     ) -> None:
         self._counter, self._clock, self._cap = counter, clock, cap
-        self._fold, self._entropy = fold, entropy
+        self._fold, self._counted, self._entropy = fold, (fold, counted), entropy
 
     def setup(self) -> None:
         counter = self._counter
-        self._draws = draws_of(self._entropy, counter, self._clock, self._cap, self._fold)
+        counted = "streaming", self._counted
+        self._draws = draws_of(self._entropy, counter, self._clock, self._cap, counted)
         self._cells = CellCodec(self._clock)
         self._codec = StateCodec(counter, self._draws.digest_size)
 
@@ -248,7 +257,7 @@ class CountEachTick(beam.DoFn):
             return
         x, pairs = take_due(pairs, step, self._cap)
         state, before = self._codec.decode(packed), self._codec.digest_of(packed)
-        digest = self._draws.follow(before, None, PAIR.pack(step, x))
+        digest = self._draws.follow(before, NO_ID, PAIR.pack(step, x))
         noise = self._draws.noise(key, window, digest)
         state, value = counter.step_lattice(state, x, noise)
         # State first: what is yielded must never be ahead of what is remembered.
@@ -270,14 +279,21 @@ class CountAllTicks(beam.DoFn):
     """
 
     def __init__(
-        self, counter: LatticeCounter, clock: Clock, cap: int, fold: bool, entropy: Entropy
+        self,
+        counter: LatticeCounter,
+        clock: Clock,
+        cap: int,
+        fold: bool,
+        entropy: Entropy,
+        counted: Any = None,
     ) -> None:
         self._counter, self._clock, self._cap = counter, clock, cap
-        self._fold, self._entropy = fold, entropy
+        self._counted, self._entropy = (fold, counted), entropy
 
     def setup(self) -> None:
         counter = self._counter
-        self._draws = draws_of(self._entropy, counter, self._clock, self._cap, self._fold)
+        counted = "bounded", self._counted
+        self._draws = draws_of(self._entropy, counter, self._clock, self._cap, counted)
         self._stddevs = counter.stddevs(self._clock.steps).tolist()
 
     def process(self, element: tuple[str, Iterable[bytes]], window: Any = _Window) -> Iterator[Any]:
@@ -300,14 +316,19 @@ class CountAllTicks(beam.DoFn):
         draws, counter = self._draws, self._counter
         digest, state, values = draws.begin(key, window), counter.init(), []
         for step, x in enumerate(xs.tolist(), start=1):
-            digest = draws.follow(digest, None, PAIR.pack(step, x))
+            digest = draws.follow(digest, NO_ID, PAIR.pack(step, x))
             state, value = counter.step_lattice(state, x, draws.noise(key, window, digest))
             values.append(value)
         return values
 
 
 def draws_of(
-    entropy: Entropy, counter: LatticeCounter, clock: Clock, cap: int, fold: bool
+    entropy: Entropy, counter: LatticeCounter, clock: Clock, cap: int, counted: Any
 ) -> Draws:
-    """The noise of a counter at a clock; of all that says which events count in which tick."""
-    return Draws(entropy, counter, repr((clock, cap, fold, counter.fingerprint)))
+    """The noise of a counter at a clock.
+
+    Args:
+      counted: all else that says which events count in which tick. The path does: an event that is
+        late on the one is not on the other, and that they agree would show that there is none.
+    """
+    return Draws(entropy, counter, ascii((clock, cap, counted, counter.fingerprint)))

@@ -644,6 +644,18 @@ def crash(job: Job, kills: int, seed: int | None = None, timeout: float | None =
     return replace(summary, seconds=time.monotonic() - start, seed=seed)
 
 
+def _from(least: float, kind: type) -> Any:
+    """A type for argparse: a number of this kind that is no smaller."""
+
+    def number(text: str) -> Any:
+        if not kind(text) >= least:
+            raise argparse.ArgumentTypeError(f"must be {least} or more, got {text}")
+        return kind(text)
+
+    number.__name__ = kind.__name__
+    return number
+
+
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.crash",
@@ -652,15 +664,15 @@ def arguments() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--engine", choices=["own", "flink"], default="own", help="default: %(default)s")
-    add("--kills", type=int, default=20, help="how many times (default: %(default)s)")
+    add("--kills", type=_from(0, int), default=20, help="how many times (default: %(default)s)")
     add("--transform", choices=["elements", "ticks"], help=f"default: {Job.transform}")
     add("--entropy", help=f"system, or module:function; default: {Job.entropy}")
-    add("--keys", type=int, help=f"default: {Job.keys}")
-    add("--events", type=int, help=f"default: {Job.events}")
-    add("--checkpoint", type=int, help=f"default: {Job.checkpoint} events; on Flink 1000 ms")
-    add("--rho", type=float, help=f"zCDP of the private count; default: {Job.rho}")
+    add("--keys", type=_from(1, int), help=f"default: {Job.keys}")
+    add("--events", type=_from(1, int), help=f"default: {Job.events}")
+    add("--checkpoint", type=_from(1, int), help=f"default: {Job.checkpoint} events; Flink 1000 ms")
+    add("--rho", type=_from(1e-9, float), help=f"zCDP of the private count; default: {Job.rho}")
     add("--mechanism", help="by name; default: the library's choice")
-    add("--pace", type=float, help="seconds to sleep after each event; on Flink of each file")
+    add("--pace", type=_from(0, float), help="seconds to sleep after each event (Flink: of a file)")
     add("--seed", type=int, default=None, help="of the input and of the kills; default: a new one")
     add("--timeout", type=float, default=None, help="seconds in all")
     return parser

@@ -2,17 +2,18 @@
 
 The streaming DoFn of `PrefixCount` itself, on one core and without an engine: its states are kept
 in a dict, as bytes, and read and written once an event, as an engine does. So what grows here would
-grow on every engine; what an engine adds is not measured. Status 1 if memory grew in the second
-half. (In the first, caches of public numbers fill, of up to 8 MB.)
+grow on every engine; what an engine adds, `--engine flink` measures (flink_soak.py). Status 1 if
+memory grew in the second half. (In the first, caches of public numbers fill, of up to 8 MB.)
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import random
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from apache_beam.transforms.window import GlobalWindow
@@ -22,7 +23,7 @@ import beam_dpcount as dp
 from beam_dpcount.dofns import CountEachElement, WindowCheck
 
 _PAGE = 4096
-_GROWTH = 0.02  # of memory, that counts as flat
+FLAT = 0.02  # growth of memory that counts as none
 
 
 class Cell:
@@ -39,27 +40,32 @@ class Cell:
         self.states[self.key] = data
 
 
-def resident() -> float:
-    """The resident memory of this process, in MB."""
-    with open("/proc/self/statm", encoding="ascii") as file:
+def resident(pid: int | str = "self") -> float:
+    """The resident memory of a process, in MB."""
+    with open(f"/proc/{pid}/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * _PAGE / 1e6
+
+
+def order(events: int, keys: int, skewed: bool) -> Iterator[int]:
+    """The numbers of the events' keys."""
+    # The first events are one for every key: what comes after needs no memory for new ones.
+    chance = random.Random(1)
+    for n in range(1, events + 1):
+        if n <= keys:
+            yield n - 1
+        else:
+            yield 0 if skewed and n % 2 else chance.randrange(keys)
 
 
 def soak(events: int, keys: int, skewed: bool, count: dp.PrefixCount) -> tuple[list[Any], Cell]:
     """(events, seconds, MB, bytes of state a key) at ten times, and the states at the end."""
     dofn = CountEachElement(count._intake(), count._entropy, WindowCheck(None))
     dofn.setup()
-    windows, cell, chance = (GlobalWindow(),), Cell(), random.Random(1)
+    windows, cell = (GlobalWindow(),), Cell()
     names = [f"key{i}" for i in range(keys)]
-    # The first events are one for every key: what comes after needs no memory for new ones.
     report, begun = [], time.perf_counter()
-    for n in range(1, events + 1):
-        if n <= keys:
-            cell.key = names[n - 1]
-        elif skewed and n % 2:
-            cell.key = names[0]
-        else:
-            cell.key = names[chance.randrange(keys)]
+    for n, key in enumerate(order(events, keys, skewed), 1):
+        cell.key = names[key]
         element = (cell.key, n & 1)
         placed = windowed_value.create(element, n, windows)
         for _ in dofn.process(element, placed, cell):
@@ -73,6 +79,8 @@ def soak(events: int, keys: int, skewed: bool, count: dp.PrefixCount) -> tuple[l
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
+    parser.add_argument("--engine", choices=["own", "flink"], default="own")
+    parser.add_argument("--checkpoint", type=int, default=10_000, help="milliseconds, on Flink")
     parser.add_argument("--events", type=int, default=5_000_000)
     parser.add_argument("--keys", type=int, default=10_000)
     parser.add_argument("--skewed", action="store_true", help="one key has half of the events")
@@ -84,6 +92,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     name = count.counter.mechanism.name  # type: ignore[attr-defined]
     print(f"{name}, horizon {horizon:,}, {options.keys:,} keys" + ", one skewed" * options.skewed)
+    if options.engine == "flink":
+        on_flink: int = importlib.import_module("benchmarks.flink_soak").main(options, count)
+        return on_flink
     report, cell = soak(options.events, options.keys, options.skewed, count)
     print(f"{'events':>12}{'seconds':>9}{'us/event':>10}{'RSS, MB':>9}{'state, bytes a key':>20}")
     before = (0, 0.0)
@@ -97,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         f"memory from {report[4][0]:,} events on: {last - first:+.1f} MB "
         f"({last / first - 1:+.1%}); largest state {largest} bytes"
     )
-    return int(last > first * (1 + _GROWTH))
+    return int(last > first * (1 + FLAT))
 
 
 if __name__ == "__main__":

@@ -186,9 +186,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     source = source_of(options)
     cli.budget_of(options)
     check_inputs(**source)
-    checked_places(options)
+    files = checked_places(options).paths
     keys = public_list("--keys", options.keys, options.keys_file, options)
-    counts = counting(options, keys)
+    counts = counting(options, keys, files)
     pipeline = beam.Pipeline(options=cli.beam_options(flags, parser.names()))
     events: Any = pipeline | "Read" >> ReadEvents(**source)
     if options.separator is not None:
@@ -302,8 +302,8 @@ def moment(name: str, text: str, timezone: str) -> Timestamp:
     raise InputError(f"{name} is no time, got {text!r}: {example}")
 
 
-def counting(options: argparse.Namespace, keys: Sequence[str]) -> TickCount:
-    """The transform that the options ask for."""
+def counting(options: argparse.Namespace, keys: Sequence[str], files: Sequence[str]) -> TickCount:
+    """The transform that the options ask for, of these files."""
     if options.stop is None and options.horizon is None:
         raise InputError(
             "give --stop, the time at which the count ends, or --horizon, the number of ticks"
@@ -335,7 +335,8 @@ def counting(options: argparse.Namespace, keys: Sequence[str]) -> TickCount:
             late=options.late,
             value=value_of,
             path=options.path,
-            entropy=cli.entropy_of(options),
+            # Ticks have no ids of rows: a file more, or its keys in another order, would show.
+            entropy=cli.entropy_of(options, ([*map(cli.real_path, files)], keys)),
         )
 
 
@@ -354,6 +355,10 @@ def notes(options: argparse.Namespace, keys: int, ticks: int) -> list[str]:
     lines.append(unchecked(names, "their"))
     if any(text and timestamps.lacks_offset(text) for text in (options.start, options.stop)):
         lines.append(f"note: times without an offset are taken as {options.timezone} (--timezone)")
+    if options.path == "streaming" and (options.secret_env or options.secret_file):
+        lines.append(
+            "note: a replay in which other rows are late is not covered (docs/reliability.md)"
+        )
     size = f"{cli.many(keys, 'key')} x {cli.many(ticks, 'tick')} = "
     return [*lines, size + cli.many(keys * ticks, "release")]
 

@@ -197,7 +197,7 @@ def test_sums_of_a_tick_are_clipped(events: Path) -> None:
 def test_options_reach_the_transform(events: Path) -> None:
     words = arguments(events, *EXACT, "--late", "drop", "--max-per-tick", 7, "--mechanism", "blt")
     options = ticks.arguments().parse_args([str(word) for word in words])
-    described = ticks.counting(options, ["ann", "bob"]).display_data()
+    described = ticks.counting(options, ["ann", "bob"], []).display_data()
     assert (described["late"], described["max_per_tick"]) == ("drop", "7")
     assert options.mechanism == "BLT"
 

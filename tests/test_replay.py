@@ -23,7 +23,7 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindow, IntervalWi
 import beam_dpcount as dp
 from beam_dpcount import dofns, replay
 from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
-from beam_dpcount.replay import Expansion, Replay, ReplayableEntropy, SecretError
+from beam_dpcount.replay import NO_ID, Expansion, Replay, ReplayableEntropy, SecretError
 from pipelines import count, histogram, ticks
 from tests.runners import RUNNERS, Row, feed, run
 
@@ -116,7 +116,7 @@ def test_draws_of_different_histories_follow_the_law(law: Any) -> None:
     made = entropy().replay(law, None, "test")
     digest, drawn = made.begin("k", GlobalWindow()), []
     for i in range(20_000):
-        digest = made.follow(digest, None, b"x")
+        digest = made.follow(digest, NO_ID, b"x")
         drawn.append(made.noise(digest).one(i + 1))
     values = np.array(drawn, dtype=np.float64) / law.scale
     variance = law.variance / law.scale**2
@@ -224,14 +224,31 @@ def test_ticks_replay_from_their_sums(path: str) -> None:
     assert all(a != b for a, b in zip(first[:4], first[4:], strict=True))
 
 
-def test_both_paths_of_ticks_agree() -> None:
+def test_the_paths_of_ticks_have_noise_of_their_own() -> None:
+    """An event that is late on the one is not on the other: their agreeing would show it."""
     seen = []
     for path in ("bounded", "streaming"):
         count = dp.TickCount(
-            dp.ZCDP(0.5), 2, 0, horizon=4, keys=["k"], path=path, entropy=entropy()
+            dp.ZCDP(1e-7), 2, 0, horizon=4, keys=["k"], path=path, entropy=entropy()
         )
-        seen.append(run(lambda p, count=count: p | feed(ROWS) | count).releases)
-    assert seen[0] == seen[1]
+        seen += [r.value for r in run(lambda p, count=count: p | feed(ROWS) | count).releases]
+    assert len(set(seen)) == 8
+
+
+@each_path
+def test_the_domain_of_ticks_separates_their_noise(path: str) -> None:
+    """It says which items of an event count, so that agreeing would show events of several."""
+
+    def of(*domain: str) -> list[float]:
+        count = dp.TickHistogram(
+            dp.ZCDP(1e-7), 2, 0, horizon=4, domain=domain, path=path, entropy=entropy()
+        )
+        rows: list[Row] = [("", "a", 0)]
+        events = lambda p: p | feed(rows) | beam.Values() | count  # noqa: E731
+        return [r.value for r in run(events).releases if r.key == "a"]
+
+    assert not set(of("a", "b")) & {*of("b", "a"), *of("b", "a", "c")}
+    assert of("a", "b") == of("a", "b")
 
 
 # Divergence: the noise is shared up to the last equal step, and not beyond
@@ -363,6 +380,15 @@ def test_replays_in_another_order_show_nothing_of_values(path: str) -> None:
         assert first == of(a, 0, "ABC")
 
 
+def test_ids_must_be_functions_and_sort() -> None:
+    with pytest.raises(TypeError, match="element_id must be a function"):
+        dp.PrefixCount(dp.ZCDP(1), 9, element_id="id", entropy=entropy())  # type: ignore[arg-type]
+    rows: list[Row] = [("k", (0, identity), 0) for identity in ("a", 1)]
+    count = dp.PrefixCount(dp.ZCDP(1), 9, entropy=entropy(), **IDS)
+    with pytest.raises(Exception, match="ids that sort, all of one type"):
+        run(lambda p: p | feed(rows, tuple[str, Any]) | count)
+
+
 def test_ids_must_be_given() -> None:
     for make in (
         lambda **given: dp.PrefixCount(dp.ZCDP(1), 9, **given),
@@ -372,6 +398,23 @@ def test_ids_must_be_given() -> None:
     ):
         with pytest.raises(ValueError, match="needs element_id"):
             make(entropy=entropy())
+
+
+@each_path
+def test_ids_that_are_missing_or_not_unique_are_refused(path: str) -> None:
+    """What is missing on the streaming path; there others are the caller's word."""
+
+    def of(*ids: Any) -> Any:
+        rows: list[Row] = [("k", (0, identity), 1_000_000 * i) for i, identity in enumerate(ids)]
+        count = dp.PrefixCount(dp.ZCDP(1), 9, path=path, entropy=entropy(), **IDS)
+        return run(lambda p: p | feed(rows, tuple[str, Any]) | count).releases
+
+    assert len(of("a", "b")) == 2
+    with pytest.raises(Exception, match=r"element_id gave NoneType.*give every element one"):
+        of("a", None)
+    if path == "bounded":
+        with pytest.raises(Exception, match=r"gave 'a' for 2 elements of a key.*unique"):
+            of("a", "b", "a")
 
 
 def test_ids_are_told_apart_by_what_they_are() -> None:
@@ -388,7 +431,21 @@ def test_ids_are_told_apart_by_what_they_are() -> None:
     made = entropy().replay(LAWS[0], None, "p")
     start = made.begin("k", GlobalWindow())
     different = [
-        *(None, 1, 1.5, "1", b"1", "a", "b", ("a", 1), ("a", "1"), ("a,1",), ("a",), (), ("a", ())),
+        *(
+            NO_ID,
+            1,
+            1.5,
+            "1",
+            b"1",
+            "a",
+            "b",
+            ("a", 1),
+            ("a", "1"),
+            ("a,1",),
+            ("a",),
+            (),
+            ("a", ()),
+        ),
         *((("a",), ()), "\ud800", -0.0),
     ]
     assert len({made.follow(start, identity, b"x") for identity in different}) == len(different)
@@ -397,10 +454,11 @@ def test_ids_are_told_apart_by_what_they_are() -> None:
         (Row("a", 1), ("a", 1)),
         (np.int64(1), 1),
         (np.str_("a"), "a"),
+        (np.float64(1.5), 1.5),
         (Masked("a"), "a"),
     ):
         assert made.follow(start, equal, b"x") == made.follow(start, other, b"x")
-    for bad in (object(), [1], {"a": 1}, Fraction(1)):
+    for bad in (None, object(), [1], {"a": 1}, Fraction(1), np.datetime64(1, "ns")):
         with pytest.raises(TypeError, match="convert it"):
             made.follow(start, bad, b"x")
 
@@ -463,6 +521,26 @@ COUNTED: dict[str, tuple[Any, Sequence[Any]]] = {
         for kind in MECHANISMS
         if kind.__name__ in ("Simple1", "Simple2", "TwoLevel", "BinaryTree", "SmoothBinary")
     },
+    **{
+        f"TickCount, {late}": (
+            partial(
+                dp.TickCount,
+                tick=2,
+                start=0,
+                horizon=3,
+                keys=["k", "l"],
+                max_per_tick=1,
+                late=late,
+                element_id=None,
+            ),
+            NUMBERS,
+        )
+        for late in ("fold", "drop")
+    },
+    "TickHistogram": (
+        partial(dp.TickHistogram, tick=2, start=1, horizon=3, domain=["b", "a"], element_id=None),
+        [*"ab", ["a", "b"], "a", "c", "b"],
+    ),
     "Histogram": (partial(dp.Histogram, horizon=9, domain=["a", "b"]), LETTERS),
     "SubstringCount": (
         partial(dp.SubstringCount, horizon=9, alphabet=["a", "b"], max_length=2),
@@ -493,6 +571,9 @@ PINNED = {
     "TwoLevel": "77174781db1a2abb",
     "BinaryTree": "f9a08fa556bb88b8",
     "SmoothBinary": "0165ff5f24cd739c",
+    "TickCount, fold": "af4972b2ad50e194",
+    "TickCount, drop": "1f64179c89ca1928",
+    "TickHistogram": "91396b54e2781047",
     "Histogram": "e51bb9156af8611e",
     "SubstringCount": "7ff2d8311e8acd06",
     "EpisodeCount": "16a57c6c95156c9d",
@@ -510,11 +591,14 @@ PINNED = {
 def test_a_history_is_counted_as_ever(name: str) -> None:
     make, values = COUNTED[name]
     rows = identified([("k", value, 1_000_000 * i) for i, value in enumerate(values)])
+    given: dict[str, Any] = {"mechanism": "BinaryTree", **IDS, **make.keywords}
+    if given["element_id"] is None:
+        del given["element_id"]
+    events: Any = beam.Values() if name == "TickHistogram" else beam.Map(lambda event: event)
     seen = hashlib.sha256()
     for budget in (dp.ZCDP(1e12), dp.ZCDP(0.5)):  # no noise to speak of, and that of a replay
-        mechanism = {} if "mechanism" in make.keywords else {"mechanism": "BinaryTree"}
-        count = make(budget, entropy=entropy("pinned"), **IDS, **mechanism)
-        releases = run(lambda p, count=count: p | feed(rows) | count).releases
+        count = make.func(budget, entropy=entropy("pinned"), **given)
+        releases = run(lambda p, count=count: p | feed(rows) | events | count).releases
         seen.update(repr([np.round(release.value, 4).tolist() for release in releases]).encode())
     assert seen.hexdigest()[:16] == PINNED[name]
 
@@ -582,6 +666,9 @@ def test_missing_and_short_secrets_stop_the_run(
         ((SECRET,), {}, "name of an environment variable, not a secret"),
         (("abcdef" * 8,), {}, "name of an environment variable, not a secret"),
         (("A",), {"run_id": 7}, "run_id must be text"),
+        (("A",), {"run_id": None}, "run_id must be text"),
+        ((), {"key_file": SECRET + "\n"}, "path of a file, not a secret"),
+        ((), {"key_file": "Zm9v_" * 8 + "=="}, "path of a file, not a secret"),
         ((), {"key_file": SECRET}, "path of a file, not a secret"),
     ],
 )
@@ -671,13 +758,19 @@ def test_commands_give_the_same_numbers_for_the_same_rows(
     assert "another run over the same rows spends the budget again" in printed  # without a secret
 
 
-def test_commands_tell_files_and_options_apart(tmp_path: Path) -> None:
+def test_commands_tell_files_and_options_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Or equal releases would show how far two columns, or two files, agree."""
     rows = [("a", 1, 1), ("b", 2, 2), ("a", 3, 5)]
     text = "key,item,created,closed\n" + "".join(f"k,{i},{a},{b}\n" for i, a, b in rows)
     east, west, out = (tmp_path / name for name in ("east.csv", "west.csv", "out.csv"))
     for log in (east, west):
         log.write_text(text)
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / "east.csv").write_text(text)
+    keys = tmp_path / "keys.txt"
 
     def released(command: Any, log: Path, *more: str) -> set[str]:
         common = ["--epsilon", "1e-4", "--delta", "1e-6", "--key", "key", "--secret-env"]
@@ -702,3 +795,22 @@ def test_commands_tell_files_and_options_apart(tmp_path: Path) -> None:
         for other in seen[i + 1 :]:
             assert not one & other
     assert [released(*given) for given in runs[::4]] == seen[::4]
+
+    # A default that is spelt out is none: an option that a later version adds changes nothing.
+    assert released(ticks, east, *clock, "created", "--late", "fold", "--unit", "1") == seen[0]
+
+    # What the options do not show: a directory, a file more, and the order of public keys.
+    monkeypatch.chdir(there)
+    assert not released(ticks, Path("east.csv"), *clock, "created") & seen[0]
+    monkeypatch.chdir(tmp_path)
+    assert released(ticks, Path("east.csv"), *clock, "created") == seen[0]
+    pattern = there / "*.csv"
+    before = released(ticks, pattern, *clock, "created")
+    (there / "more.csv").write_text(text.splitlines()[0] + "\n")
+    assert not released(ticks, pattern, *clock, "created") & before
+    split = [*clock[:-3], "--keys-file", str(keys), *two, ";", "--timestamp", "created"]
+    seen = []
+    for order in ("k\nl\n", "l\nk\n"):
+        keys.write_text(order)
+        seen.append(released(ticks, east, *split))
+    assert not seen[0] & seen[1]

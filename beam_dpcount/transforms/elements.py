@@ -29,6 +29,7 @@ from beam_dpcount.sensitivity import Change
 from beam_dpcount.transforms.inputs import (
     PATHS,
     OncePerWindow,
+    check_callable,
     check_choice,
     check_entropy,
     check_pairs,
@@ -58,6 +59,8 @@ class EachElement(beam.PTransform[Any, Any]):
         entropy: Entropy | None,
     ) -> None:
         super().__init__()
+        check_callable("value", value)
+        check_callable("element_id", element_id)
         self._element = check_choice("on_reject", on_reject, ON_REJECT), value, element_id
         self._entropy = check_entropy(entropy)
         if self._entropy.is_replayable and element_id is None:

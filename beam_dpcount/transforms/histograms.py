@@ -80,7 +80,7 @@ class ItemsIntake(Intake):
 
     @property
     def parameters(self) -> str:
-        return repr((self._domain, self._most, self._removals, self.counter.fingerprint))
+        return ascii((self._domain, self._most, self._removals, self.counter.fingerprint))
 
     def shown(self, value: Any) -> list[float]:
         return np.asarray(value).tolist()

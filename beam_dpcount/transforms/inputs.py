@@ -23,6 +23,16 @@ def check_choice(name: str, given: str, choices: tuple[str, ...]) -> str:
     return given
 
 
+def check_callable(name: str, given: Any) -> Any:
+    """`given`, None or a function, or a TypeError that says what to pass."""
+    if given is not None and not callable(given):
+        raise TypeError(
+            f"{name} must be a function of an element's value, got {given!r}: e.g. "
+            f'{name}=lambda event: event["id"]'
+        )
+    return given
+
+
 def check_entropy(entropy: Entropy | None) -> Entropy:
     """`entropy`, by default the operating system's, or a TypeError that says what to pass."""
     if entropy is None:

@@ -74,7 +74,7 @@ class StatisticIntake(Intake):
 
     @property
     def parameters(self) -> str:
-        return repr((self._statistic, self.counter.fingerprint))
+        return ascii((self._statistic, self.counter.fingerprint))
 
     def shown(self, value: Any) -> Any:
         return value if self._statistic.dimension is None else np.asarray(value).tolist()

@@ -77,6 +77,8 @@ class TickHistogram(beam.PTransform[Any, Any]):
         self._ticks = TickCount(
             budget, tick, start, stop, keys=self.domain, max_items=most, **options
         )
+        # Of an event's items the first of the domain count.
+        self._ticks._counted = self.domain, most
 
     @property
     def counter(self) -> Any:

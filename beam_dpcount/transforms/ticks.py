@@ -33,6 +33,7 @@ from beam_dpcount.ticks import LATE, Clock, check_keys, clock_of, default_most
 from beam_dpcount.transforms.inputs import (
     PATHS,
     OncePerWindow,
+    check_callable,
     check_choice,
     check_entropy,
     check_pairs,
@@ -157,11 +158,13 @@ class TickCount(beam.PTransform[Any, Any]):
         self._given = budget
         self._budget, self._account = plain_budget(budget)
         self._mechanism = self._checked(mechanism)
-        self._path, self._late, self._value = check_choice("path", path, PATHS), late, value
+        self._path, self._late = check_choice("path", path, PATHS), late
+        self._value = check_callable("value", value)
         self._policies = on_unknown, on_reject
         self._counters = {way: self._calibrated(self._clock, way) for way in (False, True)}
         self.counter = self._counters[path == "streaming"]
         self._used = self._clock
+        self._counted: Any = None  # what a transform around this one says of the events
 
     def _checked(self, mechanism: Any) -> Any:
         if isinstance(mechanism, Mechanism) and mechanism.horizon != self._clock.steps:
@@ -223,9 +226,9 @@ class TickCount(beam.PTransform[Any, Any]):
         entropy = self._entropy.named(applied.full_label)
         fold = self._late == "fold"
         if streaming:
-            dofn = CountEachTick(counter, clock, cap, fold, entropy)
+            dofn = CountEachTick(counter, clock, cap, fold, entropy, self._counted)
         else:
-            dofn = CountAllTicks(counter, clock, cap, fold, entropy)
+            dofn = CountAllTicks(counter, clock, cap, fold, entropy, self._counted)
             both = both | "GroupByKey" >> beam.GroupByKey()
         return both | type(dofn).__name__ >> beam.ParDo(dofn).with_output_types(Release)
 

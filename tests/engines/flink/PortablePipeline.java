@@ -201,7 +201,9 @@ public final class PortablePipeline {
       if (coder == null) {
         coder = PortablePipeline.coder(RunnerApi.Components.parseFrom(components), output);
       }
-      Thread.sleep(pace / 1000, (int) (pace % 1000) * 1000);
+      if (pace > 0) {
+        Thread.sleep(pace / 1000, (int) (pace % 1000) * 1000);
+      }
       byte[] text = line.getBytes(StandardCharsets.UTF_8);
       return encode(coder, WindowedValue.timestampedValueInGlobalWindow(text, new Instant(millis(line))));
     }

@@ -55,6 +55,10 @@ def classpath() -> str:
     Raises:
       UnavailableError: Flink could not be had, or there is no Java to compile with.
     """
+    need("Flink", "java", "-version")
+    (release,) = re.findall(r'version "([0-9]+)', said("java", "-version").splitlines()[0])
+    if int(release) < 17:
+        raise UnavailableError(f"Java {release} is too old: 17 or later is needed for Flink")
     home = flink()
     jars = f"{home}/lib/*{os.pathsep}{home}/opt/flink-python-{VERSION}.jar"
     sources = b"".join(path.read_bytes() for path in SOURCES)

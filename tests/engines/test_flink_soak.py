@@ -1,0 +1,53 @@
+"""The soak on Flink, small; and what its rows and its verdict make of samples."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+from benchmarks import flink_soak, soak
+from benchmarks.flink_soak import Sample, rows
+
+SMALL = ("--engine", "flink", "--events", "4000", "--keys", "100", "--skewed")
+
+
+def sample(releases: int, python: float = 100.0) -> Sample:
+    return Sample(releases, float(releases), python, 500.0, 0)
+
+
+def test_a_small_soak_on_flink_sees_every_release(capsys: pytest.CaptureFixture[str]) -> None:
+    # Its memory says nothing: workers that have just begun still load modules.
+    assert soak.main((*SMALL, "--checkpoint", "500")) in (0, 1)
+    said = capsys.readouterr().out.splitlines()
+    assert said[-1] == "releases: 4,000 of 4,000"
+    releases, _, _, python, java, state = said[-3].split()
+    assert 0 < int(releases.replace(",", "")) <= 4000
+    assert float(python) > 20
+    assert float(java) > 100
+    assert int(state) < 1000  # of a checkpoint that may be of before the first events
+
+
+def test_a_row_has_the_median_of_its_tenth() -> None:
+    found = [sample(5, 100), sample(8, 900), sample(9, 101), sample(25), sample(100, 102)]
+    assert list(rows(found, 100)) == [sample(9, 101), sample(25), sample(100, 102)]
+
+
+@pytest.mark.parametrize(
+    ("last", "releases", "status"), [(102.0, 100, 0), (103.0, 100, 1), (102.0, 99, 1)]
+)
+def test_growth_and_loss_on_flink_are_noticed(
+    last: float, releases: int, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [sample(n * 10, 100.0 if n < 10 else last) for n in range(1, 11)]
+    monkeypatch.setattr(flink_soak, "soak", lambda *_: (found, releases))
+    assert soak.main(["--engine", "flink", "--events", "100", "--keys", "10"]) == status
+
+
+def test_each_key_is_in_one_file(tmp_path: Path) -> None:
+    flink_soak.write(tmp_path / "files", Namespace(events=500, keys=20, skewed=True))
+    files = [path.read_text().splitlines() for path in (tmp_path / "files").iterdir()]
+    keys = [{line.partition(",")[0] for line in lines} for lines in files]
+    assert sum(map(len, files)) == 500
+    assert len(keys[0]) + len(keys[1]) == len(keys[0] | keys[1]) == 20
