@@ -124,7 +124,7 @@ class StateCodec:
             if intact and fingerprint != self._fingerprint:
                 return StateError(
                     "the state belongs to a counter with other parameters (mechanism, horizon, "
-                    "budget, bounds or unit): resume with those it was started with; a new "
+                    "budget, bounds, unit or domain): resume with those it was started with; a new "
                     "calibration needs a new stream, and spends its budget anew"
                 )
         return _corrupt(data)

@@ -1036,3 +1036,19 @@ def test_noise_drawn_early_is_refused_in_streaming(mechanism: Any) -> None:
 def test_by_name_streaming_takes_the_variant_that_is_safe(mechanism: Any) -> None:
     count = dp.PrefixCount(dp.PureDP(1), 10**6, mechanism=mechanism, path="streaming")
     assert count.counter.mechanism == KAry(10**6, subtraction=False)
+
+
+@pytest.mark.parametrize("on_reject", ["raise", "collect"])
+def test_an_id_that_cannot_be_taken_shows_no_value(on_reject: str) -> None:
+    """The error of the value would be chained to that of the id, and with it the value."""
+    count = dp.PrefixCount(
+        dp.ZCDP(1),
+        9,
+        value=lambda payload: float(payload["x"]),
+        element_id=lambda payload: payload["id"],
+        on_reject=on_reject,
+    )
+    intake = count._intake()
+    with pytest.raises(KeyError) as caught:
+        intake.number("k", {"x": "secret"}, 0)
+    assert caught.value.__context__ is None

@@ -38,6 +38,7 @@ from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
 from beam_dpcount import dofns
+from beam_dpcount.coders import StateError
 from beam_dpcount.counter import UnsupportedBudgetError
 from beam_dpcount.dofns import RejectedElementError
 from beam_dpcount.items import (
@@ -912,3 +913,16 @@ def test_the_bounded_path_refuses_unbounded_input() -> None:
 
 def test_rejected_elements_are_silent() -> None:
     assert SECRET_TEXT not in repr(Rejected("k", 0, UNKNOWN, SECRET_TEXT, None))
+
+
+def test_states_of_another_domain_are_refused() -> None:
+    """Its places would be counts of other items."""
+
+    def codec(*domain: str) -> Any:
+        return dp.Histogram(dp.ZCDP(1), 9, domain, path="streaming")._intake().codec(0)
+
+    counter = dp.Histogram(dp.ZCDP(1), 9, ["a", "b"], path="streaming").counter
+    data = codec("a", "b").encode(counter.init(), None, b"")
+    assert codec("a", "b").decode(data)[1] is None
+    with pytest.raises(StateError, match="other parameters"):
+        codec("b", "a").decode(data)
