@@ -250,6 +250,9 @@ public final class PortablePipeline {
       if (options.number("streaming", 1) == 0) {
         throw new UnsupportedOperationException("state in batch: give --streaming, for " + id);
       }
+      if (!sides.isEmpty()) {
+        throw new UnsupportedOperationException("state and side inputs of " + id);
+      }
       input = input.keyBy(new Key(components.toByteArray(), payload.getInput()), Types.STRING);
     }
     List<String> outputs = new ArrayList<>(transform.getOutputsMap().values());
