@@ -19,6 +19,7 @@ from types import TracebackType
 import apache_beam
 
 from tests.engines.cache import UnavailableError, cache, need, once, said
+from tests.engines.flink.cluster import free_port
 
 MODULE = "github.com/apache/beam/sdks/v2/go/cmd/prism"
 
@@ -61,7 +62,7 @@ class Server:
 
     def __init__(self, binary: Path, log: Path, seconds: float) -> None:
         self._binary, self._log, self._seconds = binary, log, seconds
-        port = _free_port()
+        port = free_port()
         self.endpoint = f"localhost:{port}"
         self._command = [
             str(binary),
@@ -115,12 +116,6 @@ class Server:
                 time.sleep(0.05)
         tail = self._log.read_text(errors="replace")[-2000:]
         raise RuntimeError(f"Prism did not start; its log ends in\n{tail}")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        return int(probe.getsockname()[1])
 
 
 def main() -> None:
