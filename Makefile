@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo test test-engines check lint bench soak crash clean
+.PHONY: demo test test-engines check lint audit bench soak crash clean
 
 demo: $(VENV)/ready
 	$(BIN)/python -m pipelines.demo
@@ -19,6 +19,10 @@ test-engines: $(VENV)/ready
 	$(BIN)/python -m pytest tests/engines
 
 check: lint test
+
+# Longer forms of tests that `make test` has in short.
+audit: $(VENV)/ready
+	$(BIN)/python -m pytest -rs -n $(JOBS) -m audit tests
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check .

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -103,6 +103,13 @@ def origin_of(clock: Clock, window: Any) -> int:
     return clock.start if clock.window is None else window.start.micros
 
 
+def window_from(clock: Clock, origin: int) -> Any:
+    """The window whose count starts at `origin`: the other way round."""
+    if clock.window is None:
+        return GlobalWindow()
+    return IntervalWindow(Timestamp(micros=origin), Timestamp(micros=origin + clock.window))
+
+
 def has_count(clock: Clock, window: Any) -> bool:
     """Whether a window is one of the clock's, so that its releases come without any event.
 
@@ -119,7 +126,10 @@ def has_count(clock: Clock, window: Any) -> bool:
 
 
 class SeedKeys(beam.DoFn):
-    """A weightless event at the start of every count, so that keys without events have releases."""
+    """Streaming: a weightless event at the start of every count, of each key.
+
+    So that keys without events have releases.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -141,10 +151,19 @@ class ReadTicks(beam.DoFn):
 
 
 class SumTicks(beam.DoFn):
-    """Bounded: (key, value) to (key, ticks and their sums), one element a key and bundle."""
+    """Bounded: (key, value) to (group of keys, sums of one key's ticks), one a key and bundle.
 
-    def __init__(self, intake: TickIntake) -> None:
-        self._intake = intake
+    Sums are packed behind the place of their key and the origin of their count.
+
+    Args:
+      intake: what reads events.
+      keys: the public keys, in their order.
+      alone: whether each key is a group of its own, see `groups_of`.
+    """
+
+    def __init__(self, intake: TickIntake, keys: Sequence[str], alone: bool) -> None:
+        self._intake, self._alone = intake, alone
+        self._places = {key: place for place, key in enumerate(keys)}
 
     def start_bundle(self) -> None:
         self._gathered = 0
@@ -170,13 +189,24 @@ class SumTicks(beam.DoFn):
         return self._flushed()
 
     def _flushed(self) -> list[Any]:
-        made = [
-            _placed((key, pack_sums(sums)), origin, windows)
-            for origin, (windows, keys) in self._sums.items()
-            for key, sums in keys.items()
-        ]
+        made = []
+        for origin, (windows, keys) in self._sums.items():
+            for key, sums in keys.items():
+                place = self._places[key]
+                packed = PAIR.pack(place, origin) + pack_sums(sums)
+                made.append(_placed((place if self._alone else 0, packed), origin, windows))
         self.start_bundle()
         return made
+
+
+def groups_of(keys: int, alone: bool) -> range:
+    """The groups in which so many keys are released, on the bounded path.
+
+    One group for all, so that the order of what comes out is that of the keys: a grouping by key
+    gives out first the keys that had events. `alone`, each key is a group of its own: for runners
+    that spread groups over workers, and whose collections have no order.
+    """
+    return range(keys if alone else 1)
 
 
 class CountEachTick(beam.DoFn):
@@ -273,9 +303,15 @@ class CountEachTick(beam.DoFn):
 
 
 class CountAllTicks(beam.DoFn):
-    """Bounded, after the grouping: all releases of a key in one vectorised call.
+    """Bounded, after the grouping: all releases of a group's keys, a key in one vectorised call.
 
-    Args: as for CountEachTick; no event comes late.
+    They come by key, in the public order, then by time. The input is in the global window, so that
+    no window comes first because it had events.
+
+    Args:
+      counter, clock, cap, fold, entropy, counted: as for CountEachTick; no event comes late.
+      keys: the public keys, in their order.
+      alone: as for SumTicks.
     """
 
     def __init__(
@@ -285,10 +321,13 @@ class CountAllTicks(beam.DoFn):
         cap: int,
         fold: bool,
         entropy: Entropy,
-        counted: Any = None,
+        counted: Any,
+        keys: Sequence[str],
+        alone: bool,
     ) -> None:
         self._counter, self._clock, self._cap = counter, clock, cap
         self._counted, self._entropy = (fold, counted), entropy
+        self._keys, self._alone = keys, alone
 
     def setup(self) -> None:
         counter = self._counter
@@ -296,17 +335,25 @@ class CountAllTicks(beam.DoFn):
         self._draws = draws_of(self._entropy, counter, self._clock, self._cap, counted)
         self._stddevs = counter.stddevs(self._clock.steps).tolist()
 
-    def process(self, element: tuple[str, Iterable[bytes]], window: Any = _Window) -> Iterator[Any]:
-        key, packed = element
-        clock = self._clock
+    def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[Any]:
+        group, everything = element
+        found: dict[tuple[int, int], list[bytes]] = {}
+        for packed in everything:
+            if packed != SEED:
+                found.setdefault(PAIR.unpack_from(packed), []).append(packed[PAIR.size :])
+        for place in (group,) if self._alone else range(len(self._keys)):
+            for origin in self._clock.origins():
+                yield from self._released(self._keys[place], origin, found.pop((place, origin), ()))
+
+    def _released(self, key: str, origin: int, packed: Iterable[bytes]) -> Iterator[Any]:
+        clock, window = self._clock, window_from(self._clock, origin)
         xs = add_up(packed, clock.steps, self._cap)
         if self._draws.replay is None:
             noise = self._draws.noise(key, window, b"")
             values = self._counter.release_lattice(xs, noise).tolist()
         else:
             values = self._replayed(xs, key, window)
-        origin, last = origin_of(clock, window), window.max_timestamp().micros
-        windows = (window,)
+        last, windows = window.max_timestamp().micros, (GlobalWindow(),)
         for step, (value, stddev) in enumerate(zip(values, self._stddevs, strict=True), start=1):
             micros = clock.end(origin, step)
             yield _placed(Release(key, step, micros, value, stddev), min(micros, last), windows)

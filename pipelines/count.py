@@ -11,9 +11,7 @@ Options that are not listed here go to Beam, e.g. --runner.
 from __future__ import annotations
 
 import argparse
-import csv
 import importlib.util
-import io
 import math
 import os
 import tempfile
@@ -22,6 +20,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple, cast
 
 import apache_beam as beam
+import pyarrow as pa
 
 import beam_dpcount as dp
 from beam_dpcount import cli
@@ -38,6 +37,7 @@ from pipelines.files import (
     matched,
     read_releases,
 )
+from pipelines.tables import WriteTable
 
 
 def arguments() -> cli.Parser:
@@ -285,20 +285,16 @@ def check_side_outputs(options: argparse.Namespace, places: Places) -> None:
 
 def write_rejected(rejected: Any, path: str) -> None:
     """Write where and why rows were rejected; never what they held."""
-    _ = (
-        rejected
-        | "RejectedRow" >> beam.Map(rejected_line)
-        | "WriteRejected"
-        >> beam.io.WriteToText(path, num_shards=1, shard_name_template="", header="file,row,reason")
-    )
+    schema = pa.schema([("file", pa.string()), ("row", pa.int64()), ("reason", pa.string())])
+    row = beam.Map(rejected_row).with_output_types(tuple[Any, ...])
+    table = WriteTable(path, schema, ("file", "row", "reason"))
+    _ = rejected | "RejectedRow" >> row | "WriteRejected" >> table
 
 
-def rejected_line(rejected: dp.Rejected) -> str:
-    """A line of CSV: file, row, reason."""
+def rejected_row(rejected: dp.Rejected) -> tuple[str, int | None, str]:
+    """File, row, reason."""
     file, _, row = (rejected.id or "").rpartition(", row ")
-    line = io.StringIO()
-    csv.writer(line, lineterminator="").writerow([file, row, rejected.reason])
-    return line.getvalue()
+    return file, int(row) if row else None, rejected.reason
 
 
 class WithTime(beam.DoFn):

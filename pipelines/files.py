@@ -21,10 +21,11 @@ from apache_beam.io.fileio import ReadableFile, ReadMatches
 from apache_beam.io.filesystem import FileMetadata
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.pvalue import PBegin, PCollection
-from apache_beam.transforms.window import GlobalWindows, TimestampedValue
+from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
 from pipelines import timestamps
+from pipelines.tables import WriteTable
 
 csv.field_size_limit(2**31 - 1)  # a long cell is no reason to stop: that would show it
 _PARQUET = (".parquet", ".pq")
@@ -462,7 +463,7 @@ def _output_suffix(path: str) -> str:
     if suffix not in (".csv", ".parquet"):
         raise InputError(f"output must end in .csv or .parquet, got {path!r}")
     if re.search(r"[*?[]", path):
-        # Beam deletes whatever matches the name before it writes.
+        # Beam would look for what matches the name.
         raise InputError(f"output must have none of * ? [ in its name, got {path!r}")
     return suffix
 
@@ -482,7 +483,7 @@ def check_output(path: str) -> None:
 
 
 class WriteReleases(beam.PTransform[PCollection[Any], PCollection[str]]):
-    """Writes the releases of a bounded collection to one file, in no particular order.
+    """Writes the releases of a bounded collection to one file, by key and step.
 
     Columns: key, step, timestamp (microseconds since the epoch, UTC), value, stddev. An existing
     file is replaced. Gives the path once it is written.
@@ -490,52 +491,27 @@ class WriteReleases(beam.PTransform[PCollection[Any], PCollection[str]]):
     Args:
       output: a path that ends in .csv or .parquet.
       with_timestamps: whether to write the timestamps; without, their cells are empty.
+      keys: all keys in the order in which they are written; by default, that of text.
 
     Raises:
       InputError: the output has another suffix, or * ? [ in its name.
       ValueError: at pipeline construction, the collection is unbounded.
     """
 
-    def __init__(self, output: str, with_timestamps: bool) -> None:
+    def __init__(self, output: str, with_timestamps: bool, keys: Sequence[str] = ()) -> None:
         super().__init__()
-        self._output = output
-        self._suffix = _output_suffix(output)
+        _output_suffix(output)
+        self._write = WriteTable(output, _SCHEMA, ("key", "step"), keys)
         self._with_timestamps = with_timestamps
 
     def expand(self, pcoll: PCollection[Any]) -> PCollection[str]:
-        if not pcoll.is_bounded:
-            raise ValueError("WriteReleases writes one file at the end: its input must be bounded")
-        one_file: dict[str, Any] = {"num_shards": 1, "shard_name_template": ""}
-        rows = (
-            pcoll
-            | "Global" >> beam.WindowInto(GlobalWindows())
-            | "Row" >> beam.Map(self._row).with_output_types(dict[str, Any])
-        )
-        if self._suffix == ".parquet":
-            return rows | beam.io.WriteToParquet(self._output, _SCHEMA, **one_file)
-        return (
-            rows
-            | "Line" >> beam.Map(csv_line).with_output_types(str)
-            | beam.io.WriteToText(self._output, header=csv_line(_SCHEMA.names), **one_file)
-        )
+        row = beam.Map(self._row).with_output_types(tuple[Any, ...])
+        return pcoll | "Row" >> row | "Write" >> self._write
 
-    def _row(self, release: Any) -> dict[str, Any]:
-        return {
-            "key": release.key,
-            "step": int(release.step),
-            "timestamp": int(release.timestamp) if self._with_timestamps else None,
-            "value": float(release.value),
-            "stddev": float(release.stddev),
-        }
-
-
-def csv_line(row: dict[str, Any] | list[str]) -> str:
-    """A line of CSV without its end."""
-    cells = row.values() if isinstance(row, dict) else row
-    text = io.StringIO()
-    # csv quotes the characters of its line end, and both kinds of newline need quotes.
-    csv.writer(text, lineterminator="\r\n").writerow(cells)
-    return text.getvalue()[:-2]
+    def _row(self, release: Any) -> tuple[Any, ...]:
+        timestamp = int(release.timestamp) if self._with_timestamps else None
+        numbers = float(release.value), float(release.stddev)
+        return release.key, int(release.step), timestamp, *numbers
 
 
 def read_releases(path: str) -> dict[str, list[Any]]:

@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from apache_beam.io.fileio import ReadableFile
 from apache_beam.pvalue import PCollection
-from apache_beam.transforms.window import GlobalWindows
 
 from beam_dpcount import cli
 from beam_dpcount.counter import LatticeCounter
@@ -40,7 +39,8 @@ from pipelines.count import (
     unchecked,
     value_of,
 )
-from pipelines.files import Event, InputError, Reader, ReadEvents, csv_line
+from pipelines.files import Event, InputError, Reader, ReadEvents
+from pipelines.tables import WriteTable
 from pipelines.ticks import (
     add_items_arguments,
     add_output_arguments,
@@ -237,7 +237,7 @@ class ReadItems(ReadEvents):
 
 
 class WriteHistograms(beam.PTransform[PCollection[VectorRelease], PCollection[str]]):
-    """Writes the releases of a histogram to one file, in no particular order.
+    """Writes the releases of a histogram to one file, by key and step.
 
     Columns: key, step, timestamp (microseconds since the epoch, UTC), one for each item, stddev.
 
@@ -258,33 +258,20 @@ class WriteHistograms(beam.PTransform[PCollection[VectorRelease], PCollection[st
                     f"--domain: item {item!r} cannot be a column of the output beside the column "
                     f"{item}; give it another name in the input"
                 )
-        self._output, self._with_timestamps = output, with_timestamps
-        self._names = [*_PLACED, *domain, _STDDEV]
+        whole, real = pa.int64(), pa.float64()
+        kinds = [pa.string(), whole, whole, *[real] * (len(domain) + 1)]
+        names = [*_PLACED, *domain, _STDDEV]
+        schema = pa.schema(list(zip(names, kinds, strict=True)))
+        self._write = WriteTable(output, schema, ("key", "step"))
+        self._with_timestamps = with_timestamps
 
     def expand(self, pcoll: PCollection[VectorRelease]) -> PCollection[str]:
-        one_file: dict[str, Any] = {"num_shards": 1, "shard_name_template": ""}
-        rows = (
-            pcoll
-            | "Global" >> beam.WindowInto(GlobalWindows())
-            | "Row" >> beam.Map(self._row).with_output_types(dict[str, Any])
-        )
-        if self._output.lower().endswith(".parquet"):
-            return rows | beam.io.WriteToParquet(self._output, self._schema(), **one_file)
-        return (
-            rows
-            | "Line" >> beam.Map(csv_line).with_output_types(str)
-            | beam.io.WriteToText(self._output, header=csv_line(self._names), **one_file)
-        )
+        row = beam.Map(self._row).with_output_types(tuple[Any, ...])
+        return pcoll | "Row" >> row | "Write" >> self._write
 
-    def _row(self, release: VectorRelease) -> dict[str, Any]:
+    def _row(self, release: VectorRelease) -> tuple[Any, ...]:
         timestamp = release.timestamp if self._with_timestamps else None
-        cells = (release.key, release.step, timestamp, *release.value, release.stddev)
-        return dict(zip(self._names, cells, strict=True))
-
-    def _schema(self) -> pa.Schema:
-        whole, real = pa.int64(), pa.float64()
-        kinds = [pa.string(), whole, whole, *[real] * (len(self._names) - len(_PLACED))]
-        return pa.schema(list(zip(self._names, kinds, strict=True)))
+        return release.key, release.step, timestamp, *release.value, release.stddev
 
 
 class Last(NamedTuple):

@@ -27,7 +27,6 @@ import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 from apache_beam.pvalue import PCollection
-from apache_beam.transforms.window import GlobalWindows
 
 import beam_dpcount as dp
 from beam_dpcount import cli
@@ -46,8 +45,9 @@ from pipelines.count import (
     run,
     unchecked,
 )
-from pipelines.files import Event, InputError, csv_line
+from pipelines.files import Event, InputError
 from pipelines.histogram import read_items
+from pipelines.tables import WriteTable
 from pipelines.ticks import add_output_arguments, add_path_argument, public_list
 
 LEVEL = 0.95
@@ -323,7 +323,7 @@ def _kind(options: argparse.Namespace) -> str:
 
 
 class WriteWords(beam.PTransform[PCollection[TopRelease], PCollection[str]]):
-    """Writes the words of each release to one file, a row each, in no particular order.
+    """Writes the words of each release to one file, a row each, by key, step and rank.
 
     Columns: key, step, timestamp (microseconds since the epoch, UTC), rank (from 1, by the private
     count), word, value, low, high.
@@ -339,23 +339,12 @@ class WriteWords(beam.PTransform[PCollection[TopRelease], PCollection[str]]):
         self, output: str, counter: Counter, with_timestamps: bool, least: float | None = None
     ) -> None:
         super().__init__()
-        self._output = output
         self._rows = _Rows(counter, with_timestamps, -math.inf if least is None else least)
+        self._write = WriteTable(output, _SCHEMA, ("key", "step", "rank"))
 
     def expand(self, pcoll: PCollection[TopRelease]) -> PCollection[str]:
-        one_file: dict[str, Any] = {"num_shards": 1, "shard_name_template": ""}
-        rows = (
-            pcoll
-            | "Global" >> beam.WindowInto(GlobalWindows())
-            | "Row" >> beam.ParDo(self._rows).with_output_types(dict[str, Any])
-        )
-        if self._output.lower().endswith(".parquet"):
-            return rows | beam.io.WriteToParquet(self._output, _SCHEMA, **one_file)
-        return (
-            rows
-            | "Line" >> beam.Map(csv_line).with_output_types(str)
-            | beam.io.WriteToText(self._output, header=csv_line(_SCHEMA.names), **one_file)
-        )
+        rows = beam.ParDo(self._rows).with_output_types(tuple[Any, ...])
+        return pcoll | "Rows" >> rows | "Write" >> self._write
 
 
 class _Rows(beam.DoFn):
@@ -363,17 +352,15 @@ class _Rows(beam.DoFn):
         self._counter, self._with_timestamps, self._least = counter, with_timestamps, least
         self._halves: dict[Any, float] = {}
 
-    def process(self, release: TopRelease) -> Iterator[dict[str, Any]]:
+    def process(self, release: TopRelease) -> Iterator[tuple[Any, ...]]:
         half = self._half(release.step)
         timestamp = release.timestamp if self._with_timestamps else None
         ranked = enumerate(zip(release.items, release.values, strict=True), start=1)
         for rank, (word, value) in ranked:
             if value < self._least:
                 return
-            cells = (rank, word, value, value - half, value + half)
-            yield dict(
-                zip(_SCHEMA.names, (release.key, release.step, timestamp, *cells), strict=True)
-            )
+            cells = rank, word, value, value - half, value + half
+            yield release.key, release.step, timestamp, *cells
 
     def _half(self, step: int) -> float:
         """Half the band of a step, computed once for all steps of the same variance."""

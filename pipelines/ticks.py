@@ -198,7 +198,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         events
         | "Count" >> counts
         | "Progress" >> beam.ParDo(cli.CountReleases()).with_output_types(dp.Release)
-        | "Write" >> WriteReleases(options.output, with_timestamps=True)
+        | "Write" >> WriteReleases(options.output, with_timestamps=True, keys=keys)
     )
     print("\n".join(notes(options, len(keys), counts.counter.mechanism.horizon)))
     run(pipeline, options)

@@ -35,6 +35,7 @@ from beam_dpcount.transforms.inputs import (
     check_pairs,
     check_windows,
     declares_str_keys,
+    in_windows,
     refuse_early_draws,
     use_streaming,
 )
@@ -107,6 +108,10 @@ class EachElement(beam.PTransform[Any, Any]):
         entropy = self._entropy.named(elements.pipeline.transforms_stack[-1].full_label)
         return count_elements(elements, self._intake(), entropy, streaming)
 
+    def problem(self, element: Any, micros: int | None = None) -> str | None:
+        """Why an element does not count as it is; see `beam_dpcount.check`."""
+        return self._intake().problem_of(element)
+
     def _describe(self) -> dict[str, str]:
         return {**self.counter.describe(), "entropy": repr(self._entropy), **self._account}
 
@@ -135,6 +140,8 @@ def count_elements(
         steps, bad_keys = _apply(once, reader, intake, reader.output_type)
         grouped = steps | "GroupByKey" >> beam.GroupByKey()
         releases, refused = _apply(grouped, CountWholeKey(intake, entropy), intake, made)
+        for output in (releases, bad_keys, refused):
+            in_windows(output, elements.windowing.windowfn)
     if not intake.collects:
         return releases
     outputs = [pcoll for pcoll in (bad_keys, refused) if pcoll is not None]

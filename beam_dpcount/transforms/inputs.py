@@ -8,7 +8,9 @@ import apache_beam as beam
 from apache_beam import typehints
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms import window as windows
+from apache_beam.transforms.core import Windowing
 from apache_beam.transforms.trigger import AccumulationMode, DefaultTrigger
+from apache_beam.transforms.window import TimestampCombiner
 
 from beam_dpcount.mechanisms import Sparse
 from beam_dpcount.noise import Entropy, SystemEntropy
@@ -116,17 +118,33 @@ def declares_str_keys(elements: PCollection[Any]) -> bool:
 class OncePerWindow(beam.PTransform[Any, Any]):
     """Resets trigger and lateness to the defaults, so that a grouping fires once per window.
 
-    A second firing would release steps again, with new noise.
+    A second firing would release steps again, with new noise. A group's time is that of its first
+    element: at the end of its window, as is the default, what is released with earlier times would
+    be late, and lost in the next grouping by windows.
+
+    Args:
+      function: the windows; default: those that there are.
     """
 
+    def __init__(self, function: Any = None) -> None:
+        super().__init__()
+        self._function = function
+
     def expand(self, elements: PCollection[Any]) -> PCollection[Any]:
-        windowing = elements.windowing
-        if windowing.triggerfn == DefaultTrigger() and windowing.allowed_lateness == 0:
-            return elements
         default: Any = beam.WindowInto(
-            windowing.windowfn,
+            self._function or elements.windowing.windowfn,
             trigger=DefaultTrigger(),
             accumulation_mode=AccumulationMode.DISCARDING,
+            timestamp_combiner=TimestampCombiner.OUTPUT_AT_EARLIEST,
             allowed_lateness=0,
         )
         return elements | default
+
+
+def in_windows(released: PCollection[Any] | None, function: Any) -> None:
+    """Declare what was released behind `OncePerWindow`, if anything, to be in the windows it is in.
+
+    With the defaults of windowing again: groupings downstream are the user's.
+    """
+    if released is not None:
+        released._windowing = Windowing(function)  # as Beam's own Reshuffle does

@@ -36,7 +36,7 @@ from beam_dpcount.items import MOST_STATE, check_domain, check_whole, largest, p
 from beam_dpcount.mechanisms import Unbounded
 from beam_dpcount.mechanisms.base import Mechanism
 from beam_dpcount.releases import Release, TopRelease, VectorRelease
-from beam_dpcount.transforms.inputs import PATHS, OncePerWindow, check_choice
+from beam_dpcount.transforms.inputs import PATHS, OncePerWindow, check_choice, in_windows
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -331,7 +331,9 @@ class _Folded(beam.PTransform[Any, Any]):
             applied = beam.ParDo(FoldEach(fold)).with_output_types(self.gives or declared)
             return pairs | "FoldEach" >> applied
         applied = beam.ParDo(FoldGroup(fold)).with_output_types(self.gives or declared)
-        return pairs | "GroupByKey" >> beam.GroupByKey() | "FoldGroup" >> applied
+        made = pairs | "GroupByKey" >> beam.GroupByKey() | "FoldGroup" >> applied
+        in_windows(made, releases.windowing.windowfn)
+        return made
 
 
 def _declared(releases: PCollection[Any], takes: tuple[Any, ...]) -> Any:

@@ -22,12 +22,14 @@ from beam_dpcount.noise import Entropy
 from beam_dpcount.releases import Release
 from beam_dpcount.sensitivity import TickChange, check_bounds, check_unit
 from beam_dpcount.tick_dofns import (
+    SEED,
     CountAllTicks,
     CountEachTick,
     ReadTicks,
     SeedKeys,
     SumTicks,
     TickIntake,
+    groups_of,
 )
 from beam_dpcount.ticks import LATE, Clock, check_keys, clock_of, default_most
 from beam_dpcount.transforms.inputs import (
@@ -38,9 +40,11 @@ from beam_dpcount.transforms.inputs import (
     check_entropy,
     check_pairs,
     check_windows,
+    in_windows,
     refuse_early_draws,
     use_streaming,
 )
+from beam_dpcount.transforms.runners import spreads_groups
 
 _LOGGER = logging.getLogger(__name__)
 _LATE_REPLAYS = (
@@ -88,8 +92,10 @@ class TickCount(beam.PTransform[Any, Any]):
         a pipeline out on data that are not private: with "drop" a mistake shows as counts of 0.
       on_reject: the same for an event whose value is no number.
       value: takes the number out of an element's value, for inputs KV[str, anything]. Where it
-        raises ValueError, TypeError, ArithmeticError or LookupError, the element is no number;
-        other errors stop the pipeline, as a mistyped name should.
+        raises ValueError, TypeError, ArithmeticError or LookupError, the element is no number, as
+        data can cause them. So is a mistyped field, e["purchse"]: a KeyError is a LookupError. Try
+        it out with `beam_dpcount.check`. Other errors stop the pipeline, as only a program causes
+        them.
       path: "auto" (default) follows `is_bounded` of the input; "streaming" forces timers, for
         sources wrongly declared bounded; "bounded" insists on grouping.
       entropy: where the noise comes from; default the operating system.
@@ -200,8 +206,6 @@ class TickCount(beam.PTransform[Any, Any]):
         if streaming and self._entropy.is_replayable:
             _LOGGER.warning("%s: %s", self.label, _LATE_REPLAYS)
         claim(self._given, by=self.label)  # the last of the checks
-        if not streaming:
-            events = events | "OncePerWindow" >> OncePerWindow()
         self.counter = counter
         # Beam asked for annotations before the windows were known.
         applied = events.pipeline.transforms_stack[-1]
@@ -210,27 +214,64 @@ class TickCount(beam.PTransform[Any, Any]):
         on_unknown, on_reject = self._policies
         numbers = Intake(counter, on_reject, self._value, None)
         intake = TickIntake(clock, self._keys, numbers, strict=on_unknown == "raise")
-        reader = ReadTicks(intake) if streaming else SumTicks(intake)
+        cap, fold = self._change.largest(self._unit), self._late == "fold"
+        how = counter, clock, cap, fold, self._entropy.named(applied.full_label), self._counted
+        if streaming:
+            return self._each_tick(events, intake, CountEachTick(*how))
+        alone = spreads_groups(events.pipeline)
+        return self._all_ticks(events, intake, CountAllTicks(*how, self._keys, alone), alone)
+
+    def _each_tick(
+        self, events: PCollection[Any], intake: TickIntake, dofn: CountEachTick
+    ) -> PCollection[Release]:
         seeds = (
             events.pipeline
             | "Keys" >> beam.Create(list(self._keys), reshuffle=False)
-            | "SeedKeys" >> beam.ParDo(SeedKeys(clock)).with_output_types(tuple[str, bytes])
+            | "SeedKeys" >> beam.ParDo(SeedKeys(intake.clock)).with_output_types(tuple[str, bytes])
             | "Window" >> beam.WindowInto(events.windowing)
         )
-        read = events | type(reader).__name__ >> beam.ParDo(reader).with_output_types(
-            tuple[str, bytes]
+        read: Any = beam.ParDo(ReadTicks(intake)).with_output_types(tuple[str, bytes])
+        both = (seeds, events | "ReadTicks" >> read) | "Flatten" >> beam.Flatten()
+        return both | "CountEachTick" >> beam.ParDo(dofn).with_output_types(Release)
+
+    def _all_ticks(
+        self, events: PCollection[Any], intake: TickIntake, dofn: CountAllTicks, alone: bool
+    ) -> PCollection[Release]:
+        groups = groups_of(len(self._keys), alone)
+        made: Any = beam.Create([(group, SEED) for group in groups], reshuffle=False)
+        seeds = events.pipeline | "Groups" >> made.with_output_types(tuple[int, bytes])
+        read: Any = beam.ParDo(SumTicks(intake, self._keys, alone))
+        sums = (
+            events
+            | "SumTicks" >> read.with_output_types(tuple[int, bytes])
+            | "Global" >> beam.WindowInto(windows.GlobalWindows())
         )
-        both = (read, seeds) | "Flatten" >> beam.Flatten()
-        cap = self._change.largest(self._unit)
-        dofn: beam.DoFn
-        entropy = self._entropy.named(applied.full_label)
-        fold = self._late == "fold"
-        if streaming:
-            dofn = CountEachTick(counter, clock, cap, fold, entropy, self._counted)
-        else:
-            dofn = CountAllTicks(counter, clock, cap, fold, entropy, self._counted)
-            both = both | "GroupByKey" >> beam.GroupByKey()
-        return both | type(dofn).__name__ >> beam.ParDo(dofn).with_output_types(Release)
+        releases = (
+            (seeds, sums)
+            | "Flatten" >> beam.Flatten()
+            | "OncePerWindow" >> OncePerWindow(windows.GlobalWindows())
+            | "GroupByKey" >> beam.GroupByKey()
+            | "CountAllTicks" >> beam.ParDo(dofn).with_output_types(Release)
+        )
+        function = events.windowing.windowfn
+        if intake.clock.window is None:
+            in_windows(releases, function)
+            return releases
+        return releases | "Window" >> beam.WindowInto(function)
+
+    def problem(self, event: Any, micros: int | None = None) -> str | None:
+        """Why an event does not count as it is; see `beam_dpcount.check`."""
+        intake = Intake(self.counter, "raise", self._value, None)
+        problem = intake.problem_of(event)
+        if problem is None and event[0] not in self._keys:
+            return "the key is not among keys"
+        return problem or self.problem_of_time(micros)
+
+    def problem_of_time(self, micros: int | None) -> str | None:
+        """Why an event at this time does not count; None, too, where there is no time."""
+        if micros is None or self._clock.start <= micros < self._clock.stop:
+            return None
+        return "the time lies outside [start, stop)"
 
     def _windowed(self, events: PCollection[Any]) -> Clock:
         """The clock in the input's windows."""

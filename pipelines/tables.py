@@ -1,0 +1,159 @@
+"""One sorted file, CSV or Parquet, from the rows of a bounded collection."""
+
+import csv
+import io
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from apache_beam.io.filesystem import BeamIOError, CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.pvalue import PCollection
+from apache_beam.transforms.window import GlobalWindow, GlobalWindows
+from apache_beam.utils import windowed_value
+from apache_beam.utils.timestamp import MIN_TIMESTAMP
+from apache_beam.utils.windowed_value import WindowedValue
+
+_NUMBERS = 1 << 18  # of a batch, rows times columns
+_SLICE = 1 << 16  # rows that are written at once
+_START = MIN_TIMESTAMP.micros
+_NOTHING = b""  # no batch: so that a collection without rows makes a file, too
+
+
+class WriteTable(beam.PTransform[PCollection[tuple[Any, ...]], PCollection[str]]):
+    """Writes all rows of a bounded collection to one file, sorted; gives its path once it is there.
+
+    The rows come together on one worker, in Arrow's format, and are written beside the output,
+    which is then renamed: there is never half a file, and an existing one is replaced. The order of
+    the lines is that of the rows' own cells, whatever order they come in.
+
+    Args:
+      output: a path that ends in .csv or .parquet, on any file system that Beam knows.
+      schema: the columns; rows are tuples of their cells.
+      order: the names of the columns, of whole numbers or text, by which rows are sorted.
+      first: texts in the order in which they come in the first column of `order`, in place of the
+        order of text; none other may be there.
+
+    Raises:
+      ValueError: at pipeline construction, the collection is unbounded.
+    """
+
+    def __init__(
+        self, output: str, schema: pa.Schema, order: Sequence[str], first: Sequence[str] = ()
+    ) -> None:
+        super().__init__()
+        self._pack, self._output = _Pack(schema), output
+        self._write = _Write(output, schema, order, first)
+
+    def expand(self, rows: PCollection[tuple[Any, ...]]) -> PCollection[str]:
+        if not rows.is_bounded:
+            raise ValueError("one file is written at the end: the rows must be bounded")
+        seed: Any = beam.Create([(0, _NOTHING)], reshuffle=False)
+        packed: Any = beam.ParDo(self._pack).with_output_types(tuple[int, bytes])
+        write: Any = beam.ParDo(self._write).with_output_types(str)
+        batches = rows | "Global" >> beam.WindowInto(GlobalWindows()) | "Pack" >> packed
+        header = rows.pipeline | "Header" >> seed.with_output_types(tuple[int, bytes])
+        return (
+            (header, batches)
+            | "Flatten" >> beam.Flatten()
+            | "Together" >> beam.GroupByKey()
+            | "Write" >> write
+        )
+
+
+class _Pack(beam.DoFn):
+    """Rows to batches of them in Arrow's format, under one key."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._most = max(1, _NUMBERS // len(schema))
+
+    def start_bundle(self) -> None:
+        self._rows: list[tuple[Any, ...]] = []
+
+    def process(self, row: tuple[Any, ...]) -> Iterable[tuple[int, bytes]]:
+        self._rows.append(row)
+        return ((0, self._packed()),) if len(self._rows) == self._most else ()
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        if self._rows:
+            yield windowed_value.create((0, self._packed()), _START, (GlobalWindow(),))
+
+    def _packed(self) -> bytes:
+        columns = zip(*self._rows, strict=True)
+        arrays = [
+            pa.array(column, field.type)
+            for column, field in zip(columns, self._schema, strict=True)
+        ]
+        self.start_bundle()
+        out = pa.BufferOutputStream()
+        with pa.ipc.new_stream(out, self._schema) as stream:
+            stream.write_batch(pa.record_batch(arrays, schema=self._schema))
+        return out.getvalue().to_pybytes()
+
+
+class _Write(beam.DoFn):
+    """All batches to the file."""
+
+    def __init__(
+        self, output: str, schema: pa.Schema, order: Sequence[str], first: Sequence[str]
+    ) -> None:
+        self._output, self._schema = output, schema
+        self._order, self._first = list(order), list(first)
+
+    def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[str]:
+        read = [pa.ipc.open_stream(batch).read_all() for batch in element[1] if batch]
+        table = pa.concat_tables([self._schema.empty_table(), *read])
+        places = self._places(table)
+        # A slice at a time: a column of text may hold more than one array of Arrow's can.
+        slices = (table.take(places[i : i + _SLICE]) for i in range(0, max(1, len(places)), _SLICE))
+        beside = f"{self._output}.{uuid.uuid4().hex}.partial"
+        try:
+            kind = CompressionTypes.UNCOMPRESSED
+            with FileSystems.create(beside, "application/octet-stream", kind) as file:
+                write = _parquet if self._output.lower().endswith(".parquet") else _csv
+                write(file, self._schema, slices)
+            FileSystems.rename([beside], [self._output])
+        except BaseException:
+            with suppress(BeamIOError, OSError):
+                FileSystems.delete([beside])
+            raise
+        yield self._output
+
+    def _places(self, table: pa.Table) -> Any:
+        """The rows in order."""
+        columns: list[Any] = []
+        for name in self._order:
+            cells, firsts = table[name], self._first if not columns else []
+            if pa.types.is_string(cells.type):
+                texts = firsts or sorted(cells.unique().to_pylist())
+                cells = pc.index_in(cells, pa.array(texts, cells.type))
+            columns.append(cells.to_numpy())
+        return np.lexsort(columns[::-1])
+
+
+def _parquet(file: Any, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+    with pq.ParquetWriter(file, schema) as writer:
+        for table in tables:
+            writer.write_table(table)
+
+
+def _csv(file: Any, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+    file.write(f"{csv_line(schema.names)}\n".encode())
+    for table in tables:
+        rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
+        file.write("".join(f"{csv_line(row)}\n" for row in rows).encode())
+
+
+def csv_line(cells: Iterable[Any]) -> str:
+    """A line of CSV without its end."""
+    text = io.StringIO()
+    # csv quotes the characters of its line end, and both kinds of newline need quotes.
+    csv.writer(text, lineterminator="\r\n").writerow(cells)
+    return text.getvalue()[:-2]

@@ -1,0 +1,127 @@
+"""What comes out of pipelines at a clock, in the order in which it comes.
+
+    PYTHONHASHSEED=1 python -m tests.orders fn grpc
+
+runs neighbouring inputs on these runners, and prints all releases, as they came, as JSON: by
+runner, input and transform. Words that begin with "--" are options of Prism, a runner of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.prism_runner import PrismRunner
+from apache_beam.transforms.window import FixedWindows
+
+import beam_dpcount as dp
+from tests.runners import RUNNERS, feed
+
+Record = list[Any]  # key, step, value, window
+
+VARIABLE, SECRET = "COUNTING_SECRET", "0123456789abcdef" * 4
+BUDGET = dp.ZCDP(0.1)
+KEYS = ("dora", "bert", "carl", "anna")  # in no order that a program would make
+TICKS, TICK, SECOND = 6, 10, 1_000_000
+
+_NOISY = [(key, 1, (7 * i % 60) * SECOND) for i, key in enumerate(["bert", "anna", "bert", "zoe"])]
+# Two pairs of neighbours: one event of carl's is there or not.
+INPUTS: dict[str, list[Any]] = {
+    "none": [],
+    "one": [("carl", 1, 33 * SECOND)],
+    "others": _NOISY,
+    "first": [("carl", 1, 0), *_NOISY],
+}
+TOUCHED = "carl"
+
+
+class _Note(beam.DoFn):
+    """Appends what it sees to a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def process(self, release: Any, window: Any = beam.DoFn.WindowParam) -> None:
+        value = [*release.items] if isinstance(release, dp.TopRelease) else release.value
+        with self._path.open("a", encoding="utf-8") as file:
+            record = release.key, release.step, value, str(window)
+            file.write(json.dumps(record) + "\n")
+
+
+def _counts(name: str, path: str, **options: Any) -> dp.TickCount:
+    entropy = dp.ReplayableEntropy(VARIABLE, run_id="order of releases")
+    made = dp.TickCount(
+        BUDGET, TICK, 0, horizon=TICKS, keys=KEYS, path=path, entropy=entropy, **options
+    )
+    return name >> made
+
+
+def releases_of(events: Any, path: str) -> dict[str, Any]:
+    """All collections that are looked at, by name."""
+    counts = _counts("Count", path)
+    entropy = dp.ReplayableEntropy(VARIABLE, run_id="order of items")
+    histogram = dp.TickHistogram(
+        BUDGET,
+        TICK,
+        0,
+        horizon=TICKS,
+        domain=KEYS,
+        path=path,
+        entropy=entropy,
+        value=lambda event: event[0],
+    )
+    made = {"counts": events | counts, "histogram": events | histogram}
+    windowed = events | beam.WindowInto(FixedWindows(2 * TICK))
+    made["windows"] = windowed | _counts("CountInWindows", path)
+    counter = _counts("Again", path).counter
+    for label, post in {
+        "sliding": dp.SlidingSum(3, counter),
+        "monotone": dp.Monotone(),
+        "nonnegative": dp.NonNegative(),
+        "top": dp.TopKPerTick(2, KEYS),
+        "last": dp.LastPerTick(2 * TICK),
+    }.items():
+        made[label] = made["counts"] | post
+    return made
+
+
+def outputs(
+    runner: Any, flags: Iterable[str], rows: Sequence[Any], path: str
+) -> dict[str, list[Record]]:
+    """Of one input, each collection in the order in which it came."""
+    with tempfile.TemporaryDirectory() as scratch:
+        pipeline = beam.Pipeline(runner=runner, options=PipelineOptions(list(flags)))
+        made = releases_of(pipeline | feed(rows), path)
+        files = {name: Path(scratch, name) for name in made}
+        for name, collection in made.items():
+            files[name].touch()
+            _ = collection | f"Note {name}" >> beam.ParDo(_Note(files[name]))
+        pipeline.run().wait_until_finish()
+        return {name: list(map(json.loads, f.open())) for name, f in files.items()}
+
+
+def main(words: Sequence[str]) -> None:
+    """The program."""
+    os.environ[VARIABLE] = SECRET
+    flags = [word for word in words if word.startswith("--")]
+    runners = [word for word in words if word not in flags]
+    found = {}
+    for name in runners:
+        make = PrismRunner if name == "prism" else RUNNERS[name]
+        # Timers of a bounded input do not fire on the one that works by bundles.
+        for path in ("bounded", "streaming")[: 1 if name == "bundles" else 2]:
+            found[f"{name} {path}"] = {
+                given: outputs(make(), flags, rows, path) for given, rows in INPUTS.items()
+            }
+    json.dump(found, sys.stdout)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,140 @@
+"""The order of what comes out is public: it is a function of the public keys, as they were given.
+
+Elsewhere outputs are sorted before they are compared. Here they are not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.orders import KEYS, SECRET, TICK, TICKS, TOUCHED, VARIABLE
+
+ROOT = Path(__file__).parents[1]
+# By what was seen to differ: several give other orders of sets, and of the stages of a pipeline.
+SEEDS = range(12)
+
+Found = dict[str, dict[str, dict[str, list[Any]]]]
+
+
+def in_a_process(seed: int, *words: str) -> str:
+    """What a program printed whose strings have the hashes of this seed."""
+    environment = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(
+        [sys.executable, *words], env=environment, capture_output=True, text=True, timeout=600
+    )
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    return ended.stdout
+
+
+def by_key(steps: range) -> list[list[Any]]:
+    return [[key, step] for key in KEYS for step in steps]
+
+
+def by_window() -> list[list[Any]]:
+    return [[key, step] for key in KEYS for _ in range(0, TICKS, 2) for step in (1, 2)]
+
+
+EVERY = range(1, TICKS + 1)
+EXPECTED = {
+    "counts": by_key(EVERY),
+    "histogram": by_key(EVERY),
+    "windows": by_window(),
+    "sliding": by_key(EVERY),
+    "monotone": by_key(EVERY),
+    "nonnegative": by_key(EVERY),
+    "top": [["", step] for step in EVERY],
+    # Ticks end at 10, 20, ...: releases 1; 2 and 3; 4 and 5; 6 share a window of two ticks.
+    "last": [[key, step] for key in KEYS for step in (1, 3, 5, 6)],
+}
+
+
+def check(found: Found, names: set[str]) -> None:
+    """That order and windows are the public ones, and only the touched key's values differ."""
+    for runner, inputs in found.items():
+        for name in names:
+            made = {given: outputs[name] for given, outputs in inputs.items()}
+            placed = {given: [[k, s, w] for k, s, _, w in rows] for given, rows in made.items()}
+            for one, other in pairwise(placed):
+                assert placed[one] == placed[other], (runner, name, one, other)
+            if not runner.endswith("streaming"):
+                assert [row[:2] for row in placed["none"]] == EXPECTED[name], (runner, name)
+            if name == "top":
+                continue
+            for one, other in (("none", "one"), ("others", "first")):
+                others = [[r for r in made[given] if r[0] != TOUCHED] for given in (one, other)]
+                assert others[0] == others[1], (runner, name)
+                assert name != "counts" or made[one] != made[other], runner
+
+
+@pytest.mark.parametrize(("seed", "runners"), [(1, ("fn", "bundles")), (2, ("grpc",))])
+def test_the_order_of_releases_is_public(seed: int, runners: tuple[str, ...]) -> None:
+    check(json.loads(in_a_process(seed, "-m", "tests.orders", *runners)), set(EXPECTED))
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_order_of_releases_is_public_whatever_the_seed(seed: int) -> None:
+    check(
+        json.loads(in_a_process(seed, "-m", "tests.orders", "fn", "bundles", "grpc")), set(EXPECTED)
+    )
+
+
+PROGRAM = f"""
+import sys
+from pathlib import Path
+from pipelines import ticks
+events, output, rows = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
+for row in rows:
+    events.write_text("time,who\\n" + row.replace(";", "\\n"))
+    ticks.main(["--input", str(events), "--key", "who", "--timestamp", "time", "--tick", "10",
+        "--start", "0", "--horizon", "6", "--keys", *{KEYS!r}, "--epsilon", "1", "--delta", "1e-6",
+        "--secret-env", {VARIABLE!r}, "--run-id", "files", "--output", str(output)])
+    print(output.read_text(), end="\\0")
+"""
+
+
+def files(directory: Path, seed: int, suffix: str) -> list[str]:
+    """The files that `pipelines.ticks` writes of two neighbours, and what it says meanwhile."""
+    words = [str(directory / "events.csv"), str(directory / f"out{suffix}")]
+    neighbours = ("7,bert;33,anna;20,bert;", "1,carl;7,bert;33,anna;20,bert;")
+    return in_a_process(seed, "-c", PROGRAM, *words, *neighbours).split("\0")[:2]
+
+
+def check_files(without: str, carls: str) -> None:
+    """That all lines but those of carl's releases are the same, and in the public order."""
+    one, other = ([line.split(",") for line in text.splitlines()] for text in (without, carls))
+    assert [line[:2] for line in one] == [line[:2] for line in other]
+    cells = [line[:2] for line in one if len(line) == 5][1:]
+    assert cells == [[key, str(step)] for key in KEYS for step in EVERY]
+    assert [line for line in one if line[0] != TOUCHED] == [
+        line for line in other if line[0] != TOUCHED
+    ]
+    assert one != other
+
+
+def test_files_are_in_the_public_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(VARIABLE, SECRET)
+    check_files(*files(tmp_path, 0, ".csv"))
+
+
+@pytest.mark.audit
+def test_twelve_seeds_write_the_same_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(VARIABLE, SECRET)
+    written = [files(tmp_path, seed, ".csv") for seed in SEEDS]
+    check_files(*written[0])
+    assert all(texts == written[0] for texts in written)
+
+
+def test_the_windows_that_are_expected() -> None:
+    """Of the constants above: a tick's release lies at its end."""
+    ends = [step * TICK for step in EVERY]
+    last = {end // (2 * TICK): step for step, end in zip(EVERY, ends, strict=True)}
+    assert list(last.values()) == [1, 3, 5, 6]
