@@ -23,7 +23,8 @@ Everything up to `analysis` knows nothing of Beam.
 
 from beam_dpcount import mechanisms
 from beam_dpcount.analysis import choose, half_width, largest_error, largest_half_width
-from beam_dpcount.budget import ZCDP, ApproxDP, PureDP
+from beam_dpcount.budget import ZCDP, ApproxDP, PureDP, WeakBudgetWarning
+from beam_dpcount.checking import Checked, CheckError, check
 from beam_dpcount.counter import Counter, NotANumberError, calibrate
 from beam_dpcount.epochs import UnboundedCounter
 from beam_dpcount.ledger import Ledger, OverspentError, Share
@@ -63,6 +64,8 @@ __all__ = [
     "ZCDP",
     "ApproxDP",
     "Change",
+    "CheckError",
+    "Checked",
     "Counter",
     "CutGraph",
     "DegreeHistogram",
@@ -102,7 +105,9 @@ __all__ = [
     "TriangleCount",
     "UnboundedCounter",
     "VectorRelease",
+    "WeakBudgetWarning",
     "calibrate",
+    "check",
     "choose",
     "half_width",
     "largest_error",

@@ -6,11 +6,14 @@ Pure functions and frozen values; nothing here knows of mechanisms or of Beam.
 from __future__ import annotations
 
 import math
+import sys
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Real
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -24,6 +27,9 @@ _LEAST_DELTA = math.exp(-700)
 # The rounded Gaussian is taken where it spares 2 % of the scale; elsewhere the discrete one, whose
 # guarantee is the simpler.
 _WORTH = 0.98**2
+# From these on a budget is weak. At delta = 1e-6, rho = 0.18 is about epsilon = 3.
+_WEAK_EPSILON, _WEAK_DELTA, _WEAK_RHO = 3.0, 1e-5, 0.18
+_USUAL_DELTA = 1e-6
 
 
 def _positive(name: str, value: Any, remedy: str) -> float:
@@ -139,6 +145,59 @@ class ZCDP:
 
 
 Budget = PureDP | ApproxDP | ZCDP
+
+
+class WeakBudgetWarning(UserWarning):
+    """A budget protects little. Given once for a budget, before anything runs.
+
+    It is weak from epsilon = 3, delta = 1e-5 or rho = 0.18 on. Where that is meant:
+    `warnings.filterwarnings("ignore", category=beam_dpcount.WeakBudgetWarning)`.
+    """
+
+
+def weakness(budget: Budget) -> str:
+    """Why a budget is weak, in a sentence; empty where it is not."""
+    if isinstance(budget, ZCDP):
+        if budget.rho < _WEAK_RHO:
+            return ""
+        epsilon = zcdp_epsilon(budget.rho, _USUAL_DELTA)
+        means = f", which is epsilon = {epsilon:.3g} at delta = {_USUAL_DELTA:g},"
+        usual = "rho from 0.005 to 0.1 is usual"
+    else:
+        epsilon, means, usual = budget.epsilon, "", "epsilon from 0.1 to 1 is usual"
+        if isinstance(budget, ApproxDP) and budget.delta >= _WEAK_DELTA:
+            return (
+                f"weak budget: with {budget}, the guarantee may fail altogether with probability "
+                f"{budget.delta:g}; delta well below 1 / (number of people) is usual, as 1e-6"
+            )
+        if epsilon < _WEAK_EPSILON:
+            return ""
+    factor = f" = {math.exp(epsilon):,.0f}" if epsilon < 20 else ""
+    return (
+        f"weak budget: {budget}{means} lets one event shift the odds of a conclusion by a factor "
+        f"of up to e^{epsilon:.3g}{factor}; {usual}"
+    )
+
+
+_warned: WeakSet[Budget] = WeakSet()  # by value
+
+
+def warn_if_weak(budget: Budget) -> None:
+    """Give the WeakBudgetWarning of a whole budget, once; as from the line outside the package."""
+    if budget in _warned:
+        return
+    text = weakness(budget)
+    if not text:
+        return
+    _warned.add(budget)
+    package, level, frame = __name__.partition(".")[0], 1, sys._getframe(0)
+    while frame.f_back is not None and _module(frame).partition(".")[0] == package:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, WeakBudgetWarning, stacklevel=level)
+
+
+def _module(frame: Any) -> str:
+    return str(frame.f_globals.get("__name__", ""))
 
 
 def check_budget(budget: object) -> Budget:

@@ -138,6 +138,26 @@ class Intake:
             return nothing, None
         return nothing, self.refuse(key, payload, micros, reason)
 
+    def problem(self, content: Any) -> str | None:
+        """Why what `value` gave does not count as it is, in words that do not show it."""
+        try:
+            self.counter.quantise(content)
+        except NotANumberError as error:
+            return str(error)
+        low, high = self.counter.change.low, self.counter.change.high
+        if low <= content <= high:
+            return None
+        return f"the value lies outside the bounds ({low:g}, {high:g}) and is clipped"
+
+    def problem_of(self, element: Any) -> str | None:
+        """The same of an element; errors of functions of the user's are not caught."""
+        if not has_str_key(element):
+            return self.refuse_key(element, 0).reason
+        _, payload = element
+        if self.element_id is not None:
+            self.element_id(payload)
+        return self.problem(payload if self._value is None else self._value(payload))
+
     def refuse_key(self, element: Any, micros: int) -> Rejected:
         """For an element without a str key: keys are public, so it cannot pass silently."""
         if isinstance(element, tuple) and len(element) == 2:

@@ -16,7 +16,15 @@ from fractions import Fraction
 from numbers import Real
 from typing import Any
 
-from beam_dpcount.budget import ZCDP, ApproxDP, Budget, PureDP, check_budget, zcdp_epsilon
+from beam_dpcount.budget import (
+    ZCDP,
+    ApproxDP,
+    Budget,
+    PureDP,
+    check_budget,
+    warn_if_weak,
+    zcdp_epsilon,
+)
 
 # Ten times 0.1 is a hair above 1 in binary. A share that exceeds what is left by no more than this
 # part of itself gets what is left; and of a budget no more than this part is left is nothing.
@@ -103,6 +111,9 @@ class Ledger:
         ZCDP; only the account speaks of epsilon and delta again.
       name: for messages and the account; may be left out.
 
+    Warns:
+      WeakBudgetWarning: the budget is weak.
+
     Guarantee: all releases of all transforms that use shares of this ledger, each share once and
       in one run, together satisfy `budget`, for inputs that are neighbours in the sense of every
       one of the transforms, if one event of the input data is at most one element of what each of
@@ -124,6 +135,7 @@ class Ledger:
 
     def __init__(self, budget: Budget, name: str = "") -> None:
         self._set_up(uuid.uuid4().hex, check_budget(budget), _check_line("name", name))
+        warn_if_weak(budget)  # a share of a weak budget may look strong
         self._home: int | None = os.getpid()
         _LIVE[self._token] = self
 
@@ -383,6 +395,9 @@ def plain_budget(budget: Budget | Share) -> tuple[Budget, Mapping[str, str]]:
     Args:
       budget: a share, which is not used by that; or a plain budget, which has no lines.
 
+    Warns:
+      WeakBudgetWarning: a plain budget is weak; a ledger has warned of its shares' budget.
+
     Raises:
       TypeError: it is neither a budget nor a share.
     """
@@ -390,7 +405,9 @@ def plain_budget(budget: Budget | Share) -> tuple[Budget, Mapping[str, str]]:
         return budget.budget, budget.describe()
     if isinstance(budget, Ledger):
         raise TypeError(f"{budget!r} is a whole ledger: take ledger.share(0.25), or ledger.rest()")
-    return check_budget(budget), {}
+    plain = check_budget(budget)
+    warn_if_weak(plain)
+    return plain, {}
 
 
 def claim(budget: Budget | Share, by: str) -> None:

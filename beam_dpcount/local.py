@@ -201,6 +201,10 @@ class LocalLearner(ABC):
     def profiles(self, values: Values) -> IntArray:
         """F_t of each client in multiples of `unit`, not decreasing, shape (n, T)."""
 
+    @abstractmethod
+    def problem(self, value: Any) -> str | None:
+        """Why a client does not count as it is; errors are not caught. On a device: never."""
+
     def message(self, value: Any, noise: Noise | None = None) -> FloatArray:
         """One client's message: y_1 .. y_T and then z_1 .. z_T, shape (2T,). To be sent once.
 
@@ -349,6 +353,12 @@ class MedianLearner(LocalLearner):
         first = np.searchsorted(self.centres, xs, side="left")
         return np.asarray(np.arange(self.cells) >= first[:, None], dtype=np.int64)
 
+    def problem(self, value: Any) -> str | None:
+        number = _number(value)
+        if math.isnan(number):
+            return "the value is not a number and counts as 1/2"
+        return None if 0 <= number <= 1 else "the value lies outside [0, 1] and is clipped"
+
     def population_bound(self, clients: int, beta: float = 1 / 3) -> float:
         """As `error_bound`, against the mean loss of the law that clients are drawn from.
 
@@ -385,10 +395,24 @@ class ConvexLearner(LocalLearner):
     def profiles(self, values: Values) -> IntArray:
         return np.array([self._profile(value) for value in values]).reshape(-1, self.cells)
 
+    def problem(self, value: Any) -> str | None:
+        slopes = self._slopes(value)
+        if np.isnan(slopes).any():
+            return "the slopes are not numbers, and the loss is taken as |1/2 - w|"
+        if np.abs(slopes).max() > 1:
+            return "the slopes lie outside [-1, 1] and are clipped"
+        falls = (np.diff(slopes) < 0).any()
+        return "the slopes decrease and are made to increase" if falls else None
+
+    def _slopes(self, value: Any) -> FloatArray:
+        slopes = np.empty(self.cells)
+        slopes[:] = np.asarray(self.gradient(value, self.centres.copy()), dtype=np.float64)
+        return slopes
+
     def _profile(self, value: Any) -> IntArray:
         slopes = np.full(self.cells, np.nan)
         try:
-            slopes[:] = np.asarray(self.gradient(value, self.centres.copy()), dtype=np.float64)
+            slopes = self._slopes(value)
         except _ANYTHING:  # whatever it is, that it happened is private
             slopes[:] = np.nan
         if np.isnan(slopes).any():

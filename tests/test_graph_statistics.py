@@ -343,6 +343,22 @@ def test_bounds_of_a_vertex_are_attained() -> None:
         assert reached(found)[0] == claimed(statistic.change("node"))[0]
 
 
+@pytest.mark.parametrize(
+    ("transform", "make", "shown"),
+    [
+        (dp.HighDegreeCount, lambda **rule: HighDegree(5, 2, **rule), "{}"),
+        (dp.SpanningForestCost, lambda **rule: SpanningForest(5, 1, **rule), "{} W"),
+    ],
+)
+def test_what_the_docstrings_say_one_pair_changes(transform: Any, make: Any, shown: str) -> None:
+    """With the rule, which acts wherever max_degree is given and not asserted, it is more."""
+    free, ruled = (sum(map(sum, counted.of_edge()[0])) for counted in (make(), make(max_degree=3)))
+    said = " ".join((transform.__doc__ or "").split())
+    words = f"changes the steps by {shown} in all, and by {shown} with the rule"
+    assert words.format(free, ruled) in said
+    assert "whatever the degrees" not in said
+
+
 def test_the_norm_of_the_change_is_no_bound_on_its_image() -> None:
     """[FHU22], Corollary 3, takes sqrt(sum of squares) times c: 6 c^2 here."""
     statistic, mechanism = HighDegree(6, 2), Simple2(T)

@@ -304,7 +304,7 @@ class HighDegree(GraphStatistic):
       threshold: from 1 to n - 1, and to max_degree if that is given.
 
     Guarantee: relation "edge": Delta_1 is 4 columns, Delta_2^2 at most 6 c^2 + 2 g(1) <= 8 c^2,
-      whatever the degrees; with the rule 8 columns, 32 c^2. "node": 2 D + 1 columns.
+      without the rule, whatever the degrees; with it 8 columns, 32 c^2. "node": 2 D + 1 columns.
     """
 
     threshold: int
@@ -390,8 +390,8 @@ class SpanningForest(GraphStatistic):
       vertices, max_degree, asserted: as for GraphStatistic; with max_degree alone, the rule acts.
       max_weight: W; weights are whole numbers from 1 to W, and 1 if left out.
 
-    Guarantee: relation "edge": Delta_1 is 2 W columns, Delta_2^2 at most 2 W^2 c^2, whatever the
-      degrees; with the rule 6 W columns, 18 W^2 c^2. "node": 2 W D columns.
+    Guarantee: relation "edge": Delta_1 is 2 W columns, Delta_2^2 at most 2 W^2 c^2, without the
+      rule, whatever the degrees; with it 6 W columns, 18 W^2 c^2. "node": 2 W D columns.
     """
 
     max_weight: int

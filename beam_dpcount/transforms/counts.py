@@ -45,8 +45,9 @@ class PrefixCount(EachElement):
         guarantee. Bad keys are an error unless collected.
       value, element_id: take the number and a public, sortable id out of an element's value, for
         inputs KV[str, anything]. Where `value` raises ValueError, TypeError, ArithmeticError or
-        LookupError (as float("abc") does), the element is no number; other errors stop the
-        pipeline, as a mistyped name should.
+        LookupError (as float("abc") does), the element is no number, as data can
+        cause them. So is a mistyped field, e["purchse"]: a KeyError is a LookupError. Try it out
+        with `beam_dpcount.check`. Other errors stop the pipeline: only a program causes them.
       path: "auto" (default) follows `is_bounded` of the input; "streaming" forces the stateful
         path, for sources wrongly declared bounded; "bounded" insists on the grouped one.
       entropy: where the noise comes from; default the operating system. ReplayableEntropy needs

@@ -159,10 +159,11 @@ class HighDegreeCount(_GraphCount):
 
     Args:
       threshold: from 1.
-      max_degree, asserted: needed for relation "node" only.
+      max_degree, asserted: as for EdgeCount. Leave both out, unless for relation "node": the rule
+        costs twice the noise.
       budget, horizon, vertices, relation and the options: as for EdgeCount.
 
-    Guarantee: as for EdgeCount. One pair changes the steps by 4 in all, whatever the degrees; one
+    Guarantee: as for EdgeCount. One pair changes the steps by 4 in all, and by 8 with the rule; one
       vertex by 2 D + 1.
     """
 
@@ -224,10 +225,11 @@ class SpanningForestCost(_GraphCount):
 
     Args:
       max_weight: W; weights are whole numbers from 1 to W. Others are refused, not clipped.
-      max_degree, asserted: needed for relation "node" only.
+      max_degree, asserted: as for EdgeCount. Leave both out, unless for relation "node": the rule
+        costs three times the noise.
       budget, horizon, vertices, relation and the options: as for EdgeCount.
 
-    Guarantee: as for EdgeCount. One pair changes the steps by 2 W in all, whatever the degrees;
+    Guarantee: as for EdgeCount. One pair changes the steps by 2 W in all, and by 6 W with the rule;
       one vertex by 2 W D.
     """
 

@@ -69,6 +69,9 @@ class ItemsIntake(Intake):
             return codes, None
         return codes, self.refuse(key, payload, micros, reason)
 
+    def problem(self, content: Any) -> str | None:
+        return read_items(content, self._places, self._most, self._removals)[1]
+
     def packer(self) -> Callable[[int, Any], bytes]:
         return pack_codes(self.width)
 

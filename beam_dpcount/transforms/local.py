@@ -123,6 +123,10 @@ class _LocalRisk(beam.PTransform[Any, Any]):
         )
         return made
 
+    def problem(self, element: Any, micros: int | None = None) -> str | None:
+        """Why a client's element does not count as it is; see `beam_dpcount.check`."""
+        return self.learner.problem(element if self._value is None else self._value(element))
+
     def _describe(self) -> dict[str, str]:
         return {**self.learner.describe(), **self._account}
 

@@ -56,6 +56,12 @@ class StatisticIntake(Intake):
             return codes, None
         return codes, self.refuse(key, payload, micros, reason)
 
+    def problem(self, content: Any) -> str | None:
+        try:
+            return self._statistic.read(content)[1]
+        except (ValueError, TypeError, ArithmeticError, LookupError):
+            return "the value could not be read"
+
     def packer(self) -> Callable[[int, Any], bytes]:
         return pack_codes(self.width)
 

@@ -95,6 +95,10 @@ class TickHistogram(beam.PTransform[Any, Any]):
         split: Any = beam.ParDo(self._split).with_output_types(tuple[str, int])
         return events | "SplitItems" >> split | "TickCount" >> self._ticks
 
+    def problem(self, event: Any, micros: int | None = None) -> str | None:
+        """Why an event does not count as it is; see `beam_dpcount.check`."""
+        return self._split.problem(event) or self._ticks.problem_of_time(micros)
+
     def annotations(self) -> dict[str, bytes | str]:
         return self._ticks.annotations()
 
@@ -119,3 +123,8 @@ class _SplitItems(beam.DoFn):
         except (ValueError, TypeError, ArithmeticError, LookupError):
             return []  # such events count nothing, and nobody may learn that there was one
         return [(self._domain[code - 1], 1) for code in codes]
+
+    def problem(self, event: Any) -> str | None:
+        """Why something of an event does not count; errors of `value` are not caught."""
+        payload = event if self._value is None else self._value(event)
+        return read_items(payload, self._known, self._most, removals=False)[1]

@@ -1,0 +1,167 @@
+"""`check`: what a transform would make of public rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.transforms.window import TimestampedValue
+
+import beam_dpcount as dp
+from tests.runners import feed, run
+
+BUDGET = dp.ApproxDP(1.0, 1e-6)
+CLIPPED = "the value lies outside the bounds (0, 1) and is clipped"
+UNKNOWN = "the value names an item that is not in the domain"
+
+
+def ticks(**options: Any) -> dp.TickCount:
+    return dp.TickCount(BUDGET, 10, 0, horizon=3, keys=["a", "b"], **options)
+
+
+def test_what_would_be_rejected_clipped_or_unknown_is_counted() -> None:
+    values = [0, 1, 2, -1, 0.5, None, "1", float("nan"), 3]
+    found = dp.check(dp.PrefixCount(BUDGET, 10), [("a", value) for value in values])
+    assert found == (9, {CLIPPED: 3, "the value is not a number": 3})
+    assert str(found).splitlines()[0] == "3 of 9 rows count as they are"
+
+
+def _slopes(x: float, at: Any) -> Any:
+    return np.clip(at - x, -1, 1) if x < 5 else -at
+
+
+def _pair(x: Any) -> Any:
+    return "a", x
+
+
+def _alone(x: Any) -> Any:
+    return x
+
+
+# For each transform: how it is made with `value`, elements made of contents, and what is found.
+CASES: dict[str, tuple[Any, Any, list[Any], dict[str, int]]] = {
+    "PrefixCount": (
+        lambda v: dp.PrefixCount(BUDGET, 10, value=v, on_reject="raise", element_id=id),
+        _pair,
+        [1, 7, "x"],
+        {CLIPPED: 1, "the value is not a number": 1},
+    ),
+    "Histogram": (
+        lambda v: dp.Histogram(BUDGET, 10, ["x", "y"], value=v),
+        _pair,
+        ["x", "z", ["x", "y"], 7],
+        {
+            UNKNOWN: 1,
+            "the value names more items than max_items": 1,
+            "the value is neither an item nor a collection of items": 1,
+        },
+    ),
+    "SubstringCount": (
+        lambda v: dp.SubstringCount(BUDGET, 10, ["x", "y"], 2, value=v),
+        _pair,
+        ["x", "", None, "z"],
+        {"the value is not in the alphabet": 1},
+    ),
+    "TriangleCount": (
+        lambda v: dp.TriangleCount(BUDGET, 10, 3, max_degree=2, value=v),
+        _pair,
+        [(0, 1), (0, 9)],
+        {"the value names a vertex that is not in the graph": 1},
+    ),
+    "TickCount": (
+        lambda v: ticks(value=v),
+        _pair,
+        [1, 2],
+        {CLIPPED: 1},
+    ),
+    "TickHistogram": (
+        lambda v: dp.TickHistogram(BUDGET, 10, 0, horizon=3, domain=["x"], value=v),
+        _alone,
+        ["x", "z"],
+        {UNKNOWN: 1},
+    ),
+    "LocalMedian": (
+        lambda v: dp.LocalMedian(BUDGET, 8, value=v),
+        _alone,
+        [0.5, 2, "x"],
+        {
+            "the value lies outside [0, 1] and is clipped": 1,
+            "the value is not a number and counts as 1/2": 1,
+        },
+    ),
+    "LocalConvexRisk": (
+        lambda v: dp.LocalConvexRisk(BUDGET, 8, value=v, gradient=_slopes),
+        _alone,
+        [0.5, 5],
+        {"the slopes decrease and are made to increase": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_transform(name: str) -> None:
+    make, element, contents, expected = CASES[name]
+    rows = [element({"x": content}) for content in contents]
+    found = dp.check(make(lambda e: e["x"]), rows)
+    assert (found.rows, sum(found.problems.values())) == (len(rows), sum(expected.values()))
+    assert set(found.problems.values()) == set(expected.values())
+    if name not in ("SubstringCount", "TriangleCount"):  # whose words their own tests have
+        assert found.problems == expected
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_mistyped_field_is_an_error(name: str) -> None:
+    """In a pipeline it counts 0, or 1/2, as data can cause it, too."""
+    make, element, contents, _ = CASES[name]
+    rows = [element({"x": contents[0]})] * 2
+    with pytest.raises(dp.CheckError, match=r"^row 1: KeyError: 'purchse'$"):
+        dp.check(make(lambda e: e["purchse"]), rows)
+    with pytest.raises(dp.CheckError, match=r"^row 1: NameError"):
+        dp.check(make(lambda e: purchse), rows)  # type: ignore[name-defined]  # noqa: F821
+
+
+def test_in_a_pipeline_it_counts_nothing() -> None:
+    """The rule that the docstring states: a KeyError is one that data can cause."""
+    count = dp.PrefixCount(dp.ZCDP(1e12), 10, value=lambda e: e["purchse"])
+    outcome = run(lambda p: p | feed([("a", {"purchase": 1}, 0)] * 2) | count)
+    assert [round(r.value) for r in outcome.releases] == [0, 0]
+
+
+def test_keys_and_times_at_a_clock() -> None:
+    rows = [("a", 1), ("z", 1), ("b", 7), TimestampedValue(("a", 1), 29)]
+    rows += [TimestampedValue(("b", 1), at) for at in (-1, 30)]
+    assert dp.check(ticks(), rows).problems == {
+        "the key is not among keys": 1,
+        CLIPPED: 1,
+        "the time lies outside [start, stop)": 2,
+    }
+
+
+def test_rows_that_are_no_pairs() -> None:
+    for transform in (dp.PrefixCount(BUDGET, 10), ticks()):
+        with pytest.raises(dp.CheckError, match=r"row 2: TypeError: elements must be .* pairs"):
+            dp.check(transform, [("a", 1), "ab"])
+        with pytest.raises(dp.CheckError, match=r"row 1: .* not a str but int"):
+            dp.check(transform, [(7, 1)])
+
+
+def test_errors_of_element_id_are_shown_too() -> None:
+    count = dp.PrefixCount(BUDGET, 10, element_id=lambda e: e.id)
+    with pytest.raises(dp.CheckError, match=r"row 1: AttributeError"):
+        dp.check(count, [("a", 1)])
+
+
+def test_what_counts_nothing() -> None:
+    for transform in (dp.NonNegative(), beam.Map(print), None):
+        with pytest.raises(TypeError, match=r"check takes a transform that counts"):
+            dp.check(transform, [])
+    assert dp.check(ticks(), []) == (0, {})
+
+
+def test_nothing_is_spent() -> None:
+    share = dp.Ledger(BUDGET).rest("count")
+    count = dp.PrefixCount(share, 10)
+    dp.check(count, [("a", 1)] * 3)
+    run(lambda p: p | feed([("a", 1, 0)]) | count)
