@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -185,6 +185,7 @@ class CountEachTick(beam.DoFn):
     Args:
       counter: the calibrated counter, its horizon the clock's steps.
       clock: the ticks.
+      keys: all public keys, in their order.
       cap: a tick's sum is clipped to +-cap, on the lattice.
       fold: events of ticks already released count at the next one; else they do not count.
       entropy: where the noise comes from.
@@ -198,6 +199,7 @@ class CountEachTick(beam.DoFn):
         self,
         counter: LatticeCounter,
         clock: Clock,
+        keys: Sequence[str],
         cap: int,
         fold: bool,
         entropy: Entropy,
@@ -205,12 +207,13 @@ class CountEachTick(beam.DoFn):
     ) -> None:
         self._counter, self._clock, self._cap = counter, clock, cap
         self._fold, self._counted, self._entropy = fold, (fold, counted), entropy
+        # Not in the noise's parameters: a key that is added leaves the others' noise as it is.
+        self._cells = CellCodec(clock, keys)
 
     def setup(self) -> None:
         counter = self._counter
         counted = "streaming", self._counted
         self._draws = draws_of(self._entropy, counter, self._clock, self._cap, counted)
-        self._cells = CellCodec(self._clock)
         self._codec = StateCodec(counter, self._draws.digest_size)
 
     def process(
@@ -275,7 +278,7 @@ class CountEachTick(beam.DoFn):
 class CountAllTicks(beam.DoFn):
     """Bounded, after the grouping: all releases of a key in one vectorised call.
 
-    Args: as for CountEachTick; no event comes late.
+    Args: as for CountEachTick, without keys; no event comes late.
     """
 
     def __init__(

@@ -66,7 +66,8 @@ class TickCount(beam.PTransform[Any, Any]):
         offset. Events outside [start, stop) do not count.
       horizon: the number of ticks. Default: as many as reach `stop`. Give one of the two, or both:
         a horizon of more ticks than reach `stop` has releases beyond it.
-      keys: all keys, distinct texts. Public. Events with other keys do not count.
+      keys: all keys, distinct texts. Public. Events with other keys do not count. A stream that is
+        resumed from a savepoint takes the same list, in the same order; another one is an error.
       mechanism: None (default) is the one of least largest variance that `choose` finds (on the
         streaming path, of those safe under replays); or a class or name from `mechanisms.ALL`,
         or an instance with the clock's number of ticks (in FixedWindows it is made anew with those
@@ -226,7 +227,7 @@ class TickCount(beam.PTransform[Any, Any]):
         entropy = self._entropy.named(applied.full_label)
         fold = self._late == "fold"
         if streaming:
-            dofn = CountEachTick(counter, clock, cap, fold, entropy, self._counted)
+            dofn = CountEachTick(counter, clock, self._keys, cap, fold, entropy, self._counted)
         else:
             dofn = CountAllTicks(counter, clock, cap, fold, entropy, self._counted)
             both = both | "GroupByKey" >> beam.GroupByKey()
