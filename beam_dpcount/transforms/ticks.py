@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.pipeline import encode_annotations
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms import window as windows
 
@@ -30,6 +29,7 @@ from beam_dpcount.tick_dofns import (
     TickIntake,
 )
 from beam_dpcount.ticks import LATE, Clock, check_keys, clock_of, default_most
+from beam_dpcount.transforms.described import Described
 from beam_dpcount.transforms.inputs import (
     PATHS,
     OncePerWindow,
@@ -50,7 +50,7 @@ _LATE_REPLAYS = (
 _POLICIES = ("drop", "raise")
 
 
-class TickCount(beam.PTransform[Any, Any]):
+class TickCount(Described):
     """A private running sum per public key, released at every tick of a public clock.
 
     PCollection[KV[str, number]] with event times -> PCollection[Release]: release i of a key, from
@@ -204,10 +204,7 @@ class TickCount(beam.PTransform[Any, Any]):
         if not streaming:
             events = events | "OncePerWindow" >> OncePerWindow()
         self.counter = counter
-        # Beam asked for annotations before the windows were known.
-        applied = events.pipeline.transforms_stack[-1]
-        found = applied.annotations or {}
-        applied.annotations = {**found, **encode_annotations(self.annotations())}
+        self._show_applied(events.pipeline)
         on_unknown, on_reject = self._policies
         numbers = Intake(counter, on_reject, self._value, None)
         intake = TickIntake(clock, self._keys, numbers, strict=on_unknown == "raise")
@@ -224,7 +221,7 @@ class TickCount(beam.PTransform[Any, Any]):
         both = (read, seeds) | "Flatten" >> beam.Flatten()
         cap = self._change.largest(self._unit)
         dofn: beam.DoFn
-        entropy = self._entropy.named(applied.full_label)
+        entropy = self._entropy.named(events.pipeline.transforms_stack[-1].full_label)
         fold = self._late == "fold"
         if streaming:
             dofn = CountEachTick(counter, clock, self._keys, cap, fold, entropy, self._counted)
@@ -258,9 +255,3 @@ class TickCount(beam.PTransform[Any, Any]):
             "budget_covers": per if self._used.window is None else f"{per} in one window",
             **self._account,
         }
-
-    def annotations(self) -> dict[str, bytes | str]:
-        return {f"beam_dpcount:{name}": text for name, text in self._describe().items()}
-
-    def display_data(self) -> dict[str, Any]:
-        return dict(self._describe())
