@@ -215,6 +215,7 @@ class CountEachTick(beam.DoFn):
     Args:
       counter: the calibrated counter, its horizon the clock's steps.
       clock: the ticks.
+      keys: all public keys, in their order.
       cap: a tick's sum is clipped to +-cap, on the lattice.
       fold: events of ticks already released count at the next one; else they do not count.
       entropy: where the noise comes from.
@@ -228,6 +229,7 @@ class CountEachTick(beam.DoFn):
         self,
         counter: LatticeCounter,
         clock: Clock,
+        keys: Sequence[str],
         cap: int,
         fold: bool,
         entropy: Entropy,
@@ -235,12 +237,13 @@ class CountEachTick(beam.DoFn):
     ) -> None:
         self._counter, self._clock, self._cap = counter, clock, cap
         self._fold, self._counted, self._entropy = fold, (fold, counted), entropy
+        # Not in the noise's parameters: a key that is added leaves the others' noise as it is.
+        self._cells = CellCodec(clock, keys)
 
     def setup(self) -> None:
         counter = self._counter
         counted = "streaming", self._counted
         self._draws = draws_of(self._entropy, counter, self._clock, self._cap, counted)
-        self._cells = CellCodec(self._clock)
         self._codec = StateCodec(counter, self._draws.digest_size)
 
     def process(
@@ -309,8 +312,7 @@ class CountAllTicks(beam.DoFn):
     no window comes first because it had events.
 
     Args:
-      counter, clock, cap, fold, entropy, counted: as for CountEachTick; no event comes late.
-      keys: the public keys, in their order.
+      counter, clock, keys, cap, fold, entropy, counted: as for CountEachTick; no event comes late.
       alone: as for SumTicks.
     """
 
@@ -318,11 +320,11 @@ class CountAllTicks(beam.DoFn):
         self,
         counter: LatticeCounter,
         clock: Clock,
+        keys: Sequence[str],
         cap: int,
         fold: bool,
         entropy: Entropy,
         counted: Any,
-        keys: Sequence[str],
         alone: bool,
     ) -> None:
         self._counter, self._clock, self._cap = counter, clock, cap

@@ -23,7 +23,7 @@ import numpy as np
 from beam_dpcount.coders import StateError
 from beam_dpcount.mechanisms.base import IntArray, check_horizon
 
-VERSION = 1
+VERSION = 2
 LATE = ("fold", "drop")
 
 _SECOND = 1_000_000
@@ -356,23 +356,30 @@ def _limited(x: int) -> int:
 class CellCodec:
     """Packs all that a key keeps between ticks: ticks released, pending sums, the counter's state.
 
-    Version 1, little-endian: u8 version, three zero bytes, u32 number of pairs n, u64 fingerprint
-    of the clock, i64 ticks released, n pairs of 16 bytes (tick, sum), u32 CRC-32 of all before it;
-    then the bytes of `StateCodec`, which have a checksum of their own, and are not read where only
-    a sum changes.
+    Version 2, little-endian: u8 version, a zero byte, u16 fingerprint of the clock, u32 number of
+    pairs n, u64 fingerprint of the clock and the list of keys, i64 ticks released, n pairs of 16
+    bytes (tick, sum), u32 CRC-32 of all before it; then the bytes of `StateCodec`, which have a
+    checksum of their own, and are not read where only a sum changes. Version 1 knew no keys.
+
+    Args:
+      clock: the ticks.
+      keys: all public keys, in their order. A key that is added to a stream has no clock that
+        would ever start, and one that is left out would go on: each cell knows the whole list.
     """
 
-    _HEAD = struct.Struct("<BBxxIQq")
+    _HEAD = struct.Struct("<BBHIQq")
     _CHECK = struct.Struct("<I")
 
-    def __init__(self, clock: Clock) -> None:
-        digest = hashlib.blake2b(clock.fingerprint.encode(), digest_size=8).digest()
-        self._fingerprint = int.from_bytes(digest, "little")
+    def __init__(self, clock: Clock, keys: Sequence[str]) -> None:
+        # The short one only tells the two kinds of error apart.
+        self._clock = _fingerprint(clock.fingerprint, 2)
+        self._fingerprint = _fingerprint(ascii((clock.fingerprint, tuple(keys))), 8)
         self._steps = clock.steps
 
     def encode(self, released: int, pairs: bytes, state: bytes) -> bytes:
         """All of a key as bytes."""
-        head = self._HEAD.pack(VERSION, 0, len(pairs) // 16, self._fingerprint, released)
+        n = len(pairs) // 16
+        head = self._HEAD.pack(VERSION, 0, self._clock, n, self._fingerprint, released)
         check = self._CHECK.pack(zlib.crc32(pairs, zlib.crc32(head)))
         return b"".join((head, pairs, check, state))
 
@@ -380,28 +387,50 @@ class CellCodec:
         """Ticks released, pending pairs, and the counter's state as bytes.
 
         Raises:
-          StateError: the bytes are cut short, altered, of another version, or of another clock.
+          StateError: the bytes are cut short, altered, of another version, of another clock, or
+            of another list of keys.
         """
         size = self._HEAD.size
         if len(data) >= size + self._CHECK.size:
-            version, digest, n, fingerprint, released = self._HEAD.unpack_from(data)
+            version, digest, clock, n, fingerprint, released = self._HEAD.unpack_from(data)
             end = size + 16 * n
             if len(data) >= end + self._CHECK.size:
                 (check,) = self._CHECK.unpack_from(data, end)
                 if zlib.crc32(memoryview(data)[:end]) == check:
                     if version != VERSION or digest:
-                        raise StateError(
-                            f"the state was written in format {version}, this code reads format "
-                            f"{VERSION}: upgrade beam_dpcount, or start a new stream"
-                        )
+                        raise _other_version(version)
                     if fingerprint == self._fingerprint and 0 <= released <= self._steps:
                         return released, data[size:end], data[end + self._CHECK.size :]
-                    raise StateError(
-                        "the state belongs to another clock (tick, start, horizon or windows): "
-                        "resume with the one it was started with; a new clock needs a new stream, "
-                        "and spends its budget anew"
-                    )
+                    raise self._other_parameters(clock, fingerprint)
         raise StateError(
             f"the state is corrupt ({len(data)} bytes that fail their check): restore it from a "
             "checkpoint; counting on would break the guarantee"
         )
+
+    def _other_parameters(self, clock: int, fingerprint: int) -> StateError:
+        if clock == self._clock and fingerprint != self._fingerprint:
+            return StateError(
+                "the list of keys (TickHistogram: the domain), or its order, is not the one that "
+                "the state was written under: resume with that list; another one needs a new "
+                "stream, under a new label, and spends its budget anew"
+            )
+        return StateError(
+            "the state belongs to another clock (tick, start, horizon or windows): "
+            "resume with the one it was started with; a new clock needs a new stream, "
+            "and spends its budget anew"
+        )
+
+
+def _fingerprint(parameters: str, size: int) -> int:
+    digest = hashlib.blake2b(parameters.encode(), digest_size=size).digest()
+    return int.from_bytes(digest, "little")
+
+
+def _other_version(version: int) -> StateError:
+    remedy = "upgrade beam_dpcount"
+    if version < VERSION:
+        remedy = "resume with the beam_dpcount that wrote it"
+    return StateError(
+        f"the state was written in format {version}, this code reads format {VERSION}: {remedy}, "
+        "or start a new stream, which spends its budget anew"
+    )

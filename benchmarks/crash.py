@@ -8,8 +8,9 @@ many events. A supervisor kills the worker at random times and at chosen places,
 again, until the input has ended.
 
 Two counts of the same events run side by side: a private one, and one with an enormous budget, of
-which every release must be the exact total. Of the private one every (key, step) must be there, and
-none with two values. Status 0: so it was; 1: it was not; 2: the test itself did not come to an end.
+which every release must be the exact total. Of the private one every (key, step) must be there,
+none with two values, and each with that of an uninterrupted run under the same secret, to the last
+bit (judge.py). Status 0: so it was; 1: it was not; 2: the test itself did not come to an end.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ import tempfile
 import time
 import zlib
 from collections import Counter as Tally
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar
@@ -46,6 +47,8 @@ from apache_beam.utils import windowed_value
 import beam_dpcount as dp
 from beam_dpcount.dofns import CountEachElement
 from beam_dpcount.tick_dofns import SEED, CountEachTick, ReadTicks
+from benchmarks import reference
+from benchmarks.judge import Sighting, Verdict, judge
 
 ROOT = Path(__file__).resolve().parents[1]
 SECRET = "CRASH_TEST_SECRET"  # the name of an environment variable; each run makes a new secret
@@ -77,7 +80,8 @@ class Job:
     Args:
       directory: of the input, the checkpoint and the sink.
       transform: "elements" (PrefixCount) or "ticks" (TickCount).
-      entropy: "replayable", "system", or "module:function", which gives an Entropy.
+      entropy: "replayable", "system", or "module:function", which gives an Entropy to each worker,
+        whose noise is to be the replayable one's.
       keys, events: how many.
       checkpoint: events between checkpoints.
       pace: seconds to sleep after each event.
@@ -127,7 +131,7 @@ class Job:
         return [f"key-{i}" for i in range(self.keys)]
 
     def counts(self) -> dict[str, Any]:
-        """The transforms, by name."""
+        """The transforms, by name, with the labels that their noise depends on."""
         entropy: Any
         if self.entropy == "replayable":
             entropy = dp.ReplayableEntropy(SECRET, run_id="crash test")
@@ -147,27 +151,42 @@ class Job:
         if self.transform == "ticks":
             clock: dict[str, Any] = {"horizon": self.ticks, "keys": self.names}
             return {
-                name: dp.TickCount(budget, TICK / 1e6, 0, **clock, **common)
+                name: f"Count {name}" >> dp.TickCount(budget, TICK / 1e6, 0, **clock, **common)
                 for name, budget in budgets.items()
             }
+        given = {"element_id": itemgetter(1), **common}
         return {
-            name: dp.PrefixCount(budget, self.events, element_id=itemgetter(1), **common)
+            name: f"Count {name}" >> dp.PrefixCount(budget, self.events, **given)
             for name, budget in budgets.items()
         }
 
-    def supervised(self, kills: int, rng: random.Random, timeout: float) -> Lives:
+    def dofns(self) -> dict[str, tuple[Any, Any]]:
+        """Of each count, the DoFn that counts, set up, and the one before it, if there is one."""
+        kind = CountEachTick if self.transform == "ticks" else CountEachElement
+        made = {}
+        for name, transform in self.counts().items():
+            found = dofns_of(transform)
+            found[kind].setup()
+            made[name] = found[kind], found.get(ReadTicks)
+        return made
+
+    def supervised(self, kills: int, rng: random.Random, timeout: float, secret: str) -> Lives:
         """Run it to its end, with so many kills."""
-        return Supervisor(self, kills, rng, timeout).run()
+        return Supervisor(self, kills, rng, timeout, secret).run()
 
 
 # The input, and what must come out
 
 
 def write_input(job: Job, rng: random.Random) -> None:
-    """Events of several keys, one a line, times a little out of order."""
+    """Events of several keys, one a line, times a little out of order.
+
+    In whole milliseconds: between workers Beam cuts times to these, on some engines.
+    """
     lines = []
     for row in range(job.events):
-        micros = row * TICK // PER_TICK + rng.randrange(TICK)  # less than one tick late
+        # Less than one tick late.
+        micros = row * TICK // PER_TICK + 1000 * rng.randrange(TICK // 1000)
         key, value = rng.choice(job.names), rng.randint(0, LARGEST)
         lines.append(f"{key},{value},{micros},{row}\n")
     _durable(job.input, "".join(lines).encode())
@@ -196,15 +215,43 @@ def totals(job: Job) -> dict[tuple[str, int], int]:
             steps[key] += 1
             found[key, steps[key]] = before + int(value)
         return found
-    sums: Tally[tuple[str, int]] = Tally()
-    for key, value, micros, _ in rows:
-        sums[key, int(micros) // TICK + 1] += int(value)
-    for key in job.names:
-        total = 0
-        for step in range(1, job.ticks + 1):
-            total += sums[key, step]
+    for key, sums in _sums(job).items():
+        for step, total in enumerate(accumulate(sums), start=1):
             found[key, step] = total
     return found
+
+
+def _sums(job: Job) -> dict[str, list[int]]:
+    """The sum of each tick, by key."""
+    found = {key: [0] * job.ticks for key in job.names}
+    for line in job.input.read_text().splitlines():
+        key, value, micros, _ = line.split(",")
+        found[key][int(micros) // TICK] += int(value)
+    return found
+
+
+def uninterrupted(job: Job, secret: str) -> list[Sighting]:
+    """All releases of the private count as nothing has touched it; see `parsed`.
+
+    Under system entropy only their places are those of another run.
+    """
+    if job.entropy != "system":
+        job = replace(job, entropy="replayable")
+    before = os.environ.get(SECRET)
+    os.environ[SECRET] = secret
+    try:
+        counting, _ = job.dofns()["private"]
+    finally:
+        os.environ.pop(SECRET)
+        if before is not None:
+            os.environ[SECRET] = before
+    releases: Iterable[Any]
+    if job.transform == "ticks":
+        releases = reference.of_ticks(counting, _sums(job))
+    else:
+        events = map(event, job.input.read_bytes().splitlines())
+        releases = reference.of_elements(counting, events)
+    return parsed((shown("private", release).decode().strip() for release in releases), "private")
 
 
 # A checkpoint: plain bytes, as the DoFns' coders wrote them
@@ -332,14 +379,9 @@ class Worker:
 
     def __init__(self, job: Job, place: str, position: int) -> None:
         self._job, self._place, self._position = job, place, position
+        self._counts = job.dofns()
         found = Snapshot.read(job.saved)
         self.now = Snapshot() if found is None else found
-        self._counts: dict[str, Any] = {}
-        for name, transform in job.counts().items():
-            dofns = dofns_of(transform)
-            counting = dofns[CountEachTick if job.transform == "ticks" else CountEachElement]
-            counting.setup()
-            self._counts[name] = counting, dofns.get(ReadTicks)
         # A watermark is in no checkpoint, and moves at other events in every life.
         self._latest, self._stride, self._unseen = -1, 1 + secrets.randbelow(5), 0
         self._sink = os.open(job.sink, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -448,12 +490,15 @@ class Supervisor:
       kills: how many times.
       rng: when and where.
       timeout: seconds in all; beyond it HarnessError.
+      secret: of the workers, in their environment.
     """
 
-    def __init__(self, job: Job, kills: int, rng: random.Random, timeout: float) -> None:
+    def __init__(
+        self, job: Job, kills: int, rng: random.Random, timeout: float, secret: str
+    ) -> None:
         self._job, self._kills, self._rng = job, kills, rng
         self._deadline = time.monotonic() + timeout
-        self._environment = {**os.environ, SECRET: secrets.token_hex(32)}
+        self._environment = {**os.environ, SECRET: secret}
 
     def run(self) -> Lives:
         lives = Lives()
@@ -541,38 +586,41 @@ class _Process(subprocess.Popen):  # type: ignore[type-arg]
 
 @dataclass
 class Summary:
-    """Of one run. `faults` says what broke the promise; without any it was kept."""
+    """Of one run. `faults` says what broke the promise; without any it was kept.
+
+    Attributes:
+      private: the verdict on the private count.
+      others: on the one with an enormous budget, whose values are held against the totals.
+      exact: how many of these are the totals.
+    """
 
     job: Job
     lives: Lives
     asked: int
-    seen: int
-    distinct: int
-    repeated: int
-    missing: int
-    unexpected: int
-    conflicts: int
-    expected: int
+    private: Verdict
+    others: Verdict
     exact: int
     seconds: float = 0.0
     seed: int = 0
 
     @property
     def faults(self) -> list[str]:
-        kills = sum(self.lives.kills.values())
+        kills, expected = sum(self.lives.kills.values()), self.private.expected
+        again = self.private.repeated
         found = [
             (kills < self.asked, f"{kills} kills of {self.asked}"),
-            (self.asked and not self.repeated, "no release was seen twice, so nothing is shown"),
-            (self.missing, f"{self.missing} releases missing"),
-            (self.unexpected, f"{self.unexpected} releases that should not be"),
-            (self.conflicts, f"{self.conflicts} releases seen with two values"),
-            (self.exact < self.expected, f"{self.expected - self.exact} totals not exact"),
+            (self.asked and not again, "no release was seen twice, so nothing is shown"),
         ]
-        return [text for broken, text in found if broken]
+        # What is missing of the others is no exact total.
+        others = [f"{text}, of the exact count" for text in replace(self.others, missing=0).faults]
+        totals = [f"{expected - self.exact} totals not exact"] * (self.exact < expected)
+        return [text for bad, text in found if bad] + self.private.faults + others + totals
 
     def __str__(self) -> str:
-        job, lives = self.job, self.lives
+        job, lives, private = self.job, self.lives, self.private
         name = "TickCount" if job.transform == "ticks" else "PrefixCount"
+        equal = f"{private.equal} of {private.expected} as in an uninterrupted run, to the last bit"
+        unchecked = f"not compared: {private.unchecked}"
         rows = [
             ("count", f"{name}, {job.keys} keys, {job.events} events, zCDP rho {job.rho:g}"),
             ("entropy", job.entropy),
@@ -580,11 +628,12 @@ class Summary:
             *(("", f"{n:3} {PLACES.get(at, at)}") for at, n in sorted(lives.kills.items())),
             ("restarts", lives.restarts),
             ("checkpoints", f"{lives.checkpoints}, one every {job.every}"),
-            ("releases seen", f"{self.seen}, {self.repeated} of them again"),
-            ("distinct", f"{self.distinct} of {self.expected} (key, step)"),
-            ("missing", self.missing),
-            ("conflicts", self.conflicts),
-            ("exact totals", f"{self.exact} of {self.expected}, with an enormous budget"),
+            ("releases seen", f"{private.seen}, {private.repeated} of them again"),
+            ("distinct", f"{private.distinct} of {private.expected} (key, step)"),
+            ("missing", private.missing),
+            ("conflicts", private.conflicts),
+            ("equal", unchecked if private.unchecked else equal),
+            ("exact totals", f"{self.exact} of {private.expected}, with an enormous budget"),
             *([("engine", lives.engine)] if lives.engine else []),
             ("time", f"{self.seconds:.1f} s, seed {self.seed}"),
             ("promise", f"BROKEN: {', '.join(self.faults)}" if self.faults else "kept"),
@@ -592,42 +641,40 @@ class Summary:
         return "\n".join(f"{name:14}{value}" for name, value in rows)
 
 
-def examine(job: Job, lives: Lives, asked: int, lines: Iterable[str]) -> Summary:
-    """What the sink has seen against what it must have seen."""
-    must, seen = totals(job), {"private": defaultdict(list), "exact": defaultdict(list)}
+def parsed(lines: Iterable[str], count: str) -> list[Sighting]:
+    """The releases of a count that a sink's lines show: (key, step), and all that follows."""
+    found: list[Sighting] = []
     for line in lines:
-        words = line.split(" ")
-        if words[-1] != ".":
-            continue  # cut short by a kill: a sink that reads whole records has not seen it
-        name, key, step, *rest = words[:-1]
-        seen[name][key, int(step)].append(tuple(rest))
-    private = seen["private"]
-    conflicts = {
-        place for part in seen.values() for place, values in part.items() if len(set(values)) > 1
-    }
-    exact = sum(
-        bool(values := seen["exact"].get(place, [])) and all(_is(v[1], total) for v in values)
-        for place, total in must.items()
-    )
-    releases = sum(map(len, private.values()))
+        name, *words = line.split(" ")
+        if name == count and words[-1] == ".":  # else cut short by a kill, and not seen
+            key, step, *rest = words[:-1]
+            found.append(((key, int(step)), tuple(rest)))
+    return found
+
+
+def examine(
+    job: Job, lives: Lives, asked: int, lines: Sequence[str], whole: Iterable[Sighting]
+) -> Summary:
+    """What the sink has seen against what it must have seen.
+
+    Args:
+      whole: of the private count, uninterrupted.
+    """
+    must, others = totals(job), parsed(lines, "exact")
+    wrong = {place for place, values in others if not _is(values[1], must.get(place))}
     return Summary(
         job,
         lives,
         asked,
-        seen=releases,
-        distinct=len(private),
-        repeated=releases - len(private),
-        missing=len(must.keys() - private.keys()),
-        unexpected=len((private.keys() | seen["exact"].keys()) - must.keys()),
-        conflicts=len(conflicts),
-        expected=len(must),
-        exact=exact,
+        private=judge(parsed(lines, "private"), whole, comparable=job.entropy != "system"),
+        others=judge(others, must.items(), comparable=False),
+        exact=len((must.keys() & dict(others).keys()) - wrong),
     )
 
 
-def _is(shown: str, total: int) -> bool:
+def _is(shown: str, total: int | None) -> bool:
     # Mechanisms with real entries have a lattice of their own, and stay some 10^-5 away.
-    return abs(float(shown) - total) < 0.01
+    return total is not None and abs(float(shown) - total) < 0.01
 
 
 def crash(job: Job, kills: int, seed: int | None = None, timeout: float | None = None) -> Summary:
@@ -637,10 +684,11 @@ def crash(job: Job, kills: int, seed: int | None = None, timeout: float | None =
       HarnessError: it did not come to an end.
     """
     seed, start = secrets.randbelow(10**6) if seed is None else seed, time.monotonic()
-    rng = random.Random(seed)
+    rng, secret = random.Random(seed), secrets.token_hex(32)
     write_input(job, rng)
-    lives = job.supervised(kills, rng, job.timeout if timeout is None else timeout)
-    summary = examine(job, lives, kills, job.sink.read_text().splitlines())
+    lives = job.supervised(kills, rng, job.timeout if timeout is None else timeout, secret)
+    lines = job.sink.read_text().splitlines()
+    summary = examine(job, lives, kills, lines, uninterrupted(job, secret))
     return replace(summary, seconds=time.monotonic() - start, seed=seed)
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 import os
 import random
-import secrets
 import select
 import signal
 import time
@@ -64,9 +63,9 @@ class FlinkJob(crash.Job):
         """That all events take."""
         return self.events / FILES * self.pace
 
-    def supervised(self, kills: int, rng: random.Random, timeout: float) -> Lives:
+    def supervised(self, kills: int, rng: random.Random, timeout: float, secret: str) -> Lives:
         try:
-            return Supervisor(self, kills, rng, timeout).run()
+            return Supervisor(self, kills, rng, timeout, secret).run()
         except UnavailableError as missing:
             raise HarnessError(f"Flink could not be had: {missing}") from missing
 
@@ -123,7 +122,7 @@ def submit(job: FlinkJob, cluster: Cluster, workers: Workers) -> Any:
     element_type = tuple[str, tuple[int, int]]
     events = lines | "Read" >> beam.ParDo(Read()).with_output_types(element_type)
     for name, count in job.counts().items():
-        _ = events | f"Count {name}" >> count | f"Show {name}" >> beam.ParDo(Show(name, job.sink))
+        _ = events | count | f"Show {name}" >> beam.ParDo(Show(name, job.sink))
     return pipeline.run()
 
 
@@ -206,17 +205,20 @@ class Supervisor:
       kills: how many times.
       rng: when and whom.
       timeout: seconds in all; beyond it HarnessError.
+      secret: of the Python workers, in their environment.
     """
 
-    def __init__(self, job: FlinkJob, kills: int, rng: random.Random, timeout: float) -> None:
-        self._job, self._kills, self._rng = job, kills, rng
+    def __init__(
+        self, job: FlinkJob, kills: int, rng: random.Random, timeout: float, secret: str
+    ) -> None:
+        self._job, self._kills, self._rng, self._secret = job, kills, rng, secret
         self._deadline = time.monotonic() + timeout
         self._expected = len(crash.totals(job))
         self._lives = Lives(engine=install.versions())
 
     def run(self) -> Lives:
         self._job.spread()
-        work, secret = Path(self._job.directory, "flink"), {SECRET: secrets.token_hex(32)}
+        work, secret = Path(self._job.directory, "flink"), {SECRET: self._secret}
         try:
             with Workers(work, secret) as self._workers, Cluster(work) as self._cluster:
                 running = submit(self._job, self._cluster, self._workers)

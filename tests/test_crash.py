@@ -12,11 +12,21 @@ from typing import Any
 
 import pytest
 
+from beam_dpcount.coders import StateCodec
 from beam_dpcount.dofns import CountEachElement
 from beam_dpcount.noise import SystemNoise
 from beam_dpcount.replay import Replay, ReplayableEntropy
 from benchmarks import crash
-from benchmarks.crash import HarnessError, Job, Lives, Snapshot, examine, totals, write_input
+from benchmarks.crash import (
+    HarnessError,
+    Job,
+    Lives,
+    Snapshot,
+    examine,
+    parsed,
+    totals,
+    write_input,
+)
 
 SMALL = {"keys": 4, "events": 300, "checkpoint": 25}
 
@@ -31,9 +41,12 @@ def test_three_kills(transform: str, tmp_path: Path) -> None:
     assert summary.faults == [], str(summary)
     assert summary.lives.restarts == 3
     assert summary.lives.kills["half"] == 1
-    assert summary.repeated > 0
-    assert summary.distinct == summary.exact == summary.expected > 120
+    seen = summary.private
+    assert seen.repeated > 0
+    assert seen.distinct == seen.equal == summary.exact == seen.expected > 120
     assert "conflicts     0" in str(summary)
+    expected = f"equal         {seen.expected} of {seen.expected} as in an uninterrupted run"
+    assert expected in str(summary)
     assert str(summary).endswith("kept")
 
 
@@ -103,6 +116,53 @@ def state_on_self() -> ReplayableEntropy:
     return ReplayableEntropy(crash.SECRET, run_id="crash test")
 
 
+def floats_zeroed() -> ReplayableEntropy:
+    """A mutant: the private count's noise memory is lost, in the same way in every life.
+
+    The other count is left alone, so that its totals do not show it.
+    """
+    plain, begin = StateCodec.encode, StateCodec.__init__
+
+    def remember(self: Any, counter: Any, *given: Any) -> None:
+        begin(self, counter, *given)
+        self.is_private = counter.budget.rho < 1e6
+
+    def encode(self: Any, state: Any, digest: bytes = b"") -> bytes:
+        zeroed = tuple(0.0 if self.is_private and type(x) is float else x for x in state)
+        return plain(self, zeroed, digest)
+
+    StateCodec.__init__, StateCodec.encode = remember, encode  # type: ignore[method-assign]
+    return ReplayableEntropy(crash.SECRET, run_id="crash test")
+
+
+def memory_lost() -> ReplayableEntropy:
+    """A mutant: the first state that a worker reads comes back without its noise memory."""
+    plain = StateCodec.decode
+
+    def decode(self: Any, data: bytes) -> Any:
+        state, first = plain(self, data), "resumed" not in self.__dict__
+        self.__dict__["resumed"] = True
+        return tuple(0.0 if first and type(x) is float else x for x in state)
+
+    StateCodec.decode = decode  # type: ignore[method-assign]
+    return ReplayableEntropy(crash.SECRET, run_id="crash test")
+
+
+def keys_swapped() -> ReplayableEntropy:
+    """A mutant: a worker that resumes mixes up the states of two keys."""
+    plain = Snapshot.read.__func__  # type: ignore[attr-defined]
+
+    def read(cls: Any, path: Path) -> Any:
+        found = plain(cls, path)
+        if found is not None:
+            a, b = "private key-0", "private key-1"
+            found.cells[a], found.cells[b] = found.cells[b], found.cells[a]
+        return found
+
+    Snapshot.read = classmethod(read)  # type: ignore[assignment, method-assign]
+    return ReplayableEntropy(crash.SECRET, run_id="crash test")
+
+
 @pytest.mark.parametrize(
     ("entropy", "fault", "is_exact"),
     [
@@ -117,12 +177,43 @@ def test_other_noise_and_mutants_are_caught(
 ) -> None:
     summary = killed(tmp_path, 1, entropy=entropy)
     assert fault in ", ".join(summary.faults)
-    assert (summary.exact == summary.expected) == is_exact
+    seen = summary.private
+    assert (summary.exact == seen.expected) == is_exact
     if is_exact:
-        assert 0 < summary.conflicts <= summary.repeated
-        assert summary.missing == 0
+        assert 0 < seen.conflicts <= seen.repeated
+        assert seen.missing == 0
     if "one_key" in entropy:
-        assert summary.conflicts < summary.repeated
+        assert seen.conflicts < seen.repeated
+    if entropy == "system":
+        assert "equal         not compared: values, as system entropy" in str(summary)
+        assert seen.differing == 0
+
+
+@pytest.mark.parametrize(
+    ("mutant", "transform", "kills"),
+    [
+        ("floats_zeroed", "elements", 1),
+        ("floats_zeroed", "ticks", 0),
+        ("memory_lost", "elements", 1),
+        ("keys_swapped", "elements", 1),
+    ],
+)
+def test_state_that_is_lost_or_mixed_up_is_caught(
+    mutant: str, transform: str, kills: int, tmp_path: Path
+) -> None:
+    # This mechanism remembers noise in floats.
+    given = {"transform": transform, "mechanism": "NormalizedBLT", "keys": 2, "events": 150}
+    summary = killed(tmp_path, kills, entropy=f"tests.test_crash:{mutant}", **given)
+    seen = summary.private
+    assert seen.differing > 0
+    assert f"{seen.differing} releases differ from the uninterrupted run" in summary.faults
+    assert "promise       BROKEN" in str(summary)
+    if mutant == "floats_zeroed":
+        # All that was looked at before: each place there once, and every total exact.
+        assert len(summary.faults) == 1
+        assert (seen.missing, seen.unknown, seen.conflicts) == (0, 0, 0)
+        assert summary.exact == seen.expected
+        assert seen.differing > seen.expected // 2
 
 
 @pytest.fixture
@@ -141,7 +232,7 @@ def sink(job: Job) -> list[str]:
 
 
 def faults(job: Job, lines: list[str]) -> list[str]:
-    return examine(job, Lives(), 0, lines).faults
+    return examine(job, Lives(), 0, lines, parsed(sink(job), "private")).faults
 
 
 def test_what_was_seen_is_held_against_the_input(job: Job) -> None:
@@ -159,7 +250,12 @@ def test_what_was_seen_is_held_against_the_input(job: Job) -> None:
     ]
     wrong = [line.replace("exact key-1 2 0 ", "exact key-1 2 0 1") for line in lines]
     assert faults(job, wrong) == ["1 totals not exact"]
-    assert examine(job, Lives(), 2, lines).faults == [
+    assert faults(job, [*lines, lines[-1].replace(" 1.0 .", " 2.0 .")]) == [
+        "1 releases seen with two values, of the exact count"
+    ]
+    rounded = [line.replace("private key-1 2 0 ", "private key-1 2 0 1") for line in lines]
+    assert faults(job, rounded) == ["1 releases differ from the uninterrupted run"]
+    assert examine(job, Lives(), 2, lines, parsed(lines, "private")).faults == [
         "0 kills of 2",
         "no release was seen twice, so nothing is shown",
     ]

@@ -13,6 +13,7 @@ import re
 from collections import Counter as Tally
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ from beam_dpcount.tick_dofns import (
 )
 from beam_dpcount.ticks import PAIR, CellCodec, clock_of
 from beam_dpcount.transforms.ticks import TickCount
+from benchmarks.crash import dofns_of
 from tests.runners import RUNNERS, Outcome, Row, Seen, feed, root, run
 from tests.scripted import KeyedScript, ScriptedEntropy
 
@@ -598,7 +600,7 @@ class Bench:
     def __init__(self, count: TickCount, fold: bool = True) -> None:
         clock = clock_of(10, 0, horizon=12)
         cap = count.counter.change.largest(count.counter.unit)
-        self.dofn = CountEachTick(count.counter, clock, cap, fold, count._entropy)
+        self.dofn = CountEachTick(count.counter, clock, ["a"], cap, fold, count._entropy)
         self.dofn.setup()
         self.cell, self.timer = Cell(), Timer()
 
@@ -681,6 +683,50 @@ def test_work_that_failed_before_it_was_kept_is_done_again() -> None:
     assert bench.fire() == first
 
 
+def resumable(kind: str, names: Sequence[str]) -> Any:
+    """The DoFn of a streaming count under replayable noise, as a worker gets it."""
+    entropy = dp.ReplayableEntropy("COUNTING_SECRET", run_id="lists of keys")
+    options: dict[str, Any] = {"horizon": 12, "value": itemgetter(0), "path": "streaming"}
+    options |= {"entropy": entropy, "keys" if kind == "TickCount" else "domain": names}
+    made = "Count" >> getattr(dp, kind)(dp.ZCDP(0.5), 10, 0, **options)
+    dofn = dofns_of(made)[CountEachTick]
+    dofn.setup()
+    return dofn
+
+
+@pytest.mark.parametrize("names", [["a", "b", "c"], ["b"], ["b", "a"]], ids=str)
+@pytest.mark.parametrize("kind", ["TickCount", "TickHistogram"])
+def test_a_list_of_keys_that_changed_stops_the_clock(
+    kind: str, names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else an added key would have no clock, and no release ever; a removed one would go on."""
+    monkeypatch.setenv("COUNTING_SECRET", "0123456789abcdef" * 4)
+    bench = Bench(scripted(["a"]))
+    bench.dofn = resumable(kind, ["a", "b"])
+    bench.event(SEED)
+    bench.event(PAIR.pack(1, 1))
+    assert len(bench.fire()) == 1
+    kept, bench.dofn = bench.cell.data, resumable(kind, names)
+    for go_on in (bench.fire, lambda: bench.event(PAIR.pack(2, 1)), lambda: bench.event(SEED)):
+        with pytest.raises(StateError, match=r"the list of keys .* resume with that list"):
+            go_on()
+        assert bench.cell.data == kept
+    bench.dofn = resumable(kind, ["a", "b"])
+    assert len(bench.fire()) == 1
+
+
+def test_a_key_that_is_added_changes_no_other_keys_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COUNTING_SECRET", "0123456789abcdef" * 4)
+
+    def releases(names: list[str]) -> list[Release]:
+        bench = Bench(scripted(["a"]))
+        bench.dofn = resumable("TickCount", names)
+        bench.event(SEED)
+        return [release for _ in range(12) for release in bench.fire()]
+
+    assert releases(["a"]) == releases(["c", "a", "b"])
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -689,9 +735,10 @@ def test_work_that_failed_before_it_was_kept_is_done_again() -> None:
         lambda data: data[:-3],
         lambda data: b"",
         lambda data: b"\xff" * 64,
-        lambda data: CellCodec(clock_of(5, 0, horizon=12)).encode(0, b"", b""),
+        lambda data: CellCodec(clock_of(5, 0, horizon=12), ["a"]).encode(0, b"", b""),
+        lambda data: CellCodec(clock_of(10, 0, horizon=12), ["b"]).encode(0, b"", b""),
     ],
-    ids=["pairs", "state", "cut", "empty", "other", "other clock"],
+    ids=["pairs", "state", "cut", "empty", "other", "other clock", "other keys"],
 )
 def test_damaged_state_stops_the_clock(damage: Callable[[bytes], bytes]) -> None:
     bench = Bench(scripted(["a"], bounds=(0, 10**6)))

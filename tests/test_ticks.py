@@ -450,6 +450,7 @@ def test_the_default_cap_leaves_the_best_mechanism_in_the_choice(steps: int) -> 
 
 
 CLOCK = clock_of(10, 0, horizon=STEPS)
+KEYS_OF_CELLS = ("INFO", "ERROR")
 SECRETS = (123_456_789, -987_654_321)
 PENDING = add_to(add_to(b"", 3, SECRETS[0]), 5, SECRETS[1])
 
@@ -460,8 +461,8 @@ def test_cells_come_back_exactly(released: int, given: list[tuple[int, int]], st
     pairs = b""
     for step, x in given:
         pairs = add_to(pairs, step, x)
-    codec = CellCodec(CLOCK)
-    assert CellCodec(CLOCK).decode(codec.encode(released, pairs, state)) == (released, pairs, state)
+    codec, other = CellCodec(CLOCK, KEYS_OF_CELLS), CellCodec(CLOCK, list(KEYS_OF_CELLS))
+    assert other.decode(codec.encode(released, pairs, state)) == (released, pairs, state)
 
 
 def refused(codec: CellCodec, data: bytes) -> str:
@@ -474,7 +475,7 @@ def refused(codec: CellCodec, data: bytes) -> str:
 
 
 def test_every_flipped_bit_is_found() -> None:
-    codec = CellCodec(CLOCK)
+    codec = CellCodec(CLOCK, KEYS_OF_CELLS)
     whole = codec.encode(2, PENDING, b"")  # the state has a checksum of its own
     for place in range(8 * len(whole)):
         data = bytearray(whole)
@@ -485,7 +486,7 @@ def test_every_flipped_bit_is_found() -> None:
 
 
 def test_other_versions_and_clocks_are_refused() -> None:
-    codec = CellCodec(CLOCK)
+    codec = CellCodec(CLOCK, KEYS_OF_CELLS)
     whole = codec.encode(2, PENDING, b"state")
 
     def altered(place: int, value: int) -> bytes:
@@ -494,12 +495,56 @@ def test_other_versions_and_clocks_are_refused() -> None:
         return bytes(data[:-4]) + struct.pack("<I", zlib.crc32(data[:-4])) + b"state"
 
     assert codec.decode(altered(0, VERSION)) == (2, PENDING, b"state")
-    assert f"format {VERSION + 1}" in refused(codec, altered(0, VERSION + 1))
+    newer = refused(codec, altered(0, VERSION + 1))
+    assert f"in format {VERSION + 1}, this code reads format {VERSION}: upgrade" in newer
     assert "upgrade" in refused(codec, altered(1, 16))
     assert "another clock" in refused(codec, altered(16, STEPS + 1))  # more released than there are
     for other in (clock_of(10, 0, horizon=99), clock_of(5, 0, horizon=STEPS)):
-        assert "another clock" in refused(CellCodec(other), whole)
-    assert codec.decode(whole) == CellCodec(clock_of(10, 0, 20, STEPS)).decode(whole)
+        assert "another clock" in refused(CellCodec(other, KEYS_OF_CELLS), whole)
+        assert "another clock" in refused(CellCodec(other, ["others"]), whole)
+    shorter = CellCodec(clock_of(10, 0, 20, STEPS), KEYS_OF_CELLS)
+    assert codec.decode(whole) == shorter.decode(whole)
+
+
+OTHER_KEYS = {
+    "added": ["INFO", "ERROR", "FATAL"],
+    "removed": ["INFO"],
+    "in another order": ["ERROR", "INFO"],
+    "renamed": ["INFO", "error"],
+    "run together": ["INFO', 'ERROR"],
+    "joined": ["INFOERROR"],
+}
+
+
+@pytest.mark.parametrize("how", OTHER_KEYS)
+def test_another_list_of_keys_is_refused_and_said_so(how: str) -> None:
+    whole = CellCodec(CLOCK, KEYS_OF_CELLS).encode(2, PENDING, b"state")
+    message = refused(CellCodec(CLOCK, OTHER_KEYS[how]), whole)
+    assert "the list of keys (TickHistogram: the domain), or its order" in message
+    assert "resume with that list" in message
+    assert "a new stream, under a new label, and spends its budget anew" in message
+    assert "clock" not in message
+    assert not any(key in message for key in (*KEYS_OF_CELLS, *OTHER_KEYS[how]))
+
+
+# What the code wrote before, when cells knew no keys, of this state.
+VERSION_1 = (
+    "010000000200000040f41db3bacc9aef0200000000000000030000000000000015cd5b0700000000"
+    "05000000000000004f9721c5ffffffff0070326f7374617465"
+)
+VERSION_2 = (
+    "02008a700200000015be0a091bf26ad30200000000000000030000000000000015cd5b0700000000"
+    "05000000000000004f9721c5ffffffff72a93d857374617465"
+)
+
+
+def test_version_2_is_written_as_ever_and_version_1_refused_by_name() -> None:
+    codec = CellCodec(CLOCK, KEYS_OF_CELLS)
+    assert codec.encode(2, PENDING, b"state").hex() == VERSION_2
+    assert codec.decode(bytes.fromhex(VERSION_2)) == (2, PENDING, b"state")
+    older = refused(codec, bytes.fromhex(VERSION_1))
+    assert "in format 1, this code reads format 2: resume with the beam_dpcount that" in older
+    assert len(VERSION_2) == len(VERSION_1)  # the keys take no room
 
 
 # What one event can change, by exhaustive search

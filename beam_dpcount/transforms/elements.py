@@ -26,6 +26,7 @@ from beam_dpcount.ledger import Share, claim, plain_budget
 from beam_dpcount.noise import Entropy
 from beam_dpcount.releases import Rejected
 from beam_dpcount.sensitivity import Change
+from beam_dpcount.transforms.described import Described
 from beam_dpcount.transforms.inputs import (
     PATHS,
     OncePerWindow,
@@ -41,7 +42,7 @@ from beam_dpcount.transforms.inputs import (
 )
 
 
-class EachElement(beam.PTransform[Any, Any]):
+class EachElement(Described):
     """A release of one counter per key after every element; see the transforms made of it.
 
     Attributes:
@@ -105,6 +106,7 @@ class EachElement(beam.PTransform[Any, Any]):
             refuse_early_draws(self._counters[streaming].mechanism, replayable)
         claim(self._given, by=self.label)  # the last of the checks
         self.counter = self._counters[streaming]
+        self._show_applied(elements.pipeline)
         entropy = self._entropy.named(elements.pipeline.transforms_stack[-1].full_label)
         return count_elements(elements, self._intake(), entropy, streaming)
 
@@ -114,12 +116,6 @@ class EachElement(beam.PTransform[Any, Any]):
 
     def _describe(self) -> dict[str, str]:
         return {**self.counter.describe(), "entropy": repr(self._entropy), **self._account}
-
-    def annotations(self) -> dict[str, bytes | str]:
-        return {f"beam_dpcount:{name}": text for name, text in self._describe().items()}
-
-    def display_data(self) -> dict[str, Any]:
-        return dict(self._describe())
 
 
 def count_elements(

@@ -24,6 +24,7 @@ from beam_dpcount.local import (
     merge,
 )
 from beam_dpcount.mechanisms import Mechanism
+from beam_dpcount.transforms.described import Described
 from beam_dpcount.transforms.inputs import check_windows
 
 registry.register_coder(LocalRisk, RowCoder)
@@ -89,7 +90,7 @@ class LossOf(beam.CombineFn):
         return self._learner.risk(total, clients)
 
 
-class _LocalRisk(beam.PTransform[Any, Any]):
+class _LocalRisk(Described):
     """Attributes: learner, with the client's and the server's side."""
 
     learner: LocalLearner
@@ -129,12 +130,6 @@ class _LocalRisk(beam.PTransform[Any, Any]):
 
     def _describe(self) -> dict[str, str]:
         return {**self.learner.describe(), **self._account}
-
-    def annotations(self) -> dict[str, bytes | str]:
-        return {f"beam_dpcount:{name}": text for name, text in self._describe().items()}
-
-    def display_data(self) -> dict[str, Any]:
-        return dict(self._describe())
 
 
 class LocalMedian(_LocalRisk):

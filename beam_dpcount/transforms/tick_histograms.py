@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import apache_beam as beam
@@ -14,6 +15,7 @@ from beam_dpcount.items import check_domain, check_whole, places, read_items
 from beam_dpcount.ledger import Share
 from beam_dpcount.releases import Release
 from beam_dpcount.tick_dofns import check_timed
+from beam_dpcount.transforms.described import Described
 from beam_dpcount.transforms.ticks import TickCount
 
 # An alias, because the declared default is Beam's marker.
@@ -22,7 +24,7 @@ _WindowedValue: Any = beam.DoFn.WindowedValueParam
 _OPTIONS = ("horizon", "mechanism", "relation", "max_per_tick", "late", "path", "entropy")
 
 
-class TickHistogram(beam.PTransform[Any, Any]):
+class TickHistogram(Described):
     """A private running count of every item of a public domain, at every tick of a public clock.
 
     PCollection[item or items] with event times -> PCollection[Release], whose key is an item: one
@@ -93,17 +95,17 @@ class TickHistogram(beam.PTransform[Any, Any]):
                 f"{events.element_type}: take the item out, e.g. with value=lambda event: event[1]"
             )
         split: Any = beam.ParDo(self._split).with_output_types(tuple[str, int])
-        return events | "SplitItems" >> split | "TickCount" >> self._ticks
+        self._ticks = copy(self._ticks)  # what an application before shows stays as it is
+        releases = events | "SplitItems" >> split | "TickCount" >> self._ticks
+        self._show_applied(events.pipeline)
+        return releases
 
     def problem(self, event: Any, micros: int | None = None) -> str | None:
         """Why an event does not count as it is; see `beam_dpcount.check`."""
         return self._split.problem(event) or self._ticks.problem_of_time(micros)
 
-    def annotations(self) -> dict[str, bytes | str]:
-        return self._ticks.annotations()
-
-    def display_data(self) -> dict[str, Any]:
-        return self._ticks.display_data()
+    def _describe(self) -> Mapping[str, str]:
+        return self._ticks._describe()
 
 
 class _SplitItems(beam.DoFn):

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.pipeline import encode_annotations
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms import window as windows
 
@@ -32,6 +31,7 @@ from beam_dpcount.tick_dofns import (
     groups_of,
 )
 from beam_dpcount.ticks import LATE, Clock, check_keys, clock_of, default_most
+from beam_dpcount.transforms.described import Described
 from beam_dpcount.transforms.inputs import (
     PATHS,
     OncePerWindow,
@@ -54,7 +54,7 @@ _LATE_REPLAYS = (
 _POLICIES = ("drop", "raise")
 
 
-class TickCount(beam.PTransform[Any, Any]):
+class TickCount(Described):
     """A private running sum per public key, released at every tick of a public clock.
 
     PCollection[KV[str, number]] with event times -> PCollection[Release]: release i of a key, from
@@ -70,7 +70,8 @@ class TickCount(beam.PTransform[Any, Any]):
         offset. Events outside [start, stop) do not count.
       horizon: the number of ticks. Default: as many as reach `stop`. Give one of the two, or both:
         a horizon of more ticks than reach `stop` has releases beyond it.
-      keys: all keys, distinct texts. Public. Events with other keys do not count.
+      keys: all keys, distinct texts. Public. Events with other keys do not count. A stream that is
+        resumed from a savepoint takes the same list, in the same order; another one is an error.
       mechanism: None (default) is the one of least largest variance that `choose` finds (on the
         streaming path, of those safe under replays); or a class or name from `mechanisms.ALL`,
         or an instance with the clock's number of ticks (in FixedWindows it is made anew with those
@@ -207,19 +208,17 @@ class TickCount(beam.PTransform[Any, Any]):
             _LOGGER.warning("%s: %s", self.label, _LATE_REPLAYS)
         claim(self._given, by=self.label)  # the last of the checks
         self.counter = counter
-        # Beam asked for annotations before the windows were known.
-        applied = events.pipeline.transforms_stack[-1]
-        found = applied.annotations or {}
-        applied.annotations = {**found, **encode_annotations(self.annotations())}
+        self._show_applied(events.pipeline)
         on_unknown, on_reject = self._policies
         numbers = Intake(counter, on_reject, self._value, None)
         intake = TickIntake(clock, self._keys, numbers, strict=on_unknown == "raise")
         cap, fold = self._change.largest(self._unit), self._late == "fold"
-        how = counter, clock, cap, fold, self._entropy.named(applied.full_label), self._counted
+        entropy = self._entropy.named(events.pipeline.transforms_stack[-1].full_label)
+        how = counter, clock, self._keys, cap, fold, entropy, self._counted
         if streaming:
             return self._each_tick(events, intake, CountEachTick(*how))
         alone = spreads_groups(events.pipeline)
-        return self._all_ticks(events, intake, CountAllTicks(*how, self._keys, alone), alone)
+        return self._all_ticks(events, intake, CountAllTicks(*how, alone), alone)
 
     def _each_tick(
         self, events: PCollection[Any], intake: TickIntake, dofn: CountEachTick
@@ -298,9 +297,3 @@ class TickCount(beam.PTransform[Any, Any]):
             "budget_covers": per if self._used.window is None else f"{per} in one window",
             **self._account,
         }
-
-    def annotations(self) -> dict[str, bytes | str]:
-        return {f"beam_dpcount:{name}": text for name, text in self._describe().items()}
-
-    def display_data(self) -> dict[str, Any]:
-        return dict(self._describe())

@@ -1,12 +1,13 @@
 """A stream on Flink, stopped with a savepoint, and resumed by a newer version of the library.
 
 That version is simulated: its workers write states of format 2, and read both. The releases of all
-lives together must be those of a run without interruption, to the last bit.
+lives together must be those of a run without interruption, to the last bit. A clock that is resumed
+with another list of keys is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -55,10 +56,19 @@ def counted() -> Any:
     return "Count" >> dp.PrefixCount(dp.ZCDP(0.5), 400, bounds=(0, 3), **given)
 
 
+def ticked(keys: list[str]) -> Any:
+    """A release of each key every 10 milliseconds, so for each ten lines."""
+    given: dict[str, Any] = {"value": itemgetter(0), "bounds": (0, 3), "path": "streaming"}
+    entropy = dp.ReplayableEntropy(VARIABLE, run_id="savepoints")
+    counting = dp.TickCount(dp.ZCDP(0.5), 0.01, 0, horizon=30, keys=keys, entropy=entropy, **given)
+    return "Count" >> counting
+
+
 class Lives:
     """One stream, and its lives."""
 
-    def __init__(self, cluster: Cluster, work: Path) -> None:
+    def __init__(self, cluster: Cluster, work: Path, count: Callable[[], Any] = counted) -> None:
+        self.count = count
         self._cluster, self._sink, files = cluster, work / "releases.log", work / "files"
         files.mkdir()
         (files / "lines.csv").write_text("".join(f"{line}\n" for line in LINES))
@@ -71,7 +81,7 @@ class Lives:
         pipeline = beam.Pipeline(runner=OnFlink(), options=PipelineOptions(flags))
         read = beam.ParDo(Read()).with_output_types(tuple[str, tuple[int, int]])
         lines = pipeline | Lines(self._files, late=0, pace=round(PACE * 1e6))
-        releases = lines | "Read" >> read | counted()
+        releases = lines | "Read" >> read | self.count()
         _ = releases | "Show" >> beam.ParDo(Show("count", self._sink))
         running: Any = pipeline.run()
         return running
@@ -132,3 +142,21 @@ def test_stop_upgrade_and_resume(
     expected = run(lambda p: p | feed(rows, tuple[str, Any]) | counted()).releases
     assert len(seen) == len(LINES)  # none twice: a savepoint is no crash
     assert sorted(seen) == sorted([[r.key, str(r.step), *map(repr, r[2:])] for r in expected])
+
+
+@pytest.mark.parametrize("keys", [["a", "b", "c"], ["a"]], ids=["added", "removed"])
+def test_a_clock_resumed_with_another_list_of_keys_is_refused(
+    keys: list[str], cluster: Cluster, workers: Workers, tmp_path: Path
+) -> None:
+    lives = Lives(cluster, tmp_path, lambda: ticked(["a", "b"]))
+    savepoint = lives.stop(lives.start(workers), 10)
+    before = lives.seen()
+    lives.count = lambda: ticked(keys)
+    with pytest.raises(RuntimeError, match=r"the list of keys .* resume with that list"):
+        lives.start(workers, savepoint).wait_until_finish(60_000)
+    assert lives.seen() == before  # and no release more
+
+    lives.count = lambda: ticked(["a", "b"])
+    lives.start(workers, savepoint).wait_until_finish(60_000)
+    seen = sorted((key, int(step)) for key, step, *_ in lives.seen())
+    assert seen == [(key, step) for key in "ab" for step in range(1, 31)]

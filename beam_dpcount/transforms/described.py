@@ -1,0 +1,39 @@
+"""How transforms show their public parameters: annotations and display data."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from copy import copy
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.pipeline import encode_annotations
+
+
+class Described(beam.PTransform[Any, Any]):
+    """A transform that shows its public parameters, never seeds.
+
+    Which counter is in use, only `expand` knows: it depends on the input. Beam asks for annotations
+    before, and for display data when the pipeline is run.
+    """
+
+    @abstractmethod
+    def _describe(self) -> Mapping[str, str]:
+        """The public parameters."""
+
+    def _show_applied(self, pipeline: beam.Pipeline) -> None:
+        """In `expand`, once all is known: show what is in use here, and go on showing that.
+
+        The transform may be applied again, elsewhere, with another counter.
+        """
+        applied = pipeline.transforms_stack[-1]
+        given = applied.annotations or {}  # with those that the user has attached
+        applied.annotations = {**given, **encode_annotations(self.annotations())}
+        applied.transform = copy(self)
+
+    def annotations(self) -> dict[str, bytes | str]:
+        return {f"beam_dpcount:{name}": text for name, text in self._describe().items()}
+
+    def display_data(self) -> dict[str, Any]:
+        return dict(self._describe())

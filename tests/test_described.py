@@ -1,0 +1,160 @@
+"""What a pipeline says of its counts, in annotations and display data, is of the counter in use.
+
+Under path="auto" that is known only once the input is, and so are a clock's windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import apache_beam as beam
+import pytest
+from apache_beam.portability.api import beam_runner_api_pb2
+from apache_beam.testing import test_stream
+from apache_beam.transforms.window import FixedWindows
+
+import beam_dpcount as dp
+from beam_dpcount import transforms
+from beam_dpcount.dofns import CountEachElement, CountWholeKey
+from beam_dpcount.tick_dofns import CountAllTicks, CountEachTick
+from beam_dpcount.transforms.described import Described
+
+PURE = dp.PureDP(1.0)  # for which KAry is best, with subtraction on the bounded path alone
+STEPS = 1000
+GRAPH: dict[str, Any] = {"budget": PURE, "horizon": STEPS, "vertices": 5}
+# All transforms with a counter.
+MADE: dict[str, Callable[[], Any]] = {
+    "PrefixCount": lambda: dp.PrefixCount(PURE, STEPS),
+    "Histogram": lambda: dp.Histogram(PURE, STEPS, ["a", "b"]),
+    "SubstringCount": lambda: dp.SubstringCount(PURE, STEPS, ["a", "b"], 2),
+    "EpisodeCount": lambda: dp.EpisodeCount(PURE, STEPS, ["a", "b"], 2),
+    "EdgeCount": lambda: dp.EdgeCount(**GRAPH),
+    "TriangleCount": lambda: dp.TriangleCount(**GRAPH, max_degree=3),
+    "KStarCount": lambda: dp.KStarCount(**GRAPH, k=2, max_degree=3),
+    "HighDegreeCount": lambda: dp.HighDegreeCount(**GRAPH, threshold=2),
+    "DegreeHistogram": lambda: dp.DegreeHistogram(**GRAPH, max_degree=3),
+    "SpanningForestCost": lambda: dp.SpanningForestCost(**GRAPH, max_weight=2),
+    "CutGraph": lambda: dp.CutGraph(**GRAPH),
+    "TickCount": lambda: dp.TickCount(PURE, 1, 0, horizon=STEPS, keys=["a", "b"]),
+    "TickHistogram": lambda: dp.TickHistogram(PURE, 1, 0, horizon=STEPS, domain=["a", "b"]),
+}
+
+
+def unbounded(pipeline: beam.Pipeline) -> Any:
+    return pipeline | "Unbounded" >> test_stream.TestStream()
+
+
+def bounded(pipeline: beam.Pipeline) -> Any:
+    # Of no declared type, as transforms differ in the one that they take.
+    return pipeline | "Bounded" >> beam.Create([]).with_output_types(Any)
+
+
+class Pipeline:
+    """A pipeline that is not run: what it says, by the names of transforms, and what it does."""
+
+    def __init__(self, pipeline: beam.Pipeline) -> None:
+        self.texts: dict[str, list[dict[str, str]]] = {}
+        for found in pipeline.to_runner_api().components.transforms.values():
+            notes = {name: note.decode() for name, note in found.annotations.items()}
+            ours = {
+                name.removeprefix("beam_dpcount:"): note
+                for name, note in notes.items()
+                if name.startswith("beam_dpcount:")
+            }
+            if ours:
+                self.texts[found.unique_name] = [ours, dict(_displayed(found))]
+        self.counters: dict[str, Any] = {}
+        pipeline.visit(self)
+
+    def visit_transform(self, node: Any) -> None:
+        dofn = node.transform.fn if isinstance(node.transform, beam.ParDo) else None
+        if isinstance(dofn, CountEachElement | CountWholeKey):
+            self.counters[node.full_label] = dofn._intake.counter
+        elif isinstance(dofn, CountEachTick | CountAllTicks):
+            self.counters[node.full_label] = dofn._counter
+
+    def visit_value(self, value: Any, producer: Any) -> None:
+        pass
+
+    def enter_composite_transform(self, node: Any) -> None:
+        pass
+
+    leave_composite_transform = enter_composite_transform
+
+    def used(self, name: str) -> Any:
+        """The counter in use in the transform of this name."""
+        (counter,) = (c for label, c in self.counters.items() if label.startswith(f"{name}/"))
+        return counter
+
+    def check(self, name: str) -> Any:
+        """All that is said of the transform of this name holds of the counter in use; it."""
+        counter, said = self.used(name), 0
+        for label, texts in self.texts.items():
+            if label == name or label.startswith(f"{name}/"):
+                for text in texts:
+                    assert {part: text[part] for part in counter.describe()} == counter.describe()
+                    said += 1
+        assert said
+        return counter
+
+
+def _displayed(found: Any) -> Iterator[tuple[str, str]]:
+    for item in found.display_data:
+        payload = beam_runner_api_pb2.LabelledPayload.FromString(item.payload)
+        yield payload.key, payload.string_value
+
+
+def test_all_transforms_with_a_counter_are_here() -> None:
+    described = {
+        name for name in transforms.__all__ if issubclass(getattr(transforms, name), Described)
+    }
+    assert described - {"LocalConvexRisk", "LocalMedian"} == set(MADE)  # theirs know no paths
+    assert {name: type(make()).__name__ for name, make in MADE.items()} == {n: n for n in MADE}
+
+
+@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("source", [bounded, unbounded])
+def test_annotations_and_display_data_are_of_the_counter_in_use(
+    name: str, source: Callable[[beam.Pipeline], Any]
+) -> None:
+    pipeline, count = beam.Pipeline(), MADE[name]()
+    before = count.annotations()["beam_dpcount:largest_stddev"]
+    _ = source(pipeline) | "Count" >> count
+    counter = Pipeline(pipeline).check("Count")
+    assert counter == count.counter
+    # What was known before is of the bounded path, so that this test can fail.
+    assert (counter.describe()["largest_stddev"] == before) == (source is bounded)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_each_application_of_one_transform_shows_its_own(name: str) -> None:
+    pipeline, count = beam.Pipeline(), MADE[name]()
+    windows = beam.WindowInto(FixedWindows(100))
+    _ = bounded(pipeline) | "First" >> count
+    _ = unbounded(pipeline) | "Second" >> count
+    _ = pipeline | beam.Create([]).with_output_types(Any) | windows | "Third" >> count
+    shown = Pipeline(pipeline)
+    first, second, third = (shown.check(label) for label in ("First", "Second", "Third"))
+    assert first != second
+    assert (first == third) == (not name.startswith("Tick"))
+    assert count.counter == third
+
+
+def test_the_figures_of_the_case_that_was_wrong() -> None:
+    pipeline = beam.Pipeline()
+    _ = unbounded(pipeline) | "Count" >> dp.PrefixCount(PURE, STEPS)
+    for text in Pipeline(pipeline).texts["Count"]:
+        assert float(text["largest_stddev"]) == pytest.approx(21.9, abs=0.05)
+    before = dp.PrefixCount(PURE, STEPS).display_data()
+    assert float(before["largest_stddev"]) == pytest.approx(17.9, abs=0.05)
+
+
+def test_annotations_that_were_given_stay() -> None:
+    with beam.transform_annotations(owner=b"us"):
+        pipeline = beam.Pipeline()
+        _ = unbounded(pipeline) | "Count" >> dp.PrefixCount(PURE, STEPS)
+    found = pipeline.to_runner_api().components.transforms.values()
+    (notes,) = (t.annotations for t in found if t.unique_name == "Count")
+    assert notes["owner"] == b"us"
+    assert "beam_dpcount:budget" in notes
