@@ -27,8 +27,8 @@ from beam_dpcount.replay import ReplayableEntropy
 
 # Options that change nothing of what is counted; all others keep replayable noise apart.
 NOT_COUNTED = frozenset(
-    ("path", "output", "plot", "rejected", "show_truth", "top", "all", "min_count")
-) | {"secret_env", "secret_file"}
+    ("path", "output", "plot", "plot_keys", "rejected", "show_truth", "top", "all", "min_count")
+) | {"secret_env", "secret_file", "show_header"}
 # A pipeline without --runner runs here. Beam's own default may first try to download a runner.
 LOCAL_RUNNER = "FnApiRunner"
 
@@ -163,7 +163,7 @@ def command(module: str, description: str | None) -> Parser:
 
 
 def add_source_arguments(group: argparse._ArgumentGroup) -> None:
-    """--input and --delimiter."""
+    """--input, --delimiter and --show-header."""
     group.add_argument(
         "--input",
         required=True,
@@ -172,6 +172,12 @@ def add_source_arguments(group: argparse._ArgumentGroup) -> None:
         help="CSV or Parquet files, or patterns",
     )
     group.add_argument("--delimiter", default=",", help="of CSV files (default: a comma)")
+    group.add_argument(
+        "--show-header",
+        action="store_true",
+        help="where a column is missing, show the first line of the CSV file, which is data if the "
+        "file has no header",
+    )
 
 
 def add_time_arguments(group: argparse._ArgumentGroup, required: bool = False) -> None:

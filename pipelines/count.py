@@ -181,7 +181,10 @@ def unchecked(what_is: str, whose: str) -> str:
 def source_of(options: argparse.Namespace) -> dict[str, Any]:
     """What `ReadEvents` and `check_inputs` take."""
     names = ("key", "value", "where", "timestamp", "timestamp_format", "timezone", "delimiter")
-    return {"inputs": options.input, **{name: getattr(options, name) for name in names}}
+    return {
+        "inputs": options.input,
+        **{name: getattr(options, name) for name in (*names, "show_header")},
+    }
 
 
 def run(pipeline: beam.Pipeline, options: argparse.Namespace) -> Any:

@@ -19,7 +19,7 @@ import argparse
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import apache_beam as beam
 from apache_beam.io.fileio import ReadableFile
@@ -46,7 +46,7 @@ from pipelines.files import (
     Event,
     InputError,
     Reader,
-    ReadEvents,
+    ReadFiles,
     WriteReleases,
     read_releases,
 )
@@ -210,6 +210,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         options.timestamp_format,
         options.timezone,
         options.delimiter,
+        options.show_header,
     )
     events.check()
     places = checked_places(options)
@@ -409,6 +410,12 @@ class _EdgeReader(Reader):
     more: tuple[str, ...] = ()
     keyed: bool = True
 
+    remedy: ClassVar[str] = ""
+
+    @property
+    def counted(self) -> tuple[str, ...]:
+        return (cast(str, self.value), *self.more)
+
     @property
     def public(self) -> frozenset[str]:
         return frozenset(filter(None, [self.key if self.keyed else None, self.timestamp]))
@@ -434,13 +441,13 @@ class _EdgeReader(Reader):
             yield row, key if self.keyed else ALL, tuple(cells[2] for cells in rows), time
 
 
-class ReadEdges(ReadEvents):
+class ReadEdges(ReadFiles):
     """`ReadEvents` whose values are tuples of cells.
 
     Args:
-      inputs, timestamp, timestamp_format, timezone, delimiter: as there.
+      inputs, timestamp, timestamp_format, timezone, delimiter, show_header: as there.
       key: the column of the keys; None: every row has the key "all".
-      columns: of the cells.
+      columns: of the cells. They are protected, and so neither that of the keys nor that of times.
     """
 
     def __init__(
@@ -452,15 +459,15 @@ class ReadEdges(ReadEvents):
         timestamp_format: str = "unix",
         timezone: str = "UTC",
         delimiter: str = ",",
+        show_header: bool = False,
     ) -> None:
         if "" in columns:
             raise InputError("--edge and --weight must name columns, got an empty name")
         first, *more = columns
-        how = timestamp, timestamp_format, timezone, delimiter
-        column = first if key is None else key
-        super().__init__(inputs, column, first, None, *how)
-        reader = _EdgeReader.of(column, first, None, *how)
-        self._reader = replace(cast(_EdgeReader, reader), more=tuple(more), keyed=key is not None)
+        how = timestamp, timestamp_format, timezone, delimiter, show_header
+        column, keyed = (first, False) if key is None else (key, True)
+        reader = _EdgeReader.of(column, first, None, *how, more=tuple(more), keyed=keyed)
+        super().__init__(inputs, reader)
 
 
 # The report

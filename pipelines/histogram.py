@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import csv
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import apache_beam as beam
 import pyarrow as pa
@@ -40,7 +40,7 @@ from pipelines.count import (
     unchecked,
     value_of,
 )
-from pipelines.files import Event, InputError, Reader, ReadEvents, csv_line
+from pipelines.files import Event, InputError, Reader, ReadFiles, csv_line
 from pipelines.ticks import (
     add_items_arguments,
     add_output_arguments,
@@ -176,6 +176,7 @@ def read_items(options: argparse.Namespace, column: str) -> tuple[ReadItems, Pla
         options.timestamp_format,
         options.timezone,
         options.delimiter,
+        options.show_header,
     )
     events.check()
     places = checked_places(options)
@@ -186,6 +187,8 @@ def read_items(options: argparse.Namespace, column: str) -> tuple[ReadItems, Pla
 
 class _ItemReader(Reader):
     """Leaves the texts of the value column as they are: an item 007 is no number."""
+
+    remedy: ClassVar[str] = ""
 
     def measure(self, cell: object) -> object:
         return cell if cell is None or isinstance(cell, str) else str(cell)
@@ -207,13 +210,14 @@ class _OneKeyReader(_ItemReader):
             yield row, ALL, value, time
 
 
-class ReadItems(ReadEvents):
+class ReadItems(ReadFiles):
     """`ReadEvents` whose values are the texts of a column, None where it has a null.
 
     Args:
-      inputs, timestamp, timestamp_format, timezone, delimiter: as there.
+      inputs, timestamp, timestamp_format, timezone, delimiter, show_header: as there.
       key: the column of the keys; None: every row has the key "all".
-      item: the column of the items; in Parquet what is no text is taken as str() shows it.
+      item: the column of the items; in Parquet what is no text is taken as str() shows it. It is
+        protected, and so neither that of the keys nor that of the times.
     """
 
     def __init__(
@@ -225,12 +229,11 @@ class ReadItems(ReadEvents):
         timestamp_format: str = "unix",
         timezone: str = "UTC",
         delimiter: str = ",",
+        show_header: bool = False,
     ) -> None:
-        column = item if key is None else key
-        how = timestamp, timestamp_format, timezone, delimiter
-        super().__init__(inputs, column, item, None, *how)
-        reader = _OneKeyReader if key is None else _ItemReader
-        self._reader = reader.of(column, item, None, *how)
+        column, reader = (item, _OneKeyReader) if key is None else (key, _ItemReader)
+        how = timestamp, timestamp_format, timezone, delimiter, show_header
+        super().__init__(inputs, reader.of(column, item, None, *how))
 
 
 # Writing, and reading back

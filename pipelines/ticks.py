@@ -44,6 +44,7 @@ from pipelines.files import (
     ReadEvents,
     WriteReleases,
     check_inputs,
+    matched,
     read_releases,
 )
 
@@ -183,7 +184,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """
     parser = arguments()
     options, flags = parser.parse_known_args(argv)
-    source = source_of(options)
+    source = {**source_of(options), "per_tick": True}
     cli.budget_of(options)
     check_inputs(**source)
     files = checked_places(options).paths
@@ -240,6 +241,11 @@ def public_list(
         for output in filter(None, (options.output, options.plot)):
             if os.path.realpath(output) == os.path.realpath(path):
                 raise InputError(f"output {output!r} is the {name}-file as well; name another file")
+        if os.path.realpath(path) in map(os.path.realpath, matched(options.input)):
+            raise InputError(
+                f"{place}: it is an input as well, and what comes from the data is not public; "
+                "name another file"
+            )
         try:
             with open(path, encoding="utf-8-sig") as file:
                 texts = [line.rstrip("\n") for line in file if line.strip()]

@@ -457,7 +457,7 @@ BUDGET = ("--epsilon", "1", "--delta", "1e-6")
 @pytest.mark.parametrize(
     ("flags", "parts"),
     [
-        (["--key", "whom"], ["header", "no column 'whom'", "'time', 'who', 'amount'"]),
+        (["--key", "whom"], ["header", "no column 'whom' among 3", "--show-header"]),
         (["--value", "amounts"], ["header", "no column 'amounts'"]),
         (["--timestamp", "times"], ["header", "no column 'times'"]),
         (["--key", ""], ["empty name"]),
@@ -493,6 +493,12 @@ BUDGET = ("--epsilon", "1", "--delta", "1e-6")
         (["--timestamp-format", "seconds"], ["--timestamp-format 'seconds'", "unix"]),
         (["--timestamp-format", "iso"], ["row 1", "column 'time'", "iso", "--timestamp-format"]),
         (["--timestamp", "who"], ["row 1", "column 'who'", "not a number", "--timestamp-format"]),
+        (["--key", "whom", "--show-header"], ["no column 'whom' among 3: 'time', 'who', 'amount'"]),
+        (
+            ["--value", "who"],
+            ["'who'", "the keys as well", "public per element", "pipelines.ticks"],
+        ),
+        (["--value", "time"], ["'time'", "the times as well", "nothing would be protected"]),
         (["--where", "who=ann"], ["--where", "--value"]),
         (["--output", "counts.txt"], ["output", ".csv or .parquet", "counts.txt"]),
         (["--output", "absent/counts.csv"], ["no directory 'absent'", "create it"]),
@@ -536,6 +542,7 @@ def test_bad_arguments(
         ("--input x.csv --key k --output o.csv --horizon 3 --delta 1e-6", "--epsilon 1"),
         ("--input x.csv --key k --output o.csv --horizon 3 --rho 1 --where v", "COLUMN=VALUE"),
         ("--input x.csv --key k --output o.csv --horizon 3 --rho 1 --where =v", "COLUMN=VALUE"),
+        ("--input x.csv --key k --output o.csv --horizon 3 --rho 1 --where k=a", "keys as well"),
         ("--input x.csv --key k --output o*.csv --horizon 3 --rho 1", "* ? ["),
         ("--input x.csv --key k --output x.csv --horizon 3 --rho 1", "is an input as well"),
         ("--input x.csv --key k --output ./x.csv --horizon 3 --rho 1", "is an input as well"),
@@ -549,7 +556,7 @@ def test_arguments_that_do_not_fit(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("x.csv").write_text("k,v\na,1\n")
-    assert part in fail(*words.split())
+    assert part in fail(*words.split(), started=False)
     assert Path("x.csv").read_text() == "k,v\na,1\n"
 
 

@@ -485,7 +485,17 @@ def test_real_data(path: str, tmp_path: Path) -> None:
         (["--asserted"], ["--asserted", "--max-degree"]),
         (["--edge", "from"], ["--edge"]),
         (["--edge", "from", "from"], ["--edge must name two columns"]),
-        (["--edge", "from", "whom"], ["no column 'whom'", "'from', 'to', 'how'"]),
+        (["--edge", "from", "whom"], ["no column 'whom' among 5;", "--show-header"]),
+        (
+            ["--edge", "from", "whom", "--show-header"],
+            ["among 5: 'time', 'who', 'from', 'to', 'how'"],
+        ),
+        (["--edge", "from", "who"], ["'who'", "the keys as well", "nothing would be protected"]),
+        (["--edge", "time", "to"], ["'time'", "the times as well", "name another column"]),
+        (
+            ["--what", "forest", "--max-weight", "3", "--weight", "who"],
+            ["'who'", "the keys as well"],
+        ),
         (["--edge", "from", ""], ["--edge", "empty name"]),
         (["--what", "forest", "--max-weight", "3", "--weight", "w"], ["no column 'w'"]),
         (["--key", "whom"], ["no column 'whom'"]),

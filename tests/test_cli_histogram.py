@@ -320,7 +320,10 @@ def test_real_data(
 @pytest.mark.parametrize(
     ("flags", "parts"),
     [
-        (["--key", "whom"], ["no column 'whom'", "'time', 'who', 'what'"]),
+        (["--key", "whom"], ["no column 'whom' among 3;", "--show-header"]),
+        (["--key", "whom", "--show-header"], ["no column 'whom' among 3: 'time', 'who', 'what'"]),
+        (["--item", "who"], ["'who'", "the keys as well", "nothing would be protected"]),
+        (["--item", "time"], ["'time'", "the times as well", "name another column"]),
         (["--item", "that"], ["no column 'that'"]),
         (["--item", ""], ["empty name"]),
         (["--timestamp", "times"], ["no column 'times'"]),

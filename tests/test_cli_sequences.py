@@ -488,7 +488,10 @@ def test_episodes_of_real_data(path: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "parts"),
     [
-        (["--key", "whom"], ["no column 'whom'", "'time', 'who', 'what'"]),
+        (["--key", "whom"], ["no column 'whom' among 3;", "--show-header"]),
+        (["--key", "whom", "--show-header"], ["no column 'whom' among 3: 'time', 'who', 'what'"]),
+        (["--letter", "who"], ["'who'", "the keys as well", "nothing would be protected"]),
+        (["--letter", "time"], ["'time'", "the times as well", "name another column"]),
         (["--letter", "that"], ["no column 'that'"]),
         (["--timestamp", "times"], ["no column 'times'"]),
         (["--alphabet"], ["--alphabet"]),

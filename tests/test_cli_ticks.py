@@ -194,6 +194,14 @@ def test_sums_of_a_tick_are_clipped(events: Path) -> None:
     assert written(events.parent / "counts.csv") == expected((3, 4, 4), (0, 0, 0))
 
 
+def test_keys_and_times_may_be_counted_as_both_are_protected(events: Path) -> None:
+    succeed(*arguments(events, *EXACT, "--where", "who=ann"))
+    assert written(events.parent / "counts.csv") == expected((1, 3, 4), (0, 0, 0))
+    times = ("--value", "time", "--bounds", 0, 120)
+    succeed(*arguments(events, *EXACT, *times, "--path", "streaming"))
+    assert written(events.parent / "counts.csv") == expected((109, 341, 461), (100, 210, 210))
+
+
 def test_options_reach_the_transform(events: Path) -> None:
     words = arguments(events, *EXACT, "--late", "drop", "--max-per-tick", 7, "--mechanism", "blt")
     options = ticks.arguments().parse_args([str(word) for word in words])
@@ -309,7 +317,8 @@ def test_real_data(
 @pytest.mark.parametrize(
     ("flags", "parts"),
     [
-        (["--key", "whom"], ["no column 'whom'", "'time', 'who', 'amount'"]),
+        (["--key", "whom"], ["no column 'whom' among 3;", "--show-header"]),
+        (["--key", "whom", "--show-header"], ["no column 'whom' among 3: 'time', 'who', 'amount'"]),
         (["--timestamp", "times"], ["no column 'times'"]),
         (["--value", "amounts"], ["no column 'amounts'"]),
         (["--value", "amount", "--where", "who=ann"], ["--where", "--value"]),
@@ -375,6 +384,7 @@ SOURCE = "--input x.csv --key k --timestamp t --output o.csv"
         (f"{SOURCE} --rho 1 --tick 1 --start 0 --stop 9 --keys-file blank", "it is empty"),
         (f"{SOURCE} --rho 1 --tick 1 --start 0 --stop 9 --keys-file bytes", "not UTF-8"),
         (f"{SOURCE} --rho 1 --tick 1 --start 0 --stop 9 --keys-file o.csv", "another file"),
+        (f"{SOURCE} --rho 1 --tick 1 --start 0 --stop 9 --keys-file ./x.csv", "is not public"),
         ("--input x.csv --key k --keys a --rho 1 --tick 1 --start 0 --stop 9", "--timestamp"),
     ],
 )
