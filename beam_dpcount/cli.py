@@ -27,8 +27,9 @@ from beam_dpcount.replay import ReplayableEntropy
 
 # Options that change nothing of what is counted; all others keep replayable noise apart.
 NOT_COUNTED = frozenset(
-    ("path", "output", "plot", "rejected", "show_truth", "top", "all", "min_count")
-) | {"secret_env", "secret_file"}
+    ("path", "output", "plot", "plot_keys", "rejected", "show_truth", "top", "all", "min_count")
+) | {"secret_env", "secret_file", "show_header"}
+_BOUNDS = (0.0, 1.0)  # the default
 # A pipeline without --runner runs here. Beam's own default may first try to download a runner.
 LOCAL_RUNNER = "FnApiRunner"
 
@@ -163,7 +164,7 @@ def command(module: str, description: str | None) -> Parser:
 
 
 def add_source_arguments(group: argparse._ArgumentGroup) -> None:
-    """--input and --delimiter."""
+    """--input, --delimiter and --show-header."""
     group.add_argument(
         "--input",
         required=True,
@@ -172,6 +173,12 @@ def add_source_arguments(group: argparse._ArgumentGroup) -> None:
         help="CSV or Parquet files, or patterns",
     )
     group.add_argument("--delimiter", default=",", help="of CSV files (default: a comma)")
+    group.add_argument(
+        "--show-header",
+        action="store_true",
+        help="where a column is missing, show the first line of the CSV file, which is data if the "
+        "file has no header",
+    )
 
 
 def add_time_arguments(group: argparse._ArgumentGroup, required: bool = False) -> None:
@@ -266,9 +273,10 @@ def add_value_arguments(group: argparse._ArgumentGroup) -> None:
         "--bounds",
         action=Bounds,
         nargs=2,
-        default=(0.0, 1.0),
+        default=_BOUNDS,
         metavar=("LOW", "HIGH"),
-        help="values are clipped to them (default 0 1); wider bounds need more noise",
+        help="values are clipped to them, which wider bounds need more noise for; no default for a "
+        "column of values, else 0 1",
     )
     group.add_argument(
         "--unit",
@@ -277,6 +285,17 @@ def add_value_arguments(group: argparse._ArgumentGroup) -> None:
         metavar="U",
         help="values are rounded to multiples of it (default 1)",
     )
+
+
+def check_bounds(options: argparse.Namespace) -> None:
+    """Raise ValueError for values without --bounds: a default would clip them unasked."""
+    # By identity, so that bounds which are spelt out, and equal the default, pass; and a default
+    # that is equal to them makes the same replayable noise.
+    if options.value is not None and options.bounds is _BOUNDS:
+        raise ValueError(
+            "--value needs --bounds LOW HIGH, the (public) range that values are clipped to: the "
+            "noise is made for it, and what lies beyond is lost; give e.g. --bounds 0 100"
+        )
 
 
 def add_budget_arguments(

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import math
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -26,7 +25,7 @@ import beam_dpcount as dp
 from beam_dpcount import cli
 from beam_dpcount.counter import Counter
 from beam_dpcount.dofns import PAST_HORIZON
-from pipelines import timestamps
+from pipelines import estimates, plot_keys, timestamps
 from pipelines.files import (
     Event,
     InputError,
@@ -38,6 +37,11 @@ from pipelines.files import (
     read_releases,
 )
 from pipelines.tables import WriteTable
+
+SHOWN = (
+    "PRIVATE: this picture shows the exact counts, that is, the data, and no guarantee is for it. "
+    "Publish one without --show-truth."
+)
 
 
 def arguments() -> cli.Parser:
@@ -84,10 +88,11 @@ def arguments() -> cli.Parser:
         help="PRIVATE: where (file, row) and why rows did not count or gave no release, as CSV",
     )
     sink.add_argument("--plot", metavar="PNG", help="draw the counts of some keys")
+    plot_keys.add_argument(sink)
     sink.add_argument(
         "--show-truth",
         action="store_true",
-        help="draw the exact counts too: for demonstrations, it gives away the data",
+        help="PRIVATE: draw the exact counts too, which gives away the data: for demonstrations",
     )
     return parser
 
@@ -113,6 +118,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options, flags = parser.parse_known_args(argv)
     source = source_of(options)
     cli.budget_of(options)
+    cli.check_bounds(options)
     check_inputs(**source)
     places = checked_places(options)
     with cli.named_as_options(options):
@@ -144,9 +150,10 @@ def main(argv: Sequence[str] | None = None) -> None:
                 | "WriteTruth" >> WriteReleases(truth, with_timestamps=True)
             )
         result = run(pipeline, options)
+        missing = []
         if options.plot:
-            draw(options, counter, read_releases(truth) if options.show_truth else None)
-    print(report(options, counter, result))
+            missing = draw(options, counter, read_releases(truth) if options.show_truth else None)
+    print("\n".join([report(options, counter, result), *missing]))
 
 
 def notes(options: argparse.Namespace) -> list[str]:
@@ -166,11 +173,8 @@ def notes(options: argparse.Namespace) -> list[str]:
 
 def clipped(options: argparse.Namespace) -> str:
     """What --bounds and --unit do to values."""
-    low, high = options.bounds
-    return (
-        f"clipped to [{low:g}, {high:g}] and rounded to multiples of {options.unit:g} (--bounds, "
-        "--unit); what is no number counts 0"
-    )
+    rejects = "; what is no number counts 0" if options.on_reject == "drop" else ""
+    return f"{estimates.clipped(options)} (--bounds, --unit){rejects}"
 
 
 def unchecked(what_is: str, whose: str) -> str:
@@ -181,7 +185,10 @@ def unchecked(what_is: str, whose: str) -> str:
 def source_of(options: argparse.Namespace) -> dict[str, Any]:
     """What `ReadEvents` and `check_inputs` take."""
     names = ("key", "value", "where", "timestamp", "timestamp_format", "timezone", "delimiter")
-    return {"inputs": options.input, **{name: getattr(options, name) for name in names}}
+    return {
+        "inputs": options.input,
+        **{name: getattr(options, name) for name in (*names, "show_header")},
+    }
 
 
 def run(pipeline: beam.Pipeline, options: argparse.Namespace) -> Any:
@@ -269,6 +276,7 @@ def check_side_outputs(options: argparse.Namespace, places: Places) -> None:
         raise InputError(f"--rejected must end in .csv, got {options.rejected!r}")
     if options.rejected:
         check_output(options.rejected)
+    plot_keys.check(options)
     if options.show_truth and not options.plot:
         raise InputError("--show-truth needs --plot PNG")
     if options.plot:
@@ -332,8 +340,14 @@ class ExactCounts(beam.DoFn):
             return 0
 
 
-def draw(options: argparse.Namespace, counter: Counter, truth: dict[str, list[Any]] | None) -> None:
-    """Draw the releases, and the exact counts if given, to the file that the options name."""
+def draw(
+    options: argparse.Namespace, counter: Counter, truth: dict[str, list[Any]] | None
+) -> list[str]:
+    """Draw the releases, and the exact counts if given, to the file that the options name.
+
+    Returns:
+      Warnings about keys that could not be drawn.
+    """
     from pipelines import plots  # here, because matplotlib is an extra
 
     exact: dict[str, list[float]] | None = None
@@ -343,18 +357,21 @@ def draw(options: argparse.Namespace, counter: Counter, truth: dict[str, list[An
         for key, _, value in sorted(rows):
             exact.setdefault(key, []).append(value)
     what = options.where or options.value or "rows"
+    kind = f"{'sums' if options.value else 'counts'}: {what}"
+    estimate, releases = estimates.of_rows(options), read_releases(options.output)
     plots.prefix_counts(
-        read_releases(options.output),
+        releases,
         options.plot,
-        title=f"Private running {'sums' if options.value else 'counts'}: {what} by {options.key}",
-        guarantee=guarantee(options, counter)
-        + " Band: 1.96 standard deviations, about 95 % for each single release; "
-        "errors of neighbouring releases are alike.",
+        title=f"Private {'and exact ' * options.show_truth}running {kind}{estimate.in_title} by "
+        f"{options.key}",
+        guarantee=f"{SHOWN if options.show_truth else guarantee(options, counter)} {estimate.band}",
         truth=exact,
+        only=options.plot_keys,
         time_axis=options.timestamp is not None,
         zone=timestamps.zone_of(options.timezone),
         sum_of=options.value,
     )
+    return plot_keys.missing(options, set(releases["key"]))
 
 
 def guarantee(options: argparse.Namespace, counter: Counter) -> str:
@@ -382,24 +399,19 @@ def report(options: argparse.Namespace, counter: Counter, result: Any) -> str:
     lines = [
         f"private counts: {options.output}",
         *([f"picture: {options.plot}"] if options.plot else []),
+        *(["note: the picture shows the exact counts: it is private"] * options.show_truth),
         *([f"rejected rows (private): {options.rejected}"] if options.rejected else []),
         guarantee(options, counter),
         *large_budget(counter),
-        errors(counter, f"the largest of a key's {cli.many(horizon, 'release')}", 1),
+        estimates.errors(
+            counter,
+            estimates.of_rows(options),
+            f"the largest of a key's {cli.many(horizon, 'release')}",
+            1,
+        ),
         *past_horizon(horizon, result),
     ]
     return "\n".join(lines)
-
-
-def errors(counter: Counter, largest: str, streams: int) -> str:
-    """The errors to expect; `largest` names the releases of so many streams together."""
-    return (
-        f"Error to expect ({counter.mechanism.name}, {type(counter.law).__name__} noise): "
-        f"typically {math.sqrt(counter.mean_variance()):.3g} (standard deviation), at most "
-        f"{math.sqrt(counter.max_variance()):.3g}; even the noisiest single count is within "
-        f"{dp.largest_half_width(counter, 0.95):.3g} of the truth 95 % of the time; {largest} "
-        f"below {dp.largest_error(counter, streams):.3g} with probability 95 %."
-    )
 
 
 def large_budget(counter: Counter) -> list[str]:

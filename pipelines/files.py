@@ -1,6 +1,7 @@
 """Events read from CSV and Parquet files, and releases written to them.
 
-Messages about a file name its row and column and never show a cell.
+Messages about a file name its row and column and never show a cell. The first line of a CSV file is
+shown on request alone: where there is no header, it is data.
 """
 
 import csv
@@ -10,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, ClassVar, NamedTuple, TypeVar
 
 import apache_beam as beam
 import pyarrow as pa
@@ -31,6 +32,7 @@ csv.field_size_limit(2**31 - 1)  # a long cell is no reason to stop: that would 
 _PARQUET = (".parquet", ".pq")
 _FILES_CHECKED = 100
 _NAMES_SHOWN = 40
+_AnyReader = TypeVar("_AnyReader", bound="Reader")
 _MAX_NUMBER = 300  # characters; beyond it no count is meant, and int() takes quadratic time
 
 _SCHEMA = pa.schema(
@@ -103,10 +105,14 @@ class Reader:
     timestamp: str | None
     parse: Callable[[object], int]
     delimiter: str
+    show_header: bool = False
+
+    # What to do, beside naming another column, where what is counted is the key too.
+    remedy: ClassVar[str] = "count per tick (pipelines.ticks), where keys and times are protected"
 
     @classmethod
     def of(
-        cls,
+        cls: type[_AnyReader],
         key: str,
         value: str | None,
         where: str | None,
@@ -114,11 +120,17 @@ class Reader:
         timestamp_format: str,
         timezone: str,
         delimiter: str,
-    ) -> "Reader":
+        show_header: bool = False,
+        per_tick: bool = False,
+        **more: Any,
+    ) -> _AnyReader:
         """The reader of these arguments, which are those of `ReadEvents`.
 
+        Args:
+          more: what a subclass has besides.
+
         Raises:
-          InputError: an argument makes no sense.
+          InputError: an argument makes no sense, or what is counted is public.
         """
         if "" in (key, value, timestamp):
             raise InputError("key, value and timestamp must name columns, got an empty name")
@@ -139,7 +151,28 @@ class Reader:
             parse = timestamps.parser(timestamp_format, timezone)
         except ValueError as error:
             raise InputError(str(error)) from None
-        return cls(key, value, condition, timestamp, parse, separator)
+        reader = cls(key, value, condition, timestamp, parse, separator, show_header, **more)
+        if not per_tick:
+            reader.check_protected()
+        return reader
+
+    def check_protected(self) -> None:
+        """Raise InputError where a column that is counted is public per element."""
+        for column in self.counted:
+            if column not in self.public:
+                continue
+            role = "times" if column == self.timestamp else "keys"
+            remedy = f", or {self.remedy}" if self.remedy else ""
+            raise InputError(
+                f"column {column!r} is counted and holds the {role} as well, which are public per "
+                f"element, so that nothing would be protected: name another column{remedy}"
+            )
+
+    @property
+    def counted(self) -> tuple[str, ...]:
+        """The columns that a row counts by, which are to be protected."""
+        value = self.where[0] if self.where else self.value
+        return () if value is None else (value,)
 
     @property
     def columns(self) -> tuple[str, str, str]:
@@ -180,19 +213,25 @@ class Reader:
             return int(cell is not None and _shows(cell, self.where[1]))
         return 1 if self.value is None else _number(cell)
 
-    def _locate(self, file: str, header: Sequence[str]) -> list[int]:
-        """The positions of the columns."""
+    def _locate(self, file: str, header: Sequence[str], certain: bool = False) -> list[int]:
+        """The positions of the columns; of a certain header its names are no data."""
         for column in self.columns:
             if column not in header:
-                shown = ", ".join(repr(name[:80]) for name in header[:_NAMES_SHOWN]) or "none"
-                more = ", ..." if len(header) > _NAMES_SHOWN else ""
-                hint = "; is --delimiter right?" if len(header) == 1 else ""
                 raise InputError(
-                    f"{_place(file, 0)}: no column {column!r}; there is {shown}{more}{hint}"
+                    f"{_place(file, 0)}: no column {column!r} {self._among(header, certain)}"
                 )
             if header.count(column) > 1:
                 raise InputError(f"{_place(file, 0, column)}: several columns have this name")
         return [header.index(column) for column in self.columns]
+
+    def _among(self, header: Sequence[str], certain: bool) -> str:
+        """What to say of the columns that there are: no name or hint that may show data."""
+        some = f"among {len(header)}"
+        hint = "; is --delimiter right?" if len(header) == 1 and not certain else ""
+        if not (certain or self.show_header):
+            return f"{some}{hint}; if the first line is no data, --show-header names them"
+        shown = ", ".join(repr(name[:80]) for name in header[:_NAMES_SHOWN]) or "none"
+        return f"{some}: {shown}{', ...' if len(header) > _NAMES_SHOWN else ''}{hint}"
 
     def csv_rows(self, readable: ReadableFile) -> Iterator[tuple[int, object, object, object]]:
         """Yields the number of each row, and its cells of the key, the value and the time."""
@@ -244,7 +283,7 @@ class Reader:
         try:
             with readable.open() as stream, pq.ParquetFile(stream) as table:
                 schema = table.schema_arrow
-                for place in self._locate(file, schema.names):
+                for place in self._locate(file, schema.names, certain=True):
                     kind = schema.types[place]
                     if pa.types.is_nested(kind) or pa.types.is_fixed_size_binary(kind):
                         column = _place(file, column=schema.names[place])
@@ -382,47 +421,19 @@ def matched(inputs: Sequence[str]) -> list[str]:
     return [metadata.path for metadata in _match(inputs)]
 
 
-class ReadEvents(beam.PTransform[PBegin, PCollection[tuple[str, Event]]]):
-    """Reads (key, Event) from CSV and Parquet files, in the order of the rows of each file.
-
-    A suffix .parquet or .pq means Parquet; all else is CSV in UTF-8 with a header line, packed
-    (.gz, .bz2, .zst ...) or not, whose blank lines are skipped. A file that several patterns
-    match is read once.
-
-    Args:
-      inputs: a path or pattern, or a list of them, on any file system Beam knows.
-      key: the column of the keys; in Parquet what is no text is taken as str() shows it. An empty
-        text is a key like others; a null is none, and an InputError.
-      value: a column of numbers. Text that shows no number is left as it is, for a later
-        transform to reject, and so are nulls. Without value and where, every event counts 1.
-      where: ``COLUMN=VALUE``; an event counts 1 if the column's text is VALUE, else 0.
-      timestamp: a column of timestamps, which become the elements' own.
-      timestamp_format, timezone: see `pipelines.timestamps.parser`.
-      delimiter: of CSV; the two characters ``\\t`` mean a tab.
+class ReadFiles(beam.PTransform[PBegin, PCollection[tuple[str, Event]]]):
+    """Reads (key, Event) with a `Reader`, in the order of the rows of each file.
 
     Raises:
-      InputError: an argument makes no sense; when the pipeline runs, a file does not. Then Beam
-        wraps it: run `check_inputs` first to have most of them by themselves.
+      InputError: there are no inputs; when the pipeline runs, a file does not fit.
     """
 
-    def __init__(
-        self,
-        inputs: str | list[str],
-        key: str,
-        value: str | None = None,
-        where: str | None = None,
-        timestamp: str | None = None,
-        timestamp_format: str = "unix",
-        timezone: str = "UTC",
-        delimiter: str = ",",
-    ) -> None:
+    def __init__(self, inputs: str | list[str], reader: Reader) -> None:
         super().__init__()
         self._inputs = [inputs] if isinstance(inputs, str) else list(inputs)
         if not self._inputs:
             raise InputError("no input files: inputs is an empty list")
-        self._reader = Reader.of(
-            key, value, where, timestamp, timestamp_format, timezone, delimiter
-        )
+        self._reader = reader
 
     def expand(self, pbegin: PBegin) -> PCollection[tuple[str, Event]]:
         # No Reshuffle: it would mix up the rows of a file.
@@ -441,6 +452,50 @@ class ReadEvents(beam.PTransform[PBegin, PCollection[tuple[str, Event]]]):
                 next(self._reader.events(ReadableFile(metadata)), None)
 
 
+class ReadEvents(ReadFiles):
+    """Reads (key, Event) from CSV and Parquet files, in the order of the rows of each file.
+
+    A suffix .parquet or .pq means Parquet; all else is CSV in UTF-8 with a header line, packed
+    (.gz, .bz2, .zst ...) or not, whose blank lines are skipped. A file that several patterns
+    match is read once.
+
+    Args:
+      inputs: a path or pattern, or a list of them, on any file system Beam knows.
+      key: the column of the keys; in Parquet what is no text is taken as str() shows it. An empty
+        text is a key like others; a null is none, and an InputError.
+      value: a column of numbers. Text that shows no number is left as it is, for a later
+        transform to reject, and so are nulls. Without value and where, every event counts 1.
+      where: ``COLUMN=VALUE``; an event counts 1 if the column's text is VALUE, else 0.
+      timestamp: a column of timestamps, which become the elements' own.
+      timestamp_format, timezone: see `pipelines.timestamps.parser`.
+      delimiter: of CSV; the two characters ``\\t`` mean a tab.
+      show_header: whether an error about a missing column may show the first line of a CSV file,
+        which is data where there is no header.
+      per_tick: True if the events are counted per tick, where keys and times are protected. Per
+        element they are public, and the column of value or where may be neither.
+
+    Raises:
+      InputError: an argument makes no sense; when the pipeline runs, a file does not. Then Beam
+        wraps it: run `check_inputs` first to have most of them by themselves.
+    """
+
+    def __init__(
+        self,
+        inputs: str | list[str],
+        key: str,
+        value: str | None = None,
+        where: str | None = None,
+        timestamp: str | None = None,
+        timestamp_format: str = "unix",
+        timezone: str = "UTC",
+        delimiter: str = ",",
+        show_header: bool = False,
+        per_tick: bool = False,
+    ) -> None:
+        how = timestamp, timestamp_format, timezone, delimiter, show_header, per_tick
+        super().__init__(inputs, Reader.of(key, value, where, *how))
+
+
 def check_inputs(
     inputs: str | list[str],
     key: str,
@@ -450,12 +505,15 @@ def check_inputs(
     timestamp_format: str = "unix",
     timezone: str = "UTC",
     delimiter: str = ",",
+    show_header: bool = False,
+    per_tick: bool = False,
 ) -> None:
     """Raises the InputError that `ReadEvents` of the same arguments would meet at the start.
 
     It opens the first 100 files, to their first event; errors further on are left to the pipeline.
     """
-    ReadEvents(inputs, key, value, where, timestamp, timestamp_format, timezone, delimiter).check()
+    how = timestamp, timestamp_format, timezone, delimiter, show_header, per_tick
+    ReadEvents(inputs, key, value, where, *how).check()
 
 
 def _output_suffix(path: str) -> str:

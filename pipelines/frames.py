@@ -38,6 +38,7 @@ def framed(inches: tuple[float, float], title: str, footer: str) -> tuple[Figure
     """A figure with its title and footer, and the space between them."""
     figure = Figure(inches, DPI, layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06))
     footer = footer.replace(" %", "\u00a0%")  # not to be torn apart
+    title = textwrap.fill(title, int(8 * inches[0]), break_on_hyphens=False)
     figure.suptitle(title, fontsize=15, fontweight="bold", parse_math=False)
     if footer:
         figure.supxlabel(

@@ -19,7 +19,7 @@ import argparse
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import apache_beam as beam
 from apache_beam.io.fileio import ReadableFile
@@ -30,12 +30,11 @@ from beam_dpcount.counter import Counter, UnsupportedBudgetError
 from beam_dpcount.cut_values import cut_error_bound, stddev_of_cut
 from beam_dpcount.items import check_whole
 from beam_dpcount.transforms.statistics import StatisticCount
-from pipelines import timestamps
+from pipelines import estimates, plot_keys, timestamps
 from pipelines.count import (
     Places,
     add_horizon_argument,
     checked_places,
-    errors,
     large_budget,
     one_run,
     past_horizon,
@@ -46,7 +45,7 @@ from pipelines.files import (
     Event,
     InputError,
     Reader,
-    ReadEvents,
+    ReadFiles,
     WriteReleases,
     read_releases,
 )
@@ -210,6 +209,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         options.timestamp_format,
         options.timezone,
         options.delimiter,
+        options.show_header,
     )
     events.check()
     places = checked_places(options)
@@ -229,10 +229,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         | "Write" >> written
     )
     print("\n".join(notes(options)))
-    result = run(pipeline, options)
+    result, missing = run(pipeline, options), []
     if options.plot:
-        draw(options, counter, counts.domain, vertices)
-    print(report(options, counter, vertices, result))
+        missing = draw(options, counter, counts.domain, vertices)
+    print("\n".join([report(options, counter, vertices, result), *missing]))
 
 
 # What is asked for
@@ -409,6 +409,12 @@ class _EdgeReader(Reader):
     more: tuple[str, ...] = ()
     keyed: bool = True
 
+    remedy: ClassVar[str] = ""
+
+    @property
+    def counted(self) -> tuple[str, ...]:
+        return (cast(str, self.value), *self.more)
+
     @property
     def public(self) -> frozenset[str]:
         return frozenset(filter(None, [self.key if self.keyed else None, self.timestamp]))
@@ -434,13 +440,13 @@ class _EdgeReader(Reader):
             yield row, key if self.keyed else ALL, tuple(cells[2] for cells in rows), time
 
 
-class ReadEdges(ReadEvents):
+class ReadEdges(ReadFiles):
     """`ReadEvents` whose values are tuples of cells.
 
     Args:
-      inputs, timestamp, timestamp_format, timezone, delimiter: as there.
+      inputs, timestamp, timestamp_format, timezone, delimiter, show_header: as there.
       key: the column of the keys; None: every row has the key "all".
-      columns: of the cells.
+      columns: of the cells. They are protected, and so neither that of the keys nor that of times.
     """
 
     def __init__(
@@ -452,15 +458,15 @@ class ReadEdges(ReadEvents):
         timestamp_format: str = "unix",
         timezone: str = "UTC",
         delimiter: str = ",",
+        show_header: bool = False,
     ) -> None:
         if "" in columns:
             raise InputError("--edge and --weight must name columns, got an empty name")
         first, *more = columns
-        how = timestamp, timestamp_format, timezone, delimiter
-        column = first if key is None else key
-        super().__init__(inputs, column, first, None, *how)
-        reader = _EdgeReader.of(column, first, None, *how)
-        self._reader = replace(cast(_EdgeReader, reader), more=tuple(more), keyed=key is not None)
+        how = timestamp, timestamp_format, timezone, delimiter, show_header
+        column, keyed = (first, False) if key is None else (key, True)
+        reader = _EdgeReader.of(column, first, None, *how, more=tuple(more), keyed=keyed)
+        super().__init__(inputs, reader)
 
 
 # The report
@@ -511,44 +517,49 @@ def draw(
     counter: Counter,
     domain: tuple[str, ...] | None,
     vertices: int | list[str],
-) -> None:
-    """Draw the releases, or the last ones of vectors, to the file that the options name."""
+) -> list[str]:
+    """Draw the releases, or the last ones of vectors, to the file that the options name.
+
+    Returns:
+      Warnings about keys that could not be drawn.
+    """
     from pipelines import plots, plots_graph  # here, because matplotlib is an extra
 
+    estimate = estimates.of_graph(options, _noun(options))
     title = f"Private {'' if options.what in ('forest', 'cuts') else 'number of '}{_noun(options)}"
-    title += f" by {options.key}" * bool(options.key)
+    title += estimate.in_title + f" by {options.key}" * bool(options.key)
     if domain is None:
+        releases = read_releases(options.output)
         plots.prefix_counts(
-            read_releases(options.output),
+            releases,
             options.plot,
             title=title,
-            guarantee=guarantee(options, counter)
-            + " Band: 1.96 standard deviations, about 95 % for each single release; "
-            "errors of neighbouring releases are alike.",
+            guarantee=f"{guarantee(options, counter)} {estimate.band}",
+            only=options.plot_keys,
             time_axis=options.timestamp is not None,
             zone=timestamps.zone_of(options.timezone),
             sum_of="a minimum forest's weights" if options.what == "forest" else None,
         )
-        return
+        return plot_keys.missing(options, set(releases["key"]))
     last = last_histograms(options.output)
+    shown, choice = plot_keys.of_most_rows(options, last, _KEYS)
     panels = []
-    for key, release in list(last.items())[:_KEYS]:
+    for key, release in shown.items():
         rows = f"after {cli.many(release.step, 'row')}"
         name = (rows, "") if options.key is None else (key, rows)
         panels.append(plots_graph.Panel(*name, release.values, release.stddev))
-    remarks = [guarantee(options, counter)]
-    if len(panels) < len(last):
-        remarks.append(f"Of {len(last):,} keys the {len(panels)} with most rows.")
+    remarks = [guarantee(options, counter), *choice]
     if options.what == "degrees":
-        remarks.append("Error bars: 1.96 standard deviations, about 95 % for each single count.")
+        remarks.append(estimate.bars)
         plots_graph.degrees(domain, panels, options.plot, title=title, guarantee=" ".join(remarks))
-        return
+        return plot_keys.missing(options, last)
     names = list(map(str, range(vertices))) if isinstance(vertices, int) else vertices
     remarks.append(
         "Lines on the scale: 1.96 standard deviations of the noise of each weight; what is between "
-        "them may be noise alone."
+        f"them may be noise alone. {estimate.remark}"
     )
     plots_graph.weights(names, panels, options.plot, title=title, guarantee=" ".join(remarks))
+    return plot_keys.missing(options, last)
 
 
 def guarantee(options: argparse.Namespace, counter: Counter) -> str:
@@ -583,7 +594,7 @@ def report(
         *([f"picture: {options.plot}"] if options.plot else []),
         guarantee(options, counter),
         *large_budget(counter),
-        errors(counter, largest, streams),
+        estimates.errors(counter, estimates.of_graph(options, _noun(options)), largest, streams),
         *(cuts(counter, _number_of(vertices)) if options.what == "cuts" else []),
         *past_horizon(horizon, result),
     ]
@@ -599,7 +610,7 @@ def cuts(counter: Counter, n: int) -> list[str]:
         "cuts: add up the weights between the two sides (beam_dpcount.cut_values does); of a given "
         f"cut of the {n} vertices into {half} and {rest} the "
         f"standard deviation is at most {stddev:.3g}; all such cuts of all releases are within "
-        f"{bound:.3g} of the truth with probability 95 %."
+        f"{bound:.3g} of those by the weights as counted with probability 95 %."
     ]
 
 

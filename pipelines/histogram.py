@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import csv
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import apache_beam as beam
 import pyarrow as pa
@@ -23,15 +23,16 @@ import pyarrow.parquet as pq
 from apache_beam.io.fileio import ReadableFile
 from apache_beam.pvalue import PCollection
 
+import beam_dpcount as dp
 from beam_dpcount import cli
-from beam_dpcount.counter import LatticeCounter
+from beam_dpcount.counter import Counter, LatticeCounter
 from beam_dpcount.releases import VectorRelease
 from beam_dpcount.transforms.histograms import Histogram
+from pipelines import estimates, plot_keys
 from pipelines.count import (
     Places,
     add_horizon_argument,
     checked_places,
-    errors,
     large_budget,
     one_run,
     past_horizon,
@@ -39,7 +40,7 @@ from pipelines.count import (
     unchecked,
     value_of,
 )
-from pipelines.files import Event, InputError, Reader, ReadEvents
+from pipelines.files import Event, InputError, Reader, ReadFiles
 from pipelines.tables import WriteTable
 from pipelines.ticks import (
     add_items_arguments,
@@ -86,10 +87,9 @@ def arguments() -> cli.Parser:
     parser.add_argument(
         "--top",
         type=cli.whole,
-        default=_BARS,
         metavar="K",
-        help="draw the K items of the largest private counts, added up over the keys drawn "
-        f"(default {_BARS})",
+        help="draw the K items of the largest private counts, added up over the keys drawn, which "
+        f"biases them upwards (default: the first {_BARS} of the domain)",
     )
     return parser
 
@@ -129,10 +129,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         | "Write" >> written
     )
     print("\n".join(notes(options, len(domain))))
-    result = run(pipeline, options)
+    result, missing = run(pipeline, options), []
     if options.plot:
-        draw(options, counts.counter, domain)
-    print(report(options, counts.counter, domain, result))
+        missing = draw(options, counts.counter, domain)
+    print("\n".join([report(options, counts.counter, domain, result), *missing]))
 
 
 def notes(options: argparse.Namespace, items: int) -> list[str]:
@@ -176,16 +176,19 @@ def read_items(options: argparse.Namespace, column: str) -> tuple[ReadItems, Pla
         options.timestamp_format,
         options.timezone,
         options.delimiter,
+        options.show_header,
     )
     events.check()
     places = checked_places(options)
-    if options.top < 1:
+    if options.top is not None and options.top < 1:
         raise InputError(f"--top must be a whole number from 1, got {options.top}")
     return events, places
 
 
 class _ItemReader(Reader):
     """Leaves the texts of the value column as they are: an item 007 is no number."""
+
+    remedy: ClassVar[str] = ""
 
     def measure(self, cell: object) -> object:
         return cell if cell is None or isinstance(cell, str) else str(cell)
@@ -207,13 +210,14 @@ class _OneKeyReader(_ItemReader):
             yield row, ALL, value, time
 
 
-class ReadItems(ReadEvents):
+class ReadItems(ReadFiles):
     """`ReadEvents` whose values are the texts of a column, None where it has a null.
 
     Args:
-      inputs, timestamp, timestamp_format, timezone, delimiter: as there.
+      inputs, timestamp, timestamp_format, timezone, delimiter, show_header: as there.
       key: the column of the keys; None: every row has the key "all".
-      item: the column of the items; in Parquet what is no text is taken as str() shows it.
+      item: the column of the items; in Parquet what is no text is taken as str() shows it. It is
+        protected, and so neither that of the keys nor that of the times.
     """
 
     def __init__(
@@ -225,12 +229,11 @@ class ReadItems(ReadEvents):
         timestamp_format: str = "unix",
         timezone: str = "UTC",
         delimiter: str = ",",
+        show_header: bool = False,
     ) -> None:
-        column = item if key is None else key
-        how = timestamp, timestamp_format, timezone, delimiter
-        super().__init__(inputs, column, item, None, *how)
-        reader = _OneKeyReader if key is None else _ItemReader
-        self._reader = reader.of(column, item, None, *how)
+        column, reader = (item, _OneKeyReader) if key is None else (key, _ItemReader)
+        how = timestamp, timestamp_format, timezone, delimiter, show_header
+        super().__init__(inputs, reader.of(column, item, None, *how))
 
 
 # Writing, and reading back
@@ -303,34 +306,53 @@ def _records(path: str) -> Iterator[Any]:
         yield from records
 
 
-def draw(options: argparse.Namespace, counter: LatticeCounter, domain: Sequence[str]) -> None:
-    """Draw the last histograms of the keys of most rows to the file that the options name."""
+def draw(options: argparse.Namespace, counter: LatticeCounter, domain: Sequence[str]) -> list[str]:
+    """Draw the last histograms of some keys to the file that the options name.
+
+    Returns:
+      Warnings about keys that could not be drawn.
+    """
     from pipelines import plots  # here, because matplotlib is an extra
 
     last = last_histograms(options.output)
-    shown = dict(list(last.items())[:_KEYS])
-    remarks = ["Error bars: 1.96 standard deviations, about 95 % for each single count."]
-    if options.top < len(domain):
-        over = "" if options.key is None else ", added up over the keys drawn"
-        remarks.append(
-            f"Of {len(domain):,} items the {options.top:,} of the largest private counts{over}, "
-            "which are biased upwards by that choice."
-        )
-    if len(shown) < len(last):
-        remarks.append(f"Of {len(last):,} keys the {len(shown)} with most rows.")
+    shown, choice = plot_keys.of_most_rows(options, last, _KEYS)
     panels = []
     for key, release in shown.items():
         rows = f"after {cli.many(release.step, 'row')}"
         name = (rows, "") if options.key is None else (key, rows)
         panels.append(plots.Bars(*name, release.values, release.stddev))
+    estimate = estimates.of_items(options)
+    remarks = [guarantee(options, counter), estimate.bars, *_chosen(options, counter, domain)]
     plots.histograms(
         domain,
         panels,
         options.plot,
-        title=f"Private histogram of {options.item}" + (f" by {options.key}" * bool(options.key)),
-        guarantee=" ".join([guarantee(options, counter), *remarks]),
-        most=options.top,
+        title=f"Private histogram of {options.item}{estimate.in_title}"
+        + f" by {options.key}" * bool(options.key),
+        guarantee=" ".join([*remarks, *choice]),
+        top=options.top,
+        most=_BARS,
     )
+    return plot_keys.missing(options, last)
+
+
+def _chosen(
+    options: argparse.Namespace, counter: LatticeCounter, domain: Sequence[str]
+) -> list[str]:
+    """How the items that are drawn were chosen, in a list, and what that does to their counts."""
+    if options.top is None:
+        first = f"Of {len(domain):,} items the first {_BARS} of the domain."
+        return [first] if len(domain) > _BARS else []
+    if options.top >= len(domain):
+        return []
+    over = "" if options.key is None else ", added up over the keys drawn"
+    bound = dp.largest_error(cast(Counter, counter), len(domain))
+    return [
+        f"Of {len(domain):,} items the {options.top:,} of the largest private counts{over}: as "
+        "they were chosen for being large, they are biased upwards, and their error bars miss more "
+        f"often; ± {bound:.3g} holds for all counts{' of a key' * bool(options.key)} at once, "
+        "chosen or not, with probability 95 %."
+    ]
 
 
 def guarantee(options: argparse.Namespace, counter: LatticeCounter) -> str:
@@ -353,7 +375,7 @@ def report(options: argparse.Namespace, counter: Any, domain: Sequence[str], res
         *([f"picture: {options.plot}"] if options.plot else []),
         guarantee(options, counter),
         *large_budget(counter),
-        errors(counter, every, len(domain)),
+        estimates.errors(counter, estimates.of_items(options), every, len(domain)),
         *past_horizon(horizon, result),
     ]
     return "\n".join(lines)

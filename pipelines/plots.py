@@ -35,6 +35,7 @@ from pipelines.frames import (
     titles,
     written,
 )
+from pipelines.plot_keys import ASKED
 
 MAX_POINTS = 4000
 EXACT = "exact (shown for demonstration only)"
@@ -87,6 +88,8 @@ def prefix_counts(
     guarantee: str,
     half_width: float = 1.96,
     truth: Mapping[Any, npt.ArrayLike] | None = None,
+    order: Sequence[Hashable] | None = None,
+    only: Sequence[Hashable] | None = None,
     max_panels: int = 6,
     time_axis: bool = True,
     zone: tzinfo = timezone.utc,
@@ -96,8 +99,10 @@ def prefix_counts(
 
     Each panel has the running count above and, because the noise is often too small to see
     against the count, a strip below with the band around zero (and the error, given `truth`).
-    All strips share one scale; where all would be alike, there is one for all panels. Keys are
-    spread over the ranks of their last private value: 1, 2, 4, 8, ... and last.
+    All strips share one scale; where all would be alike, there is one for all panels.
+
+    Keys are never chosen by their private values: what is drawn for its noise is off by more than
+    its band says. The text below says how they were chosen, if not all are drawn.
 
     Args:
         columns: one row a release, in any order: `key`, `step`, `value`, `stddev` (standard
@@ -109,7 +114,11 @@ def prefix_counts(
         half_width: half the width of the band, in standard deviations.
         truth: exact running counts by key, one for each release of the key in order of step.
             Not private: for demonstrations on made-up data.
-        max_panels: the most keys to draw.
+        order: all keys in a public order, of which the first are drawn. Left out: ranked by the
+            number of their releases, which then has to be public, and by name, ranks 1, 2, 4, 8,
+            ... and last.
+        only: the keys to draw, as far as they have releases, in place of a choice.
+        max_panels: the most keys to draw, where `only` is left out.
         time_axis: draw against time where every release has one, else against steps.
         zone: of the times on the axis.
         sum_of: what is summed, where the releases are sums and not counts.
@@ -117,15 +126,14 @@ def prefix_counts(
     Raises:
         ValueError: if columns differ in length, or `truth` and the releases of a key do.
     """
-    ranked = _ranked_panels(columns, half_width, truth or {})
-    shown = _spread_ranks(len(ranked), max_panels)
+    shown, how = _choice(_panels(columns, half_width, truth or {}), order, only, max_panels)
     rows = max(2, math.ceil(len(shown) / COLUMNS))
     if len(shown) > 1:
         guarantee += " Each panel has its own scale."
-    figure, body = framed((12, 4 * rows), title, guarantee)
+    figure, body = framed((12, 4 * rows), title, guarantee + how)
     if shown:
-        panels = {rank: ranked[rank - 1].thinned() for rank in shown}
-        _draw_panels(body, panels, len(ranked), half_width, time_axis, zone, sum_of)
+        panels = [panel.thinned() for panel in shown]
+        _draw_panels(body, panels, half_width, time_axis, zone, sum_of)
     else:
         say(body.subplots(), "no releases")
     save(figure, path)
@@ -260,12 +268,12 @@ def histograms(
     title: str,
     guarantee: str,
     half_width: float = 1.96,
+    top: int | None = None,
     most: int = 20,
 ) -> None:
     """Draws private histograms as horizontal bars with error bars, one panel each; writes a PNG.
 
-    All panels show the same items in the same order, largest total of the panels first, and share
-    the axis of counts.
+    All panels show the same items in the same order, and share the axis of counts.
 
     Args:
         items: the items of all panels.
@@ -274,7 +282,9 @@ def histograms(
         title: plain text above the figure.
         guarantee: plain text below the figure, wrapped.
         half_width: half the length of an error bar, in standard deviations.
-        most: the most items to draw.
+        top: how many items to draw, largest total of the panels first. They are chosen for being
+            large, which biases them upwards. Left out: the first items, in their order.
+        most: the most items to draw, where `top` is left out.
 
     Raises:
         ValueError: if items and counts of a panel differ in number.
@@ -284,11 +294,13 @@ def histograms(
             raise ValueError(
                 f"panel {panel.name!r} must have one count for each of its {len(items)} items"
             )
+    kept = np.arange(len(items))[:most]
+    if top is not None:
+        totals = sum((_floats(panel.counts) for panel in panels), np.zeros(len(items)))
+        kept = np.argsort(-totals, kind="stable")[:top]
     rows, columns = shape(len(panels))
-    height = max(2.5, 1.1 + 0.28 * min(len(items), most))
+    height = max(2.5, 1.1 + 0.28 * len(kept))
     figure, body = framed((max(8, 3 + 3.2 * columns), 1.6 + height * rows), title, guarantee)
-    totals = sum((_floats(panel.counts) for panel in panels), np.zeros(len(items)))
-    kept = np.argsort(-totals, kind="stable")[:most]
     bottom_up = np.arange(len(kept))[::-1]
     grid = body.add_gridspec(rows, columns)
     first: Axes | None = None
@@ -371,10 +383,10 @@ def _draw_lines(
     return ends
 
 
-def _ranked_panels(
+def _panels(
     columns: Mapping[str, Any], half_width: float, truth: Mapping[Any, npt.ArrayLike]
 ) -> list[_Panel]:
-    """All keys' releases, largest last private value first."""
+    """All keys' releases."""
     keys = _objects(columns["key"])
     step, value, stddev = (_floats(columns[name]) for name in ("step", "value", "stddev"))
     timestamp = _timestamps(columns.get("timestamp"), len(keys))
@@ -397,7 +409,30 @@ def _ranked_panels(
             )
         half = half_width * stddev[run]
         panels.append(_Panel(key, step[run], timestamp[run], value[run], half, exact))
-    return sorted(panels, key=lambda panel: (-np.nan_to_num(panel.value[-1]), str(panel.key)))
+    return panels
+
+
+def _choice(
+    panels: Sequence[_Panel],
+    order: Sequence[Hashable] | None,
+    only: Sequence[Hashable] | None,
+    most: int,
+) -> tuple[list[_Panel], str]:
+    """The panels to draw, and a sentence on how they were chosen, if not all are drawn."""
+    if only is not None:
+        by_key = {panel.key: panel for panel in panels}
+        return [by_key[key] for key in only if key in by_key], f" {ASKED}"
+    some = f" Of {len(panels):,} keys "
+    if order is not None:
+        places = {key: place for place, key in enumerate(order)}
+        given = sorted(panels, key=lambda panel: places.get(panel.key, len(places)))[:most]
+        how = f"{some}the first {len(given)}, in the order in which they were given."
+        return given, how if len(given) < len(panels) else ""
+    ranked = sorted(panels, key=lambda panel: (-len(panel.step), str(panel.key)))
+    ranks = _spread_ranks(len(ranked), most)
+    listed = ", ".join(f"{rank:,}" for rank in ranks)
+    how = f"{some}those of ranks {listed} by their number of releases (ties by name)."
+    return [ranked[rank - 1] for rank in ranks], how if len(ranks) < len(ranked) else ""
 
 
 def _spread_ranks(keys: int, panels: int) -> list[int]:
@@ -409,41 +444,39 @@ def _spread_ranks(keys: int, panels: int) -> list[int]:
 
 def _draw_panels(
     body: SubFigure,
-    panels: Mapping[int, _Panel],
-    keys: int,
+    panels: Sequence[_Panel],
     half_width: float,
     time_axis: bool,
     zone: tzinfo,
     sum_of: str | None,
 ) -> None:
-    timed = time_axis and _has_times(panels.values())
+    timed = time_axis and _has_times(panels)
     kind = "count" if sum_of is None else "sum"
     label = "private count" if sum_of is None else f"private sum of {shortened(sum_of)}"
     counts, strips = _axes(body, panels)
-    for place, (rank, panel) in enumerate(panels.items()):
+    for place, panel in enumerate(panels):
         x = _x(panel, timed)
         _draw_count(counts[place], x, panel)
-        note = f"rank {rank} of {keys}, last {kind} {_readable(panel)}"
-        titles(counts[place], panel.key, note)
+        titles(counts[place], panel.key, f"last {kind} {_readable(panel)}")
         if place < len(strips):
             _draw_strip(strips[place], x, panel)
-    exact = any(panel.exact is not None for panel in panels.values())
+    exact = any(panel.exact is not None for panel in panels)
     _, columns = shape(len(panels))
     for axes in counts[::columns]:
         axes.set_ylabel(label, fontsize=11, parse_math=False)
     for axes in strips[::columns]:
         axes.set_ylabel("error" if exact else "± band", fontsize=11)
-    limit = 1.12 * max(_extent(panel) for panel in panels.values()) or 1.0
+    limit = 1.12 * max(_extent(panel) for panel in panels) or 1.0
     strips[0].set_ylim(-limit, limit)
     strips[0].yaxis.set_major_locator(ticker.MaxNLocator(3, symmetric=True))
-    ends = np.concatenate([_x(panel, timed)[[0, -1]] for panel in panels.values()])
+    ends = np.concatenate([_x(panel, timed)[[0, -1]] for panel in panels])
     below = _x_axis(strips[0], float(ends.min()), float(ends.max()), timed, zone)
     body.align_ylabels()
     for axes in (*counts, *strips):
         if axes.xaxis.get_tick_params()["labelbottom"]:
             axes.set_xlabel(below, fontsize=11)
     body.legend(
-        handles=_legend_handles(panels.values(), half_width, label),
+        handles=_legend_handles(panels, half_width, label),
         loc="outside upper center",
         ncols=4,
         frameon=False,
@@ -451,10 +484,10 @@ def _draw_panels(
     )
 
 
-def _axes(body: SubFigure, panels: Mapping[int, _Panel]) -> tuple[list[Axes], list[Axes]]:
+def _axes(body: SubFigure, panels: Sequence[_Panel]) -> tuple[list[Axes], list[Axes]]:
     """Axes for the count of each panel; and for the strip of each, or one for all where alike."""
     rows, columns = shape(len(panels))
-    one = _alike(list(panels.values()))
+    one = _alike(panels)
     spare = len(panels) < rows * columns
     heights = ([3] * rows + [1] * (not spare)) if one else [3, 1] * rows
     grid = body.add_gridspec(len(heights), columns, height_ratios=heights)

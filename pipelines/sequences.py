@@ -35,10 +35,10 @@ from beam_dpcount.items import check_whole
 from beam_dpcount.releases import TopRelease, VectorRelease
 from beam_dpcount.statistics.letters import check_alphabet, check_words
 from beam_dpcount.transforms.statistics import StatisticCount
+from pipelines import estimates, plot_keys
 from pipelines.count import (
     Places,
     add_horizon_argument,
-    errors,
     large_budget,
     one_run,
     past_horizon,
@@ -202,9 +202,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     print("\n".join(notes(options, len(domain))))
     result = run(pipeline, options)
     last = {} if "://" in options.output else last_words(options.output, options.top)
+    missing = []
     if options.plot:
-        draw(options, counter, len(domain), last)
-    print(report(options, counter, len(domain), last, result))
+        missing = draw(options, counter, len(domain), last)
+    print("\n".join([report(options, counter, len(domain), last, result), *missing]))
 
 
 def counting(options: argparse.Namespace, places: Places) -> StatisticCount:
@@ -422,31 +423,38 @@ def _records(path: str) -> Iterator[Any]:
 
 def draw(
     options: argparse.Namespace, counter: Counter, words: int, last: Mapping[str, Last]
-) -> None:
-    """Draw the last words of the keys of most rows to the file that the options name."""
+) -> list[str]:
+    """Draw the last words of some keys to the file that the options name.
+
+    Returns:
+      Warnings about keys that could not be drawn.
+    """
     from pipelines import plots_sequences  # here, because matplotlib is an extra
 
+    shown, choice = plot_keys.of_most_rows(options, last, _DRAWN_KEYS)
     panels = []
-    for key, release in list(last.items())[:_DRAWN_KEYS]:
+    for key, release in shown.items():
         rows = f"after {cli.many(release.step, 'row')}"
         name = (rows, "") if options.key is None else (key, rows)
         texts, *columns = zip(*(row[1:] for row in release.words[:_DRAWN_WORDS]), strict=True)
         panels.append(plots_sequences.Words(*name, texts, *columns))
+    estimate = estimates.of_words(options)
     remarks = [
+        guarantee(options, counter),
         _chosen(options, counter, words),
-        f"Error bars: 95 %, for each {_kind(options)} by itself.",
+        f"Error bars: each, by itself, holds with probability 95 % {estimate.what}.",
+        estimate.remark,
+        "Each panel has its own scale." if len(panels) > 1 else "",
+        *choice,
     ]
-    if len(panels) > 1:
-        remarks.append("Each panel has its own scale.")
-    if len(panels) < len(last):
-        remarks.append(f"Of {len(last):,} keys the {len(panels)} with most rows.")
     plots_sequences.top_words(
         panels,
         options.plot,
-        title=f"Private counts of {_kind(options)}s of {options.letter}"
-        + (f" by {options.key}" * bool(options.key)),
-        guarantee=" ".join(filter(None, [guarantee(options, counter), *remarks])),
+        title=f"Private counts of {_kind(options)}s of {options.letter}{estimate.in_title}"
+        + f" by {options.key}" * bool(options.key),
+        guarantee=" ".join(filter(None, remarks)),
     )
+    return plot_keys.missing(options, last)
 
 
 def _chosen(options: argparse.Namespace, counter: Counter, words: int) -> str:
@@ -488,7 +496,7 @@ def report(
         *top(options, counter, words, last),
         guarantee(options, counter),
         *large_budget(counter),
-        errors(counter, every, words),
+        estimates.errors(counter, estimates.of_words(options), every, words),
         *past_horizon(horizon, result),
     ]
     return "\n".join(lines)

@@ -26,11 +26,10 @@ from beam_dpcount.counter import Counter
 from beam_dpcount.items import check_whole, places, read_items
 from beam_dpcount.ticks import LATE
 from beam_dpcount.transforms.ticks import TickCount
-from pipelines import timestamps
+from pipelines import estimates, plot_keys, timestamps
 from pipelines.count import (
     checked_places,
     clipped,
-    errors,
     large_budget,
     one_run,
     run,
@@ -44,6 +43,7 @@ from pipelines.files import (
     ReadEvents,
     WriteReleases,
     check_inputs,
+    matched,
     read_releases,
 )
 
@@ -157,10 +157,11 @@ def add_path_argument(group: argparse._ArgumentGroup) -> None:
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
-    """--output and --plot; and what `pipelines.count` has besides is not there."""
+    """--output, --plot and --plot-keys; and what `pipelines.count` has besides is not there."""
     sink = parser.add_argument_group("output")
     sink.add_argument("--output", required=True, metavar="OUT", help="a .csv or .parquet file")
     sink.add_argument("--plot", metavar="PNG", help="draw the counts of some keys")
+    plot_keys.add_argument(sink)
     parser.set_defaults(rejected=None, on_reject="drop", show_truth=False)
 
 
@@ -183,11 +184,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     """
     parser = arguments()
     options, flags = parser.parse_known_args(argv)
-    source = source_of(options)
+    source = {**source_of(options), "per_tick": True}
     cli.budget_of(options)
+    cli.check_bounds(options)
     check_inputs(**source)
     files = checked_places(options).paths
     keys = public_list("--keys", options.keys, options.keys_file, options)
+    plot_keys.check_listed(options, keys)
     counts = counting(options, keys, files)
     pipeline = beam.Pipeline(options=cli.beam_options(flags, parser.names()))
     events: Any = pipeline | "Read" >> ReadEvents(**source)
@@ -203,7 +206,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     print("\n".join(notes(options, len(keys), counts.counter.mechanism.horizon)))
     run(pipeline, options)
     if options.plot:
-        draw(options, counts.counter)
+        draw(options, counts.counter, keys)
     print(report(options, counts.counter, len(keys)))
 
 
@@ -240,6 +243,11 @@ def public_list(
         for output in filter(None, (options.output, options.plot)):
             if os.path.realpath(output) == os.path.realpath(path):
                 raise InputError(f"output {output!r} is the {name}-file as well; name another file")
+        if os.path.realpath(path) in map(os.path.realpath, matched(options.input)):
+            raise InputError(
+                f"{place}: it is an input as well, and what comes from the data is not public; "
+                "name another file"
+            )
         try:
             with open(path, encoding="utf-8-sig") as file:
                 texts = [line.rstrip("\n") for line in file if line.strip()]
@@ -363,19 +371,19 @@ def notes(options: argparse.Namespace, keys: int, ticks: int) -> list[str]:
     return [*lines, size + cli.many(keys * ticks, "release")]
 
 
-def draw(options: argparse.Namespace, counter: Counter) -> None:
+def draw(options: argparse.Namespace, counter: Counter, keys: Sequence[str]) -> None:
     """Draw the releases to the file that the options name."""
     from pipelines import plots  # here, because matplotlib is an extra
 
-    what = options.where or options.value or "rows"
+    what, estimate = options.where or options.value or "rows", estimates.of_ticks(options, counter)
     plots.prefix_counts(
         read_releases(options.output),
         options.plot,
         title=f"Private running {'sums' if options.value else 'counts'} "
-        f"{timestamps.every(options.tick)}: {what} by {options.key}",
-        guarantee=guarantee(options, counter)
-        + " Band: 1.96 standard deviations, about 95 % for each single release; "
-        "errors of neighbouring releases are alike.",
+        f"{timestamps.every(options.tick)}: {what}{estimate.in_title} by {options.key}",
+        guarantee=f"{guarantee(options, counter)} {estimate.band}",
+        order=keys,
+        only=options.plot_keys,
         zone=timestamps.zone_of(options.timezone),
         sum_of=options.value,
     )
@@ -401,7 +409,12 @@ def report(options: argparse.Namespace, counter: Counter, keys: int) -> str:
             *([f"picture: {options.plot}"] if options.plot else []),
             guarantee(options, counter),
             *large_budget(counter),
-            errors(counter, f"the largest of all {cli.many(keys * ticks, 'release')}", keys),
+            estimates.errors(
+                counter,
+                estimates.of_ticks(options, counter),
+                f"the largest of all {cli.many(keys * ticks, 'release')}",
+                keys,
+            ),
         ]
     )
 

@@ -320,7 +320,8 @@ def test_files_are_taken_in_the_order_given(tmp_path: Path, path: str) -> None:
     first.write_text("k,v\na,1\n")
     second.write_text("k,v\na,0\n")
     output = tmp_path / "counts.csv"
-    words = ["--input", first, second, "--key", "k", "--value", "v", "--horizon", 10, *EXACT]
+    words = ["--input", first, second, "--key", "k", "--value", "v", "--bounds", 0, 1]
+    words += ["--horizon", 10, *EXACT]
     succeed(*words, "--path", path, "--output", output)
     assert [value for *_, value in written(output)] == [1, 1]
 
@@ -355,7 +356,8 @@ def test_formats_agree(output: str, tmp_path: Path) -> None:
 
 def test_an_empty_key_is_a_key(tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text('k,v\n"",1\na,1\n"",1\n')
-    words = ["--input", tmp_path / "in.csv", "--key", "k", "--value", "v", "--horizon", 10]
+    words = ["--input", tmp_path / "in.csv", "--key", "k", "--value", "v", "--bounds", 0, 1]
+    words += ["--horizon", 10]
     succeed(*words, *EXACT, "--output", tmp_path / "out.csv")
     assert written(tmp_path / "out.csv") == [("", 1, None, 1), ("", 2, None, 2), ("a", 1, None, 1)]
 
@@ -366,7 +368,7 @@ def test_notes(events: Path) -> None:
     words += ["--output", events.parent / "counts.csv"]
     asked = "note: the condition is not checked against the data: check its spelling"
     assert asked in succeed(*words, "--where", "amount=2").splitlines()
-    assert "not checked" not in succeed(*words, "--value", "amount")
+    assert "not checked" not in succeed(*words, "--value", "amount", "--bounds", 0, 4)
 
 
 def test_mechanisms_in_any_case(events: Path) -> None:
@@ -385,7 +387,8 @@ def test_one_of_something_is_no_plural() -> None:
 
 def test_a_header_alone_gives_no_counts(tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("k,v\n")
-    words = ["--input", tmp_path / "in.csv", "--key", "k", "--value", "v", "--horizon", 10]
+    words = ["--input", tmp_path / "in.csv", "--key", "k", "--value", "v", "--bounds", 0, 1]
+    words += ["--horizon", 10]
     succeed(*words, *EXACT, "--output", tmp_path / "out.csv", "--plot", tmp_path / "out.png")
     assert written(tmp_path / "out.csv") == []
 
@@ -438,7 +441,9 @@ def test_the_error_to_expect_holds_at_every_step(horizon: int, events: Path) -> 
     """At step 2^19 - 1, say, a binary tree sums more noises than anywhere below 2^16."""
     budget = ("--rho", 0.01, "--mechanism", "BinaryTree")
     out = succeed(*arguments(events, *budget, "--horizon", horizon))
-    match = re.search(r"noisiest single count is within ([\d.e+]+) of the truth 95 % of the", out)
+    match = re.search(
+        r"95 % of the time even the noisiest single count is within ([\d.e+]+) of", out
+    )
     assert match
     counter = dp.calibrate(
         dp.mechanisms.BinaryTree(horizon), dp.ZCDP(0.01), dp.Change(0, 4), unit=0.5
@@ -446,6 +451,68 @@ def test_the_error_to_expect_holds_at_every_step(horizon: int, events: Path) -> 
     worst = 2 ** ((horizon + 1).bit_length() - 1) - 1
     assert counter.variance(worst) == pytest.approx(counter.max_variance())
     assert float(match[1]) >= 0.98 * dp.half_width(counter, worst, 0.95)
+
+
+NOT_NOISE = "What is left out is not noise, and no standard deviation covers it: "
+
+
+@pytest.mark.parametrize(
+    ("flags", "what", "left_out"),
+    [
+        (["--where", "amount=2"], "the true count", None),
+        (["--where", "amount=2", "--bounds", 0, 5, "--unit", 0.25], "the true count", None),
+        ([], "the true count", None),
+        (
+            ["--where", "amount=2", "--bounds", 0, 0.5, "--unit", 0.5],
+            "the sum of zeros and ones clipped to [0, 0.5] and rounded to multiples of 0.5",
+            "what is beyond the bounds or rounded off.",
+        ),
+        (
+            ["--where", "amount=2", "--unit", 0.3],
+            "the sum of zeros and ones clipped to [0, 1] and rounded to multiples of 0.3",
+            "what is beyond the bounds or rounded off.",
+        ),
+        (
+            ["--value", "amount", "--bounds", 0, 4],
+            "the sum of values clipped to [0, 4] and rounded to multiples of 1",
+            "what is beyond the bounds or rounded off; values that are no numbers, which count 0.",
+        ),
+        (
+            ["--value", "amount", "--bounds", 0, 1],
+            "the sum of values clipped to [0, 1] and rounded to multiples of 1",
+            "what is beyond the bounds or rounded off; values that are no numbers, which count 0.",
+        ),
+    ],
+    ids=["where", "wider", "rows", "narrower", "rounded", "value", "default bounds"],
+)
+def test_errors_are_of_what_is_estimated(
+    flags: list[object],
+    what: str,
+    left_out: str | None,
+    events: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Report, title and footer name it, and no truth is claimed where something is left out."""
+    drawn: list[dict[str, Any]] = []
+    monkeypatch.setattr(plots, "prefix_counts", lambda *_, **how: drawn.append(how))
+    words = ["--input", events, "--key", "who", "--horizon", 9, *BUDGET]
+    words += ["--output", events.parent / "counts.csv", "--plot", events.parent / "c.png"]
+    out = succeed(*words, *flags)
+    (how,) = drawn
+    assert re.search(rf"within [\d.e+]+ of {re.escape(what)}; the largest", out)
+    assert f"about 95 %, {what}; errors" in how["guarantee"]
+    assert "truth" not in out
+    for text in (out, how["guarantee"]):
+        assert (NOT_NOISE in text) == (left_out is not None)
+        assert left_out is None or NOT_NOISE + left_out in text
+    assert ("clipped" in how["title"]) == (left_out is not None)
+
+
+def test_a_run_that_stops_at_values_that_are_no_numbers_leaves_none_out(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("k,v\na,1\n")
+    words = ["--input", tmp_path / "in.csv", "--key", "k", "--value", "v", "--bounds", 0, 9]
+    words += ["--horizon", 9, *BUDGET, "--output", tmp_path / "out.csv", "--on-reject", "raise"]
+    assert "no number" not in succeed(*words)
 
 
 # Bad input
@@ -457,7 +524,7 @@ BUDGET = ("--epsilon", "1", "--delta", "1e-6")
 @pytest.mark.parametrize(
     ("flags", "parts"),
     [
-        (["--key", "whom"], ["header", "no column 'whom'", "'time', 'who', 'amount'"]),
+        (["--key", "whom"], ["header", "no column 'whom' among 3", "--show-header"]),
         (["--value", "amounts"], ["header", "no column 'amounts'"]),
         (["--timestamp", "times"], ["header", "no column 'times'"]),
         (["--key", ""], ["empty name"]),
@@ -493,6 +560,12 @@ BUDGET = ("--epsilon", "1", "--delta", "1e-6")
         (["--timestamp-format", "seconds"], ["--timestamp-format 'seconds'", "unix"]),
         (["--timestamp-format", "iso"], ["row 1", "column 'time'", "iso", "--timestamp-format"]),
         (["--timestamp", "who"], ["row 1", "column 'who'", "not a number", "--timestamp-format"]),
+        (["--key", "whom", "--show-header"], ["no column 'whom' among 3: 'time', 'who', 'amount'"]),
+        (
+            ["--value", "who"],
+            ["'who'", "the keys as well", "public per element", "pipelines.ticks"],
+        ),
+        (["--value", "time"], ["'time'", "the times as well", "nothing would be protected"]),
         (["--where", "who=ann"], ["--where", "--value"]),
         (["--output", "counts.txt"], ["output", ".csv or .parquet", "counts.txt"]),
         (["--output", "absent/counts.csv"], ["no directory 'absent'", "create it"]),
@@ -503,6 +576,8 @@ BUDGET = ("--epsilon", "1", "--delta", "1e-6")
         (["--plot", "counts.jpg"], ["--plot", ".png"]),
         (["--plot", "absent/counts.png"], ["--plot", "'absent'"]),
         (["--show-truth"], ["--show-truth needs --plot"]),
+        (["--plot", "c.png", "--plot-keys", "a", "a"], ["--plot-keys: a key is there twice"]),
+        (["--plot", "c.png", "--plot-keys", *map(str, range(25))], ["room for 24 keys, got 25"]),
         (["--horizn", "3"], ["--horizn", "--help"]),
         (["--horizn=3"], ["unknown argument --horizn:"]),
         (["--runner", "BundleBasedDirectRunner", "--horizn", "3"], ["--horizn"]),
@@ -536,6 +611,9 @@ def test_bad_arguments(
         ("--input x.csv --key k --output o.csv --horizon 3 --delta 1e-6", "--epsilon 1"),
         ("--input x.csv --key k --output o.csv --horizon 3 --rho 1 --where v", "COLUMN=VALUE"),
         ("--input x.csv --key k --output o.csv --horizon 3 --rho 1 --where =v", "COLUMN=VALUE"),
+        ("--input x.csv --key k --output o.csv --horizon 3 --rho 1 --where k=a", "keys as well"),
+        ("--input x.csv --key k --output o.csv --horizon 3 --rho 1 --value v", "needs --bounds"),
+        ("--input x.csv --key k --output o.csv --horizon 3 --rho 1 --plot-keys a", "needs --plot"),
         ("--input x.csv --key k --output o*.csv --horizon 3 --rho 1", "* ? ["),
         ("--input x.csv --key k --output x.csv --horizon 3 --rho 1", "is an input as well"),
         ("--input x.csv --key k --output ./x.csv --horizon 3 --rho 1", "is an input as well"),
@@ -549,7 +627,7 @@ def test_arguments_that_do_not_fit(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("x.csv").write_text("k,v\na,1\n")
-    assert part in fail(*words.split())
+    assert part in fail(*words.split(), started=False)
     assert Path("x.csv").read_text() == "k,v\na,1\n"
 
 
@@ -612,7 +690,7 @@ def test_an_output_written_before_is_no_input(tmp_path: Path, monkeypatch: Any) 
     monkeypatch.chdir(tmp_path)
     Path("in.csv").write_text("key,value\na,1\n")
     words = ["--input", "*.csv", "--key", "key", "--value", "value", "--output", "out.csv"]
-    words += ["--horizon", "9"]
+    words += ["--bounds", "0", "1", "--horizon", "9"]
     succeed(*words, *EXACT)
     assert "out.csv" in fail(*words, *EXACT)
 
@@ -718,6 +796,33 @@ def test_plots(flags: tuple[str, ...], timed: bool, events: Path) -> None:
     data = picture.read_bytes()
     assert data.startswith(PNG)
     assert len(data) > 5000
+
+
+def test_a_picture_of_the_truth_is_private(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It states no guarantee, as it shows the data."""
+    drawn: list[dict[str, Any]] = []
+    monkeypatch.setattr(plots, "prefix_counts", lambda *_, **how: drawn.append(how))
+    words = arguments(events, *BUDGET, "--plot", events.parent / "counts.png")
+    out, shown = succeed(*words), succeed(*words, "--show-truth")
+    private, exact = drawn
+    assert private["guarantee"].startswith("Guarantee: all releases of a key together satisfy")
+    assert exact["guarantee"].startswith("PRIVATE: this picture shows the exact counts")
+    assert not re.search("Guarantee|satisf|epsilon", exact["guarantee"])
+    assert exact["title"].startswith("Private and exact running sums: amount (clipped")
+    note = "note: the picture shows the exact counts: it is private"
+    assert note not in out
+    assert note in shown.splitlines()
+
+
+def test_the_keys_that_are_drawn(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[dict[str, Any]] = []
+    monkeypatch.setattr(plots, "prefix_counts", lambda *_, **how: drawn.append(how))
+    words = arguments(events, *BUDGET, "--plot", events.parent / "counts.png")
+    assert "--plot-keys" not in succeed(*words)
+    out = succeed(*words, "--plot-keys", "bob", "zoe")
+    assert [how["only"] for how in drawn] == [None, ["bob", "zoe"]]
+    warning = "warning: --plot-keys: 'zoe' has no releases, and is not drawn"
+    assert out.splitlines()[-1] == warning
 
 
 @each_path

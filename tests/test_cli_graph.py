@@ -432,6 +432,79 @@ def test_values_and_their_names_must_agree(draw: Any, tmp_path: Path) -> None:
         draw(["1", "2", "3"], [panel], tmp_path / "c.png", title="t", guarantee="g")
 
 
+GRAPH = "of the graph on the given vertices"
+
+
+@pytest.mark.parametrize(
+    ("what", "estimated", "left_out"),
+    [
+        ("edges", f"the number of edges {GRAPH}", ""),
+        (
+            "edges ruled",
+            f"the number of edges {GRAPH} (capped at 1 pairs a vertex)",
+            "; edges beyond the first 1 pairs of a vertex (--max-degree)",
+        ),
+        (
+            "triangles ruled",
+            f"the number of triangles {GRAPH} (capped at 2 pairs a vertex)",
+            "; edges beyond the first 2 pairs of a vertex (--max-degree)",
+        ),
+        ("triangles asserted", f"the number of triangles {GRAPH}", ""),
+        (
+            "kstars",
+            f"the number of stars of 2 rays {GRAPH} (of a vertex's first 3 neighbours)",
+            "; neighbours of a vertex beyond its first 3 (--max-degree)",
+        ),
+        ("highdegree", f"the number of vertices of 2 neighbours or more {GRAPH}", ""),
+        ("degrees", f"the number of vertices by degree {GRAPH}", ""),
+        (
+            "forest",
+            f"the cost of a minimum spanning forest {GRAPH} (of weights from 1 to 9)",
+            "; rows of other weights than 1 to 9; a pair's weights after its first",
+        ),
+        (
+            "cuts",
+            "the weight of a pair of the given vertices (of weights from -1 to 1 rounded to "
+            "multiples of 0.25)",
+            "; rows of weights beyond -1 or 1; what of a weight is rounded off",
+        ),
+    ],
+)
+def test_errors_are_of_what_is_estimated(
+    what: str, estimated: str, left_out: str, events: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A capped graph's count is no count of the graph."""
+    drawn: list[Any] = []
+    for module, name in (
+        (plots, "prefix_counts"),
+        (plots_graph, "degrees"),
+        (plots_graph, "weights"),
+    ):
+        monkeypatch.setattr(module, name, lambda *_, **how: drawn.append(how))
+    out = succeed(*arguments(events, *asked(what), *BUDGET, "--plot", events.parent / "out.png"))
+    (how,) = drawn
+    assert re.search(rf"within [\d.e+]+ of {re.escape(estimated)}; the largest", out)
+    for text in (out, how["guarantee"]):
+        assert "truth" not in text
+        assert f"{test_cli.NOT_NOISE}rows that name another vertex{left_out}." in text
+    assert what == "cuts" or f"about 95 %, {estimated}" in how["guarantee"]
+    _, bracket, limits = estimated.partition(" (")
+    assert f"{bracket}{limits} by who" in how["title"]
+
+
+def test_the_keys_that_are_drawn(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Any] = []
+    monkeypatch.setattr(plots, "prefix_counts", lambda *_, **how: drawn.append(how["only"]))
+    monkeypatch.setattr(
+        plots_graph, "degrees", lambda _, panels, *__, **___: drawn.append([p.name for p in panels])
+    )
+    asking = ("--plot", events.parent / "out.png", "--plot-keys", "zoe", "y")
+    for what, keys in (("edges", ["zoe", "y"]), ("degrees", ["y"])):
+        out = succeed(*arguments(events, *asked(what), *BUDGET, *asking))
+        assert drawn.pop() == keys
+        assert out.splitlines()[-1].startswith("warning: --plot-keys: 'zoe' has no releases")
+
+
 # Real data
 
 
@@ -485,7 +558,17 @@ def test_real_data(path: str, tmp_path: Path) -> None:
         (["--asserted"], ["--asserted", "--max-degree"]),
         (["--edge", "from"], ["--edge"]),
         (["--edge", "from", "from"], ["--edge must name two columns"]),
-        (["--edge", "from", "whom"], ["no column 'whom'", "'from', 'to', 'how'"]),
+        (["--edge", "from", "whom"], ["no column 'whom' among 5;", "--show-header"]),
+        (
+            ["--edge", "from", "whom", "--show-header"],
+            ["among 5: 'time', 'who', 'from', 'to', 'how'"],
+        ),
+        (["--edge", "from", "who"], ["'who'", "the keys as well", "nothing would be protected"]),
+        (["--edge", "time", "to"], ["'time'", "the times as well", "name another column"]),
+        (
+            ["--what", "forest", "--max-weight", "3", "--weight", "who"],
+            ["'who'", "the keys as well"],
+        ),
         (["--edge", "from", ""], ["--edge", "empty name"]),
         (["--what", "forest", "--max-weight", "3", "--weight", "w"], ["no column 'w'"]),
         (["--key", "whom"], ["no column 'whom'"]),

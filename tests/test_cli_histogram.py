@@ -219,11 +219,71 @@ def test_the_last_histograms_of_the_keys_of_most_rows_are_drawn(
         [2, 1],
         [1, 1],
     ]
-    assert how["most"] == 1
+    assert how["top"] == 1
     assert "Of 2 items the 1 of the largest private counts, added up over" in how["guarantee"]
     assert "Of 7 keys the 6 with most rows" in how["guarantee"]
     assert [(bars.name, bars.note) for bars in others] == [("after 28 rows", "")]
     assert "over the keys" not in other["guarantee"]
+    for text in (how["guarantee"], other["guarantee"]):
+        assert "biased upwards, and their error bars miss more often; ± 0 holds for all" in text
+
+
+def test_keys_and_items_are_not_chosen_by_their_counts(
+    events: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Any] = []
+    monkeypatch.setattr(plots, "histograms", lambda *what, **how: drawn.append((*what, how)))
+    many = [f"i{number}" for number in range(25)]
+    words = arguments(events, *EXACT, "--plot", events.parent / "c.png")
+    succeed(*words)
+    succeed(*words, "--domain", *many)
+    out = succeed(*words, "--plot-keys", "zoe", "bob")
+    assert out.splitlines()[-1] == "warning: --plot-keys: 'zoe' has no releases, and is not drawn"
+    (_, few, _, how), (_, _, _, more), (_, asked, _, other) = drawn
+    assert [given["top"] for given in (how, more, other)] == [None] * 3
+    assert ([bars.name for bars in few], [bars.name for bars in asked]) == (["ann", "bob"], ["bob"])
+    assert "Of " not in how["guarantee"]
+    assert "Of 25 items the first 20 of the domain." in more["guarantee"]
+    assert "Keys as asked for" in other["guarantee"]
+    assert "chosen for being large" not in how["guarantee"] + more["guarantee"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "what", "left_out", "title"),
+    [
+        (
+            (),
+            "the true count of an item of the domain",
+            "items that are not of the domain.",
+            "Private histogram of what (items of the domain) by who",
+        ),
+        (
+            ("--separator", ";", "--max-items", 2),
+            "the count of the first 2 items of the domain in a row",
+            "items that are not of the domain; those of a row beyond its first 2 (--max-items).",
+            "Private histogram of what (the first 2 items of the domain in a row) by who",
+        ),
+    ],
+    ids=["one", "several"],
+)
+def test_errors_are_of_what_is_estimated(
+    flags: tuple[object, ...],
+    what: str,
+    left_out: str,
+    title: str,
+    events: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn: list[Any] = []
+    monkeypatch.setattr(plots, "histograms", lambda *_, **how: drawn.append(how))
+    out = succeed(*arguments(events, *BUDGET, "--plot", events.parent / "c.png", *flags))
+    (how,) = drawn
+    assert how["title"] == title
+    assert re.search(rf"within [\d.e+]+ of {what}; the largest", out)
+    assert f"about 95 %, {what}." in how["guarantee"]
+    for text in (out, how["guarantee"]):
+        assert "truth" not in text
+        assert test_cli.NOT_NOISE + left_out in text
 
 
 def test_counts_and_items_must_agree(tmp_path: Path) -> None:
@@ -320,7 +380,10 @@ def test_real_data(
 @pytest.mark.parametrize(
     ("flags", "parts"),
     [
-        (["--key", "whom"], ["no column 'whom'", "'time', 'who', 'what'"]),
+        (["--key", "whom"], ["no column 'whom' among 3;", "--show-header"]),
+        (["--key", "whom", "--show-header"], ["no column 'whom' among 3: 'time', 'who', 'what'"]),
+        (["--item", "who"], ["'who'", "the keys as well", "nothing would be protected"]),
+        (["--item", "time"], ["'time'", "the times as well", "name another column"]),
         (["--item", "that"], ["no column 'that'"]),
         (["--item", ""], ["empty name"]),
         (["--timestamp", "times"], ["no column 'times'"]),
@@ -334,6 +397,7 @@ def test_real_data(
         (["--rho", "1"], ["--rho", "not both"]),
         (["--relation", "none"], ["--relation", "'none'"]),
         (["--top", "0"], ["--top", "from 1"]),
+        (["--plot-keys", "ann"], ["--plot-keys needs --plot PNG"]),
         (["--timestamp-format", "iso"], ["row 1", "column 'time'", "iso"]),
         (["--output", "events.csv"], ["is an input as well"]),
         (["--output", "counts.txt"], [".csv or .parquet"]),
@@ -372,6 +436,10 @@ SOURCE = "--input x.csv --item k --output o.csv"
         (f"{SOURCE} --rho 1 --horizon 9 --domain-file blank", "it is empty"),
         (f"{SOURCE} --rho 1 --horizon 9 --domain-file o.csv", "another file"),
         (f"{SOURCE} --rho 1 --horizon 9 --domain-file large", "200000 counts take"),
+        (
+            f"{SOURCE} --domain a --rho 1 --horizon 9 --plot o.png --plot-keys a",
+            "--plot-keys needs --key: without it there is one key",
+        ),
         ("--input x.csv --output o.csv --domain a --rho 1 --horizon 9", "--item"),
     ],
 )

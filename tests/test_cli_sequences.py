@@ -410,7 +410,50 @@ def test_the_last_words_of_the_keys_of_most_rows_are_drawn(
     ]
     assert all(panel.low == panel.high == panel.values for panel in panels)
     assert "Of 5 keys the 4 with most rows" in how["guarantee"]
+    assert how["title"] == "Private counts of words of l (in letters of the alphabet) by k"
+    assert "holds with probability 95 % the count of a word in letters" in how["guarantee"]
     assert "largest private counts of 3: " in how["guarantee"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "what", "left_out"),
+    [
+        (
+            (),
+            "the count of a word in letters of the alphabet",
+            "texts that are not of the alphabet.",
+        ),
+        (
+            ("--rest", "b", "--episodes", "--max-span", 3),
+            "the count of an episode's minimal occurrences in letters of the alphabet within 3 "
+            "rows",
+            "what texts say that count as 'b' (--rest); cells without text; occurrences that are "
+            "not within 3 rows (--max-span).",
+        ),
+    ],
+    ids=["words", "episodes"],
+)
+def test_errors_are_of_what_is_estimated(
+    flags: tuple[object, ...],
+    what: str,
+    left_out: str,
+    events: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn: list[Any] = []
+    monkeypatch.setattr(
+        plots_sequences, "top_words", lambda *what, **how: drawn.append((what, how))
+    )
+    picture = ("--plot", events.parent / "c.png", "--plot-keys", "bob")
+    out = succeed(*arguments(events, *BUDGET, *picture, *flags))
+    (((panels, _), how),) = drawn
+    assert [panel.name for panel in panels] == ["bob"]
+    assert "Keys as asked for" in how["guarantee"]
+    assert re.search(rf"within [\d.e+]+ of {what}; the largest", out)
+    assert what in how["guarantee"]
+    for text in (out, how["guarantee"]):
+        assert "truth" not in text
+        assert test_cli.NOT_NOISE + left_out in text
 
 
 def test_words_and_counts_of_a_panel_must_agree(tmp_path: Path) -> None:
@@ -488,7 +531,10 @@ def test_episodes_of_real_data(path: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "parts"),
     [
-        (["--key", "whom"], ["no column 'whom'", "'time', 'who', 'what'"]),
+        (["--key", "whom"], ["no column 'whom' among 3;", "--show-header"]),
+        (["--key", "whom", "--show-header"], ["no column 'whom' among 3: 'time', 'who', 'what'"]),
+        (["--letter", "who"], ["'who'", "the keys as well", "nothing would be protected"]),
+        (["--letter", "time"], ["'time'", "the times as well", "name another column"]),
         (["--letter", "that"], ["no column 'that'"]),
         (["--timestamp", "times"], ["no column 'times'"]),
         (["--alphabet"], ["--alphabet"]),

@@ -194,6 +194,14 @@ def test_sums_of_a_tick_are_clipped(events: Path) -> None:
     assert written(events.parent / "counts.csv") == expected((3, 4, 4), (0, 0, 0))
 
 
+def test_keys_and_times_may_be_counted_as_both_are_protected(events: Path) -> None:
+    succeed(*arguments(events, *EXACT, "--where", "who=ann"))
+    assert written(events.parent / "counts.csv") == expected((1, 3, 4), (0, 0, 0))
+    times = ("--value", "time", "--bounds", 0, 120)
+    succeed(*arguments(events, *EXACT, *times, "--path", "streaming"))
+    assert written(events.parent / "counts.csv") == expected((109, 341, 461), (100, 210, 210))
+
+
 def test_options_reach_the_transform(events: Path) -> None:
     words = arguments(events, *EXACT, "--late", "drop", "--max-per-tick", 7, "--mechanism", "blt")
     options = ticks.arguments().parse_args([str(word) for word in words])
@@ -232,12 +240,72 @@ def test_what_is_drawn(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plots, "prefix_counts", lambda *_, **how: drawn.append(how))
     plot = ("--plot", events.parent / "p.png", "--timezone", "Asia/Tokyo")
     succeed(*arguments(events, *EXACT, *plot))
-    succeed(*arguments(events, *EXACT, *plot, "--value", "amount", "--tick", "1m"))
+    amount = ("--value", "amount", "--bounds", 0, 4, "--plot-keys", "cyd")
+    succeed(*arguments(events, *EXACT, *plot, *amount, "--tick", "1m"))
     rows, amounts = drawn
-    assert rows["title"] == "Private running counts every 10 s: rows by who"
+    assert rows["title"] == "Private running counts every 10 s: rows (within the clock) by who"
     assert (rows["sum_of"], str(rows["zone"])) == (None, "Asia/Tokyo")
-    assert amounts["title"] == "Private running sums every minute: amount by who"
+    assert (rows["order"], rows["only"]) == (["ann", "bob", "cyd"], None)
+    assert amounts["only"] == ["cyd"]
+    assert amounts["title"] == (
+        "Private running sums every minute: amount (clipped to [0, 4] and rounded to multiples of "
+        "1, within the clock) by who"
+    )
     assert amounts["sum_of"] == "amount"
+
+
+ROWS_COUNTED = "the count of a key's rows within the clock"
+
+
+@pytest.mark.parametrize(
+    ("flags", "what", "left_out"),
+    [
+        (
+            (),
+            f"{ROWS_COUNTED}, each tick's part clipped to 1,048,576",
+            (),
+        ),
+        (
+            ("--where", "amount=1", "--max-per-tick", 3),
+            f"{ROWS_COUNTED} that meet the condition, each tick's part clipped to 3",
+            ("what a tick has beyond 3 (--max-per-tick)",),
+        ),
+        (
+            ("--value", "amount", "--bounds", -2, 4, "--unit", 0.5, "--max-per-tick", 3),
+            "the sum of a key's values within the clock, clipped to [-2, 4] and rounded to "
+            "multiples of 0.5, each tick's part clipped to ±12",
+            ("what is beyond the bounds or rounded off", "values that are no numbers"),
+        ),
+        (
+            ("--separator", ";", "--max-items", 2),
+            f"{ROWS_COUNTED}, each tick's part clipped to 1,048,576",
+            ("keys of a cell beyond its first 2 (--max-items)",),
+        ),
+        (("--path", "streaming"), "", ("late rows, until the next tick (--late fold)",)),
+        (("--path", "streaming", "--late", "drop"), "", ("late rows (--late drop)",)),
+    ],
+    ids=["rows", "where", "value", "items", "fold", "drop"],
+)
+def test_errors_are_of_what_is_estimated(
+    flags: tuple[object, ...],
+    what: str,
+    left_out: tuple[str, ...],
+    events: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn: list[dict[str, Any]] = []
+    monkeypatch.setattr(plots, "prefix_counts", lambda *_, **how: drawn.append(how))
+    plot = ("--plot", events.parent / "p.png")
+    out = succeed(*arguments(events, *BUDGET, *plot, *flags))
+    (how,) = drawn
+    for text in (out, how["guarantee"]):
+        assert f"{what}; " in text
+        assert "truth" not in text
+        assert f"{test_cli.NOT_NOISE}rows outside the clock or of other keys; " in text
+        for part in left_out:
+            assert part in text
+    assert ("late" in out) == ("--path" in flags)
+    assert ("at most" in how["title"]) == ("--max-per-tick" in flags)
 
 
 # Real data
@@ -309,9 +377,12 @@ def test_real_data(
 @pytest.mark.parametrize(
     ("flags", "parts"),
     [
-        (["--key", "whom"], ["no column 'whom'", "'time', 'who', 'amount'"]),
+        (["--key", "whom"], ["no column 'whom' among 3;", "--show-header"]),
+        (["--key", "whom", "--show-header"], ["no column 'whom' among 3: 'time', 'who', 'amount'"]),
         (["--timestamp", "times"], ["no column 'times'"]),
-        (["--value", "amounts"], ["no column 'amounts'"]),
+        (["--value", "amounts", "--bounds", "0", "1"], ["no column 'amounts'"]),
+        (["--value", "amount"], ["--value needs --bounds", "clipped", "give e.g. --bounds 0 100"]),
+        (["--plot", "c.png", "--plot-keys", "zoe"], ["--plot-keys: 'zoe' is not one of --keys"]),
         (["--value", "amount", "--where", "who=ann"], ["--where", "--value"]),
         (["--tick", "0"], ["--tick", "positive", "'0'", "e.g. --tick 10m"]),
         (["--tick", "10x"], ["--tick", "'10x'", "s, m, h, d"]),
@@ -375,6 +446,7 @@ SOURCE = "--input x.csv --key k --timestamp t --output o.csv"
         (f"{SOURCE} --rho 1 --tick 1 --start 0 --stop 9 --keys-file blank", "it is empty"),
         (f"{SOURCE} --rho 1 --tick 1 --start 0 --stop 9 --keys-file bytes", "not UTF-8"),
         (f"{SOURCE} --rho 1 --tick 1 --start 0 --stop 9 --keys-file o.csv", "another file"),
+        (f"{SOURCE} --rho 1 --tick 1 --start 0 --stop 9 --keys-file ./x.csv", "is not public"),
         ("--input x.csv --key k --keys a --rho 1 --tick 1 --start 0 --stop 9", "--timestamp"),
     ],
 )

@@ -37,6 +37,7 @@ from pipelines.files import (
     check_output,
     read_releases,
 )
+from pipelines.graph import ReadEdges
 from pipelines.histogram import ReadItems
 from pipelines.tables import csv_line
 
@@ -359,14 +360,63 @@ def fails(path: Path, *words: str, key: str = "key", **arguments: Any) -> str:
 
 
 def test_missing_columns(write: Write, parquet: Write) -> None:
-    for path in (write("a,b\n1,2\n"), parquet({"a": [1], "b": [2]})):
-        assert "delimiter" not in fails(path, "no column 'key'", "'a', 'b'")
+    for path, how in (
+        (write("a,b\n1,2\n"), {"show_header": True}),
+        (parquet({"a": [1], "b": [2]}), {}),
+    ):
+        message = fails(path, "no column 'key' among 2: 'a', 'b'", **how)
+        assert "delimiter" not in message
+        assert "--show-header" not in message
         for name in ("value", "timestamp"):
             fails(path, "no column 'c'", key="a", **{name: "c"})
         fails(path, "no column 'c'", key="a", where="c=1")
-    fails(write("key\tn\na\t1\n"), "no column 'key'", "--delimiter")
+    for how in ({}, {"show_header": True}):
+        fails(write("key\tn\na\t1\n"), "no column 'key' among 1", "--delimiter", **how)
     many = write(",".join(f"c{n}" for n in range(1000)))
-    assert len(fails(many, "'c0'", "...")) < 1000
+    assert len(fails(many, "'c0'", "...", show_header=True)) < 1000
+
+
+def test_a_file_without_a_header_keeps_its_first_row(write: Write) -> None:
+    """It is data until the user says that it is none; neither its cells nor hints at them show."""
+    path = write(f"{SECRET},HIV-positive,keys\n{SECRET},2,x\n")
+    for how in ({}, {"value": "HIV-positiv"}, {"where": "kex=1"}, {"timestamp": "time"}):
+        message = fails(path, "no column", "among 3", "--show-header", key="key", **how)
+        assert "'HIV-positive'" not in message
+        assert "'keys'" not in message
+    with pytest.raises(InputError, match=f"among 3: '{SECRET}', 'HIV-positive', 'keys'"):
+        read(path, show_header=True)
+    fails(write(f"{SECRET},{SECRET},key\n"), "no column 'c' among 3", value="c")
+
+
+@pytest.mark.parametrize("use", [ReadEvents, check_inputs])
+def test_what_is_public_per_element_is_not_counted(
+    write: Write, use: Callable[..., object]
+) -> None:
+    path = str(write("key,time,n\na,1,5\n"))
+    for arguments, role in (
+        ({"where": "key=a"}, "keys"),
+        ({"value": "key"}, "keys"),
+        ({"value": "time"}, "times"),
+        ({"where": "time=1"}, "times"),
+    ):
+        with pytest.raises(InputError, match=f"holds the {role} as well, .* another column") as e:
+            use(path, "key", timestamp="time", **arguments)
+        assert "per tick (pipelines.ticks)" in str(e.value)
+        use(path, "key", timestamp="time", per_tick=True, **arguments)  # there both are protected
+    use(path, "key", value="time")  # no times are taken from it
+    for key, item in (("key", "key"), ("key", "time"), (None, "time")):
+        with pytest.raises(InputError, match=r"nothing would be protected: name another column$"):
+            ReadItems(path, key, item, "time")
+    ReadItems(path, None, "key", "time")
+    for key, columns in (
+        ("key", ("key", "n")),
+        ("key", ("n", "key")),
+        (None, ("n", "time")),
+        ("key", ("n", "m", "time")),
+    ):
+        with pytest.raises(InputError, match=r"nothing would be protected: name another column$"):
+            ReadEdges(path, key, columns, "time")
+    ReadEdges(path, None, ("key", "n"), "time")
 
 
 def test_duplicate_columns(write: Write, tmp_path: Path) -> None:

@@ -81,8 +81,11 @@ def test_panels_titles_and_legend(tmp_path: Path, figures: list[Figure]) -> None
     words = texts(figures[0])
     assert {"T", "private count", "exact (shown for demonstration only)"} <= words
     assert "time of day, UTC (2026-01-15)" in words
-    assert {f"k{rank}" for rank in (1, 2, 4, 8, 16, 20)} <= words
-    assert "k3" not in words
+    # All have as many releases: ranked by name.
+    assert words >= {"k1", "k10", "k12", "k16", "k5", "k9"}
+    assert "k2" not in words
+    (footer,) = (word for word in words if word.startswith("0.5-zCDP"))
+    assert "Of 20 keys those of ranks 1, 2, 4, 8, 16, 20 by" in footer.replace("\n", " ")
     assert max(len(line) for word in words for line in word.splitlines()) < 170
 
 
@@ -147,7 +150,7 @@ def test_single_release(
     one = {"key": ["a"], "step": [9], "timestamp": timestamp, "value": [41.3], "stddev": [12.0]}
     plots.prefix_counts(one, tmp_path / "p.png", title="T", guarantee="G", truth={"a": [40]})
     assert pixels(tmp_path / "p.png") == (1800, 1200)
-    assert {label, "rank 1 of 1, last count 41 ± 24"} <= texts(figures[0])
+    assert {label, "last count 41 ± 24"} <= texts(figures[0])
 
 
 def test_times_that_do_not_tell_steps_apart_and_several_days(
@@ -241,12 +244,64 @@ def test_one_tick_has_one_time(tmp_path: Path, figures: list[Figure]) -> None:
     one = {"key": ["a"], "step": [1], "timestamp": [DAY], "value": [-0.04], "stddev": [1.0]}
     plots.prefix_counts(one, tmp_path / "p.png", title="T", guarantee="G")
     words = texts(figures[0])
-    assert {"00:00:00", "rank 1 of 1, last count 0.0 ± 2.0"} <= words
+    assert {"00:00:00", "last count 0.0 ± 2.0"} <= words
     assert [word for word in words if ":" in word] == ["00:00:00"]
 
 
+def drawn_keys(figure: Figure) -> list[str]:
+    """The panels' titles, in order."""
+    shown = [axes.get_title("left") for axes in figure.axes]
+    return [title for title in shown if title.startswith("k")]
+
+
+def test_keys_are_not_chosen_by_their_values(tmp_path: Path, figures: list[Figure]) -> None:
+    """They would be chosen for their noise, and be off by more than their bands say."""
+    columns, _ = releases(keys=9, steps=8)
+    counted = {f"k{number + 1}": 8 - number // 2 for number in range(9)}
+    kept = [s < counted[k] for k, s in zip(columns["key"], columns["step"], strict=True)]
+    columns = {name: np.asarray(column)[kept] for name, column in columns.items()}
+    listed = [f"k{number}" for number in (7, 3, 9, 1, 2, 4, 8, 6, 5)]
+    for sign in (1, -1):
+        given = {**columns, "value": sign * columns["value"]}
+        how: dict[str, Any] = {"path": tmp_path / "p.png", "title": "T", "guarantee": "G."}
+        plots.prefix_counts(given, **how)
+        plots.prefix_counts(given, **how, order=listed)
+        plots.prefix_counts(given, **how, only=["k8", "none", "k3"], order=listed)
+        by_rows, in_order, asked = (drawn_keys(figure) for figure in figures[-3:])
+        assert by_rows == ["k1", "k2", "k3", "k4", "k8", "k9"]  # ranks 1, 2, 3, 4, 8, 9
+        assert in_order == listed[:6]
+        assert asked == ["k8", "k3"]
+    said = [
+        next(word for word in texts(figure) if word.startswith("G.")).replace("\n", " ")
+        for figure in figures[-3:]
+    ]
+    assert "Of 9 keys those of ranks 1, 2, 3, 4, 8, 9 by their number of releases" in said[0]
+    assert "Of 9 keys the first 6, in the order in which they were given." in said[1]
+    assert "Keys as asked for" in said[2]
+
+
+def test_long_titles_are_wrapped(tmp_path: Path, figures: list[Figure]) -> None:
+    columns, _ = releases(keys=1, steps=3)
+    title = "Private running sums of what was clipped and rounded and left out, " * 3
+    plots.prefix_counts(columns, tmp_path / "p.png", title=title, guarantee="G")
+    (shown,) = (word for word in texts(figures[0]) if word.startswith("Private running"))
+    assert shown.replace("\n", " ") == title.strip()
+    assert max(map(len, shown.splitlines())) <= 96
+
+
+def test_items_are_drawn_in_their_order(tmp_path: Path, figures: list[Figure]) -> None:
+    """Not by their values, which are noisy, unless that is asked for."""
+    items = [f"i{number:02}" for number in range(25)]
+    for values in (range(25), range(25, 0, -1)):
+        panel = plots.Bars("a", "", list(values), 1.0)
+        plots.histograms(items, [panel], tmp_path / "p.png", title="T", guarantee="G")
+        (axes,) = figures[-1].axes
+        assert [label.get_text() for label in axes.get_yticklabels()] == items[:20]
+        assert [bar.get_width() for bar in axes.patches] == list(values)[:20]  # type: ignore[attr-defined]
+
+
 def test_histograms_compare(tmp_path: Path, figures: list[Figure]) -> None:
-    """The same items in the same order: the largest totals of the panels."""
+    """The same items in the same order: the largest totals of the panels, if asked for."""
     start = "com.example.application.main."
     items = [start + name for name in ("first", "second", "third")]
     panels = [
@@ -254,7 +309,7 @@ def test_histograms_compare(tmp_path: Path, figures: list[Figure]) -> None:
         plots.Bars("b", "after 1 row", [9.0, 1, 0], 1.0),
     ]
     path = tmp_path / "p.png"
-    plots.histograms(items, panels, path, title="T", guarantee="G", most=2)
+    plots.histograms(items, panels, path, title="T", guarantee="G", top=2)
     first, second = figures[0].axes
     drawn = [[bar.get_width() for bar in axes.patches] for axes in (first, second)]
     assert drawn == [[1, 5], [9, 1]]

@@ -1,0 +1,74 @@
+"""Which keys a picture draws: chosen by what is public, or as asked for, never by private values.
+
+Keys that are chosen for their noisy values are chosen for their noise too, and bands that hold 95 %
+of the time for a key named beforehand miss more often for them.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection, Mapping
+from typing import TypeVar
+
+ASKED = "Keys as asked for: bands are for keys that were not chosen by their counts."
+_MOST = 24
+_Any = TypeVar("_Any")
+
+
+def add_argument(group: argparse._ArgumentGroup) -> None:
+    """--plot-keys."""
+    group.add_argument(
+        "--plot-keys",
+        nargs="+",
+        metavar="KEY",
+        help="the keys to draw; default: chosen by what is public of them, which the picture says",
+    )
+
+
+def check(options: argparse.Namespace) -> None:
+    """Raise ValueError where --plot-keys does not fit the other options."""
+    if options.plot_keys is None:
+        return
+    if not options.plot:
+        raise ValueError("--plot-keys needs --plot PNG")
+    if options.key is None:
+        raise ValueError("--plot-keys needs --key: without it there is one key for all rows")
+    if len(set(options.plot_keys)) < len(options.plot_keys):
+        raise ValueError("--plot-keys: a key is there twice; give it once")
+    if len(options.plot_keys) > _MOST:
+        raise ValueError(
+            f"--plot-keys: a picture has room for {_MOST} keys, got {len(options.plot_keys)}"
+        )
+
+
+def check_listed(options: argparse.Namespace, keys: Collection[str]) -> None:
+    """Raise ValueError where a key to draw is not one of the public keys."""
+    for key in options.plot_keys or ():
+        if key not in keys:
+            raise ValueError(f"--plot-keys: {key!r} is not one of --keys; add it there")
+
+
+def missing(options: argparse.Namespace, keys: Collection[str]) -> list[str]:
+    """Warnings about keys without releases; which have some is public where this is used."""
+    return [
+        f"warning: --plot-keys: {key!r} has no releases, and is not drawn"
+        for key in options.plot_keys or ()
+        if key not in keys
+    ]
+
+
+def of_most_rows(
+    options: argparse.Namespace, last: Mapping[str, _Any], most: int
+) -> tuple[dict[str, _Any], list[str]]:
+    """The keys to draw, and in a list how they were chosen, if not all are drawn.
+
+    Args:
+      last: their last releases, most rows first, which are public.
+      most: the most keys, where none are asked for.
+    """
+    if options.plot_keys is not None:
+        return {key: last[key] for key in options.plot_keys if key in last}, [ASKED]
+    shown = dict(list(last.items())[:most])
+    if len(shown) == len(last):
+        return shown, []
+    return shown, [f"Of {len(last):,} keys the {len(shown)} with most rows."]
