@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -20,7 +21,7 @@ from apache_beam.metrics.metric import Metrics, MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
 from beam_dpcount import mechanisms
-from beam_dpcount.budget import ZCDP, ApproxDP, Budget, PureDP
+from beam_dpcount.budget import ZCDP, ApproxDP, Budget, PureDP, WeakBudgetWarning, weakness
 from beam_dpcount.counter import UnsupportedBudgetError
 from beam_dpcount.noise import Entropy, SystemEntropy
 from beam_dpcount.replay import ReplayableEntropy
@@ -332,6 +333,12 @@ def budget_of(options: argparse.Namespace) -> Budget:
     return ApproxDP(options.epsilon, options.delta)
 
 
+def announce(options: argparse.Namespace, notes: Sequence[str]) -> None:
+    """Print, before anything runs, that the budget is weak, if it is, and the notes."""
+    weak = weakness(budget_of(options))
+    print("\n".join([*([f"warning: {weak}"] if weak else []), *notes]))
+
+
 @contextmanager
 def named_as_options(options: argparse.Namespace) -> Iterator[None]:
     """Errors about a parameter become errors about the option that gave it.
@@ -391,6 +398,7 @@ def run_main(main: Callable[[Sequence[str] | None], None]) -> None:
     named = vars(sys.modules["__main__"]).get(main.__name__) is main  # not under a profiler
     if named and spec is not None:
         main = getattr(importlib.import_module(spec.name), main.__name__)
+    warnings.filterwarnings("ignore", category=WeakBudgetWarning)  # see announce
     logging.getLogger().setLevel(logging.ERROR)
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
     try:

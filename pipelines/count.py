@@ -126,7 +126,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     pipeline = beam.Pipeline(options=cli.beam_options(flags, parser.names()))
     events = pipeline | "Read" >> ReadEvents(**source)
     releases = events | "Count" >> counts
-    print("\n".join(notes(options)))
+    cli.announce(options, notes(options))
     counter = cast(Counter, counts.counter)  # of the path now chosen
     if options.rejected:
         releases, rejected = releases
@@ -402,7 +402,6 @@ def report(options: argparse.Namespace, counter: Counter, result: Any) -> str:
         *(["note: the picture shows the exact counts: it is private"] * options.show_truth),
         *([f"rejected rows (private): {options.rejected}"] if options.rejected else []),
         guarantee(options, counter),
-        *large_budget(counter),
         estimates.errors(
             counter,
             estimates.of_rows(options),
@@ -412,14 +411,6 @@ def report(options: argparse.Namespace, counter: Counter, result: Any) -> str:
         *past_horizon(horizon, result),
     ]
     return "\n".join(lines)
-
-
-def large_budget(counter: Counter) -> list[str]:
-    """A warning in a list, where the budget calls for it."""
-    delta = counter.budget.delta if isinstance(counter.budget, dp.ApproxDP) else 0.0
-    if counter.epsilon_at(1e-6) > 20 or delta > 1e-2:
-        return ["warning: so large a budget protects practically nothing"]
-    return []
 
 
 def past_horizon(horizon: int, result: Any) -> list[str]:

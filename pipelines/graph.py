@@ -35,7 +35,6 @@ from pipelines.count import (
     Places,
     add_horizon_argument,
     checked_places,
-    large_budget,
     one_run,
     past_horizon,
     run,
@@ -228,7 +227,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         | "Progress" >> beam.ParDo(cli.CountReleases()).with_output_types(made)
         | "Write" >> written
     )
-    print("\n".join(notes(options)))
+    cli.announce(options, notes(options))
     result, missing = run(pipeline, options), []
     if options.plot:
         missing = draw(options, counter, counts.domain, vertices)
@@ -593,7 +592,6 @@ def report(
         f"private graph statistics ({_noun(options)}): {options.output}",
         *([f"picture: {options.plot}"] if options.plot else []),
         guarantee(options, counter),
-        *large_budget(counter),
         estimates.errors(counter, estimates.of_graph(options, _noun(options)), largest, streams),
         *(cuts(counter, _number_of(vertices)) if options.what == "cuts" else []),
         *past_horizon(horizon, result),

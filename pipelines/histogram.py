@@ -33,7 +33,6 @@ from pipelines.count import (
     Places,
     add_horizon_argument,
     checked_places,
-    large_budget,
     one_run,
     past_horizon,
     run,
@@ -128,7 +127,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         | "Progress" >> beam.ParDo(cli.CountReleases()).with_output_types(VectorRelease)
         | "Write" >> written
     )
-    print("\n".join(notes(options, len(domain))))
+    cli.announce(options, notes(options, len(domain)))
     result, missing = run(pipeline, options), []
     if options.plot:
         missing = draw(options, counts.counter, domain)
@@ -374,7 +373,6 @@ def report(options: argparse.Namespace, counter: Any, domain: Sequence[str], res
         f"private histograms: {options.output}",
         *([f"picture: {options.plot}"] if options.plot else []),
         guarantee(options, counter),
-        *large_budget(counter),
         estimates.errors(counter, estimates.of_items(options), every, len(domain)),
         *past_horizon(horizon, result),
     ]

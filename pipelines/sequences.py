@@ -39,7 +39,6 @@ from pipelines import estimates, plot_keys
 from pipelines.count import (
     Places,
     add_horizon_argument,
-    large_budget,
     one_run,
     past_horizon,
     run,
@@ -199,7 +198,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         | "Top" >> dp.TopK(kept, domain)
         | "Write" >> WriteWords(options.output, counter, timed, options.min_count)
     )
-    print("\n".join(notes(options, len(domain))))
+    cli.announce(options, notes(options, len(domain)))
     result = run(pipeline, options)
     last = {} if "://" in options.output else last_words(options.output, options.top)
     missing = []
@@ -495,7 +494,6 @@ def report(
         *([f"picture: {options.plot}"] if options.plot else []),
         *top(options, counter, words, last),
         guarantee(options, counter),
-        *large_budget(counter),
         estimates.errors(counter, estimates.of_words(options), every, words),
         *past_horizon(horizon, result),
     ]

@@ -30,7 +30,6 @@ from pipelines import estimates, plot_keys, timestamps
 from pipelines.count import (
     checked_places,
     clipped,
-    large_budget,
     one_run,
     run,
     source_of,
@@ -203,7 +202,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         | "Progress" >> beam.ParDo(cli.CountReleases()).with_output_types(dp.Release)
         | "Write" >> WriteReleases(options.output, with_timestamps=True, keys=keys)
     )
-    print("\n".join(notes(options, len(keys), counts.counter.mechanism.horizon)))
+    cli.announce(options, notes(options, len(keys), counts.counter.mechanism.horizon))
     run(pipeline, options)
     if options.plot:
         draw(options, counts.counter, keys)
@@ -408,7 +407,6 @@ def report(options: argparse.Namespace, counter: Counter, keys: int) -> str:
             f"{cli.many(ticks, 'tick')})",
             *([f"picture: {options.plot}"] if options.plot else []),
             guarantee(options, counter),
-            *large_budget(counter),
             estimates.errors(
                 counter,
                 estimates.of_ticks(options, counter),

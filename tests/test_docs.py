@@ -20,6 +20,7 @@ def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.filterwarnings("error::beam_dpcount.WeakBudgetWarning")
 @pytest.mark.parametrize("number", range(len(blocks(README, "python"))))
 def test_python_examples_run(number, capfd):
     code = blocks(README, "python")[number]
@@ -53,6 +54,7 @@ def test_console_examples_run(tmp_path):
             check=False,
         )
         assert done.returncode == 0, (words, done.stderr)
+        assert "weak budget" not in done.stdout
     assert (tmp_path / "out" / "counts.csv").read_text().startswith("key,step,timestamp,value")
 
 
