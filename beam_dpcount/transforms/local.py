@@ -24,6 +24,7 @@ from beam_dpcount.local import (
     merge,
 )
 from beam_dpcount.mechanisms import Mechanism
+from beam_dpcount.rows import TO_NUMBERS, RowElementError, is_row, is_row_type
 from beam_dpcount.transforms.inputs import check_windows
 
 registry.register_coder(LocalRisk, RowCoder)
@@ -32,12 +33,22 @@ _BATCH = 1024
 
 
 class MakeMessages(beam.DoFn):
-    """Batches of clients' values to messages, one each; what a device does with its own value."""
+    """Batches of clients' values to messages, one each; what a device does with its own value.
 
-    def __init__(self, learner: LocalLearner, value: Callable[[Any], Any] | None) -> None:
-        self._learner, self._value = learner, value
+    Args:
+      learner: the client's side of it.
+      value: takes the client's value out of an element.
+      numbers: whether values are numbers, and so no rows.
+    """
+
+    def __init__(
+        self, learner: LocalLearner, value: Callable[[Any], Any] | None, numbers: bool = False
+    ) -> None:
+        self._learner, self._value, self._rows = learner, value, value is not None or not numbers
 
     def process(self, element: list[Any]) -> Iterator[FloatArray]:
+        if not self._rows and any(map(is_row, element)):
+            raise RowElementError(TO_NUMBERS)
         value = self._value
         taken = element if value is None else [_taken(value, client) for client in element]
         yield from self._learner.messages(taken)
@@ -93,6 +104,7 @@ class _LocalRisk(beam.PTransform[Any, Any]):
     """Attributes: learner, with the client's and the server's side."""
 
     learner: LocalLearner
+    _numbers = False  # whether a client's value is one
 
     def __init__(self, budget: Budget | Share, value: Callable[[Any], Any] | None) -> None:
         super().__init__()
@@ -112,7 +124,7 @@ class _LocalRisk(beam.PTransform[Any, Any]):
                 "ends: put clients into windows, e.g. beam.WindowInto(FixedWindows(3600)), before"
             )
         claim(self._given, by=self.label)
-        making: Any = beam.ParDo(MakeMessages(self.learner, self._value))
+        making: Any = beam.ParDo(MakeMessages(self.learner, self._value, self._numbers))
         batching: Any = beam.BatchElements(1, _BATCH, record_metrics=False)
         combining: Any = beam.CombineGlobally(LossOf(self.learner)).without_defaults()
         made: Any = (
@@ -163,7 +175,10 @@ class LocalMedian(_LocalRisk):
     Raises:
       ValueError, TypeError: at construction, for arguments out of range; when applied, for windows
         that overlap or merge, and for a share that is used already.
+      RowElementError: when run, where elements are rows and there is no `value`.
     """
+
+    _numbers = True
 
     def __init__(
         self,
@@ -178,6 +193,8 @@ class LocalMedian(_LocalRisk):
 
     def expand(self, clients: PCollection[Any]) -> PCollection[LocalRisk]:
         declared: Any = clients.element_type
+        if self._value is None and is_row_type(declared):
+            raise RowElementError(TO_NUMBERS)
         types: tuple[Any, ...] = getattr(declared, "tuple_types", ())
         if self._value is None and types:
             raise TypeError(

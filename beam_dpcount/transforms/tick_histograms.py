@@ -13,6 +13,7 @@ from beam_dpcount.budget import Budget
 from beam_dpcount.items import check_domain, check_whole, places, read_items
 from beam_dpcount.ledger import Share
 from beam_dpcount.releases import Release
+from beam_dpcount.rows import TO_ITEMS, RowElementError, is_row, is_row_type
 from beam_dpcount.tick_dofns import check_timed
 from beam_dpcount.transforms.ticks import TickCount
 
@@ -86,6 +87,8 @@ class TickHistogram(beam.PTransform[Any, Any]):
         return self._ticks.counter
 
     def expand(self, events: PCollection[Any]) -> PCollection[Release]:
+        if not self._has_value and is_row_type(events.element_type):
+            raise RowElementError(TO_ITEMS)
         types = getattr(events.element_type, "tuple_types", ())
         if not self._has_value and any(kind not in (str, typehints.Any) for kind in types):
             raise TypeError(
@@ -113,6 +116,8 @@ class _SplitItems(beam.DoFn):
 
     def process(self, event: Any, windowed: Any = _WindowedValue) -> list[tuple[str, int]]:
         check_timed(windowed.timestamp_micros)  # whatever its items are
+        if self._value is None and is_row(event):
+            raise RowElementError(TO_ITEMS)
         try:
             payload = event if self._value is None else self._value(event)
             codes, _ = read_items(payload, self._known, self._most, removals=False)

@@ -101,7 +101,7 @@ class TickCount(beam.PTransform[Any, Any]):
       together satisfy it for one event, but not for all events of a user. Public, so not protected:
       keys, clock, all parameters, and the number and timestamps of the releases, which depend on
       nothing else. Events outside [start, stop), with unknown keys or no numbers leave no trace;
-      but one without any time stops the pipeline, and so shows that it is there.
+      but one without any time, or that is a row, stops the pipeline, and so shows that it is there.
       Streaming: the guarantee holds where the watermark's schedule and the order of arrival are
       public or fixed; a watermark that follows the events themselves can be moved by one of them,
       and then puts others into other ticks. Replayable noise (ReplayableEntropy) covers replays in
@@ -118,7 +118,7 @@ class TickCount(beam.PTransform[Any, Any]):
       ValueError, TypeError: at construction, for arguments out of range; when applied, for windows
         other than the global one and FixedWindows on the grid of ticks, for path="bounded" on
         unbounded input, and for mechanisms that draw noise early on the streaming path.
-      UntimedElementError: when run, where elements carry no timestamps.
+      UntimedElementError, RowElementError: when run, where elements have no timestamps or are rows.
     """
 
     def __init__(
