@@ -59,6 +59,7 @@ from beam_dpcount.transforms import (
     TopKPerTick,
     TriangleCount,
 )
+from beam_dpcount.transforms.runners import RunnerError, RunnerWarning
 
 __all__ = [
     "ZCDP",
@@ -87,6 +88,8 @@ __all__ = [
     "Release",
     "ReplayableEntropy",
     "Rounded",
+    "RunnerError",
+    "RunnerWarning",
     "RunningAverage",
     "SecretError",
     "Share",

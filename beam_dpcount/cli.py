@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -24,6 +25,7 @@ from beam_dpcount.budget import ZCDP, ApproxDP, Budget, PureDP
 from beam_dpcount.counter import UnsupportedBudgetError
 from beam_dpcount.noise import Entropy, SystemEntropy
 from beam_dpcount.replay import ReplayableEntropy
+from beam_dpcount.transforms.runners import RunnerWarning, check_name
 
 # Options that change nothing of what is counted; all others keep replayable noise apart.
 NOT_COUNTED = frozenset(
@@ -31,6 +33,8 @@ NOT_COUNTED = frozenset(
 ) | {"secret_env", "secret_file"}
 # A pipeline without --runner runs here. Beam's own default may first try to download a runner.
 LOCAL_RUNNER = "FnApiRunner"
+
+_format_warning = warnings.formatwarning
 
 
 class Parser(argparse.ArgumentParser):
@@ -346,12 +350,14 @@ def beam_options(flags: Sequence[str], ours: Collection[str] = ()) -> PipelineOp
       ours: the names of our options, one of which may have been meant.
 
     Raises:
+      RunnerError: the runner breaks the guarantee.
       ValueError: no option of Beam's has that name. Remote runners have options that only they
         know, so with those unknown flags pass.
     """
     options = PipelineOptions(list(flags))
     standard = options.view_as(StandardOptions)
     standard.runner = standard.runner or LOCAL_RUNNER
+    check_name(standard.runner)
     if standard.runner in (LOCAL_RUNNER, "DirectRunner", "BundleBasedDirectRunner"):
         parsers: list[argparse.ArgumentParser] = []
         options.get_all_options(add_extra_args_fn=parsers.append)
@@ -374,6 +380,7 @@ def run_main(main: Callable[[Sequence[str] | None], None]) -> None:
         main = getattr(importlib.import_module(spec.name), main.__name__)
     logging.getLogger().setLevel(logging.ERROR)
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
+    warnings.formatwarning = format_warning
     try:
         main(None)
     except KeyboardInterrupt:
@@ -383,6 +390,19 @@ def run_main(main: Callable[[Sequence[str] | None], None]) -> None:
             raise
         print(f"error: {explain(error)}", file=sys.stderr)
         sys.exit(2)
+
+
+def format_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+) -> str:
+    """A warning of this library in one line, as a command's own; others as Python shows them."""
+    if issubclass(category, RunnerWarning):
+        return f"warning: {message}\n"
+    return _format_warning(message, category, filename, lineno, line)
 
 
 def explain(error: BaseException) -> str:

@@ -38,6 +38,7 @@ from beam_dpcount.transforms.inputs import (
     refuse_early_draws,
     use_streaming,
 )
+from beam_dpcount.transforms.runners import check_allowed, check_runner
 
 
 class EachElement(beam.PTransform[Any, Any]):
@@ -57,8 +58,10 @@ class EachElement(beam.PTransform[Any, Any]):
         element_id: Callable[[Any], Any] | None,
         path: str,
         entropy: Entropy | None,
+        allow_runner: bool = False,
     ) -> None:
         super().__init__()
+        self._allowed = check_allowed(allow_runner)
         check_callable("value", value)
         check_callable("element_id", element_id)
         self._element = check_choice("on_reject", on_reject, ON_REJECT), value, element_id
@@ -98,6 +101,7 @@ class EachElement(beam.PTransform[Any, Any]):
     def expand(self, elements: PCollection[Any]) -> Any:
         check_windows(elements)
         check_pairs(elements)
+        check_runner(elements.pipeline, self._allowed)
         streaming = use_streaming(elements, self._path)
         replayable = self._entropy.is_replayable
         if streaming or replayable:

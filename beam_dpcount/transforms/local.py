@@ -26,6 +26,7 @@ from beam_dpcount.local import (
 from beam_dpcount.mechanisms import Mechanism
 from beam_dpcount.rows import TO_NUMBERS, RowElementError, is_row, is_row_type
 from beam_dpcount.transforms.inputs import check_windows
+from beam_dpcount.transforms.runners import check_allowed, check_runner
 
 registry.register_coder(LocalRisk, RowCoder)
 
@@ -106,8 +107,11 @@ class _LocalRisk(beam.PTransform[Any, Any]):
     learner: LocalLearner
     _numbers = False  # whether a client's value is one
 
-    def __init__(self, budget: Budget | Share, value: Callable[[Any], Any] | None) -> None:
+    def __init__(
+        self, budget: Budget | Share, value: Callable[[Any], Any] | None, allow_runner: bool
+    ) -> None:
         super().__init__()
+        self._allowed = check_allowed(allow_runner)
         self._given, self._value = budget, value
         self._budget, self._account = plain_budget(budget)
 
@@ -123,6 +127,7 @@ class _LocalRisk(beam.PTransform[Any, Any]):
                 "there is one result a window, and the global window of an unbounded input never "
                 "ends: put clients into windows, e.g. beam.WindowInto(FixedWindows(3600)), before"
             )
+        check_runner(clients.pipeline, self._allowed)
         claim(self._given, by=self.label)
         making: Any = beam.ParDo(MakeMessages(self.learner, self._value, self._numbers))
         batching: Any = beam.BatchElements(1, _BATCH, record_metrics=False)
@@ -159,6 +164,7 @@ class LocalMedian(_LocalRisk):
       cells: T, from 2 to 1024; about epsilon * sqrt(clients) is a good choice.
       mechanism: of both counters; default: the one of least mean variance.
       value: takes the number out of an element; where it raises, the client counts as 1/2.
+      allow_runner: as for PrefixCount.
 
     Guarantee: every client's message satisfies `budget` for any two numbers the client may hold:
       see `MedianLearner`. The loss and its minimiser are functions of the messages. In a pipeline
@@ -187,8 +193,9 @@ class LocalMedian(_LocalRisk):
         *,
         mechanism: Mechanism | type[Mechanism] | str | None = None,
         value: Callable[[Any], Any] | None = None,
+        allow_runner: bool = False,
     ) -> None:
-        super().__init__(budget, value)
+        super().__init__(budget, value, allow_runner)
         self.learner: MedianLearner = MedianLearner(self._budget, cells, mechanism)
 
     def expand(self, clients: PCollection[Any]) -> PCollection[LocalRisk]:
@@ -210,7 +217,7 @@ class LocalConvexRisk(_LocalRisk):
     PCollection of anything, one element a client -> PCollection[LocalRisk], as LocalMedian.
 
     Args:
-      budget, cells, mechanism, value: as for LocalMedian.
+      budget, cells, mechanism, value, allow_runner: as for LocalMedian.
       gradient: a function of an element's value and of points in [0, 1], shape (T,), that gives the
         slopes of the client's loss at them; convex and 1-Lipschitz, so from -1 to 1 and increasing.
         The guarantee does not rest on it: see `ConvexLearner`.
@@ -227,8 +234,9 @@ class LocalConvexRisk(_LocalRisk):
         gradient: Callable[[Any, FloatArray], Any],
         mechanism: Mechanism | type[Mechanism] | str | None = None,
         value: Callable[[Any], Any] | None = None,
+        allow_runner: bool = False,
     ) -> None:
-        super().__init__(budget, value)
+        super().__init__(budget, value, allow_runner)
         self.learner: ConvexLearner = ConvexLearner(
             self._budget, cells, mechanism, gradient=gradient
         )

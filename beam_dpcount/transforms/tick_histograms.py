@@ -20,7 +20,10 @@ from beam_dpcount.transforms.ticks import TickCount
 # An alias, because the declared default is Beam's marker.
 _WindowedValue: Any = beam.DoFn.WindowedValueParam
 
-_OPTIONS = ("horizon", "mechanism", "relation", "max_per_tick", "late", "path", "entropy")
+_OPTIONS = (
+    *("horizon", "mechanism", "relation", "max_per_tick", "late", "path", "entropy"),
+    "allow_runner",
+)
 
 
 class TickHistogram(beam.PTransform[Any, Any]):
@@ -40,7 +43,8 @@ class TickHistogram(beam.PTransform[Any, Any]):
       max_items: the most items that one event counts; enforced. The noise grows with its square
         root (Gaussian), or with it (Laplace).
       value: takes the item or items out of an event.
-      options: as for TickCount: horizon, mechanism, relation, max_per_tick, late, path, entropy.
+      options: as for TickCount: horizon, mechanism, relation, max_per_tick, late, path, entropy,
+        allow_runner.
 
     Guarantee: as for TickCount; an event counts 1 under at most `max_items` items.
 

@@ -41,6 +41,7 @@ from beam_dpcount.transforms.inputs import (
     refuse_early_draws,
     use_streaming,
 )
+from beam_dpcount.transforms.runners import check_allowed, check_runner
 
 _LOGGER = logging.getLogger(__name__)
 _LATE_REPLAYS = (
@@ -93,6 +94,7 @@ class TickCount(beam.PTransform[Any, Any]):
       path: "auto" (default) follows `is_bounded` of the input; "streaming" forces timers, for
         sources wrongly declared bounded; "bounded" insists on grouping.
       entropy: where the noise comes from; default the operating system.
+      allow_runner: as for PrefixCount.
 
     Guarantee: the values of all releases of all keys together satisfy `budget` for inputs that
       differ in any one event, as `relation` says: that an event happened at all, when within
@@ -142,8 +144,10 @@ class TickCount(beam.PTransform[Any, Any]):
         value: Callable[[Any], Any] | None = None,
         path: str = "auto",
         entropy: Entropy | None = None,
+        allow_runner: bool = False,
     ) -> None:
         super().__init__()
+        self._allowed = check_allowed(allow_runner)
         check_choice("late", late, LATE)
         check_choice("on_unknown", on_unknown, _POLICIES)
         check_choice("on_reject", on_reject, _POLICIES)
@@ -191,6 +195,7 @@ class TickCount(beam.PTransform[Any, Any]):
 
     def expand(self, events: PCollection[Any]) -> PCollection[Release]:
         check_pairs(events)
+        check_runner(events.pipeline, self._allowed)
         clock = self._used = self._windowed(events)
         streaming = use_streaming(events, self._path)
         known = clock == self._clock
