@@ -14,7 +14,8 @@ The map, in the direction of imports (each module says what it holds):
   spread, statistics/       changes that reach several steps; functions of a stream that cause them
   coders                    counter states as versioned bytes
   local, cut_values         local learning, client and server; cuts from a release of CutGraph
-  releases, dofns           what comes out; the DoFns: each element, each finished key
+  releases, rows            what comes out; what must not come in as a (key, value) pair
+  dofns                     the DoFns: each element, each finished key
   tick_dofns                the DoFns at a clock: by timers, or all ticks of a key at once
   transforms/               the PTransforms
 
@@ -59,6 +60,7 @@ from beam_dpcount.transforms import (
     TopKPerTick,
     TriangleCount,
 )
+from beam_dpcount.transforms.runners import RunnerError, RunnerWarning
 
 __all__ = [
     "ZCDP",
@@ -89,6 +91,8 @@ __all__ = [
     "Release",
     "ReplayableEntropy",
     "Rounded",
+    "RunnerError",
+    "RunnerWarning",
     "RunningAverage",
     "SecretError",
     "Share",

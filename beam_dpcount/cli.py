@@ -25,6 +25,7 @@ from beam_dpcount.budget import ZCDP, ApproxDP, Budget, PureDP, WeakBudgetWarnin
 from beam_dpcount.counter import UnsupportedBudgetError
 from beam_dpcount.noise import Entropy, SystemEntropy
 from beam_dpcount.replay import ReplayableEntropy
+from beam_dpcount.transforms.runners import RunnerWarning, check_name
 
 # Options that change nothing of what is counted; all others keep replayable noise apart.
 NOT_COUNTED = frozenset(
@@ -33,6 +34,8 @@ NOT_COUNTED = frozenset(
 _BOUNDS = (0.0, 1.0)  # the default
 # A pipeline without --runner runs here. Beam's own default may first try to download a runner.
 LOCAL_RUNNER = "FnApiRunner"
+
+_format_warning = warnings.formatwarning
 
 
 class Parser(argparse.ArgumentParser):
@@ -372,12 +375,14 @@ def beam_options(flags: Sequence[str], ours: Collection[str] = ()) -> PipelineOp
       ours: the names of our options, one of which may have been meant.
 
     Raises:
+      RunnerError: the runner breaks the guarantee.
       ValueError: no option of Beam's has that name. Remote runners have options that only they
         know, so with those unknown flags pass.
     """
     options = PipelineOptions(list(flags))
     standard = options.view_as(StandardOptions)
     standard.runner = standard.runner or LOCAL_RUNNER
+    check_name(standard.runner)
     if standard.runner in (LOCAL_RUNNER, "DirectRunner", "BundleBasedDirectRunner"):
         parsers: list[argparse.ArgumentParser] = []
         options.get_all_options(add_extra_args_fn=parsers.append)
@@ -401,6 +406,7 @@ def run_main(main: Callable[[Sequence[str] | None], None]) -> None:
     warnings.filterwarnings("ignore", category=WeakBudgetWarning)  # see announce
     logging.getLogger().setLevel(logging.ERROR)
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
+    warnings.formatwarning = format_warning
     try:
         main(None)
     except KeyboardInterrupt:
@@ -410,6 +416,19 @@ def run_main(main: Callable[[Sequence[str] | None], None]) -> None:
             raise
         print(f"error: {explain(error)}", file=sys.stderr)
         sys.exit(2)
+
+
+def format_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+) -> str:
+    """A warning of this library in one line, as a command's own; others as Python shows them."""
+    if issubclass(category, RunnerWarning):
+        return f"warning: {message}\n"
+    return _format_warning(message, category, filename, lineno, line)
 
 
 def explain(error: BaseException) -> str:

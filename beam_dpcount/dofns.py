@@ -25,6 +25,7 @@ from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.noise import Entropy, Noise
 from beam_dpcount.releases import Rejected, Release
 from beam_dpcount.replay import StepNoises
+from beam_dpcount.rows import TO_PAIRS, RowElementError, is_row
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -160,7 +161,11 @@ class Intake:
 
     def refuse_key(self, element: Any, micros: int) -> Rejected:
         """For an element without a str key: keys are public, so it cannot pass silently."""
-        if isinstance(element, tuple) and len(element) == 2:
+        if is_row(element):
+            if not self.collects:
+                raise RowElementError(TO_PAIRS)
+            reason = "the element is a row, not a (key, value) pair"
+        elif isinstance(element, tuple) and len(element) == 2:
             reason = f"the key is not a str but {type(element[0]).__name__}"
         else:
             reason = f"the element is not a (key, value) pair but {type(element).__name__}"
@@ -222,8 +227,10 @@ def pack_codes(width: int) -> Callable[[int, Any], bytes]:
 
 
 def has_str_key(element: Any) -> bool:
-    """Whether an element is a pair with a text key."""
-    return isinstance(element, tuple) and len(element) == 2 and isinstance(element[0], str)
+    """Whether an element is a pair with a text key; a row is not, whatever its first field."""
+    if type(element) is not tuple and (not isinstance(element, tuple) or is_row(element)):
+        return False
+    return len(element) == 2 and isinstance(element[0], str)
 
 
 def check_unique(identities: Sequence[Any]) -> None:

@@ -20,6 +20,7 @@ from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.noise import Entropy
 from beam_dpcount.releases import Release
 from beam_dpcount.replay import NO_ID
+from beam_dpcount.rows import TO_PAIRS, RowElementError, is_row
 from beam_dpcount.ticks import PAIR, CellCodec, Clock, add_to, add_up, pack_sums, take_due
 
 SEED = b""  # weight zero: it only makes a key known
@@ -77,6 +78,8 @@ class TickIntake:
         """Key, tick and value of an event; None if it counts nothing."""
         check_timed(micros)
         known = has_str_key(element)
+        if not known and is_row(element):
+            raise RowElementError(TO_PAIRS)
         # A plain text: a subclass may compare as another than what it encodes to.
         key = str.__str__(element[0]) if known else ""
         if not known or key not in self._keys:

@@ -116,6 +116,7 @@ def submit(job: FlinkJob, cluster: Cluster, workers: Workers) -> Any:
         "--streaming",
         f"--parallelism={FILES}",
         f"--checkpointing_interval={job.checkpoint}",
+        "--finish_bundle_before_checkpointing",
     ]
     pipeline = beam.Pipeline(runner=OnFlink(), options=PipelineOptions(flags))
     lines = pipeline | Lines(job.files, late=TICK // 1000, pace=round(job.pace * 1e6))

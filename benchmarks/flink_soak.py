@@ -80,6 +80,7 @@ def submit(options: Namespace, count: dp.PrefixCount, files: Path, *flags: str) 
     words = [
         *("--streaming", f"--parallelism={FILES}", *flags),
         f"--checkpointing_interval={options.checkpoint}",
+        "--finish_bundle_before_checkpointing",
         f"--max_bundle_size={max(1, min(BUNDLE, options.events // 40))}",
         f"--max_bundle_time_mills={options.checkpoint}",
     ]

@@ -52,6 +52,8 @@ class PrefixCount(EachElement):
         path, for sources wrongly declared bounded; "bounded" insists on the grouped one.
       entropy: where the noise comes from; default the operating system. ReplayableEntropy needs
         `element_id`, unique for each element.
+      allow_runner: True: apply the transform whatever runs the pipeline. Otherwise runners that are
+        known to break the guarantee, or not known at all, are refused (docs/engines.md).
 
     Guarantee: for each key, and window, the values of all its releases together satisfy `budget`
       for streams that differ in the value of any one element. Public, so not protected: the keys,
@@ -69,8 +71,8 @@ class PrefixCount(EachElement):
     Raises:
       ValueError, TypeError: at construction, for arguments out of range; when applied, for
         windows that merge or overlap, for path="bounded" on unbounded input, for mechanisms
-        that draw noise early (KAry with subtraction) on the streaming path, and for a share that
-        was used before.
+        that draw noise early (KAry with subtraction) on the streaming path, for a share that was
+        used before, and for a runner that is refused.
     """
 
     def __init__(
@@ -87,8 +89,9 @@ class PrefixCount(EachElement):
         element_id: Callable[[Any], Any] | None = None,
         path: str = "auto",
         entropy: Entropy | None = None,
+        allow_runner: bool = False,
     ) -> None:
-        super().__init__(budget, on_reject, value, element_id, path, entropy)
+        super().__init__(budget, on_reject, value, element_id, path, entropy, allow_runner)
         change = Change(*check_bounds(bounds), relation=relation)
         self._calibrate(mechanism, horizon, change, unit=unit)
 

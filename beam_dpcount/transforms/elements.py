@@ -40,6 +40,7 @@ from beam_dpcount.transforms.inputs import (
     refuse_early_draws,
     use_streaming,
 )
+from beam_dpcount.transforms.runners import check_allowed, check_runner
 
 
 class EachElement(Described):
@@ -59,8 +60,10 @@ class EachElement(Described):
         element_id: Callable[[Any], Any] | None,
         path: str,
         entropy: Entropy | None,
+        allow_runner: bool = False,
     ) -> None:
         super().__init__()
+        self._allowed = check_allowed(allow_runner)
         check_callable("value", value)
         check_callable("element_id", element_id)
         self._element = check_choice("on_reject", on_reject, ON_REJECT), value, element_id
@@ -100,6 +103,7 @@ class EachElement(Described):
     def expand(self, elements: PCollection[Any]) -> Any:
         check_windows(elements)
         check_pairs(elements)
+        check_runner(elements.pipeline, self._allowed)
         streaming = use_streaming(elements, self._path)
         replayable = self._entropy.is_replayable
         if streaming or replayable:

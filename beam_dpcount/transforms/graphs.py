@@ -61,8 +61,8 @@ class EdgeCount(_GraphCount):
       on_reject: what happens to elements that are no edge of the vertices (a loop, an unknown
         vertex, a deletion, anything else). They are steps without an event in any case. "drop"
         (default), "collect", "raise": as for PrefixCount.
-      mechanism, value, element_id, path, entropy: as for PrefixCount, without Unbounded and
-        Sparse; `value` takes the edge out of an element's value.
+      mechanism, value, element_id, path, entropy, allow_runner: as for PrefixCount, without
+        Unbounded and Sparse; `value` takes the edge out of an element's value.
 
     Guarantee: for each key, and window, the values of all its releases together satisfy `budget`
       for graphs of which one has all insertions of any one pair of vertices, and the other has

@@ -155,8 +155,9 @@ class Histogram(EachElement):
         element_id: Callable[[Any], Any] | None = None,
         path: str = "auto",
         entropy: Entropy | None = None,
+        allow_runner: bool = False,
     ) -> None:
-        super().__init__(budget, on_reject, value, element_id, path, entropy)
+        super().__init__(budget, on_reject, value, element_id, path, entropy, allow_runner)
         if not isinstance(removals, bool):
             raise TypeError(f"removals must be True or False, got {removals!r}")
         if isinstance(mechanism, Sparse):

@@ -14,6 +14,7 @@ from apache_beam.transforms.window import TimestampCombiner
 
 from beam_dpcount.mechanisms import Sparse
 from beam_dpcount.noise import Entropy, SystemEntropy
+from beam_dpcount.rows import TO_PAIRS, RowElementError, is_row_type
 
 PATHS = ("auto", "bounded", "streaming")
 
@@ -67,6 +68,8 @@ def check_pairs(elements: PCollection[Any]) -> None:
     declared: Any = elements.element_type
     if declared in (None, typehints.Any):
         return
+    if is_row_type(declared):
+        raise RowElementError(TO_PAIRS)
     types: tuple[Any, ...] = getattr(declared, "tuple_types", ())
     if len(types) == 2 and types[0] not in (str, typehints.Any):
         raise TypeError(
@@ -109,7 +112,10 @@ def refuse_early_draws(mechanism: Any, replayable: bool = False) -> None:
 
 
 def declares_str_keys(elements: PCollection[Any]) -> bool:
-    """Whether Beam's types already promise pairs with a str key."""
+    """Whether Beam's types already promise pairs with a str key.
+
+    Of rows Beam infers none that does: where one is declared, its first field is called the key.
+    """
     declared = elements.element_type
     types: tuple[Any, ...] = getattr(declared, "tuple_types", ())
     return len(types) == 2 and types[0] is str

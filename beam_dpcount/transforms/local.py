@@ -24,8 +24,10 @@ from beam_dpcount.local import (
     merge,
 )
 from beam_dpcount.mechanisms import Mechanism
+from beam_dpcount.rows import TO_NUMBERS, RowElementError, is_row, is_row_type
 from beam_dpcount.transforms.described import Described
 from beam_dpcount.transforms.inputs import check_windows
+from beam_dpcount.transforms.runners import check_allowed, check_runner
 
 registry.register_coder(LocalRisk, RowCoder)
 
@@ -33,12 +35,22 @@ _BATCH = 1024
 
 
 class MakeMessages(beam.DoFn):
-    """Batches of clients' values to messages, one each; what a device does with its own value."""
+    """Batches of clients' values to messages, one each; what a device does with its own value.
 
-    def __init__(self, learner: LocalLearner, value: Callable[[Any], Any] | None) -> None:
-        self._learner, self._value = learner, value
+    Args:
+      learner: the client's side of it.
+      value: takes the client's value out of an element.
+      numbers: whether values are numbers, and so no rows.
+    """
+
+    def __init__(
+        self, learner: LocalLearner, value: Callable[[Any], Any] | None, numbers: bool = False
+    ) -> None:
+        self._learner, self._value, self._rows = learner, value, value is not None or not numbers
 
     def process(self, element: list[Any]) -> Iterator[FloatArray]:
+        if not self._rows and any(map(is_row, element)):
+            raise RowElementError(TO_NUMBERS)
         value = self._value
         taken = element if value is None else [_taken(value, client) for client in element]
         yield from self._learner.messages(taken)
@@ -94,9 +106,13 @@ class _LocalRisk(Described):
     """Attributes: learner, with the client's and the server's side."""
 
     learner: LocalLearner
+    _numbers = False  # whether a client's value is one
 
-    def __init__(self, budget: Budget | Share, value: Callable[[Any], Any] | None) -> None:
+    def __init__(
+        self, budget: Budget | Share, value: Callable[[Any], Any] | None, allow_runner: bool
+    ) -> None:
         super().__init__()
+        self._allowed = check_allowed(allow_runner)
         self._given, self._value = budget, value
         self._budget, self._account = plain_budget(budget)
 
@@ -112,8 +128,9 @@ class _LocalRisk(Described):
                 "there is one result a window, and the global window of an unbounded input never "
                 "ends: put clients into windows, e.g. beam.WindowInto(FixedWindows(3600)), before"
             )
+        check_runner(clients.pipeline, self._allowed)
         claim(self._given, by=self.label)
-        making: Any = beam.ParDo(MakeMessages(self.learner, self._value))
+        making: Any = beam.ParDo(MakeMessages(self.learner, self._value, self._numbers))
         batching: Any = beam.BatchElements(1, _BATCH, record_metrics=False)
         combining: Any = beam.CombineGlobally(LossOf(self.learner)).without_defaults()
         made: Any = (
@@ -146,6 +163,7 @@ class LocalMedian(_LocalRisk):
       cells: T, from 2 to 1024; about epsilon * sqrt(clients) is a good choice.
       mechanism: of both counters; default: the one of least mean variance.
       value: takes the number out of an element; where it raises, the client counts as 1/2.
+      allow_runner: as for PrefixCount.
 
     Guarantee: every client's message satisfies `budget` for any two numbers the client may hold:
       see `MedianLearner`. The loss and its minimiser are functions of the messages. In a pipeline
@@ -162,7 +180,10 @@ class LocalMedian(_LocalRisk):
     Raises:
       ValueError, TypeError: at construction, for arguments out of range; when applied, for windows
         that overlap or merge, and for a share that is used already.
+      RowElementError: when run, where elements are rows and there is no `value`.
     """
+
+    _numbers = True
 
     def __init__(
         self,
@@ -171,12 +192,15 @@ class LocalMedian(_LocalRisk):
         *,
         mechanism: Mechanism | type[Mechanism] | str | None = None,
         value: Callable[[Any], Any] | None = None,
+        allow_runner: bool = False,
     ) -> None:
-        super().__init__(budget, value)
+        super().__init__(budget, value, allow_runner)
         self.learner: MedianLearner = MedianLearner(self._budget, cells, mechanism)
 
     def expand(self, clients: PCollection[Any]) -> PCollection[LocalRisk]:
         declared: Any = clients.element_type
+        if self._value is None and is_row_type(declared):
+            raise RowElementError(TO_NUMBERS)
         types: tuple[Any, ...] = getattr(declared, "tuple_types", ())
         if self._value is None and types:
             raise TypeError(
@@ -192,7 +216,7 @@ class LocalConvexRisk(_LocalRisk):
     PCollection of anything, one element a client -> PCollection[LocalRisk], as LocalMedian.
 
     Args:
-      budget, cells, mechanism, value: as for LocalMedian.
+      budget, cells, mechanism, value, allow_runner: as for LocalMedian.
       gradient: a function of an element's value and of points in [0, 1], shape (T,), that gives the
         slopes of the client's loss at them; convex and 1-Lipschitz, so from -1 to 1 and increasing.
         The guarantee does not rest on it: see `ConvexLearner`.
@@ -209,8 +233,9 @@ class LocalConvexRisk(_LocalRisk):
         gradient: Callable[[Any, FloatArray], Any],
         mechanism: Mechanism | type[Mechanism] | str | None = None,
         value: Callable[[Any], Any] | None = None,
+        allow_runner: bool = False,
     ) -> None:
-        super().__init__(budget, value)
+        super().__init__(budget, value, allow_runner)
         self.learner: ConvexLearner = ConvexLearner(
             self._budget, cells, mechanism, gradient=gradient
         )

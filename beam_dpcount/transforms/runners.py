@@ -1,12 +1,161 @@
-"""What is known of the runners that a pipeline may run on."""
+"""Which of Beam's runners keep the guarantee: tested ones pass, others warn or are refused.
+
+All that can be seen is the runner of the pipeline that a transform is applied in. Of a pipeline
+that is handed to another runner later, or is expanded for another language, nothing is known.
+"""
 
 from __future__ import annotations
 
-import apache_beam as beam
+import warnings
+from argparse import ArgumentError
+from contextlib import suppress
+from typing import Any
+from weakref import WeakSet
 
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.pipeline import Pipeline
+
+# By their classes in Beam: DirectRunner is another name of SwitchingDirectRunner.
+LOCAL = frozenset(
+    ("FnApiRunner", "BundleBasedDirectRunner", "SwitchingDirectRunner", "TestDirectRunner")
+) | {"PrismRunner"}
+_HARMLESS = LOCAL | {"RenderRunner"}  # which draws a pipeline, and runs nothing
 _SPREADING = frozenset(("DataflowRunner", "FlinkRunner", "SparkRunner"))
+_WITHOUT_FLINK = ("PrismRunner", "SparkRunner", "KafkaStreamsRunner")
+
+_DASK = (
+    "DaskRunner mixes the outputs of a step, so that rejected elements hold releases and exact "
+    "values, and loses timestamps, so that ticks count nothing"
+)
+_UNKNOWN = (
+    "{name} was not tested, and the guarantee rests on a runner that keeps outputs, state and "
+    "event times apart"
+)
+_REMEDY = (
+    ": take one that docs/engines.md lists, such as FnApiRunner, or make the transform with "
+    "allow_runner=True"
+)
+_UNTESTED = "{name} was not tested with these transforms: read docs/engines.md first"
+_FLINK = (
+    ", and where the cluster's own configuration turns checkpoints on, give "
+    "--finish_bundle_before_checkpointing"
+)
+_INTERACTIVE = (
+    "InteractiveRunner may run a count again when results are shown: each run draws new noise and "
+    "spends the budget again; it also keeps private input in its cache"
+)
+_LOST = (
+    "Beam's runner for Flink loses results when a checkpoint cuts through a bundle: with "
+    "--checkpointing_interval give --finish_bundle_before_checkpointing, too (docs/engines.md)"
+)
+_INTERVAL, _FINISHED = "checkpointing_interval", "finish_bundle_before_checkpointing"
+
+_warned: WeakSet[Pipeline] = WeakSet()
 
 
-def spreads_groups(pipeline: beam.Pipeline) -> bool:
-    """Whether the pipeline's runner spreads groups over workers, so that no order comes out."""
-    return type(pipeline.runner).__name__ in _SPREADING
+class RunnerError(ValueError):
+    """A runner on which the guarantee is known not to hold, or about which nothing is known."""
+
+
+class RunnerWarning(UserWarning):
+    """A runner that was not tested, but is built to keep what the guarantee rests on."""
+
+
+def check_allowed(allow_runner: Any) -> bool:
+    """`allow_runner`, or a TypeError that says what to pass."""
+    if not isinstance(allow_runner, bool):
+        raise TypeError(f"allow_runner must be True or False, got {allow_runner!r}")
+    return allow_runner
+
+
+def check_runner(pipeline: Pipeline, allowed: bool) -> None:
+    """Refuse a runner, or warn of it once a pipeline; lost checkpoints are refused in any case.
+
+    Args:
+      pipeline: in which a transform is applied.
+      allowed: pass whatever runs it.
+
+    Raises:
+      RunnerError: see there.
+    """
+    runner = _underlying(pipeline.runner)
+    kinds = _kinds(runner)
+    if "PortableRunner" in kinds and kinds[0] not in _WITHOUT_FLINK:
+        _check_checkpoints(pipeline.options)
+    if allowed:
+        return
+    if "DaskRunner" in kinds:
+        raise RunnerError(_DASK + _REMEDY)
+    name, tested = type(runner).__name__, _is_one_of(_HARMLESS, runner)
+    if not tested and not {"PortableRunner", "DataflowRunner"}.intersection(kinds):
+        raise RunnerError(_UNKNOWN.format(name=name) + _REMEDY)
+    if runner is not pipeline.runner:
+        _warn(pipeline, _INTERACTIVE)
+    elif not tested:
+        _warn(pipeline, _UNTESTED.format(name=name) + _FLINK * ("FlinkRunner" in kinds))
+
+
+def check_name(name: str) -> None:
+    """Raise RunnerError for the name of a runner that is refused, before anything loads it."""
+    if name.rpartition(".")[2].lower() in ("dask", "daskrunner"):
+        raise RunnerError(_DASK + _REMEDY)
+
+
+def is_local(pipeline: Pipeline) -> bool:
+    """Whether the pipeline's runner, as far as its class says, computes on this machine."""
+    return _is_one_of(LOCAL, _underlying(pipeline.runner))
+
+
+def spreads_groups(pipeline: Pipeline) -> bool:
+    """Whether the runner spreads groups over workers, so that what comes out has no order."""
+    return _is_one_of(_SPREADING, _underlying(pipeline.runner))
+
+
+def _is_one_of(names: frozenset[str], runner: Any) -> bool:
+    """Itself, and not a class made of one: DaskRunner is made of BundleBasedDirectRunner."""
+    kind = type(runner)
+    return kind.__name__ in names and _is_beams(kind)
+
+
+def _kinds(runner: Any) -> list[str]:
+    """Beam's classes that a runner is made of, the nearest first, none of them imported here."""
+    return [kind.__name__ for kind in type(runner).__mro__ if _is_beams(kind)] or [""]
+
+
+def _is_beams(kind: type) -> bool:
+    return kind.__module__.startswith("apache_beam.runners.")
+
+
+def _underlying(runner: Any) -> Any:
+    """What a notebook's runner runs on; others themselves."""
+    return getattr(runner, "_underlying_runner", runner)
+
+
+def _warn(pipeline: Pipeline, text: str) -> None:
+    if pipeline not in _warned:
+        _warned.add(pipeline)
+        warnings.warn(text, RunnerWarning, stacklevel=2)
+
+
+def _check_checkpoints(options: PipelineOptions) -> None:
+    """Raise RunnerError where options turn Flink's checkpoints on, and lack what keeps results."""
+    given = options.get_all_options(add_extra_args_fn=_add_flinks, retain_unknown_options=True)
+    try:
+        interval = int(given.get(_INTERVAL) or 0)
+    except ValueError:  # Beam refuses it
+        return
+    if interval > 0 and str(given.get(_FINISHED)).lower() != "true":
+        raise RunnerError(_LOST)
+
+
+def _add_flinks(parser: Any) -> None:
+    """Options that Beam's Python only knows from a job server."""
+    # One spelled with dashes is dropped by Beam: it must not pass for the other.
+    dashed = _FINISHED.replace("_", "-")
+    for name, more in (
+        (_INTERVAL, {}),
+        (_FINISHED, {"nargs": "?", "const": "true"}),
+        (dashed, {"nargs": "?", "const": "true", "dest": f"dropped_{_FINISHED}"}),
+    ):
+        with suppress(ArgumentError):  # some options of the user's declare it
+            parser.add_argument(f"--{name}", **more)

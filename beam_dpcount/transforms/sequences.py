@@ -33,8 +33,8 @@ class SubstringCount(StatisticCount):
       every: a release after so many steps. Default 1. The state is the same, and so is the noise.
       on_reject: what happens to elements that are no letter of the alphabet. They are counted as
         the empty letter in any case. "drop" (default), "collect", "raise": as for PrefixCount.
-      mechanism, value, element_id, path, entropy: as for PrefixCount, without Unbounded and
-        Sparse; `value` takes the letter out of an element's value.
+      mechanism, value, element_id, path, entropy, allow_runner: as for PrefixCount, without
+        Unbounded and Sparse; `value` takes the letter out of an element's value.
 
     Guarantee: for each key, and window, the values of all its releases together satisfy `budget`
       for sequences that differ in any one letter as `relation` says. Public, so not protected: the

@@ -110,10 +110,11 @@ class StatisticCount(EachElement):
         element_id: Callable[[Any], Any] | None = None,
         path: str = "auto",
         entropy: Entropy | None = None,
+        allow_runner: bool = False,
         unit: float = 1,
         **unknown: Any,
     ) -> None:
-        super().__init__(budget, on_reject, value, element_id, path, entropy)
+        super().__init__(budget, on_reject, value, element_id, path, entropy, allow_runner)
         name = type(self).__name__
         if unknown:
             raise TypeError(f"{name} takes no {', '.join(unknown)}: see help({name})")

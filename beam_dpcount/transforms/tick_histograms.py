@@ -14,6 +14,7 @@ from beam_dpcount.budget import Budget
 from beam_dpcount.items import check_domain, check_whole, places, read_items
 from beam_dpcount.ledger import Share
 from beam_dpcount.releases import Release
+from beam_dpcount.rows import TO_ITEMS, RowElementError, is_row, is_row_type
 from beam_dpcount.tick_dofns import check_timed
 from beam_dpcount.transforms.described import Described
 from beam_dpcount.transforms.ticks import TickCount
@@ -21,7 +22,10 @@ from beam_dpcount.transforms.ticks import TickCount
 # An alias, because the declared default is Beam's marker.
 _WindowedValue: Any = beam.DoFn.WindowedValueParam
 
-_OPTIONS = ("horizon", "mechanism", "relation", "max_per_tick", "late", "path", "entropy")
+_OPTIONS = (
+    *("horizon", "mechanism", "relation", "max_per_tick", "late", "path", "entropy"),
+    "allow_runner",
+)
 
 
 class TickHistogram(Described):
@@ -41,7 +45,8 @@ class TickHistogram(Described):
       max_items: the most items that one event counts; enforced. The noise grows with its square
         root (Gaussian), or with it (Laplace).
       value: takes the item or items out of an event.
-      options: as for TickCount: horizon, mechanism, relation, max_per_tick, late, path, entropy.
+      options: as for TickCount: horizon, mechanism, relation, max_per_tick, late, path, entropy,
+        allow_runner.
 
     Guarantee: as for TickCount; an event counts 1 under at most `max_items` items.
 
@@ -88,6 +93,8 @@ class TickHistogram(Described):
         return self._ticks.counter
 
     def expand(self, events: PCollection[Any]) -> PCollection[Release]:
+        if not self._has_value and is_row_type(events.element_type):
+            raise RowElementError(TO_ITEMS)
         types = getattr(events.element_type, "tuple_types", ())
         if not self._has_value and any(kind not in (str, typehints.Any) for kind in types):
             raise TypeError(
@@ -119,6 +126,8 @@ class _SplitItems(beam.DoFn):
 
     def process(self, event: Any, windowed: Any = _WindowedValue) -> list[tuple[str, int]]:
         check_timed(windowed.timestamp_micros)  # whatever its items are
+        if self._value is None and is_row(event):
+            raise RowElementError(TO_ITEMS)
         try:
             payload = event if self._value is None else self._value(event)
             codes, _ = read_items(payload, self._known, self._most, removals=False)

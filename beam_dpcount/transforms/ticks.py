@@ -44,7 +44,7 @@ from beam_dpcount.transforms.inputs import (
     refuse_early_draws,
     use_streaming,
 )
-from beam_dpcount.transforms.runners import spreads_groups
+from beam_dpcount.transforms.runners import check_allowed, check_runner, spreads_groups
 
 _LOGGER = logging.getLogger(__name__)
 _LATE_REPLAYS = (
@@ -100,6 +100,7 @@ class TickCount(Described):
       path: "auto" (default) follows `is_bounded` of the input; "streaming" forces timers, for
         sources wrongly declared bounded; "bounded" insists on grouping.
       entropy: where the noise comes from; default the operating system.
+      allow_runner: as for PrefixCount.
 
     Guarantee: the values of all releases of all keys together satisfy `budget` for inputs that
       differ in any one event, as `relation` says: that an event happened at all, when within
@@ -108,7 +109,7 @@ class TickCount(Described):
       together satisfy it for one event, but not for all events of a user. Public, so not protected:
       keys, clock, all parameters, and the number and timestamps of the releases, which depend on
       nothing else. Events outside [start, stop), with unknown keys or no numbers leave no trace;
-      but one without any time stops the pipeline, and so shows that it is there.
+      but one without any time, or that is a row, stops the pipeline, and so shows that it is there.
       Streaming: the guarantee holds where the watermark's schedule and the order of arrival are
       public or fixed; a watermark that follows the events themselves can be moved by one of them,
       and then puts others into other ticks. Replayable noise (ReplayableEntropy) covers replays in
@@ -125,7 +126,7 @@ class TickCount(Described):
       ValueError, TypeError: at construction, for arguments out of range; when applied, for windows
         other than the global one and FixedWindows on the grid of ticks, for path="bounded" on
         unbounded input, and for mechanisms that draw noise early on the streaming path.
-      UntimedElementError: when run, where elements carry no timestamps.
+      UntimedElementError, RowElementError: when run, where elements have no timestamps or are rows.
     """
 
     def __init__(
@@ -149,8 +150,10 @@ class TickCount(Described):
         value: Callable[[Any], Any] | None = None,
         path: str = "auto",
         entropy: Entropy | None = None,
+        allow_runner: bool = False,
     ) -> None:
         super().__init__()
+        self._allowed = check_allowed(allow_runner)
         check_choice("late", late, LATE)
         check_choice("on_unknown", on_unknown, _POLICIES)
         check_choice("on_reject", on_reject, _POLICIES)
@@ -198,6 +201,7 @@ class TickCount(Described):
 
     def expand(self, events: PCollection[Any]) -> PCollection[Release]:
         check_pairs(events)
+        check_runner(events.pipeline, self._allowed)
         clock = self._used = self._windowed(events)
         streaming = use_streaming(events, self._path)
         known = clock == self._clock

@@ -4,8 +4,9 @@
         --flink_master '[local]' --environment_type EXTERNAL --environment_config localhost:PORT
 
 Options are Beam's own for its FlinkRunner: flink_master ("[local]" is a Flink in the submitter),
-parallelism, checkpointing_interval, max_bundle_size, max_bundle_time_mills, savepoint_path. Without
---streaming Flink runs in batch, and takes no transform with state.
+parallelism, checkpointing_interval, max_bundle_size, max_bundle_time_mills, savepoint_path. Bundles
+end before a checkpoint in any case, as on Beam's runner with finish_bundle_before_checkpointing.
+Without --streaming Flink runs in batch, and takes no transform with state.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 from apache_beam.portability import common_urns, python_urns
 from apache_beam.pvalue import PCollection
 from apache_beam.runners.portability.portable_runner import PortableRunner
-from apache_beam.runners.runner import PipelineResult, PipelineRunner, PipelineState
+from apache_beam.runners.runner import PipelineResult, PipelineState
 from apache_beam.transforms.core import Windowing
 from apache_beam.transforms.window import GlobalWindows
 from google.protobuf.wrappers_pb2 import BytesValue
@@ -62,8 +63,8 @@ class Lines(beam.PTransform[Any, PCollection[bytes]]):
         return LINES, self._payload
 
 
-class OnFlink(PipelineRunner):
-    """Flink, at `flink_master`."""
+class OnFlink(PortableRunner):
+    """Flink, at `flink_master`, without a job server."""
 
     def run_pipeline(self, pipeline: beam.Pipeline, options: PipelineOptions) -> Running:
         # Beam's Python knows most of these only by asking the job server.

@@ -1,0 +1,54 @@
+"""Rows: elements with named fields, of which none is the key because it comes first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import is_dataclass
+from typing import Any
+
+from apache_beam.pvalue import Row
+from apache_beam.typehints.row_type import RowTypeConstraint
+
+TO_PAIRS = (
+    "elements are rows, whose fields are not key and value by their place: before, add "
+    "beam.Map(lambda row: (row.page, row.action)), with the field that is the public key first"
+)
+TO_ITEMS = (
+    "events are rows, and each of their fields would be taken for an item: take the item out, "
+    "e.g. with value=lambda row: row.action"
+)
+TO_NUMBERS = (
+    "elements must be numbers, one a client, but they are rows: take the number out, e.g. with "
+    "value=lambda row: row.score"
+)
+
+
+class RowElementError(TypeError):
+    """An element is a row. At ticks it is shown by it that one is there: a mistake in the pipeline.
+
+    That elements are rows follows from the program that makes them, not from what one event holds,
+    and so usually all are, and the count would be of nothing.
+    """
+
+
+def is_row(element: Any) -> bool:
+    """Whether an element is a beam.Row, a NamedTuple (as rows are, decoded) or a dataclass.
+
+    A dataclass that can be iterated over is the user's own collection.
+    """
+    return _are_rows(type(element))  # not isinstance, which asks the element itself
+
+
+def is_row_type(declared: Any) -> bool:
+    """Whether elements of this type, or in a union some of them, are rows as `is_row` says."""
+    if isinstance(declared, RowTypeConstraint):
+        return True
+    if isinstance(declared, type):
+        return _are_rows(declared)
+    return any(map(is_row_type, getattr(declared, "union_types", ())))
+
+
+def _are_rows(kind: type) -> bool:
+    if issubclass(kind, tuple):
+        return hasattr(kind, "_fields")
+    return issubclass(kind, Row) or (is_dataclass(kind) and not issubclass(kind, Iterable))

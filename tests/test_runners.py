@@ -1,0 +1,301 @@
+"""Which runners pass, warn or are refused, and Flink's checkpoints that lose results."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner, DirectRunner
+from apache_beam.runners.direct.test_direct_runner import TestDirectRunner
+from apache_beam.runners.portability.flink_runner import FlinkRunner
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+from apache_beam.runners.portability.kafka_streams_runner import KafkaStreamsRunner
+from apache_beam.runners.portability.portable_runner import PortableRunner
+from apache_beam.runners.portability.prism_runner import PrismRunner
+from apache_beam.runners.portability.spark_runner import SparkRunner
+from apache_beam.runners.render import RenderRunner
+from apache_beam.runners.runner import PipelineRunner
+from apache_beam.runners.trivial_runner import TrivialRunner
+
+import beam_dpcount as dp
+from beam_dpcount import cli
+from beam_dpcount.transforms.runners import is_local
+from pipelines import count, graph, histogram, sequences, ticks
+from tests.test_cli import command
+from tests.test_rows import ALL
+
+ROOT = Path(__file__).parents[1]
+BUDGET = dp.ZCDP(0.5)
+TRANSFORMS: dict[str, Callable[..., Any]] = {
+    **ALL,
+    "LocalConvexRisk": lambda **more: dp.LocalConvexRisk(
+        BUDGET, 4, gradient=lambda x, points: points, **more
+    ),
+}
+each = pytest.mark.parametrize("name", TRANSFORMS)
+
+
+def standing_in(path: str, base: type[PipelineRunner]) -> type[PipelineRunner]:
+    """A class by the name of one of Beam's that takes what is not installed."""
+    module, _, name = path.rpartition(".")
+    assert importlib.util.find_spec(module) is not None
+    return type(name, (base,), {"__module__": module})
+
+
+DaskRunner = standing_in("apache_beam.runners.dask.dask_runner.DaskRunner", BundleBasedDirectRunner)
+DataflowRunner = standing_in(
+    "apache_beam.runners.dataflow.dataflow_runner.DataflowRunner", PipelineRunner
+)
+
+
+class Notebook(PipelineRunner):
+    """As Beam's InteractiveRunner, which takes IPython, holds what it runs on."""
+
+    def __init__(self, underlying: PipelineRunner) -> None:
+        self._underlying_runner = underlying
+
+
+class Patched(FnApiRunner):
+    """Somebody's own, made of a tested one, as DaskRunner is."""
+
+
+class OfCompany(PortableRunner):
+    """Somebody's own, of Beam's portable kind."""
+
+
+class Other(PipelineRunner):
+    """Somebody's own."""
+
+
+def applied(name: str, runner: Any, flags: Any = (), times: int = 1, **more: Any) -> beam.Pipeline:
+    """A pipeline, not run, in which a transform is applied; or one such after the other."""
+    options = flags if isinstance(flags, PipelineOptions) else PipelineOptions(list(flags))
+    pipeline = beam.Pipeline(runner=runner, options=options)
+    elements = pipeline | beam.Create([0.5 if name.startswith("Local") else ("a", 1)])
+    elements |= beam.Map(lambda element: element).with_output_types(Any)
+    for i in range(times):
+        _ = elements | f"Count{i}" >> TRANSFORMS[name](**more)
+    return pipeline
+
+
+# Runners
+
+
+@pytest.mark.parametrize(
+    "runner",
+    [
+        *(FnApiRunner, BundleBasedDirectRunner, DirectRunner, TestDirectRunner, PrismRunner),
+        RenderRunner,
+    ],
+)
+def test_tested_runners_pass(runner: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", dp.RunnerWarning)
+        pipeline = applied("PrefixCount", runner())
+    assert is_local(pipeline) == (runner is not RenderRunner)
+
+
+def test_a_pipeline_without_a_runner_has_beams_own() -> None:
+    assert is_local(applied("TickCount", None))
+
+
+@each
+def test_dask_is_refused(name: str) -> None:
+    with pytest.raises(dp.RunnerError, match=r"DaskRunner mixes the outputs.*allow_runner=True"):
+        applied(name, DaskRunner())
+
+
+@each
+@pytest.mark.parametrize("runner", [Other, Patched, TrivialRunner])
+def test_unknown_runners_are_refused(name: str, runner: Any) -> None:
+    with pytest.raises(dp.RunnerError, match=f"^{runner.__name__} was not tested.*allow_runner"):
+        applied(name, runner())
+
+
+@each
+@pytest.mark.parametrize("runner", [DaskRunner, Other, PortableRunner])
+def test_allow_runner(name: str, runner: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", dp.RunnerWarning)
+        pipeline = applied(name, runner(), allow_runner=True)
+    assert not is_local(pipeline)
+
+
+@each
+def test_allow_runner_is_true_or_false(name: str) -> None:
+    with pytest.raises(TypeError, match="allow_runner must be True or False, got 'DaskRunner'"):
+        TRANSFORMS[name](allow_runner="DaskRunner")
+
+
+def test_a_refused_runner_uses_no_share() -> None:
+    ledger = dp.Ledger(BUDGET, "all")
+    made = dp.PrefixCount(ledger.share(1, "counts"), 8)
+    for runner in (Other(), FnApiRunner()):
+        pairs = beam.Pipeline(runner=runner) | beam.Create([("a", 1)])
+        if isinstance(runner, Other):
+            with pytest.raises(dp.RunnerError):
+                _ = pairs | made
+        else:
+            _ = pairs | made
+
+
+@pytest.mark.parametrize(
+    "runner", [FlinkRunner, PortableRunner, SparkRunner, KafkaStreamsRunner, OfCompany]
+)
+@pytest.mark.parametrize("name", ["PrefixCount", "TickHistogram", "LocalMedian"])
+def test_portable_runners_warn_once_a_pipeline(name: str, runner: Any) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        pipeline = applied(name, runner(), times=3)
+    (said,) = [str(w.message) for w in caught if w.category is dp.RunnerWarning]
+    assert ("finish_bundle_before_checkpointing" in said) == (runner is FlinkRunner)
+    assert said.startswith(f"{runner.__name__} was not tested")
+    assert "\n" not in said
+    assert not is_local(pipeline)
+
+
+def test_dataflow_warns() -> None:
+    pipeline = beam.Pipeline(runner="FnApiRunner")
+    pipeline.runner = DataflowRunner()  # Beam makes none without an account
+    pairs = pipeline | beam.Create([("a", 1)])
+    with pytest.warns(dp.RunnerWarning, match="^DataflowRunner was not tested"):
+        _ = pairs | dp.PrefixCount(BUDGET, 8)
+    assert not is_local(pipeline)
+
+
+def test_notebooks_warn_of_what_they_run_on() -> None:
+    with pytest.warns(dp.RunnerWarning, match="spends the budget again"):
+        pipeline = applied("PrefixCount", Notebook(DirectRunner()))
+    assert is_local(pipeline)
+    with pytest.raises(dp.RunnerError, match="DaskRunner mixes"):
+        applied("PrefixCount", Notebook(DaskRunner()))
+    with pytest.raises(dp.RunnerError, match="loses results"):
+        applied("PrefixCount", Notebook(FlinkRunner()), ["--checkpointing_interval=10"])
+
+
+# Flink's checkpoints
+
+EVERY, FINISH = "checkpointing_interval", "finish_bundle_before_checkpointing"
+
+
+class Typed(PipelineOptions):
+    """Options of the user's that declare Flink's; set below, as Beam knows all that exist."""
+
+
+LOSING: dict[str, Callable[[], PipelineOptions]] = {
+    "one word": lambda: PipelineOptions([f"--{EVERY}=1000"]),
+    "two words": lambda: PipelineOptions([f"--{EVERY}", "1000"]),
+    "dashes": lambda: PipelineOptions(["--checkpointing-interval=1000"]),
+    "dictionary": lambda: PipelineOptions.from_dictionary({EVERY: 1000}),
+    "keyword": lambda: PipelineOptions([], **{EVERY: 1000}),
+    "last one": lambda: PipelineOptions([f"--{EVERY}=0", f"--{EVERY}=5"]),
+    "false": lambda: PipelineOptions([f"--{EVERY}=1000", f"--{FINISH}=false"]),
+    "not true": lambda: PipelineOptions.from_dictionary({EVERY: 1000, FINISH: False}),
+    # Beam drops what it does not know.
+    "flag with dashes": lambda: PipelineOptions(
+        [f"--{EVERY}=1000", "--finish-bundle-before-checkpointing"]
+    ),
+}
+SAFE: dict[str, Callable[[], PipelineOptions]] = {
+    "no checkpoints": lambda: PipelineOptions(["--streaming", "--parallelism=2"]),
+    "off": lambda: PipelineOptions([f"--{EVERY}", "-1"]),
+    "zero": lambda: PipelineOptions([f"--{EVERY}=0"]),
+    "flag": lambda: PipelineOptions([f"--{EVERY}=1000", f"--{FINISH}"]),
+    "flag first": lambda: PipelineOptions([f"--{FINISH}", f"--{EVERY}", "1000"]),
+    "true": lambda: PipelineOptions([f"--{EVERY}=1000", f"--{FINISH}=true"]),
+    "dictionary": lambda: PipelineOptions.from_dictionary({EVERY: 1000, FINISH: True}),
+    "keyword": lambda: PipelineOptions([], **{EVERY: 1000, FINISH: True}),
+    "no number": lambda: PipelineOptions([f"--{EVERY}=often"]),  # Beam says so
+}
+
+
+@each
+def test_checkpoints_without_the_flag_are_refused(name: str) -> None:
+    for more in ({}, {"allow_runner": True}):
+        with pytest.raises(dp.RunnerError, match=f"loses results.*--{FINISH}"):
+            applied(name, FlinkRunner(), [f"--{EVERY}=1000"], **more)
+
+
+@pytest.mark.parametrize("runner", [FlinkRunner, PortableRunner, OfCompany])
+@pytest.mark.parametrize("spelling", LOSING)
+def test_checkpoints_in_all_spellings(spelling: str, runner: Any) -> None:
+    with pytest.raises(dp.RunnerError, match=f"--{FINISH}"):
+        applied("PrefixCount", runner(), LOSING[spelling](), allow_runner=True)
+
+
+@pytest.mark.parametrize("spelling", SAFE)
+def test_no_checkpoints_or_safe_ones_pass(spelling: str) -> None:
+    applied("PrefixCount", FlinkRunner(), SAFE[spelling](), allow_runner=True)
+
+
+@pytest.mark.parametrize("runner", [FnApiRunner, PrismRunner, SparkRunner])
+def test_other_runners_know_no_such_checkpoints(runner: Any) -> None:
+    applied("PrefixCount", runner(), [f"--{EVERY}=1000"], allow_runner=True)
+
+
+def test_options_that_declare_flinks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def declare(parser: Any) -> None:
+        parser.add_argument(f"--{EVERY}", type=int)
+        parser.add_argument(f"--{FINISH}", action="store_true")
+
+    monkeypatch.setattr(Typed, "_add_argparse_args", classmethod(lambda _, p: declare(p)))
+    with pytest.raises(dp.RunnerError, match="loses results"):
+        applied("PrefixCount", FlinkRunner(), [f"--{EVERY}=1000"])
+    applied("PrefixCount", FlinkRunner(), [f"--{EVERY}=1000", f"--{FINISH}"], allow_runner=True)
+
+
+def test_every_command_line_of_the_documents_has_the_flag() -> None:
+    lines = 0
+    for document in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        for block in re.findall(r"^```console\n(.*?)^```", document.read_text(), re.M | re.S):
+            lines += f"--{EVERY}" in block
+            assert (f"--{EVERY}" in block) == (f"--{FINISH}" in block), document
+    assert lines
+
+
+# Commands
+
+MAINS = {"count": count, "ticks": ticks, "histogram": histogram, "sequences": sequences}
+WORDS: dict[str, tuple[object, ...]] = {
+    "count": ("--key", "key", "--where", "what=a", "--horizon", 9),
+    "ticks": (
+        *("--key", "key", "--keys", "k", "--timestamp", "at", "--tick", 1),
+        *("--start", 0, "--horizon", 3),
+    ),
+    "histogram": ("--key", "key", "--item", "what", "--domain", "a", "b", "--horizon", 9),
+    "sequences": (
+        *("--key", "key", "--letter", "what", "--alphabet", "a", "b"),
+        *("--max-length", 1, "--horizon", 9),
+    ),
+    "graph": ("--edge", "key", "what", "--vertices", 3, "--what", "edges", "--horizon", 9),
+}
+
+
+@pytest.mark.parametrize(
+    "runner", ["DaskRunner", "dask", "apache_beam.runners.dask.dask_runner.DaskRunner"]
+)
+@pytest.mark.parametrize("name", WORDS)
+def test_commands_refuse_dask_in_one_line(name: str, runner: str, tmp_path: Path) -> None:
+    source, output = tmp_path / "in.csv", tmp_path / "out.csv"
+    source.write_text("key,what,at\nk,a,0\n")
+    main = {**MAINS, "graph": graph}[name].main
+    words = "--input", source, "--output", output, "--rho", 0.5, "--runner", runner
+    ended = command(*words, *WORDS[name], main=main)
+    assert ended.status == 2
+    assert ended.err.startswith("error: DaskRunner mixes the outputs of a step")
+    assert ended.err.count("\n") == 1
+    assert not output.exists()
+
+
+def test_commands_warn_in_one_line() -> None:
+    text = cli.format_warning(dp.RunnerWarning("SparkRunner was not"), dp.RunnerWarning, "f.py", 1)
+    assert text == "warning: SparkRunner was not\n"
+    other = cli.format_warning(UserWarning("other"), UserWarning, "f.py", 1)
+    assert other.startswith("f.py:1: UserWarning: other")
