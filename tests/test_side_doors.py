@@ -15,11 +15,14 @@ from collections import Counter as Tally
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import apache_beam as beam
 import pytest
+from apache_beam.metrics import metric
+from apache_beam.metrics.execution import MetricUpdater
 from apache_beam.metrics.metric import Metrics
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.testing import test_stream
@@ -44,6 +47,11 @@ NAN = math.nan
 def _no_state_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     # The local runner's cache measures every state that it holds, some 1 ms a key and bundle.
     monkeypatch.setattr(worker_handlers, "STATE_CACHE_SIZE_MB", 0)
+
+
+@pytest.fixture(autouse=True)
+def _noted_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metric, "MetricUpdater", Updater)
 
 
 class Odd:
@@ -84,6 +92,25 @@ def listening() -> Iterator[list[logging.LogRecord]]:
             logging.getLogger(name).setLevel(level)
 
 
+_updates: list[tuple[str, str]] = []
+
+
+class Updater(MetricUpdater):
+    """Notes what it is given: the bundle-based runner loses metrics of its later bundles."""
+
+    def __init__(self, kind: Any, name: Any, *given: Any, **named: Any) -> None:
+        super().__init__(kind, name, *given, **named)
+        self._made = (kind, name, *given), named
+
+    def __call__(self, *given: Any) -> None:
+        _updates.append((str(self._made[0][1]), repr(given)))
+        super().__call__(*given)
+
+    def __reduce__(self) -> Any:
+        given, named = self._made
+        return partial(Updater, **named), given
+
+
 def is_ours(record: logging.LogRecord) -> bool:
     return record.name.split(".")[0] in OURS or record.pathname.startswith(HOMES)
 
@@ -99,12 +126,12 @@ def measured(result: Any) -> dict[tuple[str, ...], str]:
     """All metrics that the pipeline's code has kept, of every kind, with their values."""
     found = {}
     for kind, metrics in result.metrics().query().items():
-        for metric in metrics:
-            name = metric.key.metric
-            value = metric.committed if metric.committed is not None else metric.attempted
+        for kept in metrics:
+            name = kept.key.metric
+            value = kept.committed if kept.committed is not None else kept.attempted
             if kind == "gauges":
                 value = getattr(value, "value", value)  # it has a time of its own
-            found[kind, str(metric.key.step), name.namespace, name.name] = str(value)
+            found[kind, str(kept.key.step), name.namespace, name.name] = str(value)
     return found
 
 
@@ -124,6 +151,7 @@ class Outside:
 
     releases: Any
     metrics: Any
+    updates: Any
     ours: Any
     others: Any
     warned: Any
@@ -149,6 +177,7 @@ def outside(
 
     dofns.warn_past_horizon.cache_clear()  # else it is said once in a process
     capfd.readouterr()
+    _updates.clear()
     with listening() as records, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         outcome = run(flat, *(["bundles", ["--streaming"]] if streaming else ["fn"]))
@@ -161,6 +190,7 @@ def outside(
     return Outside(
         [(seen.value, seen.micros, seen.window) for seen in outcome.outputs[0]],
         measured(outcome.result),
+        sorted(_updates),
         ours,
         sorted({(name, level, plain(text)) for name, level, text in others}),
         [str(warning.message) for warning in warned if warning.filename.startswith(HOMES)],
@@ -270,8 +300,14 @@ def hinge(x: Any, points: Any) -> Any:
     return [NAN] * len(points) if x is None else [max(-1, min(1, 4 * (p - x))) for p in points]
 
 
+def no_text(x: Any) -> Any:
+    if isinstance(x, str):
+        raise RuntimeError(SECRET)
+    return x
+
+
 LOCAL: dict[str, Callable[[], Any]] = {
-    "LocalMedian": lambda: dp.LocalMedian(BUDGET, 4),
+    "LocalMedian": lambda: dp.LocalMedian(BUDGET, 4, value=no_text),
     "LocalConvexRisk": lambda: dp.LocalConvexRisk(BUDGET, 4, gradient=hinge),
 }
 CLIENTS = [0.1, 0.4, 0.4, 0.9, 0.2, 0.3, 0.5, 0.6]
