@@ -53,6 +53,32 @@ def _places(letters: int, steps: int, relation: str) -> Iterator[tuple[np.ndarra
                 yield index.take(new, step).ravel(), index.take(old, step).ravel()
 
 
+def neighbours(
+    statistic: Statistic, letters: int, steps: int, relation: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """What all neighbouring streams add, each shape (pairs, steps, dimension), as `counted`.
+
+    For relation "edge" a letter is a pair of vertices, and all its insertions are there or empty.
+    """
+    codes = streams(letters, steps)
+    if relation != "edge":
+        x = counted(statistic, codes)
+        pairs = [np.array(pair) for pair in _places(letters, steps, relation)]
+        a, b = np.concatenate(pairs, axis=1)
+        return x[a], x[b]
+    n = 2 + max(0, letters - 1) // 2  # enough vertices
+    edges = [(-1, -1, 0), *((u, v, 1) for u, v in combinations(range(n), 2))][: letters + 1]
+    rows = [statistic.all(statistic.init(), np.array(edges)[stream])[1] for stream in codes]
+    x = np.array(rows, dtype=np.int64).reshape(*codes.shape, -1)
+    base = (letters + 1) ** np.arange(steps - 1, -1, -1)
+    with_pair = [np.flatnonzero((codes == pair).any(axis=1)) for pair in range(1, letters + 1)]
+    emptied = [
+        np.where(codes[place] == pair, 0, codes[place]) @ base
+        for pair, place in enumerate(with_pair, start=1)
+    ]
+    return x[np.concatenate(with_pair)], x[np.concatenate(emptied)]
+
+
 def through(mechanism: Mechanism, d: np.ndarray) -> np.ndarray:
     """||R d||_2^2 over all coordinates, of each difference d, shape (n,)."""
     rows = mechanism.encoder(d.shape[1])

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import apache_beam as beam
@@ -426,6 +427,36 @@ def test_drop_takes_the_step_with_0(path: str, runner: str) -> None:
     assert outcome.releases == by_hand(count.counter, rows, path)
     assert len(outcome.releases) == len(rows)
     assert not outcome.metrics()  # how many were dropped is private
+
+
+@each_path
+@pytest.mark.parametrize("on_reject", ["drop", "collect"])
+@pytest.mark.parametrize("with_ids", [False, True], ids=["plain", "ids"])
+@pytest.mark.parametrize("size", [9, 60])  # taken one by one, and all at once
+def test_what_is_no_number_takes_a_step_like_any_other(
+    size: int, with_ids: bool, on_reject: str, path: str
+) -> None:
+    """Wherever it stands, of one key only refused values, and some beyond the horizon."""
+    bad = [math.nan, None, SECRET_TEXT, np.float64("nan"), Decimal("nan"), {}]
+    mixed = [1, *bad[:3], 0.6, *bad[3:], True]
+    values = {"a": [mixed[i % 9] for i in range(size)], "b": [bad[i % 6] for i in range(size)]}
+    rows = [(key, values[key][i], i * SECOND) for i in range(size) for key in values]
+    count = scripted(
+        horizon=size - 2,
+        path=path,
+        on_reject=on_reject,
+        value=itemgetter(1) if with_ids else None,
+        element_id=itemgetter(0) if with_ids else None,
+    )
+    given = [(key, (micros, x) if with_ids else x, micros) for key, x, micros in rows]
+    outcome = run(lambda p: p | feed(given) | count)
+    assert steps_of(outcome.releases) == [(k, i + 1) for k in values for i in range(size - 2)]
+    assert outcome.releases == by_hand(count.counter, rows, path)
+    assert outcome.metrics() == {"past_horizon": 4}
+    if on_reject == "collect":
+        within = [x for key in values for x in values[key][: size - 2]]
+        refused = sum(not isinstance(x, int | float) or x != x for x in within)
+        assert len(outcome.rejected) == refused + 4
 
 
 @each_path

@@ -335,6 +335,39 @@ def test_bounds_of_edges_are_attained_with_the_rule(D: int) -> None:
     assert reached(found) == claimed(ruled.change("edge")) == (3, 3, 5)
 
 
+def exchanged(D: int, h: int) -> list[tuple[int, int]]:
+    """0 and 1 come to h neighbours by their pair, and else later; 2 and 3 by what it displaces.
+
+    Without the pair, 0 accepts {0, 3} and 1 accepts {1, 2}: 2 and 3 come to h earlier then. Two
+    gain at once at {0, 1} and at {2, 3}, two lose at once at {0, 2}.
+    """
+    fresh = itertools.count(4)
+
+    def grow(end: int, n: int) -> list[tuple[int, int]]:
+        return [(end, next(fresh)) for _ in range(n)]
+
+    ends = [*grow(0, h - 1), *grow(1, h - 1), (0, 1)]
+    one_full = [*grow(1, D - h), *grow(2, h - 2), (1, 2)]
+    both_full = [(0, 2), *grow(0, D - h - 1), *grow(3, h - 1), (0, 3)]
+    return [*ends, *one_full, *both_full, (2, 3)]
+
+
+@pytest.mark.parametrize(("D", "h"), [(3, 2), (4, 2), (4, 3), (6, 4)])
+def test_bounds_of_high_degrees_are_attained_with_the_rule(D: int, h: int) -> None:
+    """But for the squares of single steps: 14, which is more than the 12 of three pairs of ends."""
+    stream = exchanged(D, h)
+    ruled = HighDegree(1 + max(map(max, stream)), h, max_degree=D)
+    l1, squares, masses = reached(one(ruled, stream))
+    most = claimed(ruled.change("edge"))
+    assert (l1, masses) == (most[0], most[2]) == (8, 32)
+    assert squares == 14 <= most[1]
+    # As an encoder meets it: one whose columns are orthogonal, and one that adds gains up.
+    image = np.where(one(ruled, stream)[0, :, 0] > 0, 1, 0)
+    both = np.vstack([image, 1 - image])
+    assert ((both @ one(ruled, stream)[0]) ** 2).sum() == 32
+    assert ruled.change("edge").spread(Arbitrary(both)).l2_squared == 32
+
+
 def test_bounds_of_a_vertex_are_attained() -> None:
     D = 3
     asserted: dict[str, Any] = {"max_degree": D, "asserted": True}

@@ -30,7 +30,9 @@ _counts = itertools.count()
 
 @dataclass(frozen=True)
 class Numbered(Law):
-    """A law whose draws never repeat and name the process that drew them."""
+    """A law whose draws never repeat and name the process that drew them. One of several."""
+
+    which: int = 0
 
     @property
     def variance(self) -> float:
@@ -148,6 +150,90 @@ def test_a_forked_child_inherits_no_samples(dimension: int | None) -> None:
 
 def by_pickle(noise: SystemNoise) -> SystemNoise:
     return pickle.loads(pickle.dumps(noise))
+
+
+def all_pools(dimension: int | None) -> dict[str, SystemNoise]:
+    """A pool of every way to make one, each holding samples that nobody else may hand out."""
+    first = SystemNoise(Numbered(), dimension)
+    from_entropy = SystemEntropy().source(Numbered(), dimension)("key", None)
+    pools = {
+        "made": first,
+        "for_law": first.for_law(Numbered(1)),
+        "for_law of for_law": first.for_law(Numbered(1)).for_law(Numbered(2)),
+        "entropy": from_entropy,
+        "for_law of entropy": from_entropy.for_law(Numbered(3)),
+        "copy": copy.copy(first),
+        "deepcopy": copy.deepcopy(first),
+        "pickle": by_pickle(first),
+        "for_law of pickle": by_pickle(first).for_law(Numbered(4)),
+        "pickle of for_law": by_pickle(first.for_law(Numbered(5))),
+    }
+    assert len(set(map(id, pools.values()))) == len(pools)
+    for noise in pools.values():
+        noise.one(1)
+        noise._pool[:] = [MARKER if dimension is None else np.full(dimension, MARKER)] * 99
+    # A law's pool is one and the same, so that a marker in it is met again.
+    assert first.for_law(Numbered(1)) is pools["for_law"]
+    return pools
+
+
+def next_draws(pools: dict[str, SystemNoise]) -> dict[str, list[int]]:
+    drawn = {name: [noise.one(i) for i in range(20)] for name, noise in pools.items()}
+    return {name: np.ravel(values).tolist() for name, values in drawn.items()}
+
+
+def by_fork(pools: dict[str, SystemNoise]) -> dict[str, list[int]]:
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(write, pickle.dumps(next_draws(pools)))
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        theirs = pickle.loads(pipe.read())
+    assert os.waitpid(child, 0)[1] == 0
+    return theirs
+
+
+def by_process(pools: dict[str, SystemNoise]) -> dict[str, list[int]]:
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    child = context.Process(target=lambda: theirs.send(next_draws(pools)))
+    child.start()
+    drawn = ours.recv()
+    child.join(60)
+    assert child.exitcode == 0
+    return drawn
+
+
+@pytest.mark.parametrize("dimension", [None, 2])
+@pytest.mark.parametrize("forked", [by_fork, by_process])
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_no_pool_however_made_is_shared_with_a_forked_child(
+    forked: Callable[[dict[str, SystemNoise]], dict[str, list[int]]], dimension: int | None
+) -> None:
+    pools = all_pools(dimension)
+    theirs, ours = forked(pools), next_draws(pools)
+    for name in pools:
+        assert set(ours[name]) == {MARKER}, name  # it goes on with what it has
+        assert MARKER not in theirs[name], name
+        assert os.getpid() not in {value // PROCESS for value in theirs[name]}, name
+    drawn = [value for values in theirs.values() for value in values]
+    assert len(set(drawn)) == len(drawn) == 20 * len(pools) * (dimension or 1)
+
+
+@pytest.mark.parametrize("dimension", [None, 2])
+def test_no_pool_however_made_travels_in_a_pickle_or_a_copy(dimension: int | None) -> None:
+    pools = all_pools(dimension)
+    for duplicate in (copy.copy, copy.deepcopy, by_pickle):
+        twins = {name: duplicate(noise) for name, noise in pools.items()}
+        laws = {name: twin.for_law(Numbered(1)) for name, twin in twins.items()}
+        for theirs in (next_draws(twins), next_draws(laws)):
+            for name, values in theirs.items():
+                assert MARKER not in values, name
+    assert all(set(values) == {MARKER} for values in next_draws(pools).values())
 
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, by_pickle])

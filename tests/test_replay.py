@@ -110,6 +110,29 @@ def test_an_expansion_gives_the_same_bytes_however_they_are_asked_for() -> None:
     assert b"".join(again(n) for n in (2, 4, 2, 8, 48, 1, 100)) == taken
 
 
+@pytest.mark.parametrize("sizes", [[8] * 1000, [2, 4, 8] * 400, [5000, 8, 300, 300]], ids=len)
+def test_an_expansion_is_of_numbered_blocks(sizes: list[int]) -> None:
+    """Restated: the seed, then SHAKE256 of the seed and 0, 1, ..; none of them comes again."""
+    seed, given = bytes(range(64)), Expansion(bytes(range(64)))
+    taken, whole, blocks, used = [], seed, 0, 0
+    for size in sizes:
+        taken.append(given(size))
+        if used + size > len(whole):
+            made = hashlib.shake_256(seed + blocks.to_bytes(8, "little"))
+            whole, blocks = whole + made.digest(max(size, 256)), blocks + 1
+        used += size
+    assert b"".join(taken) == whole[:used]
+    pieces = [whole[i : i + 16] for i in range(0, used - 16, 16)]
+    assert len(set(pieces)) == len(pieces) > 300
+
+
+def test_a_vector_that_takes_many_blocks_has_no_coordinate_twice() -> None:
+    law = RoundedGaussian(Fraction(2**66))
+    made = entropy().replay(law, 3000, "test")
+    drawn = made.noise(made.begin("k", GlobalWindow())).one(1)
+    assert len(set(drawn.tolist())) == 3000  # two are equal with a chance of 2e-4
+
+
 @pytest.mark.parametrize("law", LAWS[1::2], ids=str)
 def test_draws_of_different_histories_follow_the_law(law: Any) -> None:
     """Mean and variance within 5 standard errors: a false alarm has a chance of 1e-6 for each."""
@@ -222,6 +245,37 @@ def test_ticks_replay_from_their_sums(path: str) -> None:
     same = [a.value == b.value for a, b in zip(first, fewer, strict=True)]
     assert same == [True, True, True, False, True, True, True, True]  # of k its last tick
     assert all(a != b for a, b in zip(first[:4], first[4:], strict=True))
+
+
+@each_path
+@pytest.mark.parametrize("at", range(len(ROWS)))
+def test_ticks_share_noise_before_the_divergence_only(path: str, at: int) -> None:
+    """The noise itself: of Simple1, one coordinate a tick. An event adds 1 to its tick."""
+
+    def noise(rows: list[Row]) -> np.ndarray:
+        count = dp.TickCount(
+            dp.ZCDP(Fraction(1, 10**9)),
+            2,
+            0,
+            horizon=4,
+            keys=["k", "l"],
+            mechanism="Simple1",
+            path=path,
+            entropy=entropy(),
+        )
+        releases = run(lambda p: p | feed(rows) | count).releases
+        sums = np.zeros((2, 4))
+        for key, value, micros in rows:
+            sums["kl".index(key), micros // 2_000_000] += value
+        return np.array([r.value for r in releases]).reshape(2, 4) - np.cumsum(sums, axis=1)
+
+    key, value, micros = ROWS[at]
+    tick = micros // 2_000_000
+    mine, other = noise(ROWS), noise([*ROWS[:at], (key, 1 - value, micros), *ROWS[at + 1 :]])
+    assert (mine[0, :tick] == other[0, :tick]).all()
+    assert (mine[0, tick:] != other[0, tick:]).all()  # equal with a chance of 1e-4 or so
+    assert (mine[1] == other[1]).all()
+    assert len(set(mine.ravel().tolist())) == 8
 
 
 def test_the_paths_of_ticks_have_noise_of_their_own() -> None:
@@ -522,7 +576,7 @@ COUNTED: dict[str, tuple[Any, Sequence[Any]]] = {
         if kind.__name__ in ("Simple1", "Simple2", "TwoLevel", "BinaryTree", "SmoothBinary")
     },
     **{
-        f"TickCount, {late}": (
+        f"TickCount, {late}{', streaming' * (path == 'streaming')}": (
             partial(
                 dp.TickCount,
                 tick=2,
@@ -531,16 +585,29 @@ COUNTED: dict[str, tuple[Any, Sequence[Any]]] = {
                 keys=["k", "l"],
                 max_per_tick=1,
                 late=late,
+                path=path,
                 element_id=None,
             ),
             NUMBERS,
         )
         for late in ("fold", "drop")
+        for path in ("auto", "streaming")
     },
-    "TickHistogram": (
-        partial(dp.TickHistogram, tick=2, start=1, horizon=3, domain=["b", "a"], element_id=None),
-        [*"ab", ["a", "b"], "a", "c", "b"],
-    ),
+    **{
+        f"TickHistogram{', streaming' * (path == 'streaming')}": (
+            partial(
+                dp.TickHistogram,
+                tick=2,
+                start=1,
+                horizon=3,
+                domain=["b", "a"],
+                path=path,
+                element_id=None,
+            ),
+            [*"ab", ["a", "b"], "a", "c", "b"],
+        )
+        for path in ("auto", "streaming")
+    },
     "Histogram": (partial(dp.Histogram, horizon=9, domain=["a", "b"]), LETTERS),
     "SubstringCount": (
         partial(dp.SubstringCount, horizon=9, alphabet=["a", "b"], max_length=2),
@@ -572,8 +639,11 @@ PINNED = {
     "BinaryTree": "f9a08fa556bb88b8",
     "SmoothBinary": "0165ff5f24cd739c",
     "TickCount, fold": "af4972b2ad50e194",
+    "TickCount, fold, streaming": "ef9624222e9c4da8",
     "TickCount, drop": "1f64179c89ca1928",
+    "TickCount, drop, streaming": "8c8bd9a92be17e00",
     "TickHistogram": "91396b54e2781047",
+    "TickHistogram, streaming": "ad668e5bf481dd28",
     "Histogram": "e51bb9156af8611e",
     "SubstringCount": "7ff2d8311e8acd06",
     "EpisodeCount": "16a57c6c95156c9d",
@@ -594,7 +664,9 @@ def test_a_history_is_counted_as_ever(name: str) -> None:
     given: dict[str, Any] = {"mechanism": "BinaryTree", **IDS, **make.keywords}
     if given["element_id"] is None:
         del given["element_id"]
-    events: Any = beam.Values() if name == "TickHistogram" else beam.Map(lambda event: event)
+    events: Any = (
+        beam.Values() if name.startswith("TickHistogram") else beam.Map(lambda event: event)
+    )
     seen = hashlib.sha256()
     for budget in (dp.ZCDP(1e12), dp.ZCDP(0.5)):  # no noise to speak of, and that of a replay
         count = make.func(budget, entropy=entropy("pinned"), **given)

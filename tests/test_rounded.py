@@ -3,6 +3,7 @@ what rounding adds to a sensitivity."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -25,6 +26,12 @@ from beam_dpcount.mechanisms.rounded import (
     round_up,
     to_integers,
 )
+from beam_dpcount.spread import SpreadChange
+from beam_dpcount.statistics.episodes import Episodes
+from beam_dpcount.statistics.graph_change import GraphChange
+from beam_dpcount.statistics.graph_counts import Degrees, Edges
+from beam_dpcount.statistics.words import Words
+from tests.neighbours import neighbours
 
 examples = settings(max_examples=300, deadline=None, derandomize=True, database=None)
 ROUNDED = [kind for kind in dp.mechanisms.ALL if issubclass(kind, RoundedMechanism)]
@@ -320,6 +327,119 @@ def test_larger_changes_need_coarser_lattices(kind):
         slack = math.sqrt(mechanism.norms(magnitude * parts)[1])
         slack /= magnitude * parts * math.sqrt(mechanism.l2_sensitivity_squared)
         assert 1 < slack <= 1 + 1e-4
+
+
+# What rounding adds to changes that reach several steps and coordinates
+
+
+@dataclass(frozen=True)
+class Faint(SquareRoot):
+    """Prefix sums times a weight, on a lattice so coarse that most of a change is rounding."""
+
+    weight: float = 0.26
+    parts: int = 1
+    error: float = 0.0
+
+    def resolution(self, magnitude, largest=None):
+        return self.parts
+
+    @property
+    def encoding_error(self):
+        return self.error
+
+    @property
+    def l1_sensitivity(self):
+        return self.weight * self.horizon
+
+    @property
+    def l2_sensitivity_squared(self):
+        return self.weight**2 * self.horizon
+
+    def lag_bounds(self, n):
+        return (self.l2_sensitivity_squared,) * n
+
+    def encoder(self, n):
+        return self.weight * np.tril(np.ones((n, n)))
+
+
+def rounded_norms(mechanism: Faint, change: SpreadChange, x, other):
+    """The largest L1 and L2 norm of round(R x) - round(R x'), arithmetic as wrong as is stated.
+
+    Args:
+      x, other: neighbours, shape (pairs, steps, coordinates).
+    """
+    fine = mechanism.resolution(1)
+    steps = x.shape[1]
+    sums, others = (
+        np.einsum("rs,nsw->nrw", fine * mechanism.encoder(steps), v) for v in (x, other)
+    )
+    wrong = fine * change.largest(1) * mechanism.encoding_error
+    apart = [np.rint(sums + e) - np.rint(others - e) for e in (wrong, -wrong)]
+    same = np.logical_and.accumulate(x == other, axis=1)  # equal inputs, equal errors
+    d = np.where(same, 0, np.max(np.abs(apart), axis=0))
+    return d.sum(axis=(1, 2)).max(), math.sqrt((d**2).sum(axis=(1, 2)).max())
+
+
+FAINT = [
+    *({"weight": weight} for weight in (0.26, 0.51, 0.7)),
+    {"weight": 0.4, "parts": 4},
+    {"weight": 0.065, "parts": 4, "error": 0.375},
+    {"weight": 0.26, "error": 1.5},
+]
+
+
+@pytest.mark.parametrize("touched", [1, 2, 4, 9])
+@pytest.mark.parametrize("given", FAINT, ids=str)
+def test_each_coordinate_that_changes_is_rounded_apart(given, touched):
+    """All streams of 0 and 1 to which one step adds 1, in each of so many coordinates alike."""
+    T = 6
+    mechanism = Faint(T, **given)
+    change = GraphChange(0, 1, "edge", masses=((1, 0),) * touched)
+    l1, l2_squared = change.norms(mechanism, 1, None)
+    streams = np.array(list(itertools.product((0, 1), repeat=T)))
+    x = np.repeat(streams, T, axis=0)
+    other = x + np.tile(np.eye(T, dtype=np.int64), (len(streams), 1))
+    copies = [np.repeat(v[:, :, None], touched, axis=2) for v in (x, other)]
+    seen_l1, seen_l2 = rounded_norms(mechanism, change, *copies)
+    assert seen_l1 <= l1
+    assert seen_l2 <= math.sqrt(l2_squared)
+
+    # No bound would hold without it, nor with that of one coordinate.
+    fine = mechanism.resolution(1)
+    slack_l1, slack_l2 = mechanism.slack(fine)
+    if touched >= 4 and given["weight"] < 0.3:
+        alone = fine * math.sqrt(mechanism.l2_sensitivity_squared * touched)
+        assert seen_l2 > alone + slack_l2
+        assert seen_l1 > fine * touched * mechanism.l1_sensitivity + slack_l1
+        # Errors of arithmetic grow with the inputs, so with the resolution.
+        if mechanism.parts > 1:
+            assert seen_l2 > alone + math.sqrt(touched) * mechanism.slack(1)[1]
+
+
+@pytest.mark.parametrize("given", FAINT, ids=str)
+@pytest.mark.parametrize(
+    ("statistic", "relation", "letters", "steps"),
+    [
+        *((Words("ab", 2), relation, 2, 5) for relation in ("replace_one", "add_remove")),
+        (Words("abcd", 1), "replace_one", 4, 4),
+        *((Episodes("ab", 2), relation, 2, 5) for relation in ("replace_one", "add_remove")),
+        (Degrees(4, max_degree=2), "edge", 6, 4),
+        (Edges(4, max_degree=1), "edge", 6, 4),
+    ],
+    ids=str,
+)
+def test_no_event_changes_a_rounded_statistic_by_more(statistic, relation, letters, steps, given):
+    mechanism, change = Faint(steps, **given), statistic.change(relation)
+    l1, l2_squared = change.norms(mechanism, 1, statistic.dimension)
+    x, other = neighbours(statistic, letters, steps, relation)
+    seen_l1, seen_l2 = rounded_norms(mechanism, change, x, other)
+    assert 0 < seen_l1 <= l1
+    assert seen_l2 <= math.sqrt(l2_squared)
+    if mechanism.encoding_error:  # then no bound holds that leaves a coordinate's rounding out
+        fine, reach = mechanism.resolution(1), change.spread(mechanism)
+        alone = fine * math.sqrt(reach.l2_squared)
+        slack = mechanism.slack(change.largest(1) * fine)[1] if reach.touched > 1 else 0
+        assert seen_l2 > alone + slack
 
 
 @pytest.mark.parametrize("kind", ROUNDED)

@@ -51,6 +51,7 @@ from beam_dpcount.ticks import (
     seconds,
     take_due,
 )
+from tests.neighbours import Alternating
 from tests.scripted import Script
 
 examples = settings(max_examples=200, deadline=None, derandomize=True, database=None)
@@ -562,6 +563,7 @@ MEMBERS = [
     SquareRoot(TICKS, momentum=0.5, decay=0.9),
     BLT(TICKS, buffers=2),
     NormalizedBLT(TICKS, buffers=3),
+    Alternating(TICKS),
 ]
 # An event: its tick, and what it adds under each key.
 Event = tuple[int, tuple[int, ...]]
@@ -670,7 +672,9 @@ def test_no_event_changes_more_than_the_norms_say(
                 assert seen_l1 >= l1 * slack
             elif not rounded:
                 assert seen_l1 == l1
-            if mechanism.is_nonnegative or relation == "add_remove" or low == -high:
+            if isinstance(mechanism, Alternating):
+                assert l2_squared == seen_l2_squared  # columns that point apart as far as can be
+            elif mechanism.is_nonnegative or relation == "add_remove" or low == -high:
                 assert l2_squared * slack <= seen_l2_squared
             else:  # Binned: 4 c^2 covers two columns that point apart, which few do so far
                 assert l2_squared * slack / 2 <= seen_l2_squared
@@ -690,6 +694,20 @@ def test_norms_by_hand() -> None:
     ]:
         change = TickChange(low, high, relation, max_items=items)
         assert change.norms(mechanism, 1, None) == (l1, l2_squared)
+
+
+def test_norms_by_hand_where_products_are_negative() -> None:
+    """Columns 1 and -1: an event that moves by a tick changes R x by 2."""
+    for (low, high), relation, items, l1, l2_squared in [
+        ((0, 1), "add_remove", 1, 1, 1),
+        ((0, 1), "replace_one", 1, 2, 4),
+        ((0, 3), "replace_one", 1, 6, 36),
+        ((-1, 4), "replace_one", 1, 8, 64),  # 4 and 4 a tick apart, not 4 and -1 at one
+        ((-2, 2), "replace_one", 1, 4, 16),
+        ((0, 1), "replace_one", 3, 6, 12),
+    ]:
+        change = TickChange(low, high, relation, max_items=items)
+        assert change.norms(Alternating(200), 1, None) == (l1, l2_squared)
 
 
 def test_a_replacement_may_cost_twice_an_event() -> None:

@@ -1,0 +1,500 @@
+"""What leaves beside the releases is the same for neighbours, whatever transform made them.
+
+Metrics, logs, warnings, what is printed, and of the releases all but their values. There is no skip
+list: a new transform must be in the table.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import sys
+import warnings
+from collections import Counter as Tally
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import apache_beam as beam
+import pytest
+from apache_beam.metrics import metric
+from apache_beam.metrics.execution import MetricUpdater
+from apache_beam.metrics.metric import Metrics
+from apache_beam.runners.portability.fn_api_runner import worker_handlers
+from apache_beam.testing import test_stream
+from apache_beam.transforms.window import TimestampedValue
+from apache_beam.utils.timestamp import Timestamp
+
+import beam_dpcount as dp
+import pipelines
+from beam_dpcount import dofns
+from tests.runners import Row, feed, run
+from tests.scripted import ScriptedEntropy
+
+BUDGET = dp.ZCDP(0.5)
+SECOND = 1_000_000
+SECRET = "s3cr3t"
+HOMES = tuple(str(Path(str(module.__file__)).parent) for module in (dp, pipelines))
+OURS = ("beam_dpcount", "pipelines")
+NAN = math.nan
+
+
+@pytest.fixture(autouse=True)
+def _no_state_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The local runner's cache measures every state that it holds, some 1 ms a key and bundle.
+    monkeypatch.setattr(worker_handlers, "STATE_CACHE_SIZE_MB", 0)
+
+
+@pytest.fixture(autouse=True)
+def _noted_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metric, "MetricUpdater", Updater)
+
+
+class Odd:
+    """A value whose every use but showing it fails, each time with what it holds."""
+
+    def _fail(self, *_: Any) -> Any:
+        raise ValueError(SECRET)
+
+    __float__ = __iter__ = __len__ = __hash__ = __eq__ = __str__ = _fail  # type: ignore[assignment]
+
+
+# What is seen of a pipeline from outside
+
+
+class _Keep(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+@contextmanager
+def listening() -> Iterator[list[logging.LogRecord]]:
+    """All records, ours from DEBUG on."""
+    keep, root = _Keep(), logging.getLogger()
+    levels = {"": logging.DEBUG, "apache_beam": logging.INFO, **dict.fromkeys(OURS, logging.DEBUG)}
+    before = {name: logging.getLogger(name).level for name in levels}
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
+    root.addHandler(keep)
+    try:
+        yield keep.records
+    finally:
+        root.removeHandler(keep)
+        for name, level in before.items():
+            logging.getLogger(name).setLevel(level)
+
+
+_updates: list[tuple[str, str]] = []
+
+
+class Updater(MetricUpdater):
+    """Notes what it is given: the bundle-based runner loses metrics of its later bundles."""
+
+    def __init__(self, kind: Any, name: Any, *given: Any, **named: Any) -> None:
+        super().__init__(kind, name, *given, **named)
+        self._made = (kind, name, *given), named
+
+    def __call__(self, *given: Any) -> None:
+        _updates.append((str(self._made[0][1]), repr(given)))
+        super().__call__(*given)
+
+    def __reduce__(self) -> Any:
+        given, named = self._made
+        return partial(Updater, **named), given
+
+
+def is_ours(record: logging.LogRecord) -> bool:
+    return record.name.split(".")[0] in OURS or record.pathname.startswith(HOMES)
+
+
+def plain(text: str) -> str:
+    """Without what differs from run to run: addresses, and Beam's random names and times."""
+    text = re.sub(r"batch_count=.*", "#", text)  # what BatchElements has measured of time
+    text = re.sub(r"0x[0-9a-f]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "#", text)
+    return re.sub(r"\d+\.\d+ ?(s|sec|seconds|ms)\b", "#", text)
+
+
+def measured(result: Any) -> dict[tuple[str, ...], str]:
+    """All metrics that the pipeline's code has kept, of every kind, with their values."""
+    found = {}
+    for kind, metrics in result.metrics().query().items():
+        for kept in metrics:
+            name = kept.key.metric
+            value = kept.committed if kept.committed is not None else kept.attempted
+            if kind == "gauges":
+                value = getattr(value, "value", value)  # it has a time of its own
+            found[kind, str(kept.key.step), name.namespace, name.name] = str(value)
+    return found
+
+
+def public(release: Any) -> Any:
+    """All of a release but what noise protects."""
+    if hasattr(release, "minimiser"):
+        return release.clients, release.grid, release.stddev
+    shown = release._asdict()
+    for name in ("value", "values", "items"):
+        shown.pop(name, None)
+    return tuple(map(str, shown.items()))
+
+
+@dataclass(frozen=True)
+class Outside:
+    """What is seen from outside: of the releases, by the name of their transform."""
+
+    releases: Any
+    metrics: Any
+    updates: Any
+    ours: Any
+    others: Any
+    warned: Any
+    printed: Any
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many releases there are."""
+        return dict(Tally(name for (name, _), *_ in self.releases))
+
+
+def outside(
+    build: Callable[[beam.Pipeline], dict[str, Any]],
+    capfd: pytest.CaptureFixture[str],
+    streaming: bool = False,
+) -> Outside:
+    def flat(pipeline: beam.Pipeline) -> Any:
+        made = [
+            releases | f"Public {name}" >> beam.Map(lambda r, name=name: (name, public(r)))
+            for name, releases in build(pipeline).items()
+        ]
+        return made | beam.Flatten()
+
+    dofns.warn_past_horizon.cache_clear()  # else it is said once in a process
+    capfd.readouterr()
+    _updates.clear()
+    with listening() as records, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        outcome = run(flat, *(["bundles", ["--streaming"]] if streaming else ["fn"]))
+    printed = capfd.readouterr()
+    texts = [(record.name, record.levelno, record.getMessage()) for record in records]
+    for text in (printed.out, printed.err, *(text for *_, text in texts), *map(str, warned)):
+        assert SECRET not in text
+    ours = [text for text, record in zip(texts, records, strict=True) if is_ours(record)]
+    others = [text for text, record in zip(texts, records, strict=True) if not is_ours(record)]
+    return Outside(
+        [(seen.value, seen.micros, seen.window) for seen in outcome.outputs[0]],
+        measured(outcome.result),
+        sorted(_updates),
+        ours,
+        sorted({(name, level, plain(text)) for name, level, text in others}),
+        [str(warning.message) for warning in warned if warning.filename.startswith(HOMES)],
+        (plain(printed.out), plain(printed.err)),
+    )
+
+
+# The transforms, and events that one of them may meet
+
+
+@dataclass(frozen=True)
+class Elements:
+    """Of a transform that releases after every element.
+
+    Fields:
+      make: of options.
+      usual: the values of a key's elements, five or more.
+      others: what any one of them may be instead.
+    """
+
+    make: Callable[..., Any]
+    usual: Sequence[Any]
+    others: Sequence[Any]
+
+
+def graph(kind: Any, *arguments: Any, **options: Any) -> Callable[..., Any]:
+    return lambda **more: kind(BUDGET, 4, 5, *arguments, **options, **more)
+
+
+EDGES = [(0, 1), (0, 2), (1, 2), (3, 4), (2, 3)]
+BAD_EDGES = [(0, 9), (1, 1), (1, 0), (0, 1, -1), (0, 2, 99), (0,), "01", None, NAN, SECRET, Odd()]
+EACH_ELEMENT: dict[str, Elements] = {
+    "PrefixCount": Elements(
+        lambda **o: dp.PrefixCount(BUDGET, 4, bounds=(0, 2), **o),
+        [1, 0, 2, 1, 1],
+        [9, -9, 1e300, math.inf, 0.5, NAN, None, SECRET, Odd()],
+    ),
+    "Histogram": Elements(
+        lambda **o: dp.Histogram(BUDGET, 4, ["a", "b", "c"], max_items=2, **o),
+        ["a", "b", ["a", "b"], "a", "c"],
+        ["z", ["a", "z"], ["a", "b", "c"], ["a", "a"], [], "", 7, NAN, None, SECRET, Odd()],
+    ),
+    "SubstringCount": Elements(
+        lambda **o: dp.SubstringCount(BUDGET, 4, ["a", "b"], 2, **o),
+        [*"abbab"],
+        ["b", "z", "", "ab", 7, NAN, None, SECRET, Odd()],
+    ),
+    "EpisodeCount": Elements(
+        lambda **o: dp.EpisodeCount(BUDGET, 4, ["a", "b"], 2, **o),
+        [*"abbab"],
+        ["b", "z", "", "ab", 7, NAN, None, SECRET, Odd()],
+    ),
+    "EdgeCount": Elements(graph(dp.EdgeCount, max_degree=1), EDGES, BAD_EDGES),
+    "TriangleCount": Elements(graph(dp.TriangleCount, max_degree=2), EDGES, BAD_EDGES),
+    "KStarCount": Elements(graph(dp.KStarCount, 2, max_degree=2), EDGES, BAD_EDGES),
+    "HighDegreeCount": Elements(graph(dp.HighDegreeCount, 2, max_degree=2), EDGES, BAD_EDGES),
+    "DegreeHistogram": Elements(graph(dp.DegreeHistogram, max_degree=2), EDGES, BAD_EDGES),
+    "SpanningForestCost": Elements(
+        graph(dp.SpanningForestCost, 3, max_degree=2), EDGES, [(0, 1, 3), (0, 1, 4), *BAD_EDGES]
+    ),
+    "CutGraph": Elements(graph(dp.CutGraph), EDGES, [(0, 1, 0.5), (0, 1, 2), *BAD_EDGES]),
+}
+# Of a public clock of four ticks of 10 seconds. One event more, or of another content.
+KEYED: list[Row] = [("a", 1, 5 * SECOND), ("b", 1, 15 * SECOND), ("a", 2, 31 * SECOND)]
+MORE: list[Row] = [
+    ("a", 1, 6 * SECOND),  # a sum that is clipped
+    ("a", 9, 25 * SECOND),  # a number that is
+    ("a", -9, 25 * SECOND),
+    ("c", 1, 5 * SECOND),  # the first of its key
+    *(("a", bad, 5 * SECOND) for bad in (NAN, math.inf, None, SECRET, Odd())),
+    (SECRET, 1, 5 * SECOND),
+    (None, 1, 5 * SECOND),
+    ("a", 1, -5),
+    ("a", 1, 40 * SECOND),
+    ("a", 1, 10**15),
+]
+ITEMS: list[Row] = [("", "a", 5 * SECOND), ("", ["a", "b"], 15 * SECOND)]
+MORE_ITEMS: list[Row] = [
+    *(("", item, 6 * SECOND) for item in ("a", "c", "z", ["a", "b", "c"], ["z", "a"], [], "")),
+    *(("", bad, 5 * SECOND) for bad in (7, NAN, None, SECRET, Odd())),
+    *(("", "a", micros) for micros in (-5, 40 * SECOND, 10**15)),
+]
+CLOCK: dict[str, Any] = {"tick": 10, "start": 0, "horizon": 4, "max_per_tick": 1}
+ABC = ("a", "b", "c")
+LATE = ("fold", "drop")
+
+
+def ticks(**options: Any) -> dp.TickCount:
+    given = {"bounds": (0, 2), "entropy": ScriptedEntropy(), **CLOCK, **options}
+    return dp.TickCount(BUDGET, keys=ABC, **given)
+
+
+def tick_items(**options: Any) -> Any:
+    given = {"max_items": 2, "entropy": ScriptedEntropy(), **CLOCK, **options}
+    return beam.Values() | dp.TickHistogram(BUDGET, domain=ABC, **given)
+
+
+EACH_TICK: dict[str, tuple[Callable[..., Any], list[Row], list[Row]]] = {
+    "TickCount": (ticks, KEYED, MORE),
+    "TickHistogram": (tick_items, ITEMS, MORE_ITEMS),
+}
+
+
+def hinge(x: Any, points: Any) -> Any:
+    if isinstance(x, str):
+        raise AttributeError(SECRET)
+    return [NAN] * len(points) if x is None else [max(-1, min(1, 4 * (p - x))) for p in points]
+
+
+def no_text(x: Any) -> Any:
+    if isinstance(x, str):
+        raise RuntimeError(SECRET)
+    return x
+
+
+LOCAL: dict[str, Callable[[], Any]] = {
+    "LocalMedian": lambda: dp.LocalMedian(BUDGET, 4, value=no_text),
+    "LocalConvexRisk": lambda: dp.LocalConvexRisk(BUDGET, 4, gradient=hinge),
+}
+CLIENTS = [0.1, 0.4, 0.4, 0.9, 0.2, 0.3, 0.5, 0.6]
+OTHER_CLIENTS = [7, -7, math.inf, NAN, None, SECRET, Odd(), [0.1]]
+
+
+def after(kind: Any, path: str) -> Any:
+    """A count whose releases go through a post-processing transform."""
+    options = {"path": path, "entropy": ScriptedEntropy()}
+    if kind is dp.TopK:
+        counted = dp.Histogram(BUDGET, 4, ABC, **options)
+        return beam.MapTuple(lambda key, x: (key, "abc"[x % 3])) | counted | kind(2, counted)
+    if kind is dp.LastPerTick:
+        return dp.PrefixCount(BUDGET, 4, bounds=(0, 2), **options) | kind(20)
+    count = ticks(path=path)
+    arguments: dict[Any, tuple[Any, ...]] = {
+        dp.SlidingSum: (2, count.counter, path),
+        dp.TopKPerTick: (2, ABC, path),
+        dp.Monotone: (path,),
+    }
+    return count | kind(*arguments.get(kind, ()))
+
+
+AFTER = {
+    "LastPerTick": dp.LastPerTick,
+    "Monotone": dp.Monotone,
+    "NonNegative": dp.NonNegative,
+    "Rounded": dp.Rounded,
+    "RunningAverage": dp.RunningAverage,
+    "SlidingSum": dp.SlidingSum,
+    "TopK": dp.TopK,
+    "TopKPerTick": dp.TopKPerTick,
+}
+
+
+def test_every_transform_is_in_the_table() -> None:
+    exported = {
+        name
+        for name in dp.__all__
+        if isinstance(getattr(dp, name), type) and issubclass(getattr(dp, name), beam.PTransform)
+    }
+    assert exported == {*EACH_ELEMENT, *EACH_TICK, *LOCAL, *AFTER}
+    tables = (EACH_ELEMENT, EACH_TICK, LOCAL, AFTER)
+    assert len(exported) == sum(map(len, tables)) >= 23
+
+
+# Neighbours
+
+
+@pytest.mark.parametrize("name", EACH_ELEMENT)
+def test_contents_of_elements_leave_by_no_side_door(
+    name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Every key's stream has one other element: within its horizon, or beyond it."""
+    case = EACH_ELEMENT[name]
+    places = [(other, place) for other in case.others for place in (1, 4)]
+    ways = [("bounded", "drop"), ("streaming", "collect")]
+    if name == "PrefixCount":  # what the two are made of is the same for all
+        ways += [("bounded", "collect"), ("streaming", "drop")]
+
+    def given(changed: bool) -> list[Row]:
+        rows = []
+        for number, (other, place) in enumerate(places):
+            values = list(case.usual)
+            if changed:
+                values[place] = other
+            rows += [(f"k{number}", x, i * SECOND) for i, x in enumerate(values)]
+        return rows
+
+    def build(pipeline: beam.Pipeline, rows: list[Row]) -> dict[str, Any]:
+        elements, made = pipeline | feed(rows), {}
+        for path, on_reject in ways:
+            count = case.make(path=path, on_reject=on_reject, entropy=ScriptedEntropy())
+            releases = elements | f"{path} {on_reject}" >> count
+            made[f"{path} {on_reject}"] = releases if on_reject == "drop" else releases[0]
+        return made
+
+    usual, other = (outside(lambda p, c=c: build(p, given(c)), capfd) for c in (False, True))
+    assert usual.counts == {" ".join(way): 4 * len(places) for way in ways}
+    assert sum("past_horizon" in key for key in usual.metrics) == len(ways)  # they are seen
+    assert [text for *_, text in usual.ours if "beyond the horizon of 4" in text]
+    assert usual == other
+
+
+@pytest.mark.parametrize("name", EACH_TICK)
+def test_presence_of_events_at_ticks_leaves_by_no_side_door(
+    name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    make, rows, more = EACH_TICK[name]
+
+    def build(pipeline: beam.Pipeline, rows: list[Row]) -> dict[str, Any]:
+        events = pipeline | feed(rows, Any)
+        return {path: events | path >> make(path=path) for path in ("bounded", "streaming")}
+
+    usual, other, none = (
+        outside(lambda p, rows=rows: build(p, rows), capfd) for rows in (rows, [*rows, *more], [])
+    )
+    assert usual.counts == {"bounded": 12, "streaming": 12}
+    assert usual == other == none
+
+
+@pytest.mark.parametrize("name", EACH_TICK)
+def test_late_events_leave_by_no_side_door(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """All ticks but one are over before any event comes."""
+    make, rows, more = EACH_TICK[name]
+
+    def build(pipeline: beam.Pipeline, rows: list[Row]) -> dict[str, Any]:
+        events = [TimestampedValue(row[:2], Timestamp(micros=row[2])) for row in rows]
+        source = test_stream.TestStream().advance_watermark_to(31)
+        source = source.add_elements(events) if events else source
+        source = source.advance_watermark_to(50).advance_watermark_to_infinity()
+        typed = pipeline | source | beam.Map(lambda e: e).with_output_types(Any)
+        return {late: typed | late >> make(late=late, path="streaming") for late in LATE}
+
+    usual, other = (
+        outside(lambda p, rows=rows: build(p, rows), capfd, True) for rows in ([], [*rows, *more])
+    )
+    assert usual.counts == dict.fromkeys(LATE, 12)
+    assert usual == other
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_what_clients_hold_leaves_by_no_side_door(
+    name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def build(pipeline: beam.Pipeline, clients: list[Any]) -> dict[str, Any]:
+        return {name: pipeline | beam.Create(clients, reshuffle=False) | LOCAL[name]()}
+
+    usual, other = (outside(lambda p, c=c: build(p, c), capfd) for c in (CLIENTS, OTHER_CLIENTS))
+    assert usual.counts == {name: 1}
+    assert usual == other
+
+
+@pytest.mark.parametrize("name", AFTER)
+def test_events_leave_by_no_side_door_of_what_comes_after(
+    name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def build(pipeline: beam.Pipeline, rows: list[Row]) -> dict[str, Any]:
+        events = pipeline | feed(rows)
+        return {path: events | f"Count {path}" >> after(AFTER[name], path) for path in paths}
+
+    two_paths = name in ("Monotone", "SlidingSum", "TopKPerTick")
+    paths = ("bounded", "streaming") if two_paths else ("bounded",)
+    changed: list[Row] = [(key, 2 - x, micros) for key, x, micros in KEYED]
+    usual, other = (
+        outside(lambda p, rows=rows: build(p, rows), capfd) for rows in (KEYED, changed)
+    )
+    assert min(usual.counts.values()) > 1
+    assert usual == other
+
+
+# What this would find
+
+
+class Tells(beam.DoFn):
+    """A mutant: passes all on, and tells of some, in one way or another."""
+
+    WAYS: ClassVar[dict[str, Callable[[], Any]]] = {
+        "counter": lambda: Metrics.counter("mutant", "refused").inc(),
+        "distribution": lambda: Metrics.distribution("mutant", "sizes").update(1),
+        "gauge": lambda: Metrics.gauge("mutant", "last").set(7),
+        "set": lambda: Metrics.string_set("mutant", "kinds").add("text"),
+        "debug": lambda: logging.getLogger("beam_dpcount.mutant").debug("refused one"),
+        "another logger": lambda: logging.getLogger("other").debug("refused one"),
+        "warning": lambda: warnings.warn_explicit("refused", UserWarning, dofns.__file__, 1),
+        "print": lambda: print("refused one"),
+        "stderr": lambda: print("refused one", file=sys.stderr),
+        "no release": lambda: None,
+    }
+
+    def __init__(self, way: str) -> None:
+        self._way = way
+
+    def process(self, element: Any) -> Iterator[Any]:
+        if element[1] is None:
+            self.WAYS[self._way]()
+        if self._way != "no release" or element[1] is not None:
+            yield element
+
+
+def test_what_tells_of_an_event_is_seen(capfd: pytest.CaptureFixture[str]) -> None:
+    def build(pipeline: beam.Pipeline, value: Any, way: str) -> dict[str, Any]:
+        rows: list[Row] = [("k", value, 0), ("k", 1, SECOND)]
+        telling: Any = beam.ParDo(Tells(way)).with_output_types(tuple[str, Any])
+        return {"": pipeline | feed(rows) | telling | dp.PrefixCount(BUDGET, 4)}
+
+    usual = outside(lambda p: build(p, 1, "print"), capfd)
+    assert usual == outside(lambda p: build(p, 0, "print"), capfd)
+    for way in Tells.WAYS:
+        assert outside(lambda p, way=way: build(p, None, way), capfd) != usual, way
