@@ -26,7 +26,7 @@ from apache_beam.runners.trivial_runner import TrivialRunner
 
 import beam_dpcount as dp
 from beam_dpcount import cli
-from beam_dpcount.transforms.runners import is_local
+from beam_dpcount.transforms.runners import spreads_groups
 from pipelines import count, graph, histogram, sequences, ticks
 from tests.test_cli import command
 from tests.test_rows import ALL
@@ -99,11 +99,11 @@ def test_tested_runners_pass(runner: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", dp.RunnerWarning)
         pipeline = applied("PrefixCount", runner())
-    assert is_local(pipeline) == (runner is not RenderRunner)
+    assert not spreads_groups(pipeline)
 
 
 def test_a_pipeline_without_a_runner_has_beams_own() -> None:
-    assert is_local(applied("TickCount", None))
+    assert not spreads_groups(applied("TickCount", None))
 
 
 @each
@@ -125,7 +125,7 @@ def test_allow_runner(name: str, runner: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", dp.RunnerWarning)
         pipeline = applied(name, runner(), allow_runner=True)
-    assert not is_local(pipeline)
+    assert not spreads_groups(pipeline)
 
 
 @each
@@ -158,7 +158,7 @@ def test_portable_runners_warn_once_a_pipeline(name: str, runner: Any) -> None:
     assert ("finish_bundle_before_checkpointing" in said) == (runner is FlinkRunner)
     assert said.startswith(f"{runner.__name__} was not tested")
     assert "\n" not in said
-    assert not is_local(pipeline)
+    assert spreads_groups(pipeline) == (runner in (FlinkRunner, SparkRunner))
 
 
 def test_dataflow_warns() -> None:
@@ -167,13 +167,13 @@ def test_dataflow_warns() -> None:
     pairs = pipeline | beam.Create([("a", 1)])
     with pytest.warns(dp.RunnerWarning, match="^DataflowRunner was not tested"):
         _ = pairs | dp.PrefixCount(BUDGET, 8)
-    assert not is_local(pipeline)
+    assert spreads_groups(pipeline)
 
 
 def test_notebooks_warn_of_what_they_run_on() -> None:
     with pytest.warns(dp.RunnerWarning, match="spends the budget again"):
         pipeline = applied("PrefixCount", Notebook(DirectRunner()))
-    assert is_local(pipeline)
+    assert not spreads_groups(pipeline)
     with pytest.raises(dp.RunnerError, match="DaskRunner mixes"):
         applied("PrefixCount", Notebook(DaskRunner()))
     with pytest.raises(dp.RunnerError, match="loses results"):

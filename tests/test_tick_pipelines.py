@@ -51,6 +51,7 @@ from beam_dpcount.tick_dofns import (
     UntimedElementError,
 )
 from beam_dpcount.ticks import PAIR, CellCodec, clock_of
+from beam_dpcount.transforms import ticks as tick_transforms
 from beam_dpcount.transforms.ticks import TickCount
 from benchmarks.crash import dofns_of
 from tests.runners import RUNNERS, Outcome, Row, Seen, feed, root, run
@@ -446,6 +447,24 @@ def test_unbounded_input_streams_and_bounded_input_is_grouped() -> None:
     assert labels(stream(5)) >= {"ReadTicks", "CountEachTick"}
     with pytest.raises(ValueError, match=r'path="bounded" on an unbounded input .* use path="auto'):
         _ = beam.Pipeline() | stream(5) | scripted(path="bounded")
+
+
+@pytest.mark.parametrize("windowed", [False, True])
+def test_groups_of_one_key_release_the_same(
+    windowed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runners that spread groups over workers have one for each key."""
+    rows: list[Row] = [(key, 1, at * SECOND) for at, key in enumerate("abbazab" * 5)]
+
+    def outcome() -> Any:
+        windows = beam.WindowInto(FixedWindows(20)) if windowed else beam.Map(lambda pair: pair)
+        return run(lambda p: p | feed(rows) | windows | scripted(keys=["b", "c", "a"]))
+
+    together = outcome()
+    monkeypatch.setattr(tick_transforms, "spreads_groups", lambda _: True)
+    alone = outcome()
+    assert together.outputs == alone.outputs
+    assert len(together.releases) == 36
 
 
 # Windows

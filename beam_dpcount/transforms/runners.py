@@ -101,11 +101,6 @@ def check_name(name: str) -> None:
         raise RunnerError(_DASK + _REMEDY)
 
 
-def is_local(pipeline: Pipeline) -> bool:
-    """Whether the pipeline's runner, as far as its class says, computes on this machine."""
-    return _is_one_of(LOCAL, _underlying(pipeline.runner))
-
-
 def spreads_groups(pipeline: Pipeline) -> bool:
     """Whether the runner spreads groups over workers, so that what comes out has no order."""
     return _is_one_of(_SPREADING, _underlying(pipeline.runner))
