@@ -23,18 +23,17 @@ Everything up to `analysis` knows nothing of Beam.
 """
 
 from beam_dpcount import mechanisms
-from beam_dpcount.analysis import choose, half_width, largest_error, largest_half_width
-from beam_dpcount.budget import ZCDP, ApproxDP, PureDP, WeakBudgetWarning
-from beam_dpcount.checking import Checked, CheckError, check
-from beam_dpcount.counter import Counter, NotANumberError, calibrate
-from beam_dpcount.epochs import UnboundedCounter
-from beam_dpcount.ledger import Ledger, OverspentError, Share
+from beam_dpcount.budget.budgets import ZCDP, ApproxDP, PureDP, WeakBudgetWarning
+from beam_dpcount.budget.ledger import Ledger, OverspentError, Share
+from beam_dpcount.counters.change import Change
+from beam_dpcount.counters.counter import Counter, NotANumberError, calibrate
+from beam_dpcount.counters.errors import choose, half_width, largest_error, largest_half_width
+from beam_dpcount.counters.sparse import SparseCounter, sparse_for
+from beam_dpcount.counters.unbounded import UnboundedCounter
+from beam_dpcount.dofns.releases import Rejected, Release, TopRelease, VectorRelease
 from beam_dpcount.mechanisms.base import HorizonError
-from beam_dpcount.noise import SystemEntropy
-from beam_dpcount.releases import Rejected, Release, TopRelease, VectorRelease
-from beam_dpcount.replay import ReplayableEntropy, SecretError
-from beam_dpcount.segments import SparseCounter, sparse_for
-from beam_dpcount.sensitivity import Change
+from beam_dpcount.noise.entropy import SystemEntropy
+from beam_dpcount.noise.replay import ReplayableEntropy, SecretError
 from beam_dpcount.transforms import (
     CutGraph,
     DegreeHistogram,
@@ -60,6 +59,7 @@ from beam_dpcount.transforms import (
     TopKPerTick,
     TriangleCount,
 )
+from beam_dpcount.transforms.checking import Checked, CheckError, check
 from beam_dpcount.transforms.runners import RunnerError, RunnerWarning
 
 __all__ = [

@@ -23,7 +23,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner, worker_ha
 from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 
 import beam_dpcount as dp
-from beam_dpcount.noise import SystemNoise
+from beam_dpcount.noise.entropy import SystemNoise
 
 BUDGET = dp.ApproxDP(1.0, 1e-6)
 HORIZON = 200_000

@@ -45,8 +45,8 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils import windowed_value
 
 import beam_dpcount as dp
-from beam_dpcount.dofns import CountEachElement
-from beam_dpcount.tick_dofns import SEED, CountEachTick, ReadTicks
+from beam_dpcount.dofns.elements import CountEachElement
+from beam_dpcount.dofns.ticks import SEED, CountEachTick, ReadTicks
 from benchmarks import reference
 from benchmarks.judge import Sighting, Verdict, judge
 

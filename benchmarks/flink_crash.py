@@ -5,7 +5,7 @@ the two counts, and behind each a sink that shows every release at once, so befo
 that covers it. A supervisor kills by SIGKILL, in turn, the TaskManager and one of the Python
 workers, and Flink starts the job anew from its last checkpoint, until the input has ended.
 
-The pipeline's translation to Flink is our own (tests/engines/flink), as are the files' watermarks;
+The pipeline's translation to Flink is our own (engines/flink), as are the files' watermarks;
 checkpoints, state, timers, restarts and all that talks to Python workers are Flink's and Beam's.
 """
 
@@ -29,10 +29,10 @@ from apache_beam.utils.timestamp import Timestamp
 
 from benchmarks import crash
 from benchmarks.crash import SECRET, TICK, HarnessError, Lives
-from tests.engines.cache import UnavailableError
-from tests.engines.flink import install
-from tests.engines.flink.cluster import Cluster, Process, Workers, tail, wait
-from tests.engines.flink.runner import Lines, OnFlink
+from engines.cache import UnavailableError
+from engines.flink import install
+from engines.flink.cluster import Cluster, Process, Workers, tail, wait
+from engines.flink.runner import Lines, OnFlink
 
 _LOG = logging.getLogger(__name__)
 

@@ -29,10 +29,10 @@ from apache_beam.options.pipeline_options import PipelineOptions
 import beam_dpcount as dp
 from benchmarks.flink_crash import FILES, Read, Watched
 from benchmarks.soak import FLAT, order, resident
-from tests.engines.cache import UnavailableError
-from tests.engines.flink import install
-from tests.engines.flink.cluster import Cluster, Workers, wait
-from tests.engines.flink.runner import Lines, OnFlink
+from engines.cache import UnavailableError
+from engines.flink import install
+from engines.flink.cluster import Cluster, Workers, wait
+from engines.flink.runner import Lines, OnFlink
 
 RELEASES = ("soak", "releases")
 EVERY = 0.5  # seconds between samples

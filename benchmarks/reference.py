@@ -12,11 +12,11 @@ from typing import Any
 
 from apache_beam.transforms.window import GlobalWindow
 
-from beam_dpcount.dofns import CountEachElement
-from beam_dpcount.releases import Release
-from beam_dpcount.replay import NO_ID
-from beam_dpcount.tick_dofns import CountEachTick
-from beam_dpcount.ticks import PAIR
+from beam_dpcount.dofns.clock import PAIR
+from beam_dpcount.dofns.elements import CountEachElement
+from beam_dpcount.dofns.releases import Release
+from beam_dpcount.dofns.ticks import CountEachTick
+from beam_dpcount.noise.replay import NO_ID
 
 
 def of_elements(

@@ -20,7 +20,7 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils import windowed_value
 
 import beam_dpcount as dp
-from beam_dpcount.dofns import CountEachElement, WindowCheck
+from beam_dpcount.dofns.elements import CountEachElement, WindowCheck
 
 _PAGE = 4096
 FLAT = 0.02  # growth of memory that counts as none

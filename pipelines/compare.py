@@ -11,13 +11,13 @@ import os
 import tempfile
 from collections.abc import Sequence
 
-from beam_dpcount import cli
-from pipelines.comparisons_base import Experiment, Output, Table, progress
-from pipelines.comparisons_binned import ERROR_AGAINST_SPACE, SPACE_AGAINST_HORIZON
-from pipelines.comparisons_members import FLOOR, MEMBERS
-from pipelines.comparisons_sparsity import SPARSITY
-from pipelines.comparisons_top import TOP
-from pipelines.comparisons_trees import AGAINST_HORIZON, ARITY, EVENT_DP, OVER_TIME
+from beam_dpcount.commands import app as cli
+from pipelines.comparisons.base import Experiment, Output, Table, progress
+from pipelines.comparisons.binned import ERROR_AGAINST_SPACE, SPACE_AGAINST_HORIZON
+from pipelines.comparisons.members import FLOOR, MEMBERS
+from pipelines.comparisons.sparsity import SPARSITY
+from pipelines.comparisons.top import TOP
+from pipelines.comparisons.trees import AGAINST_HORIZON, ARITY, EVENT_DP, OVER_TIME
 
 EXPERIMENTS: dict[str, Experiment] = {
     "event-dp": EVENT_DP,

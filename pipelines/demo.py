@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from beam_dpcount import cli
-from pipelines import count, eventlog
+from beam_dpcount.commands import app as cli
+from beam_dpcount.commands import count
+from pipelines import eventlog
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -31,10 +31,10 @@ import numpy as np
 from scipy import fft
 from scipy.special import log_ndtr, ndtr
 
-from beam_dpcount.budget import ApproxDP, PureDP
-from beam_dpcount.counter import Counter
-from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
+from beam_dpcount.budget.budgets import ApproxDP, PureDP
+from beam_dpcount.counters.counter import Counter
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
+from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
 
 CHECKS = ("pattern", "order", "affine", "factorization", "release", "budget")
 ALPHAS = (1.001, 1.1, 1.5, 2.0, 3.0, 4.7, 8.0, 16.0, 33.3, 64.0, 128.0, 200.0)

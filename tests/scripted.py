@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from beam_dpcount.laws import Law
-from beam_dpcount.noise import Entropy, SystemNoise
+from beam_dpcount.noise.entropy import Entropy, SystemNoise
+from beam_dpcount.noise.laws import Law
 
 
 class Script:

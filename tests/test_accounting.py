@@ -12,12 +12,18 @@ import numpy as np
 import pytest
 
 import beam_dpcount as dp
-from beam_dpcount import accounting, mechanisms
-from beam_dpcount.accounting import dp_event, ledger_event
-from beam_dpcount.budget import gaussian_delta, gaussian_epsilon, gaussian_sigma, zcdp_epsilon
-from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
-from beam_dpcount.ledger import Ledger
-from beam_dpcount.sensitivity import ItemsChange, TickChange
+from beam_dpcount import mechanisms
+from beam_dpcount.budget.budgets import (
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_sigma,
+    zcdp_epsilon,
+)
+from beam_dpcount.budget.ledger import Ledger
+from beam_dpcount.counters import accounting
+from beam_dpcount.counters.accounting import dp_event, ledger_event
+from beam_dpcount.counters.change import ItemsChange, TickChange
+from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from tests import audit as audits
 
 library = pytest.importorskip("dp_accounting")

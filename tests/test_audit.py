@@ -12,9 +12,9 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount import mechanisms
-from beam_dpcount.budget import noise_laws
-from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+from beam_dpcount.budget.budgets import noise_laws
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
+from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from tests import audit as audits
 from tests.audit import audit
 

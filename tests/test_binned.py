@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_dpcount as dp
-from beam_dpcount.coders import StateCodec
+from beam_dpcount.dofns.states import StateCodec
 from beam_dpcount.mechanisms import binned_tables
 from beam_dpcount.mechanisms.base import HorizonError, UnsupportedHorizonError
 from beam_dpcount.mechanisms.binned import Binned

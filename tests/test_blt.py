@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 import beam_dpcount as dp
-from beam_dpcount.coders import StateCodec, StateError
-from beam_dpcount.laws import DiscreteGaussian
+from beam_dpcount.dofns.states import StateCodec, StateError
 from beam_dpcount.mechanisms import BLT, NormalizedBLT
 from beam_dpcount.mechanisms.base import UnsupportedHorizonError
 from beam_dpcount.mechanisms.blt_tables import scale_index, scale_indices, scale_nodes
 from beam_dpcount.mechanisms.doubles import two_product, two_sum
 from beam_dpcount.mechanisms.workload import PREFIX_SUMS
+from beam_dpcount.noise.laws import DiscreteGaussian
 from benchmarks import rounding
 from benchmarks.fit_blt import square_root_max_se
 from benchmarks.rounding import ONE, Watch

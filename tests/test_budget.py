@@ -18,7 +18,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from scipy.special import log_ndtr
 
-from beam_dpcount.budget import (
+from beam_dpcount.budget.budgets import (
     ZCDP,
     ApproxDP,
     PureDP,
@@ -31,7 +31,7 @@ from beam_dpcount.budget import (
     zcdp_epsilon,
     zcdp_rho,
 )
-from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
+from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
 
 BOTH = frozenset({"laplace", "gaussian"})
 RHOS = [1e-12, 1e-6, 1e-3, 0.0243, 0.5, 5.0, 20.0, 100.0, 1e4, 1e6, 1e9, 1e12]

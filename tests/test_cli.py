@@ -25,8 +25,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import beam_dpcount as dp
-from beam_dpcount import cli
-from pipelines import choose, count, demo, plots
+from beam_dpcount.commands import app as cli
+from beam_dpcount.commands import choose, count
+from beam_dpcount.commands.figures import series as plots
+from pipelines import demo
 from tests.runners import counters
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -16,7 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines import graph, plots, plots_graph
+from beam_dpcount.commands import graph
+from beam_dpcount.commands.figures import graph as plots_graph
+from beam_dpcount.commands.figures import series as plots
 from tests import test_cli
 from tests.test_cli import BUDGET, BUNDLES, EXACT, GRPC, PNG, SECRET, SECRET_TEXT, each_path
 

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines import histogram, plots
+from beam_dpcount.commands import histogram
+from beam_dpcount.commands.figures import series as plots
 from tests import test_cli
 from tests.test_cli import BUDGET, EXACT, PNG, SECRET, SECRET_TEXT, each_path
 

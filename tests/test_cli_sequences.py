@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import beam_dpcount as dp
-from pipelines import plots_sequences, sequences
+from beam_dpcount.commands import sequences
+from beam_dpcount.commands.figures import words as plots_sequences
 from tests import test_cli
 from tests.test_cli import BUDGET, EXACT, PNG, SECRET, SECRET_TEXT, each_path
 from tests.test_sequences import occurrences

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines import plots, ticks
+from beam_dpcount.commands import ticks
+from beam_dpcount.commands.figures import series as plots
 from tests import test_cli
 from tests.test_cli import EXACT, PNG, SECRET, SECRET_TEXT, Line, each_path, stddevs, written
 

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_dpcount as dp
-from beam_dpcount.coders import VERSION, StateCodec, StateError
-from beam_dpcount.laws import DiscreteGaussian
+from beam_dpcount.dofns.states import VERSION, StateCodec, StateError
 from beam_dpcount.mechanisms import BinaryTree, SmoothBinary
+from beam_dpcount.noise.laws import DiscreteGaussian
 from tests.scripted import Script
 
 examples = settings(max_examples=200, deadline=None, derandomize=True, database=None)

@@ -19,14 +19,12 @@ from matplotlib.image import imread
 
 import beam_dpcount as dp
 from beam_dpcount.mechanisms import BinaryTree, Mechanism, NormalizedBLT, SmoothBinary, SquareRoot
-from beam_dpcount.optimal import mathias_floor
-from pipelines import (
-    compare,
-    comparisons_base,
-    comparisons_binned,
-    comparisons_sparsity,
-    comparisons_top,
-)
+from pipelines import compare
+from pipelines.comparisons import base as comparisons_base
+from pipelines.comparisons import binned as comparisons_binned
+from pipelines.comparisons import sparsity as comparisons_sparsity
+from pipelines.comparisons import top as comparisons_top
+from pipelines.comparisons.optimal import mathias_floor
 
 Table = list[dict[str, str]]
 WINDOW = {"mean_absolute_error", "standard_error", "p10", "p90", "exact_stddev"}

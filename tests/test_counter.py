@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_dpcount as dp
-from beam_dpcount.budget import gaussian_sigma, noise_laws
-from beam_dpcount.counter import UnsupportedBudgetError
-from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+from beam_dpcount.budget.budgets import gaussian_sigma, noise_laws
+from beam_dpcount.counters.counter import UnsupportedBudgetError
 from beam_dpcount.mechanisms import BinaryTree, SmoothBinary
-from beam_dpcount.noise import SystemNoise
+from beam_dpcount.noise.entropy import SystemNoise
+from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from tests.scripted import Script, SeededNoise
 
 TREE = BinaryTree(100)  # 7 levels

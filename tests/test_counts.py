@@ -36,13 +36,13 @@ from apache_beam.transforms.window import (
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
 import beam_dpcount as dp
-from beam_dpcount import dofns
-from beam_dpcount.coders import StateCodec, StateError
-from beam_dpcount.dofns import RejectedElementError
-from beam_dpcount.laws import Law
+from beam_dpcount.dofns import elements as dofns
+from beam_dpcount.dofns.elements import RejectedElementError
+from beam_dpcount.dofns.releases import Rejected, Release
+from beam_dpcount.dofns.states import StateCodec, StateError
 from beam_dpcount.mechanisms import BinaryTree, KAry, SmoothBinary, Sparse, Unbounded
-from beam_dpcount.noise import Entropy
-from beam_dpcount.releases import Rejected, Release
+from beam_dpcount.noise.entropy import Entropy
+from beam_dpcount.noise.laws import Law
 from tests.runners import RUNNERS, Row, Seen, feed, root, run
 from tests.scripted import KeyedScript, ScriptedEntropy
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from beam_dpcount.coders import StateCodec
-from beam_dpcount.dofns import CountEachElement
-from beam_dpcount.noise import SystemNoise
-from beam_dpcount.replay import Replay, ReplayableEntropy
+from beam_dpcount.dofns.elements import CountEachElement
+from beam_dpcount.dofns.states import StateCodec
+from beam_dpcount.noise.entropy import SystemNoise
+from beam_dpcount.noise.replay import Replay, ReplayableEntropy
 from benchmarks import crash
 from benchmarks.crash import (
     HarnessError,

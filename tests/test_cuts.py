@@ -14,7 +14,10 @@ import numpy as np
 import pytest
 
 import beam_dpcount as dp
-from beam_dpcount.cut_values import (
+from beam_dpcount.mechanisms import BLT, BinaryTree, KAry, SquareRoot
+from beam_dpcount.mechanisms.rounded import RoundedMechanism
+from beam_dpcount.noise.laws import DiscreteLaplace
+from beam_dpcount.statistics.cut_values import (
     Cut,
     cut,
     cut_error_bound,
@@ -22,9 +25,6 @@ from beam_dpcount.cut_values import (
     minimum_cut,
     stddev_of_cut,
 )
-from beam_dpcount.laws import DiscreteLaplace
-from beam_dpcount.mechanisms import BLT, BinaryTree, KAry, SquareRoot
-from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.statistics.cuts import (
     LOOP,
     NOT_A_NUMBER,

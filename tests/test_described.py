@@ -16,8 +16,8 @@ from apache_beam.transforms.window import FixedWindows
 
 import beam_dpcount as dp
 from beam_dpcount import transforms
-from beam_dpcount.dofns import CountEachElement, CountWholeKey
-from beam_dpcount.tick_dofns import CountAllTicks, CountEachTick
+from beam_dpcount.dofns.elements import CountEachElement, CountWholeKey
+from beam_dpcount.dofns.ticks import CountAllTicks, CountEachTick
 from beam_dpcount.transforms.described import Described
 
 PURE = dp.PureDP(1.0)  # for which KAry is best, with subtraction on the bounded path alone

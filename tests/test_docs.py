@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import choose, count, graph, histogram, sequences, ticks
+from beam_dpcount.commands import choose, count, graph, histogram, sequences, ticks
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

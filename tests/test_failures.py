@@ -24,12 +24,13 @@ from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
-from beam_dpcount import coders, ticks
-from beam_dpcount.coders import StateError
-from beam_dpcount.dofns import CountEachElement
-from beam_dpcount.noise import Entropy
-from beam_dpcount.tick_dofns import SEED, CountEachTick
-from beam_dpcount.ticks import PAIR
+from beam_dpcount.dofns import clock as ticks
+from beam_dpcount.dofns import states as coders
+from beam_dpcount.dofns.clock import PAIR
+from beam_dpcount.dofns.elements import CountEachElement
+from beam_dpcount.dofns.states import StateError
+from beam_dpcount.dofns.ticks import SEED, CountEachTick
+from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.transforms import elements
 from beam_dpcount.transforms import ticks as tick_transforms
 from benchmarks.crash import dofns_of

@@ -28,7 +28,7 @@ from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.files import (
+from beam_dpcount.commands.files.read import (
     Event,
     InputError,
     ReadEvents,
@@ -37,9 +37,9 @@ from pipelines.files import (
     check_output,
     read_releases,
 )
-from pipelines.graph import ReadEdges
-from pipelines.histogram import ReadItems
-from pipelines.tables import csv_line
+from beam_dpcount.commands.files.tables import csv_line
+from beam_dpcount.commands.graph import ReadEdges
+from beam_dpcount.commands.histogram import ReadItems
 
 DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
 SECRET = "s3cr3t"

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from beam_dpcount.statistics.forest import Forest
+from beam_dpcount.statistics.spanning_forest import Forest
 
 Row = tuple[int, int, int]
 

@@ -26,7 +26,8 @@ from beam_dpcount.mechanisms import (
     SmoothBinary,
     SquareRoot,
 )
-from beam_dpcount.statistics import graphs
+from beam_dpcount.statistics import graph as graphs
+from beam_dpcount.statistics.graph import CodeSet, Graph
 from beam_dpcount.statistics.graph_change import GraphChange
 from beam_dpcount.statistics.graph_counts import (
     DELETION,
@@ -43,7 +44,6 @@ from beam_dpcount.statistics.graph_counts import (
     SpanningForest,
     Triangles,
 )
-from beam_dpcount.statistics.graphs import CodeSet, Graph
 
 DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
 

@@ -17,9 +17,9 @@ from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.transforms.window import FixedWindows, GlobalWindow
 
 import beam_dpcount as dp
-from beam_dpcount import cut_values
-from beam_dpcount.coders import MemoryCodec, StateError
-from beam_dpcount.releases import Release, VectorRelease
+from beam_dpcount.dofns.releases import Release, VectorRelease
+from beam_dpcount.dofns.states import MemoryCodec, StateError
+from beam_dpcount.statistics import cut_values
 from tests.runners import RUNNERS, Row, feed, run
 from tests.scripted import KeyedScript, ScriptedEntropy, random_script
 

@@ -37,11 +37,24 @@ from apache_beam.transforms.window import (
 from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
-from beam_dpcount import dofns
-from beam_dpcount.coders import StateError
-from beam_dpcount.counter import UnsupportedBudgetError
-from beam_dpcount.dofns import RejectedElementError
-from beam_dpcount.items import (
+from beam_dpcount.counters.change import ItemsChange
+from beam_dpcount.counters.counter import UnsupportedBudgetError
+from beam_dpcount.dofns import elements as dofns
+from beam_dpcount.dofns.elements import RejectedElementError
+from beam_dpcount.dofns.releases import Rejected, TopRelease, VectorRelease
+from beam_dpcount.dofns.states import StateError
+from beam_dpcount.mechanisms import (
+    BinaryTree,
+    KAry,
+    NormalizedBLT,
+    SmoothBinary,
+    Sparse,
+    SquareRoot,
+    Unbounded,
+)
+from beam_dpcount.mechanisms.rounded import RoundedMechanism
+from beam_dpcount.noise.laws import DiscreteLaplace
+from beam_dpcount.statistics.items import (
     NOT_ITEMS,
     NOT_SIGNED,
     TOO_MANY,
@@ -55,19 +68,6 @@ from beam_dpcount.items import (
     places,
     read_items,
 )
-from beam_dpcount.laws import DiscreteLaplace
-from beam_dpcount.mechanisms import (
-    BinaryTree,
-    KAry,
-    NormalizedBLT,
-    SmoothBinary,
-    Sparse,
-    SquareRoot,
-    Unbounded,
-)
-from beam_dpcount.mechanisms.rounded import RoundedMechanism
-from beam_dpcount.releases import Rejected, TopRelease, VectorRelease
-from beam_dpcount.sensitivity import ItemsChange
 from beam_dpcount.transforms.histograms import Histogram
 from beam_dpcount.transforms.postprocess import TopK
 from tests import audit as audits

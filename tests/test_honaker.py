@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_dpcount as dp
-from beam_dpcount.coders import StateCodec, StateError
+from beam_dpcount.dofns.states import StateCodec, StateError
 from beam_dpcount.mechanisms import BinaryTree, Honaker
 from tests.scripted import Script, random_script
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from beam_dpcount.releases import Release, VectorRelease
+from beam_dpcount.dofns.releases import Release, VectorRelease
 from benchmarks.judge import Verdict, exactly, judge
 
 WHOLE: list[Any] = [

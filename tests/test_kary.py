@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_dpcount as dp
-from beam_dpcount.coders import StateCodec
-from beam_dpcount.counter import UnsupportedBudgetError
-from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+from beam_dpcount.counters.counter import UnsupportedBudgetError
+from beam_dpcount.dofns.states import StateCodec
 from beam_dpcount.mechanisms import KAry
 from beam_dpcount.mechanisms.digits import digits, largest_cost, total_cost
+from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from tests.audit import audit
 from tests.scripted import Script, random_script
 

@@ -20,8 +20,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from beam_dpcount import laws
-from beam_dpcount.laws import (
+from beam_dpcount.noise import laws
+from beam_dpcount.noise.laws import (
     DiscreteGaussian,
     DiscreteLaplace,
     InverseTable,

@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_dpcount as dp
-from beam_dpcount import ledger as module
 from beam_dpcount import mechanisms
-from beam_dpcount.budget import zcdp_epsilon
-from beam_dpcount.ledger import ClaimedError, Ledger, OverspentError, claim, plain_budget
+from beam_dpcount.budget import ledger as module
+from beam_dpcount.budget.budgets import zcdp_epsilon
+from beam_dpcount.budget.ledger import ClaimedError, Ledger, OverspentError, claim, plain_budget
 from tests import audit as audits
 
 repeatable = settings(deadline=None, derandomize=True, database=None, max_examples=200)
@@ -432,7 +432,7 @@ def test_copies_are_the_same_share():
 
 ELSEWHERE = """
     import pickle, sys
-    from beam_dpcount.ledger import claim
+    from beam_dpcount.budget.ledger import claim
     ledger, used, unused = pickle.load(sys.stdin.buffer)
     print(used.claimed_by, unused.claimed_by, unused.budget, used.ledger is ledger)
     for act in (ledger.rest, lambda: ledger.share(0.1), lambda: claim(unused, by="me")):

@@ -22,9 +22,9 @@ from apache_beam.transforms.trigger import AccumulationMode, AfterCount, Repeate
 from apache_beam.transforms.window import FixedWindows, Sessions, SlidingWindows, TimestampedValue
 
 import beam_dpcount as dp
-from beam_dpcount import local
-from beam_dpcount.ledger import ClaimedError
-from beam_dpcount.local import (
+from beam_dpcount.budget.ledger import ClaimedError
+from beam_dpcount.local import learner as local
+from beam_dpcount.local.learner import (
     ClientChange,
     ConvexLearner,
     LocalLearner,
@@ -32,10 +32,10 @@ from beam_dpcount.local import (
     MedianLearner,
     column_differences,
 )
+from beam_dpcount.local.transforms import LocalConvexRisk, LocalMedian, LossOf
 from beam_dpcount.mechanisms import ALL, BLT, BinaryTree, KAry, Simple2, SmoothBinary, SquareRoot
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
-from beam_dpcount.noise import SystemNoise
-from beam_dpcount.transforms.local import LocalConvexRisk, LocalMedian, LossOf
+from beam_dpcount.noise.entropy import SystemNoise
 from tests import audit as audits
 from tests.runners import RUNNERS
 from tests.scripted import Script

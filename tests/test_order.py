@@ -90,7 +90,7 @@ def test_the_order_of_releases_is_public_whatever_the_seed(seed: int) -> None:
 PROGRAM = f"""
 import sys
 from pathlib import Path
-from pipelines import ticks
+from beam_dpcount.commands import ticks
 events, output, rows = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
 for row in rows:
     events.write_text("time,who\\n" + row.replace(";", "\\n"))

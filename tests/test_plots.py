@@ -20,7 +20,8 @@ from matplotlib.image import imread
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
-from pipelines import frames, plots
+from beam_dpcount.commands.figures import frames
+from beam_dpcount.commands.figures import series as plots
 
 DAY = 1_768_435_200_000_000  # 2026-01-15T00:00Z in microseconds
 MINUTE = 60_000_000

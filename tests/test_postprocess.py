@@ -23,13 +23,14 @@ from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
 from beam_dpcount import mechanisms
-from beam_dpcount.coders import StateError
-from beam_dpcount.differences import (
+from beam_dpcount.counters.change import ItemsChange
+from beam_dpcount.counters.sliding import (
     SlidingStddevs,
     difference_variance,
     difference_variances,
 )
-from beam_dpcount.items import largest
+from beam_dpcount.dofns.releases import Release, TopRelease, VectorRelease
+from beam_dpcount.dofns.states import StateError
 from beam_dpcount.mechanisms import (
     BLT,
     BinaryTree,
@@ -43,9 +44,8 @@ from beam_dpcount.mechanisms import (
     TwoLevel,
     Unbounded,
 )
-from beam_dpcount.mechanisms.forest import Forest
-from beam_dpcount.releases import Release, TopRelease, VectorRelease
-from beam_dpcount.sensitivity import ItemsChange
+from beam_dpcount.mechanisms.trees import Forest
+from beam_dpcount.statistics.items import largest
 from beam_dpcount.transforms.histograms import Histogram
 from beam_dpcount.transforms.postprocess import (
     Difference,

@@ -21,10 +21,11 @@ import pytest
 from apache_beam.transforms.window import FixedWindows, GlobalWindow, IntervalWindow
 
 import beam_dpcount as dp
-from beam_dpcount import dofns, replay
-from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
-from beam_dpcount.replay import NO_ID, Expansion, Replay, ReplayableEntropy, SecretError
-from pipelines import count, histogram, ticks
+from beam_dpcount.commands import count, histogram, ticks
+from beam_dpcount.dofns import elements as dofns
+from beam_dpcount.noise import replay
+from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+from beam_dpcount.noise.replay import NO_ID, Expansion, Replay, ReplayableEntropy, SecretError
 from tests.runners import RUNNERS, Row, feed, run
 
 SECRET = "0123456789abcdef" * 4

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_dpcount as dp
+from beam_dpcount.counters.spread import SpreadChange
 from beam_dpcount.mechanisms import BLT, Binned, NormalizedBLT, SquareRoot
 from beam_dpcount.mechanisms.base import UnsupportedHorizonError
 from beam_dpcount.mechanisms.doubles import double_double, multiply_add, two_product, two_sum
@@ -26,7 +27,6 @@ from beam_dpcount.mechanisms.rounded import (
     round_up,
     to_integers,
 )
-from beam_dpcount.spread import SpreadChange
 from beam_dpcount.statistics.episodes import Episodes
 from beam_dpcount.statistics.graph_change import GraphChange
 from beam_dpcount.statistics.graph_counts import Degrees, Edges

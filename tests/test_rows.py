@@ -13,7 +13,14 @@ from apache_beam.transforms.window import TimestampedValue
 from apache_beam.typehints.row_type import RowTypeConstraint
 
 import beam_dpcount as dp
-from beam_dpcount.rows import TO_ITEMS, TO_NUMBERS, TO_PAIRS, RowElementError, is_row, is_row_type
+from beam_dpcount.dofns.rows import (
+    TO_ITEMS,
+    TO_NUMBERS,
+    TO_PAIRS,
+    RowElementError,
+    is_row,
+    is_row_type,
+)
 from tests.runners import RUNNERS, root, run
 
 BUDGET = dp.ZCDP(0.5)

@@ -25,9 +25,9 @@ from apache_beam.runners.runner import PipelineRunner
 from apache_beam.runners.trivial_runner import TrivialRunner
 
 import beam_dpcount as dp
-from beam_dpcount import cli
+from beam_dpcount.commands import app as cli
+from beam_dpcount.commands import count, graph, histogram, sequences, ticks
 from beam_dpcount.transforms.runners import spreads_groups
-from pipelines import count, graph, histogram, sequences, ticks
 from tests.test_cli import command
 from tests.test_rows import ALL
 

@@ -13,9 +13,9 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount import mechanisms
-from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
-from beam_dpcount.noise import SystemNoise
+from beam_dpcount.noise.entropy import SystemNoise
+from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from tests.scripted import Script, random_script
 
 ROOT = Path(__file__).parent.parent

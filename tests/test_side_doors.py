@@ -31,7 +31,7 @@ from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
 import pipelines
-from beam_dpcount import dofns
+from beam_dpcount.dofns import elements as dofns
 from tests.runners import Row, feed, run
 from tests.scripted import ScriptedEntropy
 

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 import beam_dpcount as dp
-from beam_dpcount.coders import StateCodec, StateError
-from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+from beam_dpcount.counters.sparse import SparseCounter, sparse_for
+from beam_dpcount.dofns.states import StateCodec, StateError
 from beam_dpcount.mechanisms import (
     BinaryTree,
     Honaker,
@@ -30,7 +30,7 @@ from beam_dpcount.mechanisms import (
     SquareRoot,
 )
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
-from beam_dpcount.segments import SparseCounter, sparse_for
+from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from tests.audit import log_pmf, pure_loss
 from tests.scripted import Script, SeededBytes
 from tests.test_audit import ROUNDED

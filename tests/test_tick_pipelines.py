@@ -36,21 +36,21 @@ from apache_beam.transforms.window import (
 from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
-from beam_dpcount import tick_dofns
-from beam_dpcount.coders import StateError
-from beam_dpcount.dofns import RejectedElementError
-from beam_dpcount.laws import Law
-from beam_dpcount.ledger import ClaimedError, Ledger
-from beam_dpcount.mechanisms import BinaryTree, KAry, NormalizedBLT, SmoothBinary
-from beam_dpcount.noise import Entropy
-from beam_dpcount.releases import Release
-from beam_dpcount.tick_dofns import (
+from beam_dpcount.budget.ledger import ClaimedError, Ledger
+from beam_dpcount.dofns import ticks as tick_dofns
+from beam_dpcount.dofns.clock import PAIR, CellCodec, clock_of
+from beam_dpcount.dofns.elements import RejectedElementError
+from beam_dpcount.dofns.releases import Release
+from beam_dpcount.dofns.states import StateError
+from beam_dpcount.dofns.ticks import (
     SEED,
     CountEachTick,
     UnknownKeyError,
     UntimedElementError,
 )
-from beam_dpcount.ticks import PAIR, CellCodec, clock_of
+from beam_dpcount.mechanisms import BinaryTree, KAry, NormalizedBLT, SmoothBinary
+from beam_dpcount.noise.entropy import Entropy
+from beam_dpcount.noise.laws import Law
 from beam_dpcount.transforms import ticks as tick_transforms
 from beam_dpcount.transforms.ticks import TickCount
 from benchmarks.crash import dofns_of

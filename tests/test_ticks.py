@@ -22,19 +22,8 @@ from hypothesis import strategies as st
 
 import beam_dpcount as dp
 from beam_dpcount import mechanisms
-from beam_dpcount.coders import StateError
-from beam_dpcount.mechanisms import (
-    BLT,
-    BinaryTree,
-    Binned,
-    KAry,
-    NormalizedBLT,
-    SmoothBinary,
-    SquareRoot,
-)
-from beam_dpcount.mechanisms.rounded import RoundedMechanism
-from beam_dpcount.sensitivity import TickChange
-from beam_dpcount.ticks import (
+from beam_dpcount.counters.change import TickChange
+from beam_dpcount.dofns.clock import (
     PAIR,
     VERSION,
     CellCodec,
@@ -51,6 +40,17 @@ from beam_dpcount.ticks import (
     seconds,
     take_due,
 )
+from beam_dpcount.dofns.states import StateError
+from beam_dpcount.mechanisms import (
+    BLT,
+    BinaryTree,
+    Binned,
+    KAry,
+    NormalizedBLT,
+    SmoothBinary,
+    SquareRoot,
+)
+from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from tests.neighbours import Alternating
 from tests.scripted import Script
 

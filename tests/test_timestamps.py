@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.timestamps import duration, every, lacks_offset, parser
+from beam_dpcount.commands.files.times import duration, every, lacks_offset, parser
 
 UTC = dt.timezone.utc
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=UTC)

@@ -21,11 +21,10 @@ from scipy.optimize import minimize_scalar
 
 import beam_dpcount as dp
 from beam_dpcount import mechanisms
-from beam_dpcount.budget import gaussian_sigma
-from beam_dpcount.coders import StateCodec, StateError
-from beam_dpcount.counter import Counter, UnsupportedBudgetError
-from beam_dpcount.epochs import UnboundedCounter
-from beam_dpcount.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+from beam_dpcount.budget.budgets import gaussian_sigma
+from beam_dpcount.counters.counter import Counter, UnsupportedBudgetError
+from beam_dpcount.counters.unbounded import UnboundedCounter
+from beam_dpcount.dofns.states import StateCodec, StateError
 from beam_dpcount.mechanisms import (
     BinaryTree,
     Binned,
@@ -39,6 +38,7 @@ from beam_dpcount.mechanisms import (
 )
 from beam_dpcount.mechanisms.base import MAX_HORIZON
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
+from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from tests.audit import ALPHAS, LARGE, close, largest, law_moments, log_pmf, pure_loss, renyi
 from tests.scripted import Script, SeededNoise, random_script
 from tests.test_audit import ROUNDED, FedBackRoot, UncountedRounding, Unrounded, coarse

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import beam_dpcount as dp
-from beam_dpcount import budget as budgets
-from beam_dpcount.budget import weakness
+from beam_dpcount.budget import budgets
+from beam_dpcount.budget.budgets import weakness
 
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.filterwarnings("always::beam_dpcount.WeakBudgetWarning")

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from beam_dpcount.budget import ZCDP
-from beam_dpcount.counter import calibrate
+from beam_dpcount.budget.budgets import ZCDP
+from beam_dpcount.counters.counter import calibrate
 from beam_dpcount.mechanisms import (
     BinaryTree,
     Binned,

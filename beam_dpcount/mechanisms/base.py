@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beam_dpcount.mechanisms.workload import PREFIX_SUMS, Workload
-from beam_dpcount.noise import Noise
+from beam_dpcount.noise.entropy import Noise
 
 # A flat tuple: `counters` plain ints (the first is t, the steps taken), then per-coordinate
 # numbers, each an int or a float as `state_types` says, or an array of shape (dimension,) for

@@ -24,7 +24,7 @@ from beam_dpcount.mechanisms.binned_tables import (
 from beam_dpcount.mechanisms.doubles import multiply_add, two_sum
 from beam_dpcount.mechanisms.rounded import ULP, RoundedMechanism, lag_bounds, left_dot, to_integers
 from beam_dpcount.mechanisms.workload import Workload
-from beam_dpcount.noise import Noise
+from beam_dpcount.noise.entropy import Noise
 
 
 @dataclass(frozen=True)

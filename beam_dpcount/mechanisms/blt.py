@@ -35,7 +35,7 @@ from beam_dpcount.mechanisms.rounded import (
     to_integers,
 )
 from beam_dpcount.mechanisms.workload import toeplitz
-from beam_dpcount.noise import Noise
+from beam_dpcount.noise.entropy import Noise
 
 
 @dataclass(frozen=True)

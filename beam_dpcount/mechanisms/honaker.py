@@ -9,7 +9,7 @@ import numpy as np
 
 from beam_dpcount.mechanisms.base import FloatArray, IntArray, Mechanism, State
 from beam_dpcount.mechanisms.digits import ones
-from beam_dpcount.noise import Noise
+from beam_dpcount.noise.entropy import Noise
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from beam_dpcount.mechanisms.base import FloatArray, IntArray, Mechanism, State
 from beam_dpcount.mechanisms.digits import digits, largest_cost, total_cost
-from beam_dpcount.noise import Noise
+from beam_dpcount.noise.entropy import Noise
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from beam_dpcount.mechanisms.base import IntArray, State
-from beam_dpcount.mechanisms.forest import Forest
-from beam_dpcount.noise import Noise
+from beam_dpcount.mechanisms.trees import Forest
+from beam_dpcount.noise.entropy import Noise
 
 
 @dataclass(frozen=True)

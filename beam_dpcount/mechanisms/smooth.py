@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from beam_dpcount.mechanisms.base import FloatArray, IntArray, State
-from beam_dpcount.mechanisms.forest import Forest
-from beam_dpcount.noise import Noise
+from beam_dpcount.mechanisms.trees import Forest
+from beam_dpcount.noise.entropy import Noise
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from beam_dpcount.mechanisms.base import FloatArray, IntArray, State, UnsupportedHorizonError
 from beam_dpcount.mechanisms.rounded import ULP, RoundedMechanism, lag_bounds, to_integers
 from beam_dpcount.mechanisms.workload import Workload, toeplitz
-from beam_dpcount.noise import Noise
+from beam_dpcount.noise.entropy import Noise
 
 _BLOCK = 1024  # products are summed in blocks of it: errors grow with _BLOCK + T / _BLOCK
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from beam_dpcount.sensitivity import Change
+from beam_dpcount.counters.change import Change
 
 IntArray = npt.NDArray[np.int64]
 Codes = tuple[int, ...]

@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from beam_dpcount.counters.change import Change, refuse_coordinates
 from beam_dpcount.mechanisms.base import Mechanism
-from beam_dpcount.sensitivity import Change, refuse_coordinates
 from beam_dpcount.statistics.base import Additions, Codes, IntArray, Statistic
 from beam_dpcount.statistics.vertices import (
     Vertices,
@@ -90,7 +90,7 @@ class CutWeights(Statistic):
     An element is (u, v), which adds 1 to the weight of the pair, or (u, v, weight), which adds
     `weight`, from -1 to 1. What is anything else is refused and adds nothing: an unknown vertex,
     u = v, and a weight outside [-1, 1], which is not clipped, as a clipped update would leave a
-    wrong weight for ever. What cuts are worth is in `beam_dpcount.cut_values`.
+    wrong weight for ever. What cuts are worth is in `beam_dpcount.statistics.cut_values`.
 
     Args:
       vertices: public: a sequence of distinct str, or n for the vertices 0 .. n-1; from 2.

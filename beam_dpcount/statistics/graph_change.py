@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
+from beam_dpcount.counters.spread import Spread, SpreadChange
 from beam_dpcount.mechanisms.base import Mechanism
-from beam_dpcount.spread import Spread, SpreadChange
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from math import comb
 from typing import Any, ClassVar
 
 from beam_dpcount.statistics.base import Additions, Codes, Statistic
-from beam_dpcount.statistics.forest import Forest
+from beam_dpcount.statistics.graph import CodeSet, Graph, pack, unpack
 from beam_dpcount.statistics.graph_change import GraphChange
-from beam_dpcount.statistics.graphs import CodeSet, Graph, pack, unpack
+from beam_dpcount.statistics.spanning_forest import Forest
 from beam_dpcount.statistics.vertices import (
     Vertices,
     check_vertices,

@@ -1,5 +1,6 @@
 """The PTransforms: thin, composed of DoFns and pure functions."""
 
+from beam_dpcount.local.transforms import LocalConvexRisk, LocalMedian
 from beam_dpcount.transforms.counts import PrefixCount
 from beam_dpcount.transforms.graphs import (
     CutGraph,
@@ -12,7 +13,6 @@ from beam_dpcount.transforms.graphs import (
 )
 from beam_dpcount.transforms.histograms import Histogram
 from beam_dpcount.transforms.last import LastPerTick
-from beam_dpcount.transforms.local import LocalConvexRisk, LocalMedian
 from beam_dpcount.transforms.postprocess import (
     Monotone,
     NonNegative,

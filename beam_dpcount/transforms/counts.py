@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from beam_dpcount.budget import Budget
-from beam_dpcount.dofns import Intake
-from beam_dpcount.ledger import Share
+from beam_dpcount.budget.budgets import Budget
+from beam_dpcount.budget.ledger import Share
+from beam_dpcount.counters.change import Change, check_bounds
+from beam_dpcount.dofns.elements import Intake
 from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
-from beam_dpcount.noise import Entropy
-from beam_dpcount.sensitivity import Change, check_bounds
+from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.transforms.elements import EachElement
 
 

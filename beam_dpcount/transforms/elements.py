@@ -9,10 +9,12 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
-from beam_dpcount import analysis
-from beam_dpcount.budget import Budget
-from beam_dpcount.counter import LatticeCounter, calibrate
-from beam_dpcount.dofns import (
+from beam_dpcount.budget.budgets import Budget
+from beam_dpcount.budget.ledger import Share, claim, plain_budget
+from beam_dpcount.counters import errors as analysis
+from beam_dpcount.counters.change import Change
+from beam_dpcount.counters.counter import LatticeCounter, calibrate
+from beam_dpcount.dofns.elements import (
     ON_REJECT,
     REJECTED,
     CheckKeys,
@@ -22,10 +24,8 @@ from beam_dpcount.dofns import (
     ReadElements,
     WindowCheck,
 )
-from beam_dpcount.ledger import Share, claim, plain_budget
-from beam_dpcount.noise import Entropy
-from beam_dpcount.releases import Rejected
-from beam_dpcount.sensitivity import Change
+from beam_dpcount.dofns.releases import Rejected
+from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.transforms.described import Described
 from beam_dpcount.transforms.inputs import (
     PATHS,

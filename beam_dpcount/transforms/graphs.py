@@ -7,8 +7,8 @@ from typing import Any, cast
 
 from apache_beam.pvalue import PCollection
 
-from beam_dpcount.budget import Budget
-from beam_dpcount.ledger import Share
+from beam_dpcount.budget.budgets import Budget
+from beam_dpcount.budget.ledger import Share
 from beam_dpcount.statistics.cuts import CutWeights
 from beam_dpcount.statistics.graph_counts import (
     Degrees,
@@ -256,7 +256,7 @@ class CutGraph(_GraphCount):
     PCollection[KV[str, (u, v, weight)]] -> PCollection[VectorRelease], its value aligned to
     `domain`, the pairs. An element adds its weight, from -1 to 1, to that of the pair; (u, v) adds
     1. Any number of cuts, and whatever else follows from the weights, costs nothing more: see
-    `beam_dpcount.cut_values`.
+    `beam_dpcount.statistics.cut_values`.
 
     Args:
       budget, horizon, every, mechanism and the options: as for EdgeCount. A release holds

@@ -7,10 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from beam_dpcount.budget import Budget
-from beam_dpcount.counter import LatticeCounter
-from beam_dpcount.dofns import Intake, pack_codes
-from beam_dpcount.items import (
+from beam_dpcount.budget.budgets import Budget
+from beam_dpcount.budget.ledger import Share
+from beam_dpcount.counters.change import ItemsChange
+from beam_dpcount.counters.counter import LatticeCounter
+from beam_dpcount.dofns.elements import Intake, pack_codes
+from beam_dpcount.dofns.releases import Rejected, VectorRelease
+from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
+from beam_dpcount.mechanisms.base import MAX_HORIZON, IntArray
+from beam_dpcount.noise.entropy import Entropy
+from beam_dpcount.statistics.items import (
     as_vector,
     as_vectors,
     check_domain,
@@ -19,12 +25,6 @@ from beam_dpcount.items import (
     places,
     read_items,
 )
-from beam_dpcount.ledger import Share
-from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
-from beam_dpcount.mechanisms.base import MAX_HORIZON, IntArray
-from beam_dpcount.noise import Entropy
-from beam_dpcount.releases import Rejected, VectorRelease
-from beam_dpcount.sensitivity import ItemsChange
 from beam_dpcount.transforms.elements import EachElement
 
 

@@ -12,9 +12,9 @@ from apache_beam.transforms.core import Windowing
 from apache_beam.transforms.trigger import AccumulationMode, DefaultTrigger
 from apache_beam.transforms.window import TimestampCombiner
 
+from beam_dpcount.dofns.rows import TO_PAIRS, RowElementError, is_row_type
 from beam_dpcount.mechanisms import Sparse
-from beam_dpcount.noise import Entropy, SystemEntropy
-from beam_dpcount.rows import TO_PAIRS, RowElementError, is_row_type
+from beam_dpcount.noise.entropy import Entropy, SystemEntropy
 
 PATHS = ("auto", "bounded", "streaming")
 

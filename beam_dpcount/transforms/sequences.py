@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from beam_dpcount.budget import Budget
-from beam_dpcount.ledger import Share
+from beam_dpcount.budget.budgets import Budget
+from beam_dpcount.budget.ledger import Share
 from beam_dpcount.statistics import Episodes, Words
 from beam_dpcount.transforms.statistics import StatisticCount
 

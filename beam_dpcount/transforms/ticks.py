@@ -11,16 +11,15 @@ import apache_beam as beam
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms import window as windows
 
-from beam_dpcount import analysis
-from beam_dpcount.budget import Budget
-from beam_dpcount.counter import Counter, calibrate
-from beam_dpcount.dofns import Intake
-from beam_dpcount.ledger import Share, claim, plain_budget
-from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
-from beam_dpcount.noise import Entropy
-from beam_dpcount.releases import Release
-from beam_dpcount.sensitivity import TickChange, check_bounds, check_unit
-from beam_dpcount.tick_dofns import (
+from beam_dpcount.budget.budgets import Budget
+from beam_dpcount.budget.ledger import Share, claim, plain_budget
+from beam_dpcount.counters import errors as analysis
+from beam_dpcount.counters.change import TickChange, check_bounds, check_unit
+from beam_dpcount.counters.counter import Counter, calibrate
+from beam_dpcount.dofns.clock import LATE, Clock, check_keys, clock_of, default_most
+from beam_dpcount.dofns.elements import Intake
+from beam_dpcount.dofns.releases import Release
+from beam_dpcount.dofns.ticks import (
     SEED,
     CountAllTicks,
     CountEachTick,
@@ -30,7 +29,8 @@ from beam_dpcount.tick_dofns import (
     TickIntake,
     groups_of,
 )
-from beam_dpcount.ticks import LATE, Clock, check_keys, clock_of, default_most
+from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
+from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.transforms.described import Described
 from beam_dpcount.transforms.inputs import (
     PATHS,

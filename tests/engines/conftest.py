@@ -14,11 +14,11 @@ import pytest
 from apache_beam.runners.portability.prism_runner import PrismRunner
 from apache_beam.runners.runner import PipelineRunner
 
-from tests.engines import prism
-from tests.engines.cache import UnavailableError
-from tests.engines.flink import install
-from tests.engines.flink.cluster import Cluster, Workers
-from tests.engines.flink.runner import OnFlink
+from engines import prism
+from engines.cache import UnavailableError
+from engines.flink import install
+from engines.flink.cluster import Cluster, Workers
+from engines.flink.runner import OnFlink
 from tests.runners import Outcome, run
 
 MOST_SECONDS = 900  # that Prism serves: its tests take a minute, and those of Flink five

@@ -19,16 +19,16 @@ from apache_beam.options.pipeline_options import PipelineOptions
 import beam_dpcount as dp
 from benchmarks.crash import event
 from benchmarks.flink_crash import Read, Show
+from engines.flink.cluster import Cluster, Workers, wait
+from engines.flink.runner import Lines, OnFlink, Running
 from tests.engines.conftest import SECRET, VARIABLE
-from tests.engines.flink.cluster import Cluster, Workers, wait
-from tests.engines.flink.runner import Lines, OnFlink, Running
 from tests.runners import feed, run
 
 LINES = [f"{'ab'[i % 3 % 2]},{i % 4},{i * 1000},{i}" for i in range(300)]
 PACE = 0.02  # seconds between lines
 # Python imports this first, wherever it finds it.
 NEWER = """
-from beam_dpcount import coders
+from beam_dpcount.dofns import states as coders
 
 decode, coders.VERSION = coders.StateCodec.decode, 2
 

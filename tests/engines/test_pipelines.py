@@ -23,8 +23,8 @@ from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.transforms.window import FixedWindows
 
 import beam_dpcount as dp
-from beam_dpcount import cli
-from pipelines import count
+from beam_dpcount.commands import app as cli
+from beam_dpcount.commands import count
 from tests.engines.conftest import SECRET, VARIABLE, Engine
 from tests.runners import Row, counters, feed, run
 from tests.scripted import ScriptedEntropy

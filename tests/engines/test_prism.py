@@ -16,7 +16,7 @@ from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
-from beam_dpcount import cli
+from beam_dpcount.commands import app as cli
 from tests import test_order
 from tests.engines.conftest import Engine
 from tests.engines.test_pipelines import EXACT, ticks

@@ -1,0 +1,1 @@
+"""Budgets, the conversions between them, and one ledger for a whole pipeline."""

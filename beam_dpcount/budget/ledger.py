@@ -1,0 +1,469 @@
+"""One budget for a whole pipeline: what each transform takes of it, and the account of that.
+
+Knows budgets only: neither mechanisms nor Beam.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import uuid
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from numbers import Real
+from typing import Any
+
+from beam_dpcount.budget.budgets import (
+    ZCDP,
+    ApproxDP,
+    Budget,
+    PureDP,
+    check_budget,
+    warn_if_weak,
+    zcdp_epsilon,
+)
+
+# Ten times 0.1 is a hair above 1 in binary. A share that exceeds what is left by no more than this
+# part of itself gets what is left; and of a budget no more than this part is left is nothing.
+_ROUNDING = Fraction(1, 10**9)
+_DELTA = 1e-6  # at which the account of a zCDP budget gives epsilon, unless told otherwise
+
+_NOTE = """\
+Shares add up: one event may count in each of them. Windows do not: the budget is per window, and
+an event lies in one of FixedWindows. Nor do keys where releases come per element, as an element
+has one key. Every run over the same data spends all of it again."""
+
+_LOCK = threading.Lock()
+
+
+class OverspentError(ValueError):
+    """A share of more than is left of its ledger."""
+
+
+class ClaimedError(ValueError):
+    """A share that another transform has used."""
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    """A part of a ledger's budget, to be passed to one transform in place of a budget.
+
+    Made by `Ledger.share`, `.spend` and `.rest`, not by hand. It pickles and copies as what it
+    is, a reference to its ledger: within a process, copies are the same share.
+
+    Attributes:
+      budget: PureDP or ZCDP; what the transform may spend.
+      name: unlike all others of its ledger.
+      cost: epsilon of a pure ledger or rho of others, exactly; `budget` costs at most this.
+    """
+
+    budget: PureDP | ZCDP
+    name: str
+    cost: Fraction
+    ledger: Ledger = field(repr=False)
+
+    @property
+    def part(self) -> Fraction:
+        """What it is of the whole: above 0, at most 1."""
+        return self.cost / self.ledger.total
+
+    @property
+    def claimed_by(self) -> str | None:
+        """The transform that spends it, or None while there is none."""
+        return self.ledger._claims.get(self.name)
+
+    def claim(self, by: str) -> PureDP | ZCDP:
+        """The budget, for use outside of transforms, once: `calibrate(m, share.claim("mine"))`.
+
+        Raises:
+          ClaimedError: it was claimed before.
+        """
+        self.ledger._claim(self, by)
+        return self.budget
+
+    def describe(self) -> Mapping[str, str]:
+        """Its line for annotations and display data."""
+        of = f"{_percent(self.part)} of {self.ledger.budget}"
+        where = f" (ledger {self.ledger.name})" if self.ledger.name else ""
+        return {"ledger": f"{self.name}: {of}{where}"}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _share_of, (self.ledger, self.name)
+
+
+def _share_of(ledger: Ledger, name: str) -> Share:
+    return ledger._shares[name]
+
+
+class Ledger:
+    """One privacy budget for all that a pipeline releases about one set of input data.
+
+    Every transform takes a share of it: `clicks | PrefixCount(ledger.share(0.25), horizon=1000)`.
+    What would overspend it is refused when the share is taken, before anything runs. To see what
+    was spent where, `print(ledger)`.
+
+    Args:
+      budget: PureDP: shares are PureDP, and their epsilons add up. ZCDP: shares are ZCDP, and
+        their rhos add up. ApproxDP: turned into zCDP once (numeric conversion), and shares are
+        ZCDP; only the account speaks of epsilon and delta again.
+      name: for messages and the account; may be left out.
+
+    Warns:
+      WeakBudgetWarning: the budget is weak.
+
+    Guarantee: all releases of all transforms that use shares of this ledger, each share once and
+      in one run, together satisfy `budget`, for inputs that are neighbours in the sense of every
+      one of the transforms, if one event of the input data is at most one element of what each of
+      them counts. The shares' costs are exact fractions and never sum to more than the budget. The
+      transforms may run at the same time, and each may be fed what was chosen from the releases
+      of others. The budget is per window; see `account`.
+
+    Source: composition adds up epsilon, and rho [Bun, Steinke 2016], also of mechanisms that run
+      concurrently on data still to come [Vadhan, Wang 2021; Lyu 2022; Henzinger, Safavi, Vadhan
+      2024]; epsilon-DP is epsilon^2/2-zCDP [Bun, Steinke 2016, Proposition 1.4].
+
+    Pickling: a ledger pickles. Unpickled (or copied) in the process that made it, it is that
+    ledger. In any other, forked ones included, it can be read, but nothing can be spent from it:
+    two processes would spend the same budget twice.
+
+    Raises:
+      ValueError, TypeError: budget is no budget, or too small to convert; name is no line of text.
+    """
+
+    def __init__(self, budget: Budget, name: str = "") -> None:
+        self._set_up(uuid.uuid4().hex, check_budget(budget), _check_line("name", name))
+        warn_if_weak(budget)  # a share of a weak budget may look strong
+        self._home: int | None = os.getpid()
+        _LIVE[self._token] = self
+
+    def _set_up(self, token: str, budget: Budget, name: str) -> None:
+        self._token, self._budget, self._name = token, budget, name
+        whole = budget.epsilon if isinstance(budget, PureDP) else budget.to_zcdp().rho
+        self._total = Fraction(whole)
+        self._shares: dict[str, Share] = {}
+        self._claims: dict[str, str] = {}
+
+    @property
+    def budget(self) -> Budget:
+        """The whole budget, as it was given."""
+        return self._budget
+
+    @property
+    def name(self) -> str:
+        """For messages and the account."""
+        return self._name
+
+    @property
+    def total(self) -> Fraction:
+        """What all shares may cost: epsilon of a pure budget, else rho."""
+        return self._total
+
+    @property
+    def left(self) -> Fraction:
+        """What no share has taken, in the unit of `total`; no trace that rounding left."""
+        left = self._total - sum((s.cost for s in self._shares.values()), Fraction(0))
+        return left if left > self._total * _ROUNDING else Fraction(0)
+
+    @property
+    def shares(self) -> tuple[Share, ...]:
+        """All shares, in the order in which they were taken."""
+        return tuple(self._shares.values())
+
+    def share(self, fraction: float, name: str = "") -> Share:
+        """A fraction of the whole budget (not of what is left).
+
+        Args:
+          fraction: above 0, at most 1; a Fraction is taken exactly. Sums that exceed 1 by no more
+            than the rounding of floats, such as ten times 0.1, are taken as 1.
+          name: of the share, usually what is counted; left out, it is numbered.
+
+        Raises:
+          OverspentError: less is left.
+          ValueError, TypeError: the fraction is no positive number, or the name is taken.
+        """
+        return self._take(_check_fraction(fraction) * self._total, name)
+
+    def spend(self, budget: Budget, name: str = "") -> Share:
+        """An absolute amount.
+
+        Args:
+          budget: PureDP from a pure ledger. From others ZCDP; or PureDP, which costs
+            epsilon^2 / 2 of rho, for mechanisms that take Laplace noise only.
+          name: of the share, usually what is counted; left out, it is numbered.
+
+        Raises:
+          OverspentError: less is left.
+          ValueError, TypeError: this kind of budget cannot be taken from this ledger, or the name
+            is taken.
+        """
+        match check_budget(budget), self._budget:
+            case PureDP(epsilon), PureDP():
+                return self._take(Fraction(epsilon), name)
+            case PureDP(epsilon), _:
+                return self._take(Fraction(epsilon) ** 2 / 2, name, pure=True)
+            case other, PureDP():
+                raise ValueError(
+                    f"{other!r} is not pure, and {self._title()} promises pure DP: spend "
+                    "PureDP(epsilon), or give the ledger an ApproxDP or ZCDP budget"
+                )
+            case ApproxDP() as approximate, _:
+                raise ValueError(
+                    f"{self._title()} adds up in zCDP, where epsilons and deltas do not: spend "
+                    f"{approximate!r}.to_zcdp(), or take share(fraction)"
+                )
+            case zcdp, _:
+                return self._take(Fraction(zcdp.to_zcdp().rho), name)
+
+    def rest(self, name: str = "") -> Share:
+        """All that is left.
+
+        Raises:
+          OverspentError: nothing is left.
+        """
+        return self._take(None, name)
+
+    def _take(self, cost: Fraction | None, name: str, pure: bool = False) -> Share:
+        _check_line("name", name)
+        with _LOCK:
+            self._check_home()
+            if not name:
+                numbers = (f"share {n}" for n in range(1, len(self._shares) + 2))
+                name = next(n for n in numbers if n not in self._shares)
+            if name in self._shares:
+                raise ValueError(f"{self._title()} has a share {name!r} already: choose another")
+            left = self.left
+            asked = left if cost is None else cost
+            granted = min(asked, left)
+            if not granted or asked - granted > asked * _ROUNDING:
+                raise self._overspent(name, cost)
+            if pure:
+                budget: PureDP | ZCDP = PureDP(_root_down(2 * granted))
+            elif isinstance(self._budget, PureDP):
+                budget = PureDP(float_down(granted))
+            else:
+                budget = ZCDP(float_down(granted))
+            made = self._shares[name] = Share(budget, name, granted, self)
+        return made
+
+    def _overspent(self, name: str, cost: Fraction | None) -> OverspentError:
+        asks = "what is left" if cost is None else _percent(cost / self._total)
+        left = _percent(self.left / self._total) if self.left else "nothing"
+        taken = ", ".join(f"{s.name} {_percent(s.part)}" for s in self._shares.values())
+        lower = "lower the other shares, or raise its budget"
+        remedy = "take less, or rest()" if self.left else lower
+        return OverspentError(
+            f"{self._title()} would be overspent: {name!r} asks for {asks} of {self._budget}, but "
+            f"{left} is left{' after ' if taken else ''}{taken}: {remedy}"
+        )
+
+    def _claim(self, share: Share, by: str) -> None:
+        if not isinstance(by, str):
+            raise TypeError(f"by must be text, e.g. the transform's label, got {by!r}")
+        by = " ".join(by.split())
+        with _LOCK:
+            self._check_home()
+            if self._shares.get(share.name) is not share:
+                raise ValueError(
+                    f"{self._title()} did not make this share {share.name!r}: take it with "
+                    "share(), spend() or rest()"
+                )
+            if share.name in self._claims:
+                raise ClaimedError(
+                    f"the share {share.name!r} of {self._title()} is spent by "
+                    f"{self._claims[share.name]!r} already, and {by!r} would spend it again: take "
+                    "a share for each transform and each place where one is applied"
+                )
+            self._claims[share.name] = by
+
+    def _check_home(self) -> None:
+        if self._home != os.getpid():
+            raise RuntimeError(
+                f"this is a copy of {self._title()} in another process, where it can only be "
+                "read: take and use shares where the ledger was made, or give a new one the "
+                "budget that is left"
+            )
+
+    def epsilon_at(self, delta: float | None = None, claimed: bool = True) -> float:
+        """The epsilon that all shares together satisfy at this delta, rounded up.
+
+        Args:
+          delta: default: the budget's own; 1e-6 for ZCDP; none, that is pure DP, for PureDP.
+          claimed: only of the shares that transforms have claimed; False: of all, and of what is
+            left.
+        """
+        parts = [s.budget for s in self.shares if s.claimed_by is not None or not claimed]
+        if not claimed and self.left:
+            parts.append(self._of_left())
+        pure = [Fraction(b.epsilon) for b in parts if isinstance(b, PureDP)]
+        rho = sum((Fraction(b.rho) for b in parts if isinstance(b, ZCDP)), Fraction(0))
+        if delta is None:
+            delta = self._delta()
+        direct = sum(pure, Fraction(0))  # pure parts kept pure; else turned into zCDP
+        if delta is None or not parts:
+            return float_up(direct)
+        if rho:
+            direct += Fraction(zcdp_epsilon(float_up(rho), delta))
+        rho += sum((epsilon**2 for epsilon in pure), Fraction(0)) / 2
+        return min(float_up(direct), zcdp_epsilon(float_up(rho), delta))
+
+    def _delta(self) -> float | None:
+        if isinstance(self._budget, PureDP):
+            return None
+        return self._budget.delta if isinstance(self._budget, ApproxDP) else _DELTA
+
+    def _of_left(self) -> PureDP | ZCDP:
+        kind = PureDP if isinstance(self._budget, PureDP) else ZCDP
+        return kind(float_down(self.left))
+
+    def account(self, delta: float | None = None) -> str:
+        """What was spent where, what is left, and the epsilon of what is claimed and of all.
+
+        Args:
+          delta: at which epsilon is given; default as for `epsilon_at`.
+        """
+        rows = [("share", "part", "budget", "claimed by")]
+        for share in self.shares:
+            by = share.claimed_by or "-"
+            rows.append((share.name, _percent(share.part), str(share.budget), by))
+        of_left = str(self._of_left()) if self.left else ""
+        rows.append(("left", _percent(self.left / self._total), of_left, ""))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:<{widths[2]}}  {d}".rstrip()
+            for a, b, c, d in rows
+        ]
+        delta = self._delta() if delta is None else delta
+        where = "" if delta is None else f" at delta = {delta:g}"
+        spent, whole = self.epsilon_at(delta), self.epsilon_at(delta, claimed=False)
+        heading = f"{self._title()}: {self._budget}"
+        if isinstance(self._budget, ApproxDP):
+            heading += f"; in all rho = {float(self._total):g} (zCDP)"
+        return "\n".join(
+            [
+                heading,
+                "",
+                *lines,
+                "",
+                f"epsilon{where}: {spent:.6g} of what is claimed, {whole:.6g} of all",
+                "",
+                _NOTE,
+            ]
+        )
+
+    def describe(self) -> Mapping[str, str]:
+        """All shares in one line, for annotations and display data."""
+        parts = [f"{s.name}: {_percent(s.part)} of {self._budget}" for s in self.shares]
+        return {"ledger": "; ".join([*parts, f"left: {_percent(self.left / self._total)}"])}
+
+    def _title(self) -> str:
+        return f"ledger {self._name}".rstrip()
+
+    def __str__(self) -> str:
+        return self.account()
+
+    def __repr__(self) -> str:
+        return f"Ledger({self._budget!r}, name={self._name!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        shares = [(s.budget, s.name, s.cost) for s in self.shares]
+        return _revived, (self._token, self._budget, self._name, shares, dict(self._claims))
+
+
+_LIVE: weakref.WeakValueDictionary[str, Ledger] = weakref.WeakValueDictionary()
+
+
+def _revived(
+    token: str, budget: Budget, name: str, shares: list[Any], claims: dict[str, str]
+) -> Ledger:
+    """The ledger itself, where it lives in this process; else a copy that can only be read."""
+    ledger = _LIVE.get(token)
+    if ledger is None:
+        ledger = Ledger.__new__(Ledger)
+        ledger._set_up(token, budget, name)
+        ledger._home = None
+        ledger._shares = {of: Share(part, of, cost, ledger) for part, of, cost in shares}
+        ledger._claims = claims
+    return ledger
+
+
+def plain_budget(budget: Budget | Share) -> tuple[Budget, Mapping[str, str]]:
+    """What transforms are calibrated to, and lines for their annotations and display data.
+
+    Args:
+      budget: a share, which is not used by that; or a plain budget, which has no lines.
+
+    Warns:
+      WeakBudgetWarning: a plain budget is weak; a ledger has warned of its shares' budget.
+
+    Raises:
+      TypeError: it is neither a budget nor a share.
+    """
+    if isinstance(budget, Share):
+        return budget.budget, budget.describe()
+    if isinstance(budget, Ledger):
+        raise TypeError(f"{budget!r} is a whole ledger: take ledger.share(0.25), or ledger.rest()")
+    plain = check_budget(budget)
+    warn_if_weak(plain)
+    return plain, {}
+
+
+def claim(budget: Budget | Share, by: str) -> None:
+    """Mark a share as used; a plain budget passes.
+
+    Transforms call it once in `expand`, after all checks: every place where a transform is applied
+    spends its budget, and one that is refused or never applied spends nothing.
+
+    Args:
+      budget: what the transform was given.
+      by: who spends it, for the account: the transform's label.
+
+    Raises:
+      ClaimedError: another transform, or the same one elsewhere, has used this share.
+    """
+    if isinstance(budget, Share):
+        budget.claim(by)
+
+
+def float_down(value: Fraction) -> float:
+    """The largest float that is not above a value >= 0."""
+    rounded = float(value)
+    return rounded if Fraction(rounded) <= value else math.nextafter(rounded, 0.0)
+
+
+def float_up(value: Fraction) -> float:
+    """The least float that is not below a value >= 0."""
+    rounded = float(value)
+    return rounded if Fraction(rounded) >= value else math.nextafter(rounded, math.inf)
+
+
+def _root_down(square: Fraction) -> float:
+    """The square root, rounded down; exact where it is a float."""
+    root = math.nextafter(math.sqrt(float(square)), math.inf)
+    while Fraction(root) ** 2 > square:
+        root = math.nextafter(root, 0.0)
+    return root
+
+
+def _check_fraction(fraction: Any) -> Fraction:
+    remedy = "give a number above 0, up to 1, e.g. 0.25"
+    number: Any = fraction
+    if isinstance(fraction, bool) or not isinstance(fraction, Real):
+        raise TypeError(f"fraction must be a number, got {fraction!r}: {remedy}")
+    if not 0 < number < math.inf:
+        raise ValueError(f"fraction must be positive and finite, got {fraction!r}: {remedy}")
+    return number if isinstance(number, Fraction) else Fraction(float(number))
+
+
+def _percent(part: Fraction) -> str:
+    return f"{float(100 * part):.4g} %"
+
+
+def _check_line(what: str, text: object) -> str:
+    if not isinstance(text, str):
+        raise TypeError(f"{what} must be text, got {text!r}")
+    if text != " ".join(text.split()):
+        raise ValueError(f"{what} must be words on one line, with single spaces, got {text!r}")
+    return text

@@ -1,0 +1,143 @@
+"""The errors to expect, before any data: every mechanism that takes a budget, best first.
+
+For counts after every row (--horizon), or at the ticks of a clock (--ticks), as `pipelines.ticks`
+chooses among them. With --relation, --bounds, --unit and --max-per-tick as they will be there.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+
+import beam_dpcount as dp
+from beam_dpcount.budget.budgets import Budget
+from beam_dpcount.commands import app as cli
+from beam_dpcount.commands.files.read import InputError
+from beam_dpcount.counters.change import RELATIONS, Change, TickChange, check_unit
+from beam_dpcount.dofns.clock import default_most
+from beam_dpcount.statistics.items import check_whole
+
+_BUDGETS: tuple[Budget, ...] = (dp.PureDP(1.0), dp.ApproxDP(1.0, 1e-6), dp.ZCDP(0.5))
+_HORIZONS = (1_000, 100_000, 10_000_000)
+
+
+def arguments() -> cli.Parser:
+    """The options of the command."""
+    parser = cli.command("pipelines.choose", __doc__)
+    cli.add_budget_arguments(parser, "all releases of one key (--ticks: of all keys) together")
+    count = parser.add_argument_group("counting")
+    length = count.add_mutually_exclusive_group()
+    length.add_argument("--horizon", type=cli.whole, metavar="T", help="the most elements of a key")
+    length.add_argument(
+        "--ticks", type=cli.whole, metavar="N", help="the number of ticks of the clock"
+    )
+    cli.add_value_arguments(count)
+    count.add_argument(
+        "--relation",
+        choices=RELATIONS,
+        help="what is protected (default replace_one; with --ticks add_remove)",
+    )
+    count.add_argument(
+        "--max-per-tick",
+        type=cli.whole,
+        metavar="N",
+        help="with --ticks: the sum of a key's rows in one tick is clipped to N times the largest "
+        "value (default 2^20, or less where 64 bits would not hold all sums)",
+    )
+    count.add_argument(
+        "--max-items",
+        type=cli.whole,
+        metavar="B",
+        help="with --ticks: the most keys that one row counts under (default 1)",
+    )
+    what = parser.add_argument_group("choice")
+    what.add_argument(
+        "--objective",
+        choices=("max", "mean"),
+        default="max",
+        help="compare the largest or the mean variance of a release (default max)",
+    )
+    what.add_argument(
+        "--max-state",
+        type=cli.whole,
+        metavar="N",
+        help="the most numbers kept per key (default: any)",
+    )
+    what.add_argument(
+        "--replays",
+        action="store_true",
+        help="only mechanisms that a streaming run may use, whose runner replays work",
+    )
+    what.add_argument("--markdown", action="store_true", help="print the README's table instead")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command.
+
+    Raises:
+      ValueError, TypeError: what the user can mend, in one line each.
+    """
+    options = arguments().parse_ours(argv)
+    if options.markdown:
+        print(table())
+        return
+    steps = options.horizon if options.ticks is None else options.ticks
+    if steps is None:
+        raise InputError(
+            "give --horizon, the most elements that any key will have, or --ticks, the number of "
+            "ticks of a clock"
+        )
+    budget = cli.budget_of(options)
+    with cli.named_as_options(options):
+        change = change_of(options)
+        choice = dp.choose(
+            steps,
+            budget,
+            options.objective,
+            options.max_state,
+            options.replays,
+            change,
+            unit=options.unit,
+        )
+    what = "horizon" if options.ticks is None else "ticks"
+    print(f"{budget}, {what} {steps:,}, {change}; standard deviations of a release")
+    print(choice)
+
+
+def change_of(options: argparse.Namespace) -> Change:
+    """What one row can change."""
+    low, high = options.bounds
+    if options.ticks is None:
+        for name in ("max_per_tick", "max_items"):
+            if getattr(options, name) is not None:
+                raise InputError(f"--{name.replace('_', '-')} goes with --ticks, not --horizon")
+        change = Change(low, high, options.relation or "replace_one")
+        check_unit(options.unit, change)
+        return change
+    for name in ("ticks", "max_per_tick", "max_items"):
+        if getattr(options, name) is not None:
+            check_whole(name, getattr(options, name))
+    items = 1 if options.max_items is None else options.max_items
+    ticks = TickChange(low, high, options.relation or "add_remove", max_items=items)
+    unit = check_unit(options.unit, ticks)
+    most = options.max_per_tick
+    if most is None:
+        most = default_most(ticks.magnitude(unit), options.ticks)
+    return replace(ticks, most=most)
+
+
+def table() -> str:
+    """The best mechanism by budget and horizon, as Markdown."""
+    lines = [
+        "| budget | " + " | ".join(f"horizon {h:,}" for h in _HORIZONS) + " |",
+        "|---|" + "---|" * len(_HORIZONS),
+    ]
+    for budget in _BUDGETS:
+        cells = []
+        for horizon in _HORIZONS:
+            best = dp.choose(horizon, budget).rows[0]
+            cells.append(f"{best.mechanism.name} {best.max_stddev:.3g}")
+        lines.append(f"| {budget} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)

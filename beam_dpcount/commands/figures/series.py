@@ -1,0 +1,669 @@
+"""Figures of private running counts and of comparisons, written as PNG files.
+
+Figures are built from `matplotlib.figure.Figure`, never pyplot, so that nothing here depends on
+or changes global state (a display, the current figure).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timezone, tzinfo
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib import dates, ticker
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import SubFigure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from beam_dpcount.commands.figures.frames import (
+    COLUMNS,
+    GREY,
+    framed,
+    plain,
+    save,
+    say,
+    shape,
+    shortened,
+    titles,
+    written,
+)
+from beam_dpcount.commands.figures.keys import ASKED
+
+MAX_POINTS = 4000
+EXACT = "exact (shown for demonstration only)"
+
+# Okabe and Ito's colour-blind safe palette, without its yellow, which is too pale on white.
+_BLUE, _VERMILLION, _GREEN, _PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+_ORANGE, _SKY, _BLACK = "#E69F00", "#56B4E9", "#000000"
+_COLOURS = (_BLUE, _VERMILLION, _GREEN, _PURPLE, _ORANGE, _SKY, _BLACK)
+# Four styles against seven colours: 28 distinct pairs, and neighbours differ in both.
+_STYLES = ("-", "--", "-.", ":")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")  # as many as colours and one: no pair repeats
+_DARK = "#222222"
+
+_WIDE_COLUMNS = 4  # of `panels`
+_FEW_POINTS = 40  # below this every release gets a marker
+_MINUTE = 1 / 1440  # in days, matplotlib's unit of time
+_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """One key's releases in order of step; `exact` is None where no truth was given."""
+
+    key: Hashable
+    step: FloatArray
+    timestamp: FloatArray
+    value: FloatArray
+    half: FloatArray
+    exact: FloatArray | None
+
+    def thinned(self) -> _Panel:
+        kept = _kept(len(self.step))
+        return _Panel(
+            self.key,
+            self.step[kept],
+            self.timestamp[kept],
+            self.value[kept],
+            self.half[kept],
+            None if self.exact is None else self.exact[kept],
+        )
+
+
+def prefix_counts(
+    columns: Mapping[str, Any],
+    path: str | os.PathLike[str],
+    *,
+    title: str,
+    guarantee: str,
+    half_width: float = 1.96,
+    truth: Mapping[Any, npt.ArrayLike] | None = None,
+    order: Sequence[Hashable] | None = None,
+    only: Sequence[Hashable] | None = None,
+    max_panels: int = 6,
+    time_axis: bool = True,
+    zone: tzinfo = timezone.utc,
+    sum_of: str | None = None,
+) -> None:
+    """Draws private running counts, one panel a key, and writes a PNG.
+
+    Each panel has the running count above and, because the noise is often too small to see
+    against the count, a strip below with the band around zero (and the error, given `truth`).
+    All strips share one scale; where all would be alike, there is one for all panels.
+
+    Keys are never chosen by their private values: what is drawn for its noise is off by more than
+    its band says. The text below says how they were chosen, if not all are drawn.
+
+    Args:
+        columns: one row a release, in any order: `key`, `step`, `value`, `stddev` (standard
+            deviation of the noise in `value`) and optionally `timestamp` (microseconds since
+            the epoch; None where there is none).
+        path: the PNG file to write.
+        title: plain text above the figure.
+        guarantee: plain text below the figure, wrapped.
+        half_width: half the width of the band, in standard deviations.
+        truth: exact running counts by key, one for each release of the key in order of step.
+            Not private: for demonstrations on made-up data.
+        order: all keys in a public order, of which the first are drawn. Left out: ranked by the
+            number of their releases, which then has to be public, and by name, ranks 1, 2, 4, 8,
+            ... and last.
+        only: the keys to draw, as far as they have releases, in place of a choice.
+        max_panels: the most keys to draw, where `only` is left out.
+        time_axis: draw against time where every release has one, else against steps.
+        zone: of the times on the axis.
+        sum_of: what is summed, where the releases are sums and not counts.
+
+    Raises:
+        ValueError: if columns differ in length, or `truth` and the releases of a key do.
+    """
+    shown, how = _choice(_panels(columns, half_width, truth or {}), order, only, max_panels)
+    rows = max(2, math.ceil(len(shown) / COLUMNS))
+    if len(shown) > 1:
+        guarantee += " Each panel has its own scale."
+    figure, body = framed((12, 4 * rows), title, guarantee + how)
+    if shown:
+        panels = [panel.thinned() for panel in shown]
+        _draw_panels(body, panels, half_width, time_axis, zone, sum_of)
+    else:
+        say(body.subplots(), "no releases")
+    save(figure, path)
+
+
+def lines(
+    series: Mapping[str, Sequence[npt.ArrayLike]],
+    path: str | os.PathLike[str],
+    *,
+    xlabel: str,
+    ylabel: str,
+    title: str,
+    logx: bool = False,
+    logy: bool = False,
+    base: float = 10,
+    footer: str | None = None,
+) -> None:
+    """Draws named lines in one pair of axes and writes a PNG.
+
+    The legend stands beside the axes in the order in which the lines end, highest first.
+
+    Args:
+        series: label -> `(x, y)` or `(x, y, band)`, with `y - band` to `y + band` shaded.
+            Labels, `xlabel` and `ylabel` may use mathtext; `title` and `footer` are plain text.
+        path: the PNG file to write.
+        base: of the powers at which a logarithmic x axis has its ticks.
+
+    Raises:
+        ValueError: if a series is not two or three arrays of one length (`band` may be a scalar).
+    """
+    figure, body = framed((10, 6), title, footer or "")
+    axes = body.subplots()
+    ends = _draw_lines(axes, series, _looks(series), 2.0, logx, logy)
+    if ends:
+        if logx:
+            axes.set_xscale("log", base=base)
+        if not logy and all(_whole(arrays[1]) for arrays in series.values()):
+            axes.yaxis.set_major_locator(ticker.MaxNLocator("auto", integer=True))
+        axes.set_xlabel(xlabel, fontsize=12)
+        axes.set_ylabel(ylabel, fontsize=12)
+        plain(axes, labelsize=11)
+        ends.sort(key=lambda end: -end[0])
+        handles = [line for _, line in ends]
+        body.legend(
+            handles=handles, loc="outside right upper", frameon=False, fontsize=11, handlelength=3
+        )
+    else:
+        say(axes, "no data")
+    save(figure, path)
+
+
+def panels(
+    panels: Mapping[str, Mapping[str, Sequence[npt.ArrayLike]]],
+    path: str | os.PathLike[str],
+    *,
+    xlabel: str,
+    ylabel: str,
+    title: str,
+    footer: str | None = None,
+) -> None:
+    """Draws one pair of axes for each of some sets of named lines and writes a PNG.
+
+    Axes share x, each has its own y. A label looks the same in all of them, and stands once, in
+    the legend above; `EXACT` is a dark line as in `prefix_counts`.
+
+    Args:
+        panels: title of the axes -> series, each as in `lines`.
+        path: the PNG file to write.
+
+    Raises:
+        ValueError: if a series is not two or three arrays of one length (`band` may be a scalar).
+    """
+    columns = min(_WIDE_COLUMNS, max(1, len(panels)))
+    rows = max(1, math.ceil(len(panels) / columns))
+    figure, body = framed((3.5 * columns, 1 + 3 * rows), title, footer or "")
+    looks = _looks(label for series in panels.values() for label in series)
+    grid = body.add_gridspec(rows, columns)
+    handles: dict[Any, Line2D] = {}
+    first: Axes | None = None
+    for place, (name, series) in enumerate(panels.items()):
+        row, column = divmod(place, columns)
+        axes = body.add_subplot(grid[row, column], sharex=first)
+        first = first or axes
+        for _, line in _draw_lines(axes, series, looks, 1.4):
+            handles.setdefault(line.get_label(), line)
+        plain(axes, labelsize=10)
+        axes.set_title(name, loc="left", fontsize=12, parse_math=False)
+        axes.xaxis.set_major_locator(ticker.MaxNLocator(4))
+        axes.xaxis.set_major_formatter(ticker.StrMethodFormatter("{x:,.0f}"))
+        axes.yaxis.set_major_locator(ticker.MaxNLocator(5))
+        axes.yaxis.set_major_formatter(ticker.FuncFormatter(written))
+        if column == 0:
+            axes.set_ylabel(ylabel, fontsize=11)
+        if row == rows - 1:
+            axes.set_xlabel(xlabel, fontsize=11)
+    if handles:
+        body.legend(
+            handles=list(handles.values()),
+            loc="outside upper center",
+            ncols=4,
+            frameon=False,
+            fontsize=11,
+            handlelength=3,
+        )
+    else:
+        say(body.subplots(), "no data")
+    save(figure, path)
+
+
+@dataclass(frozen=True)
+class Bars:
+    """One panel of `histograms`: a private count for each item.
+
+    Args:
+        name: the panel's title.
+        note: what stands below the title.
+        counts: the private counts, one for each item.
+        stddev: the standard deviation of their noise (of each, or one for all).
+    """
+
+    name: str
+    note: str
+    counts: npt.ArrayLike
+    stddev: npt.ArrayLike
+
+
+def histograms(
+    items: Sequence[str],
+    panels: Sequence[Bars],
+    path: str | os.PathLike[str],
+    *,
+    title: str,
+    guarantee: str,
+    half_width: float = 1.96,
+    top: int | None = None,
+    most: int = 20,
+) -> None:
+    """Draws private histograms as horizontal bars with error bars, one panel each; writes a PNG.
+
+    All panels show the same items in the same order, and share the axis of counts.
+
+    Args:
+        items: the items of all panels.
+        panels: their counts.
+        path: the PNG file to write.
+        title: plain text above the figure.
+        guarantee: plain text below the figure, wrapped.
+        half_width: half the length of an error bar, in standard deviations.
+        top: how many items to draw, largest total of the panels first. They are chosen for being
+            large, which biases them upwards. Left out: the first items, in their order.
+        most: the most items to draw, where `top` is left out.
+
+    Raises:
+        ValueError: if items and counts of a panel differ in number.
+    """
+    for panel in panels:
+        if _floats(panel.counts).shape != (len(items),):
+            raise ValueError(
+                f"panel {panel.name!r} must have one count for each of its {len(items)} items"
+            )
+    kept = np.arange(len(items))[:most]
+    if top is not None:
+        totals = sum((_floats(panel.counts) for panel in panels), np.zeros(len(items)))
+        kept = np.argsort(-totals, kind="stable")[:top]
+    rows, columns = shape(len(panels))
+    height = max(2.5, 1.1 + 0.28 * len(kept))
+    figure, body = framed((max(8, 3 + 3.2 * columns), 1.6 + height * rows), title, guarantee)
+    bottom_up = np.arange(len(kept))[::-1]
+    grid = body.add_gridspec(rows, columns)
+    first: Axes | None = None
+    for place, panel in enumerate(panels):
+        row, column = divmod(place, columns)
+        axes = body.add_subplot(grid[row, column], sharex=first, sharey=first)
+        first = first or axes
+        values = _floats(panel.counts)
+        halves = half_width * np.broadcast_to(_floats(panel.stddev), values.shape)
+        axes.barh(
+            bottom_up,
+            values[kept],
+            xerr=halves[kept],
+            color=_SKY,
+            error_kw={"ecolor": _DARK, "elinewidth": 1.2, "capsize": 3},
+        )
+        axes.axvline(0, color=GREY, linewidth=0.8)
+        plain(axes, labelsize=10)
+        axes.grid(visible=False, axis="y")
+        axes.tick_params(labelleft=column == 0, labelbottom=place + columns >= len(panels))
+        titles(axes, panel.name, panel.note)
+        if place + columns >= len(panels):
+            axes.set_xlabel(f"private count ± {half_width:g} stddev", fontsize=11)
+    if first is None:
+        say(body.subplots(), "no releases")
+    else:
+        names = [shortened(items[i], middle=True) for i in kept]
+        first.set_yticks(bottom_up, names, parse_math=False)
+        first.xaxis.set_major_locator(ticker.MaxNLocator(5))
+        first.xaxis.set_major_formatter(ticker.FuncFormatter(written))
+    save(figure, path)
+
+
+def _whole(values: npt.ArrayLike) -> bool:
+    floats = _floats(values)
+    return bool(np.all(floats == np.rint(floats)))
+
+
+def _looks(labels: Iterable[str]) -> dict[str, tuple[str, str, str]]:
+    """A colour, a line style and a marker for each label."""
+    looks = zip(cycle(_COLOURS), cycle(_STYLES), cycle(_MARKERS), strict=False)
+    others = dict.fromkeys(label for label in labels if label != EXACT)
+    return {**dict(zip(others, looks, strict=False)), EXACT: (_DARK, "--", "x")}
+
+
+def _draw_lines(
+    axes: Axes,
+    series: Mapping[str, Sequence[npt.ArrayLike]],
+    looks: Mapping[str, tuple[str, str, str]],
+    linewidth: float,
+    logx: bool = False,
+    logy: bool = False,
+) -> list[tuple[float, Line2D]]:
+    """Draws the series; the last finite value of each, and its line."""
+    ends: list[tuple[float, Line2D]] = []
+    for label, arrays in series.items():
+        colour, style, marker = looks[label]
+        x, y, band = _line_arrays(label, arrays)
+        kept = _kept(len(x), logarithmic=logx)
+        x, y, band = x[kept], y[kept], band[kept]
+        (line,) = axes.plot(
+            x,
+            y,
+            color=colour,
+            linestyle=style,
+            linewidth=linewidth,
+            marker=marker if len(x) <= _FEW_POINTS else None,
+            markersize=5,
+            label=label,
+        )
+        # On a log scale a band that reaches zero would stretch the axis without end.
+        low = np.maximum(y - band, y / 10) if logy else y - band
+        if np.any(band > 0):
+            axes.fill_between(x, low, y + band, color=colour, alpha=0.18, linewidth=0)
+        finite = y[np.isfinite(y)]
+        ends.append((float(finite[-1]) if len(finite) else -math.inf, line))
+    if ends:
+        axes.set_xscale("log" if logx else "linear")
+        axes.set_yscale("log" if logy else "linear")
+    return ends
+
+
+def _panels(
+    columns: Mapping[str, Any], half_width: float, truth: Mapping[Any, npt.ArrayLike]
+) -> list[_Panel]:
+    """All keys' releases."""
+    keys = _objects(columns["key"])
+    step, value, stddev = (_floats(columns[name]) for name in ("step", "value", "stddev"))
+    timestamp = _timestamps(columns.get("timestamp"), len(keys))
+    lengths = [len(column) for column in (keys, step, timestamp, value, stddev)]
+    if len(set(lengths)) > 1:
+        raise ValueError(f"key, step, timestamp, value, stddev differ in length: {lengths}")
+    if not len(keys):
+        return []
+    codes: dict[Hashable, int] = {}
+    code = np.array([codes.setdefault(key, len(codes)) for key in keys])
+    order = np.lexsort((step, code))
+    panels = []
+    runs = np.split(order, np.flatnonzero(np.diff(code[order])) + 1)
+    for key, run in zip(codes, runs, strict=True):
+        exact = _floats(truth[key]) if key in truth else None
+        if exact is not None and len(exact) != len(run):
+            raise ValueError(
+                f"truth must have one count for each release of key {key!r}: "
+                f"{len(exact)} counts, {len(run)} releases"
+            )
+        half = half_width * stddev[run]
+        panels.append(_Panel(key, step[run], timestamp[run], value[run], half, exact))
+    return panels
+
+
+def _choice(
+    panels: Sequence[_Panel],
+    order: Sequence[Hashable] | None,
+    only: Sequence[Hashable] | None,
+    most: int,
+) -> tuple[list[_Panel], str]:
+    """The panels to draw, and a sentence on how they were chosen, if not all are drawn."""
+    if only is not None:
+        by_key = {panel.key: panel for panel in panels}
+        return [by_key[key] for key in only if key in by_key], f" {ASKED}"
+    some = f" Of {len(panels):,} keys "
+    if order is not None:
+        places = {key: place for place, key in enumerate(order)}
+        given = sorted(panels, key=lambda panel: places.get(panel.key, len(places)))[:most]
+        how = f"{some}the first {len(given)}, in the order in which they were given."
+        return given, how if len(given) < len(panels) else ""
+    ranked = sorted(panels, key=lambda panel: (-len(panel.step), str(panel.key)))
+    ranks = _spread_ranks(len(ranked), most)
+    listed = ", ".join(f"{rank:,}" for rank in ranks)
+    how = f"{some}those of ranks {listed} by their number of releases (ties by name)."
+    return [ranked[rank - 1] for rank in ranks], how if len(ranks) < len(ranked) else ""
+
+
+def _spread_ranks(keys: int, panels: int) -> list[int]:
+    """At most `panels` of the ranks 1..keys: powers of two and the last, then the best left."""
+    powers = [1 << bit for bit in range(keys.bit_length()) if 1 << bit < keys]
+    preferred = [*powers[: max(panels - 1, 1)], keys, *range(1, keys + 1)]
+    return sorted(list(dict.fromkeys(preferred))[:panels]) if keys else []
+
+
+def _draw_panels(
+    body: SubFigure,
+    panels: Sequence[_Panel],
+    half_width: float,
+    time_axis: bool,
+    zone: tzinfo,
+    sum_of: str | None,
+) -> None:
+    timed = time_axis and _has_times(panels)
+    kind = "count" if sum_of is None else "sum"
+    label = "private count" if sum_of is None else f"private sum of {shortened(sum_of)}"
+    counts, strips = _axes(body, panels)
+    for place, panel in enumerate(panels):
+        x = _x(panel, timed)
+        _draw_count(counts[place], x, panel)
+        titles(counts[place], panel.key, f"last {kind} {_readable(panel)}")
+        if place < len(strips):
+            _draw_strip(strips[place], x, panel)
+    exact = any(panel.exact is not None for panel in panels)
+    _, columns = shape(len(panels))
+    for axes in counts[::columns]:
+        axes.set_ylabel(label, fontsize=11, parse_math=False)
+    for axes in strips[::columns]:
+        axes.set_ylabel("error" if exact else "± band", fontsize=11)
+    limit = 1.12 * max(_extent(panel) for panel in panels) or 1.0
+    strips[0].set_ylim(-limit, limit)
+    strips[0].yaxis.set_major_locator(ticker.MaxNLocator(3, symmetric=True))
+    ends = np.concatenate([_x(panel, timed)[[0, -1]] for panel in panels])
+    below = _x_axis(strips[0], float(ends.min()), float(ends.max()), timed, zone)
+    body.align_ylabels()
+    for axes in (*counts, *strips):
+        if axes.xaxis.get_tick_params()["labelbottom"]:
+            axes.set_xlabel(below, fontsize=11)
+    body.legend(
+        handles=_legend_handles(panels, half_width, label),
+        loc="outside upper center",
+        ncols=4,
+        frameon=False,
+        fontsize=10.5,
+    )
+
+
+def _axes(body: SubFigure, panels: Sequence[_Panel]) -> tuple[list[Axes], list[Axes]]:
+    """Axes for the count of each panel; and for the strip of each, or one for all where alike."""
+    rows, columns = shape(len(panels))
+    one = _alike(panels)
+    spare = len(panels) < rows * columns
+    heights = ([3] * rows + [1] * (not spare)) if one else [3, 1] * rows
+    grid = body.add_gridspec(len(heights), columns, height_ratios=heights)
+    strips: list[Axes] = []
+    if one:
+        strips.append(body.add_subplot(grid[-1, len(panels) % columns] if spare else grid[-1, :]))
+        strips[0].set_title("the band of every key", loc="left", fontsize=10, color=GREY)
+    counts = []
+    for place in range(len(panels)):
+        row, column = divmod(place, columns)
+        lowest = place + columns >= len(panels) + (one and spare)
+        if not one:
+            first = strips[0] if strips else None
+            strip = body.add_subplot(grid[2 * row + 1, column], sharex=first, sharey=first)
+            strip.tick_params(labelleft=column == 0, labelbottom=lowest)
+            strips.append(strip)
+        count = body.add_subplot(grid[row if one else 2 * row, column], sharex=strips[0])
+        count.tick_params(labelbottom=one and lowest)
+        counts.append(count)
+    return counts, strips
+
+
+def _alike(panels: Sequence[_Panel]) -> bool:
+    """Whether the strips of several panels would be the same."""
+    first = panels[0]
+    return len(panels) > 1 and all(
+        panel.exact is None
+        and np.array_equal(panel.step, first.step)
+        and np.array_equal(panel.timestamp, first.timestamp, equal_nan=True)
+        and np.array_equal(panel.half, first.half)
+        for panel in panels
+    )
+
+
+def _draw_count(axes: Axes, x: FloatArray, panel: _Panel) -> None:
+    _band(axes, x, panel.value, panel.half)
+    marker = "o" if len(x) <= _FEW_POINTS else None
+    axes.plot(x, panel.value, color=_BLUE, linewidth=1.6, marker=marker, markersize=4)
+    if panel.exact is not None:
+        marker = "x" if len(x) <= _FEW_POINTS else None
+        axes.plot(x, panel.exact, color=_DARK, linewidth=1.1, linestyle=(0, (4, 3)), marker=marker)
+    axes.yaxis.set_major_locator(ticker.MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    axes.yaxis.set_major_formatter(ticker.FuncFormatter(written))
+    plain(axes, labelsize=10)
+
+
+def _draw_strip(axes: Axes, x: FloatArray, panel: _Panel) -> None:
+    _band(axes, x, np.zeros_like(x), panel.half)
+    axes.axhline(0, color=GREY, linewidth=0.8)
+    if panel.exact is not None:
+        few = len(x) <= _FEW_POINTS
+        axes.plot(
+            x,
+            panel.value - panel.exact,
+            color=_VERMILLION,
+            linewidth=1.2 if few else 0.6,
+            marker="o" if few else None,
+            markersize=4,
+        )
+    plain(axes, labelsize=10)
+
+
+def _band(axes: Axes, x: FloatArray, centre: FloatArray, half: FloatArray) -> None:
+    if len(x) == 1:  # an area over one point has no width
+        axes.errorbar(x, centre, half, color=_SKY, linewidth=3, capsize=8)
+    else:
+        axes.fill_between(x, centre - half, centre + half, color=_SKY, alpha=0.4, linewidth=0)
+
+
+def _legend_handles(panels: Iterable[_Panel], half_width: float, label: str) -> list[Artist]:
+    handles: list[Artist] = [
+        Line2D([], [], color=_BLUE, linewidth=1.6, label=label),
+        Patch(color=_SKY, alpha=0.4, linewidth=0, label=f"± {half_width:g} standard deviations"),
+    ]
+    if any(panel.exact is not None for panel in panels):
+        handles += [
+            Line2D([], [], color=_DARK, linewidth=1.1, linestyle=(0, (4, 3)), label=EXACT),
+            Line2D([], [], color=_VERMILLION, linewidth=1.2, label="error: private − exact"),
+        ]
+    return handles
+
+
+def _has_times(panels: Collection[_Panel]) -> bool:
+    """Whether every release has a drawable time and the times tell the steps apart."""
+    times = np.concatenate([panel.timestamp for panel in panels])
+    steps = np.concatenate([panel.step for panel in panels])
+    # Beam's smallest and largest timestamps, which mean "no time", lie outside the calendar.
+    drawable = bool(np.all((times >= _FIRST_US) & (times <= _LAST_US)))
+    return drawable and (np.ptp(times) > 0 or np.ptp(steps) == 0)
+
+
+def _x(panel: _Panel, timed: bool) -> FloatArray:
+    if not timed:
+        return panel.step
+    days = dates.date2num(panel.timestamp.astype(np.int64).astype("datetime64[us]"))
+    return np.asarray(days, dtype=np.float64)
+
+
+def _x_axis(axes: Axes, low: float, high: float, timed: bool, zone: tzinfo) -> str:
+    """Places the ticks of an axis from `low` to `high` and returns its label."""
+    if low == high:
+        one = _MINUTE if timed else 1.0
+        axes.set_xlim(low - one, high + one)
+    if not timed:
+        axes.xaxis.set_major_locator(ticker.MaxNLocator(6, integer=True, min_n_ticks=1))
+        axes.xaxis.set_major_formatter(ticker.StrMethodFormatter("{x:,.0f}"))
+        return "step"
+    locator = dates.AutoDateLocator(tz=zone, minticks=3, maxticks=7)
+    axes.xaxis.set_major_locator(locator)
+    day = dates.num2date(low, tz=zone).date()
+    # The last release of a day is often stamped with the midnight that ends it.
+    if dates.num2date(max(low, high - _MINUTE), tz=zone).date() != day:
+        axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=zone))
+        return f"time ({zone})"
+    if low == high:
+        axes.xaxis.set_major_locator(ticker.FixedLocator([low]))
+    pattern = "%H:%M" if high - low > 6 * _MINUTE else "%H:%M:%S"
+    axes.xaxis.set_major_formatter(dates.DateFormatter(pattern, tz=zone))
+    return f"time of day, {zone} ({day})"
+
+
+def _extent(panel: _Panel) -> float:
+    error = panel.half if panel.exact is None else panel.value - panel.exact
+    both = np.abs(np.concatenate([panel.half, error]))
+    return float(np.max(both[np.isfinite(both)], initial=0.0))
+
+
+def _readable(panel: _Panel) -> str:
+    value, half = panel.value[-1], panel.half[-1]
+    digits = 0 if half >= 10 or not np.isfinite(half) else 1
+    shown = f"{value:,.{digits}f}"
+    if not float(shown.replace(",", "")):
+        shown = shown.lstrip("-")
+    shown = shown.replace("-", "\N{MINUS SIGN}")
+    return f"{shown} ± {half:,.{digits}f}" if np.isfinite(half) else shown
+
+
+def _kept(length: int, logarithmic: bool = False) -> npt.NDArray[np.intp]:
+    """Indices of at most `MAX_POINTS` of `length` points, the first and the last among them."""
+    if length <= MAX_POINTS:
+        return np.arange(length)
+    if logarithmic:
+        places = np.geomspace(1, length, MAX_POINTS) - 1
+    else:
+        places = np.linspace(0, length - 1, MAX_POINTS)
+    return np.unique(np.rint(places).astype(np.intp))
+
+
+def _objects(column: Any) -> npt.NDArray[np.object_]:
+    # Lists stay clear of np.asarray, which would make a matrix out of keys that are tuples.
+    items = column if isinstance(column, list | tuple) else np.asarray(column)
+    return np.fromiter(items, dtype=object, count=len(items))
+
+
+def _floats(column: Any) -> FloatArray:
+    return np.asarray(column, dtype=np.float64)
+
+
+def _timestamps(column: Any, length: int) -> FloatArray:
+    """Microseconds since the epoch, NaN where missing."""
+    if column is None:
+        return np.full(length, np.nan)
+    times = np.asarray(column)
+    if times.dtype.kind != "M":
+        return _floats(times)
+    microseconds = times.astype("datetime64[us]").astype(np.float64)
+    return np.where(np.isnat(times), np.nan, microseconds)
+
+
+def _line_arrays(
+    label: str, arrays: Sequence[npt.ArrayLike]
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    if len(arrays) not in (2, 3):
+        raise ValueError(f"series {label!r} must be (x, y) or (x, y, band): {len(arrays)} arrays")
+    x, y = _floats(arrays[0]), _floats(arrays[1])
+    if x.shape != y.shape or x.ndim != 1:
+        raise ValueError(f"series {label!r}: x has shape {x.shape}, y has shape {y.shape}")
+    band = _floats(arrays[2]) if len(arrays) == 3 else np.zeros(1)
+    return x, y, np.broadcast_to(band, x.shape)

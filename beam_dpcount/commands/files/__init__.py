@@ -1,0 +1,1 @@
+"""Events read from files, and tables written to them."""

@@ -1,0 +1,1 @@
+"""Calibrated counters: what one event changes, the noise, exact errors."""

@@ -1,0 +1,464 @@
+"""A mechanism calibrated to a budget: what steps, releases, and knows its own error."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from decimal import Decimal
+from functools import cached_property, singledispatch
+from numbers import Real
+from typing import TYPE_CHECKING, Any, cast, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from beam_dpcount.budget.budgets import (
+    Budget,
+    PureDP,
+    check_budget,
+    gaussian_epsilon,
+    noise_laws,
+    zcdp_epsilon,
+)
+from beam_dpcount.counters.change import Change, check_unit
+from beam_dpcount.mechanisms.base import Mechanism, State
+from beam_dpcount.noise.entropy import Noise, SystemNoise
+from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+_ANNOTATED = 1e-6  # the delta of the second guarantee in annotations
+
+
+class NotANumberError(ValueError):
+    """An input that is no number. The message never shows it."""
+
+
+class UnsupportedBudgetError(ValueError):
+    """The mechanism's noise cannot satisfy this kind of budget."""
+
+
+@dataclass(frozen=True)
+class LatticeCounter(ABC):
+    """What all counters share: inputs are put on a lattice, counted there, and scaled back."""
+
+    mechanism: Any
+    budget: Budget
+    law: Law
+    change: Change
+    dimension: int | None
+    unit: float
+
+    @property
+    @abstractmethod
+    def horizon(self) -> int | None:
+        """The most steps; None if there is no such bound."""
+
+    @property
+    def draws(self) -> Callable[[int], int] | None:
+        """How many coordinates so many steps draw; None if they are not all drawn in order."""
+        return None
+
+    @property
+    @abstractmethod
+    def counters(self) -> int:
+        """How many plain ints a state begins with, the step count first."""
+
+    @property
+    def fingerprint(self) -> str:
+        """All parameters that a state depends on."""
+        parameters = (self.law, self.change, self.dimension, self.unit)
+        return f"({self.mechanism.fingerprint}, {repr(parameters)[1:]}"
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = {field.name: getattr(self, field.name) for field in fields(self)}  # no caches
+        return {**kept, "fingerprint": self.fingerprint}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        fingerprint = state.pop("fingerprint")
+        self.__dict__.update(state)
+        if self.fingerprint != fingerprint:  # the noise may be too little for these constants
+            raise RuntimeError(
+                "this counter was calibrated by another version of beam_dpcount: install the same "
+                "one where the pipeline is made and where it runs"
+            )
+
+    @abstractmethod
+    def state_types(self, n: int) -> str:
+        """For each number of a state of n numbers, "q" for an integer or "d" for a float."""
+
+    @abstractmethod
+    def init(self) -> State:
+        """The state before the first step."""
+
+    @abstractmethod
+    def step_lattice(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
+        """`step` of a value that `quantise` has put on the lattice already."""
+
+    @abstractmethod
+    def release_lattice(self, xs: npt.NDArray[np.int64], noise: Noise) -> npt.NDArray[np.float64]:
+        """`release` of values that `quantise` has put on the lattice already."""
+
+    @abstractmethod
+    def variance(self, t: int) -> float:
+        """The exact variance of release t, t from 1, in squared units of the values."""
+
+    @abstractmethod
+    def stddevs(self, n: int) -> npt.NDArray[np.float64]:
+        """The standard deviations of releases 1 .. n, shape (n,)."""
+
+    @abstractmethod
+    def stddev_at(self, state: State) -> float:
+        """The standard deviation of the release that led to `state`."""
+
+    @abstractmethod
+    def describe(self) -> Mapping[str, str]:
+        """The public parameters, for display data, annotations and reports."""
+
+    def dp_event(self, zcdp: bool = False) -> DpEvent:
+        """What all releases of one stream cost, for dp-accounting: see `accounting.dp_event`.
+
+        Args:
+          zcdp: give what is pure as ZCDpEvent, for RdpAccountant.
+
+        Raises:
+          ImportError: dp-accounting is not installed; the message says how to install it.
+        """
+        from beam_dpcount.counters.accounting import dp_event
+
+        return dp_event(self, zcdp)
+
+    @cached_property
+    def _lattice(self) -> tuple[int, int]:
+        return self.change.lattice_bounds(self.unit)
+
+    def step(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
+        """Take one step.
+
+        Args:
+          state: from `init` or from the step before; it is not changed.
+          x: a number, or shape (dimension,).
+          noise: this stream's noise.
+
+        Returns:
+          The new state and the private prefix sum: a float, or an array of shape (dimension,).
+
+        Raises:
+          NotANumberError: x is no number (the state is unchanged, the step not taken).
+          HorizonError: all steps of the horizon were taken.
+        """
+        return self.step_lattice(state, self.quantise(x), noise)
+
+    def release(self, xs: npt.ArrayLike, noise: Noise | None = None) -> npt.NDArray[np.float64]:
+        """All private prefix sums of a stream at once.
+
+        Args:
+          xs: shape (n,), or (n, dimension), n at most the horizon.
+          noise: None (default) is the operating system's entropy, new at each call.
+
+        Returns:
+          An array of the shape of xs: what n steps under the same noise would give. Each call is
+          a release of its own; two calls over the same data cost the budget twice.
+
+        Raises:
+          NotANumberError: some entry is no number.
+          HorizonError: more steps than the horizon.
+          ValueError: the shape is wrong.
+        """
+        if noise is None:
+            noise = SystemNoise(self.law, self.dimension)
+        return self.release_lattice(self.quantise_all(xs), noise)
+
+    def scaled(self, value: Any) -> Any:
+        """A lattice value in the values' units: a float, or an array of floats."""
+        return value * self.unit if self.dimension else float(value * self.unit)
+
+    def quantise(self, x: Any) -> Any:
+        """One input clipped to the bounds and rounded to the lattice, in multiples of the unit.
+
+        Raises:
+          NotANumberError: x is no number (or, for vectors, of another shape).
+        """
+        if self.dimension is not None:
+            try:
+                return self.quantise_all(np.asarray(x)[None])[0]
+            except ValueError:
+                raise NotANumberError(f"the value is not {self.dimension} numbers") from None
+        return self._quantise_one(x)
+
+    def quantise_nothing(self) -> Any:
+        """What a rejected element counts: 0, in every coordinate."""
+        return 0 if self.dimension is None else np.zeros(self.dimension, dtype=np.int64)
+
+    def _quantise_one(self, x: Any) -> int:
+        low, high = self._lattice
+        if isinstance(x, np.floating):  # else bounds are compared in its precision
+            x = float(x)
+        if type(x) is int and self.unit == 1:
+            return low if x < low else high if x > high else x
+        if isinstance(x, Real | np.bool_ | Decimal):
+            try:
+                clipped = min(max(x, self.change.low), self.change.high)
+                if x == x:
+                    return min(max(round(float(clipped) / self.unit), low), high)
+            except (TypeError, ValueError, ArithmeticError):
+                pass
+        raise NotANumberError("the value is not a number")
+
+    def quantise_all(self, xs: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """A whole stream on the lattice, shape (n,) or (n, dimension)."""
+        shape = "(n,)" if self.dimension is None else f"(n, {self.dimension})"
+        try:
+            array = np.asarray(xs)
+        except ValueError:
+            raise ValueError(f"inputs must have shape {shape}, got a ragged sequence") from None
+        if array.shape[1:] != (() if self.dimension is None else (self.dimension,)) or not (
+            array.ndim
+        ):
+            raise ValueError(f"inputs must have shape {shape}, got {array.shape}")
+        if array.dtype.kind in "Ou":  # integers beyond 64 bits, decimals, or no numbers at all
+            flat = [self._quantise_one(x) for x in array.ravel().tolist()]
+            return np.array(flat, dtype=np.int64).reshape(array.shape)
+        if array.dtype.kind not in "bif":
+            raise NotANumberError("some inputs are not numbers")
+        if array.dtype.kind == "f" and np.isnan(array).any():
+            raise NotANumberError("some inputs are not numbers (NaN)")
+        if array.dtype.kind in "bi" and self.unit == 1:
+            low, high = self._lattice
+            return np.asarray(np.clip(array, low, high), dtype=np.int64)
+        clipped = np.clip(array.astype(np.float64), self.change.low, self.change.high)
+        return np.asarray(np.clip(np.rint(clipped / self.unit), *self._lattice), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Counter(LatticeCounter):
+    """A calibrated counter. Frozen and picklable; made by `calibrate`, not by hand.
+
+    Guarantee: the sequence of all values that `step` gives along one stream, or that one call of
+      `release` gives, satisfies `budget` for neighbours that differ by `change` in one step, if
+      the noise is system entropy and each state is stepped from at most once for releases that
+      anyone sees. Public: the number of steps. Inputs are clipped to the bounds, then rounded to
+      the lattice of `unit`, before anything else.
+    """
+
+    mechanism: Mechanism
+
+    @property
+    def draws(self) -> Callable[[int], int] | None:
+        return None if self.mechanism.draws_early else self.mechanism.draws
+
+    @property
+    def horizon(self) -> int:
+        """The most steps."""
+        return self.mechanism.horizon
+
+    @property
+    def counters(self) -> int:
+        """How many plain ints a state begins with, the step count first."""
+        return self.mechanism.counters
+
+    def state_types(self, n: int) -> str:
+        """For each number of a state of n numbers, "q" for an integer or "d" for a float."""
+        return self.mechanism.state_types(n)
+
+    @property
+    def l1_sensitivity(self) -> float:
+        """Delta_1 that the noise was calibrated to, in the values' units."""
+        return float(self.change.norms(self.mechanism, self.unit, self.dimension)[0]) * self.grid
+
+    @property
+    def l2_sensitivity(self) -> float:
+        """Delta_2 that the noise was calibrated to, in the values' units."""
+        squared = self.change.norms(self.mechanism, self.unit, self.dimension)[1]
+        return math.sqrt(squared) * self.grid
+
+    @cached_property
+    def resolution(self) -> int:
+        """How many steps of the noise's lattice make one unit."""
+        change = self.change
+        return self.mechanism.resolution(change.magnitude(self.unit), change.largest(self.unit))
+
+    @cached_property
+    def grid(self) -> float:
+        """The step of the noise's lattice, in the values' units."""
+        return self.unit / self.resolution
+
+    @property
+    def state_size(self) -> int:
+        """The most numbers kept per key and coordinate, the step count included."""
+        return self.mechanism.state_size
+
+    @cached_property
+    def _variance(self) -> float:
+        return self.law.variance * self.grid**2
+
+    def init(self) -> State:
+        """The state before the first step."""
+        return self.mechanism.init(self.dimension)
+
+    def step_units(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
+        """`step_lattice`, with the release in multiples of the unit."""
+        resolution = self.resolution
+        if resolution == 1:
+            return self.mechanism.step(state, x, noise)
+        state, value = self.mechanism.step(state, x * resolution, noise)
+        return state, value / resolution
+
+    def release_units(self, xs: npt.NDArray[np.int64], noise: Noise) -> npt.NDArray[Any]:
+        """`release_lattice`, in multiples of the unit."""
+        resolution = self.resolution
+        if resolution == 1:
+            return np.asarray(self.mechanism.release(xs, noise))
+        return np.asarray(self.mechanism.release(xs * resolution, noise) / resolution)
+
+    def step_lattice(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
+        """`step` of a value that `quantise` has put on the lattice already."""
+        state, value = self.step_units(state, x, noise)
+        return state, self.scaled(value)
+
+    def release_lattice(self, xs: npt.NDArray[np.int64], noise: Noise) -> npt.NDArray[np.float64]:
+        """`release` of values that `quantise` has put on the lattice already."""
+        return np.asarray(self.release_units(xs, noise) * self.unit, dtype=np.float64)
+
+    def variance(self, t: int) -> float:
+        """The exact variance of release t, t from 1, in squared units of the values."""
+        if not 1 <= t <= self.mechanism.horizon:
+            raise ValueError(f"t must be from 1 to the horizon {self.mechanism.horizon}, got {t}")
+        return self._variance * self.mechanism.row_norm2(t)
+
+    def stddevs(self, n: int) -> npt.NDArray[np.float64]:
+        """The standard deviations of releases 1 .. n, shape (n,)."""
+        return np.asarray(np.sqrt(self._variance * self.mechanism.row_norms2(n)))
+
+    def stddev_at(self, state: State) -> float:
+        """The standard deviation of the release that led to `state`."""
+        return math.sqrt(self._variance * self.mechanism.state_row_norm2(state))
+
+    def max_variance(self) -> float:
+        """The largest variance of a release up to the horizon."""
+        return self._variance * self.mechanism.max_row_norm2()
+
+    def mean_variance(self) -> float:
+        """The mean variance of the releases 1 .. horizon."""
+        return self._variance * self.mechanism.mean_row_norm2()
+
+    def epsilon_at(self, delta: float) -> float:
+        """The epsilon that all releases together satisfy at this delta, whatever the budget says.
+
+        Laplace noise of scale b also satisfies Delta_2^2/(2 b^2)-zCDP, as each coordinate of the
+        change, c_i, costs c_i/b in pure DP. It implies Theorem 1.3 of *Count on Your Elders*, and
+        is converted numerically, which is tighter.
+        """
+        l1, l2_squared = self.change.norms(self.mechanism, self.unit, self.dimension)
+        if isinstance(self.law, DiscreteLaplace):
+            b = self.law.parameter
+            if self.mechanism.draws_early:  # inputs may follow noise already seen: pure DP only
+                return float(l1 / b)
+            return min(float(l1 / b), zcdp_epsilon(float(l2_squared / b**2 / 2), delta))
+        gaussian = cast(DiscreteGaussian | RoundedGaussian, self.law)
+        ratio_squared = float(l2_squared / gaussian.sigma2) * (1 + 1e-12)
+        if isinstance(self.law, RoundedGaussian):
+            return gaussian_epsilon(math.sqrt(ratio_squared), delta)
+        return zcdp_epsilon(ratio_squared / 2, delta)
+
+    def describe(self) -> Mapping[str, str]:
+        """The public parameters, for display data, annotations and reports."""
+        also = self.epsilon_at(_ANNOTATED)
+        return {
+            "budget": str(self.budget),
+            "also_satisfies": f"epsilon = {also:g}, delta = {_ANNOTATED:g}",
+            "mechanism": self.mechanism.name,
+            "released": str(self.mechanism.workload),
+            "horizon": str(self.mechanism.horizon),
+            "noise": f"{type(self.law).__name__} of scale {self.law.scale * self.grid:g}",
+            "neighbouring_relation": str(self.change),
+            "largest_stddev": f"{math.sqrt(self.max_variance()):g}",
+        }
+
+
+@overload
+def calibrate(
+    mechanism: Mechanism,
+    budget: Budget,
+    change: Change | None = None,
+    dimension: int | None = None,
+    unit: float = 1,
+) -> Counter: ...
+
+
+@overload
+def calibrate(
+    mechanism: Any,
+    budget: Budget,
+    change: Change | None = None,
+    dimension: int | None = None,
+    unit: float = 1,
+) -> Any: ...
+
+
+def calibrate(
+    mechanism: Any,
+    budget: Budget,
+    change: Change | None = None,
+    dimension: int | None = None,
+    unit: float = 1,
+) -> Any:
+    """The counter that runs `mechanism` at exactly this budget.
+
+    Args:
+      mechanism: an instance, horizon declared.
+      budget: for the whole stream of one key.
+      change: what one event does to the stream; default: anything within [0, 1], at one step.
+      dimension: None for a stream of numbers, d for a stream of vectors of shape (d,).
+      unit: values are rounded to multiples of it before they are counted; 1 counts integers.
+
+    Raises:
+      ValueError, TypeError: an argument is outside its range, or the mechanism cannot take this
+        kind of budget; the message says what to use.
+    """
+    budget = check_budget(budget)
+    change = Change() if change is None else change
+    if not isinstance(change, Change):
+        raise TypeError(f"change must be a Change, e.g. Change(low=0, high=1), got {change!r}")
+    if dimension is not None and (
+        isinstance(dimension, bool) or not isinstance(dimension, int) or dimension < 1
+    ):
+        raise ValueError(f"dimension must be None or a whole number from 1, got {dimension!r}")
+    return calibrated(mechanism, budget, change, dimension, check_unit(unit, change))
+
+
+@singledispatch
+def calibrated(
+    mechanism: Any, budget: Budget, change: Change, dimension: int | None, unit: float
+) -> LatticeCounter:
+    """`calibrate` for checked arguments; mechanisms beside ALL register their own."""
+    raise TypeError(
+        f"mechanism must be an instance such as BinaryTree(horizon=1000), got {mechanism!r}"
+    )
+
+
+@calibrated.register
+def _(
+    mechanism: Mechanism, budget: Budget, change: Change, dimension: int | None, unit: float
+) -> Counter:
+    if mechanism.horizon * change.largest(unit) > 2**62:
+        raise ValueError(
+            "horizon times the largest value exceeds 2^62 lattice units: choose a larger unit"
+        )
+    l1, l2_squared = change.norms(mechanism, unit, dimension)
+    laws = noise_laws(budget, l1, l2_squared, mechanism.laws)
+    if not laws:
+        if isinstance(budget, PureDP):
+            raise UnsupportedBudgetError(
+                f"{mechanism.name} takes Gaussian noise, which no pure budget allows: use "
+                f"BinaryTree or KAry with {budget!r}, or give ApproxDP(epsilon, delta) or ZCDP(rho)"
+            )
+        raise UnsupportedBudgetError(
+            f"{mechanism.name} takes Laplace noise, which {budget!r} does not calibrate: give "
+            "PureDP(epsilon) or ApproxDP(epsilon, delta)"
+        )
+    law = min(laws, key=lambda law: law.variance)
+    return Counter(mechanism, budget, law, change, dimension, unit)

@@ -1,0 +1,215 @@
+"""The counter of `Unbounded`: a calibrated base for every epoch, and a law for the totals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from beam_dpcount.budget.budgets import ApproxDP, Budget
+from beam_dpcount.counters.change import Change
+from beam_dpcount.counters.counter import (
+    Counter,
+    LatticeCounter,
+    UnsupportedBudgetError,
+    calibrate,
+    calibrated,
+)
+from beam_dpcount.mechanisms.base import MAX_HORIZON, HorizonError, State
+from beam_dpcount.mechanisms.binary import BinaryTree
+from beam_dpcount.mechanisms.unbounded import Unbounded
+from beam_dpcount.noise.entropy import Noise
+from beam_dpcount.noise.laws import Law
+
+
+@dataclass(frozen=True)
+class UnboundedCounter(LatticeCounter):
+    """A counter without a horizon. Frozen and picklable; made by `calibrate`, not by hand.
+
+    Guarantee: as for `Counter`, for the whole stream however long it gets: every item is charged
+      by one epoch's base (`base_budget`) and one total (`total_budget`), which compose to
+      `budget`.
+    """
+
+    mechanism: Unbounded
+    base_budget: Budget
+    total_budget: Budget
+    epochs: int
+
+    @property
+    def horizon(self) -> int | None:
+        """None: there is no last step. Or the last that the base is long enough for."""
+        return None if self.epochs == MAX_HORIZON.bit_length() else (1 << self.epochs) - 1
+
+    # t, the coordinates drawn before this epoch and by now, and the base's own.
+    @cached_property
+    def counters(self) -> int:
+        """How many plain ints a state begins with, the step count first."""
+        return 3 + self.mechanism.of_epoch(0).counters
+
+    def state_types(self, n: int) -> str:
+        """For each number of a state of n numbers, "q" for an integer or "d" for a float."""
+        base = self.mechanism.of_epoch(0)
+        types = base.state_types(n - 5)
+        return "qqq" + types[: base.counters] + "qq" + types[base.counters :]
+
+    @property
+    def fingerprint(self) -> str:
+        """All parameters that a state depends on."""
+        epochs = range(MAX_HORIZON.bit_length())
+        bases = ", ".join(self.mechanism.of_epoch(i).fingerprint for i in epochs)
+        rest = repr((self.mechanism.share, self.base_budget, self.total_budget))[1:]
+        laws = repr((self.law, self.change, self.dimension, self.unit))[1:]
+        return f"(([{bases}], {rest}, {laws}"
+
+    def of_epoch(self, i: int) -> Counter:
+        """The calibrated base of epoch i."""
+        made = self._bases.get(i)
+        if made is None:
+            made = self._bases[i] = calibrate(
+                self.mechanism.of_epoch(i),
+                self.base_budget,
+                self.change,
+                self.dimension,
+                self.unit,
+            )
+        return made
+
+    @cached_property
+    def _bases(self) -> dict[int, Counter]:
+        return {}
+
+    def state_size(self, t: int) -> int:
+        """The most numbers kept per key and coordinate up to step t, the step count included."""
+        epochs = min((t + 1).bit_length(), self.epochs)
+        return 5 + max(self.of_epoch(i).state_size for i in range(epochs))
+
+    def init(self) -> State:
+        """The state before the first step."""
+        base, c = self.of_epoch(0).init(), self.of_epoch(0).counters
+        nothing = self.quantise_nothing()
+        return (0, 0, 0, *base[:c], nothing, nothing, *base[c:])
+
+    def step_lattice(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
+        """`step` of a value that `quantise` has put on the lattice already."""
+        t, c = state[0] + 1, self.counters
+        before, drawn, closed, epoch_sum = state[1], state[2], state[c], state[c + 1] + x
+        if self.horizon is not None and t > self.horizon:
+            raise HorizonError(
+                f"step {t} is beyond the {self.horizon} steps for which {self.mechanism.name} has "
+                "bases: use one that takes any horizon, such as SmoothBinary"
+            )
+        i, place = Unbounded.place(t)
+        counter = self.of_epoch(i)
+        part = Part(noise.for_law(counter.law), before)
+        base, value = counter.step_units((*state[3:c], *state[c + 2 :]), x, part)
+        drawn, value = drawn + part.drawn, closed + value
+        if place == 1 << i:
+            drawn += 1
+            closed = closed + epoch_sum + noise.for_law(self.law).one(drawn)
+            following = min(i + 1, self.epochs - 1)
+            before, epoch_sum, base = drawn, x * 0, self.of_epoch(following).init()
+        heads = c - 3
+        state = (t, before, drawn, *base[:heads], closed, epoch_sum, *base[heads:])
+        return state, self.scaled(value)
+
+    def release_lattice(self, xs: npt.NDArray[np.int64], noise: Noise) -> npt.NDArray[np.float64]:
+        """`release` of values that `quantise` has put on the lattice already."""
+        if self.horizon is not None and len(xs) > self.horizon:
+            raise HorizonError(f"{len(xs)} steps do not fit the {self.horizon} of the base")
+        values = np.zeros(xs.shape)
+        closed, drawn = self.quantise_nothing(), 0
+        for i in range(len(xs).bit_length()):
+            first, end = (1 << i) - 1, (2 << i) - 1
+            counter, epoch = self.of_epoch(i), xs[first:end]
+            part = Part(noise.for_law(counter.law), drawn)
+            values[first:end] = closed + counter.release_units(epoch, part)
+            drawn += part.drawn
+            if len(xs) >= end:
+                drawn += 1
+                closed = closed + epoch.sum(axis=0) + noise.for_law(self.law).one(drawn)
+        return np.asarray(values * self.unit)
+
+    def variance(self, t: int) -> float:
+        """The exact variance of release t, t from 1, in squared units of the values."""
+        if t < 1:
+            raise ValueError(f"t must be at least 1, got {t}")
+        i, place = Unbounded.place(t)
+        return i * self._total_variance + self.of_epoch(i).variance(place)
+
+    @property
+    def _total_variance(self) -> float:
+        return self.law.variance * self.unit**2
+
+    def stddevs(self, n: int) -> npt.NDArray[np.float64]:
+        """The standard deviations of releases 1 .. n, shape (n,)."""
+        parts = [np.zeros(0)]
+        for i in range(n.bit_length()):
+            length = min(1 << i, n + 1 - (1 << i))
+            base = self.of_epoch(i).stddevs(length)
+            parts.append(np.sqrt(base**2 + i * self._total_variance))
+        return np.concatenate(parts)
+
+    def stddev_at(self, state: State) -> float:
+        """The standard deviation of the release that led to `state`."""
+        return math.sqrt(self.variance(state[0]))
+
+    def describe(self) -> Mapping[str, str]:
+        """The public parameters, for display data, annotations and reports."""
+        return {
+            "budget": str(self.budget),
+            "mechanism": self.mechanism.name,
+            "horizon": "none" if self.horizon is None else str(self.horizon),
+            "noise": f"totals: {type(self.law).__name__} of scale {self.law.scale * self.unit:g}",
+            "neighbouring_relation": str(self.change),
+        }
+
+
+class Part:
+    """The coordinates of a stream that follow the first `before`; counts those drawn."""
+
+    def __init__(self, noise: Noise, before: int) -> None:
+        self._noise, self._before, self.drawn = noise, before, 0
+
+    def draw(self, first: int, n: int) -> Any:
+        self.drawn += n
+        return self._noise.draw(self._before + first, n)
+
+    def one(self, coordinate: int) -> Any:
+        self.drawn += 1
+        return self._noise.one(self._before + coordinate)
+
+    def for_law(self, law: Law) -> Noise:
+        return Part(self._noise.for_law(law), self._before)
+
+
+@calibrated.register
+def _(
+    mechanism: Unbounded, budget: Budget, change: Change, dimension: int | None, unit: float
+) -> UnboundedCounter:
+    # zCDP composes more tightly than (epsilon, delta); a base with Laplace noise only needs the
+    # pure part.
+    whole: Budget = budget.to_zcdp() if isinstance(budget, ApproxDP) else budget
+    if isinstance(budget, ApproxDP):
+        try:
+            calibrate(mechanism.of_epoch(0), whole, change, dimension, unit)
+        except UnsupportedBudgetError:
+            whole = budget
+    base, total = whole.split([mechanism.share, 1 - mechanism.share])
+    # A total is one coordinate in which an item lies once: a tree of one item.
+    law = calibrate(BinaryTree(1), total, change, dimension, unit).law
+    calibrate(mechanism.of_epoch(0), base, change, dimension, unit)
+    # Noise and digits grow with an epoch's length: what the last one bears, the others do.
+    epochs = mechanism.epochs
+    while epochs > 1:
+        try:
+            calibrate(mechanism.of_epoch(epochs - 1), base, change, dimension, unit)
+            break
+        except ValueError:  # ScaleError, UnsupportedHorizonError, or sums beyond 64 bits
+            epochs -= 1
+    return UnboundedCounter(mechanism, budget, law, change, dimension, unit, base, total, epochs)

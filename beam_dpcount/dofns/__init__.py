@@ -1,0 +1,1 @@
+"""What runs in workers: releases, bytes of state, and the DoFns."""

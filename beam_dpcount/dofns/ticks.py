@@ -1,0 +1,386 @@
+"""The DoFns that count at the ticks of a clock: by timers, or all ticks of a key at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.coders import BytesCoder
+from apache_beam.transforms.timeutil import TimeDomain
+from apache_beam.transforms.userstate import ReadModifyWriteStateSpec, TimerSpec, on_timer
+from apache_beam.transforms.window import GlobalWindow, IntervalWindow, TimestampedValue
+from apache_beam.utils import windowed_value
+from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
+
+from beam_dpcount.counters.counter import LatticeCounter
+from beam_dpcount.dofns.clock import PAIR, CellCodec, Clock, add_to, add_up, pack_sums, take_due
+from beam_dpcount.dofns.elements import Draws, Intake, has_str_key
+from beam_dpcount.dofns.releases import Release
+from beam_dpcount.dofns.rows import TO_PAIRS, RowElementError, is_row
+from beam_dpcount.dofns.states import StateCodec
+from beam_dpcount.mechanisms.base import IntArray
+from beam_dpcount.noise.entropy import Entropy
+from beam_dpcount.noise.replay import NO_ID
+
+SEED = b""  # weight zero: it only makes a key known
+_UNTIMED = MIN_TIMESTAMP.micros
+_GATHERED = 1 << 17  # events that a bundle sums up before it passes the sums on
+
+# Aliases, because the declared defaults are Beam's markers and not of the parameters' types.
+_Key: Any = beam.DoFn.KeyParam
+_Window: Any = beam.DoFn.WindowParam
+_WindowedValue: Any = beam.DoFn.WindowedValueParam
+# TimestampedValue would assign the window anew, which costs more than all the rest.
+_placed: Any = windowed_value.create
+
+
+class UntimedElementError(ValueError):
+    """An element carries no event time. That one does is shown by it, as a mistake in the pipeline.
+
+    Usually none has one, and the count would be of nothing.
+    """
+
+
+class UnknownKeyError(ValueError):
+    """A key was refused under on_unknown="raise"; its presence in the data is thereby shown."""
+
+
+def check_timed(micros: int) -> None:
+    """Raise UntimedElementError for the time that Beam gives to elements without one."""
+    if micros <= _UNTIMED:
+        raise UntimedElementError(
+            "elements carry no timestamps, and a clock counts by event time: before, add "
+            "beam.Map(lambda event: beam.window.TimestampedValue(event, event_time)), with the "
+            "time in seconds since 1970"
+        )
+
+
+class TickIntake:
+    """Reads events: the tick in which one falls, and its value on the lattice.
+
+    Args:
+      clock: of which ticks.
+      keys: the public keys.
+      numbers: what makes a number of a value.
+      strict: whether unknown keys are errors.
+    """
+
+    def __init__(
+        self, clock: Clock, keys: Iterable[str], numbers: Intake, strict: bool = False
+    ) -> None:
+        self.clock, self._keys = clock, frozenset(keys)
+        self._numbers, self._strict = numbers, strict
+        self._window: Any = None  # the last one seen, and whether the clock counts in it
+        self._counts = False
+
+    def read(self, element: Any, micros: int, window: Any) -> tuple[str, int, int] | None:
+        """Key, tick and value of an event; None if it counts nothing."""
+        check_timed(micros)
+        known = has_str_key(element)
+        if not known and is_row(element):
+            raise RowElementError(TO_PAIRS)
+        # A plain text: a subclass may compare as another than what it encodes to.
+        key = str.__str__(element[0]) if known else ""
+        if not known or key not in self._keys:
+            if self._strict:
+                raise UnknownKeyError(
+                    "an event's key is not among `keys`: add all public keys, or leave such events "
+                    'out with on_unknown="drop"'
+                )
+            return None
+        if window is not self._window:
+            self._counts, self._window = has_count(self.clock, window), window
+        step = self.clock.step_at(micros, origin_of(self.clock, window)) if self._counts else 0
+        if not step:
+            return None
+        x, _ = self._numbers.number(key, element[1], micros)
+        return (key, step, x) if x else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_window": None}
+
+
+def origin_of(clock: Clock, window: Any) -> int:
+    """When the count of a window starts, in microseconds."""
+    return clock.start if clock.window is None else window.start.micros
+
+
+def window_from(clock: Clock, origin: int) -> Any:
+    """The window whose count starts at `origin`: the other way round."""
+    if clock.window is None:
+        return GlobalWindow()
+    return IntervalWindow(Timestamp(micros=origin), Timestamp(micros=origin + clock.window))
+
+
+def has_count(clock: Clock, window: Any) -> bool:
+    """Whether a window is one of the clock's, so that its releases come without any event.
+
+    Beam cuts times to milliseconds after it has given them a window, and a Flatten may mix windows:
+    an event may come in one that has no releases, and would be seen to by making some.
+    """
+    if clock.window is None:
+        return isinstance(window, GlobalWindow)
+    return (
+        isinstance(window, IntervalWindow)
+        and window.end.micros - window.start.micros == clock.window
+        and window.start.micros in clock.origins()
+    )
+
+
+class SeedKeys(beam.DoFn):
+    """Streaming: a weightless event at the start of every count, of each key.
+
+    So that keys without events have releases.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def process(self, key: str) -> Iterator[Any]:
+        for origin in self._clock.origins():
+            yield TimestampedValue((key, SEED), Timestamp(micros=origin))
+
+
+class ReadTicks(beam.DoFn):
+    """Streaming: (key, value) to (key, tick and number, packed into 16 bytes)."""
+
+    def __init__(self, intake: TickIntake) -> None:
+        self._intake = intake
+
+    def process(self, element: Any, windowed: Any = _WindowedValue) -> Iterable[Any]:
+        read = self._intake.read(element, windowed.timestamp_micros, windowed.windows[0])
+        return () if read is None else ((read[0], PAIR.pack(*read[1:])),)
+
+
+class SumTicks(beam.DoFn):
+    """Bounded: (key, value) to (group of keys, sums of one key's ticks), one a key and bundle.
+
+    Sums are packed behind the place of their key and the origin of their count.
+
+    Args:
+      intake: what reads events.
+      keys: the public keys, in their order.
+      alone: whether each key is a group of its own, see `groups_of`.
+    """
+
+    def __init__(self, intake: TickIntake, keys: Sequence[str], alone: bool) -> None:
+        self._intake, self._alone = intake, alone
+        self._places = {key: place for place, key in enumerate(keys)}
+
+    def start_bundle(self) -> None:
+        self._gathered = 0
+        # By the origin of a window: the window, and for each key its ticks.
+        self._sums: dict[int, tuple[Any, dict[str, dict[int, int]]]] = {}
+
+    def process(self, element: Any, windowed: Any = _WindowedValue) -> Iterable[Any]:
+        intake, windows = self._intake, windowed.windows
+        read = intake.read(element, windowed.timestamp_micros, windows[0])
+        if read is None:
+            return ()
+        key, step, x = read
+        origin = origin_of(intake.clock, windows[0])
+        found = self._sums.get(origin)
+        if found is None:
+            found = self._sums[origin] = windows, {}
+        sums = found[1].setdefault(key, {})
+        sums[step] = sums.get(step, 0) + x
+        self._gathered += 1
+        return self._flushed() if self._gathered >= _GATHERED else ()
+
+    def finish_bundle(self) -> Iterable[Any]:
+        return self._flushed()
+
+    def _flushed(self) -> list[Any]:
+        made = []
+        for origin, (windows, keys) in self._sums.items():
+            for key, sums in keys.items():
+                place = self._places[key]
+                packed = PAIR.pack(place, origin) + pack_sums(sums)
+                made.append(_placed((place if self._alone else 0, packed), origin, windows))
+        self.start_bundle()
+        return made
+
+
+def groups_of(keys: int, alone: bool) -> range:
+    """The groups in which so many keys are released, on the bounded path.
+
+    One group for all, so that the order of what comes out is that of the keys: a grouping by key
+    gives out first the keys that had events. `alone`, each key is a group of its own: for runners
+    that spread groups over workers, and whose collections have no order.
+    """
+    return range(keys if alone else 1)
+
+
+class CountEachTick(beam.DoFn):
+    """Streaming: a release of each key at each tick, from one cell of state and one timer per key.
+
+    Args:
+      counter: the calibrated counter, its horizon the clock's steps.
+      clock: the ticks.
+      keys: all public keys, in their order.
+      cap: a tick's sum is clipped to +-cap, on the lattice.
+      fold: events of ticks already released count at the next one; else they do not count.
+      entropy: where the noise comes from.
+      counted: whatever else says which events count, as replayable noise is told.
+    """
+
+    STATE = ReadModifyWriteStateSpec("ticks", BytesCoder())
+    TIMER = TimerSpec("tick", TimeDomain.WATERMARK)
+
+    def __init__(
+        self,
+        counter: LatticeCounter,
+        clock: Clock,
+        keys: Sequence[str],
+        cap: int,
+        fold: bool,
+        entropy: Entropy,
+        counted: Any = None,
+    ) -> None:
+        self._counter, self._clock, self._cap = counter, clock, cap
+        self._fold, self._counted, self._entropy = fold, (fold, counted), entropy
+        # Not in the noise's parameters: a key that is added leaves the others' noise as it is.
+        self._cells = CellCodec(clock, keys)
+
+    def setup(self) -> None:
+        counter = self._counter
+        counted = "streaming", self._counted
+        self._draws = draws_of(self._entropy, counter, self._clock, self._cap, counted)
+        self._codec = StateCodec(counter, self._draws.digest_size)
+
+    def process(
+        self,
+        element: tuple[str, bytes],
+        windowed: Any = _WindowedValue,
+        cell: Any = beam.DoFn.StateParam(STATE),
+        timer: Any = beam.DoFn.TimerParam(TIMER),
+    ) -> None:
+        data = cell.read()
+        if data is None:
+            start = self._draws.begin(element[0], windowed.windows[0])
+            released, pairs = 0, b""
+            state = self._codec.encode(self._counter.init(), start)
+        else:
+            released, pairs, state = self._cells.decode(data)
+        if element[1] == SEED:
+            # Only a seed starts a clock: an event that comes after a window's state was cleared
+            # away must not start it again, and spend its budget a second time.
+            if data is None:
+                cell.write(self._cells.encode(released, pairs, state))
+            if not released:
+                self._set(timer, windowed.windows[0], 1)
+            return
+        step, x = PAIR.unpack(element[1])
+        if step <= released:
+            if not self._fold or released >= self._clock.steps:
+                return
+            step = released + 1
+        cell.write(self._cells.encode(released, add_to(pairs, step, x), state))
+
+    @on_timer(TIMER)
+    def release(
+        self,
+        key: Any = _Key,
+        window: Any = _Window,
+        cell: Any = beam.DoFn.StateParam(STATE),
+        timer: Any = beam.DoFn.TimerParam(TIMER),
+    ) -> Iterator[Any]:
+        clock, counter = self._clock, self._counter
+        released, pairs, packed = self._cells.decode(cell.read() or b"")
+        step = released + 1
+        if step > clock.steps:
+            return
+        x, pairs = take_due(pairs, step, self._cap)
+        state, before = self._codec.decode(packed), self._codec.digest_of(packed)
+        digest = self._draws.follow(before, NO_ID, PAIR.pack(step, x))
+        noise = self._draws.noise(key, window, digest)
+        state, value = counter.step_lattice(state, x, noise)
+        # State first: what is yielded must never be ahead of what is remembered.
+        cell.write(self._cells.encode(step, pairs, self._codec.encode(state, digest)))
+        if step < clock.steps:
+            self._set(timer, window, step + 1)
+        micros = clock.end(origin_of(clock, window), step)
+        made = Release(key, step, micros, value, counter.stddev_at(state))
+        yield _placed(made, min(micros, window.max_timestamp().micros), (window,))
+
+    def _set(self, timer: Any, window: Any, step: int) -> None:
+        timer.set(Timestamp(micros=self._clock.alarm(origin_of(self._clock, window), step)))
+
+
+class CountAllTicks(beam.DoFn):
+    """Bounded, after the grouping: all releases of a group's keys, a key in one vectorised call.
+
+    They come by key, in the public order, then by time. The input is in the global window, so that
+    no window comes first because it had events.
+
+    Args:
+      counter, clock, keys, cap, fold, entropy, counted: as for CountEachTick; no event comes late.
+      alone: as for SumTicks.
+    """
+
+    def __init__(
+        self,
+        counter: LatticeCounter,
+        clock: Clock,
+        keys: Sequence[str],
+        cap: int,
+        fold: bool,
+        entropy: Entropy,
+        counted: Any,
+        alone: bool,
+    ) -> None:
+        self._counter, self._clock, self._cap = counter, clock, cap
+        self._counted, self._entropy = (fold, counted), entropy
+        self._keys, self._alone = keys, alone
+
+    def setup(self) -> None:
+        counter = self._counter
+        counted = "bounded", self._counted
+        self._draws = draws_of(self._entropy, counter, self._clock, self._cap, counted)
+        self._stddevs = counter.stddevs(self._clock.steps).tolist()
+
+    def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[Any]:
+        group, everything = element
+        found: dict[tuple[int, int], list[bytes]] = {}
+        for packed in everything:
+            if packed != SEED:
+                found.setdefault(PAIR.unpack_from(packed), []).append(packed[PAIR.size :])
+        for place in (group,) if self._alone else range(len(self._keys)):
+            for origin in self._clock.origins():
+                yield from self._released(self._keys[place], origin, found.pop((place, origin), ()))
+
+    def _released(self, key: str, origin: int, packed: Iterable[bytes]) -> Iterator[Any]:
+        clock, window = self._clock, window_from(self._clock, origin)
+        xs = add_up(packed, clock.steps, self._cap)
+        if self._draws.replay is None:
+            noise = self._draws.noise(key, window, b"")
+            values = self._counter.release_lattice(xs, noise).tolist()
+        else:
+            values = self._replayed(xs, key, window)
+        last, windows = window.max_timestamp().micros, (GlobalWindow(),)
+        for step, (value, stddev) in enumerate(zip(values, self._stddevs, strict=True), start=1):
+            micros = clock.end(origin, step)
+            yield _placed(Release(key, step, micros, value, stddev), min(micros, last), windows)
+
+    def _replayed(self, xs: IntArray, key: str, window: Any) -> list[float]:
+        """The releases that CountEachTick makes of these sums, one after the other."""
+        draws, counter = self._draws, self._counter
+        digest, state, values = draws.begin(key, window), counter.init(), []
+        for step, x in enumerate(xs.tolist(), start=1):
+            digest = draws.follow(digest, NO_ID, PAIR.pack(step, x))
+            state, value = counter.step_lattice(state, x, draws.noise(key, window, digest))
+            values.append(value)
+        return values
+
+
+def draws_of(
+    entropy: Entropy, counter: LatticeCounter, clock: Clock, cap: int, counted: Any
+) -> Draws:
+    """The noise of a counter at a clock.
+
+    Args:
+      counted: all else that says which events count in which tick. The path does: an event that is
+        late on the one is not on the other, and that they agree would show that there is none.
+    """
+    return Draws(entropy, counter, ascii((clock, cap, counted, counter.fingerprint)))

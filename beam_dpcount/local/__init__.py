@@ -1,0 +1,1 @@
+"""Local differential privacy, another model: clients that trust no one."""

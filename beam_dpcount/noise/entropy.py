@@ -1,0 +1,135 @@
+"""Where noise comes from: `Noise` hands out the draws of one stream, `Entropy` makes them.
+
+Only the operating system's entropy is here. Scripted noise lives in the tests.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from beam_dpcount.noise.laws import Law
+
+IntArray = npt.NDArray[np.int64]
+
+_BLOCK = 4096
+
+
+class Noise(Protocol):
+    """The noise coordinates of one stream.
+
+    Coordinates count from 1 in the order in which the rows of Rx are completed. A mechanism asks
+    for each of them once.
+    """
+
+    def draw(self, first: int, n: int) -> IntArray:
+        """Coordinates first .. first+n-1, shape (n,), or (n, dimension) for vector streams."""
+
+    def one(self, coordinate: int) -> Any:
+        """One coordinate: a Python int, or shape (dimension,) for vector streams."""
+
+    def for_law(self, law: Law) -> Noise:
+        """The same stream's noise of another law, for mechanisms that mix several."""
+
+
+class Entropy(ABC):
+    """Makes the noise of every stream of a pipeline."""
+
+    @abstractmethod
+    def source(self, law: Law, dimension: int | None) -> Callable[[str, Any], Noise]:
+        """A function of (key, window) that gives the noise of one key in one window."""
+
+    def named(self, name: str) -> Entropy:
+        """The same for one of several counts; replayable noise differs from name to name."""
+        return self
+
+    @property
+    def is_replayable(self) -> bool:
+        """Whether noise follows from the history of a stream, and comes from `replay` instead."""
+        return False
+
+    def replay(self, law: Law, dimension: int | None, parameters: str) -> Any:
+        """Where `is_replayable`: what digests histories, and makes noise of them."""
+        raise TypeError(f"the noise of {self!r} is not replayable")
+
+
+class SystemNoise:
+    """Fresh draws from the operating system's entropy; nothing is ever drawn twice.
+
+    Single draws are taken from a pool of not yet assigned samples. A sample leaves the pool when
+    it is handed out, by an atomic `list.pop`, so threads never share one. The pool is emptied in
+    a forked child and left behind by pickle and copy.
+    """
+
+    def __init__(self, law: Law, dimension: int | None = None) -> None:
+        self._law, self._dimension = law, dimension
+        self._pool: list[Any] = []
+        self._others: dict[Law, SystemNoise] = {}
+        _live.add(self)
+
+    def draw(self, first: int, n: int) -> IntArray:
+        if self._dimension is None:
+            return self._law.sample(n)
+        return self._law.sample(n * self._dimension).reshape(n, self._dimension)
+
+    def one(self, coordinate: int) -> Any:
+        while True:
+            try:
+                return self._pool.pop()
+            except IndexError:
+                process = os.getpid()
+                fresh: Any
+                if self._dimension is None:
+                    fresh = self._law.sample(_BLOCK).tolist()
+                else:
+                    fresh = self.draw(0, max(1, _BLOCK // self._dimension))
+                if os.getpid() == process:  # a signal handler may have forked meanwhile
+                    self._pool.extend(fresh)
+
+    def for_law(self, law: Law) -> SystemNoise:
+        if law == self._law:
+            return self
+        made = self._others.get(law)
+        if made is None:
+            made = self._others.setdefault(law, SystemNoise(law, self._dimension))
+        return made
+
+    def forget(self) -> None:
+        """Drop every sample that is not assigned yet."""
+        self._pool.clear()
+
+    def __reduce__(self) -> tuple[type[SystemNoise], tuple[Law, int | None]]:
+        return SystemNoise, (self._law, self._dimension)
+
+    def __repr__(self) -> str:
+        return f"SystemNoise({self._law!r}, dimension={self._dimension})"
+
+
+_live: weakref.WeakSet[SystemNoise] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for noise in list(_live):
+        noise.forget()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork either
+    os.register_at_fork(after_in_child=_forget_all)
+
+
+class SystemEntropy(Entropy):
+    """The default: every draw is new. A retried bundle draws again (docs/privacy.md, Retries)."""
+
+    def source(self, law: Law, dimension: int | None) -> Callable[[str, Any], Noise]:
+        # One pool serves all keys: what it has handed to one of them it has no more for another.
+        noise = SystemNoise(law, dimension)
+        return lambda key, window: noise
+
+    def __repr__(self) -> str:
+        return "SystemEntropy()"

@@ -1,0 +1,295 @@
+"""Replayable noise: a function of a secret and of all that a release depends on.
+
+A runner that replays work, or a job that is run again, then gives the same releases for the same
+history, at no cost: nothing new is seen. Noise z_i is drawn from
+
+  PRF(secret; noise format, run id, label, all parameters, key, window, history, law, i)
+
+where history is a keyed digest of the (public id, value) of every element of the stream up to and
+including the last one that row i of R x depends on. A digest without the current input, or without
+a parameter, would give two different inputs the same noise, and show their exact difference. Two
+counts of one name would share noise for as long as their histories agree, and show that they do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from beam_dpcount.noise.entropy import Entropy, IntArray, Noise
+from beam_dpcount.noise.laws import Law
+
+# Raised whenever the same seed would give other noise, or the same history another R x: a statistic
+# or an encoder that counts differently under the same noise would show the exact difference.
+NOISE_FORMAT = 1
+DIGEST_SIZE = 16
+NO_ID = object()  # of what is no element; None is what a field that is missing gives
+_LEAST_SECRET, _LEAST_DIFFERENT = 32, 8
+_MAKE = 'make one with: python -c "import secrets; print(secrets.token_hex(32))"'
+
+
+class SecretError(ValueError):
+    """The secret of replayable noise is missing or too short. The message never shows it."""
+
+
+class ReplayableEntropy(Entropy):
+    """Noise that is the same whenever the same history of a stream is counted again.
+
+    Args:
+      variable: the environment variable that holds the secret, on every worker: 32 characters or
+        more, such as 64 random hexadecimal digits.
+      key_file: or a file that holds it, readable on every worker.
+      run_id: public; names what is counted: this count, of these data. Another one gives other
+        noise, and is needed for any other count of the same keys, in another pipeline, with the
+        same secret, and where data that have changed are counted again.
+
+    The secret is read where it is used. It is in no pickle, repr, log or annotation.
+
+    Guarantee: to one who does not know the secret, and as far as keyed BLAKE2b and SHAKE256 are
+      pseudo-random, releases of one history are as with `SystemEntropy`, and cost their budget once
+      however often they are seen. r runs that share their first steps and diverge at a public point
+      cost at most r budgets. So the public id of every element is to be unique, or a replay in
+      another order would be equal where values are. At ticks, a replay in which other events are
+      late is not covered: see TickCount. Whether two histories are equal is not protected: equal
+      releases say so. Counting changed data, or another column of them, needs another secret or
+      run_id. Within a pipeline the labels of transforms keep their noise apart.
+
+    Raises:
+      ValueError, TypeError: both or none of variable and key_file are given, or no text.
+      SecretError: on a worker, where the secret is missing or too short.
+    """
+
+    def __init__(
+        self,
+        variable: str | None = None,
+        *,
+        run_id: str,
+        key_file: str | os.PathLike[str] | None = None,
+    ) -> None:
+        if (variable is None) == (key_file is None):
+            raise ValueError(
+                "give the name of the environment variable that holds the secret, or key_file: "
+                'e.g. ReplayableEntropy("COUNTING_SECRET", run_id="purchases, May")'
+            )
+        key_file = None if key_file is None else os.fspath(key_file)
+        for name, text in (("variable", variable), ("key_file", key_file), ("run_id", run_id)):
+            if not isinstance(text, str) and (text is not None or name == "run_id"):
+                raise TypeError(f"{name} must be text, got {type(text).__name__}")
+        if variable is not None and (not variable.isidentifier() or len(variable) >= _LEAST_SECRET):
+            # Not shown: a mistaken call may pass the secret itself.
+            raise ValueError(
+                "replayable noise takes the name of an environment variable, not a secret: put the "
+                "secret into a variable, and give its name"
+            )
+        if key_file is not None and re.fullmatch(r"[\w+-]{32,}={0,2}", key_file.strip()):
+            raise ValueError(
+                "replayable noise takes the path of a file, not a secret: put the secret into a "
+                "file, and give its path"
+            )
+        self._variable, self._key_file = variable, key_file
+        self._run_id = str.__str__(run_id)
+        self._name = ""
+
+    def named(self, name: str) -> ReplayableEntropy:
+        made = copy(self)
+        made._name = name
+        return made
+
+    @property
+    def is_replayable(self) -> bool:
+        return True
+
+    def source(self, law: Law, dimension: int | None) -> Callable[[str, Any], Noise]:
+        """Refused: replayable noise needs a history, and comes from `replay`."""
+        raise TypeError("replayable noise is drawn through ReplayableEntropy.replay")
+
+    def replay(self, law: Law, dimension: int | None, parameters: str) -> Replay:
+        """The noise of one counter, for this process only.
+
+        Args:
+          law, dimension: of the counter.
+          parameters: all parameters that its releases depend on.
+        """
+        whole = ascii((NOISE_FORMAT, self._run_id, self._name, parameters, law, dimension))
+        return Replay(self._secret(), whole, law, dimension)
+
+    def check(self) -> None:
+        """Raise SecretError unless the secret is here, too, as it is on the workers."""
+        self._secret()
+
+    def _secret(self) -> bytes:
+        if self._variable is not None:
+            where = f"of environment variable {self._variable}"
+            # The bytes as they are: an error of decoding would carry them along.
+            secret = os.fsencode(os.environ.get(self._variable, "")).strip()
+        else:
+            where = f"of file {self._key_file}"
+            try:
+                secret = Path(self._key_file or "").read_bytes().strip()
+            except (OSError, ValueError) as error:
+                reason = getattr(error, "strerror", None) or type(error).__name__
+                raise SecretError(f"the secret {where} cannot be read here: {reason}") from None
+        if len(secret) < _LEAST_SECRET:
+            state = "not set here" if not secret else f"shorter than {_LEAST_SECRET} characters"
+            raise SecretError(f"the secret {where} is {state}: {_MAKE}")
+        if len(set(secret)) < _LEAST_DIFFERENT:
+            raise SecretError(f"the secret {where} is easily guessed: {_MAKE}")
+        return secret
+
+    def __repr__(self) -> str:
+        place = repr(self._variable) if self._variable else f"key_file={self._key_file!r}"
+        return f"ReplayableEntropy({place}, run_id={self._run_id!r})"
+
+
+class Replay:
+    """Digests of histories, and the noise that follows from them. Holds keys: never pickled.
+
+    A digest is DIGEST_SIZE bytes. It may be in state, next to the exact sums: without the secret
+    it gives no noise.
+    """
+
+    digest_size = DIGEST_SIZE
+
+    def __init__(self, secret: bytes, parameters: str, law: Law, dimension: int | None) -> None:
+        self._histories = _key(secret, b"history", parameters)
+        self._noises = _key(secret, b"noise", parameters)
+        self._law, self._dimension = law, dimension
+        self._laws: dict[Law, tuple[bytes, Any]] = {}
+        self._own = self.of_law(law)
+
+    def begin(self, key: str, window: Any) -> bytes:
+        """The digest of the empty history of one key in one window."""
+        bounds = [getattr(window, name, None) for name in ("start", "end")]
+        # A plain text: a subclass may print as another.
+        # In ASCII, as what is printable differs between versions of Python.
+        place = ascii((str.__str__(key), type(window).__name__, *(b and b.micros for b in bounds)))
+        return self.follow(bytes(DIGEST_SIZE), NO_ID, place.encode())
+
+    def follow(self, digest: bytes, identity: Any, value: bytes) -> bytes:
+        """The digest of a history and one more element, of this public id (or NO_ID) and value.
+
+        Raises:
+          TypeError: the id is of a kind whose text may not be the same in every process.
+        """
+        data = digest + value
+        if identity is not NO_ID:
+            name = _named(identity).encode()
+            data += b"".join((name, len(name).to_bytes(8, "little")))
+        return hashlib.blake2b(data, digest_size=DIGEST_SIZE, key=self._histories).digest()
+
+    def noise(self, digest: bytes) -> HistoryNoise:
+        """The noise of the coordinates that the last element of a history completes."""
+        return HistoryNoise(self, digest, self._law, self._dimension, self._own)
+
+    def of_law(self, law: Law) -> tuple[bytes, Any]:
+        """The key of a law's noise, and `law.first()`."""
+        made = self._laws.get(law)
+        if made is None:
+            made = self._laws[law] = _key(self._noises, b"law", repr(law)), law.first()
+        return made
+
+    def __reduce__(self) -> Any:
+        raise TypeError("this holds a secret, and is never pickled: pickle the ReplayableEntropy")
+
+    def __repr__(self) -> str:
+        return "Replay()"
+
+
+class HistoryNoise:
+    """The noise of one step: each coordinate a function of the history up to and with that step."""
+
+    def __init__(
+        self,
+        replay: Replay,
+        digest: bytes,
+        law: Law,
+        dimension: int | None,
+        keyed: tuple[bytes, Any],
+    ) -> None:
+        self._replay, self._digest, self._law = replay, digest, law
+        self._dimension = dimension
+        self._key, self._first = keyed
+
+    def one(self, coordinate: int) -> Any:
+        data = self._digest + coordinate.to_bytes(8, "little")
+        seed = hashlib.blake2b(data, key=self._key).digest()
+        if self._dimension is None:
+            value = self._first(seed)
+            return int(self._law.sample(1, Expansion(seed))[0]) if value is None else value
+        return self._law.sample(self._dimension, Expansion(seed))
+
+    def draw(self, first: int, n: int) -> IntArray:
+        shape = (n,) if self._dimension is None else (n, self._dimension)
+        drawn = [self.one(coordinate) for coordinate in range(first, first + n)]
+        return np.array(drawn, dtype=np.int64).reshape(shape)
+
+    def for_law(self, law: Law) -> HistoryNoise:
+        keyed = self._replay.of_law(law)
+        return HistoryNoise(self._replay, self._digest, law, self._dimension, keyed)
+
+
+class StepNoises:
+    """The noise of many steps at once, for mechanisms that draw coordinates in their order.
+
+    Args:
+      noises: of each step.
+      draws: how many coordinates so many steps draw: coordinate i is of the first step t with
+        draws(t) >= i.
+    """
+
+    def __init__(self, noises: Iterator[Noise], draws: Callable[[int], int]) -> None:
+        self._noises, self._draws = noises, draws
+        self._step, self._drawn = 0, 0
+
+    def one(self, coordinate: int) -> Any:
+        while self._drawn < coordinate:
+            self._step += 1
+            self._noise, self._drawn = next(self._noises), self._draws(self._step)
+        return self._noise.one(coordinate)
+
+    def draw(self, first: int, n: int) -> IntArray:
+        return np.array([self.one(i) for i in range(first, first + n)], dtype=np.int64)
+
+
+class Expansion:
+    """A source of bytes: a seed of 64 bytes itself, then as many more as are asked for."""
+
+    def __init__(self, seed: bytes) -> None:
+        self._seed, self._left, self._blocks = seed, seed, 0
+
+    def __call__(self, n: int) -> bytes:
+        if n > len(self._left):
+            block = self._blocks.to_bytes(8, "little")
+            more = hashlib.shake_256(self._seed + block).digest(max(n, 256))
+            self._left, self._blocks = self._left + more, self._blocks + 1
+        taken, self._left = self._left[:n], self._left[n:]
+        return taken
+
+
+def _named(identity: Any) -> str:
+    """A public id as a text that tells it from all others, in every process the same."""
+    if isinstance(identity, tuple):
+        return f"({''.join(_named(part) + ',' for part in tuple.__iter__(identity))})"
+    if isinstance(identity, np.bool_ | np.integer | np.floating) and identity.itemsize <= 8:
+        identity = identity.item()
+    if isinstance(identity, str):
+        return ascii(str.__str__(identity))
+    if type(identity) in (int, bytes, float, bool):
+        return repr(identity)
+    raise TypeError(
+        f"element_id gave {type(identity).__name__}, but replayable noise takes ids that are text, "
+        "bytes, numbers or tuples of these: convert it, e.g. by str(), and give every element one"
+    )
+
+
+def _key(secret: bytes, purpose: bytes, parameters: str) -> bytes:
+    # Hashed first: keys of BLAKE2b are of 64 bytes at most, and are padded with zeros.
+    root = hashlib.blake2b(secret, digest_size=64, person=b"beam_dpcount").digest()
+    return hashlib.blake2b(parameters.encode(), digest_size=32, key=root, person=purpose).digest()

@@ -1,0 +1,241 @@
+"""Values of cuts, from one release of the weights of all pairs of vertices (`CutWeights`).
+
+All here is post-processing of a release, and costs no privacy. A release's `value` is aligned to
+the pairs: all with u before v, in the order of the vertices.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import math
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from beam_dpcount.counters.counter import Counter
+from beam_dpcount.counters.errors import chernoff
+from beam_dpcount.statistics.cuts import pair_place
+from beam_dpcount.statistics.vertices import check_vertices, vertex_names
+
+MOST_EXACT = 20  # vertices up to which all 2^(n-1) cuts are compared
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class Cut(NamedTuple):
+    """A cut of the whole graph into two sides.
+
+    Fields:
+      value: the sum of the noisy weights between them; of a cut that was chosen for being the
+        least or the largest, biased downwards or upwards.
+      side, other: the vertices, in their order; the first vertex is in `side`.
+    """
+
+    value: float
+    side: tuple[Any, ...]
+    other: tuple[Any, ...]
+
+
+def cut(weights: Any, vertices: Any, side: Collection[Any], other: Any = None) -> float:
+    """The noisy weight between two disjoint sets of vertices.
+
+    Args:
+      weights: a release's value, shape (n (n-1) / 2,).
+      vertices: of the statistic, n of them.
+      side, other: not empty; `other` left out is all vertices that are not in `side`.
+
+    Returns:
+      It is unbiased, so it may be negative. Its standard deviation is that of `stddev_of_cut`.
+
+    Raises:
+      ValueError: the sets meet, are empty, or hold an unknown vertex; weights have another shape.
+    """
+    known = _known(vertices)
+    matrix = _matrix(weights, len(known))
+    first = _places(side, known, "side")
+    rest = [vertex for vertex in known if known[vertex] not in first]
+    second = _places(rest if other is None else other, known, "other")
+    if first & second:
+        raise ValueError("the two sides of a cut share a vertex: give disjoint sets")
+    return float(matrix[np.ix_(sorted(first), sorted(second))].sum())
+
+
+def stddev_of_cut(stddev: float, side: int, other: int) -> float:
+    """The standard deviation of the noise of a cut between `side` and `other` vertices.
+
+    Args:
+      stddev: of a release, of each of its weights: their noises are independent.
+      side, other: how many vertices, from 1.
+    """
+    return stddev * math.sqrt(_check_size("side", side) * _check_size("other", other))
+
+
+def minimum_cut(weights: Any, vertices: Any) -> Cut:
+    """A minimum cut of the noisy graph, by Stoer and Wagner's algorithm.
+
+    Negative noisy weights count 0 in the search, as it takes no others; what is returned is the
+    value of the cut that it finds, in the noisy weights as they are.
+
+    Raises:
+      ImportError: networkx is not installed.
+      ValueError: weights have another shape.
+    """
+    known = _known(vertices)
+    graph = _graph(weights, len(known))
+    _, (side, _) = _networkx().stoer_wagner(graph)
+    return _as_cut(weights, known, set(side))
+
+
+def maximum_cut(weights: Any, vertices: Any, seed: int = 0) -> Cut:
+    """A large cut of the noisy graph.
+
+    Up to 20 vertices all cuts are compared: it is the largest, in the noisy weights as they are.
+    Beyond it is a heuristic: networkx's one-exchange, on weights of which the negative ones count
+    0, ends where moving no single vertex helps. Such a cut has at least half of that weight.
+
+    Args:
+      weights, vertices: as for `cut`.
+      seed: of the order in which the heuristic looks at vertices; the result is a function of it
+        and of the release.
+
+    Raises:
+      ImportError: networkx is not installed (beyond 20 vertices).
+      ValueError: weights have another shape.
+    """
+    known = _known(vertices)
+    if len(known) <= MOST_EXACT:
+        values = _all_cuts(_matrix(weights, len(known)))
+        best = int(np.argmax(values[1:])) + 1  # 0 leaves one side empty
+        return _as_cut(weights, known, {place for place in range(len(known)) if best >> place & 1})
+    graph = _graph(weights, len(known))
+    _, (side, _) = _networkx().approximation.one_exchange(graph, weight="weight", seed=seed)
+    return _as_cut(weights, known, set(side))
+
+
+def cut_error_bound(
+    counter: Counter,
+    side: int,
+    other: int,
+    beta: float = 1 / 3,
+    t: int | None = None,
+    every: bool = True,
+) -> float:
+    """A bound on the error of cuts between `side` and `other` vertices.
+
+    With probability at least 1 - beta, over the noise alone, |noisy - exact| is within it for all
+    pairs of disjoint sets of these sizes, at all steps up to the horizon, at once; exact is the
+    cut in the weights rounded to the unit. It is Chernoff's bound for a sum of `side` times
+    `other` independent noises of the largest variance of a release, sqrt(2 s p v ln(2 N T / beta))
+    for Gaussian noise, with a union over the N = C(n, s) C(n-s, p) cuts and T steps.
+
+    Args:
+      counter: calibrated for a CutWeights; its dimension is n (n-1) / 2.
+      side, other: s and p, how many vertices, from 1.
+      beta: the probability of a larger error; [FHU22]'s bounds have 1/3.
+      t: only at this step, from 1, with the variance that it has; None: at all.
+      every: False: for one cut, chosen without a look at the releases.
+
+    Source: the shape of [FHU22, Corollary 1], in which the logarithms are multiplied and n, on
+      which a bound over all cuts must depend, is missing.
+
+    Raises:
+      ValueError: an argument is out of range, or the counter is not one of pairs.
+    """
+    pairs = counter.dimension or 0
+    n = (1 + math.isqrt(1 + 8 * pairs)) // 2
+    if pairs < 1 or n * (n - 1) // 2 != pairs:
+        raise ValueError(f"{pairs} coordinates are not the pairs of some vertices")
+    s, p = _check_size("side", side), _check_size("other", other)
+    if s + p > n:
+        raise ValueError(f"{s} and {p} vertices are more than the {n} that there are")
+    if not 0 < beta < 1:
+        raise ValueError(f"beta must be between 0 and 1, got {beta!r}: give e.g. 0.05")
+    if t is None:
+        norm2, steps = counter.mechanism.max_row_norm2(), counter.horizon
+    else:
+        counter.variance(t)  # checks t
+        norm2, steps = counter.mechanism.row_norm2(t), 1
+    cuts = math.comb(n, s) * math.comb(n - s, p) // (2 if s == p else 1) if every else 1
+    nats = math.log(2 * steps / beta) + math.log(cuts)
+    return chernoff(counter.law, norm2 * s * p, nats) * counter.grid
+
+
+def _networkx() -> Any:
+    try:
+        return importlib.import_module("networkx")
+    except ImportError:
+        raise ImportError(
+            "this needs networkx: pip install 'beam-dpcount[graphs]' (exact maximum cuts of up to "
+            f"{MOST_EXACT} vertices, and values of given cuts, do without it)"
+        ) from None
+
+
+def _known(vertices: Any) -> dict[Any, int]:
+    checked = check_vertices(vertices)
+    listed: Sequence[Any] = range(checked) if isinstance(checked, int) else vertex_names(checked)
+    return {vertex: place for place, vertex in enumerate(listed)}
+
+
+def _places(chosen: Any, known: dict[Any, int], name: str) -> set[int]:
+    if isinstance(chosen, str | bytes) or not isinstance(chosen, Collection):
+        raise ValueError(f"{name} must be a collection of vertices, got {chosen!r}")
+    for vertex in chosen:
+        if isinstance(vertex, bool) or vertex not in known:
+            raise ValueError(f"{name} holds {vertex!r}, which is no vertex")
+    if not chosen:
+        raise ValueError(f"{name} is empty: a cut has a vertex on each side")
+    return {known[vertex] for vertex in chosen}
+
+
+def _matrix(weights: Any, n: int) -> FloatArray:
+    """Symmetric, shape (n, n), with 0 on the diagonal."""
+    array = np.asarray(weights, dtype=np.float64)
+    if array.shape != (n * (n - 1) // 2,):
+        raise ValueError(
+            f"{n} vertices have {n * (n - 1) // 2} pairs, but weights have shape {array.shape}"
+        )
+    u, v = np.array(list(itertools.combinations(range(n), 2))).T
+    matrix = np.zeros((n, n))
+    matrix[u, v] = matrix[v, u] = array[pair_place(n, u, v)]
+    return matrix
+
+
+def _graph(weights: Any, n: int) -> Any:
+    """The noisy graph: complete, its negative weights 0."""
+    matrix = np.maximum(_matrix(weights, n), 0)
+    graph = _networkx().Graph()
+    graph.add_weighted_edges_from(
+        (u, v, float(matrix[u, v])) for u, v in itertools.combinations(range(n), 2)
+    )
+    return graph
+
+
+def _all_cuts(matrix: FloatArray) -> FloatArray:
+    """The values of all cuts with the last vertex outside, by the bits of the inside; 2^(n-1)."""
+    values = np.zeros(1)
+    for k in range(len(matrix) - 1):
+        inside = np.zeros(1)  # weight between k and each set of vertices before it
+        for j in range(k):
+            inside = np.concatenate([inside, inside + matrix[k, j]])
+        values = np.concatenate([values, values + matrix[k].sum() - 2 * inside])
+    return values
+
+
+def _as_cut(weights: Any, known: dict[Any, int], side: set[int]) -> Cut:
+    listed = list(known)
+    if 0 not in side:
+        side = set(range(len(listed))) - side
+    first = tuple(vertex for vertex in listed if known[vertex] in side)
+    second = tuple(vertex for vertex in listed if known[vertex] not in side)
+    return Cut(
+        cut(weights, listed if isinstance(listed[0], str) else len(listed), first), first, second
+    )
+
+
+def _check_size(name: str, size: Any) -> int:
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise ValueError(f"{name} must be a number of vertices from 1, got {size!r}")
+    return size

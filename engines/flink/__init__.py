@@ -1,0 +1,1 @@
+"""Flink, from PyPI, and a translation of Beam's pipelines to it."""

@@ -1,0 +1,296 @@
+"""A standalone Flink cluster on this machine, and Python workers, reachable over loopback only."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import Self
+
+from engines.flink import install
+
+ROOT = Path(__file__).resolve().parents[2]
+JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
+TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
+# What Flink reads by reflection, and Java 17 closes.
+PACKAGES = (
+    *("lang", "lang.reflect", "net", "io", "nio", "text", "time"),
+    *("util", "util.concurrent", "util.concurrent.atomic"),
+)
+OPENS = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in PACKAGES]
+LOGGING = """\
+rootLogger.level = INFO
+rootLogger.appenderRef.console.ref = Console
+appender.console.name = Console
+appender.console.type = CONSOLE
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss,SSS} %-5p %c{1} %m%n
+"""
+# Flink's own scripts work these out; without them they must all be given.
+MEMORY = {
+    "taskmanager.memory.framework.heap.size": "128m",
+    "taskmanager.memory.task.heap.size": "384m",
+    "taskmanager.memory.managed.size": "64m",
+    "taskmanager.memory.network.min": "192m",
+    "taskmanager.memory.network.max": "192m",
+    "taskmanager.memory.framework.off-heap.size": "128m",
+    "taskmanager.memory.task.off-heap.size": "256m",
+    "taskmanager.memory.jvm-metaspace.size": "256m",
+    "taskmanager.memory.jvm-overhead.min": "128m",
+    "taskmanager.memory.jvm-overhead.max": "128m",
+    "taskmanager.cpu.cores": "1.0",
+}
+# Become the command that follows, to be killed when the process that started it ends, however that
+# ends. Not by Popen's preexec_fn, which has to fork: gRPC's threads do not survive that.
+_DIE_WITH_PARENT = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
+
+def bound(command: Iterable[str]) -> list[str]:
+    """The command, its process bound to end with this one."""
+    return [sys.executable, "-ISc", _DIE_WITH_PARENT, *command]
+
+
+def java(main: str, *arguments: str, jvm: Iterable[str] = ()) -> list[str]:
+    """The command of a Java program with Flink and our translation at hand."""
+    return [
+        "java",
+        "-XX:+UseSerialGC",
+        *jvm,
+        *OPENS,
+        "-classpath",
+        install.classpath(),
+        main,
+        *arguments,
+    ]
+
+
+class Process:
+    """A process with a log; it ends when the block does, and all that it started."""
+
+    def __init__(
+        self, command: Iterable[str], log: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        with log.open("ab") as out:
+            self._popen = subprocess.Popen(
+                bound(command),
+                cwd=ROOT,
+                env=os.environ | (environment or {}),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.log = log
+        self.pid = self._popen.pid
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self._popen.poll() is None
+
+    def kill(self) -> None:
+        """End it and all that it started at once, as a machine that fails would."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._popen.wait()
+
+
+class Cluster:
+    """A JobManager and TaskManagers, while the block lasts.
+
+    Args:
+      work: where its files go: checkpoints, savepoints, logs; made if need be.
+      slots: of a TaskManager, one for each pipeline that runs at a time.
+      restarts: of a job, before it has failed.
+    """
+
+    def __init__(self, work: Path, slots: int = 2, restarts: int = 1_000_000) -> None:
+        self.work, self.slots, self.restarts = work.resolve(), slots, restarts
+        self.rest = free_port()
+        self.task_managers: list[Process] = []
+
+    @property
+    def savepoints(self) -> str:
+        """Where they go, as Flink names it."""
+        return (self.work / "savepoints").as_uri()
+
+    def __enter__(self) -> Self:
+        for name in ("conf", "tmp"):
+            (self.work / name).mkdir(parents=True, exist_ok=True)
+        settings = {
+            "jobmanager.rpc.address": "localhost",
+            "jobmanager.rpc.port": free_port(),
+            "jobmanager.bind-host": "localhost",
+            "jobmanager.memory.process.size": "1024m",
+            "taskmanager.bind-host": "localhost",
+            "taskmanager.host": "localhost",
+            "taskmanager.numberOfTaskSlots": self.slots,
+            "rest.address": "localhost",
+            "rest.bind-address": "localhost",
+            "rest.port": self.rest,
+            "execution.checkpointing.dir": (self.work / "checkpoints").as_uri(),
+            "execution.checkpointing.storage": "filesystem",
+            # A TaskManager that died is missed within seconds.
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": self.restarts,
+            "restart-strategy.fixed-delay.delay": "200 ms",
+            "heartbeat.interval": 500,
+            "heartbeat.timeout": 3000,
+            "cluster.registration.error-delay": 500,  # of a TaskManager that was there first
+            "web.refresh-interval": 200,  # milliseconds by which REST's answers may be old
+            "io.tmp.dirs": self.work / "tmp",
+        }
+        lines = [f"{name}: {value}\n" for name, value in settings.items()]
+        (self.work / "conf" / "config.yaml").write_text("".join(lines))
+        (self.work / "conf" / "log4j.properties").write_text(LOGGING)
+        self.job_manager = self._java("jobmanager", JOB_MANAGER, jvm=["-Xmx384m"])
+        try:
+            self.add_task_manager()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in (*self.task_managers, self.job_manager):
+            process.kill()
+
+    def add_task_manager(self) -> Process:
+        """Start one, and wait until its slots are offered."""
+        extra = [word for pair in MEMORY.items() for word in ("-D", "=".join(pair))]
+        name = f"taskmanager-{len(self.task_managers) + 1}"
+        sizes = ["-Xmx512m", "-XX:MaxDirectMemorySize=576m"]
+        process = self._java(name, TASK_MANAGER, *extra, jvm=sizes)
+        self.task_managers.append(process)
+        alive = sum(each.running() for each in self.task_managers)
+        ready = lambda: self.get("/overview")["slots-total"] >= alive * self.slots  # noqa: E731
+        wait(ready, (self.job_manager, process), "the cluster")
+        return process
+
+    def get(self, path: str) -> Any:
+        """What Flink's REST interface answers."""
+        return self.ask(path, None)
+
+    def ask(self, path: str, body: dict[str, Any] | None) -> Any:
+        """The same with something to do, which is sent as JSON."""
+        request = urllib.request.Request(
+            f"http://localhost:{self.rest}{path}",
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.load(answer)
+
+    def _java(self, name: str, main: str, *arguments: str, jvm: Iterable[str]) -> Process:
+        conf = self.work / "conf"
+        logging = f"-Dlog4j.configurationFile={(conf / 'log4j.properties').as_uri()}"
+        command = java(main, "--configDir", str(conf), *arguments, jvm=(*jvm, logging))
+        plugins = {"FLINK_PLUGINS_DIR": str(install.flink() / "plugins")}
+        return Process(command, self.work / f"{name}.log", plugins)
+
+
+class Workers(Process):
+    """Python workers outside the submitter, one more for each that a job asks for.
+
+    Args:
+      work: where the log goes; made if need be.
+      environment: of the workers, on top of this process's.
+      first: directories that they import from before all others.
+    """
+
+    def __init__(
+        self,
+        work: Path,
+        environment: Mapping[str, str] | None = None,
+        first: Iterable[Path] = (),
+    ) -> None:
+        self.port = free_port()
+        work.mkdir(parents=True, exist_ok=True)
+        # Beam starts workers as `python`: that must be this one, and see this repository.
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+        given = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
+        places = os.pathsep.join([*map(str, first), str(ROOT), *given])
+        super().__init__(
+            [sys.executable, "-m", "engines.flink.workers", str(self.port)],
+            work / "workers.log",
+            {"PATH": path, "PYTHONPATH": places, **(environment or {})},
+        )
+
+    def __enter__(self) -> Self:
+        try:
+            wait(lambda: listening(self.port), (self,), "the worker pool")
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Beam's, for pipelines that are to use them."""
+        address = f"--environment_config=localhost:{self.port}"
+        return "--environment_type=EXTERNAL", address
+
+    def pids(self) -> list[int]:
+        """The process ids of its workers now."""
+        tasks = Path(f"/proc/{self.pid}/task").glob("*/children")  # each thread has its own
+        return [int(pid) for task in tasks for pid in task.read_text().split()]
+
+
+def wait(
+    ready: Callable[[], bool], processes: Iterable[Process], what: str, seconds: float = 60
+) -> None:
+    """Wait until it is ready.
+
+    Raises:
+      RuntimeError: one of the processes ended, or it took longer.
+    """
+    processes, end = tuple(processes), time.monotonic() + seconds
+    while time.monotonic() < end:
+        for process in processes:
+            if not process.running():
+                raise RuntimeError(f"{what}: a process ended; {tail(process.log)}")
+        try:
+            if ready():
+                return
+        except OSError:
+            pass
+        time.sleep(0.1)
+    logs = "\n".join(tail(process.log) for process in processes)
+    raise RuntimeError(f"{what}: not ready in {seconds:g} seconds; {logs}")
+
+
+def tail(log: Path) -> str:
+    """The end of a log."""
+    return f"{log.name} ends in\n{log.read_text(errors='replace')[-2000:]}"
+
+
+def listening(port: int) -> bool:
+    """Whether something answers at the port."""
+    with socket.create_connection(("localhost", port), timeout=1):
+        return True
+
+
+def free_port() -> int:
+    """A port of loopback that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return int(probe.getsockname()[1])

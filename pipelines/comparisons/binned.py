@@ -1,0 +1,265 @@
+"""Comparisons of Binned with the square root that it approximates, and with buffered Toeplitz.
+
+They follow Figures 3 and 5 of *Streaming Private Continual Counting via Binning* [AP24]. Errors
+are those of the factorizations at rho = 1/2, before the 1e-4 that rounding may add to Delta_2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from beam_dpcount.mechanisms import BLT, Binned, Mechanism, NormalizedBLT, SquareRoot
+from beam_dpcount.mechanisms.blt_tables import BUFFERS
+from beam_dpcount.mechanisms.workload import Workload
+from pipelines.comparisons.base import (
+    Experiment,
+    FloatArray,
+    Picture,
+    Row,
+    Series,
+    distinct,
+    progress,
+    select,
+)
+
+_OBJECTIVES = {"max": "largest", "mean": "mean"}
+_TOEPLITZ = {
+    "max": "No plain BLT reaches r = 1: of all that are Toeplitz the square root is best.",
+    "mean": "By mean variance others that are Toeplitz can be better than the square root.",
+}
+_RATIOS = (1.0, 1.001, 1.01, 1.4)
+
+
+def errors(mechanism: Mechanism) -> dict[str, float]:
+    """Largest and mean variance of a release at rho = 1/2."""
+    l2_squared = mechanism.l2_sensitivity_squared
+    return {
+        "max": l2_squared * mechanism.max_row_norm2(),
+        "mean": l2_squared * mechanism.mean_row_norm2(),
+    }
+
+
+def root_errors(root: SquareRoot) -> dict[str, float]:
+    """`errors`, but exact: the class rounds its sensitivity up, and here L = R."""
+    l2_squared = root.max_row_norm2()
+    return {"max": l2_squared**2, "mean": l2_squared * root.mean_row_norm2()}
+
+
+def grid(horizon: int) -> list[Binned]:
+    """Binned over (c, tau), those with the fewest bins first.
+
+    The paper's c = 1 - 1/d and tau = 1/T, d not only whole; and tau near the last entries of the
+    square root, 1/sqrt(pi T), which puts the oldest items into one bin.
+    """
+    near, far = np.linspace(1.3, 3, 35).tolist(), np.linspace(3.25, 8, 20).tolist()
+    divisors = [*near, *far, *range(9, 32)]
+    tails = (1 / horizon, 1 / math.sqrt(horizon), 1.5 / math.sqrt(horizon))
+    members = [Binned(horizon, 1 - 1 / d, tau) for d in divisors for tau in tails]
+    return sorted(members, key=lambda member: member.space)
+
+
+def fewest(horizon: int, members: Iterable[Binned | BLT]) -> Iterator[Row]:
+    """The first member whose error is at most each ratio times the square root's, if one is."""
+    reference = root_errors(SquareRoot(horizon))
+    wanted = [(objective, ratio) for objective in _OBJECTIVES for ratio in _RATIOS]
+    for member in members:
+        if not wanted:
+            return
+        own = errors(member)
+        for objective, ratio in list(wanted):
+            if own[objective] <= ratio * reference[objective]:
+                wanted.remove((objective, ratio))
+                yield {
+                    "objective": objective,
+                    "ratio": ratio,
+                    "mechanism": member.name,
+                    "horizon": horizon,
+                    "buffers": member.space if isinstance(member, Binned) else member.buffers,
+                    "state_size": member.state_size,
+                    "error_ratio": own[objective] / reference[objective],
+                    "member": repr(member),
+                }
+
+
+def space_against_horizon(quick: bool) -> list[Row]:
+    """Fewest buffers of Binned and BLTs for an error near the square root's, against T."""
+    horizons = [1 << log for log in (range(4, 9, 2) if quick else range(4, 11))]
+    rows: list[Row] = []
+    for horizon in progress(horizons, "space-against-horizon"):
+        rows += fewest(horizon, grid(horizon))
+        for kind in (BLT, NormalizedBLT):
+            rows += fewest(horizon, (kind(horizon, d) for d in range(BUFFERS[0], BUFFERS[1] + 1)))
+    return rows
+
+
+def space_against_horizon_pictures(rows: list[Row]) -> list[Picture]:
+    """Buffers and numbers in a state, for the largest and for the mean variance."""
+    footer = "Exact. Least over a grid of (c, tau), and over 2 to 8 exponentials. SquareRoot keeps "
+    pictures = []
+    for objective, word in _OBJECTIVES.items():
+        own = select(rows, objective=objective)
+        title = f"for a {word} variance of at most r x the square root's"
+        note = _TOEPLITZ[objective]
+        pictures.append(
+            Picture(
+                _by_ratio(own, "buffers"),
+                f"Buffers {title}",
+                "horizon T (steps)",
+                "buffers (bins, or exponentials)",
+                f"{footer}T buffers. {note}",
+                f"-{objective}",
+                logx=True,
+                base=2,
+            )
+        )
+        pictures.append(
+            Picture(
+                _by_ratio(own, "state_size"),
+                f"State {title}",
+                "horizon T (steps)",
+                "numbers in a state",
+                f"{footer}2T + 1 numbers. {note}",
+                f"-{objective}-state",
+                logx=True,
+                base=2,
+            )
+        )
+    return pictures
+
+
+def _by_ratio(rows: list[Row], column: str) -> Series:
+    """A line for each mechanism and ratio; ratios with the same line share it."""
+    series = {}
+    for mechanism in distinct(rows, "mechanism"):
+        found: dict[tuple[tuple[int, int], ...], list[float]] = {}
+        for ratio in sorted(distinct(select(rows, mechanism=mechanism), "ratio")):
+            own = select(rows, mechanism=mechanism, ratio=ratio)
+            line = tuple((row["horizon"], row[column]) for row in own)
+            found.setdefault(line, []).append(ratio)
+        for line, ratios in found.items():
+            x, y = zip(*line, strict=True)
+            shown = "r = " + " or ".join(f"{ratio:g}" for ratio in ratios)
+            every = len(ratios) == len(_RATIOS)
+            series[f"{mechanism}, {'any r' if every else shown}"] = (x, y)
+    return series
+
+
+def space_against_horizon_headline(rows: list[Row]) -> str:
+    """The buffers at the longest horizon."""
+    horizon = max(row["horizon"] for row in rows)
+    parts = []
+    for name in distinct(rows, "mechanism"):
+        own = select(rows, mechanism=name, horizon=horizon, objective="max")
+        found = {row["ratio"]: row["buffers"] for row in own}
+        parts.append(f"{name} " + " / ".join(str(found.get(ratio, "none")) for ratio in _RATIOS))
+    return (
+        f"buffers at T = {horizon:,} for {' / '.join(f'{ratio:g}' for ratio in _RATIOS)} x the "
+        f"square root's largest variance: {'; '.join(parts)}"
+    )
+
+
+# The paper's workloads: decay alpha, momentum beta.
+_WORKLOADS = tuple(
+    Workload(momentum=beta, decay=alpha)
+    for alpha, beta in ((1.0, 0.0), (1.0, 0.9), (1.0, 0.95), (0.99, 0.0), (0.99, 0.95))
+)
+_HORIZONS = (100, 1000)
+_MOST_BINS = 100
+_SHOWN = 1.03  # the largest ratio in pictures
+
+
+def named(workload: Workload) -> str:
+    """A label for it."""
+    given = {"momentum": workload.momentum, "decay": workload.decay}
+    plain = {"momentum": 0.0, "decay": 1.0}
+    parts = [f"{name} {value:g}" for name, value in given.items() if value != plain[name]]
+    return ", ".join(parts) or "prefix sums"
+
+
+def error_against_space(quick: bool) -> list[Row]:
+    """Error of Binned over the square root's against its bins, with momentum and decay too."""
+    divisors = [*np.linspace(1.1, 2, 10).tolist(), *range(3, 32), *range(34, 100, 4)]
+    if quick:
+        divisors = divisors[::4]
+    rows = []
+    for horizon in _HORIZONS:
+        for workload in progress(_WORKLOADS, f"error-against-space, T = {horizon:,}"):
+            given = {"momentum": workload.momentum, "decay": workload.decay}
+            reference = root_errors(SquareRoot(horizon, **given))
+            for d in divisors:
+                member = Binned(horizon, 1 - 1 / d, 1 / horizon, **given)
+                own = errors(member)
+                rows.append(
+                    {
+                        "horizon": horizon,
+                        "workload": named(workload),
+                        "c": member.c,
+                        "bins": member.space,
+                        "max": own["max"] / reference["max"],
+                        "mean": own["mean"] / reference["mean"],
+                    }
+                )
+                if member.space > _MOST_BINS:
+                    break
+    return rows
+
+
+def error_against_space_pictures(rows: list[Row]) -> list[Picture]:
+    """One for each horizon and objective."""
+    pictures = []
+    for horizon in distinct(rows, "horizon"):
+        for objective, word in _OBJECTIVES.items():
+            series: dict[str, tuple[FloatArray, FloatArray]] = {}
+            for workload in distinct(rows, "workload"):
+                own = select(rows, horizon=horizon, workload=workload)
+                series[workload] = _front(own, objective)
+            ends = (min(x[0] for x, _ in series.values()), max(x[-1] for x, _ in series.values()))
+            series["the square root"] = (np.array(ends), np.ones(2))
+            pictures.append(
+                Picture(
+                    series,
+                    f"Binned: {word} variance over the square root's, T = {horizon:,}",
+                    "bins",
+                    f"{word} variance / the square root's",
+                    "Exact, not measured. Over c = 1 - 1/d, with tau = 1/T: the least with at most "
+                    f"so many bins; shown from {_SHOWN:g} down. The square root of the same "
+                    f"workload keeps {horizon:,} buffers.",
+                    f"-{horizon}-{objective}",
+                )
+            )
+    return pictures
+
+
+def _front(rows: list[Row], objective: str) -> tuple[FloatArray, FloatArray]:
+    """Numbers of bins and the least ratio with at most so many, where it falls."""
+    bins: list[float] = []
+    least: list[float] = []
+    for row in sorted(rows, key=lambda row: (row["bins"], row[objective])):
+        if row[objective] <= _SHOWN and row[objective] < min(least, default=math.inf):
+            bins.append(row["bins"])
+            least.append(row[objective])
+    return np.array(bins, np.float64), np.array(least, np.float64)
+
+
+def error_against_space_headline(rows: list[Row]) -> str:
+    """The bins with which Binned falls below the square root, at the longest horizon."""
+    horizon = max(row["horizon"] for row in rows)
+    parts = []
+    for workload in distinct(rows, "workload"):
+        own = select(rows, horizon=horizon, workload=workload)
+        below = [row["bins"] for row in own if row["max"] < 1]
+        least = min(own, key=lambda row: row["max"])
+        shown = f"from {min(below)} bins" if below else "never"
+        parts.append(f"{workload}: {shown} (least {least['max']:.4f} x)")
+    return f"largest variance below the square root's at T = {horizon:,}: {'; '.join(parts)}"
+
+
+SPACE_AGAINST_HORIZON = Experiment(
+    space_against_horizon, space_against_horizon_pictures, space_against_horizon_headline
+)
+ERROR_AGAINST_SPACE = Experiment(
+    error_against_space, error_against_space_pictures, error_against_space_headline
+)

@@ -1,0 +1,181 @@
+"""Comparisons of all mechanisms with each other, and with the least error that is possible."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy.typing as npt
+
+import beam_dpcount as dp
+from beam_dpcount.budget.budgets import Budget
+from pipelines.comparisons.base import (
+    HALF,
+    VARIANCE,
+    Experiment,
+    Output,
+    Picture,
+    Row,
+    Table,
+    curves,
+    distinct,
+    progress,
+    select,
+)
+from pipelines.comparisons.optimal import mathias_floor, optimal_factorization
+
+_BUDGETS: dict[str, Budget] = {
+    "pure": dp.PureDP(1.0),
+    "approximate": dp.ApproxDP(1.0, 1e-6),
+    "zcdp": dp.ZCDP(0.5),
+}
+
+
+def members(quick: bool) -> list[Row]:
+    """Exact largest standard deviation of every mechanism against T, for three budgets."""
+    horizons = [round(2 ** (e / 2)) for e in (range(4, 33, 4) if quick else range(2, 41))]
+    rows = []
+    for name, budget in _BUDGETS.items():
+        for horizon in progress(horizons, f"members, {budget}"):
+            for row in dp.choose(horizon, budget).rows:
+                rows.append(
+                    {
+                        "budget": name,
+                        "mechanism": row.mechanism.name,
+                        "noise": type(row.counter.law).__name__,
+                        "horizon": horizon,
+                        "max_stddev": row.max_stddev,
+                        "mean_stddev": row.mean_stddev,
+                        "state_size": row.state_size,
+                    }
+                )
+    return rows
+
+
+def members_pictures(rows: list[Row]) -> list[Picture]:
+    """One for each budget; a mechanism looks the same in all, so absent ones hold their place."""
+    footer = "Exact, with each mechanism's default parameters and the better of its noise laws."
+    pictures = []
+    for name, budget in _BUDGETS.items():
+        taking = curves(select(rows, budget=name), "mechanism", "horizon", "max_stddev")
+        series: dict[str, Sequence[npt.ArrayLike]] = {}
+        for kind in dp.mechanisms.ALL:
+            if kind.__name__ in taking:
+                series[kind.__name__] = taking[kind.__name__]
+            else:
+                series[f"({kind.__name__})"] = ([], [])
+        pictures.append(
+            Picture(
+                series,
+                f"Largest error of a release: {budget}",
+                "horizon T (steps)",
+                "largest standard deviation (counts)",
+                footer + " In brackets: does not take this budget." * (len(taking) < len(series)),
+                f"-{name}",
+                logx=True,
+                logy=True,
+            )
+        )
+    return pictures
+
+
+def members_headline(rows: list[Row]) -> str:
+    """The best at the longest horizon."""
+    horizon = max(row["horizon"] for row in rows)
+    parts = []
+    for name, budget in _BUDGETS.items():
+        best = min(select(rows, budget=name, horizon=horizon), key=lambda row: row["max_stddev"])
+        parts.append(f"{best['mechanism']} {best['max_stddev']:.4g} for {budget}")
+    return f"least largest standard deviation at T = {horizon:,}: " + "; ".join(parts)
+
+
+_OPTIMAL = "best factorization"
+_FLOOR = "Mathias's lower bound"
+_DENSE = 512  # the most steps for which the best factorization is computed
+_TABLE = (10, 16, 20)  # log2 of the horizons of the short table
+
+
+def floor(quick: bool) -> list[Row]:
+    """Exact largest variance of every mechanism against T, rho = 1/2, and the least possible."""
+    rows = []
+    for log in progress(range(4, 21, 2 if quick else 1), "floor"):
+        horizon = 1 << log
+        counters = [row.counter for row in dp.choose(horizon, HALF).rows]
+        variances = {counter.mechanism.name: counter.max_variance() for counter in counters}
+        if horizon <= _DENSE:
+            variances[_OPTIMAL] = optimal_factorization(horizon).error
+        variances[_FLOOR] = least = mathias_floor(horizon)
+        for name in (*(kind.__name__ for kind in dp.mechanisms.ALL), _OPTIMAL, _FLOOR):
+            if name in variances:
+                rows.append(
+                    {
+                        "mechanism": name,
+                        "horizon": horizon,
+                        "largest_variance": variances[name],
+                        "times_floor": variances[name] / least,
+                    }
+                )
+    return rows
+
+
+def floor_outputs(rows: list[Row]) -> list[Output]:
+    """All in one, those near the floor in its multiples, and a table of some horizons."""
+    names = distinct(rows, "mechanism")
+    near = [name for name in names if select(rows, mechanism=name)[-1]["times_floor"] < 2]
+    absent = ", ".join(k.__name__ for k in dp.mechanisms.ALL if k.__name__ not in names)
+    binned = select(rows, mechanism="Binned")[-1]["horizon"]
+    footer = (
+        "Exact, not measured, at horizons that are powers of two. The best factorization is dense, "
+        f"hence up to {_DENSE} steps; Binned is slow to calibrate, hence up to {binned:,}."
+    )
+    title = "Largest variance of a release: rho = 1/2 (zCDP)"
+    table = []
+    for name in names:
+        at = {row["horizon"]: row["largest_variance"] for row in select(rows, mechanism=name)}
+        if any(1 << log in at for log in _TABLE):
+            table.append({"mechanism": name} | {f"2^{log}": at.get(1 << log, "") for log in _TABLE})
+    return [
+        Picture(
+            curves(rows, "mechanism", "horizon", "largest_variance"),
+            title,
+            "horizon T (steps)",
+            "largest " + VARIANCE,
+            footer + f" Not shown, as no zCDP budget calibrates it: {absent}." * bool(absent),
+            logx=True,
+            logy=True,
+            base=2,
+        ),
+        Picture(
+            curves(
+                [row for row in rows if row["mechanism"] in near],
+                "mechanism",
+                "horizon",
+                "times_floor",
+            ),
+            title + ", over the lower bound",
+            "horizon T (steps)",
+            "largest variance / Mathias's lower bound",
+            footer,
+            "-near",
+            logx=True,
+            base=2,
+        ),
+        Table(table, "-table"),
+    ]
+
+
+def floor_headline(rows: list[Row]) -> str:
+    """How far the best is from the floor, and from the best factorization."""
+    horizon = max(row["horizon"] for row in rows)
+    ranked = sorted(select(rows, horizon=horizon), key=lambda row: row["largest_variance"])
+    bound, best = ranked[0], ranked[1]
+    dense = select(rows, mechanism=_OPTIMAL)[-1]
+    same = select(rows, mechanism=best["mechanism"], horizon=dense["horizon"])[0]
+    return (
+        f"at T = {horizon:,} {best['mechanism']} {best['largest_variance']:.4g}, "
+        f"{best['times_floor']:.3f} x {bound['mechanism']}; at T = {dense['horizon']} "
+        f"{same['largest_variance'] / dense['largest_variance']:.3f} x the {_OPTIMAL}"
+    )
+
+
+MEMBERS = Experiment(members, members_pictures, members_headline)
+FLOOR = Experiment(floor, floor_outputs, floor_headline)

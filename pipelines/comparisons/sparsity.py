@@ -1,0 +1,192 @@
+"""The binary tree against the square root on sparse streams, as *Constant Matters* [FHU22] has it.
+
+Its Figures 1 (error over time) and 3 (outputs), and its Table 2 (signal-to-noise), which gives no
+formula. Here signal-to-noise is the mean over steps of the true count over the standard deviation
+of its release, and beside it the last count over the largest error, the paper's "error".
+All mechanisms take Gaussian noise at one budget: zCDP that implies the paper's (epsilon, delta).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+import beam_dpcount as dp
+from beam_dpcount.commands.figures import series as plots
+from beam_dpcount.mechanisms import BinaryTree, Mechanism, NormalizedBLT, SquareRoot
+from pipelines.comparisons.base import (
+    Experiment,
+    FloatArray,
+    Output,
+    Panels,
+    Picture,
+    Row,
+    Series,
+    Table,
+    curves,
+    distinct,
+    progress,
+    select,
+)
+
+_APPROXIMATE = dp.ApproxDP(0.5, 1e-10)
+_BUDGET = _APPROXIMATE.to_zcdp()
+_KINDS: tuple[type[Mechanism], ...] = (BinaryTree, SquareRoot, NormalizedBLT)
+_NAMES = tuple(kind.__name__ for kind in _KINDS)
+_EXPONENTS = range(4, 11)  # sparsities 2^-4 .. 2^-10
+_WINDOWS = 128
+
+
+def calibrated(horizon: int) -> dict[str, dp.Counter]:
+    """The three, with Gaussian noise at one budget."""
+    return {kind.__name__: dp.calibrate(kind(horizon), _BUDGET) for kind in _KINDS}
+
+
+def stream(horizon: int, exponent: int) -> npt.NDArray[np.bool_]:
+    """Independent bits, each 1 with probability 2^-exponent."""
+    # Made-up data, hence the fixed seed. Noise comes from release(): the system's entropy.
+    return np.random.default_rng(exponent).random(horizon) < 2.0**-exponent
+
+
+def sparsity(quick: bool) -> list[Row]:
+    """Outputs, largest errors and signal-to-noise of three mechanisms on sparse streams."""
+    horizon = 1 << (12 if quick else 16)
+    size = horizon // _WINDOWS
+    counters = calibrated(horizon)
+    deviations = {name: counter.stddevs(horizon) for name, counter in counters.items()}
+    rows = []
+    for exponent in progress(_EXPONENTS, f"sparsity, T = {horizon:,}"):
+        bits = stream(horizon, exponent)
+        counts = np.cumsum(bits)
+        for name, counter in counters.items():
+            released = counter.release(bits)
+            errors = np.abs(released - counts).reshape(_WINDOWS, size).max(axis=1)
+            signal = (counts / deviations[name]).reshape(_WINDOWS, size).mean(axis=1)
+            windows = deviations[name].reshape(_WINDOWS, size)
+            for i in range(_WINDOWS):
+                last = (i + 1) * size
+                rows.append(
+                    {
+                        "sparsity": 2.0**-exponent,
+                        "mechanism": name,
+                        "last_step": last,
+                        "count": int(counts[last - 1]),
+                        "release": float(released[last - 1]),
+                        "largest_error": float(errors[i]),
+                        "least_stddev": float(windows[i].min()),
+                        "largest_stddev": float(windows[i].max()),
+                        "signal_to_noise": float(signal[i]),
+                    }
+                )
+    return rows
+
+
+def signal_table(rows: list[Row]) -> list[Row]:
+    """The paper's Table 2: a row for each sparsity, with two kinds of noise."""
+    table = []
+    for p in distinct(rows, "sparsity"):
+        exact, measured = {}, {}
+        ones = select(rows, sparsity=p)[-1]["count"]
+        for name in _NAMES:
+            own = select(rows, sparsity=p, mechanism=name)
+            exact[name] = float(np.mean([row["signal_to_noise"] for row in own]))
+            measured[name] = ones / max(row["largest_error"] for row in own)
+        row: Row = {"sparsity": p, "ones": ones}
+        for kind, ratios in (("", exact), ("_of_largest_error", measured)):
+            row |= {f"{name}{kind}": ratio for name, ratio in ratios.items()}
+            for name in _NAMES[1:]:
+                row[f"{name}_over_{_NAMES[0]}{kind}"] = ratios[name] / ratios[_NAMES[0]]
+        table.append(row)
+    return table
+
+
+def sparsity_outputs(rows: list[Row]) -> list[Output]:
+    """Errors and standard deviations over time, outputs, and signal-to-noise."""
+    horizon = rows[-1]["last_step"]
+    size = horizon // _WINDOWS
+    note = (
+        f"Gaussian noise of all three at {_BUDGET}, which implies {_APPROXIMATE}. "
+        "Streams: independent bits."
+    )
+    title = f"T = {horizon:,}, {_APPROXIMATE}"
+    axes = ("time t (steps)", f"largest error in {size} steps (counts)")
+    streams = len(distinct(rows, "sparsity"))
+    errors: dict[str, list[FloatArray]] = {}
+    deviations: dict[str, list[FloatArray]] = {}
+    for name in _NAMES:
+        own = select(rows, mechanism=name)
+        steps = np.array(distinct(own, "last_step"), np.float64)
+        largest = np.array([row["largest_error"] for row in own]).reshape(streams, -1)
+        spread = 1.96 * largest.std(axis=0, ddof=1) / np.sqrt(streams)
+        errors[name] = [steps, largest.mean(axis=0), spread]
+        low, high = (
+            np.array([row[end] for row in own[: len(steps)]])
+            for end in ("least_stddev", "largest_stddev")
+        )
+        deviations[name] = [steps, (low + high) / 2, (high - low) / 2]
+    table = signal_table(rows)
+    series: dict[str, list[list[float]]] = {
+        name: [[row["sparsity"] for row in table], [row[name] for row in table]] for name in _NAMES
+    }
+    return [
+        Picture(
+            errors,
+            f"Largest errors: {title}",
+            *axes,
+            f"Measured, one release of each of {streams} streams; noise does not depend on data, "
+            f"so they are averaged. Bands: 1.96 standard errors. {note}",
+            "-errors",
+        ),
+        Picture(
+            deviations,
+            f"Error over time: {title}",
+            axes[0],
+            "standard deviation of a release (counts)",
+            f"Exact. Bands: from the least to the largest in {size} steps, lines halfway. {note}",
+            "-stddevs",
+        ),
+        Panels(
+            {f"1 in {1 / p:,.0f} bits is 1": _outputs(rows, p) for p in distinct(rows, "sparsity")},
+            f"Private counts: {title}",
+            "time t (steps)",
+            "count",
+            f"One release of each, every {size} steps. {note}",
+            "-outputs",
+        ),
+        Picture(
+            series,
+            f"Signal-to-noise: {title}",
+            "share of 1-bits",
+            "mean of count / standard deviation",
+            f"Exact. {_ratios(table)}. {note}",
+            "-signal",
+            logx=True,
+            logy=True,
+        ),
+        Table(table, "-signal"),
+    ]
+
+
+def _outputs(rows: list[Row], p: float) -> Series:
+    own = select(rows, sparsity=p)
+    (exact,) = curves(own[:_WINDOWS], "sparsity", "last_step", "count").values()
+    return curves(own, "mechanism", "last_step", "release") | {plots.EXACT: exact}
+
+
+def _ratios(table: list[Row]) -> str:
+    """SquareRoot's signal-to-noise in multiples of the binary tree's."""
+    column = f"{_NAMES[1]}_over_{_NAMES[0]}"
+    exact = [row[column] for row in table]
+    measured = np.exp(np.mean([np.log(row[f"{column}_of_largest_error"]) for row in table]))
+    return (
+        f"{_NAMES[1]}'s signal-to-noise is {min(exact):.2f} to {max(exact):.2f} x "
+        f"{_NAMES[0]}'s by standard deviations, and {measured:.2f} x by largest errors"
+    )
+
+
+def sparsity_headline(rows: list[Row]) -> str:
+    """What the square root gains in signal-to-noise."""
+    return f"T = {rows[-1]['last_step']:,}, {_APPROXIMATE}: {_ratios(signal_table(rows))}"
+
+
+SPARSITY = Experiment(sparsity, sparsity_outputs, sparsity_headline)
