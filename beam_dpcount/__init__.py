@@ -1,66 +1,64 @@
 """Differentially private counts of live event streams, as Apache Beam transforms.
 
-The map, in the direction of imports (each module says what it holds):
+One folder a stage, and imports run one way, down this list; docs/architecture.md is the map:
 
-  budget, laws, noise       budgets and conversions; exact integer noise laws; where draws come from
-  replay                    noise that is a function of a secret and of the stream's history
-  mechanisms/               continual-counting mechanisms, one file each, and ALL of them
-  sensitivity               what one event can change, and so in the encoder's output
-  counter, analysis         calibrate() and the Counter; exact errors, intervals, choose()
-  epochs, segments          the counters of Unbounded and Sparse
-  ledger, accounting        one budget for a whole pipeline; counters as dp-accounting's events
-  differences, optimal      exact errors of differences of releases; the best dense factorization
-  items, ticks              items of a public domain as vectors; the clock of tick counts
-  spread, statistics/       changes that reach several steps; functions of a stream that cause them
-  coders                    counter states as versioned bytes
-  local, cut_values         local learning, client and server; cuts from a release of CutGraph
-  releases, rows            what comes out; what must not come in as a (key, value) pair
-  dofns                     the DoFns: each element, each finished key
-  tick_dofns                the DoFns at a clock: by timers, or all ticks of a key at once
-  transforms/               the PTransforms
+  commands/     the command lines: files, figures, reports
+  transforms/   the PTransforms, thin; what they check of their input
+  local/        another privacy model: clients that trust no one
+  dofns/        what runs in workers: releases, bytes of state, DoFns
+  statistics/   functions of a growing stream, as what each element adds
+  counters/     what one event changes; calibrated counters, their errors, choose()
+  mechanisms/   continual-counting mechanisms, one a file, and ALL of them
+  budget/       budgets, conversions, one ledger for a whole pipeline
+  noise/        exact integer noise laws; where draws come from; replays
 
-Everything up to `analysis` knows nothing of Beam.
+From `statistics` down nothing knows of Beam. A name is imported when it is first used, so that
+`import beam_dpcount` loads no Beam.
 """
 
-from beam_dpcount import mechanisms
-from beam_dpcount.budget.budgets import ZCDP, ApproxDP, PureDP, WeakBudgetWarning
-from beam_dpcount.budget.ledger import Ledger, OverspentError, Share
-from beam_dpcount.counters.change import Change
-from beam_dpcount.counters.counter import Counter, NotANumberError, calibrate
-from beam_dpcount.counters.errors import choose, half_width, largest_error, largest_half_width
-from beam_dpcount.counters.sparse import SparseCounter, sparse_for
-from beam_dpcount.counters.unbounded import UnboundedCounter
-from beam_dpcount.dofns.releases import Rejected, Release, TopRelease, VectorRelease
-from beam_dpcount.mechanisms.base import HorizonError
-from beam_dpcount.noise.entropy import SystemEntropy
-from beam_dpcount.noise.replay import ReplayableEntropy, SecretError
-from beam_dpcount.transforms import (
-    CutGraph,
-    DegreeHistogram,
-    EdgeCount,
-    EpisodeCount,
-    HighDegreeCount,
-    Histogram,
-    KStarCount,
-    LastPerTick,
-    LocalConvexRisk,
-    LocalMedian,
-    Monotone,
-    NonNegative,
-    PrefixCount,
-    Rounded,
-    RunningAverage,
-    SlidingSum,
-    SpanningForestCost,
-    SubstringCount,
-    TickCount,
-    TickHistogram,
-    TopK,
-    TopKPerTick,
-    TriangleCount,
-)
-from beam_dpcount.transforms.checking import Checked, CheckError, check
-from beam_dpcount.transforms.runners import RunnerError, RunnerWarning
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from beam_dpcount import mechanisms
+    from beam_dpcount.budget.budgets import ZCDP, ApproxDP, PureDP, WeakBudgetWarning
+    from beam_dpcount.budget.ledger import Ledger, OverspentError, Share
+    from beam_dpcount.counters.change import Change
+    from beam_dpcount.counters.counter import Counter, NotANumberError, calibrate
+    from beam_dpcount.counters.errors import choose, half_width, largest_error, largest_half_width
+    from beam_dpcount.counters.sparse import SparseCounter, sparse_for
+    from beam_dpcount.counters.unbounded import UnboundedCounter
+    from beam_dpcount.dofns.releases import Rejected, Release, TopRelease, VectorRelease
+    from beam_dpcount.local.transforms import LocalConvexRisk, LocalMedian
+    from beam_dpcount.mechanisms.base import HorizonError
+    from beam_dpcount.noise.entropy import SystemEntropy
+    from beam_dpcount.noise.replay import ReplayableEntropy, SecretError
+    from beam_dpcount.transforms.checking import Checked, CheckError, check
+    from beam_dpcount.transforms.counts import PrefixCount
+    from beam_dpcount.transforms.graphs import (
+        CutGraph,
+        DegreeHistogram,
+        EdgeCount,
+        HighDegreeCount,
+        KStarCount,
+        SpanningForestCost,
+        TriangleCount,
+    )
+    from beam_dpcount.transforms.histograms import Histogram
+    from beam_dpcount.transforms.last import LastPerTick
+    from beam_dpcount.transforms.postprocess import (
+        Monotone,
+        NonNegative,
+        Rounded,
+        RunningAverage,
+        SlidingSum,
+        TopK,
+        TopKPerTick,
+    )
+    from beam_dpcount.transforms.runners import RunnerError, RunnerWarning
+    from beam_dpcount.transforms.sequences import EpisodeCount, SubstringCount
+    from beam_dpcount.transforms.tick_histograms import TickHistogram
+    from beam_dpcount.transforms.ticks import TickCount
 
 __all__ = [
     "ZCDP",
@@ -119,3 +117,49 @@ __all__ = [
     "mechanisms",
     "sparse_for",
 ]
+
+# Where each name lives; the imports above say the same to editors and type checkers.
+_NAMES = {
+    "budget.budgets": "ApproxDP PureDP WeakBudgetWarning ZCDP",
+    "budget.ledger": "Ledger OverspentError Share",
+    "noise.entropy": "SystemEntropy",
+    "noise.replay": "ReplayableEntropy SecretError",
+    "mechanisms.base": "HorizonError",
+    "counters.change": "Change",
+    "counters.counter": "Counter NotANumberError calibrate",
+    "counters.errors": "choose half_width largest_error largest_half_width",
+    "counters.sparse": "SparseCounter sparse_for",
+    "counters.unbounded": "UnboundedCounter",
+    "dofns.releases": "Rejected Release TopRelease VectorRelease",
+    "transforms.checking": "CheckError Checked check",
+    "transforms.counts": "PrefixCount",
+    "transforms.graphs": (
+        "CutGraph DegreeHistogram EdgeCount HighDegreeCount KStarCount SpanningForestCost "
+        "TriangleCount"
+    ),
+    "transforms.histograms": "Histogram",
+    "transforms.last": "LastPerTick",
+    "transforms.postprocess": (
+        "Monotone NonNegative Rounded RunningAverage SlidingSum TopK TopKPerTick"
+    ),
+    "transforms.runners": "RunnerError RunnerWarning",
+    "transforms.sequences": "EpisodeCount SubstringCount",
+    "transforms.tick_histograms": "TickHistogram",
+    "transforms.ticks": "TickCount",
+    "local.transforms": "LocalConvexRisk LocalMedian",
+}
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "mechanisms":
+        return import_module("beam_dpcount.mechanisms")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -13,15 +13,15 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount import mechanisms
+from beam_dpcount.budget import costs
 from beam_dpcount.budget.budgets import (
     gaussian_delta,
     gaussian_epsilon,
     gaussian_sigma,
     zcdp_epsilon,
 )
+from beam_dpcount.budget.costs import dp_event, ledger_event
 from beam_dpcount.budget.ledger import Ledger
-from beam_dpcount.counters import accounting
-from beam_dpcount.counters.accounting import dp_event, ledger_event
 from beam_dpcount.counters.change import ItemsChange, TickChange
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from tests import audit as audits
@@ -410,8 +410,8 @@ def test_the_events_of_a_pure_ledger():
 def test_without_the_library(monkeypatch):
     counter = dp.calibrate(mechanisms.BinaryTree(10), PURE)
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
-    importlib.reload(accounting)  # it is not needed before an event is
-    for make in (lambda: accounting.dp_event(counter), lambda: ledger_event(Ledger(PURE))):
+    importlib.reload(costs)  # it is not needed before an event is
+    for make in (lambda: costs.dp_event(counter), lambda: ledger_event(Ledger(PURE))):
         with pytest.raises(ImportError, match=r"pip install 'beam-dpcount\[accounting\]'"):
             make()
 

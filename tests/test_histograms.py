@@ -37,6 +37,7 @@ from apache_beam.transforms.window import (
 from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
+from beam_dpcount.checks import check_whole
 from beam_dpcount.counters.change import ItemsChange
 from beam_dpcount.counters.counter import UnsupportedBudgetError
 from beam_dpcount.dofns import elements as dofns
@@ -64,7 +65,6 @@ from beam_dpcount.statistics.items import (
     as_vectors,
     check_domain,
     check_state,
-    check_whole,
     places,
     read_items,
 )

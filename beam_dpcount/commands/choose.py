@@ -12,11 +12,11 @@ from dataclasses import replace
 
 import beam_dpcount as dp
 from beam_dpcount.budget.budgets import Budget
+from beam_dpcount.checks import check_whole
 from beam_dpcount.commands import app as cli
 from beam_dpcount.commands.files.read import InputError
 from beam_dpcount.counters.change import RELATIONS, Change, TickChange, check_unit
 from beam_dpcount.dofns.clock import default_most
-from beam_dpcount.statistics.items import check_whole
 
 _BUDGETS: tuple[Budget, ...] = (dp.PureDP(1.0), dp.ApproxDP(1.0, 1e-6), dp.ZCDP(0.5))
 _HORIZONS = (1_000, 100_000, 10_000_000)

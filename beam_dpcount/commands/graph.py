@@ -25,6 +25,7 @@ import apache_beam as beam
 from apache_beam.io.fileio import ReadableFile
 
 import beam_dpcount as dp
+from beam_dpcount.checks import check_whole
 from beam_dpcount.commands import app as cli
 from beam_dpcount.commands import estimates
 from beam_dpcount.commands.count import (
@@ -50,7 +51,6 @@ from beam_dpcount.commands.histogram import ALL, WriteHistograms, last_histogram
 from beam_dpcount.commands.ticks import add_output_arguments, add_path_argument, public_list
 from beam_dpcount.counters.counter import Counter, UnsupportedBudgetError
 from beam_dpcount.statistics.cut_values import cut_error_bound, stddev_of_cut
-from beam_dpcount.statistics.items import check_whole
 from beam_dpcount.transforms.statistics import StatisticCount
 
 _RELEASES = 100  # of --what cuts by default, up to the horizon

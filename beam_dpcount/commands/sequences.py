@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 from apache_beam.pvalue import PCollection
 
 import beam_dpcount as dp
+from beam_dpcount.checks import check_whole
 from beam_dpcount.commands import app as cli
 from beam_dpcount.commands import estimates
 from beam_dpcount.commands.count import (
@@ -46,7 +47,6 @@ from beam_dpcount.commands.histogram import read_items
 from beam_dpcount.commands.ticks import add_output_arguments, add_path_argument, public_list
 from beam_dpcount.counters.counter import Counter, UnsupportedBudgetError
 from beam_dpcount.dofns.releases import TopRelease, VectorRelease
-from beam_dpcount.statistics.items import check_whole
 from beam_dpcount.statistics.letters import check_alphabet, check_words
 from beam_dpcount.transforms.statistics import StatisticCount
 

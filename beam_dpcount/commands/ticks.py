@@ -21,6 +21,7 @@ import apache_beam as beam
 from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
+from beam_dpcount.checks import check_whole
 from beam_dpcount.commands import app as cli
 from beam_dpcount.commands import estimates
 from beam_dpcount.commands.count import (
@@ -45,7 +46,7 @@ from beam_dpcount.commands.files.read import (
 )
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.dofns.clock import LATE
-from beam_dpcount.statistics.items import check_whole, places, read_items
+from beam_dpcount.statistics.items import places, read_items
 from beam_dpcount.transforms.ticks import TickCount
 
 

@@ -22,6 +22,14 @@ from beam_dpcount.budget.budgets import (
     noise_laws,
     zcdp_epsilon,
 )
+from beam_dpcount.budget.costs import (
+    ConcentratedCost,
+    Cost,
+    GaussianCost,
+    PureCost,
+    dp_event,
+    pure_cost,
+)
 from beam_dpcount.counters.change import Change, check_unit
 from beam_dpcount.mechanisms.base import Mechanism, State
 from beam_dpcount.noise.entropy import Noise, SystemNoise
@@ -118,8 +126,12 @@ class LatticeCounter(ABC):
     def describe(self) -> Mapping[str, str]:
         """The public parameters, for display data, annotations and reports."""
 
+    @abstractmethod
+    def costs(self) -> list[Cost]:
+        """What all releases of one stream cost: parts, which compose."""
+
     def dp_event(self, zcdp: bool = False) -> DpEvent:
-        """What all releases of one stream cost, for dp-accounting: see `accounting.dp_event`.
+        """What all releases of one stream cost, for dp-accounting: see `costs.dp_event`.
 
         Args:
           zcdp: give what is pure as ZCDpEvent, for RdpAccountant.
@@ -127,8 +139,6 @@ class LatticeCounter(ABC):
         Raises:
           ImportError: dp-accounting is not installed; the message says how to install it.
         """
-        from beam_dpcount.counters.accounting import dp_event
-
         return dp_event(self, zcdp)
 
     @cached_property
@@ -363,6 +373,21 @@ class Counter(LatticeCounter):
         if isinstance(self.law, RoundedGaussian):
             return gaussian_epsilon(math.sqrt(ratio_squared), delta)
         return zcdp_epsilon(ratio_squared / 2, delta)
+
+    def costs(self) -> list[Cost]:
+        l1, l2_squared = self.change.norms(self.mechanism, self.unit, self.dimension)
+        match self.law:
+            case DiscreteGaussian(sigma2):
+                return [ConcentratedCost(l2_squared / (2 * sigma2))]
+            case RoundedGaussian(sigma2):
+                return [GaussianCost(l2_squared / sigma2)]
+            case DiscreteLaplace(scale):
+                pure = pure_cost(l1 / scale)
+                # Where noise is drawn early, inputs may follow noise already seen: pure DP only.
+                if self.mechanism.draws_early:
+                    return [pure]
+                return [PureCost(pure.epsilon, min(pure.rho, l2_squared / (2 * scale**2)))]
+        raise TypeError(f"noise of {self.law!r} has no event: use a law that calibrate chooses")
 
     def describe(self) -> Mapping[str, str]:
         """The public parameters, for display data, annotations and reports."""

@@ -10,6 +10,7 @@ from math import comb
 import numpy as np
 import numpy.typing as npt
 
+from beam_dpcount.checks import check_whole
 from beam_dpcount.counters.counter import Counter, LatticeCounter
 from beam_dpcount.counters.unbounded import UnboundedCounter
 from beam_dpcount.mechanisms import (
@@ -28,7 +29,6 @@ from beam_dpcount.mechanisms import (
 from beam_dpcount.mechanisms.base import Mechanism
 from beam_dpcount.mechanisms.blt_tables import powers
 from beam_dpcount.mechanisms.square_root import coefficients
-from beam_dpcount.statistics.items import check_whole
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beam_dpcount.budget.budgets import ZCDP, ApproxDP, Budget, PureDP
+from beam_dpcount.budget.costs import Cost, pure_cost
 from beam_dpcount.counters.change import Change, SegmentChange
 from beam_dpcount.counters.counter import Counter, LatticeCounter, calibrate, calibrated
 from beam_dpcount.counters.errors import largest_error
@@ -136,6 +137,11 @@ class SparseCounter(LatticeCounter):
         half = 1 - (1 - level) / 2
         noise = largest_error(self.inner, level=half)
         return self.mechanism.segment + self.slack(steps, half) + noise
+
+    def costs(self) -> list[Cost]:
+        # One event moves all later counts of its segment the same way: see docs/privacy.md.
+        epsilon = self.change.magnitude(self.unit) / self.comparison.parameter
+        return [pure_cost(epsilon), *self.inner.costs()]
 
     def describe(self) -> Mapping[str, str]:
         """The public parameters, for display data, annotations and reports."""

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from beam_dpcount.budget.budgets import ApproxDP, Budget
+from beam_dpcount.budget.budgets import ApproxDP, Budget, PureDP
+from beam_dpcount.budget.costs import Cost, of_budget
 from beam_dpcount.counters.change import Change
 from beam_dpcount.counters.counter import (
     Counter,
@@ -158,6 +159,28 @@ class UnboundedCounter(LatticeCounter):
     def stddev_at(self, state: State) -> float:
         """The standard deviation of the release that led to `state`."""
         return math.sqrt(self.variance(state[0]))
+
+    def costs(self) -> list[Cost]:
+        return [self._cost_of_bases(), self._cost_of_total()]
+
+    def _cost_of_bases(self) -> Cost:
+        """What the base of any epoch costs: an item lies in one, and each meets its budget."""
+        budget = self.base_budget
+        if isinstance(budget, ApproxDP):
+            bases = map(self.mechanism.of_epoch, range(self.mechanism.epochs))
+            if any(base.laws != {"laplace"} for base in bases):
+                raise TypeError(
+                    f"{self.mechanism.name} has bases of several kinds of noise, which no event "
+                    "describes: use a base of one kind, or a ZCDP or PureDP budget"
+                )
+            budget = PureDP(budget.epsilon)  # what Laplace noise keeps of it, without the delta
+        return of_budget(budget)
+
+    def _cost_of_total(self) -> Cost:
+        """What one total costs: a coordinate in which an item lies once, a tree of one item."""
+        kind = self.change, self.dimension, self.unit
+        (cost,) = Counter(BinaryTree(1), self.total_budget, self.law, *kind).costs()
+        return cost
 
     def describe(self) -> Mapping[str, str]:
         """The public parameters, for display data, annotations and reports."""

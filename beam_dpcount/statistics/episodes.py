@@ -15,11 +15,11 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from beam_dpcount.checks import check_whole
 from beam_dpcount.counters.spread import Spread, SpreadChange
 from beam_dpcount.mechanisms.base import Mechanism
 from beam_dpcount.statistics.base import Additions, Codes, IntArray
 from beam_dpcount.statistics.episode_bounds import Reach, reach_of_all, reach_of_dictionary
-from beam_dpcount.statistics.items import check_whole
 from beam_dpcount.statistics.letters import MOST_WORDS, LetterStatistic
 
 _KINDS = (("<u1", 8), ("<u2", 16), ("<u4", 32))

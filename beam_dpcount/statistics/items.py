@@ -47,22 +47,6 @@ def check_domain(domain: Any) -> tuple[str, ...]:
     return items
 
 
-def check_whole(name: str, value: Any, most: int | None = None) -> int:
-    """A public number of items or steps from 1, at most `most`.
-
-    Raises:
-      ValueError: it is something else.
-    """
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | np.integer)
-        or not 1 <= value <= (value if most is None else most)
-    ):
-        upper = "" if most is None else f" to {most}, the size of the domain"
-        raise ValueError(f"{name} must be a whole number from 1{upper}, got {value!r}")
-    return int(value)
-
-
 def check_state(state_size: int, dimension: int, remedy: str) -> None:
     """Refuse counts whose state per key would be too large to rewrite at every element.
 

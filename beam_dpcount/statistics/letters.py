@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from beam_dpcount.checks import check_whole
 from beam_dpcount.statistics.base import Codes, Statistic
-from beam_dpcount.statistics.items import check_whole, places
+from beam_dpcount.statistics.items import places
 
 MOST_WORDS = 10**6
 EMPTY = (0,)

@@ -9,6 +9,7 @@ import numpy as np
 
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.ledger import Share
+from beam_dpcount.checks import check_whole
 from beam_dpcount.counters.change import ItemsChange
 from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.dofns.elements import Intake, pack_codes
@@ -21,7 +22,6 @@ from beam_dpcount.statistics.items import (
     as_vectors,
     check_domain,
     check_state,
-    check_whole,
     places,
     read_items,
 )

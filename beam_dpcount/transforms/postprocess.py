@@ -29,13 +29,14 @@ from apache_beam.pvalue import PCollection
 from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 from apache_beam.utils import windowed_value
 
+from beam_dpcount.checks import check_whole
 from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.counters.sliding import SlidingStddevs, difference_variance
 from beam_dpcount.dofns.releases import Release, TopRelease, VectorRelease
 from beam_dpcount.dofns.states import StateError
 from beam_dpcount.mechanisms import Unbounded
 from beam_dpcount.mechanisms.base import Mechanism
-from beam_dpcount.statistics.items import MOST_STATE, check_domain, check_whole, largest, places
+from beam_dpcount.statistics.items import MOST_STATE, check_domain, largest, places
 from beam_dpcount.transforms.inputs import PATHS, OncePerWindow, check_choice, in_windows
 
 FloatArray = npt.NDArray[np.float64]

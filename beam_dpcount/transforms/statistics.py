@@ -9,6 +9,7 @@ import numpy as np
 
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.ledger import Share
+from beam_dpcount.checks import check_whole
 from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.dofns.elements import Intake, pack_codes
 from beam_dpcount.dofns.releases import Rejected, Release, VectorRelease
@@ -17,7 +18,7 @@ from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
 from beam_dpcount.mechanisms.base import IntArray, check_horizon
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.statistics import Statistic
-from beam_dpcount.statistics.items import check_state, check_whole
+from beam_dpcount.statistics.items import check_state
 from beam_dpcount.transforms.elements import EachElement
 
 

@@ -12,10 +12,11 @@ from apache_beam.pvalue import PCollection
 
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.ledger import Share
+from beam_dpcount.checks import check_whole
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.rows import TO_ITEMS, RowElementError, is_row, is_row_type
 from beam_dpcount.dofns.ticks import check_timed
-from beam_dpcount.statistics.items import check_domain, check_whole, places, read_items
+from beam_dpcount.statistics.items import check_domain, places, read_items
 from beam_dpcount.transforms.described import Described
 from beam_dpcount.transforms.ticks import TickCount
 

@@ -1,4 +1,4 @@
-"""Calibrated counters and ledgers as events of dp-accounting (the extra `accounting`).
+"""What releases cost, and as events of dp-accounting (the extra `accounting`).
 
 For those who account for more than this package releases, or want a second opinion on it:
 
@@ -14,24 +14,20 @@ ADD_OR_REMOVE_ONE: under REPLACE_ONE they would count every change twice.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from beam_dpcount.budget.budgets import ZCDP, ApproxDP, PureDP
+from beam_dpcount.budget.budgets import ZCDP, PureDP
 from beam_dpcount.budget.ledger import Ledger, float_up
-from beam_dpcount.counters.counter import Counter, LatticeCounter
-from beam_dpcount.counters.sparse import SparseCounter
-from beam_dpcount.counters.unbounded import UnboundedCounter
-from beam_dpcount.mechanisms.binary import BinaryTree
-from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
 
 @dataclass(frozen=True)
-class _Pure:
+class PureCost:
     """epsilon-DP, and rho-zCDP."""
 
     epsilon: Fraction
@@ -39,23 +35,31 @@ class _Pure:
 
 
 @dataclass(frozen=True)
-class _Gaussian:
+class GaussianCost:
     """A continuous Gaussian mechanism, post-processed; (Delta_2 / sigma)^2."""
 
     ratio_squared: Fraction
 
 
 @dataclass(frozen=True)
-class _Concentrated:
+class ConcentratedCost:
     """rho-zCDP."""
 
     rho: Fraction
 
 
-_Part = _Pure | _Gaussian | _Concentrated
+Cost = PureCost | GaussianCost | ConcentratedCost
 
 
-def dp_event(counter: LatticeCounter, zcdp: bool = False) -> DpEvent:
+class Costly(Protocol):
+    """What has a cost, such as a counter."""
+
+    def costs(self) -> Sequence[Cost]:
+        """The parts that one stream's releases are made of, which compose."""
+        ...
+
+
+def dp_event(counter: Costly, zcdp: bool = False) -> DpEvent:
     """What all releases of one stream of this counter cost together.
 
     Args:
@@ -82,7 +86,12 @@ def dp_event(counter: LatticeCounter, zcdp: bool = False) -> DpEvent:
       ImportError: dp-accounting is not installed; the message says how to install it.
       TypeError: counter is no calibrated counter.
     """
-    return _event(_parts(counter), zcdp)
+    if not hasattr(counter, "costs"):
+        raise TypeError(
+            f"counter must be a calibrated counter, got {counter!r}: give calibrate(mechanism, "
+            "budget) or the .counter of a transform"
+        )
+    return _event(counter.costs(), zcdp)
 
 
 def ledger_event(ledger: Ledger, claimed: bool = True, zcdp: bool = False) -> DpEvent:
@@ -107,79 +116,29 @@ def ledger_event(ledger: Ledger, claimed: bool = True, zcdp: bool = False) -> Dp
         pure = isinstance(ledger.budget, PureDP)
         left = float_up(ledger.left)
         budgets.append(PureDP(left) if pure else ZCDP(left))
-    return _event([_of_budget(budget) for budget in budgets], zcdp, composed=True)
+    return _event([of_budget(budget) for budget in budgets], zcdp, composed=True)
 
 
-def _parts(counter: LatticeCounter) -> list[_Part]:
-    match counter:
-        case Counter():
-            return [_of_noise(counter)]
-        case UnboundedCounter():
-            return [_of_bases(counter), _of_totals(counter)]
-        case SparseCounter():
-            # One event moves all later counts of its segment the same way: see docs/privacy.md.
-            epsilon = counter.change.magnitude(counter.unit) / counter.comparison.parameter
-            return [_pure(epsilon), *_parts(counter.inner)]
-    raise TypeError(
-        f"counter must be a calibrated counter, got {counter!r}: give calibrate(mechanism, budget) "
-        "or the .counter of a transform"
-    )
-
-
-def _of_noise(counter: Counter) -> _Part:
-    l1, l2_squared = counter.change.norms(counter.mechanism, counter.unit, counter.dimension)
-    match counter.law:
-        case DiscreteGaussian(sigma2):
-            return _Concentrated(l2_squared / (2 * sigma2))
-        case RoundedGaussian(sigma2):
-            return _Gaussian(l2_squared / sigma2)
-        case DiscreteLaplace(scale):
-            pure = _pure(l1 / scale)
-            if counter.mechanism.draws_early:  # inputs may follow noise already seen: pure DP only
-                return pure
-            return _Pure(pure.epsilon, min(pure.rho, l2_squared / (2 * scale**2)))
-    raise TypeError(f"noise of {counter.law!r} has no event: use a law that calibrate chooses")
-
-
-def _of_bases(counter: UnboundedCounter) -> _Part:
-    """What the base of any epoch costs: an item lies in one, and each meets its budget exactly."""
-    budget = counter.base_budget
-    if isinstance(budget, ApproxDP):
-        bases = map(counter.mechanism.of_epoch, range(counter.mechanism.epochs))
-        if any(base.laws != {"laplace"} for base in bases):
-            raise TypeError(
-                f"{counter.mechanism.name} has bases of several kinds of noise, which no event "
-                "describes: use a base of one kind, or a ZCDP or PureDP budget"
-            )
-        budget = PureDP(budget.epsilon)  # what Laplace noise keeps of it, without the delta
-    return _of_budget(budget)
-
-
-def _of_totals(counter: UnboundedCounter) -> _Part:
-    """What one total costs: a coordinate in which an item lies once, a tree of one item."""
-    change, dimension, unit = counter.change, counter.dimension, counter.unit
-    total = Counter(BinaryTree(1), counter.total_budget, counter.law, change, dimension, unit)
-    return _of_noise(total)
-
-
-def _of_budget(budget: PureDP | ZCDP) -> _Part:
+def of_budget(budget: PureDP | ZCDP) -> Cost:
+    """What a budget costs that is spent in full."""
     if isinstance(budget, PureDP):
-        return _pure(Fraction(budget.epsilon))
-    return _Concentrated(Fraction(budget.rho))
+        return pure_cost(Fraction(budget.epsilon))
+    return ConcentratedCost(Fraction(budget.rho))
 
 
-def _pure(epsilon: Fraction) -> _Pure:
-    return _Pure(epsilon, epsilon**2 / 2)
+def pure_cost(epsilon: Fraction) -> PureCost:
+    """epsilon-DP, which is epsilon^2/2-zCDP [Bun, Steinke 2016, Proposition 1.4]."""
+    return PureCost(epsilon, epsilon**2 / 2)
 
 
-def _event(parts: list[_Part], zcdp: bool, composed: bool = False) -> DpEvent:
+def _event(parts: Sequence[Cost], zcdp: bool, composed: bool = False) -> DpEvent:
     library = _library()
-    zcdp = zcdp or any(isinstance(part, _Concentrated) for part in parts)
+    zcdp = zcdp or any(isinstance(part, ConcentratedCost) for part in parts)
 
-    def single(part: _Part) -> Any:
-        if isinstance(part, _Gaussian):
+    def single(part: Cost) -> Any:
+        if isinstance(part, GaussianCost):
             return library.GaussianDpEvent(_multiplier(part.ratio_squared))
-        if isinstance(part, _Concentrated) or zcdp:
+        if isinstance(part, ConcentratedCost) or zcdp:
             return library.ZCDpEvent(float_up(part.rho))
         return library.dp_event.DiscreteLaplaceDpEvent(float_up(part.epsilon), 1)
 

@@ -1,0 +1,143 @@
+"""Imports run one way, in no circle; names come lazily, and are the same to people and programs."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import beam_dpcount as dp
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "beam_dpcount"
+
+# From below. A file imports from its own folder and from those before it.
+FOLDERS = (
+    "noise",
+    "budget",
+    "mechanisms",
+    "counters",
+    "statistics",
+    "dofns",
+    "transforms",
+    "local",
+    "commands",
+)
+PURE = FOLDERS[: FOLDERS.index("dofns")]
+
+
+def modules(top: Path) -> dict[str, Path]:
+    """All modules below a folder of the checkout, by name."""
+    found = {}
+    for path in sorted(top.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def is_for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
+def imported(path: Path) -> Iterator[str]:
+    """What a file imports, anywhere in it, but for type checkers only."""
+    waiting: list[ast.AST] = [ast.parse(path.read_text("utf-8"))]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, path
+            # A name may be a module; if it is none, its module is what counts.
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif not is_for_types(node):
+            waiting.extend(ast.iter_child_nodes(node))
+
+
+def arrows(found: dict[str, Path]) -> dict[str, set[str]]:
+    """From each module to those of the same collection that it imports."""
+    made: dict[str, set[str]] = {name: set() for name in found}
+    for name, path in found.items():
+        for target in imported(path):
+            inner = target if target in found else target.rpartition(".")[0]
+            if inner in found and inner != name:
+                made[name].add(inner)
+    return made
+
+
+def test_every_file_has_its_folder() -> None:
+    folders = {path.name for path in PACKAGE.iterdir() if path.is_dir()} - {"__pycache__"}
+    assert folders == set(FOLDERS)
+    assert {path.name for path in PACKAGE.glob("*.py")} == {"__init__.py", "checks.py"}
+
+
+def test_imports_run_downwards() -> None:
+    for name, targets in arrows(modules(PACKAGE)).items():
+        if name in ("beam_dpcount", "beam_dpcount.checks"):
+            assert targets <= {"beam_dpcount"}, name
+            continue
+        floor = FOLDERS.index(name.split(".")[1])
+        for target in targets - {"beam_dpcount", "beam_dpcount.checks"}:
+            assert FOLDERS.index(target.split(".")[1]) <= floor, f"{name} imports {target}"
+
+
+@pytest.mark.parametrize("top", ["beam_dpcount", "pipelines", "benchmarks", "engines"])
+def test_no_circles(top: str) -> None:
+    tuple(TopologicalSorter(arrows(modules(ROOT / top))).static_order())
+
+
+def test_the_product_knows_nothing_of_what_stands_beside_it() -> None:
+    beside = ("pipelines", "benchmarks", "engines", "tests")
+    for name, path in modules(PACKAGE).items():
+        assert not any(target.split(".")[0] in beside for target in imported(path)), name
+    for top in ("engines", "benchmarks", "pipelines"):
+        for name, path in modules(ROOT / top).items():
+            assert not any(target.split(".")[0] == "tests" for target in imported(path)), name
+
+
+def test_pure_folders_know_nothing_of_beam() -> None:
+    for folder in PURE:
+        for name, path in modules(PACKAGE / folder).items():
+            assert not any(target.startswith("apache_beam") for target in imported(path)), name
+
+
+def test_importing_the_package_loads_no_beam() -> None:
+    """So that help and mistakes of a command come at once."""
+    program = (
+        "import sys, beam_dpcount as dp\n"
+        "assert not {'apache_beam', 'numpy'} & {*sys.modules}\n"
+        "dp.ZCDP(0.1), dp.choose, dp.mechanisms.BinaryTree(8)\n"
+        "assert 'apache_beam' not in sys.modules\n"
+        "dp.PrefixCount\n"
+        "assert 'apache_beam' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=120)
+
+
+def test_the_names_are_the_same_everywhere() -> None:
+    tree = ast.parse((PACKAGE / "__init__.py").read_text("utf-8"))
+    (for_types,) = (node for node in tree.body if is_for_types(node))
+    shown = {
+        alias.name: node.module
+        for node in ast.walk(for_types)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert shown.pop("mechanisms") == "beam_dpcount"
+    assert shown == {name: f"beam_dpcount.{home}" for name, home in dp._HOMES.items()}
+    assert sorted(dp.__all__) == sorted([*shown, "mechanisms"])
+    assert set(dp.__all__) <= set(dir(dp))
+    for name in dp.__all__:
+        assert getattr(dp, name) is not None
+    for name in shown:
+        assert getattr(dp, name).__module__ == shown[name], name
+
+
+def test_other_names_are_none() -> None:
+    with pytest.raises(AttributeError, match="'beam_dpcount' has no attribute 'PrefixCuont'"):
+        _ = dp.PrefixCuont
