@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
 import pytest
 from apache_beam.transforms.window import TimestampedValue
+from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
 import beam_dpcount as dp
 from tests.runners import feed, run
@@ -24,8 +25,9 @@ def ticks(**options: Any) -> dp.TickCount:
 def test_what_would_be_rejected_clipped_or_unknown_is_counted() -> None:
     values = [0, 1, 2, -1, 0.5, None, "1", float("nan"), 3]
     found = dp.check(dp.PrefixCount(BUDGET, 10), [("a", value) for value in values])
-    assert found == (9, {CLIPPED: 3, "the value is not a number": 3})
-    assert str(found).splitlines()[0] == "3 of 9 rows count as they are"
+    rounded = "the value is rounded to a multiple of 1"
+    assert found == (9, {CLIPPED: 3, rounded: 1, "the value is not a number": 3})
+    assert str(found).splitlines()[0] == "2 of 9 rows count as they are"
 
 
 def _slopes(x: float, at: Any) -> Any:
@@ -127,6 +129,29 @@ def test_in_a_pipeline_it_counts_nothing() -> None:
     count = dp.PrefixCount(dp.ZCDP(1e12), 10, value=lambda e: e["purchse"])
     outcome = run(lambda p: p | feed([("a", {"purchase": 1}, 0)] * 2) | count)
     assert [round(r.value) for r in outcome.releases] == [0, 0]
+
+
+def test_what_is_rounded() -> None:
+    found = dp.check(dp.PrefixCount(BUDGET, 9), [("a", x) for x in (0.4, 1, 0.0, True)])
+    assert found.problems == {"the value is rounded to a multiple of 1": 1}
+    cents = dp.PrefixCount(BUDGET, 9, bounds=(0, 100), unit=0.01)
+    found = dp.check(cents, [("a", x) for x in (3.37, 0.1 + 0.2, 99.99, 0.005)])
+    assert found.problems == {"the value is rounded to a multiple of 0.01": 1}
+
+
+class Click(NamedTuple):
+    action: str
+
+
+def test_what_stops_a_pipeline_is_an_error() -> None:
+    histogram = dp.TickHistogram(BUDGET, 10, 0, horizon=3, domain=["buy"])
+    for transform in (histogram, dp.LocalMedian(BUDGET, 4), dp.PrefixCount(BUDGET, 9)):
+        for row in (Click("buy"), beam.Row(action="buy")):
+            with pytest.raises(dp.CheckError, match=r"^row 1: "):
+                dp.check(transform, [row])
+    untimed = TimestampedValue(("a", 1), MIN_TIMESTAMP)
+    with pytest.raises(dp.CheckError, match=r"^row 1: UntimedElementError"):
+        dp.check(ticks(), [untimed])
 
 
 def test_keys_and_times_at_a_clock() -> None:

@@ -28,6 +28,7 @@ from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from hypothesis import given
 from hypothesis import strategies as st
 
+from beam_dpcount.commands.files import tables
 from beam_dpcount.commands.files.read import (
     Event,
     InputError,
@@ -734,6 +735,37 @@ def test_numpy_numbers_and_an_existing_file(tmp_path: Path) -> None:
     )
     assert written(path, [number])["value"] == [0.1]
     assert path.read_text().endswith("k,1,2,0.1,2.0\n")
+
+
+def test_a_link_and_the_mode_of_a_file_stay_as_they_are(tmp_path: Path) -> None:
+    """What is private stays so, and a link goes on leading to it."""
+    private, link = tmp_path / "private.csv", tmp_path / "links" / "out.csv"
+    link.parent.mkdir()
+    private.write_text("before")
+    private.chmod(0o600)
+    link.symlink_to(private)
+    assert written(link, [release("k", 1)])["step"] == [1]
+    assert link.is_symlink()
+    assert private.read_text() == link.read_text() != "before"
+    assert private.stat().st_mode & 0o777 == 0o600
+    assert sorted(os.listdir(tmp_path)) == ["links", "private.csv"]
+
+
+def test_a_write_that_fails_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out.csv"
+    out.write_text("before")
+
+    def failing(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tables, "_csv", failing)
+    write = tables._Write(str(out), pa.schema([("key", pa.string())]), ["key"], ())
+    with pytest.raises(KeyboardInterrupt):
+        list(write.process((0, [])))
+    assert os.listdir(tmp_path) == ["out.csv"]
+    assert out.read_text() == "before"
 
 
 def test_refuses_outputs(tmp_path: Path) -> None:

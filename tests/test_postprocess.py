@@ -702,6 +702,17 @@ def test_a_complete_step_is_forgotten(runner: str) -> None:
     assert outcome.releases == [TopRelease("", 1, SECOND, ["b"], [2.0], 2.0)]
 
 
+def test_releases_stay_within_their_windows() -> None:
+    """A tick may end where its window does, which is no time within it."""
+    clock = dp.TickCount(dp.ZCDP(1e12), 10, 0, 40, keys=["x"])
+    windows = beam.WindowInto(FixedWindows(20))
+    made = run(lambda p: p | feed([("x", 1, SECOND)]) | windows | clock | Monotone()).outputs[0]
+    ends = {10: 20, 20: 20, 30: 40, 40: 40}
+    assert sorted(seen.value.timestamp // SECOND for seen in made) == [*ends]
+    for seen in made:
+        assert seen.micros < ends[seen.value.timestamp // SECOND] * SECOND
+
+
 @each_path
 def test_windows_are_kept_apart(path: str) -> None:
     count, _ = counted(ROWS, path)

@@ -252,3 +252,22 @@ def test_the_coders_of_these_tests_make_named_tuples_of_rows() -> None:
     (decoded,) = coder.decode(coder.encode((ROWS["row"],)))
     assert isinstance(decoded, tuple)
     assert is_row(decoded)
+
+
+@pytest.mark.parametrize("path", ["bounded", "streaming"])
+@pytest.mark.parametrize("declared", [tuple[str, str], tuple[str, Any]])
+def test_a_row_behind_the_type_of_a_pair(path: str, declared: Any) -> None:
+    """A function may promise pairs, to Beam and to mypy, and give NamedTuples."""
+
+    def build(pipeline: beam.Pipeline) -> Any:
+        made = beam.Map(lambda _: Visit("buy", "/home")).with_output_types(declared)
+        return (
+            pipeline
+            | beam.Create([0], reshuffle=False)
+            | made
+            | dp.PrefixCount(BUDGET, 8, path=path)
+        )
+
+    with pytest.raises(Exception, match="elements are rows") as caught:
+        run(build)
+    assert "RowElementError" in repr(root(caught.value)) + str(caught.value)

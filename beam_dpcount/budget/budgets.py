@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Real
 from typing import Any
-from weakref import WeakSet
 
 import numpy as np
 
@@ -156,36 +155,36 @@ Budget = PureDP | ApproxDP | ZCDP
 class WeakBudgetWarning(UserWarning):
     """A budget protects little. Given once for a budget, before anything runs.
 
-    It is weak from epsilon = 3, delta = 1e-5 or rho = 0.18 on. Where that is meant:
+    It is weak from epsilon = 3, delta = 1e-5 or rho = 0.18 on. Transforms give the warning, and
+    ledgers; `calibrate`, which may get a share, does not. Where so much is meant:
     `warnings.filterwarnings("ignore", category=beam_dpcount.WeakBudgetWarning)`.
     """
 
 
 def weakness(budget: Budget) -> str:
     """Why a budget is weak, in a sentence; empty where it is not."""
+    reasons = []
     if isinstance(budget, ZCDP):
-        if budget.rho < _WEAK_RHO:
-            return ""
-        epsilon = zcdp_epsilon(budget.rho, _USUAL_DELTA)
-        means = f", which is epsilon = {epsilon:.3g} at delta = {_USUAL_DELTA:g},"
+        epsilon = zcdp_epsilon(budget.rho, _USUAL_DELTA) if budget.rho >= _WEAK_RHO else 0.0
         usual = "rho from 0.005 to 0.1 is usual"
+        means = f"(as epsilon = {epsilon:.3g} at delta = {_USUAL_DELTA:g}) "
     else:
-        epsilon, means, usual = budget.epsilon, "", "epsilon from 0.1 to 1 is usual"
-        if isinstance(budget, ApproxDP) and budget.delta >= _WEAK_DELTA:
-            return (
-                f"weak budget: with {budget}, the guarantee may fail altogether with probability "
-                f"{budget.delta:g}; delta well below 1 / (number of people) is usual, as 1e-6"
-            )
-        if epsilon < _WEAK_EPSILON:
-            return ""
-    factor = f" = {math.exp(epsilon):,.0f}" if epsilon < 20 else ""
-    return (
-        f"weak budget: {budget}{means} lets one event shift the odds of a conclusion by a factor "
-        f"of up to e^{epsilon:.3g}{factor}; {usual}"
-    )
+        epsilon, usual, means = budget.epsilon, "epsilon from 0.1 to 1 is usual", ""
+    if epsilon >= _WEAK_EPSILON or (isinstance(budget, ZCDP) and epsilon):
+        factor = f" = {math.exp(epsilon):,.0f}" if epsilon < 20 else ""
+        reasons.append(
+            f"{means}lets one event shift the odds of a conclusion by a factor of up to "
+            f"e^{epsilon:.3g}{factor}; {usual}"
+        )
+    if isinstance(budget, ApproxDP) and budget.delta >= _WEAK_DELTA:
+        reasons.append(
+            f"may fail altogether with probability {budget.delta:g}; delta well below 1 / (number "
+            "of people) is usual, as 1e-6"
+        )
+    return f"weak budget: {budget} {', and '.join(reasons)}" if reasons else ""
 
 
-_warned: WeakSet[Budget] = WeakSet()  # by value
+_warned: set[Budget] = set()
 
 
 def warn_if_weak(budget: Budget) -> None:

@@ -287,6 +287,10 @@ def check_side_outputs(options: argparse.Namespace, places: Places) -> None:
         if not options.plot.endswith(".png"):
             raise InputError(f"--plot must end in .png, got {options.plot!r}")
         directory = os.path.dirname(options.plot) or "."
+        if not os.path.isdir(directory):
+            raise InputError(
+                f"--plot {options.plot!r}: there is no directory {directory!r}; create it first"
+            )
         if not os.access(directory, os.W_OK):
             raise InputError(f"--plot {options.plot!r}: directory {directory!r} is not writable")
         if "://" in options.output:

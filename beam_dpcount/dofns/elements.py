@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -142,13 +143,15 @@ class Intake:
     def problem(self, content: Any) -> str | None:
         """Why what `value` gave does not count as it is, in words that do not show it."""
         try:
-            self.counter.quantise(content)
+            x = self.counter.quantise(content)
         except NotANumberError as error:
             return str(error)
-        low, high = self.counter.change.low, self.counter.change.high
-        if low <= content <= high:
+        low, high, unit = self.counter.change.low, self.counter.change.high, self.counter.unit
+        if not low <= content <= high:
+            return f"the value lies outside the bounds ({low:g}, {high:g}) and is clipped"
+        if math.isclose(x * unit, content, rel_tol=1e-9, abs_tol=1e-9 * unit):
             return None
-        return f"the value lies outside the bounds ({low:g}, {high:g}) and is clipped"
+        return f"the value is rounded to a multiple of {unit:g}"
 
     def problem_of(self, element: Any) -> str | None:
         """The same of an element; errors of functions of the user's are not caught."""

@@ -74,8 +74,12 @@ class TickIntake:
         self._window: Any = None  # the last one seen, and whether the clock counts in it
         self._counts = False
 
-    def read(self, element: Any, micros: int, window: Any) -> tuple[str, int, int] | None:
-        """Key, tick and value of an event; None if it counts nothing."""
+    def read(self, element: Any, micros: int, windows: Any) -> tuple[str, int, int] | None:
+        """Key, tick and value of an event; None if it counts nothing.
+
+        In several windows, which only mixed ones of a Flatten can be, it counts nothing: it would
+        count in each of them, and so would all that a bundle gathers with it.
+        """
         check_timed(micros)
         known = has_str_key(element)
         if not known and is_row(element):
@@ -89,9 +93,11 @@ class TickIntake:
                     'out with on_unknown="drop"'
                 )
             return None
+        window = windows[0]
         if window is not self._window:
             self._counts, self._window = has_count(self.clock, window), window
-        step = self.clock.step_at(micros, origin_of(self.clock, window)) if self._counts else 0
+        counts = self._counts and len(windows) == 1
+        step = self.clock.step_at(micros, origin_of(self.clock, window)) if counts else 0
         if not step:
             return None
         x, _ = self._numbers.number(key, element[1], micros)
@@ -149,7 +155,7 @@ class ReadTicks(beam.DoFn):
         self._intake = intake
 
     def process(self, element: Any, windowed: Any = _WindowedValue) -> Iterable[Any]:
-        read = self._intake.read(element, windowed.timestamp_micros, windowed.windows[0])
+        read = self._intake.read(element, windowed.timestamp_micros, windowed.windows)
         return () if read is None else ((read[0], PAIR.pack(*read[1:])),)
 
 
@@ -175,7 +181,7 @@ class SumTicks(beam.DoFn):
 
     def process(self, element: Any, windowed: Any = _WindowedValue) -> Iterable[Any]:
         intake, windows = self._intake, windowed.windows
-        read = intake.read(element, windowed.timestamp_micros, windows[0])
+        read = intake.read(element, windowed.timestamp_micros, windows)
         if read is None:
             return ()
         key, step, x = read

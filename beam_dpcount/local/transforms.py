@@ -197,6 +197,11 @@ class LocalMedian(_LocalRisk):
         super().__init__(budget, value, allow_runner)
         self.learner: MedianLearner = MedianLearner(self._budget, cells, mechanism)
 
+    def problem(self, element: Any, micros: int | None = None) -> str | None:
+        if self._value is None and is_row(element):
+            raise RowElementError(TO_NUMBERS)
+        return super().problem(element, micros)
+
     def expand(self, clients: PCollection[Any]) -> PCollection[LocalRisk]:
         declared: Any = clients.element_type
         if self._value is None and is_row_type(declared):

@@ -35,7 +35,6 @@ from beam_dpcount.transforms.inputs import (
     check_entropy,
     check_pairs,
     check_windows,
-    declares_str_keys,
     in_windows,
     refuse_early_draws,
     use_streaming,
@@ -130,9 +129,8 @@ def count_elements(
     size = getattr(elements.windowing.windowfn, "size", None)
     check = WindowCheck(None if size is None else size.micros)
     if streaming:
-        bad_keys = None
-        if not declares_str_keys(elements):
-            elements, bad_keys = _apply(elements, CheckKeys(intake), intake, tuple[str, Any])
+        # Whatever types are declared: a row that is behind one of a pair would pass for it.
+        elements, bad_keys = _apply(elements, CheckKeys(intake), intake, tuple[str, Any])
         releases, refused = _apply(elements, CountEachElement(intake, entropy, check), intake, made)
     else:
         once = elements | "OncePerWindow" >> OncePerWindow()

@@ -111,16 +111,6 @@ def refuse_early_draws(mechanism: Any, replayable: bool = False) -> None:
         )
 
 
-def declares_str_keys(elements: PCollection[Any]) -> bool:
-    """Whether Beam's types already promise pairs with a str key.
-
-    Of rows Beam infers none that does: where one is declared, its first field is called the key.
-    """
-    declared = elements.element_type
-    types: tuple[Any, ...] = getattr(declared, "tuple_types", ())
-    return len(types) == 2 and types[0] is str
-
-
 class OncePerWindow(beam.PTransform[Any, Any]):
     """Resets trigger and lateness to the defaults, so that a grouping fires once per window.
 

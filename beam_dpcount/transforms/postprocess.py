@@ -272,10 +272,11 @@ class FoldGroup(beam.DoFn):
 
     def process(self, element: tuple[Any, Iterable[Any]], window: Any = _Window) -> Iterator[Any]:
         state: FoldState | None = None
+        last = window.max_timestamp().micros  # a tick may end where its window does
         for release in sorted(element[1], key=operator.attrgetter(self._fold.order)):
             state, given = self._fold.add(state, release)
             for made in given:
-                yield windowed_value.create(made, made.timestamp, (window,))
+                yield windowed_value.create(made, min(made.timestamp, last), (window,))
 
 
 # Transforms

@@ -138,5 +138,7 @@ class _SplitItems(beam.DoFn):
 
     def problem(self, event: Any) -> str | None:
         """Why something of an event does not count; errors of `value` are not caught."""
+        if self._value is None and is_row(event):
+            raise RowElementError(TO_ITEMS)
         payload = event if self._value is None else self._value(event)
         return read_items(payload, self._known, self._most, removals=False)[1]

@@ -27,6 +27,7 @@ from beam_dpcount.dofns.ticks import (
     SeedKeys,
     SumTicks,
     TickIntake,
+    check_timed,
     groups_of,
 )
 from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
@@ -272,6 +273,8 @@ class TickCount(Described):
 
     def problem_of_time(self, micros: int | None) -> str | None:
         """Why an event at this time does not count; None, too, where there is no time."""
+        if micros is not None:
+            check_timed(micros)
         if micros is None or self._clock.start <= micros < self._clock.stop:
             return None
         return "the time lies outside [start, stop)"

@@ -17,6 +17,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+from beam_dpcount.commands.files.beside import beside
+
 DPI = 150
 COLUMNS = 3  # of panels
 TITLE_WIDTH = 30  # narrow characters
@@ -87,7 +89,8 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> None:
         # A key in a script the font lacks is drawn as boxes; that is no fault of the caller's.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         warnings.filterwarnings("ignore", message="Matplotlib currently does not support")
-        figure.savefig(path, format="png", dpi=DPI, metadata={"Software": None})
+        with beside(os.fspath(path)) as name:
+            figure.savefig(name, format="png", dpi=DPI, metadata={"Software": None})
 
 
 def shortened(key: Hashable, middle: bool = False) -> str:

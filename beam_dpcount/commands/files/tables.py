@@ -2,9 +2,7 @@
 
 import csv
 import io
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from typing import Any
 
 import apache_beam as beam
@@ -12,13 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from apache_beam.io.filesystem import BeamIOError, CompressionTypes
+from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import GlobalWindow, GlobalWindows
 from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
+
+from beam_dpcount.commands.files.beside import beside
 
 _NUMBERS = 1 << 18  # of a batch, rows times columns
 _SLICE = 1 << 16  # rows that are written at once
@@ -113,17 +113,11 @@ class _Write(beam.DoFn):
         places = self._places(table)
         # A slice at a time: a column of text may hold more than one array of Arrow's can.
         slices = (table.take(places[i : i + _SLICE]) for i in range(0, max(1, len(places)), _SLICE))
-        beside = f"{self._output}.{uuid.uuid4().hex}.partial"
-        try:
+        with beside(self._output) as name:
             kind = CompressionTypes.UNCOMPRESSED
-            with FileSystems.create(beside, "application/octet-stream", kind) as file:
+            with FileSystems.create(name, "application/octet-stream", kind) as file:
                 write = _parquet if self._output.lower().endswith(".parquet") else _csv
                 write(file, self._schema, slices)
-            FileSystems.rename([beside], [self._output])
-        except BaseException:
-            with suppress(BeamIOError, OSError):
-                FileSystems.delete([beside])
-            raise
         yield self._output
 
     def _places(self, table: pa.Table) -> Any:

@@ -1,0 +1,31 @@
+"""A file that is written beside its place, and then renamed: half of one is never there."""
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from apache_beam.io.filesystem import BeamIOError
+from apache_beam.io.filesystems import FileSystems
+
+
+@contextmanager
+def beside(path: str) -> Iterator[str]:
+    """A name to write to in the block, on any file system that Beam knows.
+
+    An existing file is replaced at the end of the block, and only then; it keeps its mode, and a
+    link goes on leading to it. Where the block raises, nothing is left behind.
+    """
+    local = "://" not in path
+    place = os.path.realpath(path) if local else path
+    name = f"{place}.{uuid.uuid4().hex}.partial"
+    try:
+        yield name
+        if local and os.path.exists(place):
+            shutil.copymode(place, name)
+        FileSystems.rename([name], [place])
+    except BaseException:
+        with suppress(BeamIOError, OSError):
+            FileSystems.delete([name])
+        raise
