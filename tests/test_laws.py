@@ -8,7 +8,7 @@ import os
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import FrozenInstanceError
-from decimal import ROUND_FLOOR, Context, Decimal, localcontext
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
@@ -739,6 +739,27 @@ def test_tails_are_certified_and_tight(law: Any, bits: int) -> None:
     assert min(lows) >= 0
     # The refinement reads "U >= the last bound" as "below it by none": the last must bind nothing.
     assert lows[-1] == 0 or isinstance(law, _TruncatedGeometric)
+
+
+@pytest.mark.parametrize("wrong", [(2,), (-2,), (2, -2), (-2, 0, 2)])
+@every([*(law for law in TABLE if law.scale < 200), BLOCK])
+def test_tails_are_certified_whatever_powers_err_by(
+    law: Any, wrong: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By up to 2, as is promised of them, up or down: those of this machine are rounded down."""
+    errors = itertools.cycle(wrong)
+
+    def erring(r: Fraction, bits: int) -> int:
+        with localcontext(Context(prec=400)):
+            exact = (-decimal(r)).exp() * 2**bits
+            least, most = (exact - 2).to_integral_value(ROUND_CEILING), (exact + 2) // 1
+        return max(0, int({2: most, -2: least, 0: exact}[next(errors)]))
+
+    monkeypatch.setattr(laws, "exp_negative", erring)
+    bounds, tails = law.tails(64), exact_tails(law)
+    with localcontext(DIGITS):
+        for (low, high), tail in zip(bounds, tails[1:], strict=False):
+            assert low <= tail * 2**64 <= high
 
 
 @pytest.mark.parametrize("bits", [64, 128, 300])

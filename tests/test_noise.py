@@ -224,6 +224,48 @@ def test_no_pool_however_made_is_shared_with_a_forked_child(
     assert len(set(drawn)) == len(drawn) == 20 * len(pools) * (dimension or 1)
 
 
+@dataclass(frozen=True)
+class Forking(Numbered):
+    """Its first draws are over when the process forks: what they gave is in the child, too."""
+
+    def sample(self, n: int, random_bytes: Callable[[int], bytes] = os.urandom) -> np.ndarray:
+        drawn = super().sample(n, random_bytes)
+        if not _forked:
+            read, write = os.pipe()
+            _forked.append(os.fork())
+            _forked.extend((read, write))
+        return drawn
+
+
+_forked: list[int] = []  # in the parent the child's id, else 0; and the ends of a pipe
+
+
+@pytest.mark.parametrize("dimension", [None, 2])
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_fork_while_a_pool_is_filled_shares_nothing(dimension: int | None) -> None:
+    """As a signal handler may."""
+    _forked.clear()
+    try:
+        value = np.ravel(SystemNoise(Forking(), dimension).one(1))
+    except BaseException:
+        if _forked[:1] == [0]:
+            os._exit(1)  # or the child would go on with the tests
+        raise
+    child, read, write = _forked
+    if child == 0:
+        try:
+            os.write(write, np.asarray(value, dtype=np.int64).tobytes())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        theirs = np.frombuffer(pipe.read(), dtype=np.int64)
+    assert os.waitpid(child, 0)[1] == 0
+    assert len(theirs) == (dimension or 1)
+    assert (theirs // PROCESS == child).all()
+    assert (value // PROCESS == os.getpid()).all()
+
+
 @pytest.mark.parametrize("dimension", [None, 2])
 def test_no_pool_however_made_travels_in_a_pickle_or_a_copy(dimension: int | None) -> None:
     pools = all_pools(dimension)

@@ -134,6 +134,23 @@ def test_a_vector_that_takes_many_blocks_has_no_coordinate_twice() -> None:
     assert len(set(drawn.tolist())) == 3000  # two are equal with a chance of 2e-4
 
 
+@pytest.mark.parametrize("dimension", [None, 5])
+@pytest.mark.parametrize("law", [LAWS[1], LAWS[4], LAWS[7]], ids=str)
+def test_laws_that_one_history_mixes_have_noise_of_their_own(
+    law: Any, dimension: int | None
+) -> None:
+    """Of laws so alike that one seed gives both the same draws. Of equal laws they are equal."""
+    field = "parameter" if isinstance(law, DiscreteLaplace) else "sigma2"
+    alike = type(law)(getattr(law, field) * Fraction(10**9 + 1, 10**9))
+    noise = entropy().replay(law, dimension, "test").noise(bytes(16))
+    mine, twin = noise.draw(1, 200), noise.for_law(type(law)(getattr(law, field))).draw(1, 200)
+    assert (mine == twin).all()
+    for other in (noise.for_law(alike), noise.for_law(LAWS[0]).for_law(alike)):
+        assert np.mean(mine == other.draw(1, 200)) < 0.2
+    again = noise.for_law(alike).for_law(law).draw(1, 200)
+    assert (mine == again).all()
+
+
 @pytest.mark.parametrize("law", LAWS[1::2], ids=str)
 def test_draws_of_different_histories_follow_the_law(law: Any) -> None:
     """Mean and variance within 5 standard errors: a false alarm has a chance of 1e-6 for each."""

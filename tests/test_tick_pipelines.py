@@ -1070,6 +1070,27 @@ def test_keys_of_a_subclass_count_by_their_text(path: str) -> None:
     assert (values_of(outcome, "a"), values_of(outcome, "A")) == ([1.0], [0.0])
 
 
+class Pretending(str):
+    """A key that passes for "a" where it is compared, and is written as what it is."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return hash("a")
+
+    def __eq__(self, other: object) -> bool:
+        return other == "a"
+
+
+@each_path
+def test_keys_that_pass_for_others_count_nothing(path: str) -> None:
+    """Or a private text would be released as a key, with a count of its own."""
+    count = exact(["a", "b"], path=path, horizon=1)
+    rows: list[Row] = [("b", 1, 0), (Pretending(SECRET_TEXT), 1, 0)]
+    outcome = run(lambda p: p | feed(rows, Any) | count)
+    assert [(r.key, r.value) for r in outcome.releases] == [("a", 0.0), ("b", 1.0)]
+
+
 @each_path
 def test_declared_keys_of_another_type_are_refused_at_construction(path: str) -> None:
     with pytest.raises(TypeError, match=r"keys are .*int.*str\(key\)"):
