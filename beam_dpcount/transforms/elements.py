@@ -29,13 +29,13 @@ from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.transforms.described import Described
 from beam_dpcount.transforms.inputs import (
     PATHS,
-    OncePerWindow,
     check_callable,
     check_choice,
     check_entropy,
     check_pairs,
     check_windows,
     in_windows,
+    once_per_window,
     refuse_early_draws,
     use_streaming,
 )
@@ -133,13 +133,12 @@ def count_elements(
         elements, bad_keys = _apply(elements, CheckKeys(intake), intake, tuple[str, Any])
         releases, refused = _apply(elements, CountEachElement(intake, entropy, check), intake, made)
     else:
-        once = elements | "OncePerWindow" >> OncePerWindow()
-        reader = ReadElements(intake, check)
-        steps, bad_keys = _apply(once, reader, intake, reader.output_type)
-        grouped = steps | "GroupByKey" >> beam.GroupByKey()
+        function, reader = elements.windowing.windowfn, ReadElements(intake, check)
+        steps, bad_keys = _apply(elements, reader, intake, reader.output_type)
+        grouped = once_per_window(steps, function) | "GroupByKey" >> beam.GroupByKey()
         releases, refused = _apply(grouped, CountWholeKey(intake, entropy), intake, made)
         for output in (releases, bad_keys, refused):
-            in_windows(output, elements.windowing.windowfn)
+            in_windows(output, function)
     if not intake.collects:
         return releases
     outputs = [pcoll for pcoll in (bad_keys, refused) if pcoll is not None]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import apache_beam as beam
 from apache_beam import typehints
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms import window as windows
@@ -111,36 +110,31 @@ def refuse_early_draws(mechanism: Any, replayable: bool = False) -> None:
         )
 
 
-class OncePerWindow(beam.PTransform[Any, Any]):
-    """Resets trigger and lateness to the defaults, so that a grouping fires once per window.
+def once_per_window(made: PCollection[Any], function: Any) -> PCollection[Any]:
+    """Declare what was just made so that a grouping of it fires once per window.
 
     A second firing would release steps again, with new noise. A group's time is that of its first
     element: at the end of its window, as is the default, what is released with earlier times would
     be late, and lost in the next grouping by windows.
 
     Args:
-      function: the windows; default: those that there are.
+      made: in these windows already. They are not assigned anew: a time that was cut to
+        milliseconds may lie outside its window.
+      function: the windows.
     """
-
-    def __init__(self, function: Any = None) -> None:
-        super().__init__()
-        self._function = function
-
-    def expand(self, elements: PCollection[Any]) -> PCollection[Any]:
-        default: Any = beam.WindowInto(
-            self._function or elements.windowing.windowfn,
-            trigger=DefaultTrigger(),
-            accumulation_mode=AccumulationMode.DISCARDING,
-            timestamp_combiner=TimestampCombiner.OUTPUT_AT_EARLIEST,
-            allowed_lateness=0,
-        )
-        return elements | default
+    made._windowing = Windowing(
+        function,
+        DefaultTrigger(),
+        AccumulationMode.DISCARDING,
+        TimestampCombiner.OUTPUT_AT_EARLIEST,
+    )  # as Beam's own Reshuffle does
+    return made
 
 
 def in_windows(released: PCollection[Any] | None, function: Any) -> None:
-    """Declare what was released behind `OncePerWindow`, if anything, to be in the windows it is in.
+    """Declare what was released behind `once_per_window`, if anything, to have default windowing.
 
-    With the defaults of windowing again: groupings downstream are the user's.
+    Groupings downstream are the user's.
     """
     if released is not None:
-        released._windowing = Windowing(function)  # as Beam's own Reshuffle does
+        released._windowing = Windowing(function)

@@ -37,7 +37,7 @@ from beam_dpcount.dofns.states import StateError
 from beam_dpcount.mechanisms import Unbounded
 from beam_dpcount.mechanisms.base import Mechanism
 from beam_dpcount.statistics.items import MOST_STATE, check_domain, largest, places
-from beam_dpcount.transforms.inputs import PATHS, OncePerWindow, check_choice, in_windows
+from beam_dpcount.transforms.inputs import PATHS, check_choice, in_windows, once_per_window
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -324,8 +324,6 @@ class _Folded(beam.PTransform[Any, Any]):
                 'path="streaming"'
             )
         streaming = self._path == "streaming" or not releases.is_bounded
-        if not streaming:
-            releases = releases | "OncePerWindow" >> OncePerWindow()
         key = int if group == "step" else str
         keyed: Any = beam.Map(lambda release: (getattr(release, group), release))
         pairs = releases | "Key" >> keyed.with_output_types(typehints.KV[key, declared])
@@ -333,8 +331,10 @@ class _Folded(beam.PTransform[Any, Any]):
             applied = beam.ParDo(FoldEach(fold)).with_output_types(self.gives or declared)
             return pairs | "FoldEach" >> applied
         applied = beam.ParDo(FoldGroup(fold)).with_output_types(self.gives or declared)
-        made = pairs | "GroupByKey" >> beam.GroupByKey() | "FoldGroup" >> applied
-        in_windows(made, releases.windowing.windowfn)
+        function = releases.windowing.windowfn
+        groups = once_per_window(pairs, function) | "GroupByKey" >> beam.GroupByKey()
+        made = groups | "FoldGroup" >> applied
+        in_windows(made, function)
         return made
 
 

@@ -35,13 +35,13 @@ from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.transforms.described import Described
 from beam_dpcount.transforms.inputs import (
     PATHS,
-    OncePerWindow,
     check_callable,
     check_choice,
     check_entropy,
     check_pairs,
     check_windows,
     in_windows,
+    once_per_window,
     refuse_early_draws,
     use_streaming,
 )
@@ -250,10 +250,9 @@ class TickCount(Described):
             | "SumTicks" >> read.with_output_types(tuple[int, bytes])
             | "Global" >> beam.WindowInto(windows.GlobalWindows())
         )
+        both = (seeds, sums) | "Flatten" >> beam.Flatten()
         releases = (
-            (seeds, sums)
-            | "Flatten" >> beam.Flatten()
-            | "OncePerWindow" >> OncePerWindow(windows.GlobalWindows())
+            once_per_window(both, windows.GlobalWindows())
             | "GroupByKey" >> beam.GroupByKey()
             | "CountAllTicks" >> beam.ParDo(dofn).with_output_types(Release)
         )
