@@ -501,3 +501,23 @@ def test_numbers_of_less_precision_stay_within_the_lattice(number, bounds, unit)
         one = counter.quantise(number(value))
         assert low <= one <= high
         assert counter.quantise_all(np.array([value], dtype=number)).tolist() == [one]
+
+
+def test_noise_that_is_drawn_early_is_accounted_for_by_its_pure_budget_alone():
+    """Inputs may follow noise already seen: what composes by zCDP is not proved of it."""
+    for subtraction in (True, False):
+        mechanism = dp.mechanisms.KAry(4096, arity=3, subtraction=subtraction)
+        counter = dp.calibrate(mechanism, dp.PureDP(0.5))
+        for delta in (1e-9, 0.1):
+            known = counter.epsilon_at(delta)
+            assert known == pytest.approx(0.5) if subtraction or delta < 0.1 else known < 0.1
+
+
+def test_a_counter_of_another_version_is_refused(monkeypatch):
+    """Its noise was calibrated to other constants of the encoder, and may be too little."""
+    counter = dp.calibrate(SmoothBinary(100), dp.ZCDP(0.5))
+    data = pickle.dumps(counter)
+    assert pickle.loads(data) == counter
+    monkeypatch.setattr(SmoothBinary, "fingerprint", "SmoothBinary of the next version")
+    with pytest.raises(RuntimeError, match="another version of beam_dpcount: install the same"):
+        pickle.loads(data)

@@ -371,7 +371,11 @@ def test_other_windows_are_refused(windows: Any, reason: str, path: str) -> None
 
 
 @each_path
-@pytest.mark.parametrize("second", [SlidingWindows(8, 2), FixedWindows(8)], ids=["many", "one"])
+@pytest.mark.parametrize(
+    "second",
+    [SlidingWindows(8, 2), FixedWindows(8), SlidingWindows(4, 2), FixedWindows(4, offset=1)],
+    ids=["many", "one", "many as long", "one apart"],
+)
 def test_elements_of_other_windows_than_the_declared_ones_are_refused(
     second: Any, path: str
 ) -> None:

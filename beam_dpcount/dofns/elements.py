@@ -35,6 +35,8 @@ REJECTED = "rejected"
 PAST_HORIZON = "past_horizon"  # a metric: per element, the number of elements is public
 ON_REJECT = ("drop", "raise", "collect")
 
+_MILLISECOND = 1000  # to which Beam cuts the bounds of windows
+
 # Below this many steps a loop over `step` is faster than the vectorised release.
 _FEW = 48
 # Beyond this many numbers (steps times coordinates) a vector stream is not held whole.
@@ -57,10 +59,11 @@ class WindowCheck:
 
     Args:
       size: of FixedWindows, in microseconds; None for the global window.
+      period, offset: of the grid on which windows start; default: size, and 0.
     """
 
-    def __init__(self, size: int | None) -> None:
-        self._size = size
+    def __init__(self, size: int | None, period: int | None = None, offset: int = 0) -> None:
+        self._size, self._period, self._offset = size, period or size, offset
         self._seen: Any = None
 
     def __call__(self, windows: Any) -> None:
@@ -76,15 +79,19 @@ class WindowCheck:
         )
 
     def _declared(self, window: Any) -> bool:
-        if self._size is None:
+        if self._size is None or self._period is None:
             return isinstance(window, GlobalWindow)
+        if not isinstance(window, IntervalWindow):
+            return False
+        # Windows as long as declared that start elsewhere overlap the declared ones.
+        beyond = (window.start.micros - self._offset) % self._period
         return (
-            isinstance(window, IntervalWindow)
-            and window.end.micros - window.start.micros == self._size
+            window.end.micros - window.start.micros == self._size
+            and min(beyond, self._period - beyond) < _MILLISECOND
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_size": self._size, "_seen": None}
+        return {**self.__dict__, "_seen": None}
 
 
 class RejectedElementError(ValueError):

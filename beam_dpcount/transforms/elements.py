@@ -126,8 +126,7 @@ def count_elements(
 ) -> Any:
     """The releases of checked elements, one each; with on_reject="collect", and the rejected."""
     made = intake.release_type
-    size = getattr(elements.windowing.windowfn, "size", None)
-    check = WindowCheck(None if size is None else size.micros)
+    check = _window_check(elements.windowing.windowfn)
     if streaming:
         # Whatever types are declared: a row that is behind one of a pair would pass for it.
         elements, bad_keys = _apply(elements, CheckKeys(intake), intake, tuple[str, Any])
@@ -143,6 +142,14 @@ def count_elements(
         return releases
     outputs = [pcoll for pcoll in (bad_keys, refused) if pcoll is not None]
     return releases, outputs | "Rejected" >> beam.Flatten()
+
+
+def _window_check(function: Any) -> WindowCheck:
+    """That windows are those of FixedWindows, of SlidingWindows with gaps, or the global one."""
+    if not hasattr(function, "size"):
+        return WindowCheck(None)
+    period = getattr(function, "period", function.size)
+    return WindowCheck(function.size.micros, period.micros, function.offset.micros)
 
 
 def _apply(
