@@ -435,11 +435,11 @@ def test_the_longest_horizon_can_be_used(kind):
 def test_construction_and_calibration_take_milliseconds(kind, log):
     times = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.process_time()
         counter = dp.calibrate(kind(2**log), dp.ZCDP(0.5))
         counter.step(counter.init(), 1, random_script(1))
         assert counter.max_variance() > 5
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     assert min(times) < 0.05
 
 

@@ -109,7 +109,10 @@ class TickCount(Described):
       in each window, and the budget is per window: an event lies in one, so that all windows
       together satisfy it for one event, but not for all events of a user. Public, so not protected:
       keys, clock, all parameters, and the number and timestamps of the releases, which depend on
-      nothing else. Events outside [start, stop), with unknown keys or no numbers leave no trace;
+      nothing else. Nor does their order on bounded input: by key, as `keys` are given, then by time
+      (runners that spread work over machines keep none). By timers, the runner chooses which key
+      fires first at a tick, and some (Prism) by what arrived: sort releases by key and step before
+      their order is seen. Events outside [start, stop), with unknown keys or no numbers leave no trace;
       but one without any time, or that is a row, stops the pipeline, and so shows that it is there.
       Streaming: the guarantee holds where the watermark's schedule and the order of arrival are
       public or fixed; a watermark that follows the events themselves can be moved by one of them,
