@@ -112,8 +112,9 @@ class TickCount(Described):
       nothing else. Nor does their order on bounded input: by key, as `keys` are given, then by time
       (runners that spread work over machines keep none). By timers, the runner chooses which key
       fires first at a tick, and some (Prism) by what arrived: sort releases by key and step before
-      their order is seen. Events outside [start, stop), with unknown keys or no numbers leave no trace;
-      but one without any time, or that is a row, stops the pipeline, and so shows that it is there.
+      their order is seen. Events outside [start, stop), with unknown keys or no numbers leave no
+      trace; but one without any time, or that is a row, stops the pipeline, and so shows that it is
+      there.
       Streaming: the guarantee holds where the watermark's schedule and the order of arrival are
       public or fixed; a watermark that follows the events themselves can be moved by one of them,
       and then puts others into other ticks. Replayable noise (ReplayableEntropy) covers replays in
