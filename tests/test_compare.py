@@ -19,6 +19,7 @@ from matplotlib.image import imread
 
 import beam_dpcount as dp
 from beam_dpcount.mechanisms import BinaryTree, Mechanism, NormalizedBLT, SmoothBinary, SquareRoot
+from beam_dpcount.noise.laws import DiscreteGaussian, RoundedGaussian
 from pipelines import compare
 from pipelines.comparisons import base as comparisons_base
 from pipelines.comparisons import binned as comparisons_binned
@@ -313,7 +314,7 @@ def test_signal_to_noise_of_the_constants_paper() -> None:
     horizon = 1 << 16
     counters = comparisons_sparsity.calibrated(horizon)
     laws = {type(counter.law) for counter in counters.values()}
-    assert laws == {dp.laws.DiscreteGaussian}
+    assert laws == {DiscreteGaussian}
     assert {counter.budget for counter in counters.values()} == {dp.ApproxDP(0.5, 1e-10).to_zcdp()}
     deviations = {name: counter.stddevs(horizon) for name, counter in counters.items()}
     for exponent in range(4, 11):
@@ -404,7 +405,7 @@ def test_all_top_items_have_gaussian_noise(epsilon: float) -> None:
     for kind in TOP:
         budget = dp.ApproxDP(epsilon, 1e-10)
         counter = comparisons_top.calibrated(kind, budget)
-        assert isinstance(counter.law, dp.laws.RoundedGaussian)
+        assert isinstance(counter.law, RoundedGaussian)
         assert counter.budget == budget
 
 
@@ -419,7 +420,7 @@ def test_error_of_the_largest_count_has_the_calibrated_scale(
     """
     counts = np.cumsum(comparisons_top.stream(), axis=0)
     counter = dp.calibrate(kind(2048), dp.ApproxDP(0.1, 1e-10))
-    assert isinstance(counter.law, dp.laws.RoundedGaussian)
+    assert isinstance(counter.law, RoundedGaussian)
     generator = np.random.default_rng(1)
 
     def simulated(factor: float) -> float:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import beam_dpcount as dp
+from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.mechanisms import BLT, BinaryTree, KAry, SquareRoot
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.noise.laws import DiscreteLaplace
@@ -196,7 +197,7 @@ def test_norms_are_what_all_pairs_of_neighbours_reach(n: int, kind: Any, relatio
 
 @pytest.mark.parametrize("budget", [dp.PureDP(1.0), dp.ZCDP(0.3), dp.ApproxDP(1.0, 1e-3)])
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
-def test_the_exact_loss_keeps_the_budget(relation: str, budget: dp.budget.Budget) -> None:
+def test_the_exact_loss_keeps_the_budget(relation: str, budget: Budget) -> None:
     values = updates(3, (-1, 1))
     kinds = [BinaryTree] if isinstance(budget, dp.PureDP) else [BinaryTree, SquareRoot]
     for kind in kinds:

@@ -93,7 +93,7 @@ def test_no_module_makes_noise_but_the_laws():
 
 def test_entropy_is_used_by_the_laws():
     """As the default of `sample`: so the rule above looks at the place where it is."""
-    text = (ROOT / "beam_dpcount" / "laws.py").read_text()
+    text = (ROOT / "beam_dpcount" / "noise" / "laws.py").read_text()
     found = list(violations(text, False, False))
     assert len(found) == text.count("os.urandom") == 4
     assert all(line.endswith("os.urandom") for line in found)

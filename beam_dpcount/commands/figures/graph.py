@@ -1,4 +1,4 @@
-"""Figures of private degree histograms and weighted graphs, as PNG files; see `pipelines.plots`."""
+"""Figures of private degree histograms and weighted graphs, as PNG files; see `figures.series`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of the top words of sequences, written as PNG files; see `pipelines.plots`."""
+"""Figures of the top words of sequences, written as PNG files; see `figures.series`."""
 
 from __future__ import annotations
 

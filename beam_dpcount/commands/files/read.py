@@ -467,7 +467,7 @@ class ReadEvents(ReadFiles):
         transform to reject, and so are nulls. Without value and where, every event counts 1.
       where: ``COLUMN=VALUE``; an event counts 1 if the column's text is VALUE, else 0.
       timestamp: a column of timestamps, which become the elements' own.
-      timestamp_format, timezone: see `pipelines.timestamps.parser`.
+      timestamp_format, timezone: see `times.parser`.
       delimiter: of CSV; the two characters ``\\t`` mean a tab.
       show_header: whether an error about a missing column may show the first line of a CSV file,
         which is data where there is no header.
