@@ -17,6 +17,7 @@ From `statistics` down nothing knows of Beam. A name is imported when it is firs
 """
 
 from importlib import import_module
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ _NAMES = {
     "transforms.ticks": "TickCount",
     "local.transforms": "LocalConvexRisk LocalMedian",
 }
+_IMPORTING = RLock()  # Beam's own modules import each other in circles
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 
@@ -156,7 +158,8 @@ def __getattr__(name: str) -> Any:
         return import_module("beam_dpcount.mechanisms")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    with _IMPORTING:
+        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
 

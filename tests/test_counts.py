@@ -18,7 +18,7 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import pytest
-from apache_beam.coders.coders import SingletonCoder
+from apache_beam.coders.coders import IntervalWindowCoder, SingletonCoder
 from apache_beam.pvalue import PCollection
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.testing import test_stream
@@ -355,6 +355,16 @@ class TwoWindows(NonMergingWindowFn):
         return SingletonCoder(GlobalWindow())
 
 
+class BothMinutes(NonMergingWindowFn):
+    """Puts elements into two windows that FixedWindows(60) has, too."""
+
+    def assign(self, assign_context: Any) -> list[Any]:
+        return [IntervalWindow(0, 60), IntervalWindow(60, 120)]
+
+    def get_window_coder(self) -> Any:
+        return IntervalWindowCoder()
+
+
 @each_path
 @pytest.mark.parametrize(
     ("windows", "reason"),
@@ -384,6 +394,20 @@ def test_elements_of_other_windows_than_the_declared_ones_are_refused(
     def build(pipeline: beam.Pipeline) -> Any:
         first = pipeline | "A" >> feed([("k", 1, 0)]) | "WA" >> beam.WindowInto(FixedWindows(4))
         other = pipeline | "B" >> feed([("k", 1, 1)]) | "WB" >> beam.WindowInto(second)
+        return (first, other) | beam.Flatten() | scripted(path=path)
+
+    with pytest.raises(Exception, match="in other windows than its PCollection declares"):
+        run(build)
+
+
+@each_path
+def test_an_element_in_two_of_the_declared_windows_is_refused(path: str) -> None:
+    """It would be released in both, and spend the budget of both."""
+
+    def build(pipeline: beam.Pipeline) -> Any:
+        first = pipeline | "A" >> feed([("k", 1, 0)]) | "WA" >> beam.WindowInto(FixedWindows(60))
+        twice = "WB" >> beam.WindowInto(BothMinutes())
+        other = pipeline | "B" >> feed([("k", 1, 70 * 10**6)]) | twice
         return (first, other) | beam.Flatten() | scripted(path=path)
 
     with pytest.raises(Exception, match="in other windows than its PCollection declares"):

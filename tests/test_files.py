@@ -29,6 +29,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_dpcount.commands.files import tables
+from beam_dpcount.commands.files.beside import beside
 from beam_dpcount.commands.files.read import (
     Event,
     InputError,
@@ -748,6 +749,8 @@ def test_a_link_and_the_mode_of_a_file_stay_as_they_are(tmp_path: Path) -> None:
     assert link.is_symlink()
     assert private.read_text() == link.read_text() != "before"
     assert private.stat().st_mode & 0o777 == 0o600
+    with beside(str(link)) as name:
+        assert os.stat(name).st_mode & 0o777 == 0o600  # while it is written, too
     assert sorted(os.listdir(tmp_path)) == ["links", "private.csv"]
 
 

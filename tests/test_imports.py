@@ -119,6 +119,41 @@ def test_importing_the_package_loads_no_beam() -> None:
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=120)
 
 
+@pytest.mark.parametrize(
+    "first",
+    [
+        "dp",
+        "from beam_dpcount.counters.counter import calibrate",
+        "import beam_dpcount.budget.costs",
+    ],
+)
+def test_calibrate_knows_all_counters_from_the_start(first: str) -> None:
+    program = (
+        f"import beam_dpcount as dp\n{first}\n"
+        "dp.calibrate(dp.mechanisms.Unbounded(dp.mechanisms.BinaryTree), dp.PureDP(1)).dp_event\n"
+        "dp.calibrate(dp.sparse_for(10, 1000, dp.PureDP(1)), dp.PureDP(1)).costs()"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=120)
+
+
+def test_threads_may_ask_for_names_at_once() -> None:
+    program = (
+        "import random, threading, beam_dpcount as dp\n"
+        "failed = []\n"
+        "def ask():\n"
+        "    for name in random.sample(dp.__all__, len(dp.__all__)):\n"
+        "        try:\n"
+        "            getattr(dp, name)\n"
+        "        except Exception as error:\n"
+        "            failed.append(error)\n"
+        "threads = [threading.Thread(target=ask) for _ in range(16)]\n"
+        "[thread.start() for thread in threads]\n"
+        "[thread.join() for thread in threads]\n"
+        "assert not failed, failed[:3]"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=120)
+
+
 def test_the_names_are_the_same_everywhere() -> None:
     tree = ast.parse((PACKAGE / "__init__.py").read_text("utf-8"))
     (for_types,) = (node for node in tree.body if is_for_types(node))

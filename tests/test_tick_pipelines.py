@@ -477,6 +477,20 @@ def test_an_event_in_several_windows_counts_nothing(path: str, runner: str) -> N
     assert len(also) == 6
 
 
+@each_path
+def test_an_event_in_no_window_counts_nothing(path: str) -> None:
+    """SlidingWindows may leave gaps. That an event fell into one stops nothing."""
+
+    def build(pipeline: beam.Pipeline) -> Any:
+        gaps = "Gaps" >> beam.WindowInto(SlidingWindows(30, 60))
+        other = pipeline | "More" >> feed([("b", 1, 40 * SECOND)]) | gaps
+        fixed = pipeline | "Rows" >> feed([("a", 1, 65 * SECOND)])
+        mixed = (fixed | beam.WindowInto(FixedWindows(60)), other) | beam.Flatten()
+        return mixed | TickCount(EXACT, 60, 0, 180, keys=["a", "b"], path=path)
+
+    assert sorted(round(r.value) for r in run(build).releases) == [0, 0, 0, 0, 0, 1]
+
+
 @pytest.mark.parametrize("windowed", [False, True])
 def test_groups_of_one_key_release_the_same(
     windowed: bool, monkeypatch: pytest.MonkeyPatch

@@ -320,12 +320,13 @@ class CountEachElement(beam.DoFn):
 
 
 class CheckKeys(beam.DoFn):
-    """Streaming, where the input's type does not promise pairs with str keys."""
+    """Streaming: that elements are pairs with str keys, in one of the declared windows each."""
 
-    def __init__(self, intake: Intake) -> None:
-        self._intake = intake
+    def __init__(self, intake: Intake, check: WindowCheck) -> None:
+        self._intake, self._check = intake, check
 
     def process(self, element: Any, windowed: Any = _WindowedValue) -> Iterator[Any]:
+        self._check(windowed.windows)  # behind it, Beam hands them over one by one
         if has_str_key(element):
             yield element
         else:

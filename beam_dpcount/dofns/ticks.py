@@ -77,8 +77,8 @@ class TickIntake:
     def read(self, element: Any, micros: int, windows: Any) -> tuple[str, int, int] | None:
         """Key, tick and value of an event; None if it counts nothing.
 
-        In several windows, which only mixed ones of a Flatten can be, it counts nothing: it would
-        count in each of them, and so would all that a bundle gathers with it.
+        In several windows, or none, which only mixed ones of a Flatten can be, it counts nothing:
+        it would count in each of them, and so would all that a bundle gathers with it.
         """
         check_timed(micros)
         known = has_str_key(element)
@@ -93,11 +93,12 @@ class TickIntake:
                     'out with on_unknown="drop"'
                 )
             return None
+        if len(windows) != 1:
+            return None
         window = windows[0]
         if window is not self._window:
             self._counts, self._window = has_count(self.clock, window), window
-        counts = self._counts and len(windows) == 1
-        step = self.clock.step_at(micros, origin_of(self.clock, window)) if counts else 0
+        step = self.clock.step_at(micros, origin_of(self.clock, window)) if self._counts else 0
         if not step:
             return None
         x, _ = self._numbers.number(key, element[1], micros)

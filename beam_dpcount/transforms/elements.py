@@ -129,7 +129,7 @@ def count_elements(
     check = _window_check(elements.windowing.windowfn)
     if streaming:
         # Whatever types are declared: a row that is behind one of a pair would pass for it.
-        elements, bad_keys = _apply(elements, CheckKeys(intake), intake, tuple[str, Any])
+        elements, bad_keys = _apply(elements, CheckKeys(intake, check), intake, tuple[str, Any])
         releases, refused = _apply(elements, CountEachElement(intake, entropy, check), intake, made)
     else:
         function, reader = elements.windowing.windowfn, ReadElements(intake, check)

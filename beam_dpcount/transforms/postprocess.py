@@ -292,7 +292,8 @@ class _Each(beam.PTransform[Any, Any]):
         raise NotImplementedError
 
     def _checked(self, release: Any) -> Any:
-        if not isinstance(release, Release | VectorRelease):
+        # By its fields: a worker that knows the schema only decodes it as a class of its own.
+        if getattr(release, "_fields", None) != Release._fields:
             raise TypeError(
                 f"elements must be releases, but one is a {type(release).__name__}: apply "
                 f"{type(self).__name__} to what a count gives out"

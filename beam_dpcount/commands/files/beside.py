@@ -21,9 +21,10 @@ def beside(path: str) -> Iterator[str]:
     place = os.path.realpath(path) if local else path
     name = f"{place}.{uuid.uuid4().hex}.partial"
     try:
-        yield name
         if local and os.path.exists(place):
+            os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
             shutil.copymode(place, name)
+        yield name
         FileSystems.rename([name], [place])
     except BaseException:
         with suppress(BeamIOError, OSError):
