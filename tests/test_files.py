@@ -42,6 +42,7 @@ from beam_dpcount.commands.files.read import (
 from beam_dpcount.commands.files.tables import csv_line
 from beam_dpcount.commands.graph import ReadEdges
 from beam_dpcount.commands.histogram import ReadItems
+from tests import runners
 
 DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
 SECRET = "s3cr3t"
@@ -736,6 +737,21 @@ def test_numpy_numbers_and_an_existing_file(tmp_path: Path) -> None:
     )
     assert written(path, [number])["value"] == [0.1]
     assert path.read_text().endswith("k,1,2,0.1,2.0\n")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("runner", runners.RUNNERS)
+def test_every_runner_writes_one_file_in_the_public_order(
+    runner: str, suffix: str, tmp_path: Path
+) -> None:
+    path = str(tmp_path / f"out{suffix}")
+    releases = [release(key, step) for key in "ab" for step in (2, 1)]
+    write = WriteReleases(path, True, keys=["b", "a"])
+    runners.run(lambda p: p | beam.Create(releases) | write, runner)
+    assert os.listdir(tmp_path) == [f"out{suffix}"]
+    columns = read_releases(path)
+    places = list(zip(columns["key"], columns["step"], strict=True))
+    assert places == [("b", 1), ("b", 2), ("a", 1), ("a", 2)]
 
 
 def test_a_link_and_the_mode_of_a_file_stay_as_they_are(tmp_path: Path) -> None:
