@@ -13,7 +13,41 @@ from beam_dpcount.commands import choose, count, graph, histogram, sequences, ti
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = (count, ticks, histogram, sequences, graph, choose)
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+POINTER = re.compile(r"""\bdocs/([\w./-]+\.md)(?:, (?:"([^"]+)"|([A-Z]\w+)))?""")
+
+
+def headings(page: Path) -> list[str]:
+    return re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def anchor(heading: str) -> str:
+    """As GitHub makes it."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+def broken_links(text: str, page: Path) -> list[str]:
+    """Links of a page to files or headings that do not exist; the web is not asked."""
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        path, _, heading = target.partition("#")
+        file = page.parent / path if path else page
+        if ":" not in path and not (
+            file.exists() and (not heading or heading in map(anchor, headings(file)))
+        ):
+            broken.append(target)
+    return broken
+
+
+def broken_pointers(text: str) -> list[str]:
+    """Words like docs/engines.md, "Load" that name no file or heading; headings need quotes."""
+    broken = []
+    for match in POINTER.finditer(re.sub(r"\s*\n[\s#]*", " ", text)):
+        page, heading, unquoted = match.groups()
+        file = ROOT / "docs" / page
+        if unquoted or not file.exists() or (heading and heading not in headings(file)):
+            broken.append(match.group())
+    return broken
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -63,8 +97,30 @@ def test_named_files_exist(page):
     text = page.read_text(encoding="utf-8")
     for name in re.findall(r"\b(test_\w+\.py)", text):
         assert (ROOT / "tests" / name).exists(), name
-    for target in re.findall(r"\]\(([^)#:]+)\)", text):
-        assert (page.parent / target).exists(), target
+    assert not broken_links(text, page)
+    assert not broken_pointers(text)
+
+
+def test_broken_links_and_pointers_are_found():
+    page = ROOT / "docs" / "privacy.md"
+    assert not broken_links("[a](engines.md#load) [b](https://example.org/c#d) [e](#proofs)", page)
+    bad = ["nowhere.md", "engines.md#lode", "#nothing"]
+    assert broken_links(" ".join(f"[a]({target})" for target in bad), page) == bad
+    good = 'see docs/engines.md,\n# "Load", and (docs/proofs/trees.md); docs/engines.md, and more'
+    assert not broken_pointers(good)
+    bad = ["docs/nowhere.md", 'docs/engines.md, "Lode"', "docs/engines.md, Load"]
+    assert broken_pointers("; ".join(bad)) == bad
+
+
+def test_citations_have_a_source():
+    sources = (ROOT / "docs" / "proofs" / "sources.md").read_text(encoding="utf-8")
+    known = set(re.findall(r"^- \[(\w+)\]", sources, re.MULTILINE))
+    cited = {
+        name
+        for path in (*PAGES, *(ROOT / "beam_dpcount").rglob("*.py"))
+        for name in re.findall(r"\[([A-Z]{2,6}\d{2})\b", path.read_text(encoding="utf-8"))
+    }
+    assert "FHU22" in cited <= known
 
 
 def test_the_table_of_choices_is_what_choose_finds():
