@@ -27,8 +27,8 @@ from apache_beam.metrics.metric import Metrics
 from apache_beam.options.pipeline_options import PipelineOptions
 
 import beam_dpcount as dp
-from benchmarks.flink_crash import FILES, Read, Watched
-from benchmarks.soak import FLAT, order, resident
+from benchmarks.engine_flink import FILES, Read, Watched
+from benchmarks.jobs import FLAT, order, resident
 from engines.cache import UnavailableError
 from engines.flink import install
 from engines.flink.cluster import Cluster, Workers, wait

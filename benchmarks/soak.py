@@ -9,11 +9,9 @@ memory grew in the second half. (In the first, caches of public numbers fill, of
 from __future__ import annotations
 
 import argparse
-import importlib
-import random
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from apache_beam.transforms.window import GlobalWindow
@@ -21,9 +19,8 @@ from apache_beam.utils import windowed_value
 
 import beam_dpcount as dp
 from beam_dpcount.dofns.elements import CountEachElement, WindowCheck
-
-_PAGE = 4096
-FLAT = 0.02  # growth of memory that counts as none
+from benchmarks import flink_soak
+from benchmarks.jobs import FLAT, order, resident
 
 
 class Cell:
@@ -38,23 +35,6 @@ class Cell:
 
     def write(self, data: bytes) -> None:
         self.states[self.key] = data
-
-
-def resident(pid: int | str = "self") -> float:
-    """The resident memory of a process, in MB."""
-    with open(f"/proc/{pid}/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * _PAGE / 1e6
-
-
-def order(events: int, keys: int, skewed: bool) -> Iterator[int]:
-    """The numbers of the events' keys."""
-    # The first events are one for every key: what comes after needs no memory for new ones.
-    chance = random.Random(1)
-    for n in range(1, events + 1):
-        if n <= keys:
-            yield n - 1
-        else:
-            yield 0 if skewed and n % 2 else chance.randrange(keys)
 
 
 def soak(events: int, keys: int, skewed: bool, count: dp.PrefixCount) -> tuple[list[Any], Cell]:
@@ -93,8 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     name = count.counter.mechanism.name  # type: ignore[attr-defined]
     print(f"{name}, horizon {horizon:,}, {options.keys:,} keys" + ", one skewed" * options.skewed)
     if options.engine == "flink":
-        on_flink: int = importlib.import_module("benchmarks.flink_soak").main(options, count)
-        return on_flink
+        return flink_soak.main(options, count)
     report, cell = soak(options.events, options.keys, options.skewed, count)
     print(f"{'events':>12}{'seconds':>9}{'us/event':>10}{'RSS, MB':>9}{'state, bytes a key':>20}")
     before = (0, 0.0)

@@ -1,6 +1,6 @@
 """Workers killed by kill -9 and started again: nothing is lost, and nothing has two values.
 
-The engine is that of `benchmarks.crash`, not Flink; `make crash` kills more often.
+The engine is our own (`benchmarks.engine_own`), not Flink; `make crash` kills more often.
 """
 
 from __future__ import annotations
@@ -17,22 +17,15 @@ from beam_dpcount.dofns.states import StateCodec
 from beam_dpcount.noise.entropy import SystemNoise
 from beam_dpcount.noise.replay import Replay, ReplayableEntropy
 from benchmarks import crash
-from benchmarks.crash import (
-    HarnessError,
-    Job,
-    Lives,
-    Snapshot,
-    examine,
-    parsed,
-    totals,
-    write_input,
-)
+from benchmarks.crash import examine
+from benchmarks.engine_own import OwnJob, Snapshot
+from benchmarks.jobs import SECRET, TICK, HarnessError, Lives, parsed, totals, write_input
 
 SMALL = {"keys": 4, "events": 300, "checkpoint": 25}
 
 
 def killed(directory: Path, kills: int, **options: Any) -> crash.Summary:
-    return crash.crash(Job(str(directory), **{**SMALL, **options}), kills, timeout=60)
+    return crash.crash(OwnJob(str(directory), **{**SMALL, **options}), kills, timeout=60)
 
 
 @pytest.mark.parametrize("transform", ["elements", "ticks"])
@@ -81,12 +74,12 @@ class OneKeyAnewEntropy(ReplayableEntropy):
 
 
 def one_key_anew() -> ReplayableEntropy:
-    return OneKeyAnewEntropy(crash.SECRET, run_id="crash test")
+    return OneKeyAnewEntropy(SECRET, run_id="crash test")
 
 
 def of_the_process() -> ReplayableEntropy:
     """A mutant: something in the hash differs from worker to worker."""
-    return ReplayableEntropy(crash.SECRET, run_id=str(os.getpid()))
+    return ReplayableEntropy(SECRET, run_id=str(os.getpid()))
 
 
 class Kept:
@@ -113,7 +106,7 @@ def state_on_self() -> ReplayableEntropy:
 
     process.__defaults__ = plain.__defaults__
     CountEachElement.process = process  # type: ignore[method-assign]
-    return ReplayableEntropy(crash.SECRET, run_id="crash test")
+    return ReplayableEntropy(SECRET, run_id="crash test")
 
 
 def floats_zeroed() -> ReplayableEntropy:
@@ -132,7 +125,7 @@ def floats_zeroed() -> ReplayableEntropy:
         return plain(self, zeroed, digest)
 
     StateCodec.__init__, StateCodec.encode = remember, encode  # type: ignore[method-assign]
-    return ReplayableEntropy(crash.SECRET, run_id="crash test")
+    return ReplayableEntropy(SECRET, run_id="crash test")
 
 
 def memory_lost() -> ReplayableEntropy:
@@ -145,7 +138,7 @@ def memory_lost() -> ReplayableEntropy:
         return tuple(0.0 if first and type(x) is float else x for x in state)
 
     StateCodec.decode = decode  # type: ignore[method-assign]
-    return ReplayableEntropy(crash.SECRET, run_id="crash test")
+    return ReplayableEntropy(SECRET, run_id="crash test")
 
 
 def keys_swapped() -> ReplayableEntropy:
@@ -160,7 +153,7 @@ def keys_swapped() -> ReplayableEntropy:
         return found
 
     Snapshot.read = classmethod(read)  # type: ignore[assignment, method-assign]
-    return ReplayableEntropy(crash.SECRET, run_id="crash test")
+    return ReplayableEntropy(SECRET, run_id="crash test")
 
 
 @pytest.mark.parametrize(
@@ -217,13 +210,13 @@ def test_state_that_is_lost_or_mixed_up_is_caught(
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Job:
-    made = Job(str(tmp_path), keys=2, events=20)
+def job(tmp_path: Path) -> OwnJob:
+    made = OwnJob(str(tmp_path), keys=2, events=20)
     write_input(made, random.Random(1))
     return made
 
 
-def sink(job: Job) -> list[str]:
+def sink(job: OwnJob) -> list[str]:
     return [
         f"{name} {key} {step} 0 {float(total)!r} 1.0 ."
         for name in ("private", "exact")
@@ -231,11 +224,11 @@ def sink(job: Job) -> list[str]:
     ]
 
 
-def faults(job: Job, lines: list[str]) -> list[str]:
+def faults(job: OwnJob, lines: list[str]) -> list[str]:
     return examine(job, Lives(), 0, lines, parsed(sink(job), "private")).faults
 
 
-def test_what_was_seen_is_held_against_the_input(job: Job) -> None:
+def test_what_was_seen_is_held_against_the_input(job: OwnJob) -> None:
     lines = sink(job)
     assert len(lines) == 40
     assert faults(job, lines) == []
@@ -262,14 +255,14 @@ def test_what_was_seen_is_held_against_the_input(job: Job) -> None:
 
 
 def test_totals_of_ticks_end_with_the_sum_of_all_events(tmp_path: Path) -> None:
-    job = Job(str(tmp_path), "ticks", keys=3, events=100)
+    job = OwnJob(str(tmp_path), "ticks", keys=3, events=100)
     write_input(job, random.Random(2))
     rows = [line.split(",") for line in job.input.read_text().splitlines()]
     found = totals(job)
     assert len(found) == 3 * job.ticks
     assert sum(found[key, job.ticks] for key in job.names) == sum(int(row[1]) for row in rows)
     assert sum(found[key, 1] for key in job.names) == sum(
-        int(row[1]) for row in rows if int(row[2]) < crash.TICK
+        int(row[1]) for row in rows if int(row[2]) < TICK
     )
 
 

@@ -33,7 +33,7 @@ from beam_dpcount.dofns.ticks import SEED, CountEachTick
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.transforms import elements
 from beam_dpcount.transforms import ticks as tick_transforms
-from benchmarks.crash import dofns_of
+from benchmarks.jobs import dofns_of
 from tests.runners import run
 from tests.scripted import ScriptedEntropy
 from tests.test_crash import Kept as Outside

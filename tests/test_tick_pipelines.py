@@ -53,7 +53,7 @@ from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.noise.laws import Law
 from beam_dpcount.transforms import ticks as tick_transforms
 from beam_dpcount.transforms.ticks import TickCount
-from benchmarks.crash import dofns_of
+from benchmarks.jobs import dofns_of
 from tests.runners import RUNNERS, Outcome, Row, Seen, feed, root, run
 from tests.scripted import KeyedScript, ScriptedEntropy
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks import crash
-from benchmarks.flink_crash import PLACES, FlinkJob
+from benchmarks import crash, jobs
+from benchmarks.engine_flink import PLACES, FlinkJob
 
 SMALL: dict[str, Any] = {"keys": 6, "pace": 0.02}
 
@@ -48,7 +48,7 @@ def test_other_noise_is_caught(tmp_path: Path) -> None:
 
 def test_each_key_is_in_one_file_and_in_order(tmp_path: Path) -> None:
     job = FlinkJob(str(tmp_path), events=200)
-    crash.write_input(job, random.Random(1))
+    jobs.write_input(job, random.Random(1))
     job.spread()
     rows = job.input.read_text().splitlines()
     files = [path.read_text().splitlines() for path in job.files.iterdir()]

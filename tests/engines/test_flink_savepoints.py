@@ -17,8 +17,8 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 import beam_dpcount as dp
-from benchmarks.crash import event
-from benchmarks.flink_crash import Read, Show
+from benchmarks.engine_flink import Read, Show
+from benchmarks.jobs import event
 from engines.flink.cluster import Cluster, Workers, wait
 from engines.flink.runner import Lines, OnFlink, Running
 from tests.engines.conftest import SECRET, VARIABLE

@@ -27,8 +27,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
-from benchmarks import crash
-from benchmarks.crash import SECRET, TICK, HarnessError, Lives
+from benchmarks.jobs import SECRET, TICK, HarnessError, Job, Lives, event, shown, totals
 from engines.cache import UnavailableError
 from engines.flink import install
 from engines.flink.cluster import Cluster, Process, Workers, tail, wait
@@ -42,7 +41,7 @@ RECOVERY = 120.0  # seconds that a restart may take
 
 
 @dataclass(frozen=True)
-class FlinkJob(crash.Job):
+class FlinkJob(Job):
     """On Flink: `checkpoint` is milliseconds, and `pace` between the events of a file."""
 
     checkpoint: int = 1000
@@ -86,7 +85,7 @@ class Read(beam.DoFn):
     """Lines to events, with times to the microsecond."""
 
     def process(self, line: bytes) -> Iterator[Any]:
-        element, micros = crash.event(line)
+        element, micros = event(line)
         yield TimestampedValue(element, Timestamp(micros=micros))
 
 
@@ -101,7 +100,7 @@ class Show(beam.DoFn):
 
     def process(self, release: Any) -> None:
         # A line feed first, should a worker that was killed have cut its last line short.
-        os.write(self._sink, b"\n" + crash.shown(self._name, release))
+        os.write(self._sink, b"\n" + shown(self._name, release))
 
     def teardown(self) -> None:
         os.close(self._sink)
@@ -214,7 +213,7 @@ class Supervisor:
     ) -> None:
         self._job, self._kills, self._rng, self._secret = job, kills, rng, secret
         self._deadline = time.monotonic() + timeout
-        self._expected = len(crash.totals(job))
+        self._expected = len(totals(job))
         self._lives = Lives(engine=install.versions())
 
     def run(self) -> Lives:
