@@ -1,5 +1,6 @@
 """The documentation says what is so: its code runs, its commands run, its tests exist."""
 
+import doctest
 import re
 import shlex
 import subprocess
@@ -50,17 +51,37 @@ def broken_pointers(text: str) -> list[str]:
     return broken
 
 
+# Each Python block, with the text block right below it, if any: what it prints.
+EXAMPLES = [
+    pytest.param(page.name, code, expected, id=f"{page.stem}-{number}")
+    for page in PAGES
+    if page.name != "CONTRIBUTING.md"  # parts of files, not whole programs
+    for number, (code, expected) in enumerate(
+        re.findall(
+            r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?",
+            page.read_text(encoding="utf-8"),
+            re.MULTILINE | re.DOTALL,
+        )
+    )
+]
+
+
 def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
+def agrees(expected: str, printed: str) -> bool:
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    return doctest.OutputChecker().check_output(expected, printed, flags)
+
+
 @pytest.mark.filterwarnings("error::beam_dpcount.WeakBudgetWarning")
-@pytest.mark.parametrize("number", range(len(blocks(README, "python"))))
-def test_python_examples_run(number, capfd):
-    code = blocks(README, "python")[number]
-    exec(compile(code, f"README example {number}", "exec"), {"__name__": "readme"})
+@pytest.mark.parametrize(("name", "code", "expected"), EXAMPLES)
+def test_python_examples_print_what_they_claim(name, code, expected, capfd):
+    """What a text block below an example claims, "..." for noise; or else anything at all."""
+    exec(compile(code, f"example of {name}", "exec"), {"__name__": "example"})
     out = capfd.readouterr().out
-    assert ("print" not in code) or out.strip()
+    assert agrees(expected, out) if expected else ("print" not in code) or out.strip()
 
 
 def test_console_examples_run(tmp_path):
@@ -77,7 +98,8 @@ def test_console_examples_run(tmp_path):
                 words[0] = sys.executable
             if words:
                 commands.append(words)
-    assert len(commands) >= 2
+    assert len(commands) >= 6
+    printed = []
     for words in commands:
         done = subprocess.run(
             words,
@@ -89,7 +111,10 @@ def test_console_examples_run(tmp_path):
         )
         assert done.returncode == 0, (words, done.stderr)
         assert "weak budget" not in done.stdout
+        printed.append(done.stdout)
     assert (tmp_path / "out" / "counts.csv").read_text().startswith("key,step,timestamp,value")
+    (guarantee,) = blocks((ROOT / "docs" / "privacy.md").read_text(encoding="utf-8"), "text")
+    assert agrees(f"...{guarantee}...", printed[0])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -125,14 +150,17 @@ def test_citations_have_a_source():
 
 def test_the_table_of_choices_is_what_choose_finds():
     """To renew it: python -m pipelines.choose --markdown."""
-    assert README.split("<!-- table -->\n")[1].split("\n<!-- /table -->")[0] == choose.table()
+    page = (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8")
+    assert page.split("<!-- table -->\n")[1].split("\n<!-- /table -->")[0] == choose.table()
 
 
-def test_flags_in_the_readme_exist():
+@pytest.mark.parametrize("page", ["README.md", "docs/privacy.md", "docs/choosing.md"])
+def test_flags_in_pages_exist(page):
     actions = [a for command in COMMANDS for a in command.arguments()._actions]
     known = {flag for action in actions for flag in action.option_strings}
     known |= {"--markdown", "--quick"}  # of pipelines.choose and pipelines.compare
-    for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]*", README):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]*", text):
         assert flag in known or flag == "--runner", flag
 
 

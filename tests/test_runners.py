@@ -253,7 +253,7 @@ def test_options_that_declare_flinks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_command_line_of_the_documents_has_the_flag() -> None:
     lines = 0
-    for document in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+    for document in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         for block in re.findall(r"^```console\n(.*?)^```", document.read_text(), re.M | re.S):
             lines += f"--{EVERY}" in block
             assert (f"--{EVERY}" in block) == (f"--{FINISH}" in block), document
