@@ -12,8 +12,9 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import apache_beam as beam
@@ -22,6 +23,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 
 from beam_dpcount import mechanisms
 from beam_dpcount.budget.budgets import ZCDP, ApproxDP, Budget, PureDP, WeakBudgetWarning, weakness
+from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.counter import UnsupportedBudgetError
 from beam_dpcount.noise.entropy import Entropy, SystemEntropy
 from beam_dpcount.noise.replay import ReplayableEntropy
@@ -342,11 +344,19 @@ def announce(options: argparse.Namespace, notes: Sequence[str]) -> None:
     print("\n".join([*([f"warning: {weak}"] if weak else []), *notes]))
 
 
+def option(name: str) -> str:
+    """The option of a parameter."""
+    return "-k" if name == "k" else f"--{name.replace('_', '-')}"
+
+
 @contextmanager
-def named_as_options(options: argparse.Namespace) -> Iterator[None]:
+def named_as_options(
+    options: argparse.Namespace, remedies: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[None]:
     """Errors about a parameter become errors about the option that gave it.
 
-    Messages of the library begin with the parameter that they are about.
+    Args:
+      remedies: what to do in the words of the command, by the parameter that is wrong.
     """
     try:
         yield
@@ -359,12 +369,8 @@ def named_as_options(options: argparse.Namespace) -> Iterator[None]:
         raise ValueError(
             f"--mechanism {options.mechanism} takes {takes}, or leave --mechanism out"
         ) from None
-    except (ValueError, TypeError) as error:
-        name, space, rest = str(error).partition(" ")
-        if name not in vars(options):
-            raise
-        option = f"--{name.replace('_', '-')}"
-        raise ValueError(f"{option}{space}{rest.replace(f' {name}=', f' {option} ')}") from None
+    except ParameterError as error:
+        raise ValueError(error.in_options(option, remedies)) from None
 
 
 def beam_options(flags: Sequence[str], ours: Collection[str] = ()) -> PipelineOptions:

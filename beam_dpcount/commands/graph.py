@@ -49,7 +49,7 @@ from beam_dpcount.commands.files.read import (
 )
 from beam_dpcount.commands.histogram import ALL, WriteHistograms, last_histograms
 from beam_dpcount.commands.ticks import add_output_arguments, add_path_argument, public_list
-from beam_dpcount.counters.counter import Counter, UnsupportedBudgetError
+from beam_dpcount.counters.counter import Counter
 from beam_dpcount.statistics.cut_values import cut_error_bound, stddev_of_cut
 from beam_dpcount.transforms.statistics import StatisticCount
 
@@ -249,11 +249,11 @@ def check_parameters(options: argparse.Namespace) -> None:
     for name in _PARAMETERS:
         given = getattr(options, name) is not None
         if name in what.needs and not given:
-            raise InputError(f"--what {options.what} needs {_option(name)}: see --help")
+            raise InputError(f"--what {options.what} needs {cli.option(name)}: see --help")
         if given and name not in (*what.needs, *what.takes):
             fits = [n for n, other in WHAT.items() if name in (*other.needs, *other.takes)]
             raise InputError(
-                f"{_option(name)} is not for --what {options.what}, but for {', '.join(fits)}"
+                f"{cli.option(name)} is not for --what {options.what}, but for {', '.join(fits)}"
             )
     options.relation = options.relation or what.relations[0]
     if options.relation not in what.relations:
@@ -272,10 +272,6 @@ def check_parameters(options: argparse.Namespace) -> None:
     first, second = options.edge
     if first == second:
         raise InputError(f"--edge must name two columns, got {first!r} twice")
-
-
-def _option(name: str) -> str:
-    return "-k" if name == "k" else f"--{name.replace('_', '-')}"
 
 
 def vertices_of(options: argparse.Namespace) -> int | list[str]:
@@ -315,45 +311,30 @@ def counting(
       ValueError, TypeError: they make no sense together.
     """
     what = WHAT[options.what]
-    with cli.named_as_options(options):
+    fewer = "a smaller --max-degree" if options.what == "degrees" else "fewer vertices"
+    with cli.named_as_options(options, {"domain": f"give {fewer}"}):
         check_whole("horizon", options.horizon)
         if options.every is None:
             cuts = options.what == "cuts"
             options.every = max(1, options.horizon // _RELEASES) if cuts else 1
         named = [name for name in (*what.needs, *what.takes) if name != "weight"]
         given = {name: getattr(options, name) for name in named}
-        try:
-            return cast(
-                StatisticCount,
-                what.transform(
-                    cli.budget_of(options),
-                    options.horizon,
-                    vertices,
-                    **{name: value for name, value in given.items() if value is not None},
-                    relation=options.relation,
-                    mechanism=options.mechanism,
-                    every=options.every,
-                    value=EdgeOf(isinstance(vertices, int)),
-                    element_id=places,
-                    path=options.path,
-                    entropy=cli.entropy_of(options),
-                ),
-            )
-        except UnsupportedBudgetError:
-            raise
-        except ValueError as error:
-            raise InputError(_in_options(str(error), options)) from None
-
-
-def _in_options(text: str, options: argparse.Namespace) -> str:
-    """A message of the library in the words of the command."""
-    remedy = "a smaller --max-degree" if options.what == "degrees" else "fewer vertices"
-    text = text.replace("count fewer", f"give {remedy}")
-    name, space, rest = text.partition(" ")
-    rest = re.sub(r"\bmax_(degree|weight)\b", r"--max-\1", rest)
-    rest = re.sub(r"\b(smaller --max-degree or) k\b", r"\1 -k", rest)
-    option = _option(name) if name in (*_PARAMETERS, "vertices", "every", "horizon") else name
-    return f"{option}{space}{rest}"
+        return cast(
+            StatisticCount,
+            what.transform(
+                cli.budget_of(options),
+                options.horizon,
+                vertices,
+                **{name: value for name, value in given.items() if value is not None},
+                relation=options.relation,
+                mechanism=options.mechanism,
+                every=options.every,
+                value=EdgeOf(isinstance(vertices, int)),
+                element_id=places,
+                path=options.path,
+                entropy=cli.entropy_of(options),
+            ),
+        )
 
 
 class EdgeOf:

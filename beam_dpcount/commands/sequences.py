@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 from apache_beam.pvalue import PCollection
 
 import beam_dpcount as dp
-from beam_dpcount.checks import check_whole
+from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.commands import app as cli
 from beam_dpcount.commands import estimates
 from beam_dpcount.commands.count import (
@@ -45,7 +45,7 @@ from beam_dpcount.commands.files.read import Event, InputError
 from beam_dpcount.commands.files.tables import WriteTable
 from beam_dpcount.commands.histogram import read_items
 from beam_dpcount.commands.ticks import add_output_arguments, add_path_argument, public_list
-from beam_dpcount.counters.counter import Counter, UnsupportedBudgetError
+from beam_dpcount.counters.counter import Counter
 from beam_dpcount.dofns.releases import TopRelease, VectorRelease
 from beam_dpcount.statistics.letters import check_alphabet, check_words
 from beam_dpcount.transforms.statistics import StatisticCount
@@ -68,19 +68,6 @@ _SCHEMA = pa.schema(
         ("high", pa.float64()),
     ]
 )
-
-# What errors of the library say, and what a user of the command is to read.
-_SPELLING = {
-    "max_length": "--max-length",
-    "max_span=": "--max-span ",
-    "max_span": "--max-span",
-    "under one name": "under one name (--rest)",
-    "give a list of the": "name with --words the",
-    "count shorter words, or give a list of words": "give a smaller --alphabet or --max-length, or "
-    "fewer --words",
-    "count shorter episodes, or give a list of episodes": "give a smaller --alphabet or "
-    "--max-length, or fewer --words",
-}
 
 
 def arguments() -> cli.Parser:
@@ -218,7 +205,8 @@ def counting(options: argparse.Namespace, places: Places) -> StatisticCount:
     words = None
     if options.max_length is None:
         words = public_list("--words", options.words, options.words_file, options)
-    check_letters(letters, words)
+    with cli.named_as_options(options):
+        check_letters(letters, words)
     if options.rest is not None and options.rest not in letters:
         raise InputError(
             f"--rest {options.rest!r} is not in the alphabet, of which it is to be a letter: add "
@@ -226,7 +214,13 @@ def counting(options: argparse.Namespace, places: Places) -> StatisticCount:
         )
     if options.max_span is not None and not options.episodes:
         raise InputError("--max-span is for --episodes; words have no rows between their letters")
-    with cli.named_as_options(options):
+    kind = _kind(options)
+    remedies = {
+        "domain": "give a smaller --alphabet or --max-length, or fewer --words",
+        "max_length": "give a smaller --max-length, group the rare letters under one name "
+        f"(--rest), or name with --words the {kind}s to count",
+    }
+    with cli.named_as_options(options, remedies):
         check_whole("horizon", options.horizon)
         if options.every is None:
             options.every = max(1, options.horizon // _RELEASES)
@@ -240,24 +234,19 @@ def counting(options: argparse.Namespace, places: Places) -> StatisticCount:
             "entropy": cli.entropy_of(options),
         }
         counted = cli.budget_of(options), options.horizon, letters, options.max_length
-        try:
-            if not options.episodes:
-                return dp.SubstringCount(*counted, words=words, **given)
-            return dp.EpisodeCount(*counted, episodes=words, max_span=options.max_span, **given)
-        except UnsupportedBudgetError:
-            raise
-        except ValueError as error:
-            raise InputError(_in_options(str(error))) from None
+        if not options.episodes:
+            return dp.SubstringCount(*counted, words=words, **given)
+        return dp.EpisodeCount(*counted, episodes=words, max_span=options.max_span, **given)
 
 
 def check_letters(letters: Sequence[str], words: Sequence[str] | None) -> None:
     """Raise InputError, which names the option, where a letter or a word cannot be one."""
     try:
         check_alphabet(letters)
+    except ParameterError:
+        raise
     except ValueError as error:
-        text = str(error)
-        option = "--" if text.startswith("alphabet ") else "--alphabet: "
-        raise InputError(option + text) from None
+        raise InputError(f"--alphabet: {error}") from None
     for word in words or ():
         if not word.strip():
             raise InputError(f"--words: {word!r} has no letters; leave it out")
@@ -266,13 +255,6 @@ def check_letters(letters: Sequence[str], words: Sequence[str] | None) -> None:
             check_words(words, letters)
     except ValueError as error:
         raise InputError(f"--words: {error}") from None
-
-
-def _in_options(text: str) -> str:
-    for name, option in _SPELLING.items():
-        if name in text:
-            text = text.replace(name, option)
-    return text
 
 
 class LetterOf:

@@ -11,6 +11,7 @@ from fractions import Fraction
 from numbers import Real
 from typing import Any, ClassVar
 
+from beam_dpcount.checks import ParameterError
 from beam_dpcount.mechanisms.base import Mechanism
 
 RELATIONS = ("replace_one", "add_remove")
@@ -248,20 +249,24 @@ def check_bounds(bounds: object) -> tuple[float, float]:
 
 def check_unit(unit: Any, change: Change) -> float:
     """The lattice's unit as a float, or an error that says what to pass."""
-    remedy = "give the step to which values are rounded, e.g. unit=0.01"
+    remedy = "give the step to which values are rounded, e.g. "
     if isinstance(unit, bool) or not isinstance(unit, Real | Fraction):
-        raise TypeError(f"unit must be a number, got {unit!r}: {remedy}")
+        raise TypeError(f"unit must be a number, got {unit!r}: {remedy}unit=0.01")
     value = float(unit)
     if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"unit must be positive and finite, got {unit!r}: {remedy}")
+        problem = f"must be positive and finite, got {unit!r}"
+        raise ParameterError("unit", problem, remedy + "{unit=}0.01")
     if max(abs(change.low), abs(change.high)) / value > 2.0**31:
-        raise ValueError(
-            f"unit {unit!r} divides the bounds [{change.low:g}, {change.high:g}] into more than "
-            "2^31 parts: choose a larger unit"
+        raise ParameterError(
+            "unit",
+            f"{unit!r} divides the bounds [{change.low:g}, {change.high:g}] into more than "
+            "2^31 parts",
+            "choose a larger unit",
         )
     if change.magnitude(value) == 0:
-        raise ValueError(
-            f"unit {unit!r} rounds every value within [{change.low:g}, {change.high:g}] to 0: "
-            "choose a smaller unit"
+        raise ParameterError(
+            "unit",
+            f"{unit!r} rounds every value within [{change.low:g}, {change.high:g}] to 0",
+            "choose a smaller unit",
         )
     return value

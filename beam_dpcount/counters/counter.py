@@ -30,6 +30,7 @@ from beam_dpcount.budget.costs import (
     dp_event,
     pure_cost,
 )
+from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.change import Change, check_unit
 from beam_dpcount.mechanisms.base import Mechanism, State
 from beam_dpcount.noise.entropy import Noise, SystemNoise
@@ -470,9 +471,8 @@ def _(
     mechanism: Mechanism, budget: Budget, change: Change, dimension: int | None, unit: float
 ) -> Counter:
     if mechanism.horizon * change.largest(unit) > 2**62:
-        raise ValueError(
-            "horizon times the largest value exceeds 2^62 lattice units: choose a larger unit"
-        )
+        problem = "times the largest value exceeds 2^62 lattice units"
+        raise ParameterError("horizon", problem, "choose a larger unit")
     l1, l2_squared = change.norms(mechanism, unit, dimension)
     laws = noise_laws(budget, l1, l2_squared, mechanism.laws)
     if not laws:

@@ -12,6 +12,7 @@ import numpy as np
 
 from beam_dpcount import mechanisms
 from beam_dpcount.budget.budgets import Budget
+from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.change import Change
 from beam_dpcount.counters.counter import Counter, UnsupportedBudgetError, calibrate
 from beam_dpcount.mechanisms import Binned, KAry, Sparse, Unbounded
@@ -238,7 +239,8 @@ def choose(
     fitting = [row for row in by_error if max_state is None or row.state_size <= max_state]
     if not fitting:
         least = min(row.state_size for row in rows)
-        raise ValueError(f"max_state is {max_state!r}, but the smallest state has {least} numbers")
+        problem = f"is {max_state!r}, but the smallest state has {least} numbers"
+        raise ParameterError("max_state", problem)
     dropped = [(row.mechanism.name, "state") for row in by_error if row not in fitting]
     return Choice(fitting[0].mechanism, objective, tuple(fitting), (*missing, *dropped))
 

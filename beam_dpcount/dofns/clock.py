@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from beam_dpcount.checks import ParameterError
 from beam_dpcount.dofns.states import StateError
 from beam_dpcount.mechanisms.base import IntArray, check_horizon
 
@@ -230,9 +231,10 @@ def clock_of(tick: Any, start: Any, stop: Any = None, horizon: Any = None) -> Cl
     needed = 0 if last is None else -(-(last - first) // length)
     steps = check_horizon(needed if horizon is None else horizon)
     if steps < needed:
-        raise ValueError(
-            f"horizon is {steps}, but there are {needed} ticks from start to stop: give a horizon "
-            f"of at least {needed}, or leave it out"
+        raise ParameterError(
+            "horizon",
+            f"is {steps}, but there are {needed} ticks from start to stop",
+            f"give a horizon of at least {needed}, or leave it out",
         )
     end = first + steps * length
     if end > _LAST:

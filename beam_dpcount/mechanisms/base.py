@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from beam_dpcount.checks import ParameterError
 from beam_dpcount.mechanisms.workload import PREFIX_SUMS, Workload
 from beam_dpcount.noise.entropy import Noise
 
@@ -229,11 +230,14 @@ class Mechanism(ABC):
 
 def check_horizon(horizon: Any) -> int:
     """`horizon` as an int, or an error that says what to pass."""
-    remedy = "give the largest number of steps that any key will take, e.g. horizon=100_000"
+    remedy = "give the largest number of steps that any key will take, e.g. "
     try:
         value = operator.index(horizon)
     except TypeError:
-        raise TypeError(f"horizon must be a whole number, got {horizon!r}: {remedy}") from None
+        raise TypeError(
+            f"horizon must be a whole number, got {horizon!r}: {remedy}horizon=100_000"
+        ) from None
     if isinstance(horizon, bool) or not 1 <= value <= MAX_HORIZON:
-        raise ValueError(f"horizon must be from 1 to 2^48, got {horizon!r}: {remedy}")
+        example = remedy + "{horizon=}100_000"
+        raise ParameterError("horizon", f"must be from 1 to 2^48, got {horizon!r}", example)
     return value

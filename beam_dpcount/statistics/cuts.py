@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.change import Change, refuse_coordinates
 from beam_dpcount.mechanisms.base import Mechanism
 from beam_dpcount.statistics.base import Additions, Codes, IntArray, Statistic
@@ -214,9 +215,8 @@ def _check_unit(unit: Any) -> float:
         raise TypeError(f"unit must be a number, got {unit!r}: {remedy}")
     value = float(unit)
     if not (math.isfinite(value) and 2.0**-31 <= value <= 1):
-        raise ValueError(f"unit must be from 2^-31 to 1, got {unit!r}: {remedy}")
+        raise ParameterError("unit", f"must be from 2^-31 to 1, got {unit!r}", remedy)
     if abs(1 / value - round(1 / value)) > 1e-6:
-        raise ValueError(
-            f"unit must divide 1, so that a whole edge counts 1, got {unit!r}: {remedy}"
-        )
+        problem = f"must divide 1, so that a whole edge counts 1, got {unit!r}"
+        raise ParameterError("unit", problem, remedy)
     return value

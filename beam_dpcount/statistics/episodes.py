@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from beam_dpcount.checks import check_whole
+from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.counters.spread import Spread, SpreadChange
 from beam_dpcount.mechanisms.base import Mechanism
 from beam_dpcount.statistics.base import Additions, Codes, IntArray
@@ -77,9 +77,10 @@ class Episodes(LetterStatistic):
         if self.max_span is not None:
             object.__setattr__(self, "max_span", check_whole("max_span", self.max_span))
             if self.max_span < self.longest:
-                raise ValueError(
-                    f"max_span={self.max_span} steps hold no episode of {self.longest} letters: "
-                    "give a larger max_span, or leave the longer episodes out"
+                raise ParameterError(
+                    "max_span",
+                    f"={self.max_span} steps hold no episode of {self.longest} letters",
+                    "give a larger {max_span}, or leave the longer episodes out",
                 )
 
     def init(self) -> Starts:

@@ -15,6 +15,7 @@ from functools import cached_property
 from math import comb
 from typing import Any, ClassVar
 
+from beam_dpcount.checks import ParameterError
 from beam_dpcount.statistics.base import Additions, Codes, Statistic
 from beam_dpcount.statistics.graph import CodeSet, Graph, pack, unpack
 from beam_dpcount.statistics.graph_change import GraphChange
@@ -76,9 +77,11 @@ class GraphStatistic(Statistic):
         given = getattr(self, name)
         value = whole(given)
         if value is None:
-            raise TypeError(f"{name} must be a whole number, got {given!r}: {remedy}")
+            plain = remedy.replace("{max_degree}", "max_degree")
+            raise TypeError(f"{name} must be a whole number, got {given!r}: {plain}")
         if not least <= value <= most:
-            raise ValueError(f"{name} must be from {least} to {most}, got {given!r}: {remedy}")
+            problem = f"must be from {least} to {most}, got {given!r}"
+            raise ParameterError(name, problem, remedy)
         object.__setattr__(self, name, value)
 
     @property
@@ -265,11 +268,13 @@ class KStars(GraphStatistic):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check("k", 1, self.max_degree or 1, "stars have at most max_degree rays")
+        self._check("k", 1, self.max_degree or 1, "stars have at most {max_degree} rays")
         if self.bounds[1] > MAX_AMOUNT:
-            raise ValueError(
-                f"one edge may make {self.bounds[1]} stars, which is beyond 2^31: choose a "
-                f"smaller max_degree or k, got {self.max_degree} and {self.k}"
+            raise ParameterError(
+                "k",
+                f"one edge may make {self.bounds[1]} stars, which is beyond 2^31",
+                f"choose a smaller {{max_degree}} or {{k}}, got {self.max_degree} and {self.k}",
+                whole=True,
             )
 
     @property

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from beam_dpcount.checks import ParameterError
+
 IntArray = npt.NDArray[np.int64]
 
 # The numbers in a key's state that a stream may still rewrite at every element.
@@ -51,12 +53,15 @@ def check_state(state_size: int, dimension: int, remedy: str) -> None:
     """Refuse counts whose state per key would be too large to rewrite at every element.
 
     Raises:
-      ValueError: state_size * dimension exceeds MOST_STATE numbers; the message ends in `remedy`.
+      ParameterError: state_size * dimension exceeds MOST_STATE numbers.
     """
     if state_size * dimension > MOST_STATE:
-        raise ValueError(
+        raise ParameterError(
+            "domain",
             f"{dimension} counts take {state_size} numbers of state each, {state_size * dimension} "
-            f"a key, and at most {MOST_STATE} can be rewritten at every element: {remedy}"
+            f"a key, and at most {MOST_STATE} can be rewritten at every element",
+            remedy,
+            whole=True,
         )
 
 

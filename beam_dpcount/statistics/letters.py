@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from beam_dpcount.checks import check_whole
+from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.statistics.base import Codes, Statistic
 from beam_dpcount.statistics.items import places
 
@@ -44,7 +44,7 @@ def check_alphabet(alphabet: Any) -> tuple[str, ...]:
     if not letters:
         raise ValueError(f"alphabet is empty: {example}")
     if "" in letters:
-        raise ValueError('alphabet holds "", which stands for an empty step: leave it out')
+        raise ParameterError("alphabet", 'holds "", which stands for an empty step', "leave it out")
     if len(set(letters)) < len(letters):
         twice = next(letter for letter in letters if letters.count(letter) > 1)
         raise ValueError(f"alphabet names {twice!r} twice: give each letter once")
@@ -183,10 +183,13 @@ class LetterStatistic(Statistic):
                 break
         if number > MOST_WORDS:
             count = f"more than {10**18:,}" if number > 10**18 else f"{number:,}"
-            raise ValueError(
+            raise ParameterError(
+                "max_length",
                 f"{letters} letters make {count} {self.noun} of 1 to {longest} letters, and at "
-                f"most {MOST_WORDS:,} can be counted: give a smaller max_length, group the rare "
-                f"letters under one name, or give a list of the {self.noun} to count"
+                f"most {MOST_WORDS:,} can be counted",
+                "give a smaller {max_length}, group the rare letters under one name, or give a "
+                f"list of the {self.noun} to count",
+                whole=True,
             )
 
     @property

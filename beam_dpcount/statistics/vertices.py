@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from beam_dpcount.checks import ParameterError
+
 MAX_VERTICES = 2**31  # codes of pairs fit 64 bits
 
 Vertices = int | tuple[str, ...]
@@ -22,7 +24,8 @@ def check_vertices(vertices: Any) -> Vertices:
     example = 'give the public vertices, e.g. vertices=["ann", "bob", "cem"], or how many there are'
     if isinstance(vertices, int | np.integer) and not isinstance(vertices, bool):
         if not 2 <= vertices <= MAX_VERTICES:
-            raise ValueError(f"vertices must be from 2 to 2^31, got {vertices!r}: {example}")
+            problem = f"must be from 2 to 2^31, got {vertices!r}"
+            raise ParameterError("vertices", problem, example)
         return int(vertices)
     # The order must be the same in every worker and run: sets have none.
     if isinstance(vertices, str | bytes | Mapping) or not isinstance(

@@ -9,7 +9,7 @@ import numpy as np
 
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.ledger import Share
-from beam_dpcount.checks import check_whole
+from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.dofns.elements import Intake, pack_codes
 from beam_dpcount.dofns.releases import Rejected, Release, VectorRelease
@@ -128,9 +128,10 @@ class StatisticCount(EachElement):
         self._statistic, self.domain = statistic, statistic.labels
         self._every = check_whole("every", every)
         if self._every > horizon:
-            raise ValueError(
-                f"every is {every} steps, but the horizon has only {horizon}: nothing would be "
-                "released; give a smaller every"
+            raise ParameterError(
+                "every",
+                f"is {every} steps, but the horizon has only {horizon}",
+                "nothing would be released; give a smaller every",
             )
         change = statistic.change(relation)
         self._calibrate(mechanism, horizon, change, statistic.dimension, unit)
