@@ -148,6 +148,13 @@ def test_citations_have_a_source():
     assert "FHU22" in cited <= known
 
 
+def test_the_glossary_is_short():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    glossary = text.split("| word | meaning |\n|---|---|\n")[1].splitlines()
+    words = [line.split("|")[1].strip() for line in glossary if line]
+    assert len(set(words)) == len(words) <= 20
+
+
 def test_the_table_of_choices_is_what_choose_finds():
     """To renew it: python -m pipelines.choose --markdown."""
     page = (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8")
