@@ -723,7 +723,7 @@ def test_rounding_moves_releases_by_half_a_unit_a_row_at_most(kind, horizon):
 
 
 def test_the_errors_that_are_measured_are_those_of_the_steps():
-    """benchmarks/rounding.py, of which docs/privacy.md has the figures for T = 2^20."""
+    """benchmarks/rounding.py, with figures for T = 2^20 in docs/proofs/real_encoders.md."""
     mechanism = NormalizedBLT(1 << 11)
     xs = np.random.default_rng(11).integers(0, 2, 1 << 11)
     assert 0 < rounding.encoding_errors(mechanism, xs) < mechanism.encoding_error

@@ -11,7 +11,7 @@ import pytest
 
 from beam_dpcount.commands import choose, count, graph, histogram, sequences, ticks
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = (count, ticks, histogram, sequences, graph, choose)
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -175,3 +175,12 @@ def test_every_option_has_help():
     for command in COMMANDS:
         for action in command.arguments()._actions:
             assert action.help, action.dest
+
+
+def test_pointers_in_code_lead_to_pages_and_headings():
+    rooms = ("beam_dpcount", "pipelines", "engines", "benchmarks", "tests")
+    paths = [path for room in rooms for path in (ROOT / room).rglob("*.py")]
+    texts = {path: path.read_text(encoding="utf-8") for path in {*paths, ROOT / "Makefile"}}
+    del texts[Path(__file__).resolve()]
+    assert sum(bool(POINTER.search(text)) for text in texts.values()) > 20
+    assert not {path.name: broken for path in texts if (broken := broken_pointers(texts[path]))}

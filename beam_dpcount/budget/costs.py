@@ -80,7 +80,7 @@ def dp_event(counter: Costly, zcdp: bool = False) -> DpEvent:
       Laplace law reaches its largest loss less often than a discrete one.)
 
     Source: [Kairouz, Oh, Viswanath 2015] for pure DP as randomised response; `noise_laws` and
-      docs/privacy.md for the rest.
+      docs/proofs/counters.md for the rest.
 
     Raises:
       ImportError: dp-accounting is not installed; the message says how to install it.

@@ -69,7 +69,7 @@ def arguments() -> cli.Parser:
         action="store_true",
         help="only mechanisms that a streaming run may use, whose runner replays work",
     )
-    what.add_argument("--markdown", action="store_true", help="print the README's table instead")
+    what.add_argument("--markdown", action="store_true", help="print the table of docs/choosing.md")
     return parser
 
 

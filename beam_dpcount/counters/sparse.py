@@ -139,7 +139,8 @@ class SparseCounter(LatticeCounter):
         return self.mechanism.segment + self.slack(steps, half) + noise
 
     def costs(self) -> list[Cost]:
-        # One event moves all later counts of its segment the same way: see docs/privacy.md.
+        # One event moves all later counts of its segment the same way: see
+        # docs/proofs/unbounded_and_sparse.md, "Sparse".
         epsilon = self.change.magnitude(self.unit) / self.comparison.parameter
         return [pure_cost(epsilon), *self.inner.costs()]
 
@@ -174,7 +175,8 @@ def _(
         delta = budget.delta if isinstance(budget, ApproxDP) else None
         rest = remainder if delta is None else ApproxDP(remainder.epsilon, delta)
     m = change.magnitude(unit)
-    # One event moves all later counts of its segment the same way: see docs/privacy.md.
+    # One event moves all later counts of its segment the same way: see
+    # docs/proofs/unbounded_and_sparse.md, "Sparse".
     law = comparison = DiscreteLaplace(m / Fraction(epsilon))
     # Sums of segments exceed their threshold by little. Clipping one keeps its sensitivity.
     most = 16 * (math.ceil(mechanism.segment / unit) + m) + 64 * math.ceil(law.scale)

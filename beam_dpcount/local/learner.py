@@ -137,7 +137,7 @@ class LocalLearner(ABC):
       the same length. A client who sends several messages spends the budget for each.
 
     Source: [FHU22, section 5.6], after Smith, Thakurta, Upadhyay 2017; what is derived anew, and
-      what is not as printed there, is in docs/privacy.md.
+      what is not as printed there, is in docs/proofs/local.md.
 
     Raises:
       ValueError, TypeError: an argument is out of range.

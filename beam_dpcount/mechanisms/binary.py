@@ -24,7 +24,7 @@ class BinaryTree(Forest):
       Delta_2 = sqrt(h), exactly (item 1 lies in the nodes 1, 2, 4, ... <= T). Takes every budget.
       Variance of release t: popcount(t) times that of one draw.
 
-    Source: [CSS11, Section 3.3]; the count of nodes is derived in docs/privacy.md.
+    Source: [CSS11, Section 3.3]; the count of nodes is derived in docs/proofs/trees.md.
     """
 
     @property

@@ -287,7 +287,7 @@ class NormalizedBLT(BLT):
       approximate budgets. Variance of release t: exact, see `row_norm2`; largest near 0.55 T. For
       horizons above 2^22 `max_row_norm2` is an upper bound, a tenth of a percent above.
 
-    Source: docs/privacy.md; the plain BLT is [DMPST24].
+    Source: docs/proofs/real_encoders.md; the plain BLT is [DMPST24].
     """
 
     _kind: ClassVar[str] = "normalized_blt"

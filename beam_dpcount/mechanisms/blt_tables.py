@@ -153,7 +153,10 @@ def scale_nodes(count: int) -> IntArray:
 
 
 def encoding_error(p: Poles, horizon: int, block: int) -> float:
-    """A bound on |computed - exact (R x)_t| over all streams with |x| <= 1: docs/privacy.md."""
+    """A bound on |computed - exact (R x)_t| over all streams with |x| <= 1.
+
+    Source: docs/proofs/real_encoders.md, "BLT".
+    """
     whole = np.minimum(horizon, 1 / np.maximum(p.a, 1 / horizon))
     local = np.minimum(block, whole)
     # 32: constants and scales may differ in the last bits from one machine to another.

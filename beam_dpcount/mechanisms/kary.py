@@ -39,7 +39,7 @@ class KAry(Mechanism):
       Delta_2 = sqrt(h), exactly (item 1). Variance of release t: sum of |d_i| draws. Laplace
       noise; without subtraction, Gaussian noise too.
 
-    Source: [APT24, Algorithms 1 and 2]. Mixed radices: docs/privacy.md.
+    Source: [APT24, Algorithms 1 and 2]. Mixed radices: docs/proofs/trees.md.
 
     Raises:
       ValueError, TypeError: arity is no valid radix, or too few levels for the horizon.

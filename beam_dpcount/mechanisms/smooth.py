@@ -35,7 +35,7 @@ class SmoothBinary(Forest):
       of one draw (exactly, if balanced).
 
     Source: [AP23, Algorithm 2 and Theorem 1.1]; (h, k) not tied to h = 2k is shown safe in
-      docs/privacy.md.
+      docs/proofs/trees.md.
     """
 
     balanced: bool = False

@@ -32,7 +32,7 @@ class Sparse:
 
     Source: [DNRR15, Section 4], after the sparse vector technique, whose scales 2/e1 and 4/e1
       are not needed here, as one event moves all later counts of its segment the same way
-      (docs/privacy.md).
+      (docs/proofs/unbounded_and_sparse.md).
 
     Raises:
       ValueError, TypeError: an argument is outside its range.

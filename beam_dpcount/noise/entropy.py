@@ -124,7 +124,10 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork eithe
 
 
 class SystemEntropy(Entropy):
-    """The default: every draw is new. A retried bundle draws again (docs/privacy.md, Retries)."""
+    """The default: every draw is new. A retried bundle draws again.
+
+    What that costs: docs/proofs/noise.md, "Retries".
+    """
 
     def source(self, law: Law, dimension: int | None) -> Callable[[str, Any], Noise]:
         # One pool serves all keys: what it has handed to one of them it has no more for another.

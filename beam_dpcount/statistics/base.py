@@ -2,7 +2,7 @@
 
 f(s_1 .. s_t) is the running sum of x_t = f(s_1 .. s_t) - f(s_1 .. s_{t-1}), so a counter over the
 x_t releases it privately. One event may change many of them, in several coordinates: `change` says
-how much, and docs/privacy.md why. Pure: nothing here knows of budgets, of noise or of Beam.
+how much, and docs/proofs/ why. Pure: nothing here knows of budgets, of noise or of Beam.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How far one letter reaches among episodes: pure counting, proved in docs/privacy.md, Episodes.
+"""How far one letter reaches among episodes: pure counting, proved in docs/proofs/sequences.md.
 
 A letter `old` becomes `new`, one of them possibly empty. What an episode w_1 .. w_m counts then
 changes only at the steps of positions m = j_0 > j_1 > ... of w, at most one step each, by 1. A

@@ -3,7 +3,7 @@
 An occurrence of an episode is a subsequence that spells it, gaps allowed. It is minimal if its
 window, from its first letter to its last, holds no smaller window with an occurrence; at most one
 ends at a step. The functions are those of [FHU22, section 5.5]; the sensitivities are not (those of
-its Corollary 5 are exceeded by 'baa' against 'bba'), see docs/privacy.md.
+its Corollary 5 are exceeded by 'baa' against 'bba'), see docs/proofs/sequences.md.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ class EpisodesChange(SpreadChange):
       Without a limit on spans P^2 + N^2 <= ceil(m/2)^2 + floor(m/2)^2: 1, 2, 5, 8, 13, 18; with
       one, at most m^2; episodes attain both (up to m = 5, and always). Norms are sums over all
       episodes, for the worst old and new letter: as `episode_bounds` counts them, less than sums of
-      these. [FHU22, Corollary 5] states less, and fails. docs/privacy.md, Episodes, has the proof.
+      these. [FHU22, Corollary 5] states less, and fails. docs/proofs/sequences.md has the proof.
     """
 
     letters: int = 1

@@ -25,7 +25,7 @@ class GraphChange(SpreadChange):
     Guarantee: with P and N the masses, Q the sum of their squares and S `squares`, Delta_1 is
       (P + N) columns, and Delta_2^2 at most c^2 S + g(1) (Q - S), g(1) = `lag_bounds`, where no two
       columns of R have a negative product, else c^2 times the sum of (P + N)^2. Each statistic's
-      masses are proved in docs/privacy.md, Graphs. Insertions are ordered and timed as they come,
+      masses are proved in docs/proofs/graphs.md. Insertions are ordered and timed as they come,
       which is public, as are the vertices.
 
     Source: [FHU22], section 5.3, whose Corollary 3 takes the L2 norm of the change for that of its

@@ -1,7 +1,7 @@
 """Words of a stream of letters: how often each has occurred, as a block of successive letters.
 
 Occurrences may overlap. The functions are those of [FHU22, section 5.4]; the sensitivities are not
-(its l c is exceeded by words of one letter), see docs/privacy.md.
+(its l c is exceeded by words of one letter), see docs/proofs/sequences.md.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class WordsChange(SpreadChange):
       is l (l + 1) columns; add_remove has j for 2 j, and half of Delta_1. Attained by a..a and
       a..aba..a where products of columns depend on the lag only. A dictionary: at most that, and
       less where few of its words hold one letter, or few overlap themselves. [FHU22, Corollary 4]
-      has less, and fails. docs/privacy.md, Substrings, has the proof.
+      has less, and fails. docs/proofs/sequences.md has the proof.
     """
 
     letters: int = 1

@@ -60,7 +60,8 @@ class PrefixCount(EachElement):
       and the number, order and timestamps of the elements. That an event happened at all is
       therefore not protected by this transform; what its value was is. An element lies in one key
       and one window, so the budget is not multiplied by their number. Sensitivity:
-      `counter.l1_sensitivity` and `.l2_sensitivity`, of the encoder's columns (docs/privacy.md).
+      `counter.l1_sensitivity` and `.l2_sensitivity`, of the encoder's columns
+      (docs/proofs/counters.md, "Sensitivity").
       Noise: exact, on integers: discrete Laplace, discrete Gaussian or rounded Gaussian,
       `counter.law`. A runner that retries work draws noise again; failed attempts nobody saw cost
       nothing.

@@ -68,7 +68,7 @@ class EdgeCount(_GraphCount):
       for graphs of which one has all insertions of any one pair of vertices, and the other has
       empty steps there ("edge"); or of any one vertex ("node"). Public, so not protected: the keys,
       the vertices, and the number, order and timestamps of the elements. One pair changes 1 step
-      by 1; with the rule, 3. docs/privacy.md, Graphs, has the proof. Noise and retries as for
+      by 1; with the rule, 3. docs/proofs/graphs.md has the proof. Noise and retries as for
       PrefixCount.
 
     Attributes:

@@ -40,8 +40,8 @@ class SubstringCount(StatisticCount):
       for sequences that differ in any one letter as `relation` says. Public, so not protected: the
       keys, the alphabet and words, and the number, order and timestamps of the elements. One letter
       changes the words that reach over its place, at several steps: Delta_2 is not [FHU22]'s
-      Corollary 4, which is too small, but that of docs/privacy.md, "Substrings". Noise and retries
-      as for PrefixCount.
+      Corollary 4, which is too small, but that of docs/proofs/sequences.md, "Substrings".
+      Noise and retries as for PrefixCount.
 
     Attributes:
       counter: the calibrated vector counter; the one in use, once the transform is applied.
@@ -89,8 +89,8 @@ class EpisodeCount(StatisticCount):
       max_span: count occurrences of at most so many steps from first to last letter, both counted.
 
     Guarantee: as for SubstringCount; one letter changes an episode of m letters at up to m steps,
-      that may lie long after its own. [FHU22]'s Corollary 5 is too small; see docs/privacy.md,
-      "Episodes".
+      that may lie long after its own. [FHU22]'s Corollary 5 is too small; see
+      docs/proofs/sequences.md, "Episodes".
 
     Attributes:
       counter, domain: as for SubstringCount.

@@ -120,7 +120,8 @@ class TickCount(Described):
       and then puts others into other ticks. Replayable noise (ReplayableEntropy) covers replays in
       which the same events are late, best none; a watermark that moved otherwise makes equal those
       replays only that lack such events, and so shows whether there are any. Sensitivity:
-      `counter.l1_sensitivity` and `.l2_sensitivity` (docs/privacy.md). Noise: exact, on integers,
+      `counter.l1_sensitivity` and `.l2_sensitivity` (docs/proofs/items_and_ticks.md, "Ticks").
+      Noise: exact, on integers,
       `counter.law`. A runner that retries work draws noise again; failed attempts nobody saw cost
       nothing.
 
