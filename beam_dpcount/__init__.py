@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from beam_dpcount.budget.budgets import ZCDP, ApproxDP, PureDP, WeakBudgetWarning
     from beam_dpcount.budget.ledger import Ledger, OverspentError, Share
     from beam_dpcount.counters.change import Change
+    from beam_dpcount.counters.choose import choose
     from beam_dpcount.counters.counter import Counter, NotANumberError, calibrate
-    from beam_dpcount.counters.errors import choose, half_width, largest_error, largest_half_width
+    from beam_dpcount.counters.errors import half_width, largest_error, largest_half_width
     from beam_dpcount.counters.sparse import SparseCounter, sparse_for
     from beam_dpcount.counters.unbounded import UnboundedCounter
     from beam_dpcount.dofns.releases import Rejected, Release, TopRelease, VectorRelease
@@ -128,7 +129,8 @@ _NAMES = {
     "mechanisms.base": "HorizonError",
     "counters.change": "Change",
     "counters.counter": "Counter NotANumberError calibrate",
-    "counters.errors": "choose half_width largest_error largest_half_width",
+    "counters.choose": "choose",
+    "counters.errors": "half_width largest_error largest_half_width",
     "counters.sparse": "SparseCounter sparse_for",
     "counters.unbounded": "UnboundedCounter",
     "dofns.releases": "Rejected Release TopRelease VectorRelease",

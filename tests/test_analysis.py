@@ -12,8 +12,9 @@ from scipy.signal import fftconvolve
 
 import beam_dpcount as dp
 from beam_dpcount import mechanisms
+from beam_dpcount.counters.choose import resolve
 from beam_dpcount.counters.counter import UnsupportedBudgetError
-from beam_dpcount.counters.errors import half_width, largest_error, normal_half_width, resolve
+from beam_dpcount.counters.errors import half_width, largest_error, normal_half_width
 from beam_dpcount.mechanisms import BinaryTree, SmoothBinary
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace
 from tests.audit import log_pmf

@@ -1,29 +1,15 @@
-"""Exact errors of calibrated counters, confidence intervals, and the choice of a mechanism."""
+"""Exact errors of calibrated counters: confidence intervals, and bounds on all errors."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 
-from beam_dpcount import mechanisms
-from beam_dpcount.budget.budgets import Budget
-from beam_dpcount.checks import ParameterError
-from beam_dpcount.counters.change import Change
-from beam_dpcount.counters.counter import Counter, UnsupportedBudgetError, calibrate
-from beam_dpcount.mechanisms import Binned, KAry, Sparse, Unbounded
-from beam_dpcount.mechanisms.base import Mechanism, UnsupportedHorizonError, check_horizon
-from beam_dpcount.noise.laws import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    Law,
-    RoundedGaussian,
-    ScaleError,
-)
+from beam_dpcount.counters.counter import Counter
+from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
 
 _FINE = 64  # lattice units a scale at which a law has its continuous shape to plotting accuracy
 _FINE_LAWS: dict[type[Law], Law] = {
@@ -31,8 +17,6 @@ _FINE_LAWS: dict[type[Law], Law] = {
     DiscreteGaussian: DiscreteGaussian(Fraction(_FINE**2)),
     RoundedGaussian: RoundedGaussian(Fraction(_FINE**2)),
 }
-_QUICK = 1 << 12  # beyond it Binned takes seconds to find its sensitivity
-_LARGE = 1000  # numbers of state that no default takes
 _LARGEST = 1 << 20  # reach of a sum that is still transformed; a wider one is normal
 
 
@@ -129,162 +113,6 @@ def chernoff(law: Law, norm2: float, nats: float) -> float:
         )
         best = min(best, (norm2 * log_mgf + nats) / lam)
     return best
-
-
-@dataclass(frozen=True)
-class Row:
-    """One mechanism in the table behind a choice; errors are standard deviations."""
-
-    counter: Counter
-    max_stddev: float
-    mean_stddev: float
-    state_size: int
-    draws_per_step: float
-
-    @property
-    def mechanism(self) -> Mechanism:
-        """The mechanism itself."""
-        return self.counter.mechanism
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The best mechanism for a horizon and a budget, and the table that shows it; prints."""
-
-    mechanism: Mechanism
-    objective: str
-    rows: tuple[Row, ...]
-    not_listed: tuple[tuple[str, str], ...] = ()  # name, and why
-
-    def __str__(self) -> str:
-        lines = [
-            f"{'mechanism':<14}{'noise':<18}{'max stddev':>11}{'mean stddev':>12}"
-            f"{'state':>8}{'draws/step':>11}"
-        ]
-        for row in self.rows:
-            lines.append(
-                f"{row.mechanism.name:<14}{type(row.counter.law).__name__:<18}"
-                f"{row.max_stddev:>11.4g}{row.mean_stddev:>12.4g}"
-                f"{row.state_size:>8}{row.draws_per_step:>11.3g}"
-            )
-        if self.not_listed:
-            lines += ["", "not listed: " + ", ".join(f"{n} ({why})" for n, why in self.not_listed)]
-        return "\n".join(lines)
-
-
-def choose(
-    horizon: int,
-    budget: Budget,
-    objective: str = "max",
-    max_state: int | None = None,
-    replays: bool = False,
-    change: Change | None = None,
-    dimension: int | None = None,
-    unit: float = 1,
-) -> Choice:
-    """The mechanism of least exact error for this horizon and budget.
-
-    Args:
-      horizon: number of steps.
-      budget: for the whole stream of one key.
-      objective: "max" compares the largest variance of a release, "mean" the mean.
-      max_state: the most numbers that may be kept per key and coordinate; None: any.
-      replays: only mechanisms that draw no noise early, and so may meet replays of other data
-        from the same state: KAry goes without subtraction.
-      change, dimension, unit: as for `calibrate`.
-
-    Returns:
-      A Choice: its `mechanism`, and the table of all that take budget and horizon, best first.
-      Binned, which NormalizedBLT beats, is tried up to 2^12 steps only: it is slow to calibrate.
-
-    Raises:
-      ValueError, TypeError: an argument is outside its range, or no mechanism fits.
-    """
-    if objective not in ("max", "mean"):
-        raise ValueError(f'objective must be "max" or "mean", got {objective!r}')
-    rows: list[Row] = []
-    missing: list[tuple[str, str]] = []
-    scale_error: ScaleError | None = None
-    for kind in mechanisms.ALL:
-        if kind is Binned and _QUICK < horizon <= Binned.longest:
-            missing.append((kind.__name__, "slow to calibrate"))
-            continue
-        try:
-            mechanism = kind(check_horizon(horizon))
-            if replays and isinstance(mechanism, KAry):
-                mechanism = KAry(horizon, subtraction=False)
-            counter = calibrate(mechanism, budget, change, dimension, unit)
-        except UnsupportedBudgetError:
-            missing.append((kind.__name__, "budget"))
-            continue
-        except UnsupportedHorizonError:
-            missing.append((kind.__name__, "horizon"))
-            continue
-        except ScaleError as error:  # out of range for this one; others may need less noise
-            missing.append((kind.__name__, "scale of its noise"))
-            scale_error = error
-            continue
-        rows.append(
-            Row(
-                counter,
-                math.sqrt(counter.max_variance()),
-                math.sqrt(counter.mean_variance()),
-                counter.state_size,
-                counter.mechanism.draws(horizon) / horizon,
-            )
-        )
-    if not rows and scale_error is not None:
-        raise scale_error
-    by_error = sorted(rows, key=lambda r: r.max_stddev if objective == "max" else r.mean_stddev)
-    fitting = [row for row in by_error if max_state is None or row.state_size <= max_state]
-    if not fitting:
-        least = min(row.state_size for row in rows)
-        problem = f"is {max_state!r}, but the smallest state has {least} numbers"
-        raise ParameterError("max_state", problem)
-    dropped = [(row.mechanism.name, "state") for row in by_error if row not in fitting]
-    return Choice(fitting[0].mechanism, objective, tuple(fitting), (*missing, *dropped))
-
-
-def resolve(
-    mechanism: Any,
-    horizon: int | None,
-    budget: Budget,
-    change: Change | None = None,
-    dimension: int | None = None,
-    unit: float = 1,
-    replays: bool = False,
-) -> Any:
-    """The mechanism that a user named: an instance, a class, a name, or None for the best."""
-    if mechanism is None:
-        return choose(
-            check_horizon(horizon), budget, "max", _LARGE, replays, change, dimension, unit
-        ).mechanism
-    if isinstance(mechanism, Unbounded | Sparse):
-        if horizon is not None:
-            raise ValueError(
-                f"{mechanism.name} has no horizon, got horizon={horizon!r}: leave it out"
-            )
-        return mechanism
-    names = {kind.__name__: kind for kind in mechanisms.ALL}
-    if isinstance(mechanism, str):
-        if mechanism not in names:
-            raise ValueError(f"unknown mechanism {mechanism!r}: choose one of {', '.join(names)}")
-        mechanism = names[mechanism]
-    if isinstance(mechanism, type) and issubclass(mechanism, KAry) and replays:
-        return mechanism(check_horizon(horizon), subtraction=False)
-    if isinstance(mechanism, type) and issubclass(mechanism, Mechanism):
-        return mechanism(check_horizon(horizon))
-    if not isinstance(mechanism, Mechanism):
-        raise TypeError(
-            f"mechanism must be one of {', '.join(names)} (an instance, the class, or its name), "
-            f"got {mechanism!r}"
-        )
-    if mechanism.horizon != check_horizon(horizon):
-        raise ValueError(
-            f"horizon is {horizon}, but the mechanism was made for {mechanism.horizon}: give both "
-            "the same"
-        )
-    return mechanism
 
 
 def normal_half_width(stddev: float, level: float = 0.95) -> float:

@@ -24,8 +24,9 @@ import numpy.typing as npt
 
 from beam_dpcount.budget.budgets import Budget, check_budget
 from beam_dpcount.counters.change import Change, refuse_coordinates
+from beam_dpcount.counters.choose import choose, resolve
 from beam_dpcount.counters.counter import Counter, calibrate
-from beam_dpcount.counters.errors import chernoff, choose, resolve
+from beam_dpcount.counters.errors import chernoff
 from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
 from beam_dpcount.mechanisms.rounded import RoundedMechanism, round_up
 from beam_dpcount.noise.entropy import Noise, SystemNoise

@@ -14,6 +14,7 @@ import operator
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,6 +32,7 @@ IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 MAX_HORIZON = 2**48
+_DENSE = 4096  # the longest horizon whose decoder is held as a matrix
 
 
 class HorizonError(ValueError):
@@ -49,13 +51,14 @@ class Mechanism(ABC):
       horizon: the number T of steps that noise is calibrated for, from 1 to 2^48.
 
     Raises:
-      ValueError, TypeError: horizon is no integer in that range.
+      ValueError, TypeError: horizon is not an integer in that range.
     """
 
     horizon: int
 
     counters: ClassVar[int] = 1
     longest: ClassVar[int] = MAX_HORIZON  # beyond it a mechanism can be named, but not used
+    quick: ClassVar[int] = MAX_HORIZON  # beyond it calibration takes seconds: `choose` skips it
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "horizon", check_horizon(self.horizon))
@@ -209,6 +212,26 @@ class Mechanism(ABC):
     def state_row_norm2(self, state: State) -> float:
         """row_norm2 of the release that led to `state`."""
 
+    def products(self, s: IntArray, lag: int) -> FloatArray:
+        """The products of rows s and s + lag of L, shape (n,), s from 1: covariances of releases.
+
+        The default holds L as a matrix; mechanisms that know better override it.
+
+        Raises:
+          ValueError: the horizon is too long for that.
+        """
+        if self.horizon > _DENSE:
+            raise ValueError(
+                f"the variance of differences is not known for {self.name} beyond a horizon of "
+                f"{_DENSE}, got {self.horizon}: use one of mechanisms.ALL"
+            )
+        decoder = _decoder(self)
+        return np.asarray(np.einsum("ij,ij->i", decoder[s - 1], decoder[s + lag - 1]))
+
+    def replay_safe(self) -> Mechanism:
+        """The mechanism to take in its place where work may be replayed: one that draws late."""
+        return self
+
     def next_step(self, state: State) -> int:
         """The number of the step after `state`, or a HorizonError."""
         t: int = state[0] + 1
@@ -226,6 +249,11 @@ class Mechanism(ABC):
                 f"{n} steps do not fit the horizon of {self.horizon} that the noise was "
                 "calibrated for: declare a larger horizon"
             )
+
+
+@lru_cache(maxsize=1)
+def _decoder(mechanism: Mechanism) -> FloatArray:
+    return mechanism.decoder(mechanism.horizon)
 
 
 def check_horizon(horizon: Any) -> int:

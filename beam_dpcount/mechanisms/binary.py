@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from beam_dpcount.mechanisms.base import IntArray, State
-from beam_dpcount.mechanisms.digits import ones
+from beam_dpcount.mechanisms.base import FloatArray, IntArray, State
+from beam_dpcount.mechanisms.digits import first_difference, ones
 from beam_dpcount.mechanisms.trees import Forest
 from beam_dpcount.noise.entropy import Noise
 
@@ -55,6 +55,14 @@ class BinaryTree(Forest):
     def parents(self, n: int) -> IntArray:
         t = np.arange(1, n + 1, dtype=np.int64)
         return t & (t - 1)
+
+    def products(self, s: IntArray, lag: int) -> FloatArray:
+        shared = s >> first_difference(s, s + lag)
+        total = np.zeros(len(s))
+        while shared.any():
+            total += shared & 1
+            shared = shared >> 1
+        return total
 
     def row_norm2(self, t: int) -> float:
         return t.bit_count()

@@ -63,6 +63,7 @@ class Binned(RoundedMechanism):
     decay: float = 1.0
 
     longest: ClassVar[int] = LONGEST
+    quick: ClassVar[int] = 1 << 12
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -221,8 +222,13 @@ class Binned(RoundedMechanism):
         self.check_steps(n)
         matrix = np.zeros((n, n))
         for t, row in enumerate(self._rows[:n]):
-            matrix[t, t::-1] = np.repeat([1.0, *row.weights], row.widths)
+            matrix[t, t::-1] = row.entries
         return matrix
+
+    def products(self, s: IntArray, lag: int) -> FloatArray:
+        # From right to left: the first `lag` columns of the later row are not in the other.
+        rows = ((self._rows[t - 1], self._rows[t + lag - 1]) for t in s.tolist())
+        return np.array([float(row.entries @ later.entries[lag:]) for row, later in rows])
 
     @cached_property
     def _row_norms2(self) -> FloatArray:

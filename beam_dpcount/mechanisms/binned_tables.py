@@ -33,6 +33,11 @@ class Row(NamedTuple):
     def widths(self) -> list[int]:
         return [1, *(near - left for near, left in pairwise(self.lefts))]
 
+    @property
+    def entries(self) -> FloatArray:
+        """The row itself, from its diagonal to the left."""
+        return np.repeat([1.0, *self.weights], self.widths)
+
 
 @lru_cache(maxsize=16)
 def schedule(horizon: int, c: float, tau: float, workload: Workload) -> tuple[Row, ...]:

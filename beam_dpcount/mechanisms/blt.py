@@ -253,6 +253,9 @@ class BLT(RoundedMechanism):
         falls = np.tri(n, n, -1) * (scales[:-1] - scales[1:])
         return np.asarray((np.diag(scales[:n]) + falls) @ plain)
 
+    def products(self, s: IntArray, lag: int) -> FloatArray:
+        return self._tables.products(s, lag)
+
     def row_norm2(self, t: int) -> float:
         return self._tables.row_norm2(t)
 

@@ -221,6 +221,12 @@ class Tables:
         added = 2 * falls * (at_last @ p.w) + falls**2 * B
         self._q, self._V = q, np.append(0.0, np.cumsum(added))
         self._blocks: dict[int, FloatArray] = {}
+        # The steps where D falls; the sum of theta^(k-t) times the fall at k, over k >= t, for
+        # each t of them; and 0, of no fall.
+        gaps = powers(p.e, np.diff(lasts, append=lasts[-1:])[:, None])
+        self._lasts, self._falls = lasts, np.zeros((len(lasts) + 1, p.buffers))
+        for n in range(len(lasts) - 1, -1, -1):
+            self._falls[n] = falls[n] + gaps[n] * self._falls[n + 1]
 
     def _buffers(self, t: IntArray) -> tuple[FloatArray, FloatArray]:
         """C_t w, shape (n, d), and Var b_t, shape (n,)."""
@@ -247,6 +253,33 @@ class Tables:
             block = self.row_norms2(np.arange((b << 12) + 1, last + 1))
             self._blocks[b] = block
         return float(block[t - 1 & 4095])
+
+    def products(self, s: IntArray, lag: int) -> FloatArray:
+        """Cov(n_s, n_t), t = s + lag, of these steps s, shape (n,).
+
+        n_s = D_s b_s + E_s, and m_i(s+1) is what buffer i holds of it then. G_i = Cov(n_s,
+        m_i(s+1)) fades by theta_i a step, and all of n_t that n_s has a part in is E_(s+1), the
+        b_k of the falls s < k < t, and b_t.
+        """
+        p, t = self._p, s + lag
+        j, after, then = (
+            np.searchsorted(self._starts, step, side="right") - 1 for step in (s, s + 1, t)
+        )
+        D = self._D[j]
+        q = self._q[j] * powers(p.e, (s - self._starts[j])[:, None])
+        Cw, B = self._buffers(s)
+        wq = q @ p.w
+        wG = p.w * (D[:, None] * (1 + (1 - p.e) * Cw) + (1 - p.e) * q)
+        faded = powers(p.e, np.full((len(s), 1), lag - 1))
+        falls = self._coming_falls(s + 1) - faded * self._coming_falls(t)
+        held = D * wq + self._V[j] + (D - self._D[after]) * (D * B + wq)
+        return np.asarray(held + (wG * (self._D[then][:, None] * faded + falls)).sum(axis=1))
+
+    def _coming_falls(self, t: IntArray) -> FloatArray:
+        """The sum of theta^(k-t) times the fall of D at k, over k >= t, shape (n, buffers)."""
+        place = np.searchsorted(self._lasts, t)
+        steps = np.append(self._lasts, 0)[place] - t
+        return self._falls[place] * powers(self._p.e, np.maximum(steps, 0)[:, None])
 
     def lag_products(self, lags: range) -> list[float]:
         """Bounds on the products of normalized columns d or more apart, for each lag d.

@@ -9,6 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int64]
+
 
 def digits(t: int, radices: Sequence[int], balanced: bool) -> list[int]:
     """The digits of t >= 0, lowest first; the number must fit."""
@@ -25,6 +30,11 @@ def ones(top: int, bit: int) -> int:
     """How many of 1 .. top have this bit."""
     cycles, rest = divmod(top + 1, 2 << bit)
     return (cycles << bit) + max(0, rest - (1 << bit))
+
+
+def first_difference(s: IntArray, t: IntArray) -> IntArray:
+    """The highest bit in which s and t differ; t is the larger, so it has it."""
+    return np.asarray(np.frexp(s ^ t)[1] - 1, dtype=np.int64)
 
 
 def total_cost(top: int, radices: Sequence[int], balanced: bool) -> int:

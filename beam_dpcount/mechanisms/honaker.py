@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from beam_dpcount.mechanisms.base import FloatArray, IntArray, Mechanism, State
-from beam_dpcount.mechanisms.digits import ones
+from beam_dpcount.mechanisms.digits import first_difference, ones
 from beam_dpcount.noise.entropy import Noise
 
 
@@ -119,6 +119,18 @@ class Honaker(Mechanism):
             stack.append((height, estimate))
             matrix[t - 1] = sum(kept for _, kept in stack)
         return matrix
+
+    def products(self, s: IntArray, lag: int) -> FloatArray:
+        # Release t sums the estimate of a node of height j that covers the rest of s, whose nodes
+        # are below it: an estimate weighs in its parent's by 1 - v.
+        j = first_difference(s, s + lag)
+        v = [_weight(i) for i in range(self.horizon.bit_length())]
+        total = np.zeros(len(s))
+        for i, variance in enumerate(v):
+            below = np.cumprod([1 - w for w in v[i + 1 :]])
+            faded = variance * np.concatenate([np.ones(i + 1), below])
+            total += (s >> i & 1) * np.where(i > j, variance, faded[j])
+        return total
 
     def row_norm2(self, t: int) -> float:
         return sum(_weight(i) for i in range(t.bit_length()) if t >> i & 1)

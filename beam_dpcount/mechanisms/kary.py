@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import accumulate
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -85,13 +83,11 @@ class KAry(Mechanism):
         return True
 
     def draws(self, n: int) -> int:
-        total, weight = 0, 1
-        for k in self.radices:
-            shift, half = (weight // 2, k // 2) if self.subtraction else (0, 0)
+        total = 0
+        for k, weight, shift, half in self._levels():
             cycles, rest = divmod((n + shift) // weight, k)
             up = half or k - 1  # positive digits, a block each; then `half` blocks at once
             total += cycles * (k - 1) + min(rest, up) + (half if rest > half else 0)
-            weight *= k
         return total
 
     @property
@@ -101,26 +97,25 @@ class KAry(Mechanism):
             return self.arity
         return _radices(self.horizon, cast("int | None", self.arity), self.subtraction)
 
-    @property
-    def l1_sensitivity(self) -> int:
-        # Item 1 lies in block 0 of each level, used from the first t with digit 1 there.
-        return sum(1 for weight in self._first_uses() if weight <= self.horizon)
-
-    def lag_bounds(self, n: int) -> tuple[float, ...]:
-        """Exact: items d apart share no block of w <= d items, and 1 and 1 + d all larger ones.
-
-        Levels without a block for item 1 have none at all: block 0 is the first that is used.
-        """
-        weights = accumulate(self.radices[:-1], operator.mul, initial=1)
-        uses = zip(weights, self._first_uses(), strict=True)
-        used = [weight for weight, first in uses if first <= self.horizon]
-        return tuple(sum(w > d for w in used) if d < self.horizon else 0 for d in range(n))
-
-    def _first_uses(self) -> Iterator[int]:
+    def _levels(self) -> Iterator[tuple[int, int, int, int]]:
+        """Of each level k and w, and what centres the digits: (t + shift) // w, (q + half) % k."""
         weight = 1
         for k in self.radices:
-            yield (weight + 1) // 2 if self.subtraction else weight
+            yield (k, weight, *((weight // 2, k // 2) if self.subtraction else (0, 0)))
             weight *= k
+
+    def _used(self) -> list[int]:
+        """The weights of levels with blocks: block 0, of item 1, is the first that is used."""
+        return [w for _, w, shift, _ in self._levels() if w - shift <= self.horizon]
+
+    @property
+    def l1_sensitivity(self) -> int:
+        return len(self._used())
+
+    def lag_bounds(self, n: int) -> tuple[float, ...]:
+        """Exact: items d apart share no block of w <= d items, and 1 and 1 + d all larger ones."""
+        used = self._used()
+        return tuple(sum(w > d for w in used) if d < self.horizon else 0 for d in range(n))
 
     @property
     def l2_sensitivity_squared(self) -> int:
@@ -182,50 +177,36 @@ class KAry(Mechanism):
         """For each level q and a of t = 1 .. n, and the coordinates of its blocks; all rows."""
         t = np.arange(1, n + 1, dtype=np.int64)
         within = np.zeros(n + 1, dtype=np.int64)  # draws of a step, level by level
-        parts: list[tuple[IntArray, IntArray, int, list[tuple[IntArray, IntArray]]]] = []
-        weight = 1
-        for k in self.radices:
-            shift, half = (weight // 2, k // 2) if self.subtraction else (0, 0)
+        parts: list[tuple[IntArray, IntArray, IntArray, IntArray]] = []
+        for k, weight, shift, half in self._levels():
             q = (t + shift) // weight
-            start = (q + half) // k * k
             changes = np.arange(1, (n + shift) // weight + 1, dtype=np.int64)
             when = changes * weight - shift
             digit = (changes + half) % k - half
-            up = digit > 0
-            draws = [(changes[up] - 1, when[up] * 1)]
-            offsets = [within[when[up]]]
+            # Of each block the step that draws it (0: none), and its place among that step's draws.
+            steps, places = np.zeros((2, len(changes) + k), dtype=np.int64)
+            up, over = digit > 0, digit == -half
+            steps[changes[up] - 1], places[changes[up] - 1] = when[up], within[when[up]]
             within[when[up]] += 1
-            if half:
-                over = digit == -half
-                blocks = changes[over][:, None] + np.arange(half)
-                draws.append((blocks.ravel(), np.repeat(when[over], half)))
-                offsets.append((within[when[over]][:, None] + np.arange(half)).ravel())
-                within[when[over]] += half
-            size = (n + shift) // weight + k
-            events = [
-                (blocks, np.stack([steps, offset]))
-                for (blocks, steps), offset in zip(draws, offsets, strict=True)
-            ]
-            parts.append((q, start, size, events))
-            weight *= k
+            blocks = changes[over][:, None] + np.arange(half)  # none without subtraction
+            steps[blocks] = when[over][:, None]
+            places[blocks] = within[when[over]][:, None] + np.arange(half)
+            within[when[over]] += half
+            parts.append((q, (q + half) // k * k, steps, places))
         first = np.concatenate([[0], np.cumsum(within)])  # coordinates drawn before each step
-        levels = []
-        for q, start, size, events in parts:
-            coordinates = np.zeros(size, dtype=np.int64)
-            for blocks, (steps, offset) in events:
-                coordinates[blocks] = first[steps] + offset + 1
-            levels.append((q, start, coordinates))
+        levels = [
+            (q, start, np.where(steps > 0, first[steps] + places + 1, 0))
+            for q, start, steps, places in parts
+        ]
         return levels, int(within.sum())
 
     def encoder(self, n: int) -> FloatArray:
         self.check_steps(n)
         levels, rows = self._layout(n)
         matrix = np.zeros((rows, n))
-        weight = 1
-        for k, (_, _, coordinates) in zip(self.radices, levels, strict=True):
+        for (_, weight, _, _), (_, _, coordinates) in zip(self._levels(), levels, strict=True):
             for block in np.flatnonzero(coordinates):
                 matrix[coordinates[block] - 1, block * weight : (block + 1) * weight] = 1
-            weight *= k
         return matrix
 
     def decoder(self, n: int) -> FloatArray:
@@ -238,17 +219,29 @@ class KAry(Mechanism):
                 matrix[t, coordinates[q[t] : start[t]] - 1] = -1
         return matrix
 
+    def products(self, s: IntArray, lag: int) -> FloatArray:
+        total = np.zeros(len(s))
+        for k, weight, shift, half in self._levels():
+            ends = [(step + shift) // weight for step in (s, s + lag)]
+            starts = [(end + half) // k * k for end in ends]
+            low = np.maximum(*(np.minimum(a, q) for a, q in zip(starts, ends, strict=True)))
+            high = np.minimum(*(np.maximum(a, q) for a, q in zip(starts, ends, strict=True)))
+            signs = np.sign(ends[0] - starts[0]) * np.sign(ends[1] - starts[1])
+            total += signs * np.maximum(high - low, 0)
+        return total
+
+    def replay_safe(self) -> KAry:
+        """Without subtraction a block's noise is drawn when its last item has come."""
+        return replace(self, subtraction=False)
+
     def row_norm2(self, t: int) -> float:
         return sum(map(abs, digits(t, self.radices, self.subtraction)))
 
     def row_norms2(self, n: int) -> FloatArray:
         self.check_steps(n)
-        t, weight = np.arange(1, n + 1, dtype=np.int64), 1
-        norms = np.zeros(n)
-        for k in self.radices:
-            shift, half = (weight // 2, k // 2) if self.subtraction else (0, 0)
+        t, norms = np.arange(1, n + 1, dtype=np.int64), np.zeros(n)
+        for k, weight, shift, half in self._levels():
             norms += np.abs(((t + shift) // weight + half) % k - half)
-            weight *= k
         return norms
 
     def max_row_norm2(self) -> float:

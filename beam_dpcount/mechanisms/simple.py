@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_dpcount.mechanisms.base import IntArray, State
+from beam_dpcount.mechanisms.base import FloatArray, IntArray, State
 from beam_dpcount.mechanisms.trees import Forest
 from beam_dpcount.noise.entropy import Noise
 
@@ -46,6 +46,9 @@ class Simple1(Forest):
 
     def parents(self, n: int) -> IntArray:
         return np.zeros(n, dtype=np.int64)
+
+    def products(self, s: IntArray, lag: int) -> FloatArray:
+        return np.zeros(len(s))
 
     def row_norm2(self, t: int) -> float:
         return 1
@@ -103,6 +106,9 @@ class Simple2(Forest):
     def row_norms2(self, n: int) -> Any:
         self.check_steps(n)
         return np.arange(1.0, n + 1)
+
+    def products(self, s: IntArray, lag: int) -> FloatArray:
+        return s.astype(np.float64)
 
     def row_norm2(self, t: int) -> float:
         return t
@@ -198,6 +204,11 @@ class TwoLevel(Forest):
         items = np.cumsum(np.where(column, 0, z), axis=0)
         before = np.concatenate([np.zeros_like(items[:1]), items])[(t // size) * size]
         return np.asarray(blocks + items - before)
+
+    def products(self, s: IntArray, lag: int) -> FloatArray:
+        block = s // self.size
+        items = np.where((s + lag) // self.size == block, s % self.size, 0)
+        return (block + items).astype(np.float64)
 
     def row_norm2(self, t: int) -> float:
         return t // self.size + t % self.size

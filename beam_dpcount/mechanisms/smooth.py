@@ -152,6 +152,22 @@ class SmoothBinary(Forest):
         h, k = self.shape
         return n * (h - k + 1) - _depth_sum(h, k, n) if self.balanced else n
 
+    def products(self, s: IntArray, lag: int) -> FloatArray:
+        # Down the tree of leaves (see below): every turn right that both take is a node of both.
+        # What a balanced one draws for empty nodes is in one release only.
+        h, k = self.shape
+        binomials = np.array([[comb(n, m) for m in range(h + 1)] for n in range(h)])
+        total, zeros, t = np.zeros(len(s)), np.full(len(s), k), s + lag
+        for bit in range(h - 1, -1, -1):
+            first = binomials[bit, zeros - 1]
+            right, apart = s >= first, (s < first) & (t >= first)
+            both = right & (s > 0)
+            total += both
+            zeros = np.where((s > 0) & (t < first), zeros - 1, zeros)
+            t = np.where(both, t - first, t)
+            s = np.where(apart, 0, np.where(both, s - first, s))  # at 0 no nodes are left
+        return total
+
     def row_norm2(self, t: int) -> float:
         h, k = self.shape
         return h - k if self.balanced else _depth(h, k, t)

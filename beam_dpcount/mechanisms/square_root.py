@@ -136,6 +136,9 @@ class SquareRoot(RoundedMechanism):
     def decoder(self, n: int) -> FloatArray:
         return self.encoder(n)
 
+    def products(self, s: IntArray, lag: int) -> FloatArray:
+        return _lagged(self, lag)[s - 1]
+
     @cached_property
     def _norms(self) -> FloatArray:
         return np.cumsum(self._r**2)
@@ -155,6 +158,11 @@ class SquareRoot(RoundedMechanism):
 
     def state_row_norm2(self, state: State) -> float:
         return self.row_norm2(state[0])
+
+
+@lru_cache(maxsize=8)
+def _lagged(mechanism: SquareRoot, lag: int) -> FloatArray:
+    return np.cumsum(mechanism._r[:-lag] * mechanism._r[lag:])
 
 
 def _convolved(r: FloatArray, xs: list[Any]) -> Any:

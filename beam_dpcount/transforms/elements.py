@@ -11,8 +11,8 @@ from apache_beam.pvalue import PCollection
 
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.ledger import Share, claim, plain_budget
-from beam_dpcount.counters import errors as analysis
 from beam_dpcount.counters.change import Change
+from beam_dpcount.counters.choose import resolve
 from beam_dpcount.counters.counter import LatticeCounter, calibrate
 from beam_dpcount.dofns.elements import (
     ON_REJECT,
@@ -89,9 +89,7 @@ class EachElement(Described):
         self._counters: dict[bool, LatticeCounter] = {}
         for streaming in (False, True):
             replays = streaming or self._entropy.is_replayable
-            chosen = analysis.resolve(
-                mechanism, horizon, self._budget, change, dimension, unit, replays
-            )
+            chosen = resolve(mechanism, horizon, self._budget, change, dimension, unit, replays)
             self._counters[streaming] = calibrate(chosen, self._budget, change, dimension, unit)
         self.counter = self._counters[self._path == "streaming"]
 

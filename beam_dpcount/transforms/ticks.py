@@ -13,8 +13,8 @@ from apache_beam.transforms import window as windows
 
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.ledger import Share, claim, plain_budget
-from beam_dpcount.counters import errors as analysis
 from beam_dpcount.counters.change import TickChange, check_bounds, check_unit
+from beam_dpcount.counters.choose import resolve
 from beam_dpcount.counters.counter import Counter, calibrate
 from beam_dpcount.dofns.clock import LATE, Clock, check_keys, clock_of, default_most
 from beam_dpcount.dofns.elements import Intake
@@ -202,7 +202,7 @@ class TickCount(Described):
             mechanism = replace(mechanism, horizon=clock.steps)
         options: dict[str, Any] = {"change": self._change, "unit": self._unit}
         replays = replays or self._entropy.is_replayable
-        chosen = analysis.resolve(mechanism, clock.steps, self._budget, replays=replays, **options)
+        chosen = resolve(mechanism, clock.steps, self._budget, replays=replays, **options)
         return calibrate(chosen, self._budget, **options)
 
     def expand(self, events: PCollection[Any]) -> PCollection[Release]:

@@ -1,0 +1,175 @@
+"""The choice of a mechanism: the one that a user names, or the one of least exact error."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from beam_dpcount import mechanisms
+from beam_dpcount.budget.budgets import Budget
+from beam_dpcount.checks import ParameterError
+from beam_dpcount.counters.change import Change
+from beam_dpcount.counters.counter import Counter, UnsupportedBudgetError, calibrate
+from beam_dpcount.mechanisms.base import Mechanism, UnsupportedHorizonError, check_horizon
+from beam_dpcount.mechanisms.sparse import Sparse
+from beam_dpcount.mechanisms.unbounded import Unbounded
+from beam_dpcount.noise.laws import ScaleError
+
+_REASONS: dict[type[Exception], str] = {
+    UnsupportedBudgetError: "budget",
+    UnsupportedHorizonError: "horizon",
+    ScaleError: "scale of its noise",  # out of range for this one; others may need less noise
+}
+_LARGE = 1000  # numbers of state that no default takes
+
+
+@dataclass(frozen=True)
+class Row:
+    """One mechanism in the table behind a choice; errors are standard deviations."""
+
+    counter: Counter
+    max_stddev: float
+    mean_stddev: float
+    state_size: int
+    draws_per_step: float
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """The mechanism itself."""
+        return self.counter.mechanism
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The best mechanism for a horizon and a budget, and the table that shows it; prints."""
+
+    mechanism: Mechanism
+    objective: str
+    rows: tuple[Row, ...]
+    not_listed: tuple[tuple[str, str], ...] = ()  # name, and why
+
+    def __str__(self) -> str:
+        lines = [
+            f"{'mechanism':<14}{'noise':<18}{'max stddev':>11}{'mean stddev':>12}"
+            f"{'state':>8}{'draws/step':>11}"
+        ]
+        for row in self.rows:
+            lines.append(
+                f"{row.mechanism.name:<14}{type(row.counter.law).__name__:<18}"
+                f"{row.max_stddev:>11.4g}{row.mean_stddev:>12.4g}"
+                f"{row.state_size:>8}{row.draws_per_step:>11.3g}"
+            )
+        if self.not_listed:
+            lines += ["", "not listed: " + ", ".join(f"{n} ({why})" for n, why in self.not_listed)]
+        return "\n".join(lines)
+
+
+def choose(
+    horizon: int,
+    budget: Budget,
+    objective: str = "max",
+    max_state: int | None = None,
+    replays: bool = False,
+    change: Change | None = None,
+    dimension: int | None = None,
+    unit: float = 1,
+) -> Choice:
+    """The mechanism of least exact error for this horizon and budget.
+
+    Args:
+      horizon: number of steps.
+      budget: for the whole stream of one key.
+      objective: "max" compares the largest variance of a release, "mean" the mean.
+      max_state: the most numbers that may be kept per key and coordinate; None: any.
+      replays: whether steps may be replayed with other data from the same state. Then mechanisms
+        that draw noise early go without: see `Mechanism.replay_safe`.
+      change, dimension, unit: as for `calibrate`.
+
+    Returns:
+      A Choice: its `mechanism`, and the table of all that take budget and horizon, best first.
+      Mechanisms are left out where they are slow to calibrate: Binned, beyond 2^12 steps.
+
+    Raises:
+      ValueError, TypeError: an argument is outside its range, or no mechanism fits.
+    """
+    if objective not in ("max", "mean"):
+        raise ValueError(f'objective must be "max" or "mean", got {objective!r}')
+    horizon = check_horizon(horizon)
+    rows: list[Row] = []
+    missing: list[tuple[str, str]] = []
+    scale_error: ScaleError | None = None
+    for kind in mechanisms.ALL:
+        if kind.quick < horizon <= kind.longest:
+            missing.append((kind.__name__, "slow to calibrate"))
+            continue
+        try:
+            counter = calibrate(_made(kind, horizon, replays), budget, change, dimension, unit)
+        except tuple(_REASONS) as error:
+            missing.append((kind.__name__, _REASONS[type(error)]))
+            scale_error = error if isinstance(error, ScaleError) else scale_error
+            continue
+        rows.append(
+            Row(
+                counter,
+                math.sqrt(counter.max_variance()),
+                math.sqrt(counter.mean_variance()),
+                counter.state_size,
+                counter.mechanism.draws(horizon) / horizon,
+            )
+        )
+    if not rows and scale_error is not None:
+        raise scale_error
+    by_error = sorted(rows, key=lambda r: r.max_stddev if objective == "max" else r.mean_stddev)
+    fitting = [row for row in by_error if max_state is None or row.state_size <= max_state]
+    if not fitting:
+        least = min(row.state_size for row in rows)
+        problem = f"is {max_state!r}, but the smallest state has {least} numbers"
+        raise ParameterError("max_state", problem)
+    dropped = [(row.mechanism.name, "state") for row in by_error if row not in fitting]
+    return Choice(fitting[0].mechanism, objective, tuple(fitting), (*missing, *dropped))
+
+
+def resolve(
+    mechanism: Any,
+    horizon: int | None,
+    budget: Budget,
+    change: Change | None = None,
+    dimension: int | None = None,
+    unit: float = 1,
+    replays: bool = False,
+) -> Any:
+    """The mechanism that a user named: an instance, a class, a name, or None for the best."""
+    if mechanism is None:
+        return choose(
+            check_horizon(horizon), budget, "max", _LARGE, replays, change, dimension, unit
+        ).mechanism
+    if isinstance(mechanism, Unbounded | Sparse):
+        if horizon is not None:
+            raise ValueError(
+                f"{mechanism.name} has no horizon, got horizon={horizon!r}: leave it out"
+            )
+        return mechanism
+    names = {kind.__name__: kind for kind in mechanisms.ALL}
+    if isinstance(mechanism, str):
+        if mechanism not in names:
+            raise ValueError(f"unknown mechanism {mechanism!r}: choose one of {', '.join(names)}")
+        mechanism = names[mechanism]
+    if isinstance(mechanism, type) and issubclass(mechanism, Mechanism):
+        return _made(mechanism, check_horizon(horizon), replays)
+    if not isinstance(mechanism, Mechanism):
+        raise TypeError(
+            f"mechanism must be one of {', '.join(names)} (an instance, the class, or its name), "
+            f"got {mechanism!r}"
+        )
+    if mechanism.horizon != check_horizon(horizon):
+        raise ValueError(
+            f"horizon is {horizon}, but the mechanism was made for {mechanism.horizon}: give both "
+            "the same"
+        )
+    return mechanism
+
+
+def _made(kind: type[Mechanism], horizon: int, replays: bool) -> Mechanism:
+    made = kind(horizon)
+    return made.replay_safe() if replays else made
