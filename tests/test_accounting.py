@@ -14,7 +14,7 @@ import pytest
 import beam_dpcount as dp
 from beam_dpcount import mechanisms
 from beam_dpcount.budget import costs
-from beam_dpcount.budget.budgets import (
+from beam_dpcount.budget.conversions import (
     gaussian_delta,
     gaussian_epsilon,
     gaussian_sigma,

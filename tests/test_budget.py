@@ -18,15 +18,11 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from scipy.special import log_ndtr
 
-from beam_dpcount.budget.budgets import (
-    ZCDP,
-    ApproxDP,
-    PureDP,
-    check_budget,
+from beam_dpcount.budget.budgets import ZCDP, ApproxDP, PureDP, check_budget, noise_laws
+from beam_dpcount.budget.conversions import (
     gaussian_delta,
     gaussian_epsilon,
     gaussian_sigma,
-    noise_laws,
     zcdp_delta,
     zcdp_epsilon,
     zcdp_rho,

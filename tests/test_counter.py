@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_dpcount as dp
-from beam_dpcount.budget.budgets import gaussian_sigma, noise_laws
+from beam_dpcount.budget.budgets import noise_laws
+from beam_dpcount.budget.conversions import gaussian_sigma
 from beam_dpcount.counters.counter import UnsupportedBudgetError
 from beam_dpcount.mechanisms import BinaryTree, SmoothBinary
 from beam_dpcount.noise.entropy import SystemNoise

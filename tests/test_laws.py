@@ -20,19 +20,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from beam_dpcount.noise import laws
-from beam_dpcount.noise.laws import (
-    DiscreteGaussian,
-    DiscreteLaplace,
+from beam_dpcount.noise import laws, tables
+from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
+from beam_dpcount.noise.tables import (
+    Block,
     InverseTable,
-    Law,
-    RoundedGaussian,
-    _Block,
+    TruncatedGeometric,
     _is_kept,
     _propose,
-    _table,
-    _TruncatedGeometric,
     exp_negative,
+    inverse_table,
 )
 from tests.scripted import SeededBytes
 
@@ -105,7 +102,7 @@ def decimal(r: Fraction) -> Decimal:
 def exact_tails(law: Any) -> list[Decimal]:
     """P(|X| >= m) for m = 0, 1, ... while above 10^-130, good to 200 digits."""
     with localcontext(DIGITS):
-        if isinstance(law, _TruncatedGeometric):
+        if isinstance(law, TruncatedGeometric):
             q = (-1 / decimal(law.parameter)).exp()
             powers = [q**m for m in range(law.size)]
             whole = sum(powers)
@@ -113,14 +110,14 @@ def exact_tails(law: Any) -> list[Decimal]:
         if isinstance(law, RoundedGaussian):
             return [Decimal(1), *rounded_tails(law)]
         weights = [Decimal(1)]
-        sides = 1 if isinstance(law, _Block) else 2
+        sides = 1 if isinstance(law, Block) else 2
         if isinstance(law, DiscreteLaplace):
             q = (-1 / decimal(law.parameter)).exp()
             while weights[-1] > DEEPEST:
                 weights.append(weights[-1] * q)
             beyond = weights[-1] * q / (1 - q)
         else:
-            sigma2 = law.tau2 if isinstance(law, _Block) else law.sigma2
+            sigma2 = law.tau2 if isinstance(law, Block) else law.sigma2
             ratio = (-1 / (2 * decimal(sigma2))).exp()  # exp(-(2 j + 1) / (2 sigma2))
             square = ratio * ratio
             while weights[-1] > DEEPEST**2:  # what lies beyond does not show in 200 digits
@@ -400,9 +397,9 @@ def table_of(law: Any, size: tuple[int, int]) -> InverseTable:
     return InverseTable(functools.cache(law.tails), isinstance(law, Law), *size)
 
 
-DIGIT = _TruncatedGeometric(Fraction(123457, 100), 512)
-FLAT_DIGIT = _TruncatedGeometric(Fraction(2**33), 512)
-BLOCK = _Block(Fraction(512**2 + 1, 2**10))
+DIGIT = TruncatedGeometric(Fraction(123457, 100), 512)
+FLAT_DIGIT = TruncatedGeometric(Fraction(2**33), 512)
+BLOCK = Block(Fraction(512**2 + 1, 2**10))
 
 
 def magnitude(tails: list[Decimal], u: int, bits: int) -> int:
@@ -445,8 +442,8 @@ def test_no_tail_is_cut(law: Any) -> None:
     """Zero bits make a draw larger and larger, as far as one goes."""
     tails = exact_tails(law)
     for bits in (50, 64, 65, 128, 129, 200, 400):
-        assert invert(_table(law), 1, bits) == magnitude(tails, 1, bits)
-        assert invert(_table(law), 1, bits, negative=True) == -magnitude(tails, 1, bits)
+        assert invert(inverse_table(law), 1, bits) == magnitude(tails, 1, bits)
+        assert invert(inverse_table(law), 1, bits, negative=True) == -magnitude(tails, 1, bits)
     assert magnitude(tails, 1, 400) > magnitude(tails, 1, 200) > magnitude(tails, 1, 64)
 
 
@@ -474,7 +471,7 @@ def test_boundaries_next_to_a_dyadic_number_take_as_many_bits_as_they_need(
 def test_composed_draws_put_their_digits_together_exactly(law: Any) -> None:
     """X = 512 H + R - R', the uniform of each within 2^-59 of one of its boundaries."""
     high = exact_tails(DiscreteLaplace(law.parameter / 512))
-    digit = exact_tails(_TruncatedGeometric(law.parameter, 512))
+    digit = exact_tails(TruncatedGeometric(law.parameter, 512))
     beside = [(h, r, s) for h in (1, 2, 7) for r in (1, 200, 511) for s in (1, 511)]
     for m in beside:
         for above in ((0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 1)):
@@ -512,7 +509,7 @@ class FirstWords:
 def test_every_first_word_has_its_exact_value(law: Any, word: int) -> None:
     """All 65536 of them; those that need it go on with 49 bits of `word`, then with `then`."""
     then = 0x0123_4567_89AB_CDEF
-    values = _table(law).sample(1 << 16, FirstWords(word, then))
+    values = inverse_table(law).sample(1 << 16, FirstWords(word, then))
     tails = exact_tails(law)
     cut = Decimal(2) ** -64
     floors = np.array([exact_floor(t, 64) for t in tails[1:] if t >= cut], dtype=np.uint64)
@@ -625,7 +622,7 @@ def propose(
 ) -> tuple[np.ndarray, list[int], int]:
     """What is proposed at tau2 = BLOCK.tau2, what is rejected of it, and words it takes more."""
     source = Proposed(h, words, v, then)
-    monkeypatch.setattr(laws, "_table", lambda law: source)
+    monkeypatch.setattr(tables, "inverse_table", lambda law: source)
     values, rejected = _propose(BLOCK.tau2, shift, rounded, len(words), source)
     return values, rejected.tolist(), source.refined
 
@@ -705,7 +702,7 @@ def test_what_is_rejected_is_proposed_for_anew(monkeypatch: Any) -> None:
         assert len(values) == n
         return values, np.array(rejected, dtype=np.int64)
 
-    monkeypatch.setattr(laws, "_propose", scripted)
+    monkeypatch.setattr(tables, "_propose", scripted)
     assert DiscreteGaussian(Fraction(2**48)).sample(4).tolist() == [1, 7, 3, 6]
     assert not rounds
 
@@ -722,7 +719,7 @@ def test_what_is_rejected_is_proposed_for_anew(monkeypatch: Any) -> None:
         RoundedGaussian(Fraction(1, 10**12)),
         DIGIT,
         BLOCK,
-        _Block(Fraction(16**2)),
+        Block(Fraction(16**2)),
     ]
 )
 def test_tails_are_certified_and_tight(law: Any, bits: int) -> None:
@@ -738,7 +735,7 @@ def test_tails_are_certified_and_tight(law: Any, bits: int) -> None:
     assert max(highs - lows) < 2**20
     assert min(lows) >= 0
     # The refinement reads "U >= the last bound" as "below it by none": the last must bind nothing.
-    assert lows[-1] == 0 or isinstance(law, _TruncatedGeometric)
+    assert lows[-1] == 0 or isinstance(law, TruncatedGeometric)
 
 
 @pytest.mark.parametrize("wrong", [(2,), (-2,), (2, -2), (-2, 0, 2)])
@@ -755,7 +752,8 @@ def test_tails_are_certified_whatever_powers_err_by(
             least, most = (exact - 2).to_integral_value(ROUND_CEILING), (exact + 2) // 1
         return max(0, int({2: most, -2: least, 0: exact}[next(errors)]))
 
-    monkeypatch.setattr(laws, "exp_negative", erring)
+    for module in (laws, tables):
+        monkeypatch.setattr(module, "exp_negative", erring)
     bounds, tails = law.tails(64), exact_tails(law)
     with localcontext(DIGITS):
         for (low, high), tail in zip(bounds, tails[1:], strict=False):

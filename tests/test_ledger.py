@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import beam_dpcount as dp
 from beam_dpcount import mechanisms
 from beam_dpcount.budget import ledger as module
-from beam_dpcount.budget.budgets import zcdp_epsilon
+from beam_dpcount.budget.conversions import float_down, float_up, root_down, zcdp_epsilon
 from beam_dpcount.budget.ledger import ClaimedError, Ledger, OverspentError, claim, plain_budget
 from tests import audit as audits
 
@@ -162,7 +162,7 @@ def test_absolute_amounts():
 @given(st.fractions(Fraction(1, 10**9), 10**9, max_denominator=10**30))
 @repeatable
 def test_rounding_is_to_the_safe_side(value):
-    down, up, root = module.float_down(value), module.float_up(value), module._root_down(value)
+    down, up, root = float_down(value), float_up(value), root_down(value)
     assert Fraction(down) <= value < Fraction(math.nextafter(down, math.inf))
     assert Fraction(math.nextafter(up, 0)) < value <= Fraction(up)
     assert Fraction(root) ** 2 <= value < Fraction(math.nextafter(root, math.inf)) ** 2

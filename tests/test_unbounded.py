@@ -21,7 +21,7 @@ from scipy.optimize import minimize_scalar
 
 import beam_dpcount as dp
 from beam_dpcount import mechanisms
-from beam_dpcount.budget.budgets import gaussian_sigma
+from beam_dpcount.budget.conversions import gaussian_sigma
 from beam_dpcount.counters.counter import Counter, UnsupportedBudgetError
 from beam_dpcount.counters.unbounded import UnboundedCounter
 from beam_dpcount.dofns.states import StateCodec, StateError

@@ -13,14 +13,14 @@ ADD_OR_REMOVE_ONE: under REPLACE_ONE they would count every change twice.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Protocol
 
 from beam_dpcount.budget.budgets import ZCDP, PureDP
-from beam_dpcount.budget.ledger import Ledger, float_up
+from beam_dpcount.budget.conversions import float_up, root_down
+from beam_dpcount.budget.ledger import Ledger
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -137,21 +137,13 @@ def _event(parts: Sequence[Cost], zcdp: bool, composed: bool = False) -> DpEvent
 
     def single(part: Cost) -> Any:
         if isinstance(part, GaussianCost):
-            return library.GaussianDpEvent(_multiplier(part.ratio_squared))
+            return library.GaussianDpEvent(root_down(1 / part.ratio_squared))
         if isinstance(part, ConcentratedCost) or zcdp:
             return library.ZCDpEvent(float_up(part.rho))
         return library.dp_event.DiscreteLaplaceDpEvent(float_up(part.epsilon), 1)
 
     events = [single(part) for part in parts]
     return library.ComposedDpEvent(events) if composed or len(events) > 1 else events[0]
-
-
-def _multiplier(ratio_squared: Fraction) -> float:
-    """sigma / Delta_2, rounded down."""
-    multiplier = math.sqrt(1 / ratio_squared)
-    while Fraction(multiplier) ** 2 * ratio_squared > 1:
-        multiplier = math.nextafter(multiplier, 0.0)
-    return multiplier
 
 
 def _library() -> Any:

@@ -23,8 +23,8 @@ from beam_dpcount.budget.budgets import (
     PureDP,
     check_budget,
     warn_if_weak,
-    zcdp_epsilon,
 )
+from beam_dpcount.budget.conversions import float_down, float_up, root_down, zcdp_epsilon
 
 # Ten times 0.1 is a hair above 1 in binary. A share that exceeds what is left by no more than this
 # part of itself gets what is left; and of a budget no more than this part is left is nothing.
@@ -240,7 +240,7 @@ class Ledger:
             if not granted or asked - granted > asked * _ROUNDING:
                 raise self._overspent(name, cost)
             if pure:
-                budget: PureDP | ZCDP = PureDP(_root_down(2 * granted))
+                budget: PureDP | ZCDP = PureDP(root_down(2 * granted))
             elif isinstance(self._budget, PureDP):
                 budget = PureDP(float_down(granted))
             else:
@@ -425,26 +425,6 @@ def claim(budget: Budget | Share, by: str) -> None:
     """
     if isinstance(budget, Share):
         budget.claim(by)
-
-
-def float_down(value: Fraction) -> float:
-    """The largest float that is not above a value >= 0."""
-    rounded = float(value)
-    return rounded if Fraction(rounded) <= value else math.nextafter(rounded, 0.0)
-
-
-def float_up(value: Fraction) -> float:
-    """The least float that is not below a value >= 0."""
-    rounded = float(value)
-    return rounded if Fraction(rounded) >= value else math.nextafter(rounded, math.inf)
-
-
-def _root_down(square: Fraction) -> float:
-    """The square root, rounded down; exact where it is a float."""
-    root = math.nextafter(math.sqrt(float(square)), math.inf)
-    while Fraction(root) ** 2 > square:
-        root = math.nextafter(root, 0.0)
-    return root
 
 
 def _check_fraction(fraction: Any) -> Fraction:

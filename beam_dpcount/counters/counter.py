@@ -14,14 +14,8 @@ from typing import TYPE_CHECKING, Any, cast, overload
 import numpy as np
 import numpy.typing as npt
 
-from beam_dpcount.budget.budgets import (
-    Budget,
-    PureDP,
-    check_budget,
-    gaussian_epsilon,
-    noise_laws,
-    zcdp_epsilon,
-)
+from beam_dpcount.budget.budgets import Budget, PureDP, check_budget, noise_laws
+from beam_dpcount.budget.conversions import gaussian_epsilon, zcdp_epsilon
 from beam_dpcount.budget.costs import (
     ConcentratedCost,
     Cost,
