@@ -148,6 +148,22 @@ def test_citations_have_a_source():
     assert "FHU22" in cited <= known
 
 
+def test_the_map_names_every_file_in_its_room():
+    """And nothing else: docs/architecture.md, "Files"."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    package = ROOT / "beam_dpcount"
+    rows = re.findall(r"^\| `([a-z/]+)/` \| (.*) \|$", text, re.MULTILINE)
+    named = {room: sorted(re.findall(r"`(\w+\.py)`", files)) for room, files in rows}
+    there = {
+        str(room.relative_to(package)): sorted(
+            path.name for path in room.glob("*.py") if path.name != "__init__.py"
+        )
+        for room in package.rglob("*")
+        if room.is_dir() and room.name != "__pycache__"
+    }
+    assert named == there
+
+
 def test_the_glossary_is_short():
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     glossary = text.split("| word | meaning |\n|---|---|\n")[1].splitlines()
