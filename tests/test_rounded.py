@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_dpcount as dp
-from beam_dpcount.counters.spread import SpreadChange
+from beam_dpcount.counters.change import SpreadChange
 from beam_dpcount.mechanisms import BLT, Binned, NormalizedBLT, SquareRoot
 from beam_dpcount.mechanisms.base import UnsupportedHorizonError
 from beam_dpcount.mechanisms.doubles import double_double, multiply_add, two_product, two_sum

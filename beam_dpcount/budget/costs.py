@@ -13,17 +13,20 @@ ADD_OR_REMOVE_ONE: under REPLACE_ONE they would count every change twice.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Protocol
 
 from beam_dpcount.budget.budgets import ZCDP, PureDP
-from beam_dpcount.budget.conversions import float_up, root_down
+from beam_dpcount.budget.conversions import float_up, gaussian_epsilon, root_down, zcdp_epsilon
 from beam_dpcount.budget.ledger import Ledger
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
+
+_ROUNDING = 1 + 1e-12  # far above that of the floats that fractions become
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,10 @@ class PureCost:
     epsilon: Fraction
     rho: Fraction
 
+    def epsilon_at(self, delta: float) -> float:
+        """The epsilon that it satisfies at this delta."""
+        return min(float(self.epsilon), zcdp_epsilon(float(self.rho), delta))
+
 
 @dataclass(frozen=True)
 class GaussianCost:
@@ -40,12 +47,20 @@ class GaussianCost:
 
     ratio_squared: Fraction
 
+    def epsilon_at(self, delta: float) -> float:
+        """The epsilon that it satisfies at this delta."""
+        return gaussian_epsilon(math.sqrt(float(self.ratio_squared) * _ROUNDING), delta)
+
 
 @dataclass(frozen=True)
 class ConcentratedCost:
     """rho-zCDP."""
 
     rho: Fraction
+
+    def epsilon_at(self, delta: float) -> float:
+        """The epsilon that it satisfies at this delta."""
+        return zcdp_epsilon(float(self.rho) * _ROUNDING, delta)
 
 
 Cost = PureCost | GaussianCost | ConcentratedCost

@@ -6,13 +6,16 @@ Pure functions; values are in the user's units unless they are said to be on the
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.mechanisms.base import Mechanism
+from beam_dpcount.mechanisms.rounded import round_up
 
 RELATIONS = ("replace_one", "add_remove")
 
@@ -41,6 +44,10 @@ class Change:
     coordinates: int | None = None
 
     relations: ClassVar[tuple[str, ...]] = RELATIONS
+    meanings: ClassVar[Mapping[str, str]] = {
+        "replace_one": "the content of any one element",
+        "add_remove": "whether any one element counts or not",
+    }
 
     def __post_init__(self) -> None:
         for name in ("low", "high"):
@@ -104,12 +111,11 @@ class Change:
         return mechanism.norms(m * fine, most * fine)
 
     def __str__(self) -> str:
-        what = {
-            "replace_one": "the content of any one element",
-            "add_remove": "whether any one element counts or not",
-        }[self.relation]
+        return f"{self.relation} ({self.meanings[self.relation]}, {self._extent()})"
+
+    def _extent(self) -> str:
         some = "" if self.coordinates is None else f", in at most {self.coordinates} coordinates"
-        return f"{self.relation} ({what}, values in [{self.low:g}, {self.high:g}]{some})"
+        return f"values in [{self.low:g}, {self.high:g}]{some}"
 
 
 @dataclass(frozen=True)
@@ -131,6 +137,11 @@ class TickChange(Change):
     relation: str = "add_remove"
     max_items: int = 1
     most: int = 1 << 20
+
+    meanings: ClassVar[Mapping[str, str]] = {
+        "replace_one": "what, when and under which key any one event counts",
+        "add_remove": "whether any one event happened",
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -160,13 +171,9 @@ class TickChange(Change):
         apart = Fraction(max(high, 0) - min(low, 0), m) ** 2
         return 2 * l1, l2_squared * (max(Fraction(2), apart) if mechanism.is_nonnegative else 4)
 
-    def __str__(self) -> str:
-        what = {
-            "replace_one": "what, when and under which key any one event counts",
-            "add_remove": "whether any one event happened",
-        }[self.relation]
+    def _extent(self) -> str:
         some = "" if self.max_items == 1 else f", in at most {self.max_items} keys"
-        return f"{self.relation} ({what}, values in [{self.low:g}, {self.high:g}]{some})"
+        return f"{super()._extent()}{some}"
 
 
 @dataclass(frozen=True)
@@ -195,6 +202,11 @@ class ItemsChange(Change):
 
     max_items: int = 1
 
+    meanings: ClassVar[Mapping[str, str]] = {
+        "replace_one": "the items of any one step",
+        "add_remove": "whether any one step counts items or is empty",
+    }
+
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_count("max_items", self.max_items)
@@ -221,12 +233,73 @@ class ItemsChange(Change):
         touched = min(2 * b, dimension or 1)
         return touched * l1, touched * l2_squared
 
-    def __str__(self) -> str:
-        what = {
-            "replace_one": "the items of any one step",
-            "add_remove": "whether any one step counts items or is empty",
-        }[self.relation]
-        return f"{self.relation} ({what}, at most {self.max_items})"
+    def _extent(self) -> str:
+        return f"at most {self.max_items}"
+
+
+# The columns of R that a change of several steps hits are not orthogonal, so its norm is not a
+# multiple of one column's. For the difference d of one scalar stream, with c the largest L2 norm of
+# a column, ||R d||_2 <= c ||d||_1 always. Where no two columns have a negative product,
+# ||R d||_2^2 <= c^2 (P^2 + N^2), P and N the positive and the negative mass of d.
+
+
+class Spread(NamedTuple):
+    """Bounds on what one event changes in x, all coordinates and steps together.
+
+    Fields:
+      l1: on the sum of the absolute changes of x.
+      l2_squared: on ||R d||_2^2, for this mechanism, before any rounding.
+      touched: on the number of coordinates that change at all.
+    """
+
+    l1: int
+    l2_squared: Fraction
+    touched: int
+
+
+@dataclass(frozen=True)
+class SpreadChange(Change):
+    """What one event does to a statistic; each statistic has its own.
+
+    Args:
+      low, high: bounds on what one element adds to one coordinate.
+
+    Guarantee: the norms are those of all coordinates' streams together, each with its own noise of
+      one law. Where R is rounded, each coordinate that changes is rounded apart.
+    """
+
+    @abstractmethod
+    def spread(self, mechanism: Mechanism) -> Spread:
+        """How far the change reaches through this mechanism's encoder."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_coordinates(self)
+
+    def magnitude(self, unit: float) -> int:
+        """1: the least change there may be, which the lattice is fine enough for."""
+        if unit != 1:
+            raise ValueError(f"statistics are whole numbers, unit must be 1, got {unit!r}")
+        return 1
+
+    def largest(self, unit: float) -> int:
+        low, high = self.lattice_bounds(unit)
+        return max(abs(low), abs(high))
+
+    def norms(
+        self, mechanism: Mechanism, unit: float, dimension: int | None
+    ) -> tuple[Fraction, Fraction]:
+        reach, most = self.spread(mechanism), self.largest(unit)
+        fine = mechanism.resolution(self.magnitude(unit), most)
+        l1 = fine * reach.l1 * Fraction(mechanism.l1_sensitivity)
+        column = Fraction(mechanism.l2_sensitivity_squared)
+        l2_squared = fine**2 * min(reach.l2_squared, reach.l1**2 * column)
+        slack_l1, slack_l2 = mechanism.slack(most * fine)
+        if slack_l2 == 0:
+            return l1, l2_squared
+        l2 = math.sqrt(l2_squared) + math.sqrt(reach.touched) * slack_l2
+        whole = Fraction(round_up(float(l1) + reach.touched * slack_l1))
+        return whole, Fraction(round_up(l2)) ** 2
 
 
 def refuse_coordinates(change: Change) -> None:

@@ -9,13 +9,12 @@ from dataclasses import dataclass, fields
 from decimal import Decimal
 from functools import cached_property, singledispatch
 from numbers import Real
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from beam_dpcount.budget.budgets import Budget, PureDP, check_budget, noise_laws
-from beam_dpcount.budget.conversions import gaussian_epsilon, zcdp_epsilon
 from beam_dpcount.budget.costs import (
     ConcentratedCost,
     Cost,
@@ -117,9 +116,15 @@ class LatticeCounter(ABC):
     def stddev_at(self, state: State) -> float:
         """The standard deviation of the release that led to `state`."""
 
-    @abstractmethod
     def describe(self) -> Mapping[str, str]:
         """The public parameters, for display data, annotations and reports."""
+        return {
+            "budget": str(self.budget),
+            "mechanism": self.mechanism.name,
+            "horizon": "none" if self.horizon is None else str(self.horizon),
+            "noise": f"{type(self.law).__name__} of scale {self.law.scale * self.unit:g}",
+            "neighbouring_relation": str(self.change),
+        }
 
     @abstractmethod
     def costs(self) -> list[Cost]:
@@ -262,11 +267,9 @@ class Counter(LatticeCounter):
 
     @property
     def counters(self) -> int:
-        """How many plain ints a state begins with, the step count first."""
         return self.mechanism.counters
 
     def state_types(self, n: int) -> str:
-        """For each number of a state of n numbers, "q" for an integer or "d" for a float."""
         return self.mechanism.state_types(n)
 
     @property
@@ -301,7 +304,6 @@ class Counter(LatticeCounter):
         return self.law.variance * self.grid**2
 
     def init(self) -> State:
-        """The state before the first step."""
         return self.mechanism.init(self.dimension)
 
     def step_units(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
@@ -320,26 +322,21 @@ class Counter(LatticeCounter):
         return np.asarray(self.mechanism.release(xs * resolution, noise) / resolution)
 
     def step_lattice(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
-        """`step` of a value that `quantise` has put on the lattice already."""
         state, value = self.step_units(state, x, noise)
         return state, self.scaled(value)
 
     def release_lattice(self, xs: npt.NDArray[np.int64], noise: Noise) -> npt.NDArray[np.float64]:
-        """`release` of values that `quantise` has put on the lattice already."""
         return np.asarray(self.release_units(xs, noise) * self.unit, dtype=np.float64)
 
     def variance(self, t: int) -> float:
-        """The exact variance of release t, t from 1, in squared units of the values."""
         if not 1 <= t <= self.mechanism.horizon:
             raise ValueError(f"t must be from 1 to the horizon {self.mechanism.horizon}, got {t}")
         return self._variance * self.mechanism.row_norm2(t)
 
     def stddevs(self, n: int) -> npt.NDArray[np.float64]:
-        """The standard deviations of releases 1 .. n, shape (n,)."""
         return np.asarray(np.sqrt(self._variance * self.mechanism.row_norms2(n)))
 
     def stddev_at(self, state: State) -> float:
-        """The standard deviation of the release that led to `state`."""
         return math.sqrt(self._variance * self.mechanism.state_row_norm2(state))
 
     def max_variance(self) -> float:
@@ -357,17 +354,8 @@ class Counter(LatticeCounter):
         change, c_i, costs c_i/b in pure DP. It implies Theorem 1.3 of *Count on Your Elders*, and
         is converted numerically, which is tighter.
         """
-        l1, l2_squared = self.change.norms(self.mechanism, self.unit, self.dimension)
-        if isinstance(self.law, DiscreteLaplace):
-            b = self.law.parameter
-            if self.mechanism.draws_early:  # inputs may follow noise already seen: pure DP only
-                return float(l1 / b)
-            return min(float(l1 / b), zcdp_epsilon(float(l2_squared / b**2 / 2), delta))
-        gaussian = cast(DiscreteGaussian | RoundedGaussian, self.law)
-        ratio_squared = float(l2_squared / gaussian.sigma2) * (1 + 1e-12)
-        if isinstance(self.law, RoundedGaussian):
-            return gaussian_epsilon(math.sqrt(ratio_squared), delta)
-        return zcdp_epsilon(ratio_squared / 2, delta)
+        (cost,) = self.costs()
+        return cost.epsilon_at(delta)
 
     def costs(self) -> list[Cost]:
         l1, l2_squared = self.change.norms(self.mechanism, self.unit, self.dimension)
@@ -385,7 +373,6 @@ class Counter(LatticeCounter):
         raise TypeError(f"noise of {self.law!r} has no event: use a law that calibrate chooses")
 
     def describe(self) -> Mapping[str, str]:
-        """The public parameters, for display data, annotations and reports."""
         also = self.epsilon_at(_ANNOTATED)
         return {
             "budget": str(self.budget),

@@ -88,17 +88,13 @@ class SlidingStddevs:
 
     def at(self, t: int) -> tuple[float, float]:
         """Of release t, and of release t minus release t - window."""
-        block = self._blocks.get((t - 1) // self._BLOCK)
-        if block is None:
+        block, place = divmod(t - 1, self._BLOCK)
+        if block not in self._blocks:
             if len(self._blocks) >= 64:
                 self._blocks.clear()
-            block = self._blocks[(t - 1) // self._BLOCK] = self._make((t - 1) // self._BLOCK)
-        return block[(t - 1) % self._BLOCK]
-
-    def _make(self, number: int) -> list[tuple[float, float]]:
-        first, horizon = number * self._BLOCK + 1, self._counter.horizon
-        end = first + self._BLOCK if horizon is None else min(first + self._BLOCK, horizon + 1)
-        t = np.arange(first, end, dtype=np.int64)
-        own = [math.sqrt(self._counter.variance(step)) for step in t.tolist()]
-        sliding = np.sqrt(difference_variances(self._counter, t, self._window)).tolist()
-        return list(zip(own, sliding, strict=True))
+            first, last = block * self._BLOCK + 1, (block + 1) * self._BLOCK
+            steps = np.arange(first, min(last, self._counter.horizon or last) + 1, dtype=np.int64)
+            own = [math.sqrt(self._counter.variance(step)) for step in steps.tolist()]
+            sliding = np.sqrt(difference_variances(self._counter, steps, self._window)).tolist()
+            self._blocks[block] = list(zip(own, sliding, strict=True))
+        return self._blocks[block][place]

@@ -46,13 +46,11 @@ class SparseCounter(LatticeCounter):
         return 3 + self.inner.counters
 
     def state_types(self, n: int) -> str:
-        """For each number of a state of n numbers, "q" for an integer or "d" for a float."""
         c, types = self.inner.counters, self.inner.state_types(n - 6)
         return "qqq" + types[:c] + "qqd" + types[c:]
 
     @property
     def fingerprint(self) -> str:
-        """All parameters that a state depends on."""
         return repr((self.mechanism, self.law, self.inner.fingerprint))
 
     @property
@@ -61,13 +59,11 @@ class SparseCounter(LatticeCounter):
         return 6 + self.inner.state_size
 
     def init(self) -> State:
-        """The state before the first step."""
         inner, c = self.inner.init(), self.inner.counters
         # Then the threshold (drawn at the first step), the gathered count, the last release.
         return (0, 0, 0, *inner[:c], 0, 0, 0.0, *inner[c:])
 
     def step_lattice(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
-        """`step` of a value that `quantise` has put on the lattice already."""
         c = self.counters
         t, drawn, done = state[0] + 1, state[1], state[2]
         threshold, gathered, out = state[c], state[c + 1] + x, state[c + 2]
@@ -95,7 +91,6 @@ class SparseCounter(LatticeCounter):
         return int(lattice_segment + noise.for_law(self.law).one(coordinate))
 
     def release_lattice(self, xs: npt.NDArray[np.int64], noise: Noise) -> npt.NDArray[np.float64]:
-        """`release` of values that `quantise` has put on the lattice already."""
         state, values = self.init(), np.zeros(len(xs))
         for i, x in enumerate(xs.tolist()):
             state, values[i] = self.step_lattice(state, x, noise)
@@ -145,14 +140,11 @@ class SparseCounter(LatticeCounter):
         return [pure_cost(epsilon), *self.inner.costs()]
 
     def describe(self) -> Mapping[str, str]:
-        """The public parameters, for display data, annotations and reports."""
+        segments = f"{self.mechanism.segments} segments of about {self.mechanism.segment}"
         return {
-            "budget": str(self.budget),
-            "mechanism": f"{self.mechanism.name}, {self.mechanism.segments} segments of about "
-            f"{self.mechanism.segment}",
-            "horizon": "none",
+            **super().describe(),
+            "mechanism": f"{self.mechanism.name}, {segments}",
             "noise": f"comparisons: DiscreteLaplace of scale {self.comparison.scale * self.unit:g}",
-            "neighbouring_relation": str(self.change),
         }
 
 

@@ -50,18 +50,15 @@ class UnboundedCounter(LatticeCounter):
     # t, the coordinates drawn before this epoch and by now, and the base's own.
     @cached_property
     def counters(self) -> int:
-        """How many plain ints a state begins with, the step count first."""
         return 3 + self.mechanism.of_epoch(0).counters
 
     def state_types(self, n: int) -> str:
-        """For each number of a state of n numbers, "q" for an integer or "d" for a float."""
         base = self.mechanism.of_epoch(0)
         types = base.state_types(n - 5)
         return "qqq" + types[: base.counters] + "qq" + types[base.counters :]
 
     @property
     def fingerprint(self) -> str:
-        """All parameters that a state depends on."""
         epochs = range(MAX_HORIZON.bit_length())
         bases = ", ".join(self.mechanism.of_epoch(i).fingerprint for i in epochs)
         rest = repr((self.mechanism.share, self.base_budget, self.total_budget))[1:]
@@ -91,13 +88,11 @@ class UnboundedCounter(LatticeCounter):
         return 5 + max(self.of_epoch(i).state_size for i in range(epochs))
 
     def init(self) -> State:
-        """The state before the first step."""
         base, c = self.of_epoch(0).init(), self.of_epoch(0).counters
         nothing = self.quantise_nothing()
         return (0, 0, 0, *base[:c], nothing, nothing, *base[c:])
 
     def step_lattice(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
-        """`step` of a value that `quantise` has put on the lattice already."""
         t, c = state[0] + 1, self.counters
         before, drawn, closed, epoch_sum = state[1], state[2], state[c], state[c + 1] + x
         if self.horizon is not None and t > self.horizon:
@@ -120,7 +115,6 @@ class UnboundedCounter(LatticeCounter):
         return state, self.scaled(value)
 
     def release_lattice(self, xs: npt.NDArray[np.int64], noise: Noise) -> npt.NDArray[np.float64]:
-        """`release` of values that `quantise` has put on the lattice already."""
         if self.horizon is not None and len(xs) > self.horizon:
             raise HorizonError(f"{len(xs)} steps do not fit the {self.horizon} of the base")
         values = np.zeros(xs.shape)
@@ -137,7 +131,6 @@ class UnboundedCounter(LatticeCounter):
         return np.asarray(values * self.unit)
 
     def variance(self, t: int) -> float:
-        """The exact variance of release t, t from 1, in squared units of the values."""
         if t < 1:
             raise ValueError(f"t must be at least 1, got {t}")
         i, place = Unbounded.place(t)
@@ -148,7 +141,6 @@ class UnboundedCounter(LatticeCounter):
         return self.law.variance * self.unit**2
 
     def stddevs(self, n: int) -> npt.NDArray[np.float64]:
-        """The standard deviations of releases 1 .. n, shape (n,)."""
         parts = [np.zeros(0)]
         for i in range(n.bit_length()):
             length = min(1 << i, n + 1 - (1 << i))
@@ -157,7 +149,6 @@ class UnboundedCounter(LatticeCounter):
         return np.concatenate(parts)
 
     def stddev_at(self, state: State) -> float:
-        """The standard deviation of the release that led to `state`."""
         return math.sqrt(self.variance(state[0]))
 
     def costs(self) -> list[Cost]:
@@ -183,14 +174,8 @@ class UnboundedCounter(LatticeCounter):
         return cost
 
     def describe(self) -> Mapping[str, str]:
-        """The public parameters, for display data, annotations and reports."""
-        return {
-            "budget": str(self.budget),
-            "mechanism": self.mechanism.name,
-            "horizon": "none" if self.horizon is None else str(self.horizon),
-            "noise": f"totals: {type(self.law).__name__} of scale {self.law.scale * self.unit:g}",
-            "neighbouring_relation": str(self.change),
-        }
+        common = super().describe()
+        return {**common, "noise": f"totals: {common['noise']}"}
 
 
 class Part:

@@ -208,9 +208,9 @@ class Mechanism(ABC):
     def mean_row_norm2(self) -> float:
         """The mean row_norm2 over all steps up to the horizon."""
 
-    @abstractmethod
     def state_row_norm2(self, state: State) -> float:
         """row_norm2 of the release that led to `state`."""
+        return self.row_norm2(state[0])
 
     def products(self, s: IntArray, lag: int) -> FloatArray:
         """The products of rows s and s + lag of L, shape (n,), s from 1: covariances of releases.

@@ -7,25 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from beam_dpcount.mechanisms.base import FloatArray, IntArray, State
+from beam_dpcount.mechanisms.base import FloatArray, IntArray, Mechanism, State
 from beam_dpcount.mechanisms.digits import first_difference, ones
 from beam_dpcount.mechanisms.trees import Forest
 from beam_dpcount.noise.entropy import Noise
 
 
 @dataclass(frozen=True)
-class BinaryTree(Forest):
-    """Binary tree: release t sums one node for every 1-bit of t.
-
-    The node of bit i covers the 2^i items that end at (t >> i) << i. Right children are never
-    used, so none is noised: an item lies in at most h = ceil(log2(T+1)) nodes.
-
-    Guarantee: R has 0/1 entries and columns with at most h ones, so Delta_1 = h and
-      Delta_2 = sqrt(h), exactly (item 1 lies in the nodes 1, 2, 4, ... <= T). Takes every budget.
-      Variance of release t: popcount(t) times that of one draw.
-
-    Source: [CSS11, Section 3.3]; the count of nodes is derived in docs/proofs/trees.md.
-    """
+class Dyadic(Mechanism):
+    """Nodes of 2^i items, of which an item lies in one of each height up to log2(T), at most."""
 
     @property
     def l1_sensitivity(self) -> int:
@@ -39,6 +29,21 @@ class BinaryTree(Forest):
         """Exact: items d apart share no node of 2^i <= d items, and 1 and 1 + d all larger ones."""
         levels = self.horizon.bit_length()
         return tuple(max(levels - d.bit_length(), 0) for d in range(n))
+
+
+@dataclass(frozen=True)
+class BinaryTree(Dyadic, Forest):
+    """Binary tree: release t sums one node for every 1-bit of t.
+
+    The node of bit i covers the 2^i items that end at (t >> i) << i. Right children are never
+    used, so none is noised: an item lies in at most h = ceil(log2(T+1)) nodes.
+
+    Guarantee: R has 0/1 entries and columns with at most h ones, so Delta_1 = h and
+      Delta_2 = sqrt(h), exactly (item 1 lies in the nodes 1, 2, 4, ... <= T). Takes every budget.
+      Variance of release t: popcount(t) times that of one draw.
+
+    Source: [CSS11, Section 3.3]; the count of nodes is derived in docs/proofs/trees.md.
+    """
 
     @property
     def state_size(self) -> int:

@@ -22,13 +22,19 @@ from beam_dpcount.mechanisms.binned_tables import (
     search,
 )
 from beam_dpcount.mechanisms.doubles import multiply_add, two_sum
-from beam_dpcount.mechanisms.rounded import ULP, RoundedMechanism, lag_bounds, left_dot, to_integers
+from beam_dpcount.mechanisms.rounded import (
+    ULP,
+    WeightedMechanism,
+    lag_bounds,
+    left_dot,
+    to_integers,
+)
 from beam_dpcount.mechanisms.workload import Workload
 from beam_dpcount.noise.entropy import Noise
 
 
 @dataclass(frozen=True)
-class Binned(RoundedMechanism):
+class Binned(WeightedMechanism):
     """L is the square root of the workload with rows made constant on bins of columns; R = L^-1 A.
 
     A bin of row t is a union of bins of row t - 1, or t alone. So a stream keeps two sums a bin:
@@ -77,13 +83,6 @@ class Binned(RoundedMechanism):
             if not (0 <= float(value) < 1 and (value or name == "tau")):
                 raise ValueError(f"{name} must satisfy {least} {name} < 1, got {value!r}: {remedy}")
             object.__setattr__(self, name, float(value))
-        made = Workload(self.momentum, self.decay)
-        object.__setattr__(self, "momentum", made.momentum)
-        object.__setattr__(self, "decay", made.decay)
-
-    @cached_property
-    def workload(self) -> Workload:
-        return Workload(self.momentum, self.decay)
 
     @property
     def _key(self) -> tuple[int, float, float, Workload]:
@@ -233,22 +232,6 @@ class Binned(RoundedMechanism):
     @cached_property
     def _row_norms2(self) -> FloatArray:
         return np.array([1 + np.dot(np.square(r.weights), r.widths[1:]) for r in self._rows])
-
-    def row_norm2(self, t: int) -> float:
-        return float(self._row_norms2[t - 1])
-
-    def row_norms2(self, n: int) -> FloatArray:
-        self.check_steps(n)
-        return self._row_norms2[:n].copy()
-
-    def max_row_norm2(self) -> float:
-        return float(self._row_norms2.max())
-
-    def mean_row_norm2(self) -> float:
-        return float(self._row_norms2.mean())
-
-    def state_row_norm2(self, state: State) -> float:
-        return self.row_norm2(state[0])
 
 
 def _merged(sums: Sequence[Any], merges: list[tuple[int, int]]) -> list[Any]:

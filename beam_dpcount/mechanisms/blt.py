@@ -269,9 +269,6 @@ class BLT(RoundedMechanism):
     def mean_row_norm2(self) -> float:
         return self._tables.mean_row_norm2()
 
-    def state_row_norm2(self, state: State) -> float:
-        return self._tables.row_norm2(state[0])
-
 
 @dataclass(frozen=True)
 class NormalizedBLT(BLT):

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from beam_dpcount.mechanisms.base import FloatArray, IntArray, Mechanism, State
+from beam_dpcount.mechanisms.base import FloatArray, IntArray, State
+from beam_dpcount.mechanisms.binary import Dyadic
 from beam_dpcount.mechanisms.digits import first_difference, ones
 from beam_dpcount.noise.entropy import Noise
 
 
 @dataclass(frozen=True)
-class Honaker(Mechanism):
+class Honaker(Dyadic):
     """Binary tree whose nodes are estimated from their own noisy sum and from their children's.
 
     Every node is noised, right children too: y = sum + z. The estimate of a node of height j > 0
@@ -27,19 +28,6 @@ class Honaker(Mechanism):
 
     Source: [KMSTTX21, Appendix B.1]; variance by induction on the height.
     """
-
-    @property
-    def l1_sensitivity(self) -> int:
-        return self.horizon.bit_length()
-
-    @property
-    def l2_sensitivity_squared(self) -> int:
-        return self.horizon.bit_length()
-
-    def lag_bounds(self, n: int) -> tuple[float, ...]:
-        """Exact: items d apart share no node of 2^j <= d items, and 1 and 1 + d all larger ones."""
-        levels = self.horizon.bit_length()
-        return tuple(max(levels - d.bit_length(), 0) for d in range(n))
 
     @property
     def state_size(self) -> int:
@@ -152,9 +140,6 @@ class Honaker(Mechanism):
     def mean_row_norm2(self) -> float:
         bits = range(self.horizon.bit_length())
         return sum(ones(self.horizon, i) * _weight(i) for i in bits) / self.horizon
-
-    def state_row_norm2(self, state: State) -> float:
-        return self.row_norm2(state[0])
 
 
 def _weight(height: int) -> float:

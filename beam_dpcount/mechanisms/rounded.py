@@ -7,12 +7,14 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
-from beam_dpcount.mechanisms.base import Mechanism, UnsupportedHorizonError
+from beam_dpcount.mechanisms.base import FloatArray, Mechanism, UnsupportedHorizonError
+from beam_dpcount.mechanisms.workload import Workload
 
 SLACK = 1e-4  # twice the most of the sensitivity that the lattice may add
 # The most that arithmetic may add, which only sums of very many events reach; the lattice cannot
@@ -74,6 +76,43 @@ class RoundedMechanism(Mechanism):
     def slack(self, largest: int) -> tuple[float, float]:
         per_row = self.rounding + 2 * largest * self.encoding_error
         return per_row * self.horizon, per_row * math.sqrt(self.horizon)
+
+
+class WeightedMechanism(RoundedMechanism):
+    """One of any workload, which keeps the norms of all rows of L.
+
+    Derived classes have the fields momentum and decay.
+    """
+
+    momentum: float
+    decay: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("momentum", "decay"):
+            object.__setattr__(self, name, getattr(self.workload, name))
+
+    @cached_property
+    def workload(self) -> Workload:
+        return Workload(self.momentum, self.decay)
+
+    @property
+    @abstractmethod
+    def _row_norms2(self) -> FloatArray:
+        """row_norm2 of 1 .. T."""
+
+    def row_norm2(self, t: int) -> float:
+        return float(self._row_norms2[t - 1])
+
+    def row_norms2(self, n: int) -> FloatArray:
+        self.check_steps(n)
+        return self._row_norms2[:n].copy()
+
+    def max_row_norm2(self) -> float:
+        return float(self._row_norms2.max())
+
+    def mean_row_norm2(self) -> float:
+        return float(self._row_norms2.mean())
 
 
 def round_up(value: float) -> float:

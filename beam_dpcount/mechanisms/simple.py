@@ -27,10 +27,6 @@ class Simple1(Forest):
     def l1_sensitivity(self) -> int:
         return self.horizon
 
-    @property
-    def l2_sensitivity_squared(self) -> int:
-        return self.horizon
-
     def lag_bounds(self, n: int) -> tuple[float, ...]:
         """Exact: prefixes that end at the later of two items or after it hold both."""
         return tuple(max(self.horizon - d, 0) for d in range(n))
@@ -59,9 +55,6 @@ class Simple1(Forest):
     def mean_row_norm2(self) -> float:
         return 1
 
-    def state_row_norm2(self, state: State) -> float:
-        return 1
-
 
 @dataclass(frozen=True)
 class Simple2(Forest):
@@ -75,10 +68,6 @@ class Simple2(Forest):
 
     @property
     def l1_sensitivity(self) -> int:
-        return 1
-
-    @property
-    def l2_sensitivity_squared(self) -> int:
         return 1
 
     def lag_bounds(self, n: int) -> tuple[float, ...]:
@@ -119,9 +108,6 @@ class Simple2(Forest):
     def mean_row_norm2(self) -> float:
         return (self.horizon + 1) / 2
 
-    def state_row_norm2(self, state: State) -> float:
-        return float(state[0])
-
 
 @dataclass(frozen=True)
 class TwoLevel(Forest):
@@ -159,10 +145,6 @@ class TwoLevel(Forest):
     @property
     def l1_sensitivity(self) -> int:
         return 1 if self.size == 1 else 2
-
-    @property
-    def l2_sensitivity_squared(self) -> int:
-        return self.l1_sensitivity
 
     def lag_bounds(self, n: int) -> tuple[float, ...]:
         """Exact: two items share their block, if they lie in one, and nothing else."""
@@ -222,9 +204,6 @@ class TwoLevel(Forest):
         within = blocks * size * (size - 1) // 2 + rest * (rest + 1) // 2
         of_blocks = size * blocks * (blocks - 1) // 2 + blocks * (rest + 1)
         return (within + of_blocks) / self.horizon
-
-    def state_row_norm2(self, state: State) -> float:
-        return self.row_norm2(state[0])
 
 
 def _zeros(n: int, dimension: int | None) -> State:

@@ -57,10 +57,6 @@ class SmoothBinary(Forest):
     def l1_sensitivity(self) -> int:
         return self.shape[1]
 
-    @property
-    def l2_sensitivity_squared(self) -> int:
-        return self.shape[1]
-
     def lag_bounds(self, n: int) -> tuple[float, ...]:
         """k - min {z: C(z + h - k, z) > d}: exact unless balanced, and then at most 1 too large.
 
@@ -189,9 +185,7 @@ class SmoothBinary(Forest):
         return h - k if self.balanced else _depth_sum(h, k, self.horizon) / self.horizon
 
     def state_row_norm2(self, state: State) -> float:
-        if self.balanced:
-            return self.row_norm2(state[0])
-        return super().state_row_norm2(state)
+        return self.row_norm2(state[0]) if self.balanced else len(state) - self.counters - 1
 
 
 @lru_cache(maxsize=256)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from beam_dpcount.mechanisms.base import FloatArray, IntArray, State, UnsupportedHorizonError
-from beam_dpcount.mechanisms.rounded import ULP, RoundedMechanism, lag_bounds, to_integers
+from beam_dpcount.mechanisms.rounded import ULP, WeightedMechanism, lag_bounds, to_integers
 from beam_dpcount.mechanisms.workload import Workload, toeplitz
 from beam_dpcount.noise.entropy import Noise
 
@@ -38,7 +38,7 @@ def coefficients(workload: Workload, n: int) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class SquareRoot(RoundedMechanism):
+class SquareRoot(WeightedMechanism):
     """L = R = the square root of the workload's matrix A: Toeplitz, with coefficients r_j.
 
     A state holds all inputs and all noisy encoded values so far: 2T + 1 numbers a key (16 MB at
@@ -63,16 +63,6 @@ class SquareRoot(RoundedMechanism):
     decay: float = 1.0
 
     longest: ClassVar[int] = 1 << 20  # a state of 2^21 numbers
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        made = Workload(self.momentum, self.decay)
-        object.__setattr__(self, "momentum", made.momentum)
-        object.__setattr__(self, "decay", made.decay)
-
-    @cached_property
-    def workload(self) -> Workload:
-        return Workload(self.momentum, self.decay)
 
     @cached_property
     def _r(self) -> FloatArray:
@@ -140,24 +130,8 @@ class SquareRoot(RoundedMechanism):
         return _lagged(self, lag)[s - 1]
 
     @cached_property
-    def _norms(self) -> FloatArray:
+    def _row_norms2(self) -> FloatArray:
         return np.cumsum(self._r**2)
-
-    def row_norm2(self, t: int) -> float:
-        return float(self._norms[t - 1])
-
-    def row_norms2(self, n: int) -> FloatArray:
-        self.check_steps(n)
-        return self._norms[:n].copy()
-
-    def max_row_norm2(self) -> float:
-        return float(self._norms[-1])
-
-    def mean_row_norm2(self) -> float:
-        return float(self._norms.mean())
-
-    def state_row_norm2(self, state: State) -> float:
-        return self.row_norm2(state[0])
 
 
 @lru_cache(maxsize=8)

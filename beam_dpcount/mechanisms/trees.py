@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from beam_dpcount.mechanisms.base import FloatArray, IntArray, Mechanism, State
+from beam_dpcount.mechanisms.base import FloatArray, IntArray, Mechanism
 from beam_dpcount.noise.entropy import Noise
 
 
@@ -30,6 +30,10 @@ class Forest(Mechanism):
 
     def draws(self, n: int) -> int:
         return n
+
+    @property
+    def l2_sensitivity_squared(self) -> float:
+        return self.l1_sensitivity  # entries of R are 0 or 1
 
     @abstractmethod
     def parents(self, n: int) -> IntArray:
@@ -71,9 +75,6 @@ class Forest(Mechanism):
         for depth, nodes in enumerate(_structure(self, n)[1], start=1):
             depths[nodes[: np.searchsorted(nodes, n, side="right")] - 1] = depth
         return depths
-
-    def state_row_norm2(self, state: State) -> float:
-        return len(state) - self.counters - 1
 
 
 def _structure(forest: Forest, n: int) -> tuple[IntArray, tuple[IntArray, ...]]:

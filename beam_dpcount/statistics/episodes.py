@@ -16,7 +16,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from beam_dpcount.checks import ParameterError, check_whole
-from beam_dpcount.counters.spread import Spread, SpreadChange
+from beam_dpcount.counters.change import Spread, SpreadChange
 from beam_dpcount.mechanisms.base import Mechanism
 from beam_dpcount.statistics.base import Additions, Codes, IntArray
 from beam_dpcount.statistics.episode_bounds import Reach, reach_of_all, reach_of_dictionary

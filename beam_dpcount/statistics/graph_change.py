@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from beam_dpcount.counters.spread import Spread, SpreadChange
+from beam_dpcount.counters.change import Spread, SpreadChange
 from beam_dpcount.mechanisms.base import Mechanism
 
 

@@ -20,7 +20,7 @@ from struct import pack, unpack
 
 import numpy as np
 
-from beam_dpcount.counters.spread import Spread, SpreadChange
+from beam_dpcount.counters.change import Spread, SpreadChange
 from beam_dpcount.mechanisms.base import Mechanism
 from beam_dpcount.statistics.base import Additions, Codes, IntArray
 from beam_dpcount.statistics.letters import LetterStatistic

@@ -6,7 +6,7 @@ import csv
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +23,32 @@ HALF = dp.ZCDP(0.5)  # then sigma^2 = Delta_2^2
 VARIANCE = "variance (counts²)"
 
 
+class _File:
+    """A file of an experiment: <experiment><suffix>.<kind>."""
+
+    kind: ClassVar[str] = "png"
+    suffix: str
+
+    @property
+    def ending(self) -> str:
+        """What comes after the name of the experiment."""
+        return f"{self.suffix}.{self.kind}"
+
+
+class _Figure(_File):
+    """A PNG that a function draws, of its first field and with the others."""
+
+    draw: ClassVar[Callable[..., None]]
+
+    def save(self, path: str) -> None:
+        """Write the PNG."""
+        drawn, *given = vars(self).items()
+        type(self).draw(drawn[1], path, **{k: v for k, v in given if k != "suffix"})
+
+
 @dataclass(frozen=True)
-class Picture:
-    """One PNG: what `plots.lines` draws. Its file is <experiment><suffix>.png."""
+class Picture(_Figure):
+    """What `plots.lines` draws."""
 
     series: Series
     title: str
@@ -37,29 +60,12 @@ class Picture:
     logy: bool = False
     base: float = 10
 
-    @property
-    def ending(self) -> str:
-        """What comes after the name of the experiment."""
-        return f"{self.suffix}.png"
-
-    def save(self, path: str) -> None:
-        """Write the PNG."""
-        plots.lines(
-            self.series,
-            path,
-            xlabel=self.xlabel,
-            ylabel=self.ylabel,
-            title=self.title,
-            logx=self.logx,
-            logy=self.logy,
-            base=self.base,
-            footer=self.footer,
-        )
+    draw = staticmethod(plots.lines)
 
 
 @dataclass(frozen=True)
-class Panels:
-    """One PNG of several pairs of axes: what `plots.panels` draws."""
+class Panels(_Figure):
+    """Several pairs of axes: what `plots.panels` draws."""
 
     panels: Mapping[str, Series]
     title: str
@@ -68,34 +74,17 @@ class Panels:
     footer: str | None = None
     suffix: str = ""
 
-    @property
-    def ending(self) -> str:
-        """What comes after the name of the experiment."""
-        return f"{self.suffix}.png"
-
-    def save(self, path: str) -> None:
-        """Write the PNG."""
-        plots.panels(
-            self.panels,
-            path,
-            xlabel=self.xlabel,
-            ylabel=self.ylabel,
-            title=self.title,
-            footer=self.footer,
-        )
+    draw = staticmethod(plots.panels)
 
 
 @dataclass(frozen=True)
-class Table:
-    """One CSV of rows, all with the same columns. Its file is <experiment><suffix>.csv."""
+class Table(_File):
+    """One CSV of rows, all with the same columns."""
 
     rows: Sequence[Row]
     suffix: str = ""
 
-    @property
-    def ending(self) -> str:
-        """What comes after the name of the experiment."""
-        return f"{self.suffix}.csv"
+    kind = "csv"
 
     def save(self, path: str) -> None:
         """Write the CSV."""

@@ -98,36 +98,24 @@ def space_against_horizon(quick: bool) -> list[Row]:
 def space_against_horizon_pictures(rows: list[Row]) -> list[Picture]:
     """Buffers and numbers in a state, for the largest and for the mean variance."""
     footer = "Exact. Least over a grid of (c, tau), and over 2 to 8 exponentials. SquareRoot keeps "
-    pictures = []
-    for objective, word in _OBJECTIVES.items():
-        own = select(rows, objective=objective)
-        title = f"for a {word} variance of at most r x the square root's"
-        note = _TOEPLITZ[objective]
-        pictures.append(
-            Picture(
-                _by_ratio(own, "buffers"),
-                f"Buffers {title}",
-                "horizon T (steps)",
-                "buffers (bins, or exponentials)",
-                f"{footer}T buffers. {note}",
-                f"-{objective}",
-                logx=True,
-                base=2,
-            )
+    drawn = (
+        ("buffers", "Buffers", "buffers (bins, or exponentials)", "T buffers", ""),
+        ("state_size", "State", "numbers in a state", "2T + 1 numbers", "-state"),
+    )
+    return [
+        Picture(
+            _by_ratio(select(rows, objective=objective), column),
+            f"{what} for a {word} variance of at most r x the square root's",
+            "horizon T (steps)",
+            ylabel,
+            f"{footer}{root}. {_TOEPLITZ[objective]}",
+            f"-{objective}{suffix}",
+            logx=True,
+            base=2,
         )
-        pictures.append(
-            Picture(
-                _by_ratio(own, "state_size"),
-                f"State {title}",
-                "horizon T (steps)",
-                "numbers in a state",
-                f"{footer}2T + 1 numbers. {note}",
-                f"-{objective}-state",
-                logx=True,
-                base=2,
-            )
-        )
-    return pictures
+        for objective, word in _OBJECTIVES.items()
+        for column, what, ylabel, root, suffix in drawn
+    ]
 
 
 def _by_ratio(rows: list[Row], column: str) -> Series:
