@@ -130,7 +130,19 @@ class Ledger:
     two processes would spend the same budget twice.
 
     Raises:
-      ValueError, TypeError: budget is no budget, or too small to convert; name is no line of text.
+      ValueError, TypeError: budget is not a budget, or too small to convert; name is not one line
+        of text.
+
+    Example:
+      >>> import beam_dpcount as dp
+      >>> ledger = dp.Ledger(dp.ZCDP(0.1), "shop")
+      >>> ledger.share(0.25, "clicks").budget
+      ZCDP(rho=0.025)
+      >>> ledger.rest("orders").budget
+      ZCDP(rho=0.075)
+      >>> ledger.share(0.5, "more")  # doctest: +IGNORE_EXCEPTION_DETAIL
+      Traceback (most recent call last):
+      OverspentError: ledger shop would be overspent
     """
 
     def __init__(self, budget: Budget, name: str = "") -> None:

@@ -422,9 +422,21 @@ def calibrate(
       dimension: None for a stream of numbers, d for a stream of vectors of shape (d,).
       unit: values are rounded to multiples of it before they are counted; 1 counts integers.
 
+    Returns:
+      A `Counter`; for `Unbounded` and `Sparse`, one of their own.
+
     Raises:
       ValueError, TypeError: an argument is outside its range, or the mechanism cannot take this
         kind of budget; the message says what to use.
+
+    Example:
+      >>> import beam_dpcount as dp
+      >>> counter = dp.calibrate(dp.mechanisms.BinaryTree(horizon=1000), dp.PureDP(1.0))
+      >>> counter.law  # one event is in at most ten nodes of the tree
+      DiscreteLaplace(parameter=Fraction(10, 1))
+      >>> [round(counter.variance(t), 1) for t in (8, 7)]  # sums of one node, and of three
+      [199.8, 599.5]
+      >>> private = counter.release([1, 0, 1, 1])  # noisy 1, 1, 2, 3
     """
     budget = check_budget(budget)
     change = Change() if change is None else change
