@@ -48,7 +48,7 @@ class PureDP:
         streams; positive and finite. Smaller is more private; 0.1 to 3 is usual.
 
     Raises:
-      ValueError, TypeError: epsilon is no positive, finite number.
+      ValueError, TypeError: epsilon is not a positive, finite number.
     """
 
     epsilon: float
@@ -115,7 +115,7 @@ class ZCDP:
       rho: positive and finite. `ZCDP(rho).to_approx(delta)` says which (epsilon, delta) it gives.
 
     Raises:
-      ValueError, TypeError: rho is no positive, finite number.
+      ValueError, TypeError: rho is not a positive, finite number.
     """
 
     rho: float

@@ -99,7 +99,7 @@ def dp_event(counter: Costly, zcdp: bool = False) -> DpEvent:
 
     Raises:
       ImportError: dp-accounting is not installed; the message says how to install it.
-      TypeError: counter is no calibrated counter.
+      TypeError: counter is not a calibrated counter.
     """
     if not hasattr(counter, "costs"):
         raise TypeError(

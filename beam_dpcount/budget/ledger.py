@@ -194,7 +194,7 @@ class Ledger:
 
         Raises:
           OverspentError: less is left.
-          ValueError, TypeError: the fraction is no positive number, or the name is taken.
+          ValueError, TypeError: the fraction is not a positive number, or the name is taken.
         """
         return self._take(_check_fraction(fraction) * self._total, name)
 

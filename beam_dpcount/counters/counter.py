@@ -36,7 +36,7 @@ _ANNOTATED = 1e-6  # the delta of the second guarantee in annotations
 
 
 class NotANumberError(ValueError):
-    """An input that is no number. The message never shows it."""
+    """An input that is not a number. The message never shows it."""
 
 
 class UnsupportedBudgetError(ValueError):
@@ -157,7 +157,7 @@ class LatticeCounter(ABC):
           The new state and the private prefix sum: a float, or an array of shape (dimension,).
 
         Raises:
-          NotANumberError: x is no number (the state is unchanged, the step not taken).
+          NotANumberError: x is not a number (the state is unchanged, the step not taken).
           HorizonError: all steps of the horizon were taken.
         """
         return self.step_lattice(state, self.quantise(x), noise)
@@ -174,7 +174,7 @@ class LatticeCounter(ABC):
           a release of its own; two calls over the same data cost the budget twice.
 
         Raises:
-          NotANumberError: some entry is no number.
+          NotANumberError: some entry is not a number.
           HorizonError: more steps than the horizon.
           ValueError: the shape is wrong.
         """
@@ -190,7 +190,7 @@ class LatticeCounter(ABC):
         """One input clipped to the bounds and rounded to the lattice, in multiples of the unit.
 
         Raises:
-          NotANumberError: x is no number (or, for vectors, of another shape).
+          NotANumberError: x is not a number (or, for vectors, of another shape).
         """
         if self.dimension is not None:
             try:
@@ -229,7 +229,7 @@ class LatticeCounter(ABC):
             array.ndim
         ):
             raise ValueError(f"inputs must have shape {shape}, got {array.shape}")
-        if array.dtype.kind in "Ou":  # integers beyond 64 bits, decimals, or no numbers at all
+        if array.dtype.kind in "Ou":  # integers beyond 64 bits, decimals, or not numbers at all
             flat = [self._quantise_one(x) for x in array.ravel().tolist()]
             return np.array(flat, dtype=np.int64).reshape(array.shape)
         if array.dtype.kind not in "bif":

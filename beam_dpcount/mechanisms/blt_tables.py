@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib import resources
 from itertools import accumulate
 from typing import Any
@@ -221,12 +221,6 @@ class Tables:
         added = 2 * falls * (at_last @ p.w) + falls**2 * B
         self._q, self._V = q, np.append(0.0, np.cumsum(added))
         self._blocks: dict[int, FloatArray] = {}
-        # The steps where D falls; the sum of theta^(k-t) times the fall at k, over k >= t, for
-        # each t of them; and 0, of no fall.
-        gaps = powers(p.e, np.diff(lasts, append=lasts[-1:])[:, None])
-        self._lasts, self._falls = lasts, np.zeros((len(lasts) + 1, p.buffers))
-        for n in range(len(lasts) - 1, -1, -1):
-            self._falls[n] = falls[n] + gaps[n] * self._falls[n + 1]
 
     def _buffers(self, t: IntArray) -> tuple[FloatArray, FloatArray]:
         """C_t w, shape (n, d), and Var b_t, shape (n,)."""
@@ -277,9 +271,20 @@ class Tables:
 
     def _coming_falls(self, t: IntArray) -> FloatArray:
         """The sum of theta^(k-t) times the fall of D at k, over k >= t, shape (n, buffers)."""
-        place = np.searchsorted(self._lasts, t)
-        steps = np.append(self._lasts, 0)[place] - t
-        return self._falls[place] * powers(self._p.e, np.maximum(steps, 0)[:, None])
+        lasts, sums = self._falls
+        place = np.searchsorted(lasts, t)
+        steps = np.append(lasts, 0)[place] - t
+        return sums[place] * powers(self._p.e, np.maximum(steps, 0)[:, None])
+
+    @cached_property
+    def _falls(self) -> tuple[IntArray, FloatArray]:
+        """The steps where D falls, and `_coming_falls` of them; and 0, of no fall."""
+        lasts, falls = self._starts[1:] - 1, self._D[:-1] - self._D[1:]
+        sums = np.zeros((len(lasts) + 1, self._p.buffers))
+        gaps = powers(self._p.e, np.diff(lasts, append=lasts[-1:])[:, None])
+        for n in range(len(lasts) - 1, -1, -1):
+            sums[n] = falls[n] + gaps[n] * sums[n + 1]
+        return lasts, sums
 
     def lag_products(self, lags: range) -> list[float]:
         """Bounds on the products of normalized columns d or more apart, for each lag d.

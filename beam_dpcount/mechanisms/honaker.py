@@ -19,7 +19,7 @@ class Honaker(Dyadic):
 
     Every node is noised, right children too: y = sum + z. The estimate of a node of height j > 0
     weighs y by v_j = 1/(2(1 - 2^-(j+1))) and its children's estimates by 1 - v_j; a leaf's is y.
-    Release t sums the estimates of the nodes of t's 1-bits. Weights are no integers, but they
+    Release t sums the estimates of the nodes of t's 1-bits. Weights are not integers, but they
     weigh lattice values: all after y is post-processing.
 
     Guarantee: an item lies in one node of every height up to log2(T):

@@ -40,7 +40,7 @@ class KAry(Mechanism):
     Source: [APT24, Algorithms 1 and 2]. Mixed radices: docs/proofs/trees.md.
 
     Raises:
-      ValueError, TypeError: arity is no valid radix, or too few levels for the horizon.
+      ValueError, TypeError: arity is not a valid radix, or too few levels for the horizon.
     """
 
     arity: int | Sequence[int] | None = None

@@ -72,7 +72,7 @@ def optimal_factorization(n: int, objective: str = "max", tolerance: float = 1e-
       tolerance: error <= (1 + tolerance) * lower_bound; from 1e-8 to below 1.
 
     Raises:
-      TypeError: n is no whole number, or tolerance no number.
+      TypeError: n is not a whole number, or tolerance not a number.
       ValueError: an argument is outside its range; the message says what to pass.
       RuntimeError: the tolerance was not reached.
     """
@@ -203,7 +203,7 @@ def mathias_floor(n: int) -> float:
       n: the number of steps, from 1.
 
     Raises:
-      TypeError, ValueError: n is no whole number from 1.
+      TypeError, ValueError: n is not a whole number from 1.
     """
     n = _check_steps(n)
     if n <= _EXACT:
