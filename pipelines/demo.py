@@ -9,14 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from beam_dpcount.commands import app as cli
 from beam_dpcount.commands import count
+from beam_dpcount.commands.app import run_main
+from beam_dpcount.commands.options import Parser
 from pipelines import eventlog
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
-    parser = cli.Parser(prog="python -m pipelines.demo", description=__doc__)
+    parser = Parser("pipelines.demo", __doc__)
     parser.add_argument("--directory", default="out/demo", help="default %(default)s")
     directory = parser.parse_args(argv).directory
     os.makedirs(directory, exist_ok=True)
@@ -39,4 +40,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    cli.run_main(main)
+    run_main(main)

@@ -13,8 +13,8 @@ from dataclasses import replace
 import beam_dpcount as dp
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.checks import check_whole
-from beam_dpcount.commands import app as cli
-from beam_dpcount.commands.files.read import InputError
+from beam_dpcount.commands import options as opt
+from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.counters.change import RELATIONS, Change, TickChange, check_unit
 from beam_dpcount.dofns.clock import default_most
 
@@ -22,17 +22,17 @@ _BUDGETS: tuple[Budget, ...] = (dp.PureDP(1.0), dp.ApproxDP(1.0, 1e-6), dp.ZCDP(
 _HORIZONS = (1_000, 100_000, 10_000_000)
 
 
-def arguments() -> cli.Parser:
+def arguments() -> opt.Parser:
     """The options of the command."""
-    parser = cli.command("pipelines.choose", __doc__)
-    cli.add_budget_arguments(parser, "all releases of one key (--ticks: of all keys) together")
+    parser = opt.Parser("pipelines.choose", __doc__)
+    opt.add_budget(parser, "all releases of one key (--ticks: of all keys) together")
     count = parser.add_argument_group("counting")
     length = count.add_mutually_exclusive_group()
-    length.add_argument("--horizon", type=cli.whole, metavar="T", help="the most elements of a key")
+    length.add_argument("--horizon", type=opt.whole, metavar="T", help="the most elements of a key")
     length.add_argument(
-        "--ticks", type=cli.whole, metavar="N", help="the number of ticks of the clock"
+        "--ticks", type=opt.whole, metavar="N", help="the number of ticks of the clock"
     )
-    cli.add_value_arguments(count)
+    opt.add_bounds(count)
     count.add_argument(
         "--relation",
         choices=RELATIONS,
@@ -40,14 +40,14 @@ def arguments() -> cli.Parser:
     )
     count.add_argument(
         "--max-per-tick",
-        type=cli.whole,
+        type=opt.whole,
         metavar="N",
         help="with --ticks: the sum of a key's rows in one tick is clipped to N times the largest "
         "value (default 2^20, or less where 64 bits would not hold all sums)",
     )
     count.add_argument(
         "--max-items",
-        type=cli.whole,
+        type=opt.whole,
         metavar="B",
         help="with --ticks: the most keys that one row counts under (default 1)",
     )
@@ -60,7 +60,7 @@ def arguments() -> cli.Parser:
     )
     what.add_argument(
         "--max-state",
-        type=cli.whole,
+        type=opt.whole,
         metavar="N",
         help="the most numbers kept per key (default: any)",
     )
@@ -89,8 +89,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             "give --horizon, the most elements that any key will have, or --ticks, the number of "
             "ticks of a clock"
         )
-    budget = cli.budget_of(options)
-    with cli.named_as_options(options):
+    budget = opt.budget_of(options)
+    with opt.named_as_options(options):
         change = change_of(options)
         choice = dp.choose(
             steps,

@@ -8,21 +8,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Collection, Mapping
-from typing import TypeVar
+from typing import Any
+
+from beam_dpcount.commands.report import many
 
 ASKED = "Keys as asked for: bands are for keys that were not chosen by their counts."
 _MOST = 24
-_Any = TypeVar("_Any")
-
-
-def add_argument(group: argparse._ArgumentGroup) -> None:
-    """--plot-keys."""
-    group.add_argument(
-        "--plot-keys",
-        nargs="+",
-        metavar="KEY",
-        help="the keys to draw; default: chosen by what is public of them, which the picture says",
-    )
 
 
 def check(options: argparse.Namespace) -> None:
@@ -58,17 +49,23 @@ def missing(options: argparse.Namespace, keys: Collection[str]) -> list[str]:
 
 
 def of_most_rows(
-    options: argparse.Namespace, last: Mapping[str, _Any], most: int
-) -> tuple[dict[str, _Any], list[str]]:
-    """The keys to draw, and in a list how they were chosen, if not all are drawn.
+    options: argparse.Namespace, last: Mapping[str, Any], most: int
+) -> tuple[list[tuple[str, str, Any]], list[str]]:
+    """Title, note and rows of the keys to draw; and in a list how they were chosen, if not all are.
 
     Args:
       last: their last releases, most rows first, which are public.
       most: the most keys, where none are asked for.
     """
     if options.plot_keys is not None:
-        return {key: last[key] for key in options.plot_keys if key in last}, [ASKED]
-    shown = dict(list(last.items())[:most])
-    if len(shown) == len(last):
-        return shown, []
-    return shown, [f"Of {len(last):,} keys the {len(shown)} with most rows."]
+        shown, choice = [key for key in options.plot_keys if key in last], [ASKED]
+    else:
+        shown, choice = list(last)[:most], []
+        if len(shown) < len(last):
+            choice = [f"Of {len(last):,} keys the {len(shown)} with most rows."]
+    panels = []
+    for key in shown:
+        rows = f"after {many(last[key].step, 'row')}"
+        name = (rows, "") if options.key is None else (key, rows)
+        panels.append((*name, last[key].rows))
+    return panels, choice

@@ -1,9 +1,12 @@
-"""One sorted file, CSV or Parquet, from the rows of a bounded collection."""
+"""One sorted file, CSV or Parquet, from the releases of a bounded collection; and back."""
 
 import csv
 import io
+import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
@@ -19,37 +22,141 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_dpcount.commands.files.beside import beside
+from beam_dpcount.commands.files.formats import InputError, Table
+from beam_dpcount.commands.files.read import unreadable
 
+_KINDS = {str: pa.string(), int: pa.int64(), float: pa.float64()}
 _NUMBERS = 1 << 18  # of a batch, rows times columns
 _SLICE = 1 << 16  # rows that are written at once
 _START = MIN_TIMESTAMP.micros
 _NOTHING = b""  # no batch: so that a collection without rows makes a file, too
 
 
-class WriteTable(beam.PTransform[PCollection[tuple[Any, ...]], PCollection[str]]):
-    """Writes all rows of a bounded collection to one file, sorted; gives its path once it is there.
+class Last(NamedTuple):
+    """The last release of a key that has a row, and the table's own cells of its rows."""
+
+    step: int
+    rows: list[tuple[Any, ...]]
+
+
+class Output:
+    """A file of releases, to be written by `WriteTable` and read back where it is local.
+
+    Args:
+      path: ends in .csv or .parquet, on any file system that Beam knows.
+      table: its columns.
+
+    Raises:
+      InputError: the path has another suffix, or * ? [ in its name; when it is read back, the file
+        cannot be read, or has other columns.
+    """
+
+    def __init__(self, path: str, table: Table) -> None:
+        self._parquet = check_name(path) == ".parquet"
+        self.path, self.table = path, table
+
+    def records(self) -> Iterator[tuple[Any, ...]]:
+        """The rows; a timestamp that was not written is None."""
+        names, kinds = zip(*self.table.schema, strict=True)
+        try:
+            if self._parquet:
+                with pq.ParquetFile(self.path) as file:
+                    for batch in file.iter_batches():
+                        columns = [
+                            batch[name].cast(_KINDS[kind]) for name, kind in self.table.schema
+                        ]
+                        yield from zip(*(column.to_pylist() for column in columns), strict=True)
+                return
+            with open(self.path, encoding="utf-8", newline="") as text:
+                rows = csv.reader(text, strict=True)
+                if tuple(next(rows, ())) != names:
+                    raise ValueError
+                for row in rows:
+                    yield tuple(_cell(kind, cell) for kind, cell in zip(kinds, row, strict=True))
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+        except (csv.Error, pa.ArrowException, KeyError, ValueError):
+            expected = ", ".join(names)
+            raise InputError(
+                f"{self.path}: not a file of releases, whose columns are {expected}"
+            ) from None
+
+    def columns(self) -> dict[str, list[Any]]:
+        """The same, by column."""
+        names = [name for name, _ in self.table.schema]
+        read = list(zip(*self.records(), strict=True)) or [()] * len(names)
+        return {name: list(column) for name, column in zip(names, read, strict=True)}
+
+    @cached_property
+    def last(self) -> dict[str, Last]:
+        """The last release of each key, most rows first."""
+        last: dict[str, Last] = {}
+        for key, step, _, *cells in self.records():
+            if key not in last or step > last[key].step:
+                last[key] = Last(step, [])
+            if step == last[key].step:
+                last[key].rows.append(tuple(cells))
+        return dict(sorted(last.items(), key=lambda entry: (-entry[1].step, entry[0])))
+
+
+def _cell(kind: type, cell: str) -> Any:
+    if kind is int:
+        return int(cell) if cell else None
+    return kind(cell)
+
+
+class WriteTable(beam.PTransform[PCollection[Any], PCollection[str]]):
+    """Writes all releases of a bounded collection to one file, sorted; gives its path at the end.
 
     The rows come together on one worker, in Arrow's format, and are written beside the output,
     which is then renamed: there is never half a file, and an existing one is replaced. The order of
     the lines is that of the rows' own cells, whatever order they come in.
 
     Args:
-      output: a path that ends in .csv or .parquet, on any file system that Beam knows.
-      schema: the columns; rows are tuples of their cells.
-      order: the names of the columns, of whole numbers or text, by which rows are sorted.
-      first: texts in the order in which they come in the first column of `order`, in place of the
-        order of text; none other may be there.
+      output: where, and as what.
+      timed: whether to write the timestamps; without, their cells are empty.
 
     Raises:
       ValueError: at pipeline construction, the collection is unbounded.
     """
 
+    def __init__(self, output: Output, timed: bool) -> None:
+        super().__init__()
+        self._table, self._timed = output.table, timed
+        self._write = WriteRows(
+            output.path, self._table.schema, self._table.order, self._table.keys
+        )
+
+    def expand(self, releases: PCollection[Any]) -> PCollection[str]:
+        rows = beam.FlatMap(self._rows).with_output_types(tuple[Any, ...])
+        return releases | "Row" >> rows | "Write" >> self._write
+
+    def _rows(self, release: Any) -> Iterator[tuple[Any, ...]]:
+        placed = release.key, release.step, release.timestamp if self._timed else None
+        return ((*placed, *cells) for cells in self._table.cells(release))
+
+
+class WriteRows(beam.PTransform[PCollection[tuple[Any, ...]], PCollection[str]]):
+    """Writes the rows of a bounded collection to one file; see `WriteTable`.
+
+    Args:
+      output: a path that ends in .csv or .parquet.
+      columns: the names of the columns, and their types: str, int or float.
+      order: the names of the columns, of whole numbers or text, by which rows are sorted.
+      first: texts in the order in which they come in the first column of `order`, in place of the
+        order of text; none other may be there.
+    """
+
     def __init__(
-        self, output: str, schema: pa.Schema, order: Sequence[str], first: Sequence[str] = ()
+        self,
+        output: str,
+        columns: Sequence[tuple[str, type]],
+        order: Sequence[str],
+        first: Sequence[str] = (),
     ) -> None:
         super().__init__()
-        self._pack, self._output = _Pack(schema), output
-        self._write = _Write(output, schema, order, first)
+        schema = pa.schema([(name, _KINDS[kind]) for name, kind in columns])
+        self._pack, self._write = _Pack(schema), _Write(output, schema, order, first)
 
     def expand(self, rows: PCollection[tuple[Any, ...]]) -> PCollection[str]:
         if not rows.is_bounded:
@@ -151,3 +258,31 @@ def csv_line(cells: Iterable[Any]) -> str:
     # csv quotes the characters of its line end, and both kinds of newline need quotes.
     csv.writer(text, lineterminator="\r\n").writerow(cells)
     return text.getvalue()[:-2]
+
+
+# Where to write
+
+
+def check_name(path: str) -> str:
+    """The suffix of an output, .csv or .parquet, or an InputError."""
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix not in (".csv", ".parquet"):
+        raise InputError(f"output must end in .csv or .parquet, got {path!r}")
+    if re.search(r"[*?[]", path):
+        # Beam would look for what matches the name.
+        raise InputError(f"output must have none of * ? [ in its name, got {path!r}")
+    return suffix
+
+
+def check_output(path: str) -> None:
+    """Raise InputError where `WriteTable` could not write; remote paths pass by their names."""
+    check_name(path)
+    if "://" in path:
+        return
+    directory = os.path.dirname(path) or "."
+    if os.path.isdir(path):
+        raise InputError(f"output {path!r} is a directory; name a file in it")
+    if not os.path.isdir(directory):
+        raise InputError(f"output {path!r}: there is no directory {directory!r}; create it first")
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise InputError(f"output {path!r}: directory {directory!r} is not writable")

@@ -1,0 +1,251 @@
+"""What commands read of files and write to them, as data: nothing here knows of Beam.
+
+Messages about a file name its row and column and never show a cell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from beam_dpcount.commands.files import times
+
+ALL = "all"  # the key of all rows where no column is named
+PLACED = ("key", "step", "timestamp")  # the first columns of every output
+_MAX_NUMBER = 300  # characters; beyond it no count is meant, and int() takes quadratic time
+_DIGITS = re.compile(r"[0-9]{1,18}", re.ASCII)
+
+
+class InputError(ValueError):
+    """A file or an argument that cannot be used; the message says where and why."""
+
+
+# What is read
+
+
+class Event(NamedTuple):
+    """What one row of a file says, and where it stands: rows count from 1, after the header."""
+
+    value: object
+    file: str
+    row: int
+
+
+def value_of(event: Event) -> object:
+    """What a row counts, as the file says it."""
+    return event.value
+
+
+@dataclass(frozen=True)
+class Source:
+    """Rows of CSV and Parquet files, as (key, Event).
+
+    A suffix .parquet or .pq means Parquet; all else is CSV in UTF-8 with a header line, packed
+    (.gz, .bz2, .zst ...) or not, whose blank lines are skipped.
+
+    Args:
+      inputs: paths or patterns on any file system Beam knows. A file that several match is read
+        once.
+      key: the column of the keys; in Parquet what is not text is taken as str() shows it. An empty
+        text is a key like others; a null is none, and an InputError. None: all rows have the key
+        "all".
+      columns: what is counted. It is protected, and so neither the keys' column nor the times'.
+      measure: from the cells of these columns to the value of the event, one argument each. It
+        raises nothing: that would show the cell.
+      timestamp: a column of timestamps, which become the elements' own.
+      timestamp_format, timezone: see `times.parser`.
+      delimiter: of CSV; the two characters ``\\t`` mean a tab.
+      show_header: whether an error about a missing column may show the first line of a CSV file,
+        which is data where there is no header.
+      per_tick: True if the events are counted per tick, where keys and times are protected, too,
+        and may be counted.
+      instead: what to do, beside naming another column, where what is counted is public.
+
+    Raises:
+      InputError: an argument makes no sense, or what is counted is public.
+    """
+
+    inputs: Sequence[str]
+    key: str | None
+    columns: tuple[str, ...]
+    measure: Callable[..., object]
+    timestamp: str | None = None
+    timestamp_format: str = "unix"
+    timezone: str = "UTC"
+    delimiter: str = ","
+    show_header: bool = False
+    per_tick: bool = False
+    instead: str = ""
+    parse: Callable[[object], int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not self.inputs:
+            raise InputError("no input files: inputs is an empty list")
+        if "" in self.names:
+            raise InputError("key, value and timestamp must name columns, got an empty name")
+        separator = "\t" if self.delimiter == r"\t" else self.delimiter
+        if len(separator) != 1 or separator in '"\r\n':
+            raise InputError(
+                f"delimiter must be one character, or \\t for a tab; got {self.delimiter!r}"
+            )
+        try:
+            parse = times.parser(self.timestamp_format, self.timezone)
+        except ValueError as error:
+            raise InputError(str(error)) from None
+        object.__setattr__(self, "delimiter", separator)
+        object.__setattr__(self, "parse", parse)
+        for column in () if self.per_tick else self.columns:
+            if column in self.public:
+                role = "times" if column == self.timestamp else "keys"
+                raise InputError(
+                    f"column {column!r} is counted and holds the {role} as well, which are public "
+                    "per element, so that nothing would be protected: name another column"
+                    f"{self.instead}"
+                )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All columns: the key's, those that are counted, the times'; some may not be there."""
+        first, last = ([] if n is None else [n] for n in (self.key, self.timestamp))
+        return *first, *self.columns, *last
+
+    @property
+    def public(self) -> frozenset[str]:
+        """The columns whose cells may stop the run."""
+        return frozenset(n for n in (self.key, self.timestamp) if n is not None)
+
+
+def counted(value: str | None, where: str | None) -> tuple[tuple[str, ...], Callable[..., object]]:
+    """The columns and the measure of a count: of numbers, of a condition, or of rows.
+
+    Args:
+      value: a column of numbers. What is not one is left as it is, for a transform to reject.
+      where: ``COLUMN=VALUE``; a row counts 1 if the column's text is VALUE, else 0.
+    """
+    if value is not None and where is not None:
+        raise InputError("give value or where, not both: where counts the rows that match")
+    if where is None:
+        return ((), one) if value is None else ((value,), number)
+    column, equals, text = where.partition("=")
+    if not column or not equals:
+        raise InputError(f"where must be COLUMN=VALUE, got {where!r}")
+    return (column,), Shows(text)
+
+
+def one() -> object:
+    """Every row counts 1."""
+    return 1
+
+
+def number(cell: object) -> object:
+    """The number that text shows; everything else as it is."""
+    if not isinstance(cell, str) or len(cell) > _MAX_NUMBER or "_" in cell:
+        return cell
+    try:
+        return int(cell)
+    except ValueError:
+        try:
+            return float(cell)
+        except ValueError:
+            return cell
+
+
+def text(cell: object) -> object:
+    """A cell as text: an item 007 is not a number. A null is none."""
+    return cell if cell is None or isinstance(cell, str) else str(cell)
+
+
+def whole(cell: object) -> object:
+    """The whole number that a cell shows; everything else as it is."""
+    if isinstance(cell, str):
+        return int(cell) if _DIGITS.fullmatch(cell) else cell
+    # Integers become floats in Parquet where a column has nulls.
+    return int(cell) if isinstance(cell, float) and cell.is_integer() else cell
+
+
+class Shows:
+    """1 where a cell is what a text says, else 0: Parquet's true is also true, its 1.0 also 1."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __call__(self, cell: object) -> object:
+        if isinstance(cell, bool):
+            return int(self._text.lower() == str(cell).lower())
+        same = cell is not None and str(cell) == self._text
+        return int(same or (isinstance(cell, int | float) and number(self._text) == cell))
+
+
+class Place(NamedTuple):
+    """The public id of a row, which sorts by the order in which the files were given."""
+
+    number: int
+    file: str
+    row: int
+
+    def __str__(self) -> str:
+        return f"{self.file}, row {self.row}"
+
+
+class Places:
+    """The places of events in files of these paths."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.paths = paths
+        self._numbers = {path: number for number, path in enumerate(paths)}
+
+    def __call__(self, event: Event) -> Place:
+        return Place(self._numbers.get(event.file, len(self._numbers)), event.file, event.row)
+
+
+# What is written
+
+
+@dataclass(frozen=True)
+class Table:
+    """One row a release, or several: key, step, timestamp, and its own columns.
+
+    Args:
+      columns: the names and types (str, int or float) of its own columns.
+      cells: from a release to the cells of these columns, for each of its rows.
+      order: the columns, of whole numbers or text, by which rows are sorted.
+      keys: all keys in the order in which they are written; by default, that of text.
+    """
+
+    columns: Sequence[tuple[str, type]]
+    cells: Callable[[Any], Iterable[tuple[Any, ...]]]
+    order: tuple[str, ...] = ("key", "step")
+    keys: Sequence[str] = ()
+
+    @property
+    def schema(self) -> list[tuple[str, type]]:
+        """All columns."""
+        return [("key", str), ("step", int), ("timestamp", int), *self.columns]
+
+
+def _one_value(release: Any) -> list[tuple[Any, ...]]:
+    return [(release.value, release.stddev)]
+
+
+def _all_values(release: Any) -> list[tuple[Any, ...]]:
+    return [(*release.value, release.stddev)]
+
+
+RELEASES = Table([("value", float), ("stddev", float)], _one_value)
+
+
+def vectors(domain: Sequence[str]) -> Table:
+    """Releases of a count for each item of a domain, a column each.
+
+    Raises:
+      InputError: an item has the name of another column.
+    """
+    for item in domain:
+        if item in (*PLACED, "stddev"):
+            raise InputError(
+                f"--domain: item {item!r} cannot be a column of the output beside the column "
+                f"{item}; give it another name in the input"
+            )
+    return Table([(name, float) for name in (*domain, "stddev")], _all_values)

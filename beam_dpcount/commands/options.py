@@ -1,0 +1,533 @@
+"""The options that commands share, and what is made of them before any file is opened."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import math
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+from beam_dpcount import mechanisms
+from beam_dpcount.budget.budgets import ZCDP, ApproxDP, Budget, PureDP
+from beam_dpcount.checks import ParameterError
+from beam_dpcount.commands.files.formats import InputError
+from beam_dpcount.counters.counter import UnsupportedBudgetError
+from beam_dpcount.noise.entropy import Entropy, SystemEntropy
+from beam_dpcount.noise.replay import ReplayableEntropy
+
+# Options that change nothing of what is counted; all others keep replayable noise apart.
+NOT_COUNTED = frozenset(
+    ("path", "output", "plot", "plot_keys", "rejected", "show_truth", "top", "all", "min_count")
+) | {"secret_env", "secret_file", "show_header"}
+_BOUNDS = (0.0, 1.0)  # the default
+
+Group = argparse._ArgumentGroup
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, as every other error, without the usage.
+
+    Args:
+      prog: the module that is run.
+      description: what the command does, as its documentation says it.
+    """
+
+    def __init__(self, prog: str, description: str | None) -> None:
+        super().__init__(
+            prog=f"python -m {prog}",
+            description=description,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"{message} (see --help)")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does; `given` of the options has those that are not their defaults."""
+        options, others = super().parse_known_args(args, namespace)
+        found = vars(options)
+        options.given = {n: x for n, x in found.items() if x != self.get_default(n)}
+        return options, others
+
+    def names(self) -> list[str]:
+        """All options."""
+        return [name for action in self._actions for name in action.option_strings]
+
+    def parse_ours(self, argv: Sequence[str] | None) -> argparse.Namespace:
+        """The options of a command that runs no pipeline, and so has no options of Beam's.
+
+        Raises:
+          ValueError: there is an argument that no option takes.
+        """
+        options, flags = self.parse_known_args(argv)
+        if flags:
+            raise ValueError(unknown_argument(flags[0], self.names(), "ours"))
+        return options
+
+
+def unknown_argument(argument: str, names: Collection[str], whose: str) -> str:
+    """What to say of an argument that nobody takes: the option that may have been meant."""
+    name = argument.split("=", 1)[0]
+    meant = difflib.get_close_matches(name, names, 1) if name.startswith("-") else []
+    hint = f"did you mean {meant[0]}? " if meant else ""
+    return f"unknown argument {name}: {hint}see --help for {whose}"
+
+
+# Types and actions
+
+
+class Once(argparse.Action):
+    """Refuses an option's second value, which argparse would let win."""
+
+    def __call__(
+        self, parser: Any, namespace: argparse.Namespace, values: Any, option: Any = None
+    ) -> None:
+        if getattr(namespace, self.dest) is not None:
+            parser.error(f"argument {option}: given twice; only one condition can be counted")
+        setattr(namespace, self.dest, values)
+
+
+class Bounds(argparse.Action):
+    """Takes two finite numbers, the lower one first."""
+
+    def __call__(
+        self, parser: Any, namespace: argparse.Namespace, values: Any, option: Any = None
+    ) -> None:
+        low, high = map(_float, values)
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            parser.error(
+                f"argument {option}: must be finite numbers, low < high, got {' '.join(values)}: "
+                f"give the range that values are clipped to, e.g. {option} 0 1"
+            )
+        setattr(namespace, self.dest, (low, high))
+
+
+def whole(text: str) -> int:
+    """A whole number, also as 20_000 or 1e6; for argparse."""
+    number = float(text)
+    if not number.is_integer():  # nor infinite
+        raise ValueError
+    return int(text) if text.lstrip("+-").replace("_", "").isdigit() else int(number)
+
+
+def positive(example: str) -> Callable[[str], float]:
+    """A type for argparse: positive, finite numbers, of which the option has this example."""
+
+    def parsed(text: str) -> float:
+        number = _float(text)
+        if not (math.isfinite(number) and number > 0):
+            raise argparse.ArgumentTypeError(
+                f"must be a positive, finite number, got {text!r}: give e.g. {example}"
+            )
+        return number
+
+    return parsed
+
+
+def delta(text: str) -> float:
+    """The delta of a budget, for argparse."""
+    number = _float(text)
+    if not 0 < number < 1:
+        raise argparse.ArgumentTypeError(
+            f"must be positive and below 1, got {text!r}: give e.g. --delta 1e-6, or leave it out "
+            "for pure DP"
+        )
+    return number
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def mechanism(text: str) -> str:
+    """The name of a mechanism, given in any case; for argparse."""
+    names = [kind.__name__ for kind in mechanisms.ALL]
+    for name in names:
+        if name.lower() == text.lower():
+            return name
+    raise argparse.ArgumentTypeError(
+        f"unknown mechanism {text!r}: choose one of {', '.join(names)}"
+    )
+
+
+# Groups of options
+
+
+def add_source(parser: Parser) -> Group:
+    """A group of input options, with --input, --delimiter and --show-header."""
+    group = parser.add_argument_group("input")
+    group.add_argument(
+        "--input",
+        required=True,
+        nargs="+",
+        metavar="FILE",
+        help="CSV or Parquet files, or patterns",
+    )
+    group.add_argument("--delimiter", default=",", help="of CSV files (default: a comma)")
+    group.add_argument(
+        "--show-header",
+        action="store_true",
+        help="where a column is missing, show the first line of the CSV file, which is data if the "
+        "file has no header",
+    )
+    return group
+
+
+def add_key(group: Group, what: str = "the (public) keys; default: one for all") -> None:
+    """--key."""
+    group.add_argument("--key", metavar="COLUMN", help=what)
+
+
+def add_value(group: Group, where: str) -> None:
+    """--value and --where, of which `where` is the help."""
+    what = group.add_mutually_exclusive_group()
+    what.add_argument("--value", metavar="COLUMN", help="count the numbers in this column")
+    what.add_argument("--where", action=Once, metavar="COLUMN=VALUE", help=where)
+
+
+def add_public(group: Group, name: str, noun: str, what: str, required: bool = True) -> Any:
+    """--NAME and --NAME-FILE, one of which lists public texts; gives their group."""
+    either = group.add_mutually_exclusive_group(required=required)
+    add_list(either, name, noun, what)
+    return either
+
+
+def add_list(either: Any, name: str, noun: str, what: str) -> None:
+    """--NAME and --NAME-FILE in a group of which one is given."""
+    either.add_argument(f"--{name}", nargs="+", metavar=noun, help=what)
+    either.add_argument(
+        f"--{name}-file", metavar="FILE", help="the same, one per line; blank lines are skipped"
+    )
+
+
+def add_items(group: Group, what: str) -> None:
+    """--separator and --max-items, for cells that hold several keys or items."""
+    group.add_argument(
+        "--separator",
+        metavar="TEXT",
+        help=f"what stands between the {what} of a cell that holds several, e.g. ';' (default: a "
+        "cell is one, as a whole); needs --max-items",
+    )
+    group.add_argument(
+        "--max-items",
+        type=whole,
+        metavar="B",
+        help=f"the most {what} that one row counts, the first of them in the order in which they "
+        "are given here; more noise the larger it is; needs --separator",
+    )
+
+
+def add_time(group: Group, required: bool = False) -> None:
+    """--timestamp, --timestamp-format and --timezone."""
+    group.add_argument(
+        "--timestamp",
+        required=required,
+        metavar="COLUMN",
+        help="the rows' times" if required else "order rows by this column",
+    )
+    group.add_argument(
+        "--timestamp-format",
+        default="unix",
+        metavar="FORMAT",
+        help="unix (seconds; default), unix-ms, iso, or a strptime format, in which %%L is "
+        "milliseconds without padding",
+    )
+    group.add_argument(
+        "--timezone",
+        default="UTC",
+        metavar="NAME",
+        help="of times without an offset (default UTC)",
+    )
+
+
+def add_budget(
+    parser: argparse.ArgumentParser, covers: str = "all releases of one key together"
+) -> None:
+    """--epsilon, --delta and --rho, under a title that says what they cover."""
+    group = parser.add_argument_group(f"privacy budget, for {covers}")
+    group.add_argument(
+        "--epsilon",
+        type=positive("--epsilon 1"),
+        metavar="E",
+        help="alone: pure DP; with --delta: (E, D)-DP",
+    )
+    group.add_argument("--delta", type=delta, metavar="D", help="e.g. 1e-6")
+    group.add_argument(
+        "--rho", type=positive("--rho 0.1"), metavar="R", help="zero-concentrated DP"
+    )
+
+
+def add_horizon(group: Group) -> None:
+    """--horizon, of rows."""
+    group.add_argument(
+        "--horizon",
+        type=whole,
+        required=True,
+        metavar="T",
+        help="the most rows that a key may have",
+    )
+
+
+def add_mechanism(parser: Parser, group: Group) -> None:
+    """--mechanism; and where noise comes from, a group of its own: --secret-env and others."""
+    names = ", ".join(kind.__name__ for kind in mechanisms.ALL)
+    group.add_argument(
+        "--mechanism",
+        type=mechanism,
+        metavar="NAME",
+        help=f"{names}, in any case; default: the one of least largest error",
+    )
+    noise = parser.add_argument_group(
+        "replayable noise",
+        "The same noise whenever the same rows of the same files are counted again with the same "
+        "options and secret; default: new noise in every run. docs/reliability.md says when.",
+    )
+    where = noise.add_mutually_exclusive_group()
+    where.add_argument(
+        "--secret-env",
+        metavar="NAME",
+        help="the environment variable that holds the secret, on every worker",
+    )
+    where.add_argument(
+        "--secret-file", metavar="FILE", help="a file that holds it, readable on every worker"
+    )
+    noise.add_argument(
+        "--run-id",
+        default="",
+        metavar="TEXT",
+        help="public; give another one whenever rows that have changed are counted again (files "
+        "and options are told apart without)",
+    )
+
+
+def add_bounds(group: Group) -> None:
+    """--bounds and --unit."""
+    group.add_argument(
+        "--bounds",
+        action=Bounds,
+        nargs=2,
+        default=_BOUNDS,
+        metavar=("LOW", "HIGH"),
+        help="values are clipped to them, which wider bounds need more noise for; no default for a "
+        "column of values, else 0 1",
+    )
+    group.add_argument(
+        "--unit",
+        type=positive("--unit 0.01"),
+        default=1,
+        metavar="U",
+        help="values are rounded to multiples of it (default 1)",
+    )
+
+
+def add_relation(group: Group, relations: Sequence[str], what: str) -> None:
+    """--relation; the first one is the default."""
+    group.add_argument("--relation", choices=relations, default=relations[0], help=what)
+
+
+def add_every(group: Group, default: str) -> None:
+    """--every."""
+    group.add_argument(
+        "--every",
+        type=whole,
+        metavar="M",
+        help="a release after every M rows of a key; the budget is for all releases, and the noise "
+        f"does not depend on M. {default}",
+    )
+
+
+def add_path(
+    group: Group, streaming: str = "count by state and timers, as on unbounded input"
+) -> None:
+    """--path."""
+    group.add_argument(
+        "--path",
+        choices=("auto", "bounded", "streaming"),
+        default="auto",
+        help=f"streaming: {streaming}",
+    )
+
+
+def add_output(parser: Parser) -> Group:
+    """A group of output options, with --output, --plot and --plot-keys."""
+    group = parser.add_argument_group("output")
+    group.add_argument("--output", required=True, metavar="OUT", help="a .csv or .parquet file")
+    group.add_argument("--plot", metavar="PNG", help="draw the counts of some keys")
+    group.add_argument(
+        "--plot-keys",
+        nargs="+",
+        metavar="KEY",
+        help="the keys to draw; default: chosen by what is public of them, which the picture says",
+    )
+    parser.set_defaults(rejected=None, on_reject="drop", show_truth=False)
+    return group
+
+
+# What is made of them
+
+
+def budget_of(options: argparse.Namespace) -> Budget:
+    """The budget of parsed options.
+
+    Raises:
+      ValueError: none, or more than one, was given, or it makes no sense.
+    """
+    if options.rho is not None:
+        if options.epsilon is not None or options.delta is not None:
+            raise ValueError("give either --rho or --epsilon with --delta, not both")
+        return ZCDP(options.rho)
+    if options.epsilon is None:
+        raise ValueError("give a budget: --epsilon 1 --delta 1e-6, or --epsilon 1, or --rho 0.1")
+    if options.delta is None:
+        return PureDP(options.epsilon)
+    return ApproxDP(options.epsilon, options.delta)
+
+
+def check_bounds(options: argparse.Namespace) -> None:
+    """Raise ValueError for values without --bounds: a default would clip them unasked."""
+    # By identity, so that bounds which are spelt out, and equal the default, pass; and a default
+    # that is equal to them makes the same replayable noise.
+    if options.value is not None and options.bounds is _BOUNDS:
+        raise ValueError(
+            "--value needs --bounds LOW HIGH, the (public) range that values are clipped to: the "
+            "noise is made for it, and what lies beyond is lost; give e.g. --bounds 0 100"
+        )
+
+
+def entropy_of(options: argparse.Namespace, more: Any = ()) -> Entropy:
+    """Where the noise of parsed options comes from: of all of them that may change what is counted.
+
+    Args:
+      more: what else may, and neither the options nor the library's parameters hold.
+
+    Raises:
+      ValueError: a run id without a secret, or no name of a variable.
+    """
+    if options.secret_env is None and options.secret_file is None:
+        if options.run_id:
+            raise ValueError("--run-id is for replayable noise: give --secret-env or --secret-file")
+        return SystemEntropy()
+    # Not the defaults, so that an option that a later version adds changes no noise.
+    counted = {name: value for name, value in options.given.items() if name not in NOT_COUNTED}
+    counted["input"] = [real_path(path) for path in options.input]
+    run_id = repr((sorted(counted.items()), more))
+    made = ReplayableEntropy(options.secret_env, key_file=options.secret_file, run_id=run_id)
+    made.check()
+    return made
+
+
+def real_path(path: str) -> str:
+    """A path, or pattern, on this machine without links and from its root; others as they are."""
+    return path if "://" in path else os.path.realpath(path)
+
+
+def public_list(name: str, options: argparse.Namespace, inputs: Sequence[str]) -> list[str]:
+    """Distinct public texts, of --NAME or the lines of --NAME-file; blank ones are skipped.
+
+    Args:
+      inputs: the paths of all input files.
+
+    Raises:
+      InputError: the file cannot be read, or is an output or an input as well; there is no text, or
+        one twice.
+    """
+    path, place = getattr(options, f"{name}_file"), f"--{name}"
+    if path is None:
+        texts = getattr(options, name) or []
+    else:
+        place = f"--{name}-file {path!r}"
+        for output in filter(None, (options.output, options.plot)):
+            if os.path.realpath(output) == os.path.realpath(path):
+                raise InputError(
+                    f"output {output!r} is the --{name}-file as well; name another file"
+                )
+        if os.path.realpath(path) in map(os.path.realpath, inputs):
+            raise InputError(
+                f"{place}: it is an input as well, and what comes from the data is not public; "
+                "name another file"
+            )
+        try:
+            with open(path, encoding="utf-8-sig") as file:
+                texts = [line.rstrip("\n") for line in file if line.strip()]
+        except OSError as error:
+            raise InputError(f"{place}: cannot be read: {error.strerror or error}") from None
+        except UnicodeDecodeError:
+            raise InputError(f"{place}: not UTF-8 text; convert the file") from None
+    if not texts:
+        raise InputError(f"{place}: it is empty; give one text per line")
+    seen: set[str] = set()
+    for text in texts:
+        if text in seen:
+            raise InputError(f"{place}: {text!r} is there twice; give it once")
+        seen.add(text)
+    return texts
+
+
+def most_items(options: argparse.Namespace, name: str, public: Sequence[str]) -> int:
+    """--max-items, or 1; and a --separator without an end of line.
+
+    Raises:
+      InputError: one is there without the other, or they do not fit the public texts of `name`.
+    """
+    separator = options.separator
+    if (separator is None) != (options.max_items is None):
+        raise InputError(
+            "give --separator and --max-items together: what stands between the items of a cell, "
+            "and the most of them that one row counts"
+        )
+    if separator is None:
+        return 1
+    if not separator:
+        raise InputError("--separator must not be empty; leave it out where a cell is one item")
+    for text in public:
+        if separator in text:
+            raise InputError(f"{name}: {text!r} holds the --separator {separator!r}")
+    if not 1 <= options.max_items <= len(public):
+        raise InputError(
+            f"--max-items must be a whole number from 1 to {len(public):,}, as many as {name} has, "
+            f"got {options.max_items}"
+        )
+    return int(options.max_items)
+
+
+def check_top(options: argparse.Namespace) -> None:
+    """Raise InputError where --top is not a number of items."""
+    if options.top is not None and options.top < 1:
+        raise InputError(f"--top must be a whole number from 1, got {options.top}")
+
+
+def option(name: str) -> str:
+    """The option of a parameter."""
+    return "-k" if name == "k" else f"--{name.replace('_', '-')}"
+
+
+@contextmanager
+def named_as_options(
+    options: argparse.Namespace, remedies: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[None]:
+    """Errors about a parameter become errors about the option that gave it.
+
+    Args:
+      remedies: what to do in the words of the command, by the parameter that is wrong.
+    """
+    try:
+        yield
+    except UnsupportedBudgetError:
+        if options.rho is None and options.delta is None:
+            takes = "Gaussian noise, which --epsilon alone (pure DP) does not allow: give --delta "
+            takes += "1e-6 as well, or --mechanism BinaryTree or KAry"
+        else:
+            takes = "Laplace noise, which --rho does not allow: give --epsilon in its place"
+        raise ValueError(
+            f"--mechanism {options.mechanism} takes {takes}, or leave --mechanism out"
+        ) from None
+    except ParameterError as error:
+        raise ValueError(error.in_options(option, remedies)) from None

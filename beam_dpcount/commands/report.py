@@ -1,0 +1,144 @@
+"""What commands say of a count, in words that depend on their options and public facts alone.
+
+A standard deviation is of the noise. What a command leaves out before it counts (values beyond
+their bounds, edges beyond a cap, rows outside the clock) is not noise. So that no stated error
+claims more than it covers, reports and pictures name what is estimated, and what can be left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import beam_dpcount as dp
+from beam_dpcount.counters.counter import Counter
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a release estimates.
+
+    Args:
+      what: it, in a sentence.
+      title: the same in a picture's title, in brackets; empty where the title says it anyway.
+      left_out: what the command can leave out of it.
+    """
+
+    what: str = "the true count"
+    title: str = ""
+    left_out: Sequence[str] = ()
+
+    @property
+    def in_title(self) -> str:
+        """What to append to the thing that is counted."""
+        return f" ({self.title})" if self.title else ""
+
+    @property
+    def remark(self) -> str:
+        """What no standard deviation covers; empty where nothing can be left out."""
+        if not self.left_out:
+            return ""
+        return (
+            "What is left out is not noise, and no standard deviation covers it: "
+            f"{'; '.join(self.left_out)}."
+        )
+
+    @property
+    def band(self) -> str:
+        """What the band of a picture of running counts holds."""
+        return _joined(
+            "Band: 1.96 standard deviations; at each single release it holds, with a probability "
+            f"of about 95 %, {self.what}; errors of neighbouring releases are alike.",
+            self.remark,
+        )
+
+    @property
+    def bars(self) -> str:
+        """What the error bars of a picture hold."""
+        return _joined(
+            "Error bars: 1.96 standard deviations; each single one holds, with a probability of "
+            f"about 95 %, {self.what}.",
+            self.remark,
+        )
+
+
+def errors(counter: Counter, estimate: Estimate, largest: str, streams: int) -> str:
+    """The errors to expect; `largest` names the releases of so many streams together."""
+    return _joined(
+        f"Error to expect ({counter.mechanism.name}, {type(counter.law).__name__} noise): "
+        f"typically {math.sqrt(counter.mean_variance()):.3g} (standard deviation), at most "
+        f"{math.sqrt(counter.max_variance()):.3g}; 95 % of the time even the noisiest single "
+        f"count is within {dp.largest_half_width(counter, 0.95):.3g} of {estimate.what}; "
+        f"{largest} below {dp.largest_error(counter, streams):.3g} with probability 95 %.",
+        estimate.remark,
+    )
+
+
+def _joined(*sentences: str) -> str:
+    return " ".join(filter(None, sentences))
+
+
+def many(count: int, noun: str) -> str:
+    """A number of things."""
+    return f"{count:,} {noun}" + "s" * (count != 1)
+
+
+def unchecked(what_is: str, whose: str) -> str:
+    """A note on public names that are never found missing, as that would tell of the data."""
+    return f"note: {what_is} not checked against the data: check {whose} spelling"
+
+
+def one_run(options: argparse.Namespace) -> str:
+    """The end of a guarantee: of which runs it is."""
+    if options.secret_env is None and options.secret_file is None:
+        return "for this run: another run over the same rows spends the budget again."
+    return (
+        "for this secret and --run-id: the same rows give the same numbers again, at no cost; rows "
+        "that have changed need another --run-id, and spend the budget again."
+    )
+
+
+def past_horizon(horizon: int, late: int) -> list[str]:
+    """A warning in a list, where so many rows have no release; how many there are is public."""
+    if not late:
+        return []
+    return [
+        f"warning: {late:,} rows came after row {horizon:,} of their key and have no release: "
+        "raise --horizon (and expect slightly more noise)"
+    ]
+
+
+# Of numbers that are clipped
+
+
+def clipped(options: argparse.Namespace) -> str:
+    """What --bounds and --unit do to values."""
+    low, high = options.bounds
+    return f"clipped to [{low:g}, {high:g}] and rounded to multiples of {options.unit:g}"
+
+
+def clipping(options: argparse.Namespace) -> str:
+    """The same in a note, with what becomes of values that are not numbers."""
+    rejects = "; what is no number counts 0" if options.on_reject == "drop" else ""
+    return f"{clipped(options)} (--bounds, --unit){rejects}"
+
+
+def changes(options: argparse.Namespace) -> bool:
+    """Whether --bounds and --unit can change what a row counts: 0 and 1 mostly stay as they are."""
+    if options.value is not None:
+        return True
+    low, high = options.bounds
+    kept = [round(min(max(x, low), high) / options.unit) * options.unit for x in (0, 1)]
+    return not (math.isclose(kept[0], 0, abs_tol=1e-9) and math.isclose(kept[1], 1))
+
+
+def lost(options: argparse.Namespace) -> list[str]:
+    """What of values is left out."""
+    if not changes(options):
+        return []
+    some = ["what is beyond the bounds or rounded off"]
+    if options.value is not None and options.on_reject == "drop":
+        some.append("values that are no numbers, which count 0")
+    return some

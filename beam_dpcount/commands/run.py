@@ -1,0 +1,210 @@
+"""The one runner of all commands: check, read, count, write, draw and say."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+from collections.abc import Collection, Iterable, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+
+import beam_dpcount as dp
+from beam_dpcount.budget.budgets import weakness
+from beam_dpcount.commands.app import explain
+from beam_dpcount.commands.figures import keys as plot_keys
+from beam_dpcount.commands.files.formats import Event, InputError, Places
+from beam_dpcount.commands.files.read import ReadEvents, all_events, matched
+from beam_dpcount.commands.files.tables import Output, WriteRows, WriteTable, check_output
+from beam_dpcount.commands.options import budget_of, named_as_options, unknown_argument
+from beam_dpcount.commands.progress import CountReleases, Progress, counted
+from beam_dpcount.commands.report import errors, past_horizon
+from beam_dpcount.counters.counter import Counter
+from beam_dpcount.dofns.elements import PAST_HORIZON
+from beam_dpcount.transforms.runners import check_name
+
+if TYPE_CHECKING:
+    from beam_dpcount.commands.task import Task
+
+# A pipeline without --runner runs here. Beam's own default may first try to download a runner.
+LOCAL_RUNNER = "FnApiRunner"
+_REJECTED = (("file", str), ("row", int), ("reason", str))
+
+
+def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
+    """Run a task.
+
+    Args:
+      flags: what is left of the command line, for Beam.
+      names: of our options, one of which may have been meant there.
+
+    Raises:
+      ValueError, TypeError, OSError: what the user can mend, in one line each.
+    """
+    options = task.options
+    budget = budget_of(options)
+    task.check()
+    reader = ReadEvents(task.source())
+    reader.check()
+    places = Places(matched(reader.source.inputs))
+    check_outputs(options, places.paths)
+    with named_as_options(options, task.remedies):
+        transform = task.transform(places)
+    pipeline = beam.Pipeline(options=beam_options(flags, names))
+    events: Any = pipeline | "Read" >> reader
+    if task.split is not None:
+        split = beam.FlatMap(task.split).with_output_types(tuple[str, Event])
+        events |= "SplitKeys" >> split
+    releases = events | "Count" >> transform
+    task.counter = transform.counter
+    if options.rejected:
+        releases, rejected = releases
+        row = beam.Map(rejected_row).with_output_types(tuple[Any, ...])
+        write = WriteRows(options.rejected, _REJECTED, [name for name, _ in _REJECTED])
+        _ = rejected | "RejectedRow" >> row | "WriteRejected" >> write
+    counting = beam.ParDo(CountReleases()).with_output_types(releases.element_type)
+    task.output = Output(options.output, task.table())
+    written = WriteTable(task.output, reader.source.timestamp is not None)
+    _ = task.finish(releases | "Progress" >> counting) | "Write" >> written
+    weak = weakness(budget)
+    print("\n".join([*([f"warning: {weak}"] if weak else []), *task.notes()]))
+    result, missing = finished(pipeline, options), []
+    if options.plot:
+        if options.show_truth:
+            read = all_events(reader.source)
+            task.truth = exact_counts(read, places, task.counter, options.path != "streaming")
+        missing = task.draw()
+    print("\n".join([*report(task, counted(result, PAST_HORIZON)), *missing]))
+
+
+def finished(pipeline: beam.Pipeline, options: argparse.Namespace) -> Any:
+    """The result of the finished pipeline; a refusal of a single value names its column."""
+    try:
+        with Progress() as progress:
+            result = progress.watch(pipeline.run())
+            result.wait_until_finish()
+            return result
+    except Exception as error:
+        reason, remedy = explain(error), 'on_reject="drop"'  # a worker far away sends text alone
+        if options.on_reject == "raise" and remedy in reason:
+            reason = reason.replace(remedy, "--on-reject drop")
+            raise InputError(f"column {options.value!r}: {reason}") from None
+        raise
+
+
+def report(task: Task, late: int) -> list[str]:
+    """What the user reads at the end; nothing in it depends on the values of rows.
+
+    Args:
+      late: rows past the horizon.
+    """
+    counter, options = task.counter, task.options
+    return [
+        task.written(),
+        *([f"picture: {options.plot}"] if options.plot else []),
+        *(["note: the picture shows the exact counts: it is private"] * options.show_truth),
+        *([f"rejected rows (private): {options.rejected}"] if options.rejected else []),
+        *task.findings(),
+        task.guarantee(),
+        errors(counter, task.estimate(), task.largest(), task.streams()),
+        *task.remarks(),
+        *past_horizon(counter.mechanism.horizon, late),
+    ]
+
+
+def check_outputs(options: argparse.Namespace, paths: Sequence[str]) -> None:
+    """Raise InputError for outputs that would overwrite an input or each other, or cannot be."""
+    check_output(options.output)
+    outputs = [p for p in (options.output, options.rejected, options.plot) if p]
+    inputs = {os.path.realpath(path) for path in paths}
+    for path in outputs:
+        if os.path.realpath(path) in inputs:
+            raise InputError(f"output {path!r} is an input as well; name another file")
+    if len({os.path.realpath(path) for path in outputs}) < len(outputs):
+        raise InputError("--output, --rejected and --plot must be different files")
+    if options.rejected and options.on_reject == "raise":
+        raise InputError("give --rejected or --on-reject raise, not both")
+    if options.rejected and not options.rejected.endswith(".csv"):
+        raise InputError(f"--rejected must end in .csv, got {options.rejected!r}")
+    if options.rejected:
+        check_output(options.rejected)
+    plot_keys.check(options)
+    if options.show_truth and not options.plot:
+        raise InputError("--show-truth needs --plot PNG")
+    if options.plot:
+        if importlib.util.find_spec("matplotlib") is None:
+            raise InputError("--plot needs matplotlib: pip install 'beam-dpcount[plots]'")
+        if not options.plot.endswith(".png"):
+            raise InputError(f"--plot must end in .png, got {options.plot!r}")
+        directory = os.path.dirname(options.plot) or "."
+        if not os.path.isdir(directory):
+            raise InputError(
+                f"--plot {options.plot!r}: there is no directory {directory!r}; create it first"
+            )
+        if not os.access(directory, os.W_OK):
+            raise InputError(f"--plot {options.plot!r}: directory {directory!r} is not writable")
+        if "://" in options.output:
+            raise InputError("--plot reads the output back, which must be a local file")
+
+
+def beam_options(flags: Sequence[str], ours: Collection[str] = ()) -> PipelineOptions:
+    """Beam's options from the flags that are not ours.
+
+    Args:
+      flags: what is left of the command line.
+      ours: the names of our options, one of which may have been meant.
+
+    Raises:
+      RunnerError: the runner breaks the guarantee.
+      ValueError: no option of Beam's has that name. Remote runners have options that only they
+        know, so with those unknown flags pass.
+    """
+    options = PipelineOptions(list(flags))
+    standard = options.view_as(StandardOptions)
+    standard.runner = standard.runner or LOCAL_RUNNER
+    check_name(standard.runner)
+    if standard.runner in (LOCAL_RUNNER, "DirectRunner", "BundleBasedDirectRunner"):
+        parsers: list[argparse.ArgumentParser] = []
+        options.get_all_options(add_extra_args_fn=parsers.append)
+        _, unknown = parsers[0].parse_known_args(flags)
+        if unknown:
+            names = [*ours, *parsers[0]._option_string_actions]
+            raise ValueError(unknown_argument(unknown[0], names, "ours and Beam's"))
+    return options
+
+
+def rejected_row(rejected: dp.Rejected) -> tuple[str, int | None, str]:
+    """Where and why a row was rejected: file, row, reason; never what it held."""
+    file, _, row = (rejected.id or "").rpartition(", row ")
+    return file, int(row) if row else None, rejected.reason
+
+
+def exact_counts(
+    events: Iterable[Any], places: Places, counter: Counter, by_time: bool
+) -> dict[str, list[float]]:
+    """For --show-truth: by key the exact running counts of what the counter counts. Not private.
+
+    Args:
+      by_time: as the grouped path counts; the streaming one takes the order of the files.
+    """
+    steps: dict[str, list[Any]] = {}
+    for element in events:
+        micros = element.timestamp.micros if hasattr(element, "timestamp") else 0
+        key, event = element.value if hasattr(element, "timestamp") else element
+        steps.setdefault(key, []).append((micros if by_time else 0, places(event), event.value))
+    truth = {}
+    for key in sorted(steps):
+        ordered = sorted(steps[key], key=lambda step: step[:2])[: counter.mechanism.horizon]
+        totals = accumulate(_quantised(counter, value) for *_, value in ordered)
+        truth[key] = [total * counter.unit for total in totals]
+    return truth
+
+
+def _quantised(counter: Counter, value: object) -> int:
+    try:
+        return int(counter.quantise(value))
+    except dp.NotANumberError:
+        return 0

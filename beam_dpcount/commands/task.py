@@ -1,0 +1,188 @@
+"""What a command is: the answers that one runner asks for, in their order."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from beam_dpcount.commands.app import Main
+from beam_dpcount.commands.figures import keys
+from beam_dpcount.commands.files import times
+from beam_dpcount.commands.files.formats import RELEASES, Places, Source, Table
+from beam_dpcount.commands.options import Parser
+from beam_dpcount.commands.report import Estimate, many, one_run
+from beam_dpcount.counters.counter import Counter
+
+if TYPE_CHECKING:
+    from beam_dpcount.commands.files.tables import Output
+
+
+SHOWN = (
+    "PRIVATE: this picture shows the exact counts, that is, the data, and no guarantee is for it. "
+    "Publish one without --show-truth."
+)
+
+
+class Task(ABC):
+    """One run of a command: what it reads, how it counts, what it writes, says and draws.
+
+    The docstring of its module is its help. What it says depends on options and public facts alone.
+
+    Attributes:
+      options: parsed.
+      counter: of the path in use, once the transform is applied.
+      output: what is written, to be read back.
+      truth: the exact counts by key, where --show-truth asks for them.
+    """
+
+    name: ClassVar[str]  # python -m pipelines.NAME
+    heading: ClassVar[str] = "private counts"
+    remedies: Mapping[str, str] = {}  # by parameters of the library, in words of the command
+    split: Callable[[Any], Iterable[Any]] | None = None  # from an event to several
+    counter: Counter
+    output: Output
+    truth: dict[str, list[float]] | None = None
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+
+    @staticmethod
+    @abstractmethod
+    def add_arguments(parser: Parser) -> None:
+        """Adds its options."""
+
+    def check(self) -> None:  # noqa: B027  (most have nothing to check)
+        """Raises ValueError where options do not fit each other, before a file is opened."""
+
+    @abstractmethod
+    def source(self) -> Source:
+        """What is read."""
+
+    def read(self, columns: Sequence[str], measure: Callable[..., object], **more: Any) -> Source:
+        """The rows of --input, by these columns; see `Source`."""
+        names = ("key", "timestamp", "timestamp_format", "timezone", "delimiter", "show_header")
+        how = {name: getattr(self.options, name) for name in names}
+        return Source(self.options.input, columns=tuple(columns), measure=measure, **how, **more)
+
+    @abstractmethod
+    def transform(self, places: Places) -> Any:
+        """The transform that counts.
+
+        Args:
+          places: of the rows; they are their public ids.
+        """
+
+    def finish(self, releases: Any) -> Any:
+        """What is written of the releases."""
+        return releases
+
+    def table(self) -> Table:
+        """How it is written."""
+        return RELEASES
+
+    # What is said, before and after the run
+
+    @abstractmethod
+    def notes(self) -> list[str]:
+        """What a row counts, and how much is released."""
+
+    @abstractmethod
+    def estimate(self) -> Estimate:
+        """What a release estimates."""
+
+    def covers(self) -> str:
+        """Whose releases the guarantee is for."""
+        return "of a key " if self.options.key else ""
+
+    @abstractmethod
+    def public(self) -> str:
+        """What the guarantee takes as public."""
+
+    def scope(self) -> str:
+        """For what the guarantee is."""
+        return "one row, not for all rows of a person"
+
+    def guarantee(self) -> str:
+        """The guarantee in one sentence, and what it is not for in another."""
+        return (
+            f"Guarantee: all releases {self.covers()}together satisfy {self.counter.budget} for "
+            f"neighbours under {self.counter.change}; public: {self.public()} It is for "
+            f"{self.scope()}, and {one_run(self.options)}"
+        )
+
+    def written(self) -> str:
+        """What was written where."""
+        return f"{self.heading}: {self.options.output}"
+
+    def findings(self) -> list[str]:
+        """What the report says before the guarantee."""
+        return []
+
+    def streams(self) -> int:
+        """How many streams the largest error is of: those of a key, or of all."""
+        return self.counter.dimension or 1
+
+    def largest(self) -> str:
+        """The releases of these streams, in words."""
+        every = "a key's" if self.options.key else "all"
+        counts = many(self.streams() * self.counter.mechanism.horizon, "count")
+        return f"the largest of {every} {counts}"
+
+    def remarks(self) -> list[str]:
+        """What the report says after the errors to expect."""
+        return []
+
+    @abstractmethod
+    def draw(self) -> list[str]:
+        """Draws what was written to --plot; warnings about keys that could not be drawn."""
+
+    def draw_series(self, title: str, **how: Any) -> list[str]:
+        """`draw` for a running count or sum of each key.
+
+        Args:
+          how: what else `figures.series.prefix_counts` takes.
+        """
+        from beam_dpcount.commands.figures import series  # here: matplotlib is an extra
+
+        options, columns = self.options, self.output.columns()
+        said = SHOWN if options.show_truth else self.guarantee()
+        series.prefix_counts(
+            columns,
+            options.plot,
+            title=title,
+            guarantee=f"{said} {self.estimate().band}",
+            truth=self.truth,
+            only=options.plot_keys,
+            time_axis=options.timestamp is not None,
+            zone=times.zone_of(options.timezone),
+            **how,
+        )
+        return keys.missing(options, set(columns["key"]))
+
+    @classmethod
+    def parser(cls) -> Parser:
+        """The options of the command; what it does not know is Beam's."""
+        parser = Parser(f"pipelines.{cls.name}", sys.modules[cls.__module__].__doc__)
+        cls.add_arguments(parser)
+        return parser
+
+
+def command(task: type[Task]) -> Main:
+    """The function that runs a task on a command line."""
+
+    def main(argv: Sequence[str] | None = None) -> None:
+        """Run the command.
+
+        Raises:
+          ValueError, TypeError, OSError: what the user can mend, in one line each.
+        """
+        parser = task.parser()
+        options, flags = parser.parse_known_args(argv)
+        from beam_dpcount.commands.run import run  # here: it imports Beam, and --help does not
+
+        run(task(options), flags, parser.names())
+
+    return main
