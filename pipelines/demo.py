@@ -17,7 +17,7 @@ from pipelines import eventlog
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
-    parser = Parser("pipelines.demo", __doc__)
+    parser = Parser("demo", __doc__)
     parser.add_argument("--directory", default="out/demo", help="default %(default)s")
     directory = parser.parse_args(argv).directory
     os.makedirs(directory, exist_ok=True)

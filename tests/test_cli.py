@@ -26,7 +26,7 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount.commands import app as cli
-from beam_dpcount.commands import choose, count
+from beam_dpcount.commands import choose, count, options, progress, report
 from beam_dpcount.commands.figures import series as plots
 from pipelines import demo
 from tests.runners import counters
@@ -379,7 +379,7 @@ def test_mechanisms_in_any_case(events: Path) -> None:
 
 
 def test_one_of_something_is_no_plural() -> None:
-    assert [cli.many(n, "key") for n in (0, 1, 2, 1000)] == [
+    assert [report.many(n, "key") for n in (0, 1, 2, 1000)] == [
         "0 keys",
         "1 key",
         "2 keys",
@@ -1002,7 +1002,7 @@ class Terminal(io.StringIO):
 
 def pass_releases(batches: int, pause: float) -> Iterator[None]:
     """1000 releases at a time through the DoFn, as a worker in this process would."""
-    dofn = cli.CountReleases()
+    dofn = progress.CountReleases()
     for _ in range(batches):
         dofn.start_bundle()
         for i in range(1000):
@@ -1015,7 +1015,7 @@ def pass_releases(batches: int, pause: float) -> Iterator[None]:
 @pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "file"])
 def test_progress_counts_up(terminal: bool) -> None:
     out = Terminal() if terminal else io.StringIO()
-    with cli.Progress(out, after=0.05, every=0.05):
+    with progress.Progress(out, after=0.05, every=0.05):
         for _ in pass_releases(6, 0.05):
             pass
     text = out.getvalue()
@@ -1034,14 +1034,14 @@ def test_progress_counts_up(terminal: bool) -> None:
 
 def test_progress_is_silent_on_short_runs() -> None:
     out = io.StringIO()
-    with cli.Progress(out, after=5, every=5):
+    with progress.Progress(out, after=5, every=5):
         list(pass_releases(1, 0))
     assert out.getvalue() == ""
 
 
 def test_progress_starts_from_0_and_ends_with_an_error() -> None:
     def failing(out: io.StringIO) -> None:
-        with cli.Progress(out, after=0.02, every=10):
+        with progress.Progress(out, after=0.02, every=10):
             time.sleep(0.2)
             raise KeyError
 
@@ -1066,24 +1066,24 @@ def test_progress_reads_the_metric_of_other_workers() -> None:
         result = 2500
 
     out = io.StringIO()
-    with cli.Progress(out, after=0.02, every=10) as progress:
-        assert isinstance(progress.watch(Result()), Result)
+    with progress.Progress(out, after=0.02, every=10) as shown:
+        assert isinstance(shown.watch(Result()), Result)
         time.sleep(0.2)
     assert out.getvalue().startswith("5,000 releases")
-    assert cli.counted(None, "releases") == 0
+    assert progress.counted(None, "releases") == 0
 
 
 def test_every_release_is_counted() -> None:
     pipeline = beam.Pipeline(runner="FnApiRunner")
-    _ = pipeline | beam.Create(range(2345)) | beam.ParDo(cli.CountReleases())
-    with cli.Progress(io.StringIO(), after=60):
+    _ = pipeline | beam.Create(range(2345)) | beam.ParDo(progress.CountReleases())
+    with progress.Progress(io.StringIO(), after=60):
         assert counters(pipeline.run()) == {"releases": 2345}
-        assert cli.Progress._seen == 2345
+        assert progress.Progress._seen == 2345
 
 
 @pytest.mark.parametrize(("text", "number"), [("7", 7), ("20_000", 20_000), ("1e6", 10**6)])
 def test_whole_numbers_may_be_written_in_the_usual_ways(text: str, number: int) -> None:
-    assert cli.whole(text) == number
+    assert options.whole(text) == number
 
 
 @pytest.mark.parametrize("text", ["1.5", "inf", "nan", "many"])

@@ -654,4 +654,4 @@ def test_help() -> None:
     ended = test_cli.process("--help", module="pipelines.graph")
     assert (ended.status, ended.err) == (0, "")
     assert ended.out.startswith("usage: python -m pipelines.graph")
-    assert all(action.help for action in graph.arguments()._actions)
+    assert all(action.help for action in graph.Graph.parser()._actions)

@@ -16,6 +16,7 @@ import pytest
 
 from beam_dpcount.commands import ticks
 from beam_dpcount.commands.figures import series as plots
+from beam_dpcount.commands.files.formats import Places
 from tests import test_cli
 from tests.test_cli import EXACT, PNG, SECRET, SECRET_TEXT, Line, each_path, stddevs, written
 
@@ -206,8 +207,8 @@ def test_keys_and_times_may_be_counted_as_both_are_protected(events: Path) -> No
 
 def test_options_reach_the_transform(events: Path) -> None:
     words = arguments(events, *EXACT, "--late", "drop", "--max-per-tick", 7, "--mechanism", "blt")
-    options = ticks.arguments().parse_args([str(word) for word in words])
-    described = ticks.counting(options, ["ann", "bob"], []).display_data()
+    options = ticks.Ticks.parser().parse_args([str(word) for word in words])
+    described = ticks.Ticks(options).transform(Places([])).display_data()
     assert (described["late"], described["max_per_tick"]) == ("drop", "7")
     assert options.mechanism == "BLT"
 

@@ -5,15 +5,18 @@ import re
 import shlex
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from beam_dpcount.commands import choose, count, graph, histogram, sequences, ticks
+from beam_dpcount.commands import COMMANDS, choose
+from beam_dpcount.commands.task import Task
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-COMMANDS = (count, ticks, histogram, sequences, graph, choose)
+MODULES = [import_module(f"beam_dpcount.commands.{name}") for name in COMMANDS]
+PARSERS = [choose.arguments(), *(task.parser() for task in Task.__subclasses__())]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 POINTER = re.compile(r"""\bdocs/([\w./-]+\.md)(?:, (?:"([^"]+)"|([A-Z]\w+)))?""")
 
@@ -179,7 +182,7 @@ def test_the_table_of_choices_is_what_choose_finds():
 
 @pytest.mark.parametrize("page", ["README.md", "docs/privacy.md", "docs/choosing.md"])
 def test_flags_in_pages_exist(page):
-    actions = [a for command in COMMANDS for a in command.arguments()._actions]
+    actions = [action for parser in PARSERS for action in parser._actions]
     known = {flag for action in actions for flag in action.option_strings}
     known |= {"--markdown", "--quick"}  # of pipelines.choose and pipelines.compare
     text = (ROOT / page).read_text(encoding="utf-8")
@@ -188,8 +191,8 @@ def test_flags_in_pages_exist(page):
 
 
 def test_every_option_has_help():
-    for command in COMMANDS:
-        for action in command.arguments()._actions:
+    for parser in PARSERS:
+        for action in parser._actions:
             assert action.help, action.dest
 
 

@@ -8,6 +8,7 @@ import math
 import os
 import pickle
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,20 +29,20 @@ from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from hypothesis import given
 from hypothesis import strategies as st
 
+from beam_dpcount.commands.count import TICKS
 from beam_dpcount.commands.files import tables
 from beam_dpcount.commands.files.beside import beside
-from beam_dpcount.commands.files.read import (
+from beam_dpcount.commands.files.formats import (
+    RELEASES,
     Event,
     InputError,
-    ReadEvents,
-    WriteReleases,
-    check_inputs,
-    check_output,
-    read_releases,
+    Source,
+    counted,
+    text,
 )
-from beam_dpcount.commands.files.tables import csv_line
-from beam_dpcount.commands.graph import ReadEdges
-from beam_dpcount.commands.histogram import ReadItems
+from beam_dpcount.commands.files.read import ReadEvents, events
+from beam_dpcount.commands.files.tables import Output, WriteTable, check_output, csv_line
+from beam_dpcount.commands.graph import named_edge
 from tests import runners
 
 DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
@@ -55,10 +56,36 @@ def data(name: str) -> str:
     return str(path)
 
 
+def source(
+    inputs: str | list[str],
+    key: str | None = "key",
+    value: str | None = None,
+    where: str | None = None,
+    **more: Any,
+) -> Source:
+    """What the commands of counts read."""
+    paths = [inputs] if isinstance(inputs, str) else inputs
+    columns, measure = counted(value, where)
+    return Source(paths, key, columns, measure, instead=TICKS, **more)
+
+
+def check_inputs(*what: Any, **how: Any) -> None:
+    """The errors that can be found before a pipeline runs."""
+    ReadEvents(source(*what, **how)).check()
+
+
+def writer(path: str, timed: bool, keys: Sequence[str] = ()) -> WriteTable:
+    return WriteTable(Output(path, replace(RELEASES, keys=keys)), timed)
+
+
+def read_releases(path: str) -> dict[str, list[Any]]:
+    return Output(path, RELEASES).columns()
+
+
 def read(path: str | os.PathLike[str], key: str = "key", **arguments: Any) -> list[Any]:
     """What the transform reads of one file, without a pipeline."""
-    reader = ReadEvents(str(path), key, **arguments)._reader
-    return list(reader.events(ReadableFile(FileMetadata(str(path), 0))))
+    given = source(str(path), key, **arguments)
+    return list(events(given, ReadableFile(FileMetadata(str(path), 0))))
 
 
 def values(path: Path, **arguments: Any) -> list[object]:
@@ -72,7 +99,7 @@ def times(path: str | Path, **arguments: Any) -> list[int]:
 def run(inputs: str | list[str], expected: Sequence[Any], key: str = "key", **rest: Any) -> None:
     """Compares what a pipeline reads with (key, value, file name, row)."""
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
-        events = pipeline | ReadEvents(inputs, key, **rest)
+        events = pipeline | ReadEvents(source(inputs, key, **rest))
         rows = events | beam.MapTuple(
             lambda key, event: (key, event.value, os.path.basename(event.file), event.row)
         )
@@ -119,7 +146,7 @@ def test_pipeline_sets_timestamps(write: Write) -> None:
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
         stamped = (
             pipeline
-            | ReadEvents(str(path), "key", timestamp="time")
+            | ReadEvents(source(str(path), "key", timestamp="time"))
             | beam.Map(lambda element, at=beam.DoFn.TimestampParam: (element[0], at.micros))
         )
         assert_that(stamped, equal_to([("a", 1_500000), ("b", -1_000000)]))
@@ -129,7 +156,7 @@ def test_pipeline_groups_events(write: Write) -> None:
     # Events cross a shuffle, and so their coder.
     path = write("key,n\na,5\nb,x\na,\n")
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
-        grouped = pipeline | ReadEvents(str(path), "key", value="n") | beam.GroupByKey()
+        grouped = pipeline | ReadEvents(source(str(path), "key", value="n")) | beam.GroupByKey()
         assert_that(
             grouped | beam.MapTuple(lambda key, events: (key, list(events))),
             equal_to(
@@ -391,7 +418,7 @@ def test_a_file_without_a_header_keeps_its_first_row(write: Write) -> None:
     fails(write(f"{SECRET},{SECRET},key\n"), "no column 'c' among 3", value="c")
 
 
-@pytest.mark.parametrize("use", [ReadEvents, check_inputs])
+@pytest.mark.parametrize("use", [source, check_inputs])
 def test_what_is_public_per_element_is_not_counted(
     write: Write, use: Callable[..., object]
 ) -> None:
@@ -409,8 +436,8 @@ def test_what_is_public_per_element_is_not_counted(
     use(path, "key", value="time")  # no times are taken from it
     for key, item in (("key", "key"), ("key", "time"), (None, "time")):
         with pytest.raises(InputError, match=r"nothing would be protected: name another column$"):
-            ReadItems(path, key, item, "time")
-    ReadItems(path, None, "key", "time")
+            Source([path], key, (item,), text, "time")
+    Source([path], None, ("key",), text, "time")
     for key, columns in (
         ("key", ("key", "n")),
         ("key", ("n", "key")),
@@ -418,8 +445,8 @@ def test_what_is_public_per_element_is_not_counted(
         ("key", ("n", "m", "time")),
     ):
         with pytest.raises(InputError, match=r"nothing would be protected: name another column$"):
-            ReadEdges(path, key, columns, "time")
-    ReadEdges(path, None, ("key", "n"), "time")
+            Source([path], key, columns, named_edge, "time")
+    Source([path], None, ("key", "n"), named_edge, "time")
 
 
 def test_duplicate_columns(write: Write, tmp_path: Path) -> None:
@@ -506,8 +533,8 @@ def test_protected_cells_that_cannot_be_read_do_not_stop_the_run(
     path = parquet({"key": ["a", "a"], "value": cells})
     first, _ = values(path, value="value")
     assert first is not None
-    items = ReadItems(str(path), None, "value")._reader
-    assert len(list(items.events(ReadableFile(FileMetadata(str(path), 0))))) == 2
+    items = Source([str(path)], None, ("value",), text)
+    assert len(list(events(items, ReadableFile(FileMetadata(str(path), 0))))) == 2
 
 
 def test_null_keys(parquet: Write) -> None:
@@ -559,7 +586,7 @@ def test_a_pipeline_fails_without_showing_cells(
 # Arguments
 
 
-@pytest.mark.parametrize("use", [ReadEvents, check_inputs])
+@pytest.mark.parametrize("use", [source, check_inputs])
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -639,7 +666,7 @@ def release(key: str, step: int, value: float = 0.1) -> SimpleNamespace:
 
 def written(path: Path, releases: Sequence[Any], with_timestamps: bool = True) -> dict[str, Any]:
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
-        _ = pipeline | beam.Create(releases) | WriteReleases(str(path), with_timestamps)
+        _ = pipeline | beam.Create(releases) | writer(str(path), with_timestamps)
     assert os.listdir(path.parent) == [path.name]
     return read_releases(str(path))
 
@@ -719,7 +746,7 @@ def test_windowed_releases_go_to_one_file(tmp_path: Path, name: str) -> None:
     releases = [TimestampedValue(release("k", n), n * 100) for n in range(50)]
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
         windowed = pipeline | beam.Create(releases) | beam.WindowInto(FixedWindows(60))
-        _ = windowed | WriteReleases(str(path), True)
+        _ = windowed | writer(str(path), True)
     assert sorted(read_releases(str(path))["step"]) == list(range(50))
 
 
@@ -746,7 +773,7 @@ def test_every_runner_writes_one_file_in_the_public_order(
 ) -> None:
     path = str(tmp_path / f"out{suffix}")
     releases = [release(key, step) for key in "ab" for step in (2, 1)]
-    write = WriteReleases(path, True, keys=["b", "a"])
+    write = writer(path, True, keys=["b", "a"])
     runners.run(lambda p: p | beam.Create(releases) | write, runner)
     assert os.listdir(tmp_path) == [f"out{suffix}"]
     columns = read_releases(path)
@@ -790,13 +817,9 @@ def test_a_write_that_fails_leaves_nothing_behind(
 def test_refuses_outputs(tmp_path: Path) -> None:
     for bad in ("out.txt", "out", "o?t.csv", "o[u]t.parquet"):
         with pytest.raises(InputError):
-            WriteReleases(bad, True)
+            writer(bad, True)
     with pytest.raises(ValueError, match="bounded"):
-        _ = (
-            beam.Pipeline()
-            | test_stream.TestStream()
-            | WriteReleases(str(tmp_path / "out.csv"), True)
-        )
+        _ = beam.Pipeline() | test_stream.TestStream() | writer(str(tmp_path / "out.csv"), True)
 
 
 def test_read_releases_refuses_other_files(write: Write, parquet: Write, tmp_path: Path) -> None:
@@ -831,7 +854,7 @@ def test_healthapp() -> None:
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
         counts = (
             pipeline
-            | ReadEvents(path, "Component", **arguments)
+            | ReadEvents(source(path, "Component", **arguments))
             | beam.MapTuple(lambda key, event: (key, event.value))
             | beam.CombinePerKey(sum)
             | beam.Values()

@@ -24,7 +24,7 @@ _HORIZONS = (1_000, 100_000, 10_000_000)
 
 def arguments() -> opt.Parser:
     """The options of the command."""
-    parser = opt.Parser("pipelines.choose", __doc__)
+    parser = opt.Parser("choose", __doc__)
     opt.add_budget(parser, "all releases of one key (--ticks: of all keys) together")
     count = parser.add_argument_group("counting")
     length = count.add_mutually_exclusive_group()

@@ -6,6 +6,7 @@ import argparse
 import difflib
 import math
 import os
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -32,13 +33,15 @@ class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, as every other error, without the usage.
 
     Args:
-      prog: the module that is run.
-      description: what the command does, as its documentation says it.
+      name: of the command.
+      description: what it does, as its documentation says it.
     """
 
-    def __init__(self, prog: str, description: str | None) -> None:
+    def __init__(self, name: str, description: str | None) -> None:
+        started = getattr(sys.modules["__main__"], "__spec__", None)
+        installed = started is not None and started.name == f"{__package__}.__main__"
         super().__init__(
-            prog=f"python -m {prog}",
+            prog=f"python -m {f'{__package__} {name}' if installed else f'pipelines.{name}'}",
             description=description,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,

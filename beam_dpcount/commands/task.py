@@ -38,7 +38,7 @@ class Task(ABC):
       truth: the exact counts by key, where --show-truth asks for them.
     """
 
-    name: ClassVar[str]  # python -m pipelines.NAME
+    name: ClassVar[str]  # of the command
     heading: ClassVar[str] = "private counts"
     remedies: Mapping[str, str] = {}  # by parameters of the library, in words of the command
     split: Callable[[Any], Iterable[Any]] | None = None  # from an event to several
@@ -165,7 +165,7 @@ class Task(ABC):
     @classmethod
     def parser(cls) -> Parser:
         """The options of the command; what it does not know is Beam's."""
-        parser = Parser(f"pipelines.{cls.name}", sys.modules[cls.__module__].__doc__)
+        parser = Parser(cls.name, sys.modules[cls.__module__].__doc__)
         cls.add_arguments(parser)
         return parser
 

@@ -23,8 +23,7 @@ from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.transforms.window import FixedWindows
 
 import beam_dpcount as dp
-from beam_dpcount.commands import app as cli
-from beam_dpcount.commands import count
+from beam_dpcount.commands import count, progress
 from tests.engines.conftest import SECRET, VARIABLE, Engine
 from tests.runners import Row, counters, feed, run
 from tests.scripted import ScriptedEntropy
@@ -238,10 +237,10 @@ def test_the_same_secret_gives_the_same_releases(
 
 
 def test_progress_is_counted(engine: Engine) -> None:
-    build = lambda p: p | beam.Create(range(2345)) | beam.ParDo(cli.CountReleases())  # noqa: E731
+    build = lambda p: p | beam.Create(range(2345)) | beam.ParDo(progress.CountReleases())  # noqa: E731
     result = engine.run(build).result
-    assert cli.counted(result, "releases") == 2345
-    assert cli.counted(result, "past_horizon") == 0
+    assert progress.counted(result, "releases") == 2345
+    assert progress.counted(result, "past_horizon") == 0
     assert counters(result) == {"releases": 2345}
 
 

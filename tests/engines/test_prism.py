@@ -16,7 +16,7 @@ from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
-from beam_dpcount.commands import app as cli
+from beam_dpcount.commands.progress import counted
 from tests import test_order
 from tests.engines.conftest import Engine
 from tests.engines.test_pipelines import EXACT, ticks
@@ -143,6 +143,6 @@ def test_counters_without_a_value_count_nothing() -> None:
         return SimpleNamespace(metrics=lambda: metrics)
 
     ours = answers(listed("beam_dpcount", None), listed("beam_dpcount", 5))
-    assert cli.counted(ours, "releases") == 5
+    assert counted(ours, "releases") == 5
     assert counters(ours) == {"releases": 5}
     assert counters(answers(listed("beam", None), listed("beam", 7))) == {}
