@@ -17,8 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_dpcount.commands import graph
+from beam_dpcount.commands.figures import bars
 from beam_dpcount.commands.figures import graph as plots_graph
 from beam_dpcount.commands.figures import series as plots
+from beam_dpcount.commands.figures.frames import Panel
 from tests import test_cli
 from tests.test_cli import BUDGET, BUNDLES, EXACT, GRPC, PNG, SECRET, SECRET_TEXT, each_path
 
@@ -388,7 +390,7 @@ def test_what_is_drawn(what: str, events: Path, monkeypatch: pytest.MonkeyPatch)
         drawn.append((given, how))
 
     monkeypatch.setattr(plots, "prefix_counts", note)
-    monkeypatch.setattr(plots_graph, "degrees", note)
+    monkeypatch.setattr(bars, "degrees", note)
     monkeypatch.setattr(plots_graph, "weights", note)
     picture = events.parent / "out.png"
     succeed(*arguments(events, *asked(what), *EXACT, "--plot", picture))
@@ -416,20 +418,18 @@ def test_what_is_drawn(what: str, events: Path, monkeypatch: pytest.MonkeyPatch)
 def test_pictures_of_any_size(n: int, panels: int, tmp_path: Path) -> None:
     chance = np.random.default_rng(1)
     names = [f"vertex {i} {'$_%' * (i % 9)}" for i in range(n)]
-    counts = [
-        plots_graph.Panel(f"key {i}", "", chance.normal(size=n).tolist(), 1) for i in range(panels)
-    ]
+    counts = [Panel(f"key {i}", "", chance.normal(size=n).tolist(), 1) for i in range(panels)]
     pairs = n * (n - 1) // 2
-    edges = [plots_graph.Panel(f"key {i}", "", [0.0] * pairs, 0) for i in range(panels)]
+    edges = [Panel(f"key {i}", "", [0.0] * pairs, 0) for i in range(panels)]
     domain = [str(i + 1) for i in range(n)]
-    plots_graph.degrees(domain, counts, tmp_path / "d.png", title="t", guarantee="g")
+    bars.degrees(domain, counts, tmp_path / "d.png", title="t", guarantee="g")
     plots_graph.weights(names, edges, tmp_path / "w.png", title="t", guarantee="g")
     assert all((tmp_path / name).stat().st_size > 2000 for name in ("d.png", "w.png"))
 
 
-@pytest.mark.parametrize("draw", [plots_graph.degrees, plots_graph.weights])
+@pytest.mark.parametrize("draw", [bars.degrees, plots_graph.weights])
 def test_values_and_their_names_must_agree(draw: Any, tmp_path: Path) -> None:
-    panel = plots_graph.Panel("a", "", [1.0, 2.0], 1.0)
+    panel = Panel("a", "", [1.0, 2.0], 1.0)
     with pytest.raises(ValueError, match="must have one"):
         draw(["1", "2", "3"], [panel], tmp_path / "c.png", title="t", guarantee="g")
 
@@ -479,7 +479,7 @@ def test_errors_are_of_what_is_estimated(
     drawn: list[Any] = []
     for module, name in (
         (plots, "prefix_counts"),
-        (plots_graph, "degrees"),
+        (bars, "degrees"),
         (plots_graph, "weights"),
     ):
         monkeypatch.setattr(module, name, lambda *_, **how: drawn.append(how))
@@ -498,7 +498,7 @@ def test_the_keys_that_are_drawn(events: Path, monkeypatch: pytest.MonkeyPatch) 
     drawn: list[Any] = []
     monkeypatch.setattr(plots, "prefix_counts", lambda *_, **how: drawn.append(how["only"]))
     monkeypatch.setattr(
-        plots_graph, "degrees", lambda _, panels, *__, **___: drawn.append([p.name for p in panels])
+        bars, "degrees", lambda _, panels, *__, **___: drawn.append([p.name for p in panels])
     )
     asking = ("--plot", events.parent / "out.png", "--plot-keys", "zoe", "y")
     for what, keys in (("edges", ["zoe", "y"]), ("degrees", ["y"])):

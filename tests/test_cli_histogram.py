@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_dpcount.commands import histogram
-from beam_dpcount.commands.figures import series as plots
+from beam_dpcount.commands.figures import bars as plots
+from beam_dpcount.commands.figures.frames import Panel
 from tests import test_cli
 from tests.test_cli import BUDGET, EXACT, PNG, SECRET, SECRET_TEXT, each_path
 
@@ -291,7 +292,7 @@ def test_counts_and_items_must_agree(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="one count for each of its 2 items"):
         plots.histograms(
             ("x", "y"),
-            [plots.Bars("a", "", [1.0], 1.0)],
+            [Panel("a", "", [1.0], 1.0)],
             tmp_path / "c.png",
             title="t",
             guarantee="g",

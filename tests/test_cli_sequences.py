@@ -17,7 +17,7 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount.commands import sequences
-from beam_dpcount.commands.figures import words as plots_sequences
+from beam_dpcount.commands.figures import bars as plots_sequences
 from tests import test_cli
 from tests.test_cli import BUDGET, EXACT, PNG, SECRET, SECRET_TEXT, each_path
 from tests.test_sequences import occurrences

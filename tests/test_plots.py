@@ -20,7 +20,7 @@ from matplotlib.image import imread
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
-from beam_dpcount.commands.figures import frames
+from beam_dpcount.commands.figures import bars, frames
 from beam_dpcount.commands.figures import series as plots
 
 DAY = 1_768_435_200_000_000  # 2026-01-15T00:00Z in microseconds
@@ -46,7 +46,8 @@ def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
         caught.append(figure)
         save(figure, path)
 
-    monkeypatch.setattr(plots, "save", catch)
+    for module in (plots, frames):
+        monkeypatch.setattr(module, "save", catch)
     return caught
 
 
@@ -294,8 +295,8 @@ def test_items_are_drawn_in_their_order(tmp_path: Path, figures: list[Figure]) -
     """Not by their values, which are noisy, unless that is asked for."""
     items = [f"i{number:02}" for number in range(25)]
     for values in (range(25), range(25, 0, -1)):
-        panel = plots.Bars("a", "", list(values), 1.0)
-        plots.histograms(items, [panel], tmp_path / "p.png", title="T", guarantee="G")
+        panel = frames.Panel("a", "", list(values), 1.0)
+        bars.histograms(items, [panel], tmp_path / "p.png", title="T", guarantee="G")
         (axes,) = figures[-1].axes
         assert [label.get_text() for label in axes.get_yticklabels()] == items[:20]
         assert [bar.get_width() for bar in axes.patches] == list(values)[:20]  # type: ignore[attr-defined]
@@ -306,11 +307,11 @@ def test_histograms_compare(tmp_path: Path, figures: list[Figure]) -> None:
     start = "com.example.application.main."
     items = [start + name for name in ("first", "second", "third")]
     panels = [
-        plots.Bars("a" * 50, "after 9 rows", [1.0, 5, 2], 1.0),
-        plots.Bars("b", "after 1 row", [9.0, 1, 0], 1.0),
+        frames.Panel("a" * 50, "after 9 rows", [1.0, 5, 2], 1.0),
+        frames.Panel("b", "after 1 row", [9.0, 1, 0], 1.0),
     ]
     path = tmp_path / "p.png"
-    plots.histograms(items, panels, path, title="T", guarantee="G", top=2)
+    bars.histograms(items, panels, path, title="T", guarantee="G", top=2)
     first, second = figures[0].axes
     drawn = [[bar.get_width() for bar in axes.patches] for axes in (first, second)]
     assert drawn == [[1, 5], [9, 1]]
@@ -391,8 +392,9 @@ def test_file_is_reproducible_and_says_nothing_of_its_origin(tmp_path: Path) -> 
 
 
 def test_pyplot_is_never_imported() -> None:
-    figures = "beam_dpcount.commands.figures.series"
-    check = f"import {figures}, sys; assert 'matplotlib.pyplot' not in sys.modules"
+    figures = "beam_dpcount.commands.figures"
+    modules = ", ".join(f"{figures}.{name}" for name in ("series", "bars", "graph"))
+    check = f"import {modules}, sys; assert 'matplotlib.pyplot' not in sys.modules"
     root = Path(__file__).parent.parent
     subprocess.run([sys.executable, "-c", check], check=True, cwd=root)
 

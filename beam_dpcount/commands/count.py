@@ -23,7 +23,7 @@ TICKS = ", or count per tick (pipelines.ticks), where keys and times are protect
 class Count(Task):
     """Of rows, of those that meet a condition, or of numbers."""
 
-    name = "count"
+    name, known = "count", "and the number, order and times of their rows."
 
     @staticmethod
     def add_arguments(parser: opt.Parser) -> None:
@@ -101,9 +101,6 @@ class Count(Task):
         values = "values" if options.value is not None else "zeros and ones"
         clipped = report.clipped(options)
         return Estimate(f"the sum of {values} {clipped}", clipped, report.lost(options))
-
-    def public(self) -> str:
-        return "the keys, and the number, order and times of their rows."
 
     def largest(self) -> str:
         return f"the largest of a key's {many(self.counter.mechanism.horizon, 'release')}"

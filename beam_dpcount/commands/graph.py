@@ -84,7 +84,7 @@ _PARAMETERS = ("max_degree", "asserted", "k", "threshold", "max_weight", "unit",
 class Graph(Task):
     """Of graphs that grow edge by edge."""
 
-    name = "graph"
+    name, known = "graph", "the vertices, and the number, order and times of the rows."
 
     @staticmethod
     def add_arguments(parser: opt.Parser) -> None:
@@ -331,14 +331,11 @@ class Graph(Task):
         return replace(estimate, what=of_all + estimate.in_title)
 
     def public(self) -> str:
-        keys = "the keys, " if self.options.key else ""
-        word = (
-            " It rests on your word that no vertex has more than "
-            f"{many(self.options.max_degree, 'neighbour')} (--asserted)."
-            if self.options.asserted
-            else ""
-        )
-        return f"{keys}the vertices, and the number, order and times of the rows.{word}"
+        if not self.options.asserted:
+            return super().public()
+        neighbours = many(self.options.max_degree, "neighbour")
+        word = f"It rests on your word that no vertex has more than {neighbours} (--asserted)."
+        return f"{super().public()} {word}"
 
     def scope(self) -> str:
         return {
@@ -360,15 +357,19 @@ class Graph(Task):
         if self.domain is None:
             forest = "a minimum forest's weights" if options.what == "forest" else None
             return self.draw_series(title, sum_of=forest)
-        from beam_dpcount.commands.figures import graph  # here: matplotlib is an extra
+        from beam_dpcount.commands.figures import (  # here: matplotlib is an extra
+            bars,
+            frames,
+            graph,
+        )
 
         last = self.output.last
         shown, choice = plot_keys.of_most_rows(options, last, _KEYS)
-        panels = [graph.Panel(name, note, row[:-1], row[-1]) for name, note, (row,) in shown]
+        panels = [frames.Panel(name, note, row[:-1], row[-1]) for name, note, (row,) in shown]
         remarks = [self.guarantee(), *choice]
         if options.what == "degrees":
             said = " ".join([*remarks, estimate.bars])
-            graph.degrees(self.domain, panels, options.plot, title=title, guarantee=said)
+            bars.degrees(self.domain, panels, options.plot, title=title, guarantee=said)
             return plot_keys.missing(options, last)
         names = self.vertices if isinstance(self.vertices, list) else list(map(str, range(self.n)))
         remarks.append(

@@ -26,6 +26,7 @@ class Histogram(Task):
     """Of items out of a public domain."""
 
     name, heading = "histogram", "private histograms"
+    known = "the domain, and the number, order and times of the rows."
 
     @staticmethod
     def add_arguments(parser: opt.Parser) -> None:
@@ -58,7 +59,7 @@ class Histogram(Task):
 
     def source(self) -> Source:
         separator = self.options.separator
-        return self.read([self.options.item], text if separator is None else SplitItems(separator))
+        return self.read([self.options.item], SplitItems(separator) if separator else text)
 
     def transform(self, places: Places) -> dp.Histogram:
         options = self.options
@@ -101,18 +102,14 @@ class Histogram(Task):
         left_out.append(f"those of a row beyond its first {options.max_items:,} (--max-items)")
         return Estimate(f"the count of {first}", first, left_out)
 
-    def public(self) -> str:
-        keys = "the keys, " if self.options.key else ""
-        return f"{keys}the domain, and the number, order and times of the rows."
-
     def draw(self) -> list[str]:
-        from beam_dpcount.commands.figures import series  # here: matplotlib is an extra
+        from beam_dpcount.commands.figures import bars, frames  # here: matplotlib is an extra
 
         options, estimate, last = self.options, self.estimate(), self.output.last
         shown, choice = plot_keys.of_most_rows(options, last, _KEYS)
-        panels = [series.Bars(name, note, row[:-1], row[-1]) for name, note, (row,) in shown]
+        panels = [frames.Panel(name, note, row[:-1], row[-1]) for name, note, (row,) in shown]
         by = f" by {options.key}" * bool(options.key)
-        series.histograms(
+        bars.histograms(
             self.domain,
             panels,
             options.plot,

@@ -196,17 +196,16 @@ def add_value(group: Group, where: str) -> None:
     what.add_argument("--where", action=Once, metavar="COLUMN=VALUE", help=where)
 
 
-def add_public(group: Group, name: str, noun: str, what: str, required: bool = True) -> Any:
-    """--NAME and --NAME-FILE, one of which lists public texts; gives their group."""
-    either = group.add_mutually_exclusive_group(required=required)
-    add_list(either, name, noun, what)
-    return either
+def add_public(group: Any, name: str, noun: str, what: str) -> None:
+    """--NAME and --NAME-FILE, one of which lists public texts.
 
-
-def add_list(either: Any, name: str, noun: str, what: str) -> None:
-    """--NAME and --NAME-FILE in a group of which one is given."""
-    either.add_argument(f"--{name}", nargs="+", metavar=noun, help=what)
-    either.add_argument(
+    Args:
+      group: of options; or one of which just one is given.
+    """
+    if not isinstance(group, argparse._MutuallyExclusiveGroup):
+        group = group.add_mutually_exclusive_group(required=True)
+    group.add_argument(f"--{name}", nargs="+", metavar=noun, help=what)
+    group.add_argument(
         f"--{name}-file", metavar="FILE", help="the same, one per line; blank lines are skipped"
     )
 

@@ -43,6 +43,7 @@ class Sequences(Task):
     """Of words or episodes of letters."""
 
     name = "sequences"
+    known = "the alphabet, the words to count, and the number, order and times of the rows."
 
     @staticmethod
     def add_arguments(parser: opt.Parser) -> None:
@@ -64,7 +65,7 @@ class Sequences(Task):
         words.add_argument(
             "--max-length", type=opt.whole, metavar="N", help="count all words of up to N letters"
         )
-        opt.add_list(
+        opt.add_public(
             words,
             "words",
             "WORD",
@@ -210,20 +211,11 @@ class Sequences(Task):
             left_out.append(f"occurrences that are not {span} (--max-span)")
         return Estimate(what, title, left_out)
 
-    def public(self) -> str:
-        keys = "the keys, " if self.options.key else ""
-        return (
-            f"{keys}the alphabet, the words to count, and the number, order and times of the rows."
-        )
-
-    def streams(self) -> int:
-        return len(self.domain)
-
     def largest(self) -> str:
         of = "a key's" if self.options.key else "all"
         rows = many(self.counter.mechanism.horizon, "row")
         return (
-            f"the largest of {of} counts, of {many(len(self.domain), self.kind)} after each of "
+            f"the largest of {of} counts, of {many(self.streams(), self.kind)} after each of "
             f"{rows},"
         )
 
@@ -253,14 +245,14 @@ class Sequences(Task):
         return [*lines, *filter(None, [self._chosen()])]
 
     def draw(self) -> list[str]:
-        from beam_dpcount.commands.figures import words  # here: matplotlib is an extra
+        from beam_dpcount.commands.figures import bars  # here: matplotlib is an extra
 
         options, estimate, last = self.options, self.estimate(), self.output.last
         shown, choice = plot_keys.of_most_rows(options, last, _DRAWN_KEYS)
         panels = []
         for name, note, rows in shown:
             drawn = rows[: min(options.top, _DRAWN_WORDS)]
-            panels.append(words.Words(name, note, *zip(*(row[1:] for row in drawn), strict=True)))
+            panels.append(bars.Words(name, note, *zip(*(row[1:] for row in drawn), strict=True)))
         remarks = [
             self.guarantee(),
             self._chosen(),
@@ -270,7 +262,7 @@ class Sequences(Task):
             *choice,
         ]
         by = f" by {options.key}" * bool(options.key)
-        words.top_words(
+        bars.top_words(
             panels,
             options.plot,
             title=f"Private counts of {self.kind}s of {options.letter}{estimate.in_title}{by}",

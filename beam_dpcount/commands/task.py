@@ -39,6 +39,7 @@ class Task(ABC):
     """
 
     name: ClassVar[str]  # of the command
+    known: ClassVar[str]  # what is public beside the keys, to the end of a sentence
     heading: ClassVar[str] = "private counts"
     remedies: Mapping[str, str] = {}  # by parameters of the library, in words of the command
     split: Callable[[Any], Iterable[Any]] | None = None  # from an event to several
@@ -97,9 +98,9 @@ class Task(ABC):
         """Whose releases the guarantee is for."""
         return "of a key " if self.options.key else ""
 
-    @abstractmethod
     def public(self) -> str:
-        """What the guarantee takes as public."""
+        """What the guarantee takes as public, to the end of a sentence."""
+        return f"{'the keys, ' if self.options.key else ''}{self.known}"
 
     def scope(self) -> str:
         """For what the guarantee is."""

@@ -43,6 +43,7 @@ class Ticks(Task):
     """Of the rows of public keys, at the ticks of a public clock."""
 
     name = "ticks"
+    known = "the keys and the clock, and with them the number and times of the releases."
 
     @staticmethod
     def add_arguments(parser: opt.Parser) -> None:
@@ -202,7 +203,7 @@ class Ticks(Task):
         return "of all keys "
 
     def public(self) -> str:
-        return "the keys and the clock, and with them the number and times of the releases."
+        return self.known
 
     def written(self) -> str:
         return f"{super().written()} ({self._size(', ')})"

@@ -11,8 +11,12 @@ import os
 import textwrap
 import unicodedata
 import warnings
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -22,7 +26,65 @@ from beam_dpcount.commands.files.beside import beside
 DPI = 150
 COLUMNS = 3  # of panels
 TITLE_WIDTH = 30  # narrow characters
+CAPPED = 40  # bars up to which error bars have caps, and vertices up to which all have names
 BAR, ERROR, GREY = "#56B4E9", "#222222", "#555555"
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One release.
+
+    Args:
+      name: the panel's title.
+      note: what stands below the title.
+      values: the private counts, or weights.
+      stddev: the standard deviation of the noise of each.
+    """
+
+    name: str
+    note: str
+    values: Sequence[float]
+    stddev: float
+
+    def of(self, number: int, noun: str, places: str) -> npt.NDArray[np.float64]:
+        """The values of so many places, or a ValueError."""
+        values = np.asarray(self.values, dtype=np.float64)
+        if values.shape != (number,):
+            raise ValueError(f"panel {self.name!r} must have one {noun} for each of {places}")
+        return values
+
+
+def each_panel(
+    panels: Sequence[Any],
+    path: str | os.PathLike[str],
+    inches: tuple[float, float],
+    title: str,
+    guarantee: str,
+    columns: int,
+    shared: Collection[str] = (),
+    nothing: str = "no releases",
+) -> Iterator[tuple[Axes, Any, bool, bool]]:
+    """Axes for each panel, to be drawn in, and whether they are leftmost, and lowest.
+
+    The picture is written at the end.
+
+    Args:
+      shared: the axes, x or y, that all panels share.
+      nothing: what is said where there is no panel.
+    """
+    figure, body = framed(inches, title, guarantee)
+    if not panels:
+        say(body.subplots(), nothing)
+    grid = body.add_gridspec(max(1, math.ceil(len(panels) / columns)), columns)
+    first: Any = None
+    for place, panel in enumerate(panels):
+        row, column = divmod(place, columns)
+        how = {f"share{axis}": first for axis in shared}
+        axes = body.add_subplot(grid[row, column], **how)
+        first = first or axes
+        yield axes, panel, column == 0, place + columns >= len(panels)
+        titles(axes, panel.name, panel.note)
+    save(figure, path)
 
 
 def shape(panels: int) -> tuple[int, int]:
@@ -116,3 +178,9 @@ def _head(text: str, most: int) -> str:
         if width > most:
             return text[:position]
     return text
+
+
+def marks(n: int, most: int = 20) -> list[int]:
+    """Which of 1 .. n have their names on an axis: about `most`, the first and the last always."""
+    step = math.ceil(n / most)
+    return [1, *range(1 + step, n - step + 1, step), n] if n > 1 else [1]

@@ -1,0 +1,190 @@
+"""Figures of the last releases of some keys as bars with error bars, a panel each, as PNG files."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib import ticker
+from matplotlib.axes import Axes
+
+from beam_dpcount.commands.figures.frames import (
+    BAR,
+    CAPPED,
+    ERROR,
+    GREY,
+    Panel,
+    each_panel,
+    marks,
+    plain,
+    shape,
+    shortened,
+    written,
+)
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def histograms(
+    items: Sequence[str],
+    panels: Sequence[Panel],
+    path: str | os.PathLike[str],
+    *,
+    title: str,
+    guarantee: str,
+    half_width: float = 1.96,
+    top: int | None = None,
+    most: int = 20,
+) -> None:
+    """Draws private histograms as horizontal bars.
+
+    All panels show the same items in the same order, and share the axis of counts.
+
+    Args:
+      items: the items of all panels.
+      panels: their counts.
+      path: the PNG file to write.
+      title: plain text above the figure.
+      guarantee: plain text below the figure, wrapped.
+      half_width: half the length of an error bar, in standard deviations.
+      top: how many items to draw, largest total of the panels first. They are chosen for being
+        large, which biases them upwards. Left out: the first items, in their order.
+      most: the most items to draw, where `top` is left out.
+
+    Raises:
+      ValueError: items and counts of a panel differ in number.
+    """
+    counts = [panel.of(len(items), "count", f"its {len(items)} items") for panel in panels]
+    kept = np.arange(len(items))[:most]
+    if top is not None:
+        totals = sum(counts, np.zeros(len(items)))
+        kept = np.argsort(-totals, kind="stable")[:top]
+    rows, columns = shape(len(panels))
+    height = max(2.5, 1.1 + 0.28 * len(kept))
+    size = max(8, 3 + 3.2 * columns), 1.6 + height * rows
+    bottom_up = np.arange(len(kept))[::-1]
+    names = [shortened(items[i], middle=True) for i in kept]
+    drawn = each_panel(panels, path, size, title, guarantee, columns, ("x", "y"))
+    for values, (axes, panel, leftmost, lowest) in zip(counts, drawn, strict=True):
+        halves = half_width * np.broadcast_to(panel.stddev, values.shape)
+        _across(axes, bottom_up, values[kept], halves[kept])
+        axes.tick_params(labelleft=leftmost, labelbottom=lowest)
+        if lowest:
+            axes.set_xlabel(f"private count ± {half_width:g} stddev", fontsize=11)
+        axes.set_yticks(bottom_up, names, parse_math=False)
+        axes.xaxis.set_major_locator(ticker.MaxNLocator(5))
+        axes.xaxis.set_major_formatter(ticker.FuncFormatter(written))
+
+
+def degrees(
+    domain: Sequence[str],
+    panels: Sequence[Panel],
+    path: str | os.PathLike[str],
+    *,
+    title: str,
+    guarantee: str,
+    half_width: float = 1.96,
+) -> None:
+    """Draws private degree histograms as upright bars.
+
+    Args:
+      domain: the degrees, as texts, in their order.
+      panels: the releases, with a count for each of them.
+      path, title, guarantee, half_width: as for `histograms`.
+
+    Raises:
+      ValueError: degrees and counts of a panel differ in number.
+    """
+    rows, columns = shape(len(panels))
+    size = max(9, 4.2 * columns), 1.8 + 3.4 * rows
+    x, few = np.arange(1, len(domain) + 1), len(domain) <= CAPPED
+    shown = ticker.FixedLocator(marks(len(domain), 20 if columns == 1 else 10))
+    drawn = each_panel(panels, path, size, title, guarantee, columns, ("x",))
+    for axes, panel, leftmost, lowest in drawn:
+        axes.bar(
+            x,
+            panel.of(len(domain), "count", f"{len(domain)} degrees"),
+            yerr=half_width * panel.stddev,
+            color=BAR,
+            error_kw={"ecolor": ERROR, "elinewidth": 1.2 if few else 0.6, "capsize": 2 * few},
+        )
+        axes.axhline(0, color=GREY, linewidth=0.8)
+        plain(axes, labelsize=10)
+        axes.grid(visible=False, axis="x")
+        axes.set_xlim(0.3, len(domain) + 0.7)
+        axes.xaxis.set_major_locator(shown)
+        axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda at, _: domain[round(at) - 1]))
+        axes.yaxis.set_major_formatter(ticker.FuncFormatter(written))
+        if leftmost:
+            axes.set_ylabel(f"vertices ± {half_width:g} stddev", fontsize=11)
+        if lowest:
+            axes.set_xlabel("neighbours", fontsize=11)
+
+
+@dataclass(frozen=True)
+class Words:
+    """One panel of `top_words`: the words of a release, largest private count first.
+
+    Args:
+      name, note: as of a `Panel`.
+      words: the words.
+      values: their private counts.
+      low, high: the ends of their bands.
+    """
+
+    name: str
+    note: str
+    words: Sequence[str]
+    values: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+
+
+def top_words(
+    panels: Sequence[Words], path: str | os.PathLike[str], *, title: str, guarantee: str
+) -> None:
+    """Draws words as horizontal bars. Each panel has its own words and its own scale.
+
+    Args:
+      panels: the releases.
+      path, title, guarantee: as for `histograms`.
+
+    Raises:
+      ValueError: words, values and bands of a panel differ in number.
+    """
+    columns = min(2, max(1, len(panels)))
+    rows = max(1, math.ceil(len(panels) / columns))
+    most = max((len(panel.words) for panel in panels), default=0)
+    size = max(9, 6.2 * columns), 1.8 + max(2.2, 1.2 + 0.27 * most) * rows
+    drawn = each_panel(panels, path, size, title, guarantee, columns, nothing="no words")
+    for axes, panel, _, lowest in drawn:
+        values, low, high = (
+            np.asarray(numbers, dtype=np.float64)
+            for numbers in (panel.values, panel.low, panel.high)
+        )
+        if not len(panel.words) == len(values) == len(low) == len(high):
+            raise ValueError(f"panel {panel.name!r} must have one count and one band for each word")
+        bottom_up = np.arange(len(values))[::-1]
+        _across(axes, bottom_up, values, (values - low, high - values))
+        axes.set_ylim(len(values) - most - 0.6, len(values) - 0.4)  # bars of all panels are alike
+        axes.set_yticks(
+            bottom_up, [shortened(word, middle=True) for word in panel.words], parse_math=False
+        )
+        axes.xaxis.set_major_locator(ticker.MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+        axes.xaxis.set_major_formatter(ticker.FuncFormatter(written))
+        if lowest:
+            axes.set_xlabel("private count, with its 95 % band", fontsize=11)
+
+
+def _across(axes: Axes, places: Any, values: FloatArray, errors: Any) -> None:
+    """Horizontal bars."""
+    look = {"ecolor": ERROR, "elinewidth": 1.2, "capsize": 3}
+    axes.barh(places, values, xerr=errors, color=BAR, error_kw=look)
+    axes.axvline(0, color=GREY, linewidth=0.8)
+    plain(axes, labelsize=10)
+    axes.grid(visible=False, axis="y")
