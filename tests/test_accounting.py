@@ -161,6 +161,7 @@ def test_vectors_of_items():
 # Rounded Gaussian noise: the continuous mechanism, post-processed
 
 
+@pytest.mark.exhaustive("budget", "mechanism")
 @pytest.mark.parametrize("mechanism", GAUSSIANS, ids=named)
 @pytest.mark.parametrize("budget", [APPROX, dp.ApproxDP(0.1, 1e-9), dp.ApproxDP(4, 1e-4)], ids=str)
 def test_accountants_agree_on_rounded_gaussians(mechanism, budget):

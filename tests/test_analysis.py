@@ -71,6 +71,7 @@ def test_half_widths_cover_at_scales_that_are_rescaled(law):
             assert exact <= width <= exact + law.scale / 32 + 1, (t, level)
 
 
+@pytest.mark.exhaustive("kind", "law", "level")
 @pytest.mark.parametrize("kind", mechanisms.ALL, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("law", ["laplace", "gaussian"])
 @pytest.mark.parametrize("level", [0.5, 0.95])
@@ -213,6 +214,7 @@ def test_numbers_of_streams_below_1_are_refused(streams):
 # The choice
 
 
+@pytest.mark.exhaustive("budget", "horizon", "objective")
 @pytest.mark.parametrize("objective", ["max", "mean"])
 @pytest.mark.parametrize("horizon", [1, 10, 1000, 2**16 - 1])
 @pytest.mark.parametrize("budget", [dp.PureDP(1), dp.ZCDP(0.5), dp.ApproxDP(1, 1e-6)], ids=str)

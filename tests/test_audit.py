@@ -75,6 +75,7 @@ def counters(mechanism, budget, change=None, dimension=None, unit=1.0):
 # Every counter keeps its budget
 
 
+@pytest.mark.exhaustive("budget", "kind", "relation")
 @every
 @budgets
 @relations
@@ -84,6 +85,7 @@ def test_bit_streams_keep_the_budget(kind, budget, relation):
             assert audit(counter) == [], (horizon, counter.law)
 
 
+@pytest.mark.exhaustive("budget", "kind", "relation")
 @every
 @few_budgets
 @relations
@@ -97,6 +99,7 @@ def test_numbers_within_any_bounds_keep_the_budget(kind, budget, relation):
             assert audit(counter, values) == [], (low, high, unit, counter.law)
 
 
+@pytest.mark.exhaustive("budget", "kind", "touched")
 @every
 @few_budgets
 @pytest.mark.parametrize("touched", [None, 1])
@@ -422,6 +425,7 @@ MUTANTS = [
 ]
 
 
+@pytest.mark.exhaustive("budget", "check", "mutant")
 @budgets
 @pytest.mark.parametrize(("mutant", "check"), MUTANTS, ids=lambda m: getattr(m, "__name__", m))
 def test_mutants_are_caught(mutant, check, budget):

@@ -309,6 +309,7 @@ def streams(n, m, R):
     yield np.minimum(m, rng.integers(-1, 2, n))
 
 
+@pytest.mark.exhaustive("parameters", "spread")
 @every
 @pytest.mark.parametrize("spread", [1, None, 2**40], ids=["units", "resolved", "large"])
 def test_encoded_values_solve_the_workload_up_to_half_a_unit(parameters, spread):
@@ -425,6 +426,7 @@ def test_the_stated_error_counts_every_rounding_of_a_row(parameters):
 # Steps and releases
 
 
+@pytest.mark.exhaustive("dimension", "parameters")
 @every
 @pytest.mark.parametrize("dimension", [None, 3], ids=["scalar", "vector"])
 @examples

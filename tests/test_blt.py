@@ -131,6 +131,7 @@ def test_matrices_multiply_to_prefix_sums(kind, buffers):
 # Variances
 
 
+@pytest.mark.exhaustive("buffers", "kind")
 @both
 @all_buffers
 def test_variances_are_those_of_dense_decoders(kind, buffers):
@@ -187,6 +188,7 @@ def plain_recursion(mechanism, scales):
     return norms
 
 
+@pytest.mark.exhaustive("buffers", "horizon", "kind")
 @both
 @pytest.mark.parametrize(("horizon", "buffers"), [(40, 3), (700, None), (4096, 4), (5000, None)])
 def test_variances_are_those_of_a_plain_recursion(kind, horizon, buffers):
@@ -195,6 +197,7 @@ def test_variances_are_those_of_a_plain_recursion(kind, horizon, buffers):
     assert mechanism.row_norms2(horizon) == pytest.approx(norms, rel=1e-11)
 
 
+@pytest.mark.exhaustive("horizon", "kind")
 @both
 @pytest.mark.parametrize(
     "horizon", [2**12, 2**13 + 1, 2**14, 50_000, 2**16, 99_999, 2**18 - 1, 2**18]
@@ -481,6 +484,7 @@ def test_steps_and_releases_agree_around_blocks(kind, dimension, horizon, block)
                 assert released.tobytes() == stepped[:end].tobytes(), end
 
 
+@pytest.mark.exhaustive("dimension", "kind")
 @both
 @dimensions
 def test_steps_and_releases_agree_to_the_end_of_a_stream(kind, dimension):
@@ -587,6 +591,7 @@ def adversarial(mechanism, m):
     }
 
 
+@pytest.mark.exhaustive("buffers", "horizon", "kind")
 @both
 @pytest.mark.parametrize(("horizon", "buffers"), [(40, 3), (2**12, None), (2**12, 2), (2**12, 8)])
 def test_the_error_that_is_stated_covers_exact_arithmetic(kind, horizon, buffers):

@@ -116,6 +116,7 @@ def test_delta_is_never_zero_nor_lost(rho: float, epsilon: float) -> None:
     assert 0 < zcdp_delta(rho, epsilon) <= 1
 
 
+@pytest.mark.exhaustive("delta", "rho")
 @pytest.mark.parametrize("rho", RHOS)
 @pytest.mark.parametrize("delta", DELTAS)
 def test_epsilon_is_safe_and_least(rho: float, delta: float) -> None:
@@ -127,6 +128,7 @@ def test_epsilon_is_safe_and_least(rho: float, delta: float) -> None:
         assert exact_log_delta(rho, epsilon * (1 - 1e-9)) > log(delta)
 
 
+@pytest.mark.exhaustive("delta", "epsilon")
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("delta", DELTAS)
 def test_rho_is_safe_and_largest(epsilon: float, delta: float) -> None:
@@ -234,6 +236,7 @@ def test_gaussian_delta_is_never_below_the_exact_one_and_close_to_it(
     assert exact <= computed <= max(exact * (1 + 1e-14 * (10 + u**2) * u / min(ratio, 1)), 1e-304)
 
 
+@pytest.mark.exhaustive("delta", "epsilon")
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("delta", DELTAS)
 def test_gaussian_sigma_is_safe_and_least(epsilon: float, delta: float) -> None:
@@ -357,6 +360,7 @@ def test_the_hockey_stick_reference() -> None:
             assert hockey_stick(law, shift, epsilon) == pytest.approx(direct, rel=1e-9)
 
 
+@pytest.mark.exhaustive("delta", "epsilon", "shift")
 @pytest.mark.parametrize("epsilon", [1e-3, 0.01, 0.1, 1.0, 3.0, 10.0, 30.0])
 @pytest.mark.parametrize("delta", [1e-200, 1e-30, 1e-12, 1e-6, 1e-3, 0.1, 0.9])
 @pytest.mark.parametrize("shift", [1, 3])
@@ -372,6 +376,7 @@ def test_gaussian_noise_of_a_budget_keeps_it(epsilon: float, delta: float, shift
         assert hockey_stick(scaled(law, 3 / 2), shift, epsilon) < least * delta
 
 
+@pytest.mark.exhaustive("delta", "epsilon", "shift")
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 3.0, 10.0])
 @pytest.mark.parametrize("delta", [1e-200, 1e-12, 1e-6, 1e-3, 0.1, 0.9])
 @pytest.mark.parametrize("shift", [1, 2, 7])

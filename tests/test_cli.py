@@ -228,7 +228,7 @@ COLLEGE = Data(
 @each_path
 @pytest.mark.parametrize(
     "data",
-    [HEALTH, SCREEN, BGL, ALERTS, COLLEGE],
+    [HEALTH, SCREEN, BGL, ALERTS, pytest.param(COLLEGE, marks=pytest.mark.exhaustive)],
     ids=["health", "health where", "bgl", "bgl where", "college"],
 )
 def test_real_data(data: Data, path: str, tmp_path: Path) -> None:
@@ -869,6 +869,7 @@ def test_the_command_needs_no_matplotlib(events: Path) -> None:
     assert "matplotlib" in text
 
 
+@pytest.mark.exhaustive
 def test_demo(tmp_path: Path) -> None:
     start = time.monotonic()
     ended = command("--directory", tmp_path / "new" / "demo", main=demo.main)

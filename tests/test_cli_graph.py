@@ -413,6 +413,7 @@ def test_what_is_drawn(what: str, events: Path, monkeypatch: pytest.MonkeyPatch)
     assert target == str(picture)
 
 
+@pytest.mark.exhaustive("n", "panels")
 @pytest.mark.parametrize("n", [2, 25, 130])
 @pytest.mark.parametrize("panels", [1, 3])
 def test_pictures_of_any_size(n: int, panels: int, tmp_path: Path) -> None:
@@ -510,6 +511,7 @@ def test_the_keys_that_are_drawn(events: Path, monkeypatch: pytest.MonkeyPatch) 
 # Real data
 
 
+@pytest.mark.exhaustive
 @each_path
 def test_real_data(path: str, tmp_path: Path) -> None:
     """The busiest 30 students' messages, both ways added up."""

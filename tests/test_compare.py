@@ -70,7 +70,7 @@ SPARSE = ("BinaryTree", "SquareRoot", "NormalizedBLT")
 TOP: tuple[type[Mechanism], ...] = (BinaryTree, SmoothBinary, SquareRoot, NormalizedBLT)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=[pytest.param("all", marks=pytest.mark.exhaustive)])
 def output(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     """The directory of a quick run of everything, and the lines it printed."""
     directory = tmp_path_factory.mktemp("compare") / "new" / "out"

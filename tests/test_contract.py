@@ -125,10 +125,18 @@ def prefixes(horizon: int) -> range | tuple[int, ...]:
 
 
 @every
-def test_decoder_times_encoder_gives_prefix_sums(kind):
+@pytest.mark.parametrize(
+    "horizons",
+    [
+        (*range(1, 17), 31, 32, 33, 64, 257),
+        pytest.param((*SMALL, *LARGE), marks=pytest.mark.exhaustive),
+    ],
+    ids=["some", "all"],
+)
+def test_decoder_times_encoder_gives_prefix_sums(kind, horizons):
     """At the horizon and before it; and matrices of a prefix are corners of the whole: what was
     drawn by step n, and how it was used, does not depend on what comes later."""
-    for horizon in (*SMALL, *LARGE):
+    for horizon in horizons:
         mechanism = kind(horizon)
         whole_L, whole_R = mechanism.decoder(horizon), mechanism.encoder(horizon)
         assert whole_R.shape == (mechanism.draws(horizon), horizon)
@@ -208,6 +216,7 @@ def test_what_rounding_adds_to_the_sensitivity_is_small_and_counted(kind, magnit
 # Steps and releases
 
 
+@pytest.mark.exhaustive("dimension", "kind")
 @every
 @dimensions
 def test_steps_and_release_agree_and_draw_each_coordinate_once_in_order(kind, dimension):
@@ -228,6 +237,7 @@ def test_steps_and_release_agree_and_draw_each_coordinate_once_in_order(kind, di
             assert np.array_equal(released, values), (horizon, n)
 
 
+@pytest.mark.exhaustive("dimension", "kind")
 @every
 @dimensions
 @examples
@@ -247,6 +257,7 @@ def test_steps_and_release_agree_on_any_integers(kind, dimension, data):
     assert whole.drawn == stepped.drawn == list(range(1, drawn + 1))
 
 
+@pytest.mark.exhaustive("budget", "dimension", "kind")
 @calibrated
 @dimensions
 @examples
@@ -301,6 +312,7 @@ def test_each_noise_reaches_scalar_releases_with_the_decoders_weights(kind):
             assert same(take_steps(mechanism, nothing, Script(unit_noise))[1], L[:, i])
 
 
+@pytest.mark.exhaustive("dimension", "kind")
 @every
 @dimensions
 def test_releases_are_prefix_sums_plus_decoded_noise(kind, dimension):
@@ -359,6 +371,7 @@ def test_row_norms_agree_with_each_other_at_long_horizons(kind):
             assert mechanism.row_norms2(t)[-1] == pytest.approx(norms[t - 1], rel=1e-12)
 
 
+@pytest.mark.exhaustive("dimension", "kind")
 @every
 @dimensions
 def test_states_know_the_variance_of_the_release_that_led_to_them(kind, dimension):
@@ -370,6 +383,7 @@ def test_states_know_the_variance_of_the_release_that_led_to_them(kind, dimensio
         assert same(norms, mechanism.row_norms2(horizon)), horizon
 
 
+@pytest.mark.exhaustive("budget", "dimension", "kind", "unit")
 @calibrated
 @dimensions
 @pytest.mark.parametrize("unit", [1, 0.1])
@@ -450,6 +464,7 @@ def test_releases_are_unbiased(kind, budget):
         assert (np.abs(shifted) > TOLERATED * counter.stddevs(STEPS) / REPLICATES**0.5).any()
 
 
+@pytest.mark.exhaustive("budget", "factor", "kind")
 @budgets_of_all_sizes
 @pytest.mark.parametrize("factor", [Fraction(3, 2), Fraction(2, 3)], ids=["1.5x", "1/1.5"])
 def test_noise_of_a_wrong_scale_does_not_have_the_stated_variance(kind, budget, factor):
@@ -470,6 +485,7 @@ def test_noise_of_a_wrong_scale_does_not_have_the_stated_variance(kind, budget, 
 # States
 
 
+@pytest.mark.exhaustive("budget", "dimension", "kind")
 @calibrated
 @dimensions
 def test_a_stream_resumed_from_bytes_after_every_step_gives_the_same_numbers(

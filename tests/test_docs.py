@@ -76,6 +76,7 @@ def agrees(expected: str, printed: str) -> bool:
     return doctest.OutputChecker().check_output(expected, printed, flags)
 
 
+@pytest.mark.pipeline
 @pytest.mark.filterwarnings("error::beam_dpcount.WeakBudgetWarning")
 @pytest.mark.parametrize(("name", "code", "expected"), EXAMPLES)
 def test_python_examples_print_what_they_claim(name, code, expected, capfd):
@@ -85,6 +86,7 @@ def test_python_examples_print_what_they_claim(name, code, expected, capfd):
     assert agrees(expected, out) if expected else ("print" not in code) or out.strip()
 
 
+@pytest.mark.exhaustive
 def test_console_examples_run(tmp_path):
     """Every command of the README but make, in the README's order, after the demo."""
     commands = []

@@ -199,13 +199,13 @@ CASES = [
     ("a", 3, 7, None, (3, 7), (3, 7)),
     ("ab", 2, 8, None, (6, 7), (4, 4)),
     ("ab", 3, 9, None, (18, 34), (11, 17)),
-    ("ab", 4, 9, None, (46, 117), (32, 61)),
-    ("abc", 2, 8, None, (10, 11), (6, 6)),
+    pytest.param("ab", 4, 9, None, (46, 117), (32, 61), marks=pytest.mark.exhaustive),
+    pytest.param("abc", 2, 8, None, (10, 11), (6, 6), marks=pytest.mark.exhaustive),
     ("abc", 3, 7, None, (35, 65), (21, 34)),
     ("ab", 2, 8, 3, (12, 13), (7, 7)),
-    ("ab", 3, 9, 4, (37, 53), (22, 32)),
+    pytest.param("ab", 3, 9, 4, (37, 53), (22, 32), marks=pytest.mark.exhaustive),
     ("ab", 3, 9, 5, (38, 53), (25, 32)),
-    ("abc", 2, 8, 3, (12, 17), (7, 9)),
+    pytest.param("abc", 2, 8, 3, (12, 17), (7, 9), marks=pytest.mark.exhaustive),
 ]
 
 
@@ -300,6 +300,7 @@ def through(mechanism: Any, n: int, change: Any) -> Any:
     return np.abs(rows).sum(axis=(1, 2)), np.square(rows).sum(axis=(1, 2), dtype=np.float64)
 
 
+@pytest.mark.exhaustive("alphabet", "longest", "n", "relation", "span")
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize(("alphabet", "longest", "n", "span"), SMALL)
 def test_no_neighbours_are_further_apart_through_an_encoder(
@@ -376,6 +377,7 @@ def test_long_episodes_have_bounds_that_are_no_smaller(
         exact = looser
 
 
+@pytest.mark.exhaustive("span", "words")
 @pytest.mark.parametrize("span", [None, 3])
 @pytest.mark.parametrize("words", [["ab", "ba"], ["abc", "ca", "b"], ["aab", "cab", "cc"], ["aaa"]])
 def test_a_dictionary_changes_no_more_than_its_bound(words: list[str], span: int | None) -> None:

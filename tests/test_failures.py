@@ -244,14 +244,15 @@ def outcome(
     return _watch, releases
 
 
+@pytest.mark.parametrize("apart", [4, pytest.param(1, marks=pytest.mark.exhaustive)])
 @each_stream
-def test_failures_at_every_element_change_nothing(name: str) -> None:
+def test_failures_at_every_element_change_nothing(name: str, apart: int) -> None:
     whole, releases = outcome(name)
     assert len(releases) == (8 if name == "TickCount" else len(KEYS))
     assert all(sum(tally.values()) == 1 for tally in whole.released.values())
     again: Tally[Any] = Tally()
     half = (len(whole.kept) + 1) // 2
-    for first in range(half):
+    for first in range(0, half, apart):
         planned = []
         # Two positions, in bundles of their own. Of four attempts one is left to succeed.
         for position in (first, first + half)[: 1 + (first + half < len(whole.kept))]:
@@ -265,7 +266,9 @@ def test_failures_at_every_element_change_nothing(name: str) -> None:
             assert list(tally) == list(whole.released[place])
             again[place] += sum(tally.values()) - 1
     assert again.keys() == whole.released.keys()
-    assert all(again.values())  # every release was given out again at some time
+    assert sum(again.values())
+    # Of failures everywhere, every release was given out again at some time.
+    assert apart > 1 or all(again.values())
 
 
 def _gives(whole: Watch, position: int) -> bool:

@@ -234,6 +234,7 @@ def test_no_order_of_four_vertices_exceeds_the_bounds(statistic: GraphStatistic)
     assert within(change, differences(statistic, 4, repeats=True)) == []
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("statistic", family(5), ids=str)
 def test_no_order_of_five_vertices_exceeds_the_bounds(statistic: GraphStatistic) -> None:
     length = 5 if statistic.limit is None else 6
@@ -241,7 +242,12 @@ def test_no_order_of_five_vertices_exceeds_the_bounds(statistic: GraphStatistic)
 
 
 @pytest.mark.parametrize(
-    ("weights", "length", "repeats"), [((1, 2), 6, False), ((1, 2, 4), 4, False), ((1, 3), 4, True)]
+    ("weights", "length", "repeats"),
+    [
+        pytest.param((1, 2), 6, False, marks=pytest.mark.exhaustive),
+        ((1, 2, 4), 4, False),
+        ((1, 3), 4, True),
+    ],
 )
 @pytest.mark.parametrize("D", [None, 1, 2])
 def test_no_weights_exceed_the_bounds(
@@ -526,8 +532,9 @@ def test_every_step_equals_recomputation(
             assert total == recomputed(statistic, rows[:t])
 
 
+@pytest.mark.parametrize("every", [1000, pytest.param(100, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("place", range(12))
-def test_messages_equal_recomputation_at_checkpoints(place: int) -> None:
+def test_messages_equal_recomputation_at_checkpoints(place: int, every: int) -> None:
     if not (DATA / "collegemsg.txt").exists():
         pytest.skip("collegemsg.txt is not in ../shared/data beside the repository")
     lines = (DATA / "collegemsg.txt").read_text(encoding="utf-8").splitlines()[1:5001]
@@ -540,7 +547,7 @@ def test_messages_equal_recomputation_at_checkpoints(place: int) -> None:
         codes = [statistic.read(row[:2])[0] for row in rows]
     _, added = statistic.all(statistic.init(), np.array(codes))
     totals = np.cumsum(added, axis=0)
-    for t in range(100, 5001, 100):
+    for t in range(every, 5001, every):
         assert totals[t - 1].tolist() == recomputed(statistic, rows[:t])
 
 

@@ -296,6 +296,7 @@ CASES = [
 ]
 
 
+@pytest.mark.exhaustive("kind", "relation")
 @pytest.mark.parametrize("relation", ["replace_one", "add_remove"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_norms_are_what_all_pairs_of_neighbours_reach(kind: str, relation: str) -> None:
@@ -336,6 +337,7 @@ def test_the_formulas_of_the_guarantee(kind: str) -> None:
 AUDITED = [(2, 1, False, 2), (3, 1, False, 2), (2, 2, False, 2), (2, 1, True, 2)]
 
 
+@pytest.mark.exhaustive("budget", "kind", "relation")
 @pytest.mark.parametrize("budget", [dp.PureDP(1.0), dp.ZCDP(0.5), dp.ApproxDP(0.5, 1e-2)], ids=str)
 @pytest.mark.parametrize("relation", ["replace_one", "add_remove"])
 @pytest.mark.parametrize("kind", KINDS)

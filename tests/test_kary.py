@@ -66,6 +66,7 @@ def test_the_factorization_and_what_follows_from_it(arity, subtraction):
         assert mechanism.mean_row_norm2() == pytest.approx(norms.mean(), rel=1e-12)
 
 
+@pytest.mark.exhaustive("arity", "dimension", "subtraction")
 @parameters
 @pytest.mark.parametrize("dimension", [None, 2], ids=["scalar", "vector"])
 def test_steps_give_the_releases_and_draw_each_coordinate_once_in_order(
@@ -434,6 +435,7 @@ AUDITED_WITH = [None, 3, 5, (3, 3, 3), (5, 3), (3, 5), (13,)]
 AUDITED_WITHOUT = [None, 2, 3, (2, 4), (4, 2), (3, 3), (7,)]
 
 
+@pytest.mark.exhaustive("arity", "epsilon", "subtraction")
 @pytest.mark.parametrize("epsilon", [0.3, 1.0])
 @pytest.mark.parametrize(
     ("arity", "subtraction"),

@@ -143,7 +143,9 @@ def test_lags_of_the_smooth_tree_by_hand():
     assert smooth.lag_bounds(6) == (2, 1, 1, 0, 0, 0)
 
 
-@pytest.mark.parametrize("horizon", [1025, 2000, 2600])
+@pytest.mark.parametrize(
+    "horizon", [1025, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in (2000, 2600))]
+)
 def test_normalized_bounds_are_close_where_one_scale_stands_for_many_columns(horizon):
     for buffers in (None, 2, 8):
         mechanism = NormalizedBLT(horizon, buffers)
@@ -153,6 +155,7 @@ def test_normalized_bounds_are_close_where_one_scale_stands_for_many_columns(hor
         assert relative(bounds, products) <= 1 + 1e-3
 
 
+@pytest.mark.exhaustive("c", "horizon")
 @pytest.mark.parametrize("c", [None, 0.5, 0.3])
 @pytest.mark.parametrize("horizon", [_LAGS, _LAGS + 1, 255, 257, 1000, _COLUMNS + 130])
 def test_products_of_binned_columns_hold_in_blocks_and_beyond(horizon, c):
@@ -211,6 +214,7 @@ def test_products_are_rounded_up_and_made_to_fall():
 # Long horizons
 
 
+@pytest.mark.exhaustive("horizon", "make")
 @every
 @pytest.mark.parametrize("horizon", [2**20, 2**30, MAX_HORIZON])
 def test_bounds_of_long_horizons_take_milliseconds(make, horizon):

@@ -409,6 +409,7 @@ def magnitude(tails: list[Decimal], u: int, bits: int) -> int:
         return sum(1 for t in tails[1:] if real < t)
 
 
+@pytest.mark.exhaustive("law", "size")
 @pytest.mark.parametrize("size", [(15, 64), (3, 6)], ids=str)
 @every([*SMALL, DIGIT, FLAT_DIGIT, BLOCK])
 def test_values_flip_exactly_at_the_boundaries(law: Any, size: tuple[int, int]) -> None:
@@ -504,6 +505,7 @@ class FirstWords:
         return chunk.to_bytes(8, "little") * (n // 8)
 
 
+@pytest.mark.exhaustive("law", "word")
 @pytest.mark.parametrize("word", [0, 2**64 - 1, 0x5AC3_1234_5678_9ABC], ids=hex)
 @every([*TABLE, DIGIT, FLAT_DIGIT, BLOCK])
 def test_every_first_word_has_its_exact_value(law: Any, word: int) -> None:
@@ -710,6 +712,7 @@ def test_what_is_rejected_is_proposed_for_anew(monkeypatch: Any) -> None:
 # --- Certified bounds ----------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive("bits", "law")
 @pytest.mark.parametrize("bits", [64, 128, 300])
 @every(
     [

@@ -907,6 +907,7 @@ def test_exact_counts_of_bgl_by_day(path: str) -> None:
     assert sum(r.value for r in outcome.releases if r.step == steps) == 2000
 
 
+@pytest.mark.exhaustive
 @each_path
 def test_exact_counts_of_collegemsg_by_hour(path: str) -> None:
     """Half a million releases of the 100 busiest."""

@@ -156,6 +156,7 @@ def take_steps(counter, xs, noise):
 # Steps, releases, states
 
 
+@pytest.mark.exhaustive("base", "budget", "share")
 @cases
 @shares
 def test_the_factors_give_prefix_sums(base, budget, share):
@@ -166,6 +167,7 @@ def test_the_factors_give_prefix_sums(base, budget, share):
         assert close(L @ R, np.tri(n))
 
 
+@pytest.mark.exhaustive("base", "budget", "dimension")
 @cases
 @dimensions
 def test_steps_and_releases_are_decoded_sums_and_draw_in_order(base, budget, dimension):
@@ -205,6 +207,7 @@ def test_each_coordinate_of_a_vector_is_counted_for_itself(base, budget):
     assert released.shape == (33, 3)
 
 
+@pytest.mark.exhaustive("base", "budget", "dimension")
 @cases
 @dimensions
 def test_a_stream_resumed_from_bytes_after_every_step_gives_the_same_numbers(
@@ -223,6 +226,7 @@ def test_a_stream_resumed_from_bytes_after_every_step_gives_the_same_numbers(
         data = StateCodec(counter).encode(state)
 
 
+@pytest.mark.exhaustive("base", "budget", "dimension")
 @cases
 @dimensions
 def test_steps_change_nothing_and_share_no_memory(base, budget, dimension):
@@ -265,6 +269,7 @@ def test_the_fingerprint_has_those_of_the_bases_of_all_epochs(base, budget):
         assert counter.mechanism.of_epoch(i).fingerprint in counter.fingerprint
 
 
+@pytest.mark.exhaustive("base", "budget")
 @cases
 def test_states_are_as_large_as_stated(base, budget):
     counter = dp.calibrate(Unbounded(base), budget)
@@ -399,6 +404,7 @@ def test_epochs_double():
 # Variance
 
 
+@pytest.mark.exhaustive("base", "budget", "share", "unit")
 @cases
 @pytest.mark.parametrize(("share", "unit"), [(0.5, 1), (0.3, 0.25)])
 def test_the_variance_is_that_of_the_factors_and_laws(base, budget, share, unit):
@@ -495,6 +501,7 @@ def mean_squares(base, budget, share, n, factor=Fraction(1)):
     return seen, stated, np.sqrt(of_squares / REPLICATES)
 
 
+@pytest.mark.exhaustive("base", "budget", "n", "share")
 @EMPIRICAL
 @shares
 @LENGTHS
@@ -529,6 +536,7 @@ def test_totals_of_one_noise_do_not_have_the_stated_variance():
 # Budgets
 
 
+@pytest.mark.exhaustive("base", "budget", "share")
 @cases
 @pytest.mark.parametrize("share", [0.5, 0.3, 1e-3, 1 - 1e-9])
 def test_the_two_budgets_compose_to_the_whole(base, budget, share):
@@ -877,6 +885,7 @@ AUDITED = [
 ]
 
 
+@pytest.mark.exhaustive("base", "budget", "share")
 @pytest.mark.parametrize(
     ("base", "budget"), AUDITED, ids=lambda p: getattr(p, "__name__", None) or str(p)
 )
@@ -1062,6 +1071,7 @@ def mutated(kind, counter):
     return kind(**{f.name: getattr(counter, f.name) for f in dataclasses.fields(counter)})
 
 
+@pytest.mark.exhaustive("base", "budget", "check", "mutant")
 @pytest.mark.parametrize(
     ("base", "budget", "mutant", "check"),
     [
@@ -1104,6 +1114,7 @@ class Finer(Counter):
         return 2 * self.mechanism.resolution(self.change.magnitude(self.unit))
 
 
+@pytest.mark.exhaustive("base", "check", "mutant")
 @pytest.mark.parametrize("base", [*ROUNDED, *COARSE], ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize(
     ("mutant", "check"),
@@ -1127,6 +1138,7 @@ def test_mutants_of_lattices_are_caught(base, mutant, check):
     assert check in audit(mutated(OtherBases, counter))
 
 
+@pytest.mark.exhaustive("base", "budget", "check")
 @pytest.mark.parametrize("budget", [ZCDP, APPROX], ids=str)
 @pytest.mark.parametrize(
     ("base", "check"),

@@ -179,6 +179,7 @@ def test_an_empty_letter_breaks_words_and_clears_the_memory():
 # What one letter changes
 
 
+@pytest.mark.exhaustive("letters", "longest", "relation", "steps")
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize(("letters", "steps", "longest"), CASES)
 def test_no_neighbours_differ_by_more(letters: int, steps: int, longest: int, relation: str):
@@ -259,6 +260,7 @@ def dictionaries(letters: int, longest: int, seed: int) -> list[list[int]]:
     return [rng.sample(range(size), min(size, max(1, rng.choice(sizes)))) for _ in range(40)]
 
 
+@pytest.mark.exhaustive("letters", "longest", "relation", "steps")
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize(("letters", "steps", "longest"), [(1, 7, 4), (2, 7, 4), (3, 5, 3)])
 def test_no_neighbours_differ_by_more_in_a_dictionary(

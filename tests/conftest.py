@@ -1,0 +1,85 @@
+"""Marks tests for the commands of the Makefile; setup.cfg says what the markers mean."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.selection import cover, starts
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    tests: dict[Any, list[pytest.Function]] = defaultdict(list)
+    known: dict[int, bool] = {}
+    for item in items:
+        if isinstance(item, pytest.Function):
+            if any(starts(thing, known) for thing in _used(item)):
+                item.add_marker("pipeline")
+            tests[item.parent, item.function].append(item)
+    for cases in tests.values():
+        _leave(cases)
+
+
+def _leave(cases: list[pytest.Function]) -> None:
+    """Mark the cases of one test that are left to `make test-all`."""
+    # Those that are marked by themselves are.
+    cases = [case for case in cases if all(mark.args for mark in case.iter_markers("exhaustive"))]
+    if not cases or not hasattr(cases[0], "callspec"):
+        return
+    if (mark := cases[0].get_closest_marker("exhaustive")) is not None:
+        together = [(name,) for name in mark.args]
+    elif cases[0].get_closest_marker("pipeline"):
+        together = _together(cases[0])
+    else:
+        return
+    values = [
+        {(names, *(id(case.callspec.params[name]) for name in names)) for names in together}
+        for case in cases
+    ]
+    kept = cover(values)
+    for number, case in enumerate(cases):
+        case.own_markers = [mark for mark in case.own_markers if mark.name != "exhaustive"]
+        if number not in kept:
+            case.add_marker("exhaustive")
+
+
+def _together(case: pytest.Function) -> list[tuple[str, ...]]:
+    """The arguments of a case; those whose values come in one row are one."""
+    rows = [mark.args[0] for mark in case.iter_markers("parametrize")]
+    made = [
+        tuple(name.strip() for name in row.split(",")) if isinstance(row, str) else tuple(row)
+        for row in rows
+    ]
+    alone = case.callspec.params.keys() - {name for names in made for name in names}
+    return made + [(name,) for name in sorted(alone)]
+
+
+def _used(item: pytest.Function) -> Iterator[Any]:
+    """The test, its arguments, and its fixtures."""
+    yield item.function
+    if hasattr(item, "callspec"):
+        yield from item.callspec.params.values()
+    for found in item._fixtureinfo.name2fixturedefs.values():
+        yield found[-1].func
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """So that `make unit` stays without pipelines, and quick."""
+    pipelines: Any = sys.modules.get("apache_beam.pipeline")
+    if pipelines is None or item.get_closest_marker("pipeline"):
+        return (yield)
+
+    def refused(*_: Any) -> None:
+        raise AssertionError("runs a pipeline: mark it by pytest.mark.pipeline")
+
+    run, pipelines.Pipeline.run = pipelines.Pipeline.run, refused
+    try:
+        return (yield)
+    finally:
+        pipelines.Pipeline.run = run
