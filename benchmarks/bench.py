@@ -19,7 +19,8 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 from apache_beam.coders import BytesCoder
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner, worker_handlers
+from apache_beam.runners.portability.fn_api_runner import worker_handlers
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 
 import beam_dpcount as dp
@@ -150,7 +151,7 @@ def main() -> None:
         report("bounded", n, keys, *compare(n, keys, [bounded], plain))
         plain = [beam.GroupByKey(), beam.ParDo(TimelessSum())]
         report(" (no times)", n, keys, *compare(n, keys, [bounded], plain))
-    state_bytes = 8 * counter.state_size + 12
+    state_bytes = 8 * counter.state_size + 12  # type: ignore[attr-defined]
     for keys in options.keys:
         streaming = dp.PrefixCount(BUDGET, HORIZON, path="streaming")
         plain = [beam.ParDo(PlainCount(state_bytes))]

@@ -154,7 +154,8 @@ def main() -> None:
         mechanism = kind(horizon)
         bound, resolution = mechanism.encoding_error, mechanism.resolution(1)
         # L is positive, so the noise-free decode of ones is the sum of each of its rows.
-        rows = mechanism.release(np.zeros(horizon, dtype=np.int64), _Ones())
+        ones: Any = _Ones()
+        rows = mechanism.release(np.zeros(horizon, dtype=np.int64), ones)
         print(
             f"\n{mechanism.name}: {mechanism._poles.buffers} buffers, blocks of "
             f"{mechanism._block}, resolution 2^{resolution.bit_length() - 1}\n"

@@ -127,9 +127,9 @@ def failed_structure(counter: Counter, values: Sequence[Any]) -> list[str]:
             bound = counter.mechanism.rounding / 2 + 1e-6
             if not (close(q, np.rint(q)) and (np.abs(q - R @ lattice) <= bound).all()):
                 failed.add("affine")
-            if not close(seen, weights @ (np.rint(q) + z[:draws])):
+            if not close(seen, weights @ (np.rint(q) + z[:draws])):  # type: ignore[index]
                 failed.add("affine")
-        elif not close(seen, workload(counter) @ lattice + weights @ z[:draws]):
+        elif not close(seen, workload(counter) @ lattice + weights @ z[:draws]):  # type: ignore[index]
             failed.add("affine")
         tape = Tape(z)
         if not close(counter.release(list(xs), tape) / counter.grid, seen):
@@ -253,7 +253,7 @@ def law_moments(law: Law) -> tuple[float, float]:
     if law.scale > LARGE and not isinstance(law, DiscreteLaplace):
         # Sums are integrals but for exp(-2 pi^2 scale^2).
         cell = 1.0 if isinstance(law, RoundedGaussian) else 0.0
-        s2 = float(law.sigma2)
+        s2 = float(law.sigma2)  # type: ignore[attr-defined]
         return s2 + cell / 12, 3 * s2**2 + cell * (s2 / 2 + 1 / 80)
     reach = 60 + int(60 * law.scale)
     x = np.arange(-reach, reach + 1.0)
@@ -307,7 +307,7 @@ def renyi(law: Law, change: np.ndarray, alpha: float) -> float:
     """D_alpha of z and z + change, summed over the independent coordinates."""
     total = 0.0
     if law.scale > LARGE:
-        return alpha * float(np.square(change, dtype=float).sum()) / (2 * float(law.sigma2))
+        return alpha * float(np.square(change, dtype=float).sum()) / (2 * float(law.sigma2))  # type: ignore[attr-defined]
     for d, times in Multiset(np.abs(change).tolist()).items():
         if d:
             reach = int(60 * law.scale + 2 * alpha * d) + 60  # the mass sits about (1-alpha) d
@@ -351,9 +351,9 @@ def hockey_stick(
         lowest += int(points.min())
     points = lowest + np.arange(len(total))
     if laplace:
-        losses = points / float(law.parameter)
+        losses = points / float(law.parameter)  # type: ignore[attr-defined]
     else:
-        losses = (sum(d * d for d in sizes) - 2 * step * points) / (2 * float(law.sigma2))
+        losses = (sum(d * d for d in sizes) - 2 * step * points) / (2 * float(law.sigma2))  # type: ignore[attr-defined]
     beyond = losses > epsilon
     delta = float(total[beyond] @ -np.expm1(epsilon - losses[beyond]))
     # Sums of rounded probabilities may exceed 1 by a few times 1e-16.

@@ -32,7 +32,7 @@ def _leave(cases: list[pytest.Function]) -> None:
     if not cases or not hasattr(cases[0], "callspec"):
         return
     if (mark := cases[0].get_closest_marker("exhaustive")) is not None:
-        together = [(name,) for name in mark.args]
+        together: list[tuple[str, ...]] = [(name,) for name in mark.args]
     elif cases[0].get_closest_marker("pipeline"):
         together = _together(cases[0])
     else:

@@ -460,7 +460,7 @@ def test_laws_have_exact_rational_scales(epsilon: float, delta: float, l1: Any, 
     assert noise_laws(ZCDP(epsilon), l1, l2, BOTH) == (of_epsilon,)
     both = noise_laws(ApproxDP(epsilon, delta), l1, l2, BOTH)
     assert set(both) == {laplace, gaussian}
-    assert {type(getattr(law, "parameter", None) or law.sigma2) for law in both} == {Fraction}
+    assert {type(getattr(law, "parameter", None) or law.sigma2) for law in both} == {Fraction}  # type: ignore[attr-defined]
 
 
 def test_laws_are_of_the_allowed_kinds() -> None:

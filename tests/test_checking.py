@@ -146,7 +146,7 @@ class Click(NamedTuple):
 def test_what_stops_a_pipeline_is_an_error() -> None:
     histogram = dp.TickHistogram(BUDGET, 10, 0, horizon=3, domain=["buy"])
     for transform in (histogram, dp.LocalMedian(BUDGET, 4), dp.PrefixCount(BUDGET, 9)):
-        for row in (Click("buy"), beam.Row(action="buy")):
+        for row in (Click("buy"), beam.Row(action="buy")):  # type: ignore[attr-defined]
             with pytest.raises(dp.CheckError, match=r"^row 1: "):
                 dp.check(transform, [row])
     untimed = TimestampedValue(("a", 1), MIN_TIMESTAMP)

@@ -592,7 +592,7 @@ def test_bad_arguments(
     flags: list[str], parts: list[str], events: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(events.parent)
-    budget = BUDGET
+    budget: tuple[str, ...] = BUDGET
     if flags[0] == "--mechanism" and flags[1] == "SmoothBinary":
         budget = BUDGET[:2]  # which makes it a pure one
     if flags[:2] == ["--epsilon", "1e-320"]:

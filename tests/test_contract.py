@@ -41,14 +41,14 @@ KINDS = (*mechanisms.ALL, Momentum)
 SMALL = range(1, 65)
 LARGE = (100, 257, 1000)
 LAWS = {"gaussian": dp.ZCDP(0.5), "laplace": dp.PureDP(1.0)}
-ALLOWED = {kind: kind(40).laws for kind in KINDS}
+ALLOWED = {kind: kind(40).laws for kind in KINDS}  # type: ignore[operator]
 
 every = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 dimensions = pytest.mark.parametrize("dimension", [None, 3], ids=["scalar", "vector"])
 calibrated = pytest.mark.parametrize(
     ("kind", "budget"),
     [
-        pytest.param(kind, LAWS[law], id=f"{kind.__name__}-{law}")
+        pytest.param(kind, LAWS[law], id=f"{kind.__name__}-{law}")  # type: ignore[attr-defined]
         for kind in KINDS
         for law in sorted(ALLOWED[kind])
     ],
@@ -414,7 +414,7 @@ REPLICATES, STEPS, TOLERATED = 4000, 40, 6.5
 budgets_of_all_sizes = pytest.mark.parametrize(
     ("kind", "budget"),
     [
-        pytest.param(kind, budget, id=f"{kind.__name__}-{law}-{rho}")
+        pytest.param(kind, budget, id=f"{kind.__name__}-{law}-{rho}")  # type: ignore[attr-defined]
         for kind in KINDS
         for rho in (0.05, 0.5, 5.0, 20.0)
         for law, budget in (("gaussian", dp.ZCDP(rho)), ("laplace", dp.PureDP((2 * rho) ** 0.5)))

@@ -784,9 +784,7 @@ def test_damaged_state_stops_the_stream(
     damage: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encode = StateCodec.encode
-    monkeypatch.setattr(
-        dofns.StateCodec, "encode", lambda self, *state: damage(encode, self, *state)
-    )
+    monkeypatch.setattr(StateCodec, "encode", lambda self, *state: damage(encode, self, *state))
     rows = [("k", SECRET, 0), ("k", SECRET, 1)]
     count = scripted(bounds=(0, 100_000), path="streaming", entropy=ScriptedEntropy(0))
     error = failure(lambda p: p | feed(rows) | count)

@@ -105,7 +105,7 @@ def state_on_self() -> ReplayableEntropy:
         return plain(self, element, windowed, Kept(cells, element[0], cell))
 
     process.__defaults__ = plain.__defaults__
-    CountEachElement.process = process  # type: ignore[method-assign]
+    CountEachElement.process = process  # type: ignore[assignment, method-assign]
     return ReplayableEntropy(SECRET, run_id="crash test")
 
 
@@ -124,7 +124,7 @@ def floats_zeroed() -> ReplayableEntropy:
         zeroed = tuple(0.0 if self.is_private and type(x) is float else x for x in state)
         return plain(self, zeroed, digest)
 
-    StateCodec.__init__, StateCodec.encode = remember, encode  # type: ignore[method-assign]
+    StateCodec.__init__, StateCodec.encode = remember, encode  # type: ignore[assignment, method-assign]
     return ReplayableEntropy(SECRET, run_id="crash test")
 
 

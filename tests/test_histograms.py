@@ -829,7 +829,7 @@ def test_releases_come_back_from_their_coder(release: Any) -> None:
 def test_schemas_are_plain() -> None:
     """No logical types: rows that any language reads."""
     for kind in (VectorRelease, TopRelease):
-        schema = registry.get_coder(kind).schema
+        schema = registry.get_coder(kind).schema  # type: ignore[attr-defined]
         text = str(schema)
         assert "logical_type" not in text
         assert [field.name for field in schema.fields] == list(kind._fields)
@@ -898,12 +898,12 @@ def test_by_name_streaming_takes_the_variant_that_is_safe() -> None:
 def test_the_counter_is_calibrated_to_the_change() -> None:
     count = Histogram(dp.ZCDP(0.5), 100, DOMAIN, max_items=2, mechanism="BinaryTree")
     assert count.counter.change == ItemsChange(max_items=2)
-    assert count.counter.l2_sensitivity == pytest.approx(math.sqrt(4 * 7))
+    assert count.counter.l2_sensitivity == pytest.approx(math.sqrt(4 * 7))  # type: ignore[attr-defined]
     assert count.counter.dimension == 4
     less = Histogram(
         dp.ZCDP(0.5), 100, DOMAIN, max_items=2, relation="add_remove", mechanism="BinaryTree"
     )
-    assert less.counter.l2_sensitivity == pytest.approx(math.sqrt(2 * 7))
+    assert less.counter.l2_sensitivity == pytest.approx(math.sqrt(2 * 7))  # type: ignore[attr-defined]
     assert count.domain == DOMAIN
 
 

@@ -160,7 +160,7 @@ def exact_pmf(law: Law) -> tuple[np.ndarray, np.ndarray]:
         cuts = (np.abs(x) + np.array([[-0.5], [0.5]])) / law.scale
         weights = -np.diff(stats.norm.sf(cuts), axis=0)[0]
     else:
-        weights = np.exp(-(x.astype(float) ** 2) / (2 * float(law.sigma2)))
+        weights = np.exp(-(x.astype(float) ** 2) / (2 * float(law.sigma2)))  # type: ignore[attr-defined]
     return x, weights / weights.sum()
 
 

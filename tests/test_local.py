@@ -366,8 +366,8 @@ def test_the_scale_of_the_noise(factor: Any, budget: Any) -> None:
     """
     learner = MedianLearner(budget, 8)
     n, law = 6000, learner.counter.law
-    parameter = law.parameter * factor if hasattr(law, "parameter") else law.sigma2 * factor**2
-    wrong = type(law)(parameter)
+    parameter = law.parameter * factor if hasattr(law, "parameter") else law.sigma2 * factor**2  # type: ignore[attr-defined]
+    wrong = type(law)(parameter)  # type: ignore[call-arg]
     sent = learner._messages(learner.profiles([0.25] * n), SystemNoise(wrong, 2 * n))
     losses = np.array([learner.risk(message, 1).loss[0] for message in sent])
     ratio = np.mean((losses - 0.25) ** 2) / learner.stddevs(1)[0] ** 2

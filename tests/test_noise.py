@@ -171,7 +171,7 @@ def all_pools(dimension: int | None) -> dict[str, SystemNoise]:
     assert len(set(map(id, pools.values()))) == len(pools)
     for noise in pools.values():
         noise.one(1)
-        noise._pool[:] = [MARKER if dimension is None else np.full(dimension, MARKER)] * 99
+        noise._pool[:] = [MARKER if dimension is None else np.full(dimension, MARKER)] * 99  # type: ignore[attr-defined]
     # A law's pool is one and the same, so that a marker in it is met again.
     assert first.for_law(Numbered(1)) is pools["for_law"]
     return pools
@@ -355,7 +355,7 @@ def test_processes_draw_apart(method: str) -> None:
     pipes, children = [], []
     for _ in range(2):
         ours, theirs = context.Pipe(duplex=False)
-        children.append(context.Process(target=send_draws, args=(theirs,)))
+        children.append(context.Process(target=send_draws, args=(theirs,)))  # type: ignore[attr-defined]
         children[-1].start()
         theirs.close()
         pipes.append(ours)

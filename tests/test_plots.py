@@ -313,7 +313,7 @@ def test_histograms_compare(tmp_path: Path, figures: list[Figure]) -> None:
     path = tmp_path / "p.png"
     bars.histograms(items, panels, path, title="T", guarantee="G", top=2)
     first, second = figures[0].axes
-    drawn = [[bar.get_width() for bar in axes.patches] for axes in (first, second)]
+    drawn = [[bar.get_width() for bar in axes.patches] for axes in (first, second)]  # type: ignore[attr-defined]
     assert drawn == [[1, 5], [9, 1]]
     names = [label.get_text() for label in first.get_yticklabels()]
     assert names == ["com.example.app…tion.main.first", "com.example.app…ion.main.second"]

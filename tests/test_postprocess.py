@@ -443,7 +443,7 @@ def test_sliding_sums_of_vectors() -> None:
     squares = folded(Difference(4, COUNTER), [r._replace(value=r.value**2) for r in plain])
     minus = folded(Difference(4, COUNTER), [r._replace(value=-r.value) for r in plain])
     for release, first, second in zip(given, squares, minus, strict=True):
-        assert release == VectorRelease(*first[:3], [first.value, second.value], first.stddev)
+        assert release == VectorRelease(*first[:3], [first.value, second.value], first.stddev)  # type: ignore[call-arg]
 
 
 def test_sliding_sums_of_every_order_of_arrival() -> None:

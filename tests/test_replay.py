@@ -595,7 +595,7 @@ COUNTED: dict[str, tuple[Any, Sequence[Any]]] = {
     },
     **{
         f"TickCount, {late}{', streaming' * (path == 'streaming')}": (
-            partial(
+            partial(  # type: ignore[call-arg]
                 dp.TickCount,
                 tick=2,
                 start=0,
@@ -803,7 +803,7 @@ def test_replayable_noise_needs_its_history() -> None:
 
 def test_states_of_another_entropy_are_refused() -> None:
     counter = dp.calibrate(dp.mechanisms.BinaryTree(9), dp.ZCDP(1))
-    plain, digested = dofns.StateCodec(counter), dofns.StateCodec(counter, 16)
+    plain, digested = dofns.StateCodec(counter), dofns.StateCodec(counter, 16)  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="under another entropy"):
         digested.decode(plain.encode(counter.init()))
 

@@ -42,7 +42,7 @@ class Seen:
 
 
 ROWS: dict[str, Any] = {
-    "row": beam.Row(action="buy", page="/home"),
+    "row": beam.Row(action="buy", page="/home"),  # type: ignore[attr-defined]
     "named": Visit("buy", "/home"),
     "dataclass": Seen("buy", "/home"),
 }
@@ -112,7 +112,7 @@ def test_types_of_rows_are_refused_when_a_transform_is_applied(name: str, form: 
 def test_types_of_rows_that_a_step_before_makes(name: str) -> None:
     pipeline = beam.Pipeline(runner="FnApiRunner")
     logs = pipeline | beam.Create([("buy", "/home")])
-    rows = logs | beam.MapTuple(lambda action, page: beam.Row(action=action, page=page))
+    rows = logs | beam.MapTuple(lambda action, page: beam.Row(action=action, page=page))  # type: ignore[attr-defined]
     with pytest.raises(RowElementError):
         _ = rows | ALL[name]()
     with pytest.raises(RowElementError):
@@ -191,7 +191,7 @@ def test_collected_rows_are_no_steps(name: str, path: str) -> None:
 
 def test_a_group_of_beams_own_is_a_row() -> None:
     """What aggregate_field gives has two fields and no declared type."""
-    rows = [beam.Row(action="buy", times=1), beam.Row(action="view", times=2)]
+    rows = [beam.Row(action="buy", times=1), beam.Row(action="view", times=2)]  # type: ignore[attr-defined]
 
     def build(pipeline: beam.Pipeline) -> Any:
         grouped = beam.GroupBy("action").aggregate_field("times", sum, "times")

@@ -54,7 +54,7 @@ def violations(text: str, inputs_may_be_random: bool, entropy_may_be_used: bool)
     for node in ast.walk(tree):
         if inputs_may_be_random:
             if seeded(node):
-                allowed.update((node.func, node.func.value))
+                allowed.update((node.func, node.func.value))  # type: ignore[attr-defined]
             elif isinstance(node, ast.Attribute) and ast.unparse(node) == "np.random.Generator":
                 allowed.add(node.value)
             elif isinstance(node, ast.Attribute) and ast.unparse(node) != "np.random":
@@ -77,7 +77,7 @@ def violations(text: str, inputs_may_be_random: bool, entropy_may_be_used: bool)
                 names = [ast.unparse(node)]
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             names = [node.value] if node.value in ("/dev/urandom", "/dev/random") else []
-        yield from (f"line {node.lineno}: {name}" for name in names)
+        yield from (f"line {node.lineno}: {name}" for name in names)  # type: ignore[attr-defined]
 
 
 def modules(folder: str) -> list[Path]:

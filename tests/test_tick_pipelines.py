@@ -926,7 +926,7 @@ def test_exact_counts_of_collegemsg_by_hour(path: str) -> None:
         path=path,
     )
     # In one list: to keep every release by itself takes longer than the count.
-    outcome = run(lambda p: p | feed(rows) | count | beam.Map(plain) | beam.combiners.ToList())
+    outcome = run(lambda p: p | feed(rows) | count | beam.Map(plain) | beam.combiners.ToList())  # type: ignore[attr-defined]
     (given,) = outcome.releases
     assert sorted(given) == running_counts(rows, keys, first, hour, steps)
 

@@ -31,7 +31,7 @@ from beam_dpcount.mechanisms import (
 from beam_dpcount.mechanisms.base import Mechanism
 from beam_dpcount.statistics import words as module
 from beam_dpcount.statistics.base import Statistic
-from beam_dpcount.statistics.letters import (
+from beam_dpcount.statistics.letters import (  # type: ignore[attr-defined]
     NOT_A_LETTER,
     UNKNOWN,
     check_alphabet,
