@@ -8,6 +8,9 @@ JOBS ?= 2
 # Python's caches are kept, whatever the surroundings say: they halve the time to collect tests.
 unexport PYTHONDONTWRITEBYTECODE
 
+# One worker a core, and one thread a worker.
+unit test test-all audit: export OPENBLAS_NUM_THREADS = 1
+
 .PHONY: demo unit test test-all test-engines check lint audit bench soak crash clean
 
 demo: $(VENV)/ready

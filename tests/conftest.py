@@ -33,10 +33,8 @@ def _leave(cases: list[pytest.Function]) -> None:
         return
     if (mark := cases[0].get_closest_marker("exhaustive")) is not None:
         together: list[tuple[str, ...]] = [(name,) for name in mark.args]
-    elif cases[0].get_closest_marker("pipeline"):
-        together = _together(cases[0])
     else:
-        return
+        together = _together(cases[0])
     values = [
         {(names, *(id(case.callspec.params[name]) for name in names)) for names in together}
         for case in cases

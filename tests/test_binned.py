@@ -110,6 +110,7 @@ def test_bins_and_errors_of_the_authors(n, d, bins, ratio):
     assert largest / square_root == pytest.approx(ratio, abs=6e-5)
 
 
+@pytest.mark.exhaustive
 def test_defaults_are_a_good_pair_at_every_horizon():
     assert Binned(1000).bins(900) == Binned(1000, c=1 - 1 / 7, tau=0.001).bins(900)
     for horizon, bins in ((2**6, 13), (2**10, 21), (2**14, 28)):

@@ -83,6 +83,7 @@ def test_no_plain_fit_is_better_than_the_optimum():
         assert max_se(mechanism) == pytest.approx(stored, rel=1e-9), (log, d)
 
 
+@pytest.mark.exhaustive
 def test_errors_of_normalized_fits_are_those_that_are_stored():
     """Column scales are kept constant for a while, which costs at most 2e-4."""
     for log, d, stored in every_fit(NormalizedBLT, range(4, 23)):

@@ -246,6 +246,7 @@ def check_each_episode(statistic: Episodes, n: int) -> dict[int, int]:
     return most
 
 
+@pytest.mark.exhaustive
 def test_each_episode_changes_at_most_what_is_proved_and_some_do() -> None:
     # ceil(m/2)^2 + floor(m/2)^2 for m letters: attained by 'b a .. a'.
     assert check_each_episode(Episodes("ab", max_length=4), 9) == {1: 1, 2: 2, 3: 5, 4: 8}

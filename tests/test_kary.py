@@ -248,6 +248,7 @@ def test_published_best_arities(horizon, arity, levels, error):
     assert cost(KAry(horizon)) <= by_arity[best]
 
 
+@pytest.mark.exhaustive
 @both
 def test_the_default_is_never_worse_than_one_arity_for_all_levels(subtraction):
     """For T <= 300 every arity up to a single level; beyond, all that a few levels could want."""

@@ -428,6 +428,7 @@ def test_values_flip_exactly_at_the_boundaries(law: Any, size: tuple[int, int]) 
             assert (below, above) == (sign * m, sign * (m - 1))
 
 
+@pytest.mark.exhaustive
 @every([DiscreteLaplace(Fraction(512)), DiscreteGaussian(Fraction(512**2))])
 def test_values_flip_exactly_at_the_boundaries_of_the_largest_tables(law: Any) -> None:
     tails, table = exact_tails(law), table_of(law, (15, 64))

@@ -57,6 +57,7 @@ def test_shares_of_a_whole(budget):
     )
 
 
+@pytest.mark.exhaustive
 def test_shares_that_are_rounded_down_leave_nothing_to_speak_of():
     """1/3 is a hair below itself: what three of them leave is no fourth share."""
     ledger = Ledger(dp.PureDP(1.0))

@@ -437,6 +437,7 @@ def test_standard_deviations_and_bounds(make: Any, budget: Any) -> None:
     assert learner.error_bound(40, 0.01) > learner.error_bound(40) > learner.error_bound(80)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("cells", "budget"), [(64, APPROX), (128, dp.PureDP(1.0))])
 def test_a_hundred_thousand_clients(cells: int, budget: Any) -> None:
     """Errors within the bounds of probability 0.999, against the sample and the population."""

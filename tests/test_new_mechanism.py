@@ -46,7 +46,7 @@ Restarted = made()
 
 
 @dataclass(frozen=True)
-class Early(Restarted):  # type: ignore[misc]
+class Early(Restarted):  # type: ignore[misc, valid-type]
     """One that says to draw noise early, and what to take where that is not safe."""
 
     early: bool = True

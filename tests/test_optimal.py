@@ -77,6 +77,7 @@ def test_the_tolerance_is_kept(objective, tolerance):
     assert best.lower_bound <= found.error
 
 
+@pytest.mark.exhaustive
 @objectives
 def test_few_decompositions_at_full_size(monkeypatch, objective):
     """Smaller sizes give the start: from flat weights it would take a dozen or more."""
@@ -202,6 +203,7 @@ def test_each_objective_is_best_at_its_own(n):
 # Mathias's bound
 
 
+@pytest.mark.exhaustive
 def test_the_floor_is_below_the_optimum_and_mathias_ceiling_above():
     for n in [*range(2, 34), 64, 128, 256]:
         found = solve(n, "max")

@@ -199,6 +199,7 @@ def test_odd_keys(tmp_path: Path, figures: list[Figure]) -> None:
     assert {"$x_1$ at $5", "東京" * 7 + "東…", "a\ufffdb\ufffd\ufffd", "''", "('a', 1)"} <= words
 
 
+@pytest.mark.exhaustive
 def test_one_band_for_all_keys_where_all_are_alike(tmp_path: Path, figures: list[Figure]) -> None:
     """In the empty corner, or below; no panel's tick labels hang over nothing."""
     for keys in (1, 2, 5, 6):
@@ -256,6 +257,7 @@ def drawn_keys(figure: Figure) -> list[str]:
     return [title for title in shown if title.startswith("k")]
 
 
+@pytest.mark.exhaustive
 def test_keys_are_not_chosen_by_their_values(tmp_path: Path, figures: list[Figure]) -> None:
     """They would be chosen for their noise, and be off by more than their bands say."""
     columns, _ = releases(keys=9, steps=8)

@@ -71,6 +71,7 @@ def _each(budget: Any) -> Iterator[Any]:
     yield lambda: dp.LocalMedian(budget, 4)
 
 
+@pytest.mark.exhaustive
 def test_every_kind_of_transform_warns_and_only_the_first_of_a_budget() -> None:
     for number in range(len(list(_each(dp.PureDP(1.0))))):
         made = list(_each(dp.ApproxDP(5.0 + number, 1e-6)))
