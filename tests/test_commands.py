@@ -88,6 +88,13 @@ def test_every_command_has_both_doors(name: str) -> None:
         assert done.stdout.startswith(f"usage: python -m {' '.join(started)} ")
 
 
+@pytest.mark.parametrize("name", ["compare", "demo"])
+def test_what_imports_beam_for_its_help_keeps_its_warnings_to_itself(name: str) -> None:
+    words = [sys.executable, "-m", f"pipelines.{name}", "--help"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_commands_do_not_import_each_other() -> None:
     folder = ROOT / "beam_dpcount" / "commands"
     for name in commands.COMMANDS:

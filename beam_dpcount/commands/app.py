@@ -19,6 +19,16 @@ Main = Callable[[Sequence[str] | None], None]
 _format_warning = warnings.formatwarning
 
 
+class _NotOurs(logging.Filter):
+    """Beam warns about Google's libraries at import, even of those who never use them."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return "apitools not found" not in record.getMessage()
+
+
+logging.getLogger().addFilter(_NotOurs())
+
+
 def run_main(main: Main) -> None:
     """Run a command: what a user can mend ends in one line on stderr and exit status 2.
 
@@ -30,7 +40,6 @@ def run_main(main: Main) -> None:
     if named and spec is not None:
         main = getattr(importlib.import_module(spec.name), main.__name__)
     warnings.filterwarnings("ignore", category=WeakBudgetWarning)  # the runner says it
-    # Before Beam is imported: it warns of Google's libraries even those who never use them.
     logging.getLogger().setLevel(logging.ERROR)
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
     warnings.formatwarning = format_warning
