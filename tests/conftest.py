@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import zlib
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
@@ -39,11 +40,28 @@ def _leave(cases: list[pytest.Function]) -> None:
         {(names, *(id(case.callspec.params[name]) for name in names)) for names in together}
         for case in cases
     ]
-    kept = cover(values)
+    kept = cover(_on_one_runner(cases, values))
     for number, case in enumerate(cases):
         case.own_markers = [mark for mark in case.own_markers if mark.name != "exhaustive"]
         if number not in kept:
             case.add_marker("exhaustive")
+
+
+def _on_one_runner(cases: list[pytest.Function], values: list[set[Any]]) -> list[set[Any]]:
+    """No values for cases on other runners than one, which is the turn of this test's name.
+
+    Unless there are values that are on others only.
+    """
+    runners = sorted({str(case.callspec.params.get("runner")) for case in cases})
+    one = runners[zlib.crc32(cases[0].originalname.encode()) % len(runners)]
+    left = [
+        {value for value in needed if value[0] != ("runner",)} | {"one case"}
+        if str(case.callspec.params.get("runner")) == one
+        else set()
+        for case, needed in zip(cases, values, strict=True)
+    ]
+    others = {value for needed in values for value in needed if value[0] != ("runner",)}
+    return left if others <= set().union(*left) else values
 
 
 def _together(case: pytest.Function) -> list[tuple[str, ...]]:

@@ -74,7 +74,10 @@ def check(found: Found, names: set[str]) -> None:
                 assert name != "counts" or made[one] != made[other], runner
 
 
-@pytest.mark.parametrize(("seed", "runners"), [(1, ("fn", "bundles")), (2, ("grpc",))])
+@pytest.mark.parametrize(
+    ("seed", "runners"),
+    [(1, ("fn", "bundles")), pytest.param(2, ("grpc",), marks=pytest.mark.exhaustive)],
+)
 def test_the_order_of_releases_is_public(seed: int, runners: tuple[str, ...]) -> None:
     check(json.loads(in_a_process(seed, "-m", "tests.orders", *runners)), set(EXPECTED))
 
