@@ -172,6 +172,8 @@ class Shows:
         self._text = text
 
     def __call__(self, cell: object) -> object:
+        if isinstance(cell, str):
+            return int(cell == self._text)
         if isinstance(cell, bool):
             return int(self._text.lower() == str(cell).lower())
         same = cell is not None and str(cell) == self._text

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from operator import itemgetter
 from typing import Any, BinaryIO
 
 import apache_beam as beam
@@ -134,6 +135,7 @@ def _of_csv(source: Source, readable: ReadableFile) -> Rows:
             row = 0
             places = _locate(source, file, header)
             last = max(places, default=-1)
+            pick: Any = itemgetter(*places) if len(places) > 1 else partial(_few, places)
             for row, cells in enumerate(records, 1):
                 if len(cells) <= last:
                     there = zip(source.names, places, strict=True)
@@ -142,7 +144,7 @@ def _of_csv(source: Source, readable: ReadableFile) -> Rows:
                         f"{_place(file, row, missing)}: the row is too short to have a cell here, "
                         f"{len(cells)} of {len(header)}"
                     )
-                yield row, [cells[place] for place in places]
+                yield row, pick(cells)
     except csv.Error as error:
         raise InputError(f"{_place(file, row + 1)}: malformed CSV: {error}") from None
     except UnicodeDecodeError:
@@ -150,6 +152,10 @@ def _of_csv(source: Source, readable: ReadableFile) -> Rows:
         raise InputError(f"{_place(file, row)}: not UTF-8 text; convert the file") from None
     except OSError as error:
         raise unreadable(file, error) from error
+
+
+def _few(places: Sequence[int], cells: Sequence[str]) -> Sequence[str]:
+    return [cells[place] for place in places]
 
 
 def _undecodable(source: Source, readable: ReadableFile, default: int) -> int:
