@@ -23,8 +23,8 @@ def difference_variance(counter: LatticeCounter, t: int, lag: int) -> float:
 
     Exact for all mechanisms in `mechanisms.ALL`, up to their horizons, and for `Unbounded` of
     them: in closed form (Toeplitz decoders: by closed sums) but for SquareRoot, which sums over
-    its horizon once a lag, and Binned, which sums over t. For a mechanism of one's own it takes
-    the dense decoder, for horizons up to 4096.
+    its horizon once a lag, and Binned, which sums over t. A mechanism without `products` of its
+    own takes the dense decoder, for horizons up to 4096.
 
     Args:
       counter: the calibrated counter.
