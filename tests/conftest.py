@@ -12,6 +12,10 @@ import pytest
 
 from tests.selection import cover, starts
 
+# Of these arguments each test has one value in `make test`; all tests together have them all.
+TURNS = ("path", "runner")
+ALONE = {(name,) for name in TURNS}
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -40,28 +44,27 @@ def _leave(cases: list[pytest.Function]) -> None:
         {(names, *(id(case.callspec.params[name]) for name in names)) for names in together}
         for case in cases
     ]
-    kept = cover(_on_one_runner(cases, values))
+    kept = cover(_in_turns(cases, values))
     for number, case in enumerate(cases):
         case.own_markers = [mark for mark in case.own_markers if mark.name != "exhaustive"]
         if number not in kept:
             case.add_marker("exhaustive")
 
 
-def _on_one_runner(cases: list[pytest.Function], values: list[set[Any]]) -> list[set[Any]]:
-    """No values for cases on other runners than one, which is the turn of this test's name.
+def _in_turns(cases: list[pytest.Function], values: list[set[Any]]) -> list[set[Any]]:
+    """No values for cases on other paths and runners than the ones whose turn the name makes it.
 
     Unless there are values that are on others only.
     """
-    runners = sorted({str(case.callspec.params.get("runner")) for case in cases})
-    one = runners[zlib.crc32(cases[0].originalname.encode()) % len(runners)]
+    places = [tuple(str(case.callspec.params.get(name)) for name in TURNS) for case in cases]
+    among = sorted(set(places))
+    turn = among[zlib.crc32(cases[0].originalname.encode()) % len(among)]
+    others = [{value for value in needed if value[0] not in ALONE} for needed in values]
     left = [
-        {value for value in needed if value[0] != ("runner",)} | {"one case"}
-        if str(case.callspec.params.get("runner")) == one
-        else set()
-        for case, needed in zip(cases, values, strict=True)
+        needed | {"one case"} if place == turn else set()
+        for place, needed in zip(places, others, strict=True)
     ]
-    others = {value for needed in values for value in needed if value[0] != ("runner",)}
-    return left if others <= set().union(*left) else values
+    return left if set().union(*others) <= set().union(*left) else values
 
 
 def _together(case: pytest.Function) -> list[tuple[str, ...]]:

@@ -161,6 +161,7 @@ def test_vectors_of_items():
 # Rounded Gaussian noise: the continuous mechanism, post-processed
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("budget", "mechanism")
 @pytest.mark.parametrize("mechanism", GAUSSIANS, ids=named)
 @pytest.mark.parametrize("budget", [APPROX, dp.ApproxDP(0.1, 1e-9), dp.ApproxDP(4, 1e-4)], ids=str)
@@ -257,6 +258,7 @@ def test_the_pure_event_dominates_the_exact_loss(kind, high):
     assert exceeded or kind is not mechanisms.Simple2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [mechanisms.BinaryTree, mechanisms.SmoothBinary, mechanisms.BLT])
 def test_gaussian_events_dominate_the_exact_loss(kind):
     counter = dp.calibrate(kind(5), dp.ZCDP(0.2))

@@ -71,6 +71,7 @@ def test_half_widths_cover_at_scales_that_are_rescaled(law):
             assert exact <= width <= exact + law.scale / 32 + 1, (t, level)
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("kind", "law", "level")
 @pytest.mark.parametrize("kind", mechanisms.ALL, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("law", ["laplace", "gaussian"])

@@ -75,6 +75,7 @@ def counters(mechanism, budget, change=None, dimension=None, unit=1.0):
 # Every counter keeps its budget
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("budget", "kind", "relation")
 @every
 @budgets
@@ -85,6 +86,7 @@ def test_bit_streams_keep_the_budget(kind, budget, relation):
             assert audit(counter) == [], (horizon, counter.law)
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("budget", "kind", "relation")
 @every
 @few_budgets
@@ -99,6 +101,7 @@ def test_numbers_within_any_bounds_keep_the_budget(kind, budget, relation):
             assert audit(counter, values) == [], (low, high, unit, counter.law)
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("budget", "kind", "touched")
 @every
 @few_budgets
@@ -111,6 +114,7 @@ def test_vector_streams_keep_the_budget(kind, budget, touched):
             assert audit(counter, values) == [], (horizon, counter.law)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", mechanisms.ALL, ids=lambda kind: kind.__name__)
 def test_the_budget_is_spent(kind):
     """The losses above are not only small enough: pure and zCDP budgets are met exactly, but for
@@ -425,6 +429,7 @@ MUTANTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("budget", "check", "mutant")
 @budgets
 @pytest.mark.parametrize(("mutant", "check"), MUTANTS, ids=lambda m: getattr(m, "__name__", m))

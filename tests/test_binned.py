@@ -283,6 +283,7 @@ def test_the_largest_column_is_not_the_first():
     assert Binned(1000).l2_sensitivity_squared > 1.0001 * norms[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [1, 7, 99, 100, 101])
 def test_columns_may_be_searched_in_blocks(columns, monkeypatch):
     for parameters in PARAMETERS:
@@ -310,6 +311,7 @@ def streams(n, m, R):
     yield np.minimum(m, rng.integers(-1, 2, n))
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("parameters", "spread")
 @every
 @pytest.mark.parametrize("spread", [1, None, 2**40], ids=["units", "resolved", "large"])
@@ -330,6 +332,7 @@ def test_encoded_values_solve_the_workload_up_to_half_a_unit(parameters, spread)
     assert largest > Fraction(2, 5)  # the bound is not an idle one
 
 
+@pytest.mark.slow
 @every
 def test_encoded_values_are_near_the_exact_ones(parameters):
     mechanism, n = Binned(24, **parameters), 24
@@ -346,6 +349,7 @@ def test_encoded_values_are_near_the_exact_ones(parameters):
         assert largest > half / 4
 
 
+@pytest.mark.slow
 @every
 def test_neighbours_differ_by_no_more_than_is_noised(parameters):
     """Also after many steps; and without what rounding adds the bound would not hold."""
@@ -373,6 +377,7 @@ def test_neighbours_differ_by_no_more_than_is_noised(parameters):
     assert beyond > 0
 
 
+@pytest.mark.slow
 @every
 def test_rounding_does_not_build_up(parameters):
     """Without noise, the last of 3000 releases is within half a unit too."""
@@ -410,6 +415,7 @@ def test_sums_with_momentum_are_kept_to_far_more_than_53_bits(decay):
         assert abs(Fraction(state[3]) + Fraction(state[4]) - total) <= m * Fraction(1, 2**90)
 
 
+@pytest.mark.slow
 @every
 def test_the_stated_error_counts_every_rounding_of_a_row(parameters):
     """With row sums from dense matrices: a row's terms, once each for every bin and eight more."""
@@ -427,6 +433,7 @@ def test_the_stated_error_counts_every_rounding_of_a_row(parameters):
 # Steps and releases
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("dimension", "parameters")
 @every
 @pytest.mark.parametrize("dimension", [None, 3], ids=["scalar", "vector"])

@@ -74,6 +74,7 @@ def every_fit(kind, logs):
     ]
 
 
+@pytest.mark.slow
 def test_no_plain_fit_is_better_than_the_optimum():
     """It would be impossible: a formula would have lost its digits."""
     for log, d, stored in every_fit(BLT, range(4, 31)):
@@ -107,6 +108,7 @@ def test_more_buffers_are_better_and_the_default_takes_no_more_than_it_needs(kin
         assert np.array_equal(kind(2**log)._poles.e, shortest._poles.e)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("horizon", [1000, 5000, 70_000, 10**6])
 def test_horizons_between_powers_of_two(horizon):
     optimum = square_root_max_se(horizon)
@@ -132,6 +134,7 @@ def test_matrices_multiply_to_prefix_sums(kind, buffers):
 # Variances
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("buffers", "kind")
 @both
 @all_buffers
@@ -145,6 +148,7 @@ def test_variances_are_those_of_dense_decoders(kind, buffers):
         assert mechanism.mean_row_norm2() == pytest.approx(norms.mean(), rel=1e-12)
 
 
+@pytest.mark.slow
 @both
 def test_dense_matrices_where_scales_are_constant_for_a_while(kind):
     """From 1025 steps on. L is also what unit noises give, and R's columns are no longer than 1."""
@@ -245,6 +249,7 @@ def test_that_bound_holds_where_the_largest_variance_is_known(log, monkeypatch):
 REPLICATES = 1500
 
 
+@pytest.mark.slow
 @both
 def test_released_noise_has_the_stated_variance(kind):
     """Mean squares over 1500 independent coordinates, within 5 standard errors (of a Gaussian's
@@ -304,6 +309,7 @@ def exact_coefficients(p, n):
     return list(rounding.encode(p, [1.0] * n, [1, *[0] * (n - 1)]))
 
 
+@pytest.mark.slow
 @all_buffers
 def test_scales_are_no_smaller_than_the_columns_exactly(buffers):
     """So no column of R is longer than 1; nor are they much larger."""
@@ -592,6 +598,7 @@ def adversarial(mechanism, m):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("buffers", "horizon", "kind")
 @both
 @pytest.mark.parametrize(("horizon", "buffers"), [(40, 3), (2**12, None), (2**12, 2), (2**12, 8)])

@@ -94,6 +94,7 @@ def test_delta_is_the_least_over_a_dense_grid_of_orders(rho: float, epsilon: flo
     assert zcdp_delta(rho, epsilon) >= math.exp(min(grid, 0)) * (1 - 1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rho", RHOS)
 def test_delta_is_never_below_the_exact_one_and_close_to_it(rho: float) -> None:
     spread = [rho, rho * 1.1, *(rho + 2 * math.sqrt(rho * c) for c in (0.5, 3, 14, 600))]
@@ -138,6 +139,7 @@ def test_rho_is_safe_and_largest(epsilon: float, delta: float) -> None:
     assert exact_log_delta(rho * 1.001, epsilon) > log(delta)
 
 
+@pytest.mark.slow
 @given(rhos, deltas)
 @example(1e-12, 0.999)
 @example(1e12, 1e-300)
@@ -148,6 +150,7 @@ def test_epsilon_of_any_rho_is_safe(rho: float, delta: float) -> None:
     assert exact_log_delta(rho, epsilon) <= log(delta)
 
 
+@pytest.mark.slow
 @given(epsilons, deltas)
 @repeatable
 def test_rho_and_epsilon_are_inverse(epsilon: float, delta: float) -> None:
@@ -162,6 +165,7 @@ def test_rho_and_epsilon_are_inverse(epsilon: float, delta: float) -> None:
     assert rho > classic * (1 - 1e-6)
 
 
+@pytest.mark.slow
 @given(epsilons, deltas, st.floats(1.0001, 10))
 @repeatable
 def test_conversions_are_monotone(epsilon: float, delta: float, factor: float) -> None:
@@ -442,6 +446,7 @@ def test_laplace_noise_of_a_pure_budget_spends_all_of_it(epsilon: float, shift: 
 # --- Noise laws ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(
     st.floats(1e-3, 50),
     st.floats(1e-30, 0.5),
@@ -522,6 +527,7 @@ def test_budgets_that_overflow_floats_are_refused_alike(budget: Any) -> None:
 totals = st.floats(1e-12, 1e12)
 
 
+@pytest.mark.slow
 @given(totals, st.integers(1, 300))
 @example(0.1, 3)
 @example(1.0, 10)

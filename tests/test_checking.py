@@ -113,6 +113,7 @@ def test_each_transform(name: str) -> None:
         assert found.problems == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_mistyped_field_is_an_error(name: str) -> None:
     """In a pipeline it counts 0, or 1/2, as data can cause it, too."""

@@ -413,6 +413,7 @@ def test_what_is_drawn(what: str, events: Path, monkeypatch: pytest.MonkeyPatch)
     assert target == str(picture)
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("n", "panels")
 @pytest.mark.parametrize("n", [2, 25, 130])
 @pytest.mark.parametrize("panels", [1, 3])

@@ -260,6 +260,7 @@ def test_space_falls_with_the_ratio(output: tuple[Path, list[str]]) -> None:
             assert set(falling) == {2}
 
 
+@pytest.mark.slow
 def test_space_is_at_most_the_published() -> None:
     """At n = 85 in the figure of [AP24], from its authors' data: fewer (c, tau) are tried there."""
     published = {"max": (10, 10, 8, 5), "mean": (8, 8, 8, 5)}

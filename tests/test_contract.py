@@ -124,6 +124,7 @@ def prefixes(horizon: int) -> range | tuple[int, ...]:
     return (1, horizon // 3, horizon // 2, horizon - 1)
 
 
+@pytest.mark.slow
 @every
 @pytest.mark.parametrize(
     "horizons",
@@ -162,6 +163,7 @@ def test_unit_weights_are_claimed_exactly_by_those_that_have_them(kind):
     assert kind(40).unit_weights or not weights(40) <= {-1, 0, 1}
 
 
+@pytest.mark.slow
 @every
 def test_no_coordinate_is_drawn_before_its_row_is_complete(kind):
     """Rows drawn by step t hold nothing of later inputs: x_s, s > t, cannot change them.
@@ -216,6 +218,7 @@ def test_what_rounding_adds_to_the_sensitivity_is_small_and_counted(kind, magnit
 # Steps and releases
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("dimension", "kind")
 @every
 @dimensions
@@ -237,6 +240,7 @@ def test_steps_and_release_agree_and_draw_each_coordinate_once_in_order(kind, di
             assert np.array_equal(released, values), (horizon, n)
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("dimension", "kind")
 @every
 @dimensions
@@ -257,6 +261,7 @@ def test_steps_and_release_agree_on_any_integers(kind, dimension, data):
     assert whole.drawn == stepped.drawn == list(range(1, drawn + 1))
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("budget", "dimension", "kind")
 @calibrated
 @dimensions
@@ -287,6 +292,7 @@ def test_counter_steps_and_counter_releases_agree_on_any_numbers(kind, budget, d
     assert near(counter.mechanism, released / counter.grid, exact + noise, 64 * fine)
 
 
+@pytest.mark.slow
 @every
 def test_each_noise_reaches_the_releases_with_the_decoders_weights(kind):
     """One vector stream in whose coordinate i only the i-th noise is 1: its releases are L."""
@@ -312,6 +318,7 @@ def test_each_noise_reaches_scalar_releases_with_the_decoders_weights(kind):
             assert same(take_steps(mechanism, nothing, Script(unit_noise))[1], L[:, i])
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("dimension", "kind")
 @every
 @dimensions
@@ -345,6 +352,7 @@ def test_matrices_of_no_steps_are_empty(kind):
 # Errors known exactly
 
 
+@pytest.mark.slow
 @every
 def test_row_norms_are_those_of_the_decoder(kind):
     for horizon in (*SMALL, *LARGE):
@@ -358,6 +366,7 @@ def test_row_norms_are_those_of_the_decoder(kind):
             assert same(mechanism.row_norms2(n), norms[:n]), (horizon, n)
 
 
+@pytest.mark.slow
 @every
 def test_row_norms_agree_with_each_other_at_long_horizons(kind):
     for horizon in (4095, 4096, 9999):
@@ -371,6 +380,7 @@ def test_row_norms_agree_with_each_other_at_long_horizons(kind):
             assert mechanism.row_norms2(t)[-1] == pytest.approx(norms[t - 1], rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("dimension", "kind")
 @every
 @dimensions
@@ -441,6 +451,7 @@ def mean_squares(counter, law, seed):
     return np.square(released - exact).mean(axis=1)
 
 
+@pytest.mark.slow
 @budgets_of_all_sizes
 def test_releases_have_the_stated_variance(kind, budget):
     counter, standard_errors = replicated(kind, budget)
@@ -449,6 +460,7 @@ def test_releases_have_the_stated_variance(kind, budget):
     assert (np.abs(seen - stated) <= TOLERATED * standard_errors).all()
 
 
+@pytest.mark.slow
 @budgets_of_all_sizes
 def test_releases_are_unbiased(kind, budget):
     """The mean over 4000 coordinates, within as many of its standard errors."""
@@ -464,6 +476,7 @@ def test_releases_are_unbiased(kind, budget):
         assert (np.abs(shifted) > TOLERATED * counter.stddevs(STEPS) / REPLICATES**0.5).any()
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("budget", "factor", "kind")
 @budgets_of_all_sizes
 @pytest.mark.parametrize("factor", [Fraction(3, 2), Fraction(2, 3)], ids=["1.5x", "1/1.5"])

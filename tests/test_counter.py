@@ -199,6 +199,7 @@ lattices = st.tuples(
 )
 
 
+@pytest.mark.slow
 @examples
 @given(values=st.lists(numbers, min_size=1, max_size=6), lattice=lattices)
 def test_single_values_and_whole_streams_are_rounded_alike(values, lattice):

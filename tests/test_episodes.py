@@ -96,6 +96,7 @@ def test_a_known_stream() -> None:
     assert added.ravel().tolist() == [0, 0, 1, 0, 0, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("span", [None, 10])
 def test_real_events_have_the_occurrences_of_the_definition(span: int | None) -> None:
     file = DATA / "healthapp_2k.csv"
@@ -209,6 +210,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("alphabet", "longest", "n", "span", "replaced", "removed"), CASES)
 def test_no_neighbours_change_more_than_the_bound(
     alphabet: str, longest: int, n: int, span: int | None, replaced: Any, removed: Any
@@ -255,6 +257,7 @@ def test_each_episode_changes_at_most_what_is_proved_and_some_do() -> None:
     assert check_each_episode(long, 10) == {5: 13}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("span", [None, 4])
 def test_the_order_in_which_letters_come_next_bounds_all_episodes(span: int | None) -> None:
     n, statistic = 7, Episodes("abc", max_length=3, max_span=span)
@@ -301,6 +304,7 @@ def through(mechanism: Any, n: int, change: Any) -> Any:
     return np.abs(rows).sum(axis=(1, 2)), np.square(rows).sum(axis=(1, 2), dtype=np.float64)
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("alphabet", "longest", "n", "relation", "span")
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize(("alphabet", "longest", "n", "span"), SMALL)
@@ -320,6 +324,7 @@ def test_no_neighbours_are_further_apart_through_an_encoder(
         assert squares.max() <= float(spread.l2_squared) * (1 + 1e-6)
 
 
+@pytest.mark.slow
 def test_the_published_sensitivity_and_other_mutants_are_exceeded() -> None:
     statistic = Episodes("ab", max_length=2)
     _, one = statistic.all(statistic.init(), np.array([[2], [1], [1]]))  # baa
@@ -378,6 +383,7 @@ def test_long_episodes_have_bounds_that_are_no_smaller(
         exact = looser
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("span", "words")
 @pytest.mark.parametrize("span", [None, 3])
 @pytest.mark.parametrize("words", [["ab", "ba"], ["abc", "ca", "b"], ["aab", "cab", "cc"], ["aaa"]])
@@ -465,6 +471,7 @@ def test_bad_arguments_are_named(error: type, message: str, arguments: dict[str,
         Episodes(**{"alphabet": "ab", **arguments})
 
 
+@pytest.mark.slow
 def test_a_dictionary_has_at_most_a_million_prefixes() -> None:
     with pytest.raises(ValueError, match=r"1,000,001 different prefixes.*shorter episodes"):
         Episodes("ab", dictionary=["a" * 10**6, "b"])

@@ -347,6 +347,7 @@ def test_parquet_timestamps(parquet: Write) -> None:
         assert times(path, timestamp="time", **arguments) == expected
 
 
+@pytest.mark.slow
 def test_parquet_rows_run_through_batches(parquet: Write) -> None:
     n = 150_000
     path = parquet({"rest": [0] * n, "key": ["k"] * n, "n": range(n)}, row_group_size=40_000)

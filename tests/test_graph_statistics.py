@@ -227,6 +227,7 @@ def family(n: int) -> list[GraphStatistic]:
     return members
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statistic", family(4), ids=str)
 def test_no_order_of_four_vertices_exceeds_the_bounds(statistic: GraphStatistic) -> None:
     change = statistic.change("edge")
@@ -241,6 +242,7 @@ def test_no_order_of_five_vertices_exceeds_the_bounds(statistic: GraphStatistic)
     assert within(statistic.change("edge"), differences(statistic, length)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("weights", "length", "repeats"),
     [
@@ -260,6 +262,7 @@ def test_no_weights_exceed_the_bounds(
         assert reached(found) == claimed(statistic.change("edge"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("D", [1, 2, 3])
 def test_no_vertex_exceeds_the_bounds_where_degrees_are_asserted(D: int) -> None:
     asserted: dict[str, Any] = {"max_degree": D, "asserted": True}
@@ -532,6 +535,7 @@ def test_every_step_equals_recomputation(
             assert total == recomputed(statistic, rows[:t])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [1000, pytest.param(100, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("place", range(12))
 def test_messages_equal_recomputation_at_checkpoints(place: int, every: int) -> None:

@@ -432,6 +432,7 @@ def test_a_share_is_used_once() -> None:
 # States
 
 
+@pytest.mark.slow
 @each_kind
 def test_states_come_back_exactly_and_are_refused_by_others(kind: str) -> None:
     count = KINDS[kind]()

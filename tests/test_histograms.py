@@ -296,6 +296,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("kind", "relation")
 @pytest.mark.parametrize("relation", ["replace_one", "add_remove"])
 @pytest.mark.parametrize("kind", KINDS)
@@ -869,6 +870,7 @@ def test_constructor_refusals(options: dict[str, Any], message: str) -> None:
         Histogram(given.pop("budget"), given.pop("horizon"), given.pop("domain"), **given)
 
 
+@pytest.mark.slow
 def test_state_is_bounded_at_a_million_numbers() -> None:
     check_state(10, 100_000, "")
     with pytest.raises(ValueError, match="1000010 a key, and at most 1000000"):

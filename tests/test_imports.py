@@ -89,11 +89,13 @@ def test_imports_run_downwards() -> None:
             assert FOLDERS.index(target.split(".")[1]) <= floor, f"{name} imports {target}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("top", ["beam_dpcount", *BESIDE])
 def test_no_circles(top: str) -> None:
     tuple(TopologicalSorter(arrows(modules(ROOT / top))).static_order())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("top", ["beam_dpcount", *BESIDE])
 def test_nothing_imports_what_stands_above_it(top: str) -> None:
     above = {*BESIDE} if top == "beam_dpcount" else {*BESIDE[BESIDE.index(top) + 1 :]}

@@ -41,6 +41,7 @@ examples = settings(max_examples=150, deadline=None, derandomize=True, database=
 # The contract, for given radices
 
 
+@pytest.mark.slow
 @parameters
 def test_the_factorization_and_what_follows_from_it(arity, subtraction):
     """L R = A; sensitivities and variances are those of the matrices; a prefix is a corner."""
@@ -66,6 +67,7 @@ def test_the_factorization_and_what_follows_from_it(arity, subtraction):
         assert mechanism.mean_row_norm2() == pytest.approx(norms.mean(), rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("arity", "dimension", "subtraction")
 @parameters
 @pytest.mark.parametrize("dimension", [None, 2], ids=["scalar", "vector"])
@@ -188,6 +190,7 @@ def follow_the_rule(mechanism):
     return releases
 
 
+@pytest.mark.slow
 @both
 def test_the_default_follows_the_rule_at_every_horizon(subtraction):
     for horizon in range(1, 201):
@@ -319,6 +322,7 @@ def costs(radices, balanced, top):
     return [found[t] for t in range(1, top + 1)]
 
 
+@pytest.mark.slow
 @examples
 @given(data=st.data(), balanced=st.booleans())
 def test_sums_and_maxima_of_digit_costs_are_those_of_brute_force(data, balanced):
@@ -436,6 +440,7 @@ AUDITED_WITH = [None, 3, 5, (3, 3, 3), (5, 3), (3, 5), (13,)]
 AUDITED_WITHOUT = [None, 2, 3, (2, 4), (4, 2), (3, 3), (7,)]
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("arity", "epsilon", "subtraction")
 @pytest.mark.parametrize("epsilon", [0.3, 1.0])
 @pytest.mark.parametrize(

@@ -69,6 +69,7 @@ def relative(bounds, products):
 # Validity
 
 
+@pytest.mark.slow
 @every
 def test_bounds_hold_fall_and_start_at_the_sensitivity(make):
     for horizon in HORIZONS:
@@ -114,6 +115,7 @@ def test_mechanisms_that_know_nothing_of_it_have_the_constant():
 # Tightness
 
 
+@pytest.mark.slow
 @every
 def test_bounds_are_exact_for_integer_encoders_and_close_for_real_ones(make):
     for horizon in HORIZONS:
@@ -155,6 +157,7 @@ def test_normalized_bounds_are_close_where_one_scale_stands_for_many_columns(hor
         assert relative(bounds, products) <= 1 + 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("c", "horizon")
 @pytest.mark.parametrize("c", [None, 0.5, 0.3])
 @pytest.mark.parametrize("horizon", [_LAGS, _LAGS + 1, 255, 257, 1000, _COLUMNS + 130])
@@ -214,6 +217,7 @@ def test_products_are_rounded_up_and_made_to_fall():
 # Long horizons
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("horizon", "make")
 @every
 @pytest.mark.parametrize("horizon", [2**20, 2**30, MAX_HORIZON])

@@ -220,6 +220,7 @@ def draws_of(law: Law) -> np.ndarray:
     return law.sample(N, SeededBytes(LAWS.index(law)))
 
 
+@pytest.mark.slow
 @every(LAWS)
 def test_samples_follow_the_law_and_no_other(law: Law) -> None:
     draws = draws_of(law)
@@ -298,6 +299,7 @@ def test_every_digit_of_a_large_draw_is_right(law: Law) -> None:
     assert chi_square(np.bincount((x & ~1) % 512, minlength=512), N * digits.sum(0)) < REJECT
 
 
+@pytest.mark.slow
 @every([TABLE[1], TABLE[-1], *COMPOSED, *HUGE])
 def test_draws_are_independent(law: Law) -> None:
     def p_value(a: np.ndarray, b: np.ndarray) -> float:
@@ -439,6 +441,7 @@ def test_values_flip_exactly_at_the_boundaries_of_the_largest_tables(law: Any) -
         assert invert(table, boundary + 1, 192, 0) == m - 1
 
 
+@pytest.mark.slow
 @every(SMALL)
 def test_no_tail_is_cut(law: Any) -> None:
     """Zero bits make a draw larger and larger, as far as one goes."""
@@ -506,6 +509,7 @@ class FirstWords:
         return chunk.to_bytes(8, "little") * (n // 8)
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("law", "word")
 @pytest.mark.parametrize("word", [0, 2**64 - 1, 0x5AC3_1234_5678_9ABC], ids=hex)
 @every([*TABLE, DIGIT, FLAT_DIGIT, BLOCK])
@@ -528,6 +532,7 @@ def test_every_first_word_has_its_exact_value(law: Any, word: int) -> None:
     assert len(np.unique(values)) > 2
 
 
+@pytest.mark.slow
 @every([*SMALL, DIGIT, BLOCK])
 def test_a_tiny_table_agrees_with_exact_arithmetic_on_every_prefix(law: Any) -> None:
     """All 11-bit prefixes of a table of 2-bit cells and 4-bit words: nearly all are refined."""
@@ -713,6 +718,7 @@ def test_what_is_rejected_is_proposed_for_anew(monkeypatch: Any) -> None:
 # --- Certified bounds ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("bits", "law")
 @pytest.mark.parametrize("bits", [64, 128, 300])
 @every(
@@ -742,6 +748,7 @@ def test_tails_are_certified_and_tight(law: Any, bits: int) -> None:
     assert lows[-1] == 0 or isinstance(law, TruncatedGeometric)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", [(2,), (-2,), (2, -2), (-2, 0, 2)])
 @every([*(law for law in TABLE if law.scale < 200), BLOCK])
 def test_tails_are_certified_whatever_powers_err_by(
@@ -777,6 +784,7 @@ def test_tails_of_a_flat_digit_are_certified(bits: int) -> None:
     assert max(high - low for low, high in bounds) < 2**30
 
 
+@pytest.mark.slow
 @given(
     st.fractions(0, 250, max_denominator=10**18) | st.fractions(0, 3),
     st.integers(1, 360),
@@ -926,6 +934,7 @@ def opendp_draws(law: Law, n: int) -> np.ndarray:
     return np.array(measurement([0] * n), dtype=np.int64)
 
 
+@pytest.mark.slow
 @every(
     [
         DiscreteLaplace(Fraction(3, 2)),

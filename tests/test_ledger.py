@@ -86,6 +86,7 @@ asked = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(st.sampled_from(BUDGETS), asked)
 @repeatable
 def test_no_sequence_of_shares_overspends(budget, sequence):
@@ -160,6 +161,7 @@ def test_absolute_amounts():
         assert spent.epsilon == pytest.approx(math.sqrt(2 * rho), rel=1e-15)
 
 
+@pytest.mark.slow
 @given(st.fractions(Fraction(1, 10**9), 10**9, max_denominator=10**30))
 @repeatable
 def test_rounding_is_to_the_safe_side(value):

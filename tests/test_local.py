@@ -356,6 +356,7 @@ def test_noise_is_new_for_every_client_and_counter() -> None:
     assert not np.array_equal(learner.message(0.5), learner.message(0.5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [dp.PureDP(1.0), APPROX, dp.ZCDP(0.5)])
 @pytest.mark.parametrize("factor", [1, Fraction(9, 10), Fraction(2, 3), Fraction(3, 2)])
 def test_the_scale_of_the_noise(factor: Any, budget: Any) -> None:
@@ -416,6 +417,7 @@ def test_without_noise_the_loss_is_that_of_any_convex_losses() -> None:
     assert np.array_equal(flat.profiles(xs), same.profiles(xs) * same.unit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [dp.PureDP(2.0), dp.ZCDP(0.5)])
 @pytest.mark.parametrize("make", [MedianLearner, ConvexLearner])
 def test_standard_deviations_and_bounds(make: Any, budget: Any) -> None:

@@ -344,6 +344,7 @@ def send_draws(pipe: Any) -> None:
     pipe.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_processes_draw_apart(method: str) -> None:
     """Two children and their parent, 3500 draws of scale 2^30: a chance of 2e-3 of some equal

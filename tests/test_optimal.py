@@ -51,6 +51,7 @@ def square_roots(n):
 # What is returned
 
 
+@pytest.mark.slow
 @sizes
 @objectives
 def test_the_factors_and_their_error(n, objective):

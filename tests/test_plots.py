@@ -75,6 +75,7 @@ def releases(keys: int, steps: int, sd: float = 3.0) -> tuple[dict[str, Any], di
     return columns, truth
 
 
+@pytest.mark.slow
 def test_panels_titles_and_legend(tmp_path: Path, figures: list[Figure]) -> None:
     columns, truth = releases(keys=20, steps=50)
     path = tmp_path / "p.png"
@@ -118,6 +119,7 @@ def test_without_truth_nothing_is_called_exact(tmp_path: Path, figures: list[Fig
     assert {"± 3 standard deviations", "step"} <= words
 
 
+@pytest.mark.slow
 def test_reads_arrow_columns(tmp_path: Path) -> None:
     columns, truth = releases(keys=3, steps=10)
     plots.prefix_counts(columns, tmp_path / "a.png", title="T", guarantee="G", truth=truth)
@@ -137,6 +139,7 @@ def test_no_releases(tmp_path: Path, figures: list[Figure]) -> None:
 BEAM_MIN_TIMESTAMP = -9_223_372_036_854_775_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("timestamp", "label"),
     [
@@ -155,6 +158,7 @@ def test_single_release(
     assert {label, "last count 41 ± 24"} <= texts(figures[0])
 
 
+@pytest.mark.slow
 def test_times_that_do_not_tell_steps_apart_and_several_days(
     tmp_path: Path, figures: list[Figure]
 ) -> None:
@@ -167,6 +171,7 @@ def test_times_that_do_not_tell_steps_apart_and_several_days(
     assert "time (UTC)" in texts(figures[1])
 
 
+@pytest.mark.slow
 def test_missing_and_zero_standard_deviations(tmp_path: Path) -> None:
     columns, _ = releases(keys=2, steps=3)
     for stddev in (np.zeros(6), [None] * 6, [np.inf] * 6):
@@ -174,6 +179,7 @@ def test_missing_and_zero_standard_deviations(tmp_path: Path) -> None:
         plots.prefix_counts(odd, tmp_path / "p.png", title="T", guarantee="G")
 
 
+@pytest.mark.slow
 def test_odd_keys(tmp_path: Path, figures: list[Figure]) -> None:
     keys: list[Any] = [
         "$x_1$ at $5",
@@ -213,6 +219,7 @@ def test_one_band_for_all_keys_where_all_are_alike(tmp_path: Path, figures: list
     assert labelled == [True, False, False, False, True, True]
 
 
+@pytest.mark.slow
 def test_keys_of_other_lengths_have_bands_of_their_own(
     tmp_path: Path, figures: list[Figure]
 ) -> None:
@@ -382,6 +389,7 @@ def test_long_series_are_thinned(tmp_path: Path, figures: list[Figure]) -> None:
     assert max(drawn) == plots.MAX_POINTS
 
 
+@pytest.mark.slow
 def test_file_is_reproducible_and_says_nothing_of_its_origin(tmp_path: Path) -> None:
     columns, _ = releases(keys=2, steps=5)
     for name in ("a.png", "b.png"):
@@ -439,6 +447,7 @@ def test_ticks_of_lines(tmp_path: Path, figures: list[Figure]) -> None:
     assert np.any(other.get_yticks() != np.rint(other.get_yticks()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "size"), [(1, (525, 600)), (4, (2100, 600)), (7, (2100, 1050))])
 def test_panels_of_lines(
     tmp_path: Path, figures: list[Figure], count: int, size: tuple[int, int]

@@ -194,6 +194,7 @@ def members(horizon: int) -> list[Any]:
 HORIZONS = (2, 3, 7, 8, 27, 100, 600)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", range(len(members(2))), ids=lambda i: members(2)[i].name)
 def test_difference_variances_against_dense_decoders(place: int) -> None:
     """Every pair of steps up to 27; all steps at some lags beyond."""
@@ -225,6 +226,7 @@ def weights(mechanism: BLT, t: int) -> np.ndarray:
     return row
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [BLT, NormalizedBLT])
 def test_difference_variances_of_long_blts(kind: Any) -> None:
     """Beyond dense decoders: row by row, where scales are long constant and where they fall."""
@@ -237,6 +239,7 @@ def test_difference_variances_of_long_blts(kind: Any) -> None:
         assert difference_variance(counter, s + lag, lag) == pytest.approx(expected, rel=1e-11)
 
 
+@pytest.mark.slow
 def test_difference_variances_of_long_trees() -> None:
     """By sets of nodes, at horizons whose arrays nobody holds."""
     horizon, chance = 2**40, random.Random(1)

@@ -86,6 +86,7 @@ def counts(rows: list[Row], path: str = "bounded", runner: str = "fn", **options
 # One draw from a seed is what a source that begins with it gives
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_the_quick_draw_is_the_sampled_one(law: Any) -> None:
     first, undecided = law.first(), 0
@@ -151,6 +152,7 @@ def test_laws_that_one_history_mixes_have_noise_of_their_own(
     assert (mine == again).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS[1::2], ids=str)
 def test_draws_of_different_histories_follow_the_law(law: Any) -> None:
     """Mean and variance within 5 standard errors: a false alarm has a chance of 1e-6 for each."""

@@ -171,6 +171,7 @@ def reference_holds(counter, values=(0, 1), seeds=range(40), n=30):
     return True
 
 
+@pytest.mark.slow
 @counters
 @pytest.mark.parametrize("segment", [1, 3, 7])
 def test_steps_and_releases_follow_the_rule(kind, budget, segment):
@@ -409,6 +410,7 @@ def largest_errors(counter, ones, runs=RUNS, factor=Fraction(1)):
     return np.array(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ones", [60, 400, 1500])
 def test_the_error_bound_holds(ones):
     """In 95 % of runs, as stated (in fact in all of them: union bounds give more than they say),
@@ -446,6 +448,7 @@ def test_the_error_bound_is_the_sum_of_its_parts():
             assert 2 * np.exp(log_pmf(law, beyond)).sum() <= 2 * math.exp(-a / law.scale)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ones", "level"), [(60, 0.95), (1000, 0.5)])
 def test_the_chosen_segments_suffice(ones, level):
     budget, steps = dp.PureDP(2.0), 10**5
@@ -463,6 +466,7 @@ def test_the_chosen_segments_suffice(ones, level):
             assert best <= other.error_bound(steps, level) * 1.01, factor
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ones", "steps", "sparse", "tree"), [(1000, 10**9, 312, 1860), (20_000, 10**13, 602, 3866)]
 )
@@ -696,6 +700,7 @@ def audit(counter, values=(0, 1), n=4):
     return failed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("segment", "segments", "kind", "share", "epsilon"),
     [
@@ -713,6 +718,7 @@ def test_bit_streams_keep_the_budget(segment, segments, kind, share, epsilon):
     assert audit(counter) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "unit", "values"),
     [
@@ -738,6 +744,7 @@ def rescaled(counter, threshold, comparison):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("segment", [1, 3])
 def test_the_ends_of_segments_cost_no_more_than_the_larger_of_two_losses(segment):
     """One event moves all later counts of its segment the same way. If they grow, no comparison
@@ -831,6 +838,7 @@ MUTANTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutants_are_caught(name):
     mutate, checks = MUTANTS[name]

@@ -156,6 +156,7 @@ def take_steps(counter, xs, noise):
 # Steps, releases, states
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("base", "budget", "share")
 @cases
 @shares
@@ -269,6 +270,7 @@ def test_the_fingerprint_has_those_of_the_bases_of_all_epochs(base, budget):
         assert counter.mechanism.of_epoch(i).fingerprint in counter.fingerprint
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("base", "budget")
 @cases
 def test_states_are_as_large_as_stated(base, budget):
@@ -323,6 +325,7 @@ class Silence:
         return self
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("base", "budget"), [(BinaryTree, PURE), (SmoothBinary, ZCDP), (NormalizedBLT, ZCDP)]
 )
@@ -885,6 +888,7 @@ AUDITED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("base", "budget", "share")
 @pytest.mark.parametrize(
     ("base", "budget"), AUDITED, ids=lambda p: getattr(p, "__name__", None) or str(p)
@@ -1071,6 +1075,7 @@ def mutated(kind, counter):
     return kind(**{f.name: getattr(counter, f.name) for f in dataclasses.fields(counter)})
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("base", "budget", "check", "mutant")
 @pytest.mark.parametrize(
     ("base", "budget", "mutant", "check"),
@@ -1114,6 +1119,7 @@ class Finer(Counter):
         return 2 * self.mechanism.resolution(self.change.magnitude(self.unit))
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("base", "check", "mutant")
 @pytest.mark.parametrize("base", [*ROUNDED, *COARSE], ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize(
@@ -1138,6 +1144,7 @@ def test_mutants_of_lattices_are_caught(base, mutant, check):
     assert check in audit(mutated(OtherBases, counter))
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("base", "budget", "check")
 @pytest.mark.parametrize("budget", [ZCDP, APPROX], ids=str)
 @pytest.mark.parametrize(
@@ -1148,6 +1155,7 @@ def test_bases_that_round_wrongly_are_caught(base, check, budget):
     assert check in audit(dp.calibrate(Unbounded(base), budget))
 
 
+@pytest.mark.slow
 @mutated_cases
 def test_totals_with_twice_their_budget_are_caught(base, budget):
     counter = dp.calibrate(Unbounded(base), budget)
@@ -1158,6 +1166,7 @@ def test_totals_with_twice_their_budget_are_caught(base, budget):
     assert audit(dataclasses.replace(counter, law=law)) == ["budget"]
 
 
+@pytest.mark.slow
 @mutated_cases
 def test_a_base_with_the_whole_budget_is_caught(base, budget):
     counter = dp.calibrate(Unbounded(base), budget)
