@@ -192,6 +192,7 @@ def test_accountants_agree_on_rounded_gaussians(mechanism, budget):
     assert counter.epsilon_at(budget.delta) == pytest.approx(budget.epsilon, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_several_counters_compose_more_tightly_than_their_epsilons():
     """What an accountant is for: 8 counters at (1, 1e-6) are far from (8, 8e-6)."""
     counter = dp.calibrate(mechanisms.NormalizedBLT(1000), APPROX)

@@ -195,6 +195,7 @@ def bins_by_the_rule(r, n, c, tau):
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workload", [(0.0, 1.0), (0.9, 1.0), (0.2, 0.95)])
 def test_bins_follow_the_rule_of_the_authors(workload):
     r = coefficients(Workload(*workload), 250).tolist()
@@ -262,6 +263,7 @@ def test_norms_against_dense_linear_algebra(parameters, n):
         assert np.array_equal(mechanism.decoder(k), L[:k, :k])
 
 
+@pytest.mark.slow
 @every
 def test_norms_are_no_smaller_than_the_exact_ones(parameters):
     mechanism = Binned(20, **parameters)
@@ -454,6 +456,7 @@ def test_steps_and_releases_agree_in_every_bit(parameters, dimension, data):
     assert mechanism.state_size == len(mechanism.init()) + 2 * mechanism.space
 
 
+@pytest.mark.slow
 @every
 def test_coordinates_of_a_vector_stream_are_streams_of_their_own(parameters):
     mechanism = Binned(300, **parameters)

@@ -193,6 +193,7 @@ def plain_recursion(mechanism, scales):
     return norms
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("buffers", "horizon", "kind")
 @both
 @pytest.mark.parametrize(("horizon", "buffers"), [(40, 3), (700, None), (4096, 4), (5000, None)])
@@ -202,6 +203,7 @@ def test_variances_are_those_of_a_plain_recursion(kind, horizon, buffers):
     assert mechanism.row_norms2(horizon) == pytest.approx(norms, rel=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("horizon", "kind")
 @both
 @pytest.mark.parametrize(
@@ -220,6 +222,7 @@ def test_largest_and_mean_variances_are_those_of_all_steps(kind, horizon):
         assert mechanism.state_row_norm2((t, 0.0)) == mechanism.row_norm2(t)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("log", [23, 24, 30])
 def test_beyond_2_to_the_22_the_largest_variance_is_bounded_from_above(log):
     mechanism, T = NormalizedBLT(2**log), 2**log
@@ -357,6 +360,7 @@ def exact_norm2(p, n):
     return total
 
 
+@pytest.mark.slow
 @both
 def test_norms_of_long_columns_are_rounded_up(kind):
     """Against geometric sums to 40 digits, over the whole range of horizons and buffers."""
@@ -382,6 +386,7 @@ def test_norms_of_long_columns_are_rounded_up(kind):
                 assert exact <= Fraction(claim) <= exact * (1 + Fraction(1, 10**11)), (log, n)
 
 
+@pytest.mark.slow
 @both
 def test_poles_interlace_and_residues_are_positive(kind):
     """So that all norms are sums of positive terms, computed to some units in the last place."""
@@ -491,6 +496,7 @@ def test_steps_and_releases_agree_around_blocks(kind, dimension, horizon, block)
                 assert released.tobytes() == stepped[:end].tobytes(), end
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("dimension", "kind")
 @both
 @dimensions

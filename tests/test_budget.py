@@ -220,6 +220,7 @@ def exact_sigma(epsilon: float, delta: float) -> Any:
         return 1 / low
 
 
+@pytest.mark.slow
 def test_the_printed_formula_is_what_the_mechanism_spends() -> None:
     """Against the integral of (density - e^epsilon * shifted density)+."""
     for epsilon, ratio in ((0.5, 0.3), (1.0, 2.0), (3.0, 1.0), (0.0, 1.5)):
@@ -240,6 +241,7 @@ def test_gaussian_delta_is_never_below_the_exact_one_and_close_to_it(
     assert exact <= computed <= max(exact * (1 + 1e-14 * (10 + u**2) * u / min(ratio, 1)), 1e-304)
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("delta", "epsilon")
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("delta", DELTAS)
@@ -249,6 +251,7 @@ def test_gaussian_sigma_is_safe_and_least(epsilon: float, delta: float) -> None:
     assert least <= sigma <= least * (1 + 1e-10 + 1e-11 / epsilon)
 
 
+@pytest.mark.slow
 @given(epsilons, deltas)
 @example(1e-6, 1e-300)
 @example(1e3, 0.999)
@@ -280,6 +283,7 @@ def test_gaussian_epsilon_is_safe_and_least(ratio: float, delta: float) -> None:
     assert less < 0 or exact_delta(less, ratio) > delta * (1 - 0.2 * (ratio < 1e-6))
 
 
+@pytest.mark.slow
 @given(epsilons, st.floats(1e-12, 0.5))
 @repeatable
 def test_gaussian_sigma_and_epsilon_are_inverse(epsilon: float, delta: float) -> None:
@@ -289,6 +293,7 @@ def test_gaussian_sigma_and_epsilon_are_inverse(epsilon: float, delta: float) ->
     assert back >= epsilon * (1 - 1e-6) - 1e-9
 
 
+@pytest.mark.slow
 @given(epsilons, deltas, st.floats(1.001, 10))
 @repeatable
 def test_gaussian_calibrations_are_monotone(epsilon: float, delta: float, factor: float) -> None:

@@ -102,6 +102,7 @@ CASES: dict[str, tuple[Any, Any, list[Any], dict[str, int]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_each_transform(name: str) -> None:
     make, element, contents, expected = CASES[name]

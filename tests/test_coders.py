@@ -55,6 +55,7 @@ def refused(codec, data):
 # Round trips
 
 
+@pytest.mark.slow
 @examples
 @given(st.integers(0, 100), st.lists(int64s, min_size=1, max_size=12))
 def test_scalar_states_come_back_exactly(t, numbers):
@@ -64,6 +65,7 @@ def test_scalar_states_come_back_exactly(t, numbers):
     assert all(type(n) is int for n in decoded)
 
 
+@pytest.mark.slow
 @examples
 @given(st.tuples(int64s, int64s, int64s), st.lists(st.tuples(int64s, int64s, int64s), min_size=1))
 def test_vector_states_come_back_exactly(head, rows):

@@ -182,6 +182,7 @@ def test_no_coordinate_is_drawn_before_its_row_is_complete(kind):
     assert any(says for says, _ in says_so) == any(early for _, early in says_so)
 
 
+@pytest.mark.slow
 @every
 def test_sensitivity_is_the_largest_column_norm_of_the_encoder(kind):
     for horizon in (*SMALL, *LARGE):
@@ -307,6 +308,7 @@ def test_each_noise_reaches_the_releases_with_the_decoders_weights(kind):
             assert same(values, L), (horizon, n)
 
 
+@pytest.mark.slow
 @every
 def test_each_noise_reaches_scalar_releases_with_the_decoders_weights(kind):
     for horizon in range(1, 13):
@@ -393,6 +395,7 @@ def test_states_know_the_variance_of_the_release_that_led_to_them(kind, dimensio
         assert same(norms, mechanism.row_norms2(horizon)), horizon
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("budget", "dimension", "kind", "unit")
 @calibrated
 @dimensions
@@ -498,6 +501,7 @@ def test_noise_of_a_wrong_scale_does_not_have_the_stated_variance(kind, budget, 
 # States
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("budget", "dimension", "kind")
 @calibrated
 @dimensions
@@ -573,6 +577,7 @@ def test_one_state_can_be_stepped_from_twice(kind):
         assert same(value, expected[t])
 
 
+@pytest.mark.slow
 @every
 def test_states_are_as_large_as_stated(kind):
     reached = []

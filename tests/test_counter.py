@@ -458,6 +458,7 @@ def test_counters_are_frozen():
     assert len({counter_of(), counter_of(), counter_of(dp.Change(0, 2))}) == 2
 
 
+@pytest.mark.slow
 def test_steps_from_system_noise_are_of_the_calibrated_size():
     """Mean square of 4000 first releases: 6 standard errors, so one false alarm in 10^8."""
     counter = counter_of(budget=dp.ZCDP(0.5))

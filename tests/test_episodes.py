@@ -285,6 +285,7 @@ def test_the_bound_of_one_episode(n: int) -> None:
     assert reach((1,) * n, (OLD,) * n, True)[:3] == (n, n**2, n**2)
 
 
+@pytest.mark.slow
 def test_within_a_span_the_square_of_the_length_is_attained() -> None:
     assert check_each_episode(Episodes("ab", max_length=3, max_span=4), 9) == {1: 1, 2: 4, 3: 9}
     for m in range(1, 9):

@@ -874,6 +874,7 @@ def test_bgl() -> None:
     assert {event.value for _, event in (element.value for element in elements)} == {0, 1}
 
 
+@pytest.mark.slow
 def test_collegemsg() -> None:
     path = data("collegemsg.txt")
     elements = read(path, "src", timestamp="time", delimiter=" ")

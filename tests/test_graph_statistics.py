@@ -424,6 +424,7 @@ def truncated(graph: Graph, u: int, v: int, limit: int | None) -> Graph:
     return graph._replace(edges=graph.edges.add(way, back))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statistic", [Edges(5, max_degree=1)], ids=str)
 def test_truncation_by_current_degree_is_caught(
     statistic: GraphStatistic, monkeypatch: pytest.MonkeyPatch
@@ -733,6 +734,7 @@ def test_vertices_are_counted_in_summaries_and_named_in_reprs() -> None:
     assert Edges(3).labels is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statistic", assorted(8, 3), ids=str)
 def test_no_element_adds_more_than_the_bounds(statistic: GraphStatistic) -> None:
     change = statistic.change("edge")

@@ -596,6 +596,7 @@ def test_messages_equal_networkx_at_checkpoints(
         assert release.value == recomputed(release.step)
 
 
+@pytest.mark.slow
 def test_the_rule_and_the_checkpoints_tell_statistics_apart() -> None:
     """What is compared above is neither empty nor all alike."""
     assert triangles_after(5000, 9) < triangles_after(5000, 40) < triangles_after(5000)

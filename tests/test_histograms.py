@@ -338,6 +338,7 @@ def test_the_formulas_of_the_guarantee(kind: str) -> None:
 AUDITED = [(2, 1, False, 2), (3, 1, False, 2), (2, 2, False, 2), (2, 1, True, 2)]
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("budget", "kind", "relation")
 @pytest.mark.parametrize("budget", [dp.PureDP(1.0), dp.ZCDP(0.5), dp.ApproxDP(0.5, 1e-2)], ids=str)
 @pytest.mark.parametrize("relation", ["replace_one", "add_remove"])

@@ -59,6 +59,7 @@ def test_variances_follow_from_the_estimates_by_induction():
         assert Honaker(2**19).row_norm2(t) == pytest.approx(float(expected), rel=1e-14)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("horizon", [2**20 - 1, 2**20, 2**20 + 12345])
 def test_closed_forms_over_a_million_steps(horizon):
     mechanism = Honaker(horizon)
@@ -105,6 +106,7 @@ def stack_of(xs, z):
     return releases
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", [10, 2**40])
 def test_steps_and_releases_follow_the_rule(spread):
     """To some 50 bits of the largest number in sight."""
@@ -166,6 +168,7 @@ def test_releases_are_functions_of_the_noised_sums_alone(spread):
         )
 
 
+@pytest.mark.slow
 @examples
 @given(data=st.data())
 def test_releases_of_any_streams_are_functions_of_the_noised_sums(data):

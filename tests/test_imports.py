@@ -79,6 +79,7 @@ def test_every_file_has_its_folder() -> None:
     assert {path.name for path in PACKAGE.glob("*.py")} == {"__init__.py", "checks.py"}
 
 
+@pytest.mark.slow
 def test_imports_run_downwards() -> None:
     for name, targets in arrows(modules(PACKAGE)).items():
         if name in ("beam_dpcount", "beam_dpcount.checks"):

@@ -98,6 +98,7 @@ def test_steps_give_the_releases_and_draw_each_coordinate_once_in_order(
         assert max(sizes) == mechanism.state_size, horizon
 
 
+@pytest.mark.slow
 @parameters
 def test_shorter_releases_draw_what_their_steps_draw(arity, subtraction):
     mechanism = KAry(64, arity, subtraction)
@@ -334,6 +335,7 @@ def test_sums_and_maxima_of_digit_costs_are_those_of_brute_force(data, balanced)
     assert largest_cost(top, radices, balanced) == max(expected)
 
 
+@pytest.mark.slow
 @examples
 @given(data=st.data(), balanced=st.booleans())
 def test_digits_are_in_range_and_give_the_number_back(data, balanced):

@@ -171,6 +171,7 @@ def test_products_of_binned_columns_hold_in_blocks_and_beyond(horizon, c):
     assert not beyond or beyond[0] < bounds[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [50, 64, 128, 200])
 def test_products_across_blocks_of_columns_are_not_missed(monkeypatch, columns):
     mechanism = Binned(300)

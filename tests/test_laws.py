@@ -411,6 +411,7 @@ def magnitude(tails: list[Decimal], u: int, bits: int) -> int:
         return sum(1 for t in tails[1:] if real < t)
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("law", "size")
 @pytest.mark.parametrize("size", [(15, 64), (3, 6)], ids=str)
 @every([*SMALL, DIGIT, FLAT_DIGIT, BLOCK])
@@ -472,6 +473,7 @@ def test_boundaries_next_to_a_dyadic_number_take_as_many_bits_as_they_need(
         assert invert(table, 2**299, 300, fill) == (1 if sign > 0 else 0)
 
 
+@pytest.mark.slow
 @every([*COMPOSED[:2], DiscreteLaplace(Fraction(200_001, 2))])
 def test_composed_draws_put_their_digits_together_exactly(law: Any) -> None:
     """X = 512 H + R - R', the uniform of each within 2^-59 of one of its boundaries."""
@@ -665,6 +667,7 @@ def test_a_place_is_rounded_to_the_nearest_integer(monkeypatch: Any, shift: int)
             assert value * (1 - 2 * sign) >= 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounded", [False, True])
 def test_floats_decide_only_what_is_sure(monkeypatch: Any, rounded: bool) -> None:
     """v one unit below, at and above the exact probability of hundreds of proposals.
@@ -801,6 +804,7 @@ def test_exp_negative_is_within_two_units(r: Fraction, bits: int) -> None:
 # --- Probabilities, variances, refusals ----------------------------------------------------------
 
 
+@pytest.mark.slow
 @every(
     [
         *TABLE,
@@ -951,6 +955,7 @@ def test_opendp_draws_the_same_law(law: Law) -> None:
         assert homogeneity(other.sample(20_000), theirs) < REJECT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [0.7, 6.0, 9.0, 40.0, 1000.0, 2.0**24])
 def test_rounding_floating_point_normals_draws_the_same_law(sigma: float) -> None:
     law = RoundedGaussian(Fraction(sigma) ** 2)

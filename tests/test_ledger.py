@@ -121,6 +121,7 @@ def test_no_sequence_of_shares_overspends(budget, sequence):
         assert sum(s.cost for s in ledger.shares) <= ledger.total
 
 
+@pytest.mark.slow
 @given(st.sampled_from(BUDGETS), st.lists(st.floats(0.001, 1), min_size=1, max_size=30))
 @repeatable
 def test_fractions_of_a_whole_always_fit(budget, weights):

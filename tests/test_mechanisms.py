@@ -104,6 +104,7 @@ def test_shapes_of_the_balanced_variant_are_the_least_even_heights():
         assert k == 1 or comb(h - 2, k - 1) < horizon + 1
 
 
+@pytest.mark.slow
 def test_the_balanced_variant_declares_at_least_its_exact_sensitivity():
     """It keeps the paper's k, which is exact if and only if the first subtree is filled."""
     below = 0

@@ -68,6 +68,7 @@ def eager_threads() -> Iterator[None]:
     sys.setswitchinterval(interval)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eager_threads")
 @pytest.mark.parametrize("dimension", [None, 3])
 def test_threads_never_share_a_draw(dimension: int | None) -> None:

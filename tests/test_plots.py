@@ -109,6 +109,7 @@ def test_drawn_numbers_are_the_releases_in_order(tmp_path: Path, figures: list[F
     assert np.abs(band.get_paths()[0].vertices[:, 1]).max() == pytest.approx(1.96 * 3)  # type: ignore[index]
 
 
+@pytest.mark.slow
 def test_without_truth_nothing_is_called_exact(tmp_path: Path, figures: list[Figure]) -> None:
     columns, _ = releases(keys=2, steps=10)
     plots.prefix_counts(
@@ -239,6 +240,7 @@ def test_times_in_a_zone(tmp_path: Path, figures: list[Figure]) -> None:
     assert "16:20" in words
 
 
+@pytest.mark.slow
 def test_sums_are_called_sums(tmp_path: Path, figures: list[Figure]) -> None:
     columns, _ = releases(keys=1, steps=50)
     columns["value"] = -columns["value"] - 1000
@@ -291,6 +293,7 @@ def test_keys_are_not_chosen_by_their_values(tmp_path: Path, figures: list[Figur
     assert "Keys as asked for" in said[2]
 
 
+@pytest.mark.slow
 def test_long_titles_are_wrapped(tmp_path: Path, figures: list[Figure]) -> None:
     columns, _ = releases(keys=1, steps=3)
     title = "Private running sums of what was clipped and rounded and left out, " * 3
@@ -300,6 +303,7 @@ def test_long_titles_are_wrapped(tmp_path: Path, figures: list[Figure]) -> None:
     assert max(map(len, shown.splitlines())) <= 96
 
 
+@pytest.mark.slow
 def test_items_are_drawn_in_their_order(tmp_path: Path, figures: list[Figure]) -> None:
     """Not by their values, which are noisy, unless that is asked for."""
     items = [f"i{number:02}" for number in range(25)]
@@ -382,6 +386,7 @@ def test_thinning_keeps_both_ends(length: int, logarithmic: bool) -> None:
         assert (kept[0], kept[-1]) == (0, length - 1)
 
 
+@pytest.mark.slow
 def test_long_series_are_thinned(tmp_path: Path, figures: list[Figure]) -> None:
     columns, truth = releases(keys=1, steps=10_000)
     plots.prefix_counts(columns, tmp_path / "p.png", title="T", guarantee="G", truth=truth)
@@ -409,6 +414,7 @@ def test_pyplot_is_never_imported() -> None:
     subprocess.run([sys.executable, "-c", check], check=True, cwd=root)
 
 
+@pytest.mark.slow
 def test_lines_look_different_and_are_listed_as_they_end(
     tmp_path: Path, figures: list[Figure]
 ) -> None:
@@ -435,6 +441,7 @@ def test_lines_look_different_and_are_listed_as_they_end(
     assert len(axes.collections) == 9
 
 
+@pytest.mark.slow
 def test_ticks_of_lines(tmp_path: Path, figures: list[Figure]) -> None:
     labels: dict[str, Any] = {"xlabel": "x", "ylabel": "y", "title": "T"}
     whole = {"a": ([16, 64, 1024], [1, 2, 4])}
@@ -476,6 +483,7 @@ def test_panels_of_nothing(tmp_path: Path, figures: list[Figure]) -> None:
     assert {"no data", "T"} <= texts(figures[0])
 
 
+@pytest.mark.slow
 def test_lines_of_little(tmp_path: Path, figures: list[Figure]) -> None:
     labels: dict[str, Any] = {"xlabel": "x", "ylabel": "y", "title": "T"}
     plots.lines({}, tmp_path / "l.png", **labels)

@@ -336,6 +336,7 @@ def test_difference_variances_of_unbounded_by_its_parts() -> None:
 SAMPLES = 20_000  # a sample variance has a relative deviation of 1 %
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mechanism",
     [

@@ -113,6 +113,7 @@ def test_double_double_is_the_closest_pair(value):
     assert high + low == high
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("spread", [1, 30, 120])
 def test_multiply_add_has_a_relative_error_below_2_to_the_minus_100(spread, sign):
@@ -416,6 +417,7 @@ def test_each_coordinate_that_changes_is_rounded_apart(given, touched):
             assert seen_l2 > alone + math.sqrt(touched) * mechanism.slack(1)[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", FAINT, ids=str)
 @pytest.mark.parametrize(
     ("statistic", "relation", "letters", "steps"),

@@ -204,6 +204,7 @@ def shows_only_y(mechanism, n, dimension, spread=1000):
     )
 
 
+@pytest.mark.slow
 @every
 @dimensions
 @pytest.mark.parametrize("horizon", [5, 40, 100])

@@ -50,6 +50,7 @@ def test_the_factorization_and_what_follows_from_it():
         assert mechanism.mean_row_norm2() == pytest.approx(norms.mean(), rel=1e-12), mechanism
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dimension", [None, 3], ids=["scalar", "vector"])
 def test_steps_give_the_releases_and_the_published_sums(dimension):
     """Release t: the exact sum, the noises of the full blocks, those of the items since."""

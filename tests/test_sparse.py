@@ -423,6 +423,7 @@ def test_the_error_bound_holds(ones):
     assert (wider <= bound).mean() < 0.95
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ROUNDED)
 def test_the_error_bound_holds_with_counters_that_round(kind):
     counter = dp.calibrate(Sparse(40, 40, kind), dp.ApproxDP(4.0, 1e-6))
@@ -762,6 +763,7 @@ def test_the_ends_of_segments_cost_no_more_than_the_larger_of_two_losses(segment
     assert worst_loss(rescaled(counter, 1, 0.9))[0] > 1.02 * (e1 + e2)
 
 
+@pytest.mark.slow
 def test_the_exact_probabilities_are_those_of_simulated_streams():
     """20 000 runs of three steps; 5 standard errors for each of 8 patterns: below 10^-5."""
     counter = dp.calibrate(Sparse(2, 3, Simple2), dp.PureDP(4.0))

@@ -85,6 +85,7 @@ def exact_coefficients(momentum, decay, n):
     return [sum(fast[i] * slow[j - i] for i in range(j + 1)) for j in range(n)]
 
 
+@pytest.mark.slow
 @workloads
 def test_coefficients_squared_are_the_workload(momentum, decay):
     n = 60
@@ -275,6 +276,7 @@ def test_the_error_that_is_stated_covers_exact_arithmetic(momentum, decay, n):
     assert largest > bound / 40 or n < 1024
 
 
+@pytest.mark.slow
 def test_encoded_values_of_steps_are_within_the_stated_error():
     n, m = 1200, 2**45
     mechanism = SquareRoot(n)

@@ -359,6 +359,7 @@ def exact_sums(given: list[tuple[int, int]], cap: int) -> list[int]:
     return [min(max(x, -cap), cap) for x in sums]
 
 
+@pytest.mark.slow
 @examples
 @given(events, st.sampled_from([1, 2**31, 2**33, 2**62]), st.randoms(use_true_random=False))
 def test_sums_do_not_depend_on_order_or_packing(
@@ -376,6 +377,7 @@ def test_sums_do_not_depend_on_order_or_packing(
         assert sums.tolist() == expected
 
 
+@pytest.mark.slow
 @examples
 @given(
     st.lists(st.tuples(st.integers(1, STEPS), st.integers(-(2**62), 2**62)), max_size=6),
@@ -394,6 +396,7 @@ def test_sums_that_fit_no_64_bits_are_limited() -> None:
     assert take_due(twice, 1, 2**62) == (2**62, b"")
 
 
+@pytest.mark.slow
 @examples
 @given(events, st.integers(0, STEPS), st.sampled_from([1, 2**31, 2**62]))
 def test_pending_sums_follow_a_plain_dictionary(
@@ -438,6 +441,7 @@ def test_the_default_cap_fits_64_bits(magnitude: int, steps: int, most: int) -> 
     assert default_most(magnitude, steps) == most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [100, 1440, 10_080, 2**16, 525_600, 2**22])
 def test_the_default_cap_leaves_the_best_mechanism_in_the_choice(steps: int) -> None:
     """Its sums have so many digits that arithmetic is charged for: some percent of the noise."""

@@ -168,6 +168,7 @@ def test_the_factors_give_prefix_sums(base, budget, share):
         assert close(L @ R, np.tri(n))
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("base", "budget", "dimension")
 @cases
 @dimensions
@@ -195,6 +196,7 @@ def test_steps_and_releases_are_decoded_sums_and_draw_in_order(base, budget, dim
         assert whole.drawn == list(range(1, len(factors(counter, n)[1]) + 1 if n else 1))
 
 
+@pytest.mark.slow
 @cases
 def test_each_coordinate_of_a_vector_is_counted_for_itself(base, budget):
     scalar = dp.calibrate(Unbounded(base), budget, dp.Change(-18, 18))
@@ -262,6 +264,7 @@ def test_state_bytes_of_other_parameters_are_refused():
             StateCodec(other).decode(data)
 
 
+@pytest.mark.slow
 @cases
 def test_the_fingerprint_has_those_of_the_bases_of_all_epochs(base, budget):
     """What a base's states depend on may be more than its arguments, such as fitted poles."""
@@ -898,6 +901,7 @@ def test_bit_streams_keep_the_budget_across_epochs(base, budget, share):
     assert audit(dp.calibrate(Unbounded(base, share), budget)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("base", "budget"), CASES, ids=lambda x: getattr(x, "__name__", str(x)))
 def test_the_budget_is_spent(base, budget):
     """By the item in most nodes of its epoch's base; under pure DP and zCDP exactly, but for the

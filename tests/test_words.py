@@ -140,6 +140,7 @@ def test_counts_are_those_of_the_definition_after_every_letter(statistic: Words,
         assert all(type(code) is int for code in memory)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rest", ["other", None])
 def test_an_event_log_is_counted_as_defined(rest: str | None):
     if not HEALTHAPP.exists():
@@ -260,6 +261,7 @@ def dictionaries(letters: int, longest: int, seed: int) -> list[list[int]]:
     return [rng.sample(range(size), min(size, max(1, rng.choice(sizes)))) for _ in range(40)]
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive("letters", "longest", "relation", "steps")
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize(("letters", "steps", "longest"), [(1, 7, 4), (2, 7, 4), (3, 5, 3)])
@@ -328,6 +330,7 @@ def test_the_published_bound_is_exceeded(longest: int):
         assert worst > longest**2 * mechanism.l2_sensitivity_squared
 
 
+@pytest.mark.slow
 def test_a_bound_that_forgets_that_words_overlap_themselves_is_exceeded(monkeypatch):
     repeated = Words("ab", dictionary=["aaa", "aba"])
     assert not exceeded(repeated, 7, BinaryTree(7))
