@@ -213,7 +213,7 @@ def test_the_last_histograms_of_the_keys_of_most_rows_are_drawn(
         (key, f"after {n} rows")
         for n, key in ((7, "g"), (6, "f"), (5, "e"), (4, "d"), (3, "c"), (2, "b"))
     ]
-    assert [list(bars.counts) for bars in panels] == [
+    assert [list(bars.values) for bars in panels] == [
         [4, 3],
         [3, 3],
         [3, 2],

@@ -27,49 +27,27 @@ def arguments() -> opt.Parser:
     parser = opt.Parser("choose", __doc__)
     opt.add_budget(parser, "all releases of one key (--ticks: of all keys) together")
     count = parser.add_argument_group("counting")
-    length = count.add_mutually_exclusive_group()
-    length.add_argument("--horizon", type=opt.whole, metavar="T", help="the most elements of a key")
-    length.add_argument(
-        "--ticks", type=opt.whole, metavar="N", help="the number of ticks of the clock"
-    )
+    length = """
+        --horizon T: the most elements of a key
+        --ticks N: the number of ticks of the clock
+    """
+    opt.add(count.add_mutually_exclusive_group(), length)
     opt.add_bounds(count)
-    count.add_argument(
-        "--relation",
-        choices=RELATIONS,
-        help="what is protected (default replace_one; with --ticks add_remove)",
-    )
-    count.add_argument(
-        "--max-per-tick",
-        type=opt.whole,
-        metavar="N",
-        help="with --ticks: the sum of a key's rows in one tick is clipped to N times the largest "
-        "value (default 2^20, or less where 64 bits would not hold all sums)",
-    )
-    count.add_argument(
-        "--max-items",
-        type=opt.whole,
-        metavar="B",
-        help="with --ticks: the most keys that one row counts under (default 1)",
-    )
-    what = parser.add_argument_group("choice")
-    what.add_argument(
-        "--objective",
-        choices=("max", "mean"),
-        default="max",
-        help="compare the largest or the mean variance of a release (default max)",
-    )
-    what.add_argument(
-        "--max-state",
-        type=opt.whole,
-        metavar="N",
-        help="the most numbers kept per key (default: any)",
-    )
-    what.add_argument(
-        "--replays",
-        action="store_true",
-        help="only mechanisms that a streaming run may use, whose runner replays work",
-    )
-    what.add_argument("--markdown", action="store_true", help="print the table of docs/choosing.md")
+    counting = f"""
+        --relation {{{",".join(RELATIONS)}}}: what is protected (default replace_one; with --ticks
+          add_remove)
+        --max-per-tick N: with --ticks: the sum of a key's rows in one tick is clipped to N times
+          the largest value (default 2^20, or less where 64 bits would not hold all sums)
+        --max-items B: with --ticks: the most keys that one row counts under (default 1)
+    """
+    opt.add(count, counting)
+    choice = """
+        --objective {max,mean}: compare the largest or the mean variance of a release (default max)
+        --max-state N: the most numbers kept per key (default: any)
+        --replays: only mechanisms that a streaming run may use, whose runner replays work
+        --markdown: print the table of docs/choosing.md
+    """
+    opt.add(parser.add_argument_group("choice"), choice, objective={"default": "max"})
     return parser
 
 

@@ -28,7 +28,7 @@ class Count(Task):
     @staticmethod
     def add_arguments(parser: opt.Parser) -> None:
         source = opt.add_source(parser)
-        source.add_argument("--key", required=True, metavar="COLUMN", help="the (public) keys")
+        opt.add(source, "--key COLUMN: the (public) keys", key=opt.REQUIRED)
         opt.add_value(source, where="count 1 where the column has this text, else 0")
         opt.add_time(source)
 
@@ -37,27 +37,20 @@ class Count(Task):
         opt.add_horizon(count)
         opt.add_mechanism(parser, count)
         opt.add_bounds(count)
-        count.add_argument(
-            "--on-reject",
-            choices=("drop", "raise"),
-            default="drop",
-            help="a value that is no number counts 0; raise: stop instead, which shows that there "
-            "is one",
-        )
+        reject = """
+            --on-reject {drop,raise}: a value that is no number counts 0; raise: stop instead, which
+              shows that there is one
+        """
+        opt.add(count, reject, on_reject={"default": "drop"})
         opt.add_path(count, "count rows as they are read, in the order of the files")
 
-        sink = opt.add_output(parser)
-        sink.add_argument(
-            "--rejected",
-            metavar="FILE",
-            help="PRIVATE: where (file, row) and why rows did not count or gave no release, as CSV",
-        )
-        sink.add_argument(
-            "--show-truth",
-            action="store_true",
-            help="PRIVATE: draw the exact counts too, which gives away the data: for "
-            "demonstrations",
-        )
+        private = """
+            --rejected FILE: PRIVATE: where (file, row) and why rows did not count or gave no
+              release, as CSV
+            --show-truth: PRIVATE: draw the exact counts too, which gives away the data: for
+              demonstrations
+        """
+        opt.add(opt.add_output(parser), private)
 
     def check(self) -> None:
         opt.check_bounds(self.options)

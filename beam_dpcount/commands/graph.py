@@ -90,85 +90,44 @@ class Graph(Task):
     def add_arguments(parser: opt.Parser) -> None:
         source = opt.add_source(parser)
         opt.add_key(source, "the (public) keys, a graph each; default: one graph")
-        source.add_argument(
-            "--edge", nargs=2, required=True, metavar="COLUMN", help="the two vertices of each row"
-        )
-        source.add_argument(
-            "--weight",
-            metavar="COLUMN",
-            help="with --what forest (whole numbers from 1) or cuts (from -1 to 1); default: 1",
-        )
-        vertices = source.add_mutually_exclusive_group(required=True)
-        vertices.add_argument(
-            "--vertices",
-            type=opt.whole,
-            metavar="N",
-            help="the (public) vertices are the whole numbers from 0 to N-1",
-        )
-        vertices.add_argument(
-            "--vertices-file",
-            metavar="FILE",
-            help="the vertices are the texts of this file, one per line; blank lines are skipped",
-        )
+        edge = """
+            --edge COLUMN COLUMN: the two vertices of each row
+            --weight COLUMN: with --what forest (whole numbers from 1) or cuts (from -1 to 1);
+              default: 1
+        """
+        vertices = """
+            --vertices N: the (public) vertices are the whole numbers from 0 to N-1
+            --vertices-file FILE: the vertices are the texts of this file, one per line; blank lines
+              are skipped
+        """
+        opt.add(source, edge, edge=opt.REQUIRED)
+        opt.add(source.add_mutually_exclusive_group(required=True), vertices)
         opt.add_time(source)
 
         opt.add_budget(parser)
         count = parser.add_argument_group("counting")
-        count.add_argument(
-            "--what",
-            choices=tuple(WHAT),
-            required=True,
-            help="edges; triangles; kstars: stars of -k rays; highdegree: vertices of "
-            "--threshold neighbours or more; degrees: how many vertices have 1, 2, .. "
-            "--max-degree neighbours; forest: cost of a minimum spanning forest; cuts: the "
-            "weight of every pair of vertices, from which the value of every cut follows",
-        )
-        count.add_argument(
-            "--max-degree",
-            type=opt.whole,
-            metavar="D",
-            help="edges, triangles, highdegree, forest: of each vertex only the first D pairs "
-            "count that rows name, and an edge that is not among those of both its ends is left "
-            "out; kstars: D rays of a vertex count; degrees: the last column holds those of D or "
-            "more. Needed for triangles, kstars and degrees",
-        )
-        count.add_argument(
-            "--asserted",
-            action="store_true",
-            default=None,
-            help="your word that no vertex has more than --max-degree neighbours, for less noise "
-            "and for --relation node; nothing enforces it, and the guarantee rests on it",
-        )
-        count.add_argument(
-            "-k",
-            "--k",
-            type=opt.whole,
-            metavar="K",
-            help="kstars: the rays, from 1 to --max-degree",
-        )
-        count.add_argument(
-            "--threshold", type=opt.whole, metavar="N", help="highdegree: the least neighbours"
-        )
-        count.add_argument(
-            "--max-weight",
-            type=opt.whole,
-            metavar="W",
-            help="forest: the largest weight of an edge",
-        )
-        count.add_argument(
-            "--unit",
-            type=opt.positive("--unit 0.01"),
-            metavar="U",
-            help="cuts: weights are rounded to multiples of it; it divides 1 (default 1)",
-        )
-        count.add_argument(
-            "--relation",
-            choices=("edge", "node", "add_remove", "replace_one"),
-            help="what is protected: edge (default), all rows of any one pair of vertices; node, "
-            "all rows of any one vertex (needs --asserted). For cuts: add_remove (default), that "
-            "any one row counts or not; replace_one, that it has any other edge and weight, for "
-            "twice the noise",
-        )
+        what = f"""
+            --what {{{",".join(WHAT)}}}: edges; triangles; kstars: stars of -k rays; highdegree:
+              vertices of --threshold neighbours or more; degrees: how many vertices have 1, 2, ..
+              --max-degree neighbours; forest: cost of a minimum spanning forest; cuts: the weight
+              of every pair of vertices, from which the value of every cut follows
+            --max-degree D: edges, triangles, highdegree, forest: of each vertex only the first D
+              pairs count that rows name, and an edge that is not among those of both its ends is
+              left out; kstars: D rays of a vertex count; degrees: the last column holds those of D
+              or more. Needed for triangles, kstars and degrees
+            --asserted: your word that no vertex has more than --max-degree neighbours, for less
+              noise and for --relation node; nothing enforces it, and the guarantee rests on it
+            -k --k K: kstars: the rays, from 1 to --max-degree
+            --threshold N: highdegree: the least neighbours
+            --max-weight W: forest: the largest weight of an edge
+            --unit U: cuts: weights are rounded to multiples of it; it divides 1 (default 1)
+            --relation {{edge,node,add_remove,replace_one}}: what is protected: edge (default), all
+              rows of any one pair of vertices; node, all rows of any one vertex (needs --asserted).
+              For cuts: add_remove (default), that any one row counts or not; replace_one, that it
+              has any other edge and weight, for twice the noise
+        """
+        unit, asserted = {"type": opt.positive("--unit 0.01")}, {"default": None}
+        opt.add(count, what, what=opt.REQUIRED, unit=unit, asserted=asserted)
         opt.add_horizon(count)
         opt.add_every(count, f"Default: 1; for cuts, whose releases are large, T/{_RELEASES}, or 1")
         opt.add_mechanism(parser, count)

@@ -32,7 +32,7 @@ class Histogram(Task):
     def add_arguments(parser: opt.Parser) -> None:
         source = opt.add_source(parser)
         opt.add_key(source)
-        source.add_argument("--item", required=True, metavar="COLUMN", help="the items to count")
+        opt.add(source, "--item COLUMN: the items to count", item=opt.REQUIRED)
         opt.add_public(source, "domain", "ITEM", "all (public) items")
         opt.add_items(source, "items")
         opt.add_time(source)
@@ -49,13 +49,11 @@ class Histogram(Task):
         )
         opt.add_path(count)
         opt.add_output(parser)
-        parser.add_argument(
-            "--top",
-            type=opt.whole,
-            metavar="K",
-            help="draw the K items of the largest private counts, added up over the keys drawn, "
-            f"which biases them upwards (default: the first {_BARS} of the domain)",
-        )
+        top = f"""
+            --top K: draw the K items of the largest private counts, added up over the keys drawn,
+              which biases them upwards (default: the first {_BARS} of the domain)
+        """
+        opt.add(parser, top)
 
     def source(self) -> Source:
         separator = self.options.separator

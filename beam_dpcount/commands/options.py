@@ -6,7 +6,9 @@ import argparse
 import difflib
 import math
 import os
+import re
 import sys
+import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -25,6 +27,8 @@ NOT_COUNTED = frozenset(
     ("path", "output", "plot", "plot_keys", "rejected", "show_truth", "top", "all", "min_count")
 ) | {"secret_env", "secret_file", "show_header"}
 _BOUNDS = (0.0, 1.0)  # the default
+_WHOLE = frozenset("BDKMNTW")  # metavars
+REQUIRED = {"required": True}
 
 Group = argparse._ArgumentGroup
 
@@ -164,36 +168,58 @@ def mechanism(text: str) -> str:
 # Groups of options
 
 
+def add(group: Any, table: str, **more: dict[str, Any]) -> None:
+    """Options as their help shows them, ``--name METAVAR: help``; more of a help is indented.
+
+    Without a metavar an option is a switch; several take as many values, ``FILE ...`` any number,
+    and ``{this,that}`` is a choice. B, D, K, M, N, T and W stand for whole numbers.
+
+    Args:
+      more: by the name of the parsed option, what else argparse is to know of it.
+    """
+    for entry in re.split(r"\n(?=\S)", textwrap.dedent(table).strip()):
+        usage, _, text = entry.partition(": ")
+        words = usage.split()
+        names = [word for word in words if word.startswith("-")]
+        values = words[len(names) :]
+        how: dict[str, Any] = {"help": " ".join(text.split())}
+        if not values:
+            how["action"] = "store_true"
+        elif values[0].startswith("{"):
+            how["choices"] = tuple(values[0][1:-1].split(","))
+        else:
+            how |= {"type": whole} if values[0] in _WHOLE else {}
+            how |= {"nargs": "+"} if values[-1] == "..." else {}
+            how |= {"nargs": 2} if len(values) == 2 and "nargs" not in how else {}
+            how["metavar"] = tuple(values) if how.get("nargs") == 2 else values[0]
+        group.add_argument(*names, **how | more.get(names[-1].strip("-").replace("-", "_"), {}))
+
+
 def add_source(parser: Parser) -> Group:
     """A group of input options, with --input, --delimiter and --show-header."""
     group = parser.add_argument_group("input")
-    group.add_argument(
-        "--input",
-        required=True,
-        nargs="+",
-        metavar="FILE",
-        help="CSV or Parquet files, or patterns",
-    )
-    group.add_argument("--delimiter", default=",", help="of CSV files (default: a comma)")
-    group.add_argument(
-        "--show-header",
-        action="store_true",
-        help="where a column is missing, show the first line of the CSV file, which is data if the "
-        "file has no header",
-    )
+    table = """
+        --input FILE ...: CSV or Parquet files, or patterns
+        --delimiter DELIMITER: of CSV files (default: a comma)
+        --show-header: where a column is missing, show the first line of the CSV file, which is
+          data if the file has no header
+    """
+    add(group, table, input=REQUIRED, delimiter={"default": ","})
     return group
 
 
 def add_key(group: Group, what: str = "the (public) keys; default: one for all") -> None:
     """--key."""
-    group.add_argument("--key", metavar="COLUMN", help=what)
+    add(group, f"--key COLUMN: {what}")
 
 
 def add_value(group: Group, where: str) -> None:
     """--value and --where, of which `where` is the help."""
-    what = group.add_mutually_exclusive_group()
-    what.add_argument("--value", metavar="COLUMN", help="count the numbers in this column")
-    what.add_argument("--where", action=Once, metavar="COLUMN=VALUE", help=where)
+    table = f"""
+        --value COLUMN: count the numbers in this column
+        --where COLUMN=VALUE: {where}
+    """
+    add(group.add_mutually_exclusive_group(), table, where={"action": Once})
 
 
 def add_public(group: Any, name: str, noun: str, what: str) -> None:
@@ -204,171 +230,125 @@ def add_public(group: Any, name: str, noun: str, what: str) -> None:
     """
     if not isinstance(group, argparse._MutuallyExclusiveGroup):
         group = group.add_mutually_exclusive_group(required=True)
-    group.add_argument(f"--{name}", nargs="+", metavar=noun, help=what)
-    group.add_argument(
-        f"--{name}-file", metavar="FILE", help="the same, one per line; blank lines are skipped"
-    )
+    table = f"""
+        --{name} {noun} ...: {what}
+        --{name}-file FILE: the same, one per line; blank lines are skipped
+    """
+    add(group, table)
 
 
 def add_items(group: Group, what: str) -> None:
     """--separator and --max-items, for cells that hold several keys or items."""
-    group.add_argument(
-        "--separator",
-        metavar="TEXT",
-        help=f"what stands between the {what} of a cell that holds several, e.g. ';' (default: a "
-        "cell is one, as a whole); needs --max-items",
-    )
-    group.add_argument(
-        "--max-items",
-        type=whole,
-        metavar="B",
-        help=f"the most {what} that one row counts, the first of them in the order in which they "
-        "are given here; more noise the larger it is; needs --separator",
-    )
+    table = f"""
+        --separator TEXT: what stands between the {what} of a cell that holds several, e.g. ';'
+          (default: a cell is one, as a whole); needs --max-items
+        --max-items B: the most {what} that one row counts, the first of them in the order in
+          which they are given here; more noise the larger it is; needs --separator
+    """
+    add(group, table)
 
 
 def add_time(group: Group, required: bool = False) -> None:
     """--timestamp, --timestamp-format and --timezone."""
-    group.add_argument(
-        "--timestamp",
-        required=required,
-        metavar="COLUMN",
-        help="the rows' times" if required else "order rows by this column",
-    )
-    group.add_argument(
-        "--timestamp-format",
-        default="unix",
-        metavar="FORMAT",
-        help="unix (seconds; default), unix-ms, iso, or a strptime format, in which %%L is "
-        "milliseconds without padding",
-    )
-    group.add_argument(
-        "--timezone",
-        default="UTC",
-        metavar="NAME",
-        help="of times without an offset (default UTC)",
-    )
+    table = f"""
+        --timestamp COLUMN: {"the rows' times" if required else "order rows by this column"}
+        --timestamp-format FORMAT: unix (seconds; default), unix-ms, iso, or a strptime format,
+          in which %%L is milliseconds without padding
+        --timezone NAME: of times without an offset (default UTC)
+    """
+    defaults = {"timestamp_format": {"default": "unix"}, "timezone": {"default": "UTC"}}
+    add(group, table, timestamp={"required": required}, **defaults)
 
 
 def add_budget(
     parser: argparse.ArgumentParser, covers: str = "all releases of one key together"
 ) -> None:
     """--epsilon, --delta and --rho, under a title that says what they cover."""
+    table = """
+        --epsilon E: alone: pure DP; with --delta: (E, D)-DP
+        --delta D: e.g. 1e-6
+        --rho R: zero-concentrated DP
+    """
+    types = {
+        "epsilon": positive("--epsilon 1"),
+        "delta": delta,
+        "rho": positive("--rho 0.1"),
+    }
     group = parser.add_argument_group(f"privacy budget, for {covers}")
-    group.add_argument(
-        "--epsilon",
-        type=positive("--epsilon 1"),
-        metavar="E",
-        help="alone: pure DP; with --delta: (E, D)-DP",
-    )
-    group.add_argument("--delta", type=delta, metavar="D", help="e.g. 1e-6")
-    group.add_argument(
-        "--rho", type=positive("--rho 0.1"), metavar="R", help="zero-concentrated DP"
-    )
+    add(group, table, **{name: {"type": kind} for name, kind in types.items()})
 
 
 def add_horizon(group: Group) -> None:
     """--horizon, of rows."""
-    group.add_argument(
-        "--horizon",
-        type=whole,
-        required=True,
-        metavar="T",
-        help="the most rows that a key may have",
-    )
+    add(group, "--horizon T: the most rows that a key may have", horizon=REQUIRED)
 
 
 def add_mechanism(parser: Parser, group: Group) -> None:
     """--mechanism; and where noise comes from, a group of its own: --secret-env and others."""
     names = ", ".join(kind.__name__ for kind in mechanisms.ALL)
-    group.add_argument(
-        "--mechanism",
-        type=mechanism,
-        metavar="NAME",
-        help=f"{names}, in any case; default: the one of least largest error",
-    )
+    what = f"{names}, in any case; default: the one of least largest error"
+    add(group, f"--mechanism NAME: {what}", mechanism={"type": mechanism})
     noise = parser.add_argument_group(
         "replayable noise",
         "The same noise whenever the same rows of the same files are counted again with the same "
         "options and secret; default: new noise in every run. docs/reliability.md says when.",
     )
-    where = noise.add_mutually_exclusive_group()
-    where.add_argument(
-        "--secret-env",
-        metavar="NAME",
-        help="the environment variable that holds the secret, on every worker",
-    )
-    where.add_argument(
-        "--secret-file", metavar="FILE", help="a file that holds it, readable on every worker"
-    )
-    noise.add_argument(
-        "--run-id",
-        default="",
-        metavar="TEXT",
-        help="public; give another one whenever rows that have changed are counted again (files "
-        "and options are told apart without)",
-    )
+    where = """
+        --secret-env NAME: the environment variable that holds the secret, on every worker
+        --secret-file FILE: a file that holds it, readable on every worker
+    """
+    run = """
+        --run-id TEXT: public; give another one whenever rows that have changed are counted again
+          (files and options are told apart without)
+    """
+    add(noise.add_mutually_exclusive_group(), where)
+    add(noise, run, run_id={"default": ""})
 
 
 def add_bounds(group: Group) -> None:
     """--bounds and --unit."""
-    group.add_argument(
-        "--bounds",
-        action=Bounds,
-        nargs=2,
-        default=_BOUNDS,
-        metavar=("LOW", "HIGH"),
-        help="values are clipped to them, which wider bounds need more noise for; no default for a "
-        "column of values, else 0 1",
-    )
-    group.add_argument(
-        "--unit",
-        type=positive("--unit 0.01"),
-        default=1,
-        metavar="U",
-        help="values are rounded to multiples of it (default 1)",
-    )
+    table = """
+        --bounds LOW HIGH: values are clipped to them, which wider bounds need more noise for; no
+          default for a column of values, else 0 1
+        --unit U: values are rounded to multiples of it (default 1)
+    """
+    unit = {"type": positive("--unit 0.01"), "default": 1}
+    add(group, table, bounds={"action": Bounds, "default": _BOUNDS}, unit=unit)
 
 
 def add_relation(group: Group, relations: Sequence[str], what: str) -> None:
     """--relation; the first one is the default."""
-    group.add_argument("--relation", choices=relations, default=relations[0], help=what)
+    table = f"--relation {{{','.join(relations)}}}: {what}"
+    add(group, table, relation={"default": relations[0]})
 
 
 def add_every(group: Group, default: str) -> None:
     """--every."""
-    group.add_argument(
-        "--every",
-        type=whole,
-        metavar="M",
-        help="a release after every M rows of a key; the budget is for all releases, and the noise "
-        f"does not depend on M. {default}",
-    )
+    table = f"""
+        --every M: a release after every M rows of a key; the budget is for all releases, and the
+          noise does not depend on M. {default}
+    """
+    add(group, table)
 
 
 def add_path(
     group: Group, streaming: str = "count by state and timers, as on unbounded input"
 ) -> None:
     """--path."""
-    group.add_argument(
-        "--path",
-        choices=("auto", "bounded", "streaming"),
-        default="auto",
-        help=f"streaming: {streaming}",
-    )
+    table = f"--path {{auto,bounded,streaming}}: streaming: {streaming}"
+    add(group, table, path={"default": "auto"})
 
 
 def add_output(parser: Parser) -> Group:
     """A group of output options, with --output, --plot and --plot-keys."""
     group = parser.add_argument_group("output")
-    group.add_argument("--output", required=True, metavar="OUT", help="a .csv or .parquet file")
-    group.add_argument("--plot", metavar="PNG", help="draw the counts of some keys")
-    group.add_argument(
-        "--plot-keys",
-        nargs="+",
-        metavar="KEY",
-        help="the keys to draw; default: chosen by what is public of them, which the picture says",
-    )
+    table = """
+        --output OUT: a .csv or .parquet file
+        --plot PNG: draw the counts of some keys
+        --plot-keys KEY ...: the keys to draw; default: chosen by what is public of them, which the
+          picture says
+    """
+    add(group, table, output=REQUIRED)
     parser.set_defaults(rejected=None, on_reject="drop", show_truth=False)
     return group
 

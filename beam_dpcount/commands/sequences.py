@@ -49,22 +49,19 @@ class Sequences(Task):
     def add_arguments(parser: opt.Parser) -> None:
         source = opt.add_source(parser)
         opt.add_key(source)
-        source.add_argument("--letter", required=True, metavar="COLUMN", help="the letters")
+        opt.add(source, "--letter COLUMN: the letters", letter=opt.REQUIRED)
         opt.add_public(source, "alphabet", "LETTER", "all (public) letters")
-        source.add_argument(
-            "--rest",
-            metavar="LETTER",
-            help="count texts that are not in the alphabet as this one letter of it; default: as "
-            "no event, as cells without text are in any case",
-        )
+        rest = """
+            --rest LETTER: count texts that are not in the alphabet as this one letter of it;
+              default: as no event, as cells without text are in any case
+        """
+        opt.add(source, rest)
         opt.add_time(source)
 
         opt.add_budget(parser)
         count = parser.add_argument_group("counting")
         words = count.add_mutually_exclusive_group(required=True)
-        words.add_argument(
-            "--max-length", type=opt.whole, metavar="N", help="count all words of up to N letters"
-        )
+        opt.add(words, "--max-length N: count all words of up to N letters")
         opt.add_public(
             words,
             "words",
@@ -72,17 +69,12 @@ class Sequences(Task):
             "count these (public) words; letters of several characters are separated by spaces, as "
             "in 'login read logout'",
         )
-        count.add_argument(
-            "--episodes",
-            action="store_true",
-            help="other letters may stand between those of a word: count its minimal occurrences",
-        )
-        count.add_argument(
-            "--max-span",
-            type=opt.whole,
-            metavar="N",
-            help="with --episodes, occurrences of at most N rows, from first to last letter",
-        )
+        episodes = """
+            --episodes: other letters may stand between those of a word: count its minimal
+              occurrences
+            --max-span N: with --episodes, occurrences of at most N rows, from first to last letter
+        """
+        opt.add(count, episodes)
         opt.add_horizon(count)
         opt.add_every(count, f"No row is known to be the last, so default: T/{_RELEASES}, or 1")
         opt.add_mechanism(parser, count)
@@ -94,22 +86,15 @@ class Sequences(Task):
         )
         opt.add_path(count)
         opt.add_output(parser)
-        parser.add_argument(
-            "--top",
-            type=opt.whole,
-            default=_TOP,
-            metavar="K",
-            help="write and draw, of each release, the K words of the largest private counts "
-            f"(default {_TOP}; at most {_DRAWN_WORDS} are drawn)",
-        )
-        parser.add_argument("--all", action="store_true", help="write all words, draw K of them")
-        parser.add_argument(
-            "--min-count",
-            type=number,
-            metavar="C",
-            help="leave words out of a release whose private count is below C: post-processing of "
-            "the private counts, which costs nothing, and is as noisy as they are",
-        )
+        kept = f"""
+            --top K: write and draw, of each release, the K words of the largest private counts
+              (default {_TOP}; at most {_DRAWN_WORDS} are drawn)
+            --all: write all words, draw K of them
+            --min-count C: leave words out of a release whose private count is below C:
+              post-processing of the private counts, which costs nothing, and is as noisy as they
+              are
+        """
+        opt.add(parser, kept, top={"default": _TOP}, min_count={"type": number})
 
     def check(self) -> None:
         self.kind = "episode" if self.options.episodes else "word"

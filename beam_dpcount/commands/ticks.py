@@ -48,7 +48,7 @@ class Ticks(Task):
     @staticmethod
     def add_arguments(parser: opt.Parser) -> None:
         source = opt.add_source(parser)
-        source.add_argument("--key", required=True, metavar="COLUMN", help="the keys")
+        opt.add(source, "--key COLUMN: the keys", key=opt.REQUIRED)
         opt.add_public(source, "keys", "KEY", "all (public) keys; rows of others do not count")
         opt.add_items(source, "keys")
         opt.add_value(
@@ -56,25 +56,17 @@ class Ticks(Task):
         )
         opt.add_time(source, required=True)
 
-        clock = parser.add_argument_group("clock (public)")
-        clock.add_argument(
-            "--tick",
-            type=tick,
-            required=True,
-            metavar="TIME",
-            help="the time between releases: seconds, or with a unit (s, m, h, d) as 10m, 1h, 1d",
-        )
-        clock.add_argument(
-            "--start",
-            required=True,
-            metavar="TIME",
-            help="seconds since 1970, or ISO 8601 such as 2024-01-31T00:00:00Z (without an "
-            "offset: in --timezone)",
-        )
-        clock.add_argument("--stop", metavar="TIME", help="rows at or after it do not count")
-        clock.add_argument(
-            "--horizon", type=opt.whole, metavar="N", help="the number of ticks, in place of --stop"
-        )
+        clock = """
+            --tick TIME: the time between releases: seconds, or with a unit (s, m, h, d) as 10m, 1h,
+              1d
+            --start TIME: seconds since 1970, or ISO 8601 such as 2024-01-31T00:00:00Z (without an
+              offset: in --timezone)
+            --stop TIME: rows at or after it do not count
+            --horizon N: the number of ticks, in place of --stop
+        """
+        length = {"type": tick, "required": True}
+        public = parser.add_argument_group("clock (public)")
+        opt.add(public, clock, tick=length, start=opt.REQUIRED)
 
         opt.add_budget(parser, "all releases of all keys together")
         count = parser.add_argument_group("counting")
@@ -86,21 +78,14 @@ class Ticks(Task):
             "what is protected: that any one row is there (default), or that it is any other row, "
             "which costs up to twice as much",
         )
-        count.add_argument(
-            "--max-per-tick",
-            type=opt.whole,
-            metavar="N",
-            help="the sum of a key's rows in one tick is clipped to N times the largest value "
-            "(default 2^20, or less where 64 bits would not hold all sums); with a lower one some "
-            "mechanisms take longer clocks",
-        )
-        count.add_argument(
-            "--late",
-            choices=LATE,
-            default="fold",
-            help="with --path streaming, rows that come after their tick was released: fold "
-            "(default): they count at the next one; drop: they do not count",
-        )
+        limits = f"""
+            --max-per-tick N: the sum of a key's rows in one tick is clipped to N times the largest
+              value (default 2^20, or less where 64 bits would not hold all sums); with a lower one
+              some mechanisms take longer clocks
+            --late {{{",".join(LATE)}}}: with --path streaming, rows that come after their tick was
+              released: fold (default): they count at the next one; drop: they do not count
+        """
+        opt.add(count, limits, late={"default": "fold"})
         opt.add_path(count)
         opt.add_output(parser)
 
