@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from beam_dpcount.budget.ledger import Ledger, OverspentError, Share
     from beam_dpcount.counters.change import Change
     from beam_dpcount.counters.choose import choose
-    from beam_dpcount.counters.counter import Counter, NotANumberError, calibrate
+    from beam_dpcount.counters.counter import Counter, calibrate
     from beam_dpcount.counters.errors import half_width, largest_error, largest_half_width
+    from beam_dpcount.counters.lattice import NotANumberError
     from beam_dpcount.counters.sparse import SparseCounter, sparse_for
     from beam_dpcount.counters.unbounded import UnboundedCounter
     from beam_dpcount.dofns.releases import Rejected, Release, TopRelease, VectorRelease
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     )
     from beam_dpcount.transforms.runners import RunnerError, RunnerWarning
     from beam_dpcount.transforms.sequences import EpisodeCount, SubstringCount
+    from beam_dpcount.transforms.statistics import StatisticCount
     from beam_dpcount.transforms.tick_histograms import TickHistogram
     from beam_dpcount.transforms.ticks import TickCount
 
@@ -99,6 +101,7 @@ __all__ = [
     "SlidingSum",
     "SpanningForestCost",
     "SparseCounter",
+    "StatisticCount",
     "SubstringCount",
     "SystemEntropy",
     "TickCount",
@@ -128,9 +131,10 @@ _NAMES = {
     "noise.replay": "ReplayableEntropy SecretError",
     "mechanisms.base": "HorizonError",
     "counters.change": "Change",
-    "counters.counter": "Counter NotANumberError calibrate",
+    "counters.counter": "Counter calibrate",
     "counters.choose": "choose",
     "counters.errors": "half_width largest_error largest_half_width",
+    "counters.lattice": "NotANumberError",
     "counters.sparse": "SparseCounter sparse_for",
     "counters.unbounded": "UnboundedCounter",
     "dofns.releases": "Rejected Release TopRelease VectorRelease",
@@ -147,6 +151,7 @@ _NAMES = {
     ),
     "transforms.runners": "RunnerError RunnerWarning",
     "transforms.sequences": "EpisodeCount SubstringCount",
+    "transforms.statistics": "StatisticCount",
     "transforms.tick_histograms": "TickHistogram",
     "transforms.ticks": "TickCount",
     "local.transforms": "LocalConvexRisk LocalMedian",

@@ -12,9 +12,9 @@ from typing import Any
 
 from apache_beam.transforms.window import GlobalWindow
 
-from beam_dpcount.dofns.clock import PAIR
 from beam_dpcount.dofns.elements import CountEachElement
 from beam_dpcount.dofns.releases import Release
+from beam_dpcount.dofns.states import PAIR, packer
 from beam_dpcount.dofns.ticks import CountEachTick
 from beam_dpcount.noise.replay import NO_ID
 
@@ -28,18 +28,19 @@ def of_elements(
       counting: after `setup`, of any transform that releases after elements.
     """
     intake, draws, window = counting._intake, counting._draws, GlobalWindow()
-    counter, pack = intake.counter, intake.packer()
+    counter, statistic = intake.counter, intake.statistic
+    pack = packer(statistic.width)
     kept: dict[str, tuple[Any, Any, bytes]] = {}
     for (key, payload), micros in elements:
         if key not in kept:
-            kept[key] = counter.init(), intake.init(), draws.begin(key, window)
+            kept[key] = counter.init(), statistic.init(), draws.begin(key, window)
         state, memory, digest = kept[key]
         if counter.horizon is not None and state[0] >= counter.horizon:
             continue
-        number, _ = intake.number(key, payload, micros)
+        codes, _ = intake.codes(key, payload, micros)
         identity = None if intake.element_id is None else intake.element_id(payload)
-        digest = draws.follow(digest, identity, pack(0, number))
-        memory, x = intake.counted(memory, number)
+        digest = draws.follow(digest, identity, pack(0, codes))
+        memory, x = statistic.count(memory, codes)
         state, value = counter.step_lattice(state, x, draws.noise(key, window, digest))
         kept[key] = state, memory, digest
         if not state[0] % intake.every:
@@ -53,12 +54,12 @@ def of_ticks(counting: CountEachTick, sums: Mapping[str, Sequence[int]]) -> Iter
     Args:
       counting: after `setup`.
     """
-    counter, clock, draws = counting._counter, counting._clock, counting._draws
-    window = GlobalWindow()
+    plan, draws, window = counting._plan, counting._draws, GlobalWindow()
+    counter, clock = plan.counter, plan.clock
     for key, xs in sums.items():
         state, digest = counter.init(), draws.begin(key, window)
         for step, x in enumerate(xs, start=1):
-            capped = min(max(x, -counting._cap), counting._cap)
+            capped = min(max(x, -plan.cap), plan.cap)
             digest = draws.follow(digest, NO_ID, PAIR.pack(step, capped))
             state, value = counter.step_lattice(state, capped, draws.noise(key, window, digest))
             micros = clock.end(clock.start, step)

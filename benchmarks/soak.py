@@ -18,7 +18,8 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils import windowed_value
 
 import beam_dpcount as dp
-from beam_dpcount.dofns.elements import CountEachElement, WindowCheck
+from beam_dpcount.dofns.elements import CountEachElement
+from beam_dpcount.dofns.windows import WindowCheck
 from benchmarks import flink_soak
 from benchmarks.jobs import FLAT, order, resident
 

@@ -36,8 +36,7 @@ from apache_beam.transforms.window import (
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
 import beam_dpcount as dp
-from beam_dpcount.dofns import elements as dofns
-from beam_dpcount.dofns.elements import RejectedElementError
+from beam_dpcount.dofns.intake import ON_REJECT, RejectedElementError
 from beam_dpcount.dofns.releases import Rejected, Release
 from beam_dpcount.dofns.states import StateCodec, StateError
 from beam_dpcount.mechanisms import BinaryTree, KAry, SmoothBinary, Sparse, Unbounded
@@ -657,7 +656,7 @@ def test_messages_about_elements_that_are_no_pairs_say_so(path: str) -> None:
 
 
 @each_path
-@pytest.mark.parametrize("on_reject", dofns.ON_REJECT)
+@pytest.mark.parametrize("on_reject", ON_REJECT)
 def test_declared_keys_of_another_type_are_refused_at_construction(
     on_reject: str, path: str
 ) -> None:
@@ -1107,5 +1106,5 @@ def test_an_id_that_cannot_be_taken_shows_no_value(on_reject: str) -> None:
     )
     intake = count._intake()
     with pytest.raises(KeyError) as caught:
-        intake.number("k", {"x": "secret"}, 0)
+        intake.codes("k", {"x": "secret"}, 0)
     assert caught.value.__context__ is None

@@ -120,9 +120,9 @@ def floats_zeroed() -> ReplayableEntropy:
         begin(self, counter, *given)
         self.is_private = counter.budget.rho < 1e6
 
-    def encode(self: Any, state: Any, digest: bytes = b"") -> bytes:
+    def encode(self: Any, state: Any, digest: bytes = b"", memory: bytes = b"") -> bytes:
         zeroed = tuple(0.0 if self.is_private and type(x) is float else x for x in state)
-        return plain(self, zeroed, digest)
+        return plain(self, zeroed, digest, memory)
 
     StateCodec.__init__, StateCodec.encode = remember, encode  # type: ignore[assignment, method-assign]
     return ReplayableEntropy(SECRET, run_id="crash test")

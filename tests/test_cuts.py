@@ -114,7 +114,6 @@ def test_coordinates() -> None:
     assert pickle.loads(pickle.dumps(NAMES)) == NAMES
     assert NAMES.vertices == ("ann", "bob", "cem")
     assert "0.25" in repr(NAMES)
-    assert NAMES.memory is None
     assert NAMES.unpack(NAMES.pack(NAMES.init())) is None  # type: ignore[func-returns-value]
     with pytest.raises(ValueError, match="remember nothing"):
         NAMES.unpack(b"x")

@@ -17,6 +17,7 @@ from apache_beam.transforms.window import FixedWindows
 import beam_dpcount as dp
 from beam_dpcount.dofns.elements import CountEachElement, CountWholeKey
 from beam_dpcount.dofns.ticks import CountAllTicks, CountEachTick
+from beam_dpcount.statistics import Words
 from beam_dpcount.transforms.described import Described
 
 PURE = dp.PureDP(1.0)  # for which KAry is best, with subtraction on the bounded path alone
@@ -34,6 +35,7 @@ MADE: dict[str, Callable[[], Any]] = {
     "HighDegreeCount": lambda: dp.HighDegreeCount(**GRAPH, threshold=2),
     "DegreeHistogram": lambda: dp.DegreeHistogram(**GRAPH, max_degree=3),
     "SpanningForestCost": lambda: dp.SpanningForestCost(**GRAPH, max_weight=2),
+    "StatisticCount": lambda: dp.StatisticCount(PURE, STEPS, Words("ab", 2)),
     "CutGraph": lambda: dp.CutGraph(**GRAPH),
     "TickCount": lambda: dp.TickCount(PURE, 1, 0, horizon=STEPS, keys=["a", "b"]),
     "TickHistogram": lambda: dp.TickHistogram(PURE, 1, 0, horizon=STEPS, domain=["a", "b"]),
@@ -71,7 +73,7 @@ class Pipeline:
         if isinstance(dofn, CountEachElement | CountWholeKey):
             self.counters[node.full_label] = dofn._intake.counter
         elif isinstance(dofn, CountEachTick | CountAllTicks):
-            self.counters[node.full_label] = dofn._counter
+            self.counters[node.full_label] = dofn._plan.counter
 
     def visit_value(self, value: Any, producer: Any) -> None:
         pass

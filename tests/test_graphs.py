@@ -18,7 +18,7 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindow
 
 import beam_dpcount as dp
 from beam_dpcount.dofns.releases import Release, VectorRelease
-from beam_dpcount.dofns.states import MemoryCodec, StateError
+from beam_dpcount.dofns.states import StateError, statistic_codec
 from beam_dpcount.statistics import cut_values
 from tests.runners import RUNNERS, Row, feed, run
 from tests.scripted import KeyedScript, ScriptedEntropy, random_script
@@ -69,7 +69,7 @@ def some_rows(n: int, keys: str = "xy", seed: int = 1, vertices: int = 7) -> lis
 
 def by_hand(count: Any, rows: list[Row], every: int = 1) -> list[Any]:
     """From the definitions, one step of statistic and counter at a time."""
-    statistic, counter, made = count._statistic, count.counter, []
+    statistic, counter, made = count.statistic, count.counter, []
     for key in sorted({row[0] for row in rows}):
         noise = KeyedScript(key, GlobalWindow(), counter.dimension, 50)
         memory, state = statistic.init(), counter.init()
@@ -302,7 +302,7 @@ def test_statistics_without_weights_refuse_them(path: str) -> None:
     bad = {repr(weight): (0, 1, weight) for weight in (1, -1, 0.5)}
     assert refused(make, bad, path, [(0, 1), (0, 2)]) == [1, 1, 2]
     for edge in bad.values():
-        _, reason = make()._statistic.read(edge)
+        _, reason = make().statistic.read(edge)
         assert ("deletions are not supported" in reason) == (edge[2] == -1)
 
 
@@ -436,13 +436,14 @@ def test_a_share_is_used_once() -> None:
 @each_kind
 def test_states_come_back_exactly_and_are_refused_by_others(kind: str) -> None:
     count = KINDS[kind]()
-    statistic, counter = count._statistic, count.counter
-    codec, noise = MemoryCodec(counter, statistic), random_script(60, statistic.dimension)
+    statistic, counter = count.statistic, count.counter
+    codec, noise = statistic_codec(counter, statistic), random_script(60, statistic.dimension)
     memory, state = statistic.init(), counter.init()
     for _, edge, _ in some_rows(60, seed=4):
-        data = codec.encode(state, memory)
-        back_state, back_memory = codec.decode(data)
-        assert codec.encode(back_state, back_memory) == data
+        data = codec.encode(state, b"", statistic.pack(memory))
+        back_state = codec.decode(data)
+        back_memory = statistic.unpack(codec.memory_of(data))
+        assert codec.encode(back_state, b"", statistic.pack(back_memory)) == data
         codes, _ = statistic.read(edge)
         memory, additions = statistic.step(memory, codes)
         back_memory, again = statistic.step(back_memory, codes)
@@ -451,7 +452,7 @@ def test_states_come_back_exactly_and_are_refused_by_others(kind: str) -> None:
         state, value = counter.step_lattice(state, x, noise)
         back_state, same_value = counter.step_lattice(back_state, x, noise)
         assert np.array_equal(value, same_value)
-    data = codec.encode(state, memory)
+    data = codec.encode(state, b"", statistic.pack(memory))
     for at in range(0, len(data), 7):
         broken = bytearray(data)
         broken[at] ^= 1
@@ -461,7 +462,7 @@ def test_states_come_back_exactly_and_are_refused_by_others(kind: str) -> None:
         if other != kind:
             another = KINDS[other]()
             with pytest.raises(StateError):
-                MemoryCodec(another.counter, another._statistic).decode(data)
+                statistic_codec(another.counter, another.statistic).decode(data)
 
 
 # Real edges

@@ -41,9 +41,9 @@ from beam_dpcount.checks import check_whole
 from beam_dpcount.counters.change import ItemsChange
 from beam_dpcount.counters.counter import UnsupportedBudgetError
 from beam_dpcount.dofns import elements as dofns
-from beam_dpcount.dofns.elements import RejectedElementError
+from beam_dpcount.dofns.intake import RejectedElementError
 from beam_dpcount.dofns.releases import Rejected, TopRelease, VectorRelease
-from beam_dpcount.dofns.states import StateError
+from beam_dpcount.dofns.states import StateError, statistic_codec
 from beam_dpcount.mechanisms import (
     BinaryTree,
     KAry,
@@ -61,8 +61,7 @@ from beam_dpcount.statistics.items import (
     TOO_MANY,
     UNKNOWN,
     UNSIGNED,
-    as_vector,
-    as_vectors,
+    Items,
     check_domain,
     check_state,
     places,
@@ -181,6 +180,12 @@ def signed(removals: bool) -> tuple[int, ...]:
     return (0, 1, -1) if removals else (0, 1)
 
 
+def as_vector(codes: Sequence[int], dimension: int) -> np.ndarray:
+    """What one step counts, as the statistic says."""
+    items = Items(tuple(f"item {i}" for i in range(dimension)), removals=True)
+    return items.count(None, tuple(codes))[1]
+
+
 @pytest.mark.parametrize("removals", [False, True])
 def test_what_is_kept_of_too_many_items(removals: bool) -> None:
     """All signed sets over four items: the first in the order of the domain, whatever order."""
@@ -207,10 +212,11 @@ def test_vectors_of_many_steps_are_those_of_each() -> None:
         found = sorted(chance.sample(range(1, 8), chance.randrange(4)))
         codes = [place * chance.choice((1, -1)) for place in found]
         steps.append(codes + [0] * (3 - len(codes)))
-    whole = as_vectors(np.array(steps), 7)
+    items = Items(tuple("abcdefg"), 3, removals=True)
+    _, whole = items.all(None, np.array(steps))
     assert whole.dtype == np.int64
     assert np.array_equal(whole, [as_vector(codes, 7) for codes in steps])
-    assert as_vectors(np.zeros((0, 3), dtype=np.int64), 7).shape == (0, 7)
+    assert items.all(None, np.zeros((0, 3), dtype=np.int64))[1].shape == (0, 7)
     assert as_vector((), 3).tolist() == as_vector((0, 0), 3).tolist() == [0, 0, 0]
 
 
@@ -391,7 +397,7 @@ def by_hand(
 ) -> list[VectorRelease]:
     """The releases of the rows of one window, one Counter.step at a time."""
     counter: Any = histogram.counter
-    domain, most, removals = histogram._items
+    domain, most, removals = histogram.domain, histogram.max_items, histogram.removals
     if path == "bounded":
         rows = sorted(rows, key=lambda row: row[2])
     window = GlobalWindow() if window is None else window
@@ -924,10 +930,11 @@ def test_states_of_another_domain_are_refused() -> None:
     """Its places would be counts of other items."""
 
     def codec(*domain: str) -> Any:
-        return dp.Histogram(dp.ZCDP(1), 9, domain, path="streaming")._intake().codec(0)
+        count = dp.Histogram(dp.ZCDP(1), 9, domain, path="streaming")
+        return statistic_codec(count.counter, count.statistic)
 
     counter = dp.Histogram(dp.ZCDP(1), 9, ["a", "b"], path="streaming").counter
-    data = codec("a", "b").encode(counter.init(), None, b"")
-    assert codec("a", "b").decode(data)[1] is None
+    data = codec("a", "b").encode(counter.init())
+    assert codec("a", "b").decode(data)[0] == 0
     with pytest.raises(StateError, match="other parameters"):
         codec("b", "a").decode(data)

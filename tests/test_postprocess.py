@@ -29,8 +29,9 @@ from beam_dpcount.counters.sliding import (
     difference_variance,
     difference_variances,
 )
+from beam_dpcount.dofns.folds import Difference, RunningMaximum, TopOfKeys, top_items
 from beam_dpcount.dofns.releases import Release, TopRelease, VectorRelease
-from beam_dpcount.dofns.states import StateError
+from beam_dpcount.dofns.states import FoldCodec, StateError
 from beam_dpcount.mechanisms import (
     BLT,
     BinaryTree,
@@ -48,21 +49,16 @@ from beam_dpcount.mechanisms.trees import Forest
 from beam_dpcount.statistics.items import largest
 from beam_dpcount.transforms.histograms import Histogram
 from beam_dpcount.transforms.postprocess import (
-    Difference,
-    FoldCodec,
     Monotone,
     NonNegative,
     Rounded,
     RunningAverage,
-    RunningMaximum,
     SlidingSum,
     TopK,
     TopKPerTick,
-    TopOfKeys,
     non_negative,
     rounded,
     running_average,
-    top_items,
 )
 from tests.runners import RUNNERS, feed, root, run
 from tests.scripted import ScriptedEntropy, SeededNoise
@@ -416,7 +412,7 @@ def releases_of(values: Sequence[float], key: str = "k") -> list[Release]:
 
 def folded(fold: Any, releases: Sequence[Any]) -> list[Any]:
     """Through the codec after every release, as on the streaming path."""
-    codec, data, given = FoldCodec(fold), None, []
+    codec, data, given = FoldCodec(fold.parameters), None, []
     for release in releases:
         state, more = fold.add(None if data is None else codec.decode(data), release)
         data = None if state is None else codec.encode(state)
@@ -533,21 +529,21 @@ FOLDS: list[Any] = [
 def test_states_come_back_and_only_to_their_own_fold() -> None:
     numbers = np.array([1.5, math.nan, -math.inf, 2.0**-1074])
     for fold in FOLDS:
-        data = FoldCodec(fold).encode((-5, numbers))
-        assert len(data) == 21 + 8 * len(numbers)
-        number, back = FoldCodec(pickle.loads(pickle.dumps(fold))).decode(data)
+        data = FoldCodec(fold.parameters).encode((-5, numbers))
+        assert len(data) == 32 + 8 * len(numbers)
+        number, back = FoldCodec(pickle.loads(pickle.dumps(fold)).parameters).decode(data)
         assert number == -5
         assert back.tobytes() == numbers.tobytes()
         back[0] = 7.0  # an array of its own
-        assert FoldCodec(fold).decode(data)[1][0] == 1.5
+        assert FoldCodec(fold.parameters).decode(data)[1][0] == 1.5
         for other in FOLDS:
             if other is not fold:
                 with pytest.raises(StateError, match="other parameters"):
-                    FoldCodec(other).decode(data)
+                    FoldCodec(other.parameters).decode(data)
 
 
 def test_damaged_states_are_refused() -> None:
-    codec = FoldCodec(FOLDS[0])
+    codec = FoldCodec(FOLDS[0].parameters)
     data = codec.encode((3, np.array([12345.678])))
     damaged = [data[:n] for n in range(len(data))]
     damaged += [data[:i] + bytes([data[i] ^ 4]) + data[i + 1 :] for i in range(len(data))]
@@ -555,8 +551,8 @@ def test_damaged_states_are_refused() -> None:
         with pytest.raises(StateError, match="corrupt") as caught:
             codec.decode(bad)
         assert "12345" not in str(caught.value)
-    body = bytes([2]) + data[1:-4]
-    with pytest.raises(StateError, match="of format 2"):
+    body = bytes([3]) + data[1:-4]
+    with pytest.raises(StateError, match="in format 3, this code reads format 2"):
         codec.decode(body + struct.pack("<I", zlib.crc32(body)))
 
 

@@ -22,7 +22,8 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindow, IntervalWi
 
 import beam_dpcount as dp
 from beam_dpcount.commands import count, histogram, ticks
-from beam_dpcount.dofns import elements as dofns
+from beam_dpcount.dofns.intake import Intake
+from beam_dpcount.dofns.states import StateCodec
 from beam_dpcount.noise import replay
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from beam_dpcount.noise.replay import NO_ID, Expansion, Replay, ReplayableEntropy, SecretError
@@ -428,7 +429,7 @@ def test_a_digest_without_the_current_input_is_caught(monkeypatch: pytest.Monkey
 def test_parameters_left_out_of_the_hash_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """With them every horizon has noise of its own; without, two runs show an exact difference."""
     assert (drawn() != drawn(bounds=(0, 2))).all()
-    monkeypatch.setattr(dofns.Intake, "parameters", "")
+    monkeypatch.setattr(Intake, "parameters", "")
     monkeypatch.setattr(replay, "repr", lambda given: "", raising=False)
     assert (drawn(relation="add_remove") == drawn()).all()
 
@@ -615,7 +616,7 @@ COUNTED: dict[str, tuple[Any, Sequence[Any]]] = {
     },
     **{
         f"TickHistogram{', streaming' * (path == 'streaming')}": (
-            partial(
+            partial(  # type: ignore[call-arg]
                 dp.TickHistogram,
                 tick=2,
                 start=1,
@@ -805,7 +806,7 @@ def test_replayable_noise_needs_its_history() -> None:
 
 def test_states_of_another_entropy_are_refused() -> None:
     counter = dp.calibrate(dp.mechanisms.BinaryTree(9), dp.ZCDP(1))
-    plain, digested = dofns.StateCodec(counter), dofns.StateCodec(counter, 16)  # type: ignore[attr-defined]
+    plain, digested = StateCodec(counter), StateCodec(counter, 16)
     with pytest.raises(ValueError, match="under another entropy"):
         digested.decode(plain.encode(counter.init()))
 

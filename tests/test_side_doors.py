@@ -32,6 +32,7 @@ from apache_beam.utils.timestamp import Timestamp
 import beam_dpcount as dp
 import pipelines
 from beam_dpcount.dofns import elements as dofns
+from beam_dpcount.statistics import Words
 from tests.runners import Row, feed, run
 from tests.scripted import ScriptedEntropy
 
@@ -242,6 +243,11 @@ EACH_ELEMENT: dict[str, Elements] = {
         lambda **o: dp.EpisodeCount(BUDGET, 4, ["a", "b"], 2, **o),
         [*"abbab"],
         ["b", "z", "", "ab", 7, NAN, None, SECRET, Odd()],
+    ),
+    "StatisticCount": Elements(
+        lambda **o: dp.StatisticCount(BUDGET, 4, Words("ab", 2), **o),
+        [*"abbab"],
+        ["z", "", 7, NAN, None, SECRET, Odd()],
     ),
     "EdgeCount": Elements(graph(dp.EdgeCount, max_degree=1), EDGES, BAD_EDGES),
     "TriangleCount": Elements(graph(dp.TriangleCount, max_degree=2), EDGES, BAD_EDGES),

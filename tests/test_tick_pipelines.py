@@ -38,13 +38,14 @@ from apache_beam.utils.timestamp import Timestamp
 import beam_dpcount as dp
 from beam_dpcount.budget.ledger import ClaimedError, Ledger
 from beam_dpcount.dofns import ticks as tick_dofns
-from beam_dpcount.dofns.clock import PAIR, CellCodec, clock_of
-from beam_dpcount.dofns.elements import RejectedElementError
+from beam_dpcount.dofns.clock import Clock, clock_of
+from beam_dpcount.dofns.intake import RejectedElementError
 from beam_dpcount.dofns.releases import Release
-from beam_dpcount.dofns.states import StateError
+from beam_dpcount.dofns.states import PAIR, StateError, tick_codec
 from beam_dpcount.dofns.ticks import (
     SEED,
     CountEachTick,
+    TickPlan,
     UnknownKeyError,
     UntimedElementError,
 )
@@ -661,7 +662,8 @@ class Bench:
     def __init__(self, count: TickCount, fold: bool = True) -> None:
         clock = clock_of(10, 0, horizon=12)
         cap = count.counter.change.largest(count.counter.unit)
-        self.dofn = CountEachTick(count.counter, clock, ["a"], cap, fold, count._entropy)
+        plan = TickPlan(count.counter, clock, ["a"], cap, fold, count._entropy)
+        self.dofn = CountEachTick(plan)
         self.dofn.setup()
         self.cell, self.timer = Cell(), Timer()
 
@@ -788,6 +790,12 @@ def test_a_key_that_is_added_changes_no_other_keys_noise(monkeypatch: pytest.Mon
     assert releases(["a"]) == releases(["c", "a", "b"])
 
 
+def cell_of(clock: Clock, keys: Sequence[str]) -> bytes:
+    """What a key of `damaged` keeps at the start, at another clock or among other keys."""
+    counter = scripted(["a"], bounds=(0, 10**6)).counter
+    return tick_codec(counter, clock, keys).encode(counter.init())
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -796,8 +804,8 @@ def test_a_key_that_is_added_changes_no_other_keys_noise(monkeypatch: pytest.Mon
         lambda data: data[:-3],
         lambda data: b"",
         lambda data: b"\xff" * 64,
-        lambda data: CellCodec(clock_of(5, 0, horizon=12), ["a"]).encode(0, b"", b""),
-        lambda data: CellCodec(clock_of(10, 0, horizon=12), ["b"]).encode(0, b"", b""),
+        lambda data: cell_of(clock_of(5, 0, horizon=12), ["a"]),
+        lambda data: cell_of(clock_of(10, 0, horizon=12), ["b"]),
     ],
     ids=["pairs", "state", "cut", "empty", "other", "other clock", "other keys"],
 )

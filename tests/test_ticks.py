@@ -9,6 +9,7 @@ import pickle
 import random
 import struct
 import zlib
+from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -24,23 +25,26 @@ import beam_dpcount as dp
 from beam_dpcount import mechanisms
 from beam_dpcount.counters.change import TickChange
 from beam_dpcount.dofns.clock import (
-    PAIR,
-    VERSION,
-    CellCodec,
     Clock,
-    add_to,
-    add_up,
     check_keys,
     clock_of,
     default_most,
     duration_of,
     instant,
     micros_of,
-    pack_sums,
     seconds,
-    take_due,
 )
-from beam_dpcount.dofns.states import StateError
+from beam_dpcount.dofns.states import (
+    FORMAT,
+    PAIR,
+    StateCodec,
+    StateError,
+    add_to,
+    add_up,
+    pack_sums,
+    take_due,
+    tick_codec,
+)
 from beam_dpcount.mechanisms import (
     BLT,
     BinaryTree,
@@ -458,19 +462,33 @@ CLOCK = clock_of(10, 0, horizon=STEPS)
 KEYS_OF_CELLS = ("INFO", "ERROR")
 SECRETS = (123_456_789, -987_654_321)
 PENDING = add_to(add_to(b"", 3, SECRETS[0]), 5, SECRETS[1])
+CELL_COUNTER = dp.calibrate(BinaryTree(STEPS), dp.ZCDP(0.5))
+WHOLE = tick_codec(CELL_COUNTER, CLOCK, KEYS_OF_CELLS).encode((2, 31_415, 926_535), b"", PENDING)
+
+
+def cells(clock: Clock = CLOCK, keys: Sequence[str] = KEYS_OF_CELLS) -> StateCodec:
+    return tick_codec(CELL_COUNTER, clock, keys)
 
 
 @examples
-@given(st.integers(0, STEPS), events, st.binary(max_size=80))
-def test_cells_come_back_exactly(released: int, given: list[tuple[int, int]], state: bytes) -> None:
+@given(st.integers(0, STEPS), events, st.lists(st.integers(-(2**63), 2**63 - 1), max_size=9))
+def test_cells_come_back_exactly(
+    released: int, given: list[tuple[int, int]], numbers: list[int]
+) -> None:
     pairs = b""
     for step, x in given:
         pairs = add_to(pairs, step, x)
-    codec, other = CellCodec(CLOCK, KEYS_OF_CELLS), CellCodec(CLOCK, list(KEYS_OF_CELLS))
-    assert other.decode(codec.encode(released, pairs, state)) == (released, pairs, state)
+    codec, other = cells(), cells(keys=list(KEYS_OF_CELLS))
+    state = (released, *numbers)
+    data = codec.encode(state, b"", pairs)
+    assert other.decode(data) == state
+    assert other.open(data)[0] == released
+    assert other.memory_of(data) == pairs
+    more = add_to(pairs, 1, 5)
+    assert codec.with_memory(data, more) == codec.encode(state, b"", more)
 
 
-def refused(codec: CellCodec, data: bytes) -> str:
+def refused(codec: StateCodec, data: bytes) -> str:
     with pytest.raises(StateError) as caught:
         codec.decode(data)
     message = str(caught.value)
@@ -480,35 +498,30 @@ def refused(codec: CellCodec, data: bytes) -> str:
 
 
 def test_every_flipped_bit_is_found() -> None:
-    codec = CellCodec(CLOCK, KEYS_OF_CELLS)
-    whole = codec.encode(2, PENDING, b"")  # the state has a checksum of its own
-    for place in range(8 * len(whole)):
-        data = bytearray(whole)
+    for place in range(8 * len(WHOLE)):
+        data = bytearray(WHOLE)
         data[place // 8] ^= 1 << place % 8
-        assert "corrupt" in refused(codec, bytes(data))
-    for length in range(len(whole)):
-        assert "corrupt" in refused(codec, whole[:length])
+        assert "corrupt" in refused(cells(), bytes(data))
+    for length in range(len(WHOLE)):
+        assert "corrupt" in refused(cells(), WHOLE[:length])
 
 
 def test_other_versions_and_clocks_are_refused() -> None:
-    codec = CellCodec(CLOCK, KEYS_OF_CELLS)
-    whole = codec.encode(2, PENDING, b"state")
-
     def altered(place: int, value: int) -> bytes:
-        data = bytearray(whole[: -len(b"state")])
+        data = bytearray(WHOLE[:-4])
         data[place] = value
-        return bytes(data[:-4]) + struct.pack("<I", zlib.crc32(data[:-4])) + b"state"
+        return bytes(data) + struct.pack("<I", zlib.crc32(data))
 
-    assert codec.decode(altered(0, VERSION)) == (2, PENDING, b"state")
-    newer = refused(codec, altered(0, VERSION + 1))
-    assert f"in format {VERSION + 1}, this code reads format {VERSION}: upgrade" in newer
-    assert "upgrade" in refused(codec, altered(1, 16))
-    assert "another clock" in refused(codec, altered(16, STEPS + 1))  # more released than there are
+    assert altered(0, FORMAT) == WHOLE
+    newer = refused(cells(), altered(0, FORMAT + 1))
+    assert f"in format {FORMAT + 1}, this code reads format {FORMAT}: upgrade" in newer
+    older = refused(cells(), altered(0, 1))
+    assert "in format 1, this code reads format 2: resume with the beam_dpcount that" in older
+    assert "another entropy" in refused(cells(), altered(1, 16))
     for other in (clock_of(10, 0, horizon=99), clock_of(5, 0, horizon=STEPS)):
-        assert "another clock" in refused(CellCodec(other, KEYS_OF_CELLS), whole)
-        assert "another clock" in refused(CellCodec(other, ["others"]), whole)
-    shorter = CellCodec(clock_of(10, 0, 20, STEPS), KEYS_OF_CELLS)
-    assert codec.decode(whole) == shorter.decode(whole)
+        assert "another clock" in refused(cells(other), WHOLE)
+        assert "another clock" in refused(cells(other, ["others"]), WHOLE)
+    assert cells(clock_of(10, 0, 20, STEPS)).decode(WHOLE) == cells().decode(WHOLE)
 
 
 OTHER_KEYS = {
@@ -523,8 +536,7 @@ OTHER_KEYS = {
 
 @pytest.mark.parametrize("how", OTHER_KEYS)
 def test_another_list_of_keys_is_refused_and_said_so(how: str) -> None:
-    whole = CellCodec(CLOCK, KEYS_OF_CELLS).encode(2, PENDING, b"state")
-    message = refused(CellCodec(CLOCK, OTHER_KEYS[how]), whole)
+    message = refused(cells(keys=OTHER_KEYS[how]), WHOLE)
     assert "the list of keys (TickHistogram: the domain), or its order" in message
     assert "resume with that list" in message
     assert "a new stream, under a new label, and spends its budget anew" in message
@@ -532,24 +544,24 @@ def test_another_list_of_keys_is_refused_and_said_so(how: str) -> None:
     assert not any(key in message for key in (*KEYS_OF_CELLS, *OTHER_KEYS[how]))
 
 
-# What the code wrote before, when cells knew no keys, of this state.
-VERSION_1 = (
+# What the code wrote before there was one envelope, of this clock; and what it writes now.
+FORMER = (
     "010000000200000040f41db3bacc9aef0200000000000000030000000000000015cd5b0700000000"
-    "05000000000000004f9721c5ffffffff0070326f7374617465"
-)
-VERSION_2 = (
+    "05000000000000004f9721c5ffffffff0070326f7374617465",
     "02008a700200000015be0a091bf26ad30200000000000000030000000000000015cd5b0700000000"
-    "05000000000000004f9721c5ffffffff72a93d857374617465"
+    "05000000000000004f9721c5ffffffff72a93d857374617465",
+)
+PINNED = (
+    "0200fc608a708379020000009046a837cbf2b1f50200000000000000b77a00000000000047230e00"
+    "00000000030000000000000015cd5b070000000005000000000000004f9721c5ffffffffdc9e0e9d"
 )
 
 
-def test_version_2_is_written_as_ever_and_version_1_refused_by_name() -> None:
-    codec = CellCodec(CLOCK, KEYS_OF_CELLS)
-    assert codec.encode(2, PENDING, b"state").hex() == VERSION_2
-    assert codec.decode(bytes.fromhex(VERSION_2)) == (2, PENDING, b"state")
-    older = refused(codec, bytes.fromhex(VERSION_1))
-    assert "in format 1, this code reads format 2: resume with the beam_dpcount that" in older
-    assert len(VERSION_2) == len(VERSION_1)  # the keys take no room
+def test_cells_are_written_as_ever_and_former_ones_refused() -> None:
+    assert WHOLE.hex() == PINNED
+    for former in FORMER:
+        said = refused(cells(), bytes.fromhex(former))
+        assert "formats before 2 had other checks" in said
 
 
 # What one event can change, by exhaustive search

@@ -6,9 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from decimal import Decimal
 from functools import cached_property, singledispatch
-from numbers import Real
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -25,6 +23,7 @@ from beam_dpcount.budget.costs import (
 )
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.change import Change, check_unit
+from beam_dpcount.counters.lattice import Lattice, NotANumberError
 from beam_dpcount.mechanisms.base import Mechanism, State
 from beam_dpcount.noise.entropy import Noise, SystemNoise
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
@@ -33,10 +32,6 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
 _ANNOTATED = 1e-6  # the delta of the second guarantee in annotations
-
-
-class NotANumberError(ValueError):
-    """An input that is not a number. The message never shows it."""
 
 
 class UnsupportedBudgetError(ValueError):
@@ -142,8 +137,9 @@ class LatticeCounter(ABC):
         return dp_event(self, zcdp)
 
     @cached_property
-    def _lattice(self) -> tuple[int, int]:
-        return self.change.lattice_bounds(self.unit)
+    def lattice(self) -> Lattice:
+        """On which inputs are counted."""
+        return Lattice(self.change.low, self.change.high, self.unit)
 
     def step(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
         """Take one step.
@@ -197,50 +193,15 @@ class LatticeCounter(ABC):
                 return self.quantise_all(np.asarray(x)[None])[0]
             except ValueError:
                 raise NotANumberError(f"the value is not {self.dimension} numbers") from None
-        return self._quantise_one(x)
+        return self.lattice.one(x)
 
     def quantise_nothing(self) -> Any:
-        """What a rejected element counts: 0, in every coordinate."""
+        """What an empty step counts: 0, in every coordinate."""
         return 0 if self.dimension is None else np.zeros(self.dimension, dtype=np.int64)
-
-    def _quantise_one(self, x: Any) -> int:
-        low, high = self._lattice
-        if isinstance(x, np.floating):  # else bounds are compared in its precision
-            x = float(x)
-        if type(x) is int and self.unit == 1:
-            return low if x < low else high if x > high else x
-        if isinstance(x, Real | np.bool_ | Decimal):
-            try:
-                clipped = min(max(x, self.change.low), self.change.high)
-                if x == x:
-                    return min(max(round(float(clipped) / self.unit), low), high)
-            except (TypeError, ValueError, ArithmeticError):
-                pass
-        raise NotANumberError("the value is not a number")
 
     def quantise_all(self, xs: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """A whole stream on the lattice, shape (n,) or (n, dimension)."""
-        shape = "(n,)" if self.dimension is None else f"(n, {self.dimension})"
-        try:
-            array = np.asarray(xs)
-        except ValueError:
-            raise ValueError(f"inputs must have shape {shape}, got a ragged sequence") from None
-        if array.shape[1:] != (() if self.dimension is None else (self.dimension,)) or not (
-            array.ndim
-        ):
-            raise ValueError(f"inputs must have shape {shape}, got {array.shape}")
-        if array.dtype.kind in "Ou":  # integers beyond 64 bits, decimals, or not numbers at all
-            flat = [self._quantise_one(x) for x in array.ravel().tolist()]
-            return np.array(flat, dtype=np.int64).reshape(array.shape)
-        if array.dtype.kind not in "bif":
-            raise NotANumberError("some inputs are not numbers")
-        if array.dtype.kind == "f" and np.isnan(array).any():
-            raise NotANumberError("some inputs are not numbers (NaN)")
-        if array.dtype.kind in "bi" and self.unit == 1:
-            low, high = self._lattice
-            return np.asarray(np.clip(array, low, high), dtype=np.int64)
-        clipped = np.clip(array.astype(np.float64), self.change.low, self.change.high)
-        return np.asarray(np.clip(np.rint(clipped / self.unit), *self._lattice), dtype=np.int64)
+        return self.lattice.all(xs, self.dimension)
 
 
 @dataclass(frozen=True)

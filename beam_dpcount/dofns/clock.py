@@ -1,4 +1,4 @@
-"""The clock of a tick count: its arithmetic, its sums, and the bytes that a key keeps.
+"""The clock of a tick count, and its arithmetic.
 
 Times are integers: microseconds since the epoch, UTC. Nothing here knows of Beam.
 """
@@ -6,25 +6,17 @@ Times are integers: microseconds since the epoch, UTC. Nothing here knows of Bea
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
 import re
-import struct
-import zlib
-from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from numbers import Real
 from typing import Any
 
-import numpy as np
-
 from beam_dpcount.checks import ParameterError
-from beam_dpcount.dofns.states import StateError
-from beam_dpcount.mechanisms.base import IntArray, check_horizon
+from beam_dpcount.mechanisms.base import check_horizon
 
-VERSION = 2
 LATE = ("fold", "drop")
 
 _SECOND = 1_000_000
@@ -32,7 +24,7 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 # The years 1 to 9999, as datetime has them: what lies beyond is most often milliseconds.
 _FIRST, _LAST = -62_135_596_800 * _SECOND, 253_402_300_800 * _SECOND
-_LARGEST = 2**62  # sums that fit 64 bits with room to spare
+LARGEST = 2**62  # sums that fit 64 bits with room to spare
 _MOST, _MANY = 2**20, 2**16
 
 
@@ -290,149 +282,4 @@ def default_most(magnitude: int, steps: int) -> int:
     2^20; less where all ticks' sums together would not fit 64 bits, and beyond 2^16 ticks, so that
     the default mechanism's arithmetic adds no more than some percent to the noise.
     """
-    return max(1, min(_MOST, _MOST * _MANY // steps, _LARGEST // (steps * magnitude)))
-
-
-# Sums of ticks, in memory and in a shuffle
-
-
-PAIR = struct.Struct("<qq")  # a tick and a sum on the lattice
-_TICK = struct.Struct("<q")
-
-
-def pack_sums(sums: Mapping[int, int]) -> bytes:
-    """Ticks and their sums, 16 bytes each."""
-    return b"".join(PAIR.pack(step, _limited(x)) for step, x in sums.items())
-
-
-def add_up(packed: Iterable[bytes], steps: int, cap: int) -> IntArray:
-    """The sum of each tick 1 .. steps, clipped to +-cap, shape (steps,).
-
-    Args:
-      packed: of any number of pairs each, in any order; ticks may repeat.
-      steps: the number of ticks.
-      cap: the largest sum.
-    """
-    pairs = np.frombuffer(b"".join(packed), dtype="<i8").reshape(-1, 2)
-    ticks, xs = pairs[:, 0] - 1, pairs[:, 1]
-    sums = np.zeros(steps, dtype=np.int64)
-    if len(xs) * int(np.abs(xs).max(initial=0)) <= _LARGEST:
-        np.add.at(sums, ticks, xs)
-        return np.clip(sums, -cap, cap)
-    exact = [0] * steps
-    for tick, x in zip(ticks.tolist(), xs.tolist(), strict=True):
-        exact[tick] += x
-    return np.array([min(max(x, -cap), cap) for x in exact], dtype=np.int64)
-
-
-def add_to(pairs: bytes, step: int, x: int) -> bytes:
-    """Pending pairs, sorted by tick, with x added to the sum of one of them."""
-    at = len(pairs)
-    if at and _TICK.unpack_from(pairs, at - 16)[0] >= step:
-        at = 16 * bisect_left(
-            range(at // 16), step, key=lambda i: _TICK.unpack_from(pairs, 16 * i)[0]
-        )
-        found, before = PAIR.unpack_from(pairs, at)
-        if found == step:
-            changed = PAIR.pack(step, _limited(before + x))
-            return b"".join((pairs[:at], changed, pairs[at + 16 :]))
-    return b"".join((pairs[:at], PAIR.pack(step, x), pairs[at:]))
-
-
-def take_due(pairs: bytes, step: int, cap: int) -> tuple[int, bytes]:
-    """The sum of all pending ticks up to `step`, clipped to +-cap, and the pairs that remain."""
-    at = total = 0
-    while at < len(pairs):
-        tick, x = PAIR.unpack_from(pairs, at)
-        if tick > step:
-            break
-        total, at = total + x, at + 16
-    return min(max(total, -cap), cap), pairs[at:] if at else pairs
-
-
-def _limited(x: int) -> int:
-    # Some 2^31 events in one tick. One event moves a limited sum no further than a free one.
-    return min(max(x, -_LARGEST), _LARGEST)
-
-
-class CellCodec:
-    """Packs all that a key keeps between ticks: ticks released, pending sums, the counter's state.
-
-    Version 2, little-endian: u8 version, a zero byte, u16 fingerprint of the clock, u32 number of
-    pairs n, u64 fingerprint of the clock and the list of keys, i64 ticks released, n pairs of 16
-    bytes (tick, sum), u32 CRC-32 of all before it; then the bytes of `StateCodec`, which have a
-    checksum of their own, and are not read where only a sum changes. Version 1 knew no keys.
-
-    Args:
-      clock: the ticks.
-      keys: all public keys, in their order. A key that is added to a stream has no clock that
-        would ever start, and one that is left out would go on: each cell knows the whole list.
-    """
-
-    _HEAD = struct.Struct("<BBHIQq")
-    _CHECK = struct.Struct("<I")
-
-    def __init__(self, clock: Clock, keys: Sequence[str]) -> None:
-        # The short one only tells the two kinds of error apart.
-        self._clock = _fingerprint(clock.fingerprint, 2)
-        self._fingerprint = _fingerprint(ascii((clock.fingerprint, tuple(keys))), 8)
-        self._steps = clock.steps
-
-    def encode(self, released: int, pairs: bytes, state: bytes) -> bytes:
-        """All of a key as bytes."""
-        n = len(pairs) // 16
-        head = self._HEAD.pack(VERSION, 0, self._clock, n, self._fingerprint, released)
-        check = self._CHECK.pack(zlib.crc32(pairs, zlib.crc32(head)))
-        return b"".join((head, pairs, check, state))
-
-    def decode(self, data: bytes) -> tuple[int, bytes, bytes]:
-        """Ticks released, pending pairs, and the counter's state as bytes.
-
-        Raises:
-          StateError: the bytes are cut short, altered, of another version, of another clock, or
-            of another list of keys.
-        """
-        size = self._HEAD.size
-        if len(data) >= size + self._CHECK.size:
-            version, digest, clock, n, fingerprint, released = self._HEAD.unpack_from(data)
-            end = size + 16 * n
-            if len(data) >= end + self._CHECK.size:
-                (check,) = self._CHECK.unpack_from(data, end)
-                if zlib.crc32(memoryview(data)[:end]) == check:
-                    if version != VERSION or digest:
-                        raise _other_version(version)
-                    if fingerprint == self._fingerprint and 0 <= released <= self._steps:
-                        return released, data[size:end], data[end + self._CHECK.size :]
-                    raise self._other_parameters(clock, fingerprint)
-        raise StateError(
-            f"the state is corrupt ({len(data)} bytes that fail their check): restore it from a "
-            "checkpoint; counting on would break the guarantee"
-        )
-
-    def _other_parameters(self, clock: int, fingerprint: int) -> StateError:
-        if clock == self._clock and fingerprint != self._fingerprint:
-            return StateError(
-                "the list of keys (TickHistogram: the domain), or its order, is not the one that "
-                "the state was written under: resume with that list; another one needs a new "
-                "stream, under a new label, and spends its budget anew"
-            )
-        return StateError(
-            "the state belongs to another clock (tick, start, horizon or windows): "
-            "resume with the one it was started with; a new clock needs a new stream, "
-            "and spends its budget anew"
-        )
-
-
-def _fingerprint(parameters: str, size: int) -> int:
-    digest = hashlib.blake2b(parameters.encode(), digest_size=size).digest()
-    return int.from_bytes(digest, "little")
-
-
-def _other_version(version: int) -> StateError:
-    remedy = "upgrade beam_dpcount"
-    if version < VERSION:
-        remedy = "resume with the beam_dpcount that wrote it"
-    return StateError(
-        f"the state was written in format {version}, this code reads format {VERSION}: {remedy}, "
-        "or start a new stream, which spends its budget anew"
-    )
+    return max(1, min(_MOST, _MOST * _MANY // steps, LARGEST // (steps * magnitude)))

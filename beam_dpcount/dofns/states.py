@@ -1,105 +1,229 @@
-"""Counter states as versioned bytes: bit-exact on the round trip, refused where they do not fit."""
+"""Every byte format that a key keeps or a shuffle carries: exact on the round trip, or refused.
+
+What a key keeps is one envelope, whatever it holds. Format 2, little-endian:
+
+  u8   format
+  u8   length d of the history digest; 0 but for replayable noise
+  u16  three short fingerprints, which only say in an error what differs: of the counter (or fold),
+       of what is counted (a statistic, or a clock), and of a clock's list of keys
+  u32  how many numbers follow
+  u64  fingerprint of all parameters together
+  i64  the step: elements counted, or ticks released
+  d bytes of digest; the numbers of 8 bytes each (int64, or float64 where the mechanism says so);
+  the memory: what a statistic remembers, the pending sums of a clock, or the array of a fold
+  u32  CRC-32 of all before it
+
+There is one checksum, over all of it. Two, one inside the other, would pass the state of one moment
+together with the memory of another: the CRC-32 of bytes that end in their own is always the same.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import struct
 import zlib
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from beam_dpcount.counters.counter import LatticeCounter
-from beam_dpcount.mechanisms.base import State
+from beam_dpcount.dofns.clock import LARGEST, Clock
+from beam_dpcount.mechanisms.base import IntArray, State
 from beam_dpcount.statistics.base import Statistic
 
-VERSION = 1
+FORMAT = 2
 
-# version, length of the history digest (0 but for replayable noise), fingerprint of the counter's
-# parameters, and how many numbers follow; then the digest, the numbers, and a checksum.
-_HEAD = "<BBQI"
+_HEAD = "<BBHHHIQq"
 _HEAD_SIZE = struct.calcsize(_HEAD)
+_COUNT = struct.Struct("<8xI")
 _CHECK = struct.Struct("<I")
-_MEMORY_HEAD = struct.Struct("<IQ")
 _DTYPES = {"q": "<i8", "d": "<f8"}
+
+# A part of the parameters, and what to say where another one wrote the state.
+Part = tuple[str, str]
+
+_OTHER_COUNTER = (
+    "the state belongs to a counter with other parameters (mechanism, horizon, budget, bounds, "
+    "unit or domain): resume with those it was started with; a new calibration needs a new "
+    "stream, and spends its budget anew"
+)
+_OTHER_STATISTIC = (
+    "the state belongs to a statistic with other parameters (domain, alphabet, words, vertices "
+    "or bounds): resume with those it was started with"
+)
+_OTHER_CLOCK = (
+    "the state belongs to another clock (tick, start, horizon or windows): resume with the one it "
+    "was started with; a new clock needs a new stream, and spends its budget anew"
+)
+_OTHER_KEYS = (
+    "the list of keys (TickHistogram: the domain), or its order, is not the one that the state was "
+    "written under: resume with that list; another one needs a new stream, under a new label, and "
+    "spends its budget anew"
+)
+_OTHER_FOLD = (
+    "the state belongs to post-processing with other parameters: resume with the window and domain "
+    "it was started with"
+)
+_OTHER_ENTROPY = (
+    "the state was written under another entropy, replayable or not: resume with the one it was "
+    "started with, or start a new stream"
+)
+
+
+_STEP = struct.Struct("<20xq")
 
 
 class StateError(ValueError):
     """State bytes that cannot be read. The message never shows what they hold."""
 
 
-class StateCodec:
-    """Packs the states of one counter.
+class Envelope:
+    """Seals and opens what one stream keeps.
 
-    Version 1, little-endian: u8 version, u8 digest length d, u64 fingerprint, u32 count n,
-    d bytes of digest, n numbers of 8 bytes (int64, or float64 where the mechanism says so), u32
-    CRC-32 of all before it. For vector streams the `counters` plain ints come first, then each
-    coordinate array in turn.
+    Args:
+      parts: of the parameters; all of them decide whether a state is read.
+      digest_size: of the digest of a history.
+    """
+
+    def __init__(self, parts: Sequence[Part], digest_size: int = 0) -> None:
+        self.digest_size, self._parts = digest_size, parts
+        shorts = [_fingerprint(text, 2) for text, _ in parts]
+        self._shorts = (*shorts, *(0,) * (3 - len(shorts)))
+        self._fingerprint = _fingerprint(ascii([text for text, _ in parts]), 8)
+        self._first = _HEAD_SIZE + digest_size  # where the numbers are
+
+    def head(self, count: int, step: int) -> tuple[int, ...]:
+        """What `_HEAD` packs, for so many numbers at this step."""
+        return FORMAT, self.digest_size, *self._shorts, count, self._fingerprint, step
+
+    def seal(self, front: bytes, memory: bytes) -> bytes:
+        """The whole, from all that comes before the memory."""
+        body = front + memory
+        return body + _CHECK.pack(zlib.crc32(body))
+
+    def open(self, data: bytes) -> tuple[int, int]:
+        """The step, and where the memory starts, of bytes that are whole and of these parameters.
+
+        Raises:
+          StateError: they are cut short, altered, of another format or of other parameters.
+        """
+        end = len(data) - _CHECK.size
+        if (
+            end < self._first
+            or zlib.crc32(memoryview(data)[:end]) != _CHECK.unpack_from(data, end)[0]
+        ):
+            raise self._error(data)
+        form, digest, _, _, _, count, fingerprint, step = struct.unpack_from(_HEAD, data)
+        memory = self._first + 8 * count
+        if (
+            form != FORMAT
+            or digest != self.digest_size
+            or fingerprint != self._fingerprint
+            or memory > end
+        ):
+            raise self._error(data)
+        return step, memory
+
+    def digest_of(self, data: bytes) -> bytes:
+        """The digest in bytes that were opened."""
+        return data[_HEAD_SIZE : self._first]
+
+    def memory_of(self, data: bytes) -> bytes:
+        """The memory in bytes that were opened."""
+        return data[self._first + 8 * _COUNT.unpack_from(data)[0] : -_CHECK.size]
+
+    def with_memory(self, data: bytes, memory: bytes) -> bytes:
+        """Bytes that were opened, with another memory."""
+        return self.seal(data[: self._first + 8 * _COUNT.unpack_from(data)[0]], memory)
+
+    def _error(self, data: bytes) -> StateError:
+        # Any format of ours begins with its number and ends in a checksum, though not of all of it
+        # in the first ones. They were never released: they are known by their number alone.
+        size = len(data)
+        if size > _CHECK.size and data[0] != FORMAT and _is_checked(data):
+            remedy = "upgrade beam_dpcount"
+            if data[0] < FORMAT:
+                remedy = "resume with the beam_dpcount that wrote it"
+            return StateError(
+                f"the state was written in format {data[0]}, this code reads format {FORMAT}: "
+                f"{remedy}, or start a new stream, which spends its budget anew"
+            )
+        if size < _HEAD_SIZE + _CHECK.size or not _is_checked(data):
+            return _corrupt(data)
+        _, digest, *shorts, _, fingerprint, _ = struct.unpack_from(_HEAD, data)
+        if fingerprint == self._fingerprint:
+            return _corrupt(data) if digest == self.digest_size else StateError(_OTHER_ENTROPY)
+        pairs = zip(self._parts, shorts, self._shorts, strict=False)
+        differing = [said for (_, said), theirs, ours in pairs if theirs != ours]
+        return StateError(differing[0] if differing else self._parts[0][1])
+
+
+class StateCodec(Envelope):
+    """Packs the states of one counter, with what else is kept beside them.
+
+    For vector streams the `counters` plain ints come first, then each coordinate array in turn. The
+    first number, the step, is in the head.
+
+    Args:
+      counter: whose states.
+      digest_size: of a history's digest.
+      parts: what else a state depends on.
     """
 
     def __init__(
-        self, counter: LatticeCounter, digest_size: int = 0, parameters: str | None = None
+        self, counter: LatticeCounter, digest_size: int = 0, parts: Sequence[Part] = ()
     ) -> None:
+        super().__init__([(counter.fingerprint, _OTHER_COUNTER), *parts], digest_size)
         self._counters, self._types = counter.counters, counter.state_types
-        self._digest, self._head = digest_size, _HEAD_SIZE + digest_size
         self._dimension = counter.dimension
-        whole = counter.fingerprint if parameters is None else parameters
-        self._fingerprint = _fingerprint(whole)
         self._layouts: dict[int, struct.Struct] = {}
+        self._is_bare = not parts
 
-    def encode(self, state: State, digest: bytes = b"") -> bytes:
-        """The state, and the digest of its history where noise is replayable, as bytes."""
-        n, arrays = len(state), b""
+    def encode(self, state: State, digest: bytes = b"", memory: bytes = b"") -> bytes:
+        """The state, the digest of its history where noise is replayable, and the memory."""
+        n, arrays = len(state) - 1, b""
         if self._dimension is not None:
-            kinds, c = self._types(n), self._counters
+            kinds, c = self._types(n + 1), self._counters
             tail = zip(kinds[c:], state[c:], strict=True)
             arrays = b"".join(np.asarray(x, dtype=_DTYPES[kind]).tobytes() for kind, x in tail)
-            state, n = state[:c], c + (n - c) * self._dimension
-        size = self._digest
-        body = self._layout(n).pack(VERSION, size, self._fingerprint, n, digest, *state) + arrays
-        return body + _CHECK.pack(zlib.crc32(body))
+            state, n = state[:c], c - 1 + (n + 1 - c) * self._dimension
+        step, *numbers = state
+        front = self._layout(n).pack(*self.head(n, step), digest, *numbers)
+        return self.seal(front + arrays, memory)
 
     def decode(self, data: bytes) -> State:
-        """The state that was encoded; its arrays cannot be written to. See `digest_of`.
+        """The state that was encoded; its arrays cannot be written to. See `memory_of`.
 
         Raises:
-          StateError: the bytes are cut short, altered, of another version, or of a counter with
-            other parameters.
+          StateError: as for `open`.
         """
-        size = len(data)
-        n = (size - self._head - _CHECK.size) >> 3
-        if n >= self._counters and size == self._head + _CHECK.size + 8 * n:
+        step, memory = self.open(data)
+        n = (memory - self._first) >> 3
+        bare = self._is_bare and len(data) != memory + _CHECK.size  # nothing is kept beside it
+        if n >= self._counters - 1 and not bare:
             layout = self._layout(n)
-            if self._dimension is None and layout.size != size - _CHECK.size:
-                raise self._error(data)  # no state of this counter has n numbers
-            version, digest, fingerprint, count, _, *state = layout.unpack_from(data)
-            if (
-                version == VERSION
-                and digest == self._digest
-                and count == n
-                and fingerprint == self._fingerprint
-                and zlib.crc32(data[:-4]) == _CHECK.unpack_from(data, size - _CHECK.size)[0]
-            ):
-                if self._dimension is None:
-                    return tuple(state)
-                arrays, odd = divmod(n - self._counters, self._dimension)
-                if not odd:
-                    kinds = self._types(self._counters + arrays)[self._counters :]
-                    if len(kinds) == arrays:
-                        return (*state, *self._arrays(kinds, data, layout.size))
-        raise self._error(data)
-
-    def digest_of(self, data: bytes) -> bytes:
-        """The digest in bytes that were decoded."""
-        return data[_HEAD_SIZE : self._head]
+            numbers = layout.unpack_from(data)[9:]
+            if self._dimension is None:
+                if layout.size == memory:  # else no state of this counter has so many numbers
+                    return (step, *numbers)
+            else:
+                arrays, odd = divmod(n + 1 - self._counters, self._dimension)
+                kinds = self._types(self._counters + arrays)[self._counters :]
+                if not odd and len(kinds) == arrays:
+                    return (step, *numbers, *self._arrays(kinds, data, layout.size))
+        raise _corrupt(data)
 
     def _layout(self, n: int) -> struct.Struct:
         """Of what comes before any arrays, where there are n numbers in all."""
         made = self._layouts.get(n)
         if made is None:
-            types = self._types(n) if self._dimension is None else "q" * self._counters
-            made = self._layouts[n] = struct.Struct(f"{_HEAD}{self._digest}s{types}")
+            plain = (
+                self._types(n + 1)[1:] if self._dimension is None else "q" * (self._counters - 1)
+            )
+            made = self._layouts[n] = struct.Struct(f"{_HEAD}{self.digest_size}s{plain}")
         return made
 
     def _arrays(self, kinds: str, data: bytes, offset: int) -> Iterator[Any]:
@@ -107,77 +231,145 @@ class StateCodec:
         for place, kind in enumerate(kinds):
             yield np.frombuffer(data, _DTYPES[kind], d, offset + 8 * d * place)
 
-    def _error(self, data: bytes) -> StateError:
-        if len(data) > _HEAD_SIZE + _CHECK.size:
-            intact = zlib.crc32(data[:-4]) == _CHECK.unpack(data[-4:])[0]
-            version, digest, fingerprint, _ = struct.unpack_from(_HEAD, data)
-            if intact and version != VERSION:
-                return StateError(
-                    f"the state was written in format {version}, this code reads format {VERSION}: "
-                    "upgrade beam_dpcount, or start a new stream"
-                )
-            if intact and digest != self._digest:
-                return StateError(
-                    "the state was written under another entropy, replayable or not: resume with "
-                    "the one it was started with, or start a new stream"
-                )
-            if intact and fingerprint != self._fingerprint:
-                return StateError(
-                    "the state belongs to a counter with other parameters (mechanism, horizon, "
-                    "budget, bounds, unit or domain): resume with those it was started with; a new "
-                    "calibration needs a new stream, and spends its budget anew"
-                )
-        return _corrupt(data)
+
+def step_of(data: bytes) -> int:
+    """The step in the head of bytes that were sealed, whatever the parameters."""
+    return int(_STEP.unpack_from(data)[0])
 
 
-class MemoryCodec:
-    """Packs the states of one counter with what a statistic remembers of the stream.
+def statistic_codec(
+    counter: LatticeCounter, statistic: Statistic, digest_size: int = 0
+) -> StateCodec:
+    """Of a counter of what a statistic adds; the memory is as the statistic packs it."""
+    return StateCodec(counter, digest_size, [(ascii(statistic), _OTHER_STATISTIC)])
 
-    Version 1, little-endian: u32 length of the state, u64 fingerprint of the statistic, the state
-    as `StateCodec` packs it, the memory as the statistic packs it, u32 CRC-32 of all before it.
+
+def tick_codec(
+    counter: LatticeCounter, clock: Clock, keys: Sequence[str], digest_size: int = 0
+) -> StateCodec:
+    """Of a counter at a clock; the memory is the pending sums, see `add_to`.
+
+    Args:
+      counter: the calibrated counter.
+      clock: the ticks.
+      keys: all public keys, in their order. A key that is added to a stream has no clock that
+        would ever start, and one that is left out would go on: each cell knows the whole list.
+      digest_size: of a history's digest.
+    """
+    parts = [(clock.fingerprint, _OTHER_CLOCK), (ascii(tuple(keys)), _OTHER_KEYS)]
+    return StateCodec(counter, digest_size, parts)
+
+
+class FoldCodec(Envelope):
+    """Packs the states of one fold: a whole number, as the step, and an array, as the memory.
+
+    It holds released values only.
+
+    Args:
+      parameters: those of the fold.
     """
 
-    def __init__(self, counter: LatticeCounter, statistic: Statistic, digest_size: int = 0) -> None:
-        self._states, self._statistic = StateCodec(counter, digest_size), statistic
-        self._fingerprint = _fingerprint(ascii(statistic))
+    def __init__(self, parameters: tuple[Any, ...]) -> None:
+        super().__init__([(repr(parameters), _OTHER_FOLD)])
 
-    def encode(self, state: State, memory: Any, digest: bytes = b"") -> bytes:
-        """All of it as bytes."""
-        packed = self._states.encode(state, digest)
-        head = _MEMORY_HEAD.pack(len(packed), self._fingerprint)
-        body = b"".join((head, packed, self._statistic.pack(memory)))
-        return body + _CHECK.pack(zlib.crc32(body))
+    def encode(self, state: tuple[int, npt.NDArray[np.float64]]) -> bytes:
+        """The state as bytes."""
+        front = struct.pack(_HEAD, *self.head(0, state[0]))
+        return self.seal(front, state[1].astype("<f8").tobytes())
 
-    def decode(self, data: bytes) -> tuple[State, Any]:
-        """State and memory again. See `digest_of`.
+    def decode(self, data: bytes) -> tuple[int, npt.NDArray[np.float64]]:
+        """The state that was encoded, with an array of its own.
 
         Raises:
-          StateError: as for StateCodec, or they are of a statistic with other parameters.
+          StateError: as for `open`.
         """
-        end, start = len(data) - _CHECK.size, _MEMORY_HEAD.size
-        if end < start or zlib.crc32(data[:end]) != _CHECK.unpack_from(data, end)[0]:
-            raise _corrupt(data)
-        size, fingerprint = _MEMORY_HEAD.unpack_from(data)
-        state = self._states.decode(data[start : start + size])
-        if fingerprint != self._fingerprint:
-            raise StateError(
-                "the state belongs to a statistic with other parameters (alphabet, words, vertices "
-                "or bounds): resume with those it was started with"
-            )
-        return state, self._statistic.unpack(data[start + size : end])
-
-    def digest_of(self, data: bytes) -> bytes:
-        """The digest in bytes that were decoded."""
-        return self._states.digest_of(data[_MEMORY_HEAD.size :])
+        number, memory = self.open(data)
+        values = np.frombuffer(data[memory : -_CHECK.size], dtype="<f8")
+        return number, values.astype(np.float64)
 
 
-def _fingerprint(parameters: str) -> int:
-    digest = hashlib.blake2b(parameters.encode(), digest_size=8).digest()
+def _fingerprint(parameters: str, size: int) -> int:
+    digest = hashlib.blake2b(parameters.encode(), digest_size=size).digest()
     return int.from_bytes(digest, "little")
+
+
+def _is_checked(data: bytes) -> bool:
+    return zlib.crc32(data[: -_CHECK.size]) == _CHECK.unpack_from(data, len(data) - _CHECK.size)[0]
 
 
 def _corrupt(data: bytes) -> StateError:
     return StateError(
         f"the state is corrupt ({len(data)} bytes that fail their check): restore it from a "
-        "checkpoint; counting on would break the guarantee"
+        "checkpoint; counting on would break the guarantee (formats before 2 had other checks)"
     )
+
+
+# A step of an element, in a shuffle and in the digest of a history: its time, and its codes
+
+
+def packer(width: int) -> Callable[[int, Sequence[int]], bytes]:
+    """A function of a time and of so many whole numbers; not picklable."""
+    pack = struct.Struct(f"<{1 + width}q").pack
+    return lambda micros, codes: pack(micros, *codes)
+
+
+# Sums of ticks, in a shuffle and pending in a cell: pairs of a tick and a sum on the lattice
+
+
+PAIR = struct.Struct("<qq")
+_TICK = struct.Struct("<q")
+
+
+def pack_sums(sums: Mapping[int, int]) -> bytes:
+    """Ticks and their sums, 16 bytes each."""
+    return b"".join(PAIR.pack(step, _limited(x)) for step, x in sums.items())
+
+
+def add_up(packed: Iterable[bytes], steps: int, cap: int) -> IntArray:
+    """The sum of each tick 1 .. steps, clipped to +-cap, shape (steps,).
+
+    Args:
+      packed: of any number of pairs each, in any order; ticks may repeat.
+      steps: the number of ticks.
+      cap: the largest sum.
+    """
+    pairs = np.frombuffer(b"".join(packed), dtype="<i8").reshape(-1, 2)
+    ticks, xs = pairs[:, 0] - 1, pairs[:, 1]
+    sums = np.zeros(steps, dtype=np.int64)
+    if len(xs) * int(np.abs(xs).max(initial=0)) <= LARGEST:
+        np.add.at(sums, ticks, xs)
+        return np.clip(sums, -cap, cap)
+    exact = [0] * steps
+    for tick, x in zip(ticks.tolist(), xs.tolist(), strict=True):
+        exact[tick] += x
+    return np.array([min(max(x, -cap), cap) for x in exact], dtype=np.int64)
+
+
+def add_to(pairs: bytes, step: int, x: int) -> bytes:
+    """Pending pairs, sorted by tick, with x added to the sum of one of them."""
+    at = len(pairs)
+    if at and _TICK.unpack_from(pairs, at - 16)[0] >= step:
+        at = 16 * bisect_left(
+            range(at // 16), step, key=lambda i: _TICK.unpack_from(pairs, 16 * i)[0]
+        )
+        found, before = PAIR.unpack_from(pairs, at)
+        if found == step:
+            changed = PAIR.pack(step, _limited(before + x))
+            return b"".join((pairs[:at], changed, pairs[at + 16 :]))
+    return b"".join((pairs[:at], PAIR.pack(step, x), pairs[at:]))
+
+
+def take_due(pairs: bytes, step: int, cap: int) -> tuple[int, bytes]:
+    """The sum of all pending ticks up to `step`, clipped to +-cap, and the pairs that remain."""
+    at = total = 0
+    while at < len(pairs):
+        tick, x = PAIR.unpack_from(pairs, at)
+        if tick > step:
+            break
+        total, at = total + x, at + 16
+    return min(max(total, -cap), cap), pairs[at:] if at else pairs
+
+
+def _limited(x: int) -> int:
+    # Some 2^31 events in one tick. One event moves a limited sum no further than a free one.
+    return min(max(x, -LARGEST), LARGEST)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
@@ -14,13 +15,13 @@ from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
 from beam_dpcount.counters.counter import LatticeCounter
-from beam_dpcount.dofns.clock import PAIR, CellCodec, Clock, add_to, add_up, pack_sums, take_due
-from beam_dpcount.dofns.elements import Draws, Intake, has_str_key
+from beam_dpcount.dofns.clock import Clock
+from beam_dpcount.dofns.intake import Intake, has_str_key
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.rows import TO_PAIRS, RowElementError, is_row
-from beam_dpcount.dofns.states import StateCodec
+from beam_dpcount.dofns.states import PAIR, add_to, add_up, pack_sums, take_due, tick_codec
 from beam_dpcount.mechanisms.base import IntArray
-from beam_dpcount.noise.entropy import Entropy
+from beam_dpcount.noise.entropy import Draws, Entropy
 from beam_dpcount.noise.replay import NO_ID
 
 SEED = b""  # weight zero: it only makes a key known
@@ -101,7 +102,7 @@ class TickIntake:
         step = self.clock.step_at(micros, origin_of(self.clock, window)) if self._counts else 0
         if not step:
             return None
-        x, _ = self._numbers.number(key, element[1], micros)
+        (x,), _ = self._numbers.codes(key, element[1], micros)
         return (key, step, x) if x else None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -219,42 +220,56 @@ def groups_of(keys: int, alone: bool) -> range:
     return range(keys if alone else 1)
 
 
-class CountEachTick(beam.DoFn):
-    """Streaming: a release of each key at each tick, from one cell of state and one timer per key.
+@dataclass(frozen=True)
+class TickPlan:
+    """What counts which events of a clock, and how.
 
     Args:
-      counter: the calibrated counter, its horizon the clock's steps.
+      counter: the calibrated counter of each key, its horizon the clock's steps.
       clock: the ticks.
       keys: all public keys, in their order.
       cap: a tick's sum is clipped to +-cap, on the lattice.
       fold: events of ticks already released count at the next one; else they do not count.
       entropy: where the noise comes from.
       counted: whatever else says which events count, as replayable noise is told.
+      alone: on the bounded path, see `groups_of`.
     """
+
+    counter: LatticeCounter
+    clock: Clock
+    keys: Sequence[str]
+    cap: int
+    fold: bool
+    entropy: Entropy
+    counted: Any = None
+    alone: bool = False
+
+    def draws(self, path: str) -> Draws:
+        """The noise of the counter.
+
+        Args:
+          path: an event that is late on the one is not on the other, and that they agree would show
+            that there is none.
+        """
+        # Not the keys: one that is added leaves the others' noise as it is.
+        counter, counted = self.counter, (path, (self.fold, self.counted))
+        parameters = ascii((self.clock, self.cap, counted, counter.fingerprint))
+        return self.entropy.draws(counter.law, counter.dimension, parameters)
+
+
+class CountEachTick(beam.DoFn):
+    """Streaming: a release of each key at each tick, from one cell of state and one timer a key."""
 
     STATE = ReadModifyWriteStateSpec("ticks", BytesCoder())
     TIMER = TimerSpec("tick", TimeDomain.WATERMARK)
 
-    def __init__(
-        self,
-        counter: LatticeCounter,
-        clock: Clock,
-        keys: Sequence[str],
-        cap: int,
-        fold: bool,
-        entropy: Entropy,
-        counted: Any = None,
-    ) -> None:
-        self._counter, self._clock, self._cap = counter, clock, cap
-        self._fold, self._counted, self._entropy = fold, (fold, counted), entropy
-        # Not in the noise's parameters: a key that is added leaves the others' noise as it is.
-        self._cells = CellCodec(clock, keys)
+    def __init__(self, plan: TickPlan) -> None:
+        self._plan = plan
 
     def setup(self) -> None:
-        counter = self._counter
-        counted = "streaming", self._counted
-        self._draws = draws_of(self._entropy, counter, self._clock, self._cap, counted)
-        self._codec = StateCodec(counter, self._draws.digest_size)
+        plan, self._draws = self._plan, self._plan.draws("streaming")
+        size = self._draws.digest_size
+        self._codec = tick_codec(plan.counter, plan.clock, plan.keys, size)
 
     def process(
         self,
@@ -263,27 +278,25 @@ class CountEachTick(beam.DoFn):
         cell: Any = beam.DoFn.StateParam(STATE),
         timer: Any = beam.DoFn.TimerParam(TIMER),
     ) -> None:
-        data = cell.read()
+        plan, codec, window = self._plan, self._codec, windowed.windows[0]
+        data = before = cell.read()
         if data is None:
-            start = self._draws.begin(element[0], windowed.windows[0])
-            released, pairs = 0, b""
-            state = self._codec.encode(self._counter.init(), start)
-        else:
-            released, pairs, state = self._cells.decode(data)
+            data = codec.encode(plan.counter.init(), self._draws.begin(element[0], window))
+        released, _ = codec.open(data)
         if element[1] == SEED:
             # Only a seed starts a clock: an event that comes after a window's state was cleared
             # away must not start it again, and spend its budget a second time.
-            if data is None:
-                cell.write(self._cells.encode(released, pairs, state))
+            if before is None:
+                cell.write(data)
             if not released:
-                self._set(timer, windowed.windows[0], 1)
+                self._set(timer, window, 1)
             return
         step, x = PAIR.unpack(element[1])
         if step <= released:
-            if not self._fold or released >= self._clock.steps:
+            if not plan.fold or released >= plan.clock.steps:
                 return
             step = released + 1
-        cell.write(self._cells.encode(released, add_to(pairs, step, x), state))
+        cell.write(codec.with_memory(data, add_to(codec.memory_of(data), step, x)))
 
     @on_timer(TIMER)
     def release(
@@ -293,18 +306,17 @@ class CountEachTick(beam.DoFn):
         cell: Any = beam.DoFn.StateParam(STATE),
         timer: Any = beam.DoFn.TimerParam(TIMER),
     ) -> Iterator[Any]:
-        clock, counter = self._clock, self._counter
-        released, pairs, packed = self._cells.decode(cell.read() or b"")
-        step = released + 1
+        plan, codec, draws = self._plan, self._codec, self._draws
+        clock, counter, data = plan.clock, plan.counter, cell.read() or b""
+        state = codec.decode(data)
+        step = state[0] + 1
         if step > clock.steps:
             return
-        x, pairs = take_due(pairs, step, self._cap)
-        state, before = self._codec.decode(packed), self._codec.digest_of(packed)
-        digest = self._draws.follow(before, NO_ID, PAIR.pack(step, x))
-        noise = self._draws.noise(key, window, digest)
-        state, value = counter.step_lattice(state, x, noise)
+        x, pairs = take_due(codec.memory_of(data), step, plan.cap)
+        digest = draws.follow(codec.digest_of(data), NO_ID, PAIR.pack(step, x))
+        state, value = counter.step_lattice(state, x, draws.noise(key, window, digest))
         # State first: what is yielded must never be ahead of what is remembered.
-        cell.write(self._cells.encode(step, pairs, self._codec.encode(state, digest)))
+        cell.write(codec.encode(state, digest, pairs))
         if step < clock.steps:
             self._set(timer, window, step + 1)
         micros = clock.end(origin_of(clock, window), step)
@@ -312,7 +324,8 @@ class CountEachTick(beam.DoFn):
         yield _placed(made, min(micros, window.max_timestamp().micros), (window,))
 
     def _set(self, timer: Any, window: Any, step: int) -> None:
-        timer.set(Timestamp(micros=self._clock.alarm(origin_of(self._clock, window), step)))
+        clock = self._plan.clock
+        timer.set(Timestamp(micros=clock.alarm(origin_of(clock, window), step)))
 
 
 class CountAllTicks(beam.DoFn):
@@ -320,51 +333,33 @@ class CountAllTicks(beam.DoFn):
 
     They come by key, in the public order, then by time. The input is in the global window, so that
     no window comes first because it had events.
-
-    Args:
-      counter, clock, keys, cap, fold, entropy, counted: as for CountEachTick; no event comes late.
-      alone: as for SumTicks.
     """
 
-    def __init__(
-        self,
-        counter: LatticeCounter,
-        clock: Clock,
-        keys: Sequence[str],
-        cap: int,
-        fold: bool,
-        entropy: Entropy,
-        counted: Any,
-        alone: bool,
-    ) -> None:
-        self._counter, self._clock, self._cap = counter, clock, cap
-        self._counted, self._entropy = (fold, counted), entropy
-        self._keys, self._alone = keys, alone
+    def __init__(self, plan: TickPlan) -> None:
+        self._plan = plan
 
     def setup(self) -> None:
-        counter = self._counter
-        counted = "bounded", self._counted
-        self._draws = draws_of(self._entropy, counter, self._clock, self._cap, counted)
-        self._stddevs = counter.stddevs(self._clock.steps).tolist()
+        self._draws = self._plan.draws("bounded")
+        self._stddevs = self._plan.counter.stddevs(self._plan.clock.steps).tolist()
 
     def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[Any]:
-        group, everything = element
+        (group, everything), plan = element, self._plan
         found: dict[tuple[int, int], list[bytes]] = {}
         for packed in everything:
             if packed != SEED:
                 found.setdefault(PAIR.unpack_from(packed), []).append(packed[PAIR.size :])
-        for place in (group,) if self._alone else range(len(self._keys)):
-            for origin in self._clock.origins():
-                yield from self._released(self._keys[place], origin, found.pop((place, origin), ()))
+        for place in (group,) if plan.alone else range(len(plan.keys)):
+            for origin in plan.clock.origins():
+                yield from self._released(plan.keys[place], origin, found.pop((place, origin), ()))
 
     def _released(self, key: str, origin: int, packed: Iterable[bytes]) -> Iterator[Any]:
-        clock, window = self._clock, window_from(self._clock, origin)
-        xs = add_up(packed, clock.steps, self._cap)
-        if self._draws.replay is None:
-            noise = self._draws.noise(key, window, b"")
-            values = self._counter.release_lattice(xs, noise).tolist()
-        else:
+        clock, window = self._plan.clock, window_from(self._plan.clock, origin)
+        xs = add_up(packed, clock.steps, self._plan.cap)
+        if self._draws.digest_size:
             values = self._replayed(xs, key, window)
+        else:
+            noise = self._draws.noise(key, window, b"")
+            values = self._plan.counter.release_lattice(xs, noise).tolist()
         last, windows = window.max_timestamp().micros, (GlobalWindow(),)
         for step, (value, stddev) in enumerate(zip(values, self._stddevs, strict=True), start=1):
             micros = clock.end(origin, step)
@@ -372,22 +367,10 @@ class CountAllTicks(beam.DoFn):
 
     def _replayed(self, xs: IntArray, key: str, window: Any) -> list[float]:
         """The releases that CountEachTick makes of these sums, one after the other."""
-        draws, counter = self._draws, self._counter
+        draws, counter = self._draws, self._plan.counter
         digest, state, values = draws.begin(key, window), counter.init(), []
         for step, x in enumerate(xs.tolist(), start=1):
             digest = draws.follow(digest, NO_ID, PAIR.pack(step, x))
             state, value = counter.step_lattice(state, x, draws.noise(key, window, digest))
             values.append(value)
         return values
-
-
-def draws_of(
-    entropy: Entropy, counter: LatticeCounter, clock: Clock, cap: int, counted: Any
-) -> Draws:
-    """The noise of a counter at a clock.
-
-    Args:
-      counted: all else that says which events count in which tick. The path does: an event that is
-        late on the one is not on the other, and that they agree would show that there is none.
-    """
-    return Draws(entropy, counter, ascii((clock, cap, counted, counter.fingerprint)))

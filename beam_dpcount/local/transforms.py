@@ -181,6 +181,15 @@ class LocalMedian(_LocalRisk):
       ValueError, TypeError: at construction, for arguments out of range; when applied, for windows
         that overlap or merge, and for a share that is used already.
       RowElementError: when run, where elements are rows and there is no `value`.
+
+    Example:
+      >>> import apache_beam as beam
+      >>> import beam_dpcount as dp
+      >>> with beam.Pipeline("FnApiRunner") as pipeline:
+      ...     clients = pipeline | beam.Create([0.2, 0.4, 0.9])
+      ...     risk = clients | dp.LocalMedian(dp.ApproxDP(1.0, 1e-6), cells=16)
+      ...     _ = risk | beam.Map(lambda r: print(r.clients))
+      3
     """
 
     _numbers = True
@@ -228,6 +237,18 @@ class LocalConvexRisk(_LocalRisk):
 
     Guarantee, attributes, source, errors: as for LocalMedian; see `ConvexLearner`. Of the loss, a
       constant is not known: see `LocalRisk`.
+
+    Example:
+      >>> import apache_beam as beam
+      >>> import beam_dpcount as dp
+      >>> def slopes(client, points):  # of the squared loss
+      ...     return points - client
+      ...
+      >>> with beam.Pipeline("FnApiRunner") as pipeline:
+      ...     clients = pipeline | beam.Create([0.2, 0.4, 0.9])
+      ...     risk = clients | dp.LocalConvexRisk(dp.ZCDP(0.5), 16, gradient=slopes)
+      ...     _ = risk | beam.Map(lambda r: print(r.clients))
+      3
     """
 
     def __init__(

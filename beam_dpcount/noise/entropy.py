@@ -58,6 +58,40 @@ class Entropy(ABC):
         """Where `is_replayable`: what digests histories, and makes noise of them."""
         raise TypeError(f"the noise of {self!r} is not replayable")
 
+    def draws(self, law: Law, dimension: int | None, parameters: str) -> Draws:
+        """The noise of one counter on one worker.
+
+        Args:
+          law, dimension: of the counter.
+          parameters: all parameters that its releases depend on.
+        """
+        return Draws(self.source(law, dimension))
+
+
+class Draws:
+    """The noise of one counter on one worker, new at every step; there are no histories.
+
+    Attributes:
+      digest_size: of a history's digest, in bytes.
+    """
+
+    digest_size = 0
+
+    def __init__(self, source: Callable[[str, Any], Noise]) -> None:
+        self._source = source
+
+    def begin(self, key: str, window: Any) -> bytes:
+        """The digest of the empty history of one key in one window."""
+        return b""
+
+    def follow(self, digest: bytes, identity: Any, value: bytes) -> bytes:
+        """The digest of a history and one more element, of this public id and value."""
+        return b""
+
+    def noise(self, key: str, window: Any, digest: bytes) -> Noise:
+        """The noise of the coordinates that the last element of a history completes."""
+        return self._source(key, window)
+
 
 class SystemNoise:
     """Fresh draws from the operating system's entropy; nothing is ever drawn twice.

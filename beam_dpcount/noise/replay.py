@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_dpcount.noise.entropy import Entropy, IntArray, Noise
+from beam_dpcount.noise.entropy import Draws, Entropy, IntArray, Noise
 from beam_dpcount.noise.laws import Law
 
 # Raised whenever the same seed would give other noise, or the same history another R x: a statistic
@@ -120,6 +120,9 @@ class ReplayableEntropy(Entropy):
         whole = ascii((NOISE_FORMAT, self._run_id, self._name, parameters, law, dimension))
         return Replay(self._secret(), whole, law, dimension)
 
+    def draws(self, law: Law, dimension: int | None, parameters: str) -> Draws:
+        return ReplayedDraws(self.replay(law, dimension, parameters))
+
     def check(self) -> None:
         """Raise SecretError unless the secret is here, too, as it is on the workers."""
         self._secret()
@@ -200,6 +203,19 @@ class Replay:
 
     def __repr__(self) -> str:
         return "Replay()"
+
+
+class ReplayedDraws(Draws):
+    """The same as `Draws`, of the history of each step."""
+
+    digest_size = DIGEST_SIZE
+
+    def __init__(self, replay: Replay) -> None:
+        self.begin, self.follow = replay.begin, replay.follow  # type: ignore[method-assign]
+        self._replay = replay
+
+    def noise(self, key: str, window: Any, digest: bytes) -> Noise:
+        return self._replay.noise(digest)
 
 
 class HistoryNoise:

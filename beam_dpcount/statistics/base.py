@@ -8,7 +8,7 @@ how much, and docs/proofs/ why. Pure: nothing here knows of budgets, of noise or
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -26,10 +26,18 @@ Additions = Iterable[tuple[int, int]]  # (coordinate from 0, amount); several of
 class Statistic(ABC):
     """A function of a growing stream, computed incrementally. Frozen and picklable.
 
-    Its repr names all parameters: states of one are refused by another.
+    Its repr names all parameters: states of one are refused by another. Where an element adds the
+    same whatever came before, nothing is remembered: the memory is None, and needs no methods.
+
+    Attributes:
+      width: how many whole numbers code an element.
+      of_pairs: whether an element is a pair itself, and not (key, value) because it is one.
+      unreadable: what is said of an element where `read` raises.
     """
 
-    width: ClassVar[int] = 1  # how many whole numbers code an element
+    width: ClassVar[int] = 1
+    of_pairs: ClassVar[bool] = False
+    unreadable: ClassVar[str] = "the value could not be read"
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # no caches
@@ -56,21 +64,34 @@ class Statistic(ABC):
         It may raise ValueError, TypeError, ArithmeticError or LookupError instead.
         """
 
-    @abstractmethod
+    def problem(self, payload: Any) -> str | None:
+        """Why an element does not count as it is, in words that do not show it."""
+        return self.read(payload)[1]
+
     def init(self) -> Any:
         """What is remembered before the first element."""
+        return None
 
     @abstractmethod
     def step(self, memory: Any, codes: Codes) -> tuple[Any, Additions]:
         """What is remembered after an element, and what it adds. `memory` itself is not changed."""
 
-    @abstractmethod
     def pack(self, memory: Any) -> bytes:
         """What is remembered, as bytes."""
+        if memory is not None:
+            raise NotImplementedError(
+                f"{type(self).__name__} needs pack, as it remembers something"
+            )
+        return b""
 
-    @abstractmethod
     def unpack(self, data: bytes) -> Any:
-        """What was packed."""
+        """What was packed.
+
+        Raises:
+          ValueError: the bytes hold something else.
+        """
+        if data:
+            raise ValueError("such statistics remember nothing, but there are bytes of it")
 
     @abstractmethod
     def change(self, relation: str) -> Change:
@@ -85,8 +106,21 @@ class Statistic(ABC):
 
     @property
     def summary(self) -> str:
-        """The public parameters in a few words, for display data and annotations."""
+        """The public parameters in a few words."""
         return str(self)
+
+    def describe(self) -> Mapping[str, str]:
+        """The public parameters beside the counter's, for display data and annotations."""
+        return {"statistic": self.summary}
+
+    def noise_parameters(self, counter: str) -> str:
+        """All that releases depend on, for replayable noise, from the counter's fingerprint."""
+        return ascii((self, counter))
+
+    def count(self, memory: Any, codes: Codes) -> tuple[Any, Any]:
+        """What is remembered after an element, and what it adds: a number, or (dimension,)."""
+        memory, additions = self.step(memory, codes)
+        return memory, self.vector(additions)
 
     def vector(self, additions: Additions) -> Any:
         """What an element adds, as a number or of shape (dimension,)."""

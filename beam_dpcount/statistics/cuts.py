@@ -114,8 +114,8 @@ class CutWeights(Statistic):
     vertices: Vertices
     unit: float = 0.01
 
+    of_pairs: ClassVar[bool] = True
     width: ClassVar[int] = 3  # both places of the pair, from 0, and the weight in units
-    memory: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "vertices", check_vertices(self.vertices))
@@ -175,19 +175,9 @@ class CutWeights(Statistic):
     def _place(self, vertex: Any) -> int | None:
         return place_of(vertex, self.vertices, self._places)
 
-    def init(self) -> None:
-        return None
-
     def step(self, memory: None, codes: Codes) -> tuple[None, Additions]:
         u, v, weight = codes
         return None, [(pair_place(len(self.names), u, v), weight)] if weight else []
-
-    def pack(self, memory: None) -> bytes:
-        return b""
-
-    def unpack(self, data: bytes) -> None:
-        if data:
-            raise ValueError("cuts remember nothing, but there are bytes of it")
 
     def change(self, relation: str) -> CutChange:
         return CutChange(relation=relation, unit=self.unit)

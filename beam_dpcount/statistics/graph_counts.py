@@ -58,6 +58,7 @@ class GraphStatistic(Statistic):
     max_degree: int | None = field(default=None, kw_only=True)
     asserted: bool = field(default=False, kw_only=True)
 
+    of_pairs: ClassVar[bool] = True
     width: ClassVar[int] = 3  # u < v and the weight
     least_degree: ClassVar[int] = 0  # of max_degree; from 1 it must be given
 

@@ -1,4 +1,4 @@
-"""Items of a small public domain: how elements name them, and as vectors. Pure functions.
+"""Items: the running counts of every item of a small public domain.
 
 A step is coded by one number for each of its items: the place of the item in the domain, from 1,
 negative where it is removed; 0 is no item.
@@ -7,15 +7,16 @@ negative where it is removed; 0 is no item.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from beam_dpcount.checks import ParameterError
-
-IntArray = npt.NDArray[np.int64]
+from beam_dpcount.checks import ParameterError, check_whole
+from beam_dpcount.counters.change import ItemsChange
+from beam_dpcount.statistics.base import Additions, Codes, IntArray, Statistic
 
 # The numbers in a key's state that a stream may still rewrite at every element.
 MOST_STATE = 10**6
@@ -118,27 +119,76 @@ def read_items(
     return tuple(place * signs[place] for place in kept), reason
 
 
-def as_vector(codes: Iterable[int], dimension: int) -> IntArray:
-    """What one step counts, shape (dimension,)."""
-    vector = np.zeros(dimension, dtype=np.int64)
-    for code in codes:
-        if code > 0:
-            vector[code - 1] = 1
-        elif code:
-            vector[-code - 1] = -1
-    return vector
-
-
-def as_vectors(codes: IntArray, dimension: int) -> IntArray:
-    """What n steps count, shape (n, dimension), from their codes, shape (n, items)."""
-    vectors = np.zeros((len(codes), dimension), dtype=np.int64)
-    for column in np.moveaxis(codes, 1, 0):
-        (steps,) = np.nonzero(column)
-        vectors[steps, np.abs(column[steps]) - 1] = np.sign(column[steps])
-    return vectors
-
-
 def largest(values: Sequence[float], k: int) -> list[int]:
     """The places, from 0, of the k largest values, largest first; ties by place."""
     order = sorted(range(len(values)), key=values.__getitem__, reverse=True)  # it is stable
     return order[:k]
+
+
+@dataclass(frozen=True)
+class Items(Statistic):
+    """The counts of every item of a public domain.
+
+    An element names an item, or several; see `read_items`.
+
+    Args:
+      domain: the items, a sequence of distinct str; public.
+      max_items: the most distinct items that one element counts.
+      removals: whether items may be counted down.
+
+    Raises:
+      ValueError, TypeError: an argument is outside its range.
+    """
+
+    domain: tuple[str, ...]
+    max_items: int = 1
+    removals: bool = False
+
+    unreadable: ClassVar[str] = "the value could not be taken as items"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.removals, bool):
+            raise TypeError(f"removals must be True or False, got {self.removals!r}")
+        domain = check_domain(self.domain)
+        object.__setattr__(self, "domain", domain)
+        object.__setattr__(self, "max_items", check_whole("max_items", self.max_items, len(domain)))
+
+    @property
+    def width(self) -> int:  # type: ignore[override]
+        return self.max_items
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.domain
+
+    @property
+    def empty(self) -> Codes:
+        return (0,) * self.max_items
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return places(self.domain)
+
+    def read(self, payload: Any) -> tuple[Codes, str | None]:
+        codes, reason = read_items(payload, self._places, self.max_items, self.removals)
+        return codes + (0,) * (self.max_items - len(codes)), reason
+
+    def step(self, memory: None, codes: Codes) -> tuple[None, Additions]:
+        return None, [(abs(code) - 1, 1 if code > 0 else -1) for code in codes if code]
+
+    def all(self, memory: None, codes: IntArray) -> tuple[None, IntArray]:
+        added = np.zeros((len(codes), len(self.domain)), dtype=np.int64)
+        for column in np.moveaxis(codes, 1, 0):
+            (steps,) = np.nonzero(column)
+            added[steps, np.abs(column[steps]) - 1] = np.sign(column[steps])
+        return None, added
+
+    def change(self, relation: str) -> ItemsChange:
+        return ItemsChange(-1 if self.removals else 0, 1, relation, max_items=self.max_items)
+
+    def noise_parameters(self, counter: str) -> str:
+        return ascii((self.domain, self.max_items, self.removals, counter))
+
+    def describe(self) -> Mapping[str, str]:
+        removals = ", some counted down" if self.removals else ""
+        return {"items": f"{len(self.domain)}, at most {self.max_items} an element{removals}"}

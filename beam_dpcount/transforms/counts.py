@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
 
-from beam_dpcount.budget.budgets import Budget
-from beam_dpcount.budget.ledger import Share
-from beam_dpcount.counters.change import Change, check_bounds
-from beam_dpcount.dofns.elements import Intake
-from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
-from beam_dpcount.noise.entropy import Entropy
+from beam_dpcount.counters.change import check_bounds
+from beam_dpcount.statistics.base import Statistic
+from beam_dpcount.statistics.numbers import Numbers
 from beam_dpcount.transforms.elements import EachElement
 
 
+@dataclass(eq=False, repr=False)
 class PrefixCount(EachElement):
     """A private running sum per key, released after every element.
 
@@ -38,6 +35,7 @@ class PrefixCount(EachElement):
         0. For amounts with decimals give e.g. unit=0.01.
       relation: the neighbouring relation, "replace_one" (default) or "add_remove"; they differ
         only where low < 0.
+      every: a release after so many steps. Default 1. The state is the same, and so is the noise.
       on_reject: what happens to elements whose value is no number. Their step is always taken,
         with 0. "drop" (default): nothing else. "collect": they go to a second output, of
         Rejected, which also gets elements beyond the horizon and elements with a bad key; it is
@@ -74,27 +72,29 @@ class PrefixCount(EachElement):
         windows that merge or overlap, for path="bounded" on unbounded input, for mechanisms
         that draw noise early (KAry with subtraction) on the streaming path, for a share that was
         used before, and for a runner that is refused.
+
+    Example:
+      >>> import apache_beam as beam
+      >>> import beam_dpcount as dp
+      >>> with beam.Pipeline("FnApiRunner") as pipeline:
+      ...     events = pipeline | beam.Create([("/home", 1), ("/home", 0), ("/home", 1)])
+      ...     releases = events | dp.PrefixCount(dp.ApproxDP(1.0, 1e-6), horizon=1000)
+      ...     _ = releases | beam.Map(lambda release: print(release.key, release.step))
+      /home 1
+      /home 2
+      /home 3
     """
 
-    def __init__(
-        self,
-        budget: Budget | Share,
-        horizon: int | None = None,
-        *,
-        mechanism: Mechanism | type[Mechanism] | str | Unbounded | Sparse | None = None,
-        bounds: tuple[float, float] = (0, 1),
-        unit: float = 1,
-        relation: str = "replace_one",
-        on_reject: str = "drop",
-        value: Callable[[Any], Any] | None = None,
-        element_id: Callable[[Any], Any] | None = None,
-        path: str = "auto",
-        entropy: Entropy | None = None,
-        allow_runner: bool = False,
-    ) -> None:
-        super().__init__(budget, on_reject, value, element_id, path, entropy, allow_runner)
-        change = Change(*check_bounds(bounds), relation=relation)
-        self._calibrate(mechanism, horizon, change, unit=unit)
+    horizon: int | None = None
+    _: KW_ONLY
+    bounds: tuple[float, float] = (0, 1)
+    unit: float = 1
 
-    def _intake(self) -> Intake:
-        return Intake(self.counter, *self._element)
+    _smaller = None
+
+    def _check_mechanism(self) -> None:
+        pass  # `resolve` says where a horizon is missing, or is one too many
+
+    def _made(self) -> tuple[Statistic, float]:
+        low, high = check_bounds(self.bounds)
+        return Numbers(low, high, self.unit), self.unit

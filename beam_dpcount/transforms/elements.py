@@ -4,28 +4,32 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, ClassVar
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.ledger import Share, claim, plain_budget
-from beam_dpcount.counters.change import Change
+from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.counters.choose import resolve
 from beam_dpcount.counters.counter import LatticeCounter, calibrate
 from beam_dpcount.dofns.elements import (
-    ON_REJECT,
     REJECTED,
     CheckKeys,
     CountEachElement,
     CountWholeKey,
-    Intake,
     ReadElements,
-    WindowCheck,
 )
+from beam_dpcount.dofns.intake import ON_REJECT, Intake
 from beam_dpcount.dofns.releases import Rejected
+from beam_dpcount.dofns.windows import WindowCheck
+from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
+from beam_dpcount.mechanisms.base import MAX_HORIZON, check_horizon
 from beam_dpcount.noise.entropy import Entropy
+from beam_dpcount.statistics.base import Statistic
+from beam_dpcount.statistics.items import check_state
 from beam_dpcount.transforms.described import Described
 from beam_dpcount.transforms.inputs import (
     PATHS,
@@ -42,70 +46,102 @@ from beam_dpcount.transforms.inputs import (
 from beam_dpcount.transforms.runners import check_allowed, check_runner
 
 
+@dataclass(eq=False, repr=False)
 class EachElement(Described):
-    """A release of one counter per key after every element; see the transforms made of it.
+    """A release of one counter per key after every element, or every few.
+
+    Args:
+      budget, horizon, mechanism, relation, every, on_reject, value, element_id, path, entropy,
+        allow_runner: see PrefixCount.
 
     Attributes:
       counter: the calibrated counter; the one in use, once the transform is applied.
+      statistic: what is counted.
     """
 
-    counter: LatticeCounter
+    budget: Budget | Share
+    horizon: int | None
+    _: KW_ONLY
+    mechanism: Mechanism | type[Mechanism] | str | Unbounded | Sparse | None = None
+    relation: str = "replace_one"
+    every: int = 1
+    on_reject: str = "drop"
+    value: Callable[[Any], Any] | None = None
+    element_id: Callable[[Any], Any] | None = None
+    path: str = "auto"
+    entropy: Entropy | None = None
+    allow_runner: bool = False
 
-    def __init__(
-        self,
-        budget: Budget | Share,
-        on_reject: str,
-        value: Callable[[Any], Any] | None,
-        element_id: Callable[[Any], Any] | None,
-        path: str,
-        entropy: Entropy | None,
-        allow_runner: bool = False,
-    ) -> None:
+    counter: LatticeCounter = field(init=False)
+    statistic: Statistic = field(init=False)
+
+    # What to do where a key's state would be too large to rewrite; None: it never is.
+    _smaller: ClassVar[str | None] = "count fewer"
+
+    @abstractmethod
+    def _made(self) -> tuple[Statistic, float]:
+        """What is counted, and in which unit."""
+
+    def _check_mechanism(self) -> None:
+        """Raise ValueError for a mechanism, or a lack of horizon, that this count cannot take."""
+        if self.horizon is None or isinstance(self.mechanism, Unbounded | Sparse):
+            raise ValueError(
+                f"{type(self).__name__} needs a horizon, as one event may change many steps: give "
+                "one, and a mechanism of mechanisms.ALL or none"
+            )
+
+    def __post_init__(self) -> None:
         super().__init__()
-        self._allowed = check_allowed(allow_runner)
-        check_callable("value", value)
-        check_callable("element_id", element_id)
-        self._element = check_choice("on_reject", on_reject, ON_REJECT), value, element_id
-        self._entropy = check_entropy(entropy)
-        if self._entropy.is_replayable and element_id is None:
+        check_allowed(self.allow_runner)
+        check_callable("value", self.value)
+        check_callable("element_id", self.element_id)
+        check_choice("on_reject", self.on_reject, ON_REJECT)
+        check_choice("path", self.path, PATHS)
+        self._entropy = check_entropy(self.entropy)
+        if self._entropy.is_replayable and self.element_id is None:
             raise ValueError(
                 "replayable noise needs element_id, which gives the public and unique id of each "
                 "element, such as its file and row, or partition and offset: without it a replay "
                 "in another order shows which elements have equal values"
             )
-        self._path = check_choice("path", path, PATHS)
-        self._given = budget
-        self._budget, self._account = plain_budget(budget)
-
-    def _calibrate(
-        self,
-        mechanism: Any,
-        horizon: int | None,
-        change: Change,
-        dimension: int | None = None,
-        unit: float = 1,
-    ) -> None:
-        """The counters of both paths: whether the input is bounded is not known yet."""
+        self._budget, self._account = plain_budget(self.budget)
+        self._check_mechanism()
+        if self.horizon is not None and self.every > check_horizon(self.horizon):
+            raise ParameterError(
+                "every",
+                f"is {self.every} steps, but the horizon has only {self.horizon}",
+                "nothing would be released; give a smaller every",
+            )
+        check_whole("every", self.every)
+        self.statistic, unit = self._made()
+        change, dimension = self.statistic.change(self.relation), self.statistic.dimension
+        # Of both paths: whether the input is bounded is not known yet.
         self._counters: dict[bool, LatticeCounter] = {}
         for streaming in (False, True):
             replays = streaming or self._entropy.is_replayable
-            chosen = resolve(mechanism, horizon, self._budget, change, dimension, unit, replays)
-            self._counters[streaming] = calibrate(chosen, self._budget, change, dimension, unit)
-        self.counter = self._counters[self._path == "streaming"]
+            chosen = resolve(
+                self.mechanism, self.horizon, self._budget, change, dimension, unit, replays
+            )
+            counter = calibrate(chosen, self._budget, change, dimension, unit)
+            if self._smaller is not None:
+                check_state(_state_size(counter), dimension or 1, self._smaller)
+            self._counters[streaming] = counter
+        self.counter = self._counters[self.path == "streaming"]
 
-    @abstractmethod
     def _intake(self) -> Intake:
         """What reads elements for `counter`."""
+        how = self.on_reject, self.value, self.element_id, self.every
+        return Intake(self.counter, self.statistic, *how)
 
     def expand(self, elements: PCollection[Any]) -> Any:
         check_windows(elements)
-        check_pairs(elements)
-        check_runner(elements.pipeline, self._allowed)
-        streaming = use_streaming(elements, self._path)
+        check_pairs(elements, self.statistic.of_pairs and self.value is None)
+        check_runner(elements.pipeline, self.allow_runner)
+        streaming = use_streaming(elements, self.path)
         replayable = self._entropy.is_replayable
         if streaming or replayable:
             refuse_early_draws(self._counters[streaming].mechanism, replayable)
-        claim(self._given, by=self.label)  # the last of the checks
+        claim(self.budget, by=self.label)  # the last of the checks
         self.counter = self._counters[streaming]
         self._show_applied(elements.pipeline)
         entropy = self._entropy.named(elements.pipeline.transforms_stack[-1].full_label)
@@ -113,10 +149,25 @@ class EachElement(Described):
 
     def problem(self, element: Any, micros: int | None = None) -> str | None:
         """Why an element does not count as it is; see `beam_dpcount.check`."""
-        return self._intake().problem_of(element)
+        return self._intake().problem(element)
 
     def _describe(self) -> dict[str, str]:
-        return {**self.counter.describe(), "entropy": repr(self._entropy), **self._account}
+        every = "every step" if self.every == 1 else f"every {self.every} steps"
+        return {
+            **self.counter.describe(),
+            **self.statistic.describe(),
+            "released_after": every,
+            "entropy": repr(self._entropy),
+            **self._account,
+        }
+
+
+def _state_size(counter: Any) -> int:
+    """The most numbers kept per key and coordinate."""
+    size = counter.state_size
+    if isinstance(size, int):
+        return size
+    return int(size((counter.horizon or MAX_HORIZON) - 1))  # in the last epoch
 
 
 def count_elements(

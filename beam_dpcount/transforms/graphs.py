@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from dataclasses import KW_ONLY, dataclass, field, fields
+from typing import Any, ClassVar, cast
 
-from apache_beam.pvalue import PCollection
-
-from beam_dpcount.budget.budgets import Budget
-from beam_dpcount.budget.ledger import Share
+from beam_dpcount.statistics import Statistic
 from beam_dpcount.statistics.cuts import CutWeights
 from beam_dpcount.statistics.graph_counts import (
     Degrees,
     Edges,
+    GraphStatistic,
     HighDegree,
     KStars,
     SpanningForest,
@@ -23,19 +22,25 @@ from beam_dpcount.transforms.statistics import StatisticCount
 Vertices = int | Sequence[str]
 
 
+@dataclass(eq=False, repr=False)
 class _GraphCount(StatisticCount):
-    """Refuses edges without a key, of which the first vertex would be taken for it."""
+    """A count of `_kind`, which has fields of the same names."""
 
-    def expand(self, elements: PCollection[Any]) -> Any:
-        types: tuple[Any, ...] = getattr(elements.element_type, "tuple_types", ())
-        if self._element[1] is None and types[1:] in ((str,), (int,)):
-            raise TypeError(
-                f"elements must be (key, (u, v)) pairs, but they are {elements.element_type}: give "
-                'edges a key, e.g. with beam.Map(lambda edge: ("graph", edge))'
-            )
-        return super().expand(elements)
+    vertices: Vertices
+    _: KW_ONLY
+    max_degree: int | None = None
+    asserted: bool = False
+    relation: str = "edge"
+
+    statistic: Statistic = field(init=False)
+
+    _kind: ClassVar[type[GraphStatistic]]
+
+    def _made(self) -> tuple[Statistic, float]:
+        return self._kind(**{one.name: getattr(self, one.name) for one in fields(self._kind)}), 1
 
 
+@dataclass(eq=False, repr=False)
 class EdgeCount(_GraphCount):
     """The private number of edges of each key's graph, after every insertion.
 
@@ -79,23 +84,22 @@ class EdgeCount(_GraphCount):
     Raises:
       ValueError, TypeError: at construction, for arguments out of range; when applied, as for
         PrefixCount.
+
+    Example:
+      >>> import apache_beam as beam
+      >>> import beam_dpcount as dp
+      >>> with beam.Pipeline("FnApiRunner") as pipeline:
+      ...     edges = pipeline | beam.Create([("graph", (0, 1)), ("graph", (1, 2))])
+      ...     releases = edges | dp.EdgeCount(dp.ZCDP(0.5), 1000, vertices=3)
+      ...     _ = releases | beam.Map(lambda release: print(release.key, release.step))
+      graph 1
+      graph 2
     """
 
-    def __init__(
-        self,
-        budget: Budget | Share,
-        horizon: int,
-        vertices: Vertices,
-        *,
-        max_degree: int | None = None,
-        asserted: bool = False,
-        relation: str = "edge",
-        **options: Any,
-    ) -> None:
-        counted = Edges(_public(vertices), max_degree=max_degree, asserted=asserted)
-        super().__init__(budget, horizon, counted, relation=relation, **options)
+    _kind = Edges
 
 
+@dataclass(eq=False, repr=False)
 class TriangleCount(_GraphCount):
     """The private number of triangles of each key's graph; else as EdgeCount.
 
@@ -106,23 +110,21 @@ class TriangleCount(_GraphCount):
 
     Guarantee: as for EdgeCount. One pair changes the steps by 3 (D - 1) in all, or, asserted,
       D - 1; one vertex by D (D - 1) / 2.
+
+    Example:
+      >>> import beam_dpcount as dp
+      >>> count = dp.TriangleCount(dp.ZCDP(0.5), 1000, 100, max_degree=5)
+      >>> count.statistic.summary
+      'Triangles(vertices=100, max_degree=5, asserted=False)'
     """
 
-    def __init__(
-        self,
-        budget: Budget | Share,
-        horizon: int,
-        vertices: Vertices,
-        *,
-        max_degree: int,
-        asserted: bool = False,
-        relation: str = "edge",
-        **options: Any,
-    ) -> None:
-        counted = Triangles(_public(vertices), max_degree=max_degree, asserted=asserted)
-        super().__init__(budget, horizon, counted, relation=relation, **options)
+    _: KW_ONLY
+    max_degree: int = field()
+
+    _kind = Triangles
 
 
+@dataclass(eq=False, repr=False)
 class KStarCount(_GraphCount):
     """The private number of k-stars, a centre and k of its neighbours; else as EdgeCount.
 
@@ -136,24 +138,22 @@ class KStarCount(_GraphCount):
 
     Guarantee: as for EdgeCount. One pair changes the steps by 4 C(D-1, k-1) in all, or, asserted,
       by 2 C(D-1, k-1); one vertex by C(D, k) + D C(D-1, k-1).
+
+    Example:
+      >>> import beam_dpcount as dp
+      >>> count = dp.KStarCount(dp.ZCDP(0.5), 1000, 100, 2, max_degree=5)
+      >>> count.statistic.summary
+      'KStars(vertices=100, max_degree=5, asserted=False, k=2)'
     """
 
-    def __init__(
-        self,
-        budget: Budget | Share,
-        horizon: int,
-        vertices: Vertices,
-        k: int,
-        *,
-        max_degree: int,
-        asserted: bool = False,
-        relation: str = "edge",
-        **options: Any,
-    ) -> None:
-        counted = KStars(_public(vertices), k, max_degree=max_degree, asserted=asserted)
-        super().__init__(budget, horizon, counted, relation=relation, **options)
+    k: int
+    _: KW_ONLY
+    max_degree: int = field()
+
+    _kind = KStars
 
 
+@dataclass(eq=False, repr=False)
 class HighDegreeCount(_GraphCount):
     """The private number of vertices with `threshold` neighbours or more; else as EdgeCount.
 
@@ -165,25 +165,20 @@ class HighDegreeCount(_GraphCount):
 
     Guarantee: as for EdgeCount. One pair changes the steps by 4 in all, and by 8 with the rule; one
       vertex by 2 D + 1.
+
+    Example:
+      >>> import beam_dpcount as dp
+      >>> count = dp.HighDegreeCount(dp.ZCDP(0.5), 1000, 100, threshold=3)
+      >>> count.statistic.summary
+      'HighDegree(vertices=100, max_degree=None, asserted=False, threshold=3)'
     """
 
-    def __init__(
-        self,
-        budget: Budget | Share,
-        horizon: int,
-        vertices: Vertices,
-        threshold: int,
-        *,
-        max_degree: int | None = None,
-        asserted: bool = False,
-        relation: str = "edge",
-        **options: Any,
-    ) -> None:
-        public = _public(vertices)
-        counted = HighDegree(public, threshold, max_degree=max_degree, asserted=asserted)
-        super().__init__(budget, horizon, counted, relation=relation, **options)
+    threshold: int
+
+    _kind = HighDegree
 
 
+@dataclass(eq=False, repr=False)
 class DegreeHistogram(_GraphCount):
     """How many vertices have 1, 2, .. D neighbours, privately; else as EdgeCount.
 
@@ -201,23 +196,21 @@ class DegreeHistogram(_GraphCount):
     Attributes:
       counter: the calibrated vector counter; the one in use, once the transform is applied.
       domain: what the values count, as a tuple of texts.
+
+    Example:
+      >>> import beam_dpcount as dp
+      >>> count = dp.DegreeHistogram(dp.ZCDP(0.5), 1000, 100, max_degree=3)
+      >>> count.domain
+      ('1', '2', '3+')
     """
 
-    def __init__(
-        self,
-        budget: Budget | Share,
-        horizon: int,
-        vertices: Vertices,
-        *,
-        max_degree: int,
-        asserted: bool = False,
-        relation: str = "edge",
-        **options: Any,
-    ) -> None:
-        counted = Degrees(_public(vertices), max_degree=max_degree, asserted=asserted)
-        super().__init__(budget, horizon, counted, relation=relation, **options)
+    _: KW_ONLY
+    max_degree: int = field()
+
+    _kind = Degrees
 
 
+@dataclass(eq=False, repr=False)
 class SpanningForestCost(_GraphCount):
     """The private cost of a minimum spanning forest of each key's graph; else as EdgeCount.
 
@@ -231,26 +224,21 @@ class SpanningForestCost(_GraphCount):
 
     Guarantee: as for EdgeCount. One pair changes the steps by 2 W in all, and by 6 W with the rule;
       one vertex by 2 W D.
+
+    Example:
+      >>> import beam_dpcount as dp
+      >>> count = dp.SpanningForestCost(dp.ZCDP(0.5), 1000, 100, max_weight=9)
+      >>> count.statistic.summary
+      'SpanningForest(vertices=100, max_degree=None, asserted=False, max_weight=9)'
     """
 
-    def __init__(
-        self,
-        budget: Budget | Share,
-        horizon: int,
-        vertices: Vertices,
-        max_weight: int,
-        *,
-        max_degree: int | None = None,
-        asserted: bool = False,
-        relation: str = "edge",
-        **options: Any,
-    ) -> None:
-        public = _public(vertices)
-        counted = SpanningForest(public, max_weight, max_degree=max_degree, asserted=asserted)
-        super().__init__(budget, horizon, counted, relation=relation, **options)
+    max_weight: int
+
+    _kind = SpanningForest
 
 
-class CutGraph(_GraphCount):
+@dataclass(eq=False, repr=False)
+class CutGraph(StatisticCount):
     """A private synthetic graph per key: the weight of every pair of vertices.
 
     PCollection[KV[str, (u, v, weight)]] -> PCollection[VectorRelease], its value aligned to
@@ -284,23 +272,22 @@ class CutGraph(_GraphCount):
 
     Raises:
       ValueError, TypeError: as for EdgeCount.
+
+    Example:
+      >>> import beam_dpcount as dp
+      >>> count = dp.CutGraph(dp.ZCDP(0.5), 1000, ["a", "b", "c"], every=100)
+      >>> count.domain
+      ('a-b', 'a-c', 'b-c')
     """
 
-    def __init__(
-        self,
-        budget: Budget | Share,
-        horizon: int,
-        vertices: Vertices,
-        *,
-        unit: float = 1,
-        relation: str = "add_remove",
-        **options: Any,
-    ) -> None:
-        counted = CutWeights(_public(vertices), unit)
-        self.vertices = counted.vertices
-        super().__init__(budget, horizon, counted, relation=relation, unit=counted.unit, **options)
+    vertices: Vertices
+    _: KW_ONLY
+    unit: float = 1
+    relation: str = "add_remove"
 
+    statistic: Statistic = field(init=False)
 
-def _public(vertices: Vertices) -> Any:
-    """As the statistics take them: they check what they are given."""
-    return cast(Any, vertices)
+    def _made(self) -> tuple[Statistic, float]:
+        made = CutWeights(cast(Any, self.vertices), self.unit)
+        self.vertices = made.vertices
+        return made, made.unit

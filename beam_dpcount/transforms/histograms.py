@@ -2,93 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
 
-import numpy as np
-
-from beam_dpcount.budget.budgets import Budget
-from beam_dpcount.budget.ledger import Share
-from beam_dpcount.checks import check_whole
-from beam_dpcount.counters.change import ItemsChange
-from beam_dpcount.counters.counter import LatticeCounter
-from beam_dpcount.dofns.elements import Intake, pack_codes
-from beam_dpcount.dofns.releases import Rejected, VectorRelease
-from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
-from beam_dpcount.mechanisms.base import MAX_HORIZON, IntArray
-from beam_dpcount.noise.entropy import Entropy
-from beam_dpcount.statistics.items import (
-    as_vector,
-    as_vectors,
-    check_domain,
-    check_state,
-    places,
-    read_items,
-)
+from beam_dpcount.mechanisms import Sparse
+from beam_dpcount.statistics.base import Statistic
+from beam_dpcount.statistics.items import Items
 from beam_dpcount.transforms.elements import EachElement
 
 
-class ItemsIntake(Intake):
-    """Reads elements that name items: `number` gives their codes, padded with 0.
-
-    Args:
-      counter: of as many coordinates as the domain has items.
-      on_reject, value, element_id: as for Intake.
-      domain, most, removals: as for `read_items`.
-    """
-
-    release_type = VectorRelease
-
-    def __init__(
-        self,
-        counter: LatticeCounter,
-        on_reject: str,
-        value: Callable[[Any], Any] | None,
-        element_id: Callable[[Any], Any] | None,
-        domain: Sequence[str],
-        most: int,
-        removals: bool,
-    ) -> None:
-        super().__init__(counter, on_reject, value, element_id)
-        self._places, self._most, self._removals = places(domain), most, removals
-        self._domain = tuple(domain)
-        self._dimension = len(domain)
-        self.width = most
-
-    def number(self, key: str, payload: Any, micros: int) -> tuple[Any, Rejected | None]:
-        """The codes of what counts, and the refusal of what does not; the step is always taken."""
-        codes: tuple[int, ...]
-        reason: str | None
-        try:
-            items = payload if self._value is None else self._value(payload)
-            codes, reason = read_items(items, self._places, self._most, self._removals)
-        except (ValueError, TypeError, ArithmeticError, LookupError):
-            codes, reason = (), "the value could not be taken as items"
-        codes = codes + (0,) * (self._most - len(codes))
-        if reason is None or self.on_reject == "drop":
-            return codes, None
-        return codes, self.refuse(key, payload, micros, reason)
-
-    def problem(self, content: Any) -> str | None:
-        return read_items(content, self._places, self._most, self._removals)[1]
-
-    def packer(self) -> Callable[[int, Any], bytes]:
-        return pack_codes(self.width)
-
-    def all_counted(self, memory: Any, numbers: IntArray) -> tuple[Any, IntArray]:
-        return None, as_vectors(numbers, self._dimension)
-
-    def counted(self, memory: Any, x: Any) -> tuple[Any, Any]:
-        return None, as_vector(x, self._dimension)
-
-    @property
-    def parameters(self) -> str:
-        return ascii((self._domain, self._most, self._removals, self.counter.fingerprint))
-
-    def shown(self, value: Any) -> list[float]:
-        return np.asarray(value).tolist()
-
-
+@dataclass(eq=False, repr=False)
 class Histogram(EachElement):
     """Private running counts of every item of a public domain, released after every element.
 
@@ -118,8 +42,8 @@ class Histogram(EachElement):
         second output too, of Rejected, with elements beyond the horizon and elements with a bad
         key; it is private data. "raise": an error stops the pipeline; that it stops is outside
         the guarantee. Bad keys are an error unless collected.
-      value, element_id, path, entropy: as for PrefixCount; `value` takes the items out of an
-        element's value.
+      every, value, element_id, path, entropy, allow_runner: as for PrefixCount; `value` takes the
+        items out of an element's value.
 
     Guarantee: for each key, and window, the values of all its releases together satisfy `budget`
       for streams that differ in the items of any one element. Public, so not protected: the keys,
@@ -138,57 +62,34 @@ class Histogram(EachElement):
       ValueError, TypeError: at construction, for arguments out of range, and where a key's state
         (`counter.state_size` numbers an item) would exceed 10^6 numbers; when applied, as for
         PrefixCount.
+
+    Example:
+      >>> import apache_beam as beam
+      >>> import beam_dpcount as dp
+      >>> with beam.Pipeline("FnApiRunner") as pipeline:
+      ...     events = pipeline | beam.Create([("/home", "login"), ("/home", "logout")])
+      ...     releases = events | dp.Histogram(dp.ZCDP(0.5), 1000, ["login", "logout"])
+      ...     _ = releases | beam.Map(lambda release: print(release.step, len(release.value)))
+      1 2
+      2 2
     """
 
-    def __init__(
-        self,
-        budget: Budget | Share,
-        horizon: int | None,
-        domain: Sequence[str],
-        *,
-        max_items: int = 1,
-        removals: bool = False,
-        mechanism: Mechanism | type[Mechanism] | str | Unbounded | None = None,
-        relation: str = "replace_one",
-        on_reject: str = "drop",
-        value: Callable[[Any], Any] | None = None,
-        element_id: Callable[[Any], Any] | None = None,
-        path: str = "auto",
-        entropy: Entropy | None = None,
-        allow_runner: bool = False,
-    ) -> None:
-        super().__init__(budget, on_reject, value, element_id, path, entropy, allow_runner)
-        if not isinstance(removals, bool):
-            raise TypeError(f"removals must be True or False, got {removals!r}")
-        if isinstance(mechanism, Sparse):
+    domain: Sequence[str]
+    _: KW_ONLY
+    max_items: int = 1
+    removals: bool = False
+
+    _smaller: ClassVar[str | None] = (
+        "use TickHistogram, or give a smaller domain (group the rare items under one name)"
+    )
+
+    def _check_mechanism(self) -> None:
+        if isinstance(self.mechanism, Sparse):
             raise ValueError(
                 "Sparse counts single numbers, not histograms: give a horizon, or Unbounded"
             )
-        self.domain = check_domain(domain)
-        dimension = len(self.domain)
-        most = check_whole("max_items", max_items, dimension)
-        change = ItemsChange(-1 if removals else 0, 1, relation, max_items=most)
-        self._items = self.domain, most, removals
-        self._calibrate(mechanism, horizon, change, dimension)
-        for counter in self._counters.values():
-            check_state(
-                _state_size(counter),
-                dimension,
-                "use TickHistogram, or give a smaller domain (group the rare items under one name)",
-            )
 
-    def _intake(self) -> Intake:
-        return ItemsIntake(self.counter, *self._element, *self._items)
-
-    def _describe(self) -> dict[str, str]:
-        removals = ", some counted down" if self._items[2] else ""
-        items = f"{len(self.domain)}, at most {self._items[1]} an element{removals}"
-        return {**super()._describe(), "items": items}
-
-
-def _state_size(counter: Any) -> int:
-    """The most numbers kept per key and coordinate."""
-    size = counter.state_size
-    if isinstance(size, int):
-        return size
-    return int(size((counter.horizon or MAX_HORIZON) - 1))  # in the last epoch
+    def _made(self) -> tuple[Statistic, float]:
+        made = Items(self.domain, self.max_items, self.removals)  # type: ignore[arg-type]
+        self.domain = made.domain
+        return made, 1

@@ -62,14 +62,25 @@ def check_windows(elements: PCollection[Any]) -> None:
     )
 
 
-def check_pairs(elements: PCollection[Any]) -> None:
-    """Refuse elements whose declared type cannot be a pair with a str key."""
+def check_pairs(elements: PCollection[Any], of_pairs: bool = False) -> None:
+    """Refuse elements whose declared type cannot be a pair with a str key.
+
+    Args:
+      elements: the input.
+      of_pairs: whether values are edges, and so pairs: edges without a key are refused, of which
+        the first vertex would be taken for it.
+    """
     declared: Any = elements.element_type
     if declared in (None, typehints.Any):
         return
     if is_row_type(declared):
         raise RowElementError(TO_PAIRS)
     types: tuple[Any, ...] = getattr(declared, "tuple_types", ())
+    if of_pairs and types[1:] in ((str,), (int,)):
+        raise TypeError(
+            f"elements must be (key, (u, v)) pairs, but they are {declared}: give edges a key, "
+            'e.g. with beam.Map(lambda edge: ("graph", edge))'
+        )
     if len(types) == 2 and types[0] not in (str, typehints.Any):
         raise TypeError(
             f"elements must be (key, value) pairs with a str key, but keys are {types[0]}: add "

@@ -29,6 +29,16 @@ class LastPerTick(beam.PTransform[Any, Any]):
 
     Raises:
       ValueError, TypeError: tick is not positive, or start is no time.
+
+    Example:
+      >>> import apache_beam as beam
+      >>> import beam_dpcount as dp
+      >>> with beam.Pipeline("FnApiRunner") as pipeline:
+      ...     events = pipeline | beam.Create([("/home", 1), ("/home", 0)])
+      ...     timed = events | beam.Map(lambda e: beam.window.TimestampedValue(e, 30))
+      ...     releases = timed | dp.PrefixCount(dp.ZCDP(0.5), 1000)
+      ...     _ = releases | dp.LastPerTick(60) | beam.Map(lambda release: print(release.step))
+      2
     """
 
     def __init__(self, tick: Any, start: Any = 0) -> None:

@@ -4,19 +4,13 @@ A release is private already, so whatever is computed from releases and public p
 too, under the same budget. None of these transforms looks at anything else. What it does change is
 what a release's error looks like; each says what `stddev` means behind it.
 
-Pure functions come first, then folds (a state and a release give a state and what is given out,
-the same on both paths), the DoFns that run folds, and the transforms.
+What looks at one release is a function here; what looks at several is one of `dofns.folds`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
-import operator
-import struct
-import zlib
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
@@ -24,48 +18,30 @@ import apache_beam as beam
 import numpy as np
 import numpy.typing as npt
 from apache_beam import typehints
-from apache_beam.coders import BytesCoder
 from apache_beam.pvalue import PCollection
-from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
-from apache_beam.utils import windowed_value
 
 from beam_dpcount.checks import check_whole
 from beam_dpcount.counters.counter import LatticeCounter
-from beam_dpcount.counters.sliding import SlidingStddevs, difference_variance
+from beam_dpcount.counters.sliding import difference_variance
+from beam_dpcount.dofns.folds import (
+    Difference,
+    Fold,
+    FoldEach,
+    FoldGroup,
+    RunningMaximum,
+    TopOfKeys,
+    top_items,
+)
 from beam_dpcount.dofns.releases import Release, TopRelease, VectorRelease
-from beam_dpcount.dofns.states import StateError
 from beam_dpcount.mechanisms import Unbounded
 from beam_dpcount.mechanisms.base import Mechanism
-from beam_dpcount.statistics.items import MOST_STATE, check_domain, largest, places
+from beam_dpcount.statistics.items import MOST_STATE, check_domain
 from beam_dpcount.transforms.inputs import PATHS, check_choice, in_windows, once_per_window
 
 FloatArray = npt.NDArray[np.float64]
 
 
 # One release
-
-
-def top_items(release: Any, k: int, domain: Sequence[str]) -> TopRelease:
-    """The k items of the largest values of a VectorRelease; ties in the order of the domain.
-
-    Raises:
-      ValueError: the release has not one value for each item.
-    """
-    values = release.value
-    if len(values) != len(domain):
-        raise ValueError(
-            f"a release has {len(values)} values, but the domain has {len(domain)} items: give "
-            "the domain of the histogram"
-        )
-    best = largest(values, k)
-    return TopRelease(
-        release.key,
-        release.step,
-        release.timestamp,
-        [domain[i] for i in best],
-        [values[i] for i in best],
-        release.stddev,
-    )
 
 
 def running_average(release: Any) -> Any:
@@ -90,195 +66,6 @@ def _each(value: Any, function: Any) -> Any:
     return function(value) if isinstance(value, float | int) else [function(x) for x in value]
 
 
-# Folds. A state is a whole number and an array of its own, which `add` may change.
-
-FoldState = tuple[int, FloatArray]
-
-
-class Fold(ABC):
-    """What is remembered of the releases of one group, and what they give."""
-
-    group: str  # the field of a release by which it is grouped
-    order: str  # and the one by which a group is sorted, on bounded input
-    parameters: tuple[Any, ...]
-
-    @abstractmethod
-    def add(self, state: FoldState | None, release: Any) -> tuple[FoldState | None, list[Any]]:
-        """The state after one more release (None: nothing to remember), and what to give out."""
-
-
-class RunningMaximum(Fold):
-    """The largest value of each coordinate so far."""
-
-    group, order = "key", "step"
-    parameters = ("maximum",)
-
-    def add(self, state: FoldState | None, release: Any) -> tuple[FoldState | None, list[Any]]:
-        values = np.atleast_1d(np.asarray(release.value, dtype=np.float64))
-        if state is not None:
-            values = np.maximum(state[1], values)
-        return (release.step, values), [_with(release, values, release.stddev)]
-
-
-class Difference(Fold):
-    """Release t minus release t - window, from the last `window` releases, t in place t % window.
-
-    A step that did not come is NaN. A release that comes late, or again, gives nothing itself.
-    """
-
-    group, order = "key", "step"
-
-    def __init__(self, window: int, counter: LatticeCounter) -> None:
-        self._window = window
-        self.parameters = ("difference", window)
-        self._stddevs = SlidingStddevs(counter, window)
-
-    def add(self, state: FoldState | None, release: Any) -> tuple[FoldState | None, list[Any]]:
-        t, w = release.step, self._window
-        values = np.atleast_1d(np.asarray(release.value, dtype=np.float64))
-        last, kept = (0, np.full(w * len(values), np.nan)) if state is None else state
-        ring = kept.reshape(w, len(values))
-        place = t % w
-        if t <= last:
-            if t > last - w:
-                ring[place] = values
-            return (last, kept), []
-        ring[np.arange(max(last + 1, t - w), t) % w] = np.nan
-        own, stddev = self._stddevs.at(t)
-        if not math.isclose(own, release.stddev, rel_tol=1e-6):
-            raise ValueError(
-                f"the release of step {t} has a stddev of {release.stddev:g}, where the counter "
-                f"has {own:g}: give the counter of the transform that made the releases, as it is "
-                "after applying it, and take SlidingSum before averages"
-            )
-        before = ring[place].copy() if t > w else np.zeros(len(values))
-        ring[place] = values
-        given = [] if np.isnan(before).any() else [_with(release, values - before, stddev)]
-        return (t, kept), given
-
-
-class TopOfKeys(Fold):
-    """The values of the keys of a domain at one step, until all are there.
-
-    The whole number is the latest timestamp; the array has a value for each key, NaN where it has
-    not come, and the largest stddev.
-    """
-
-    group, order = "step", "key"
-
-    def __init__(self, k: int, domain: Sequence[str]) -> None:
-        self._k, self._domain, self._places = k, domain, places(domain)
-        self.parameters = ("top", *domain)
-
-    def add(self, state: FoldState | None, release: Any) -> tuple[FoldState | None, list[Any]]:
-        place = self._places.get(release.key)
-        if place is None:
-            return state, []
-        latest, kept = release.timestamp, np.full(len(self._domain) + 1, np.nan)
-        if state is None:
-            kept[-1] = 0
-        else:
-            latest, kept = max(state[0], latest), state[1]
-        kept[place - 1], kept[-1] = release.value, np.maximum(kept[-1], release.stddev)
-        if np.isnan(kept[:-1]).any():
-            return (latest, kept), []
-        *values, stddev = kept.tolist()
-        whole = VectorRelease("", release.step, latest, values, stddev)
-        return None, [top_items(whole, self._k, self._domain)]
-
-
-def _with(release: Any, values: FloatArray, stddev: float) -> Any:
-    """The release with these values, in its own form."""
-    scalar = isinstance(release.value, float | int)
-    return release._replace(value=float(values[0]) if scalar else values.tolist(), stddev=stddev)
-
-
-class FoldCodec:
-    """Packs the states of one fold.
-
-    Version 1, little-endian: u8 version, u64 fingerprint of the fold's parameters, the whole
-    number as i64, the array as f64, u32 CRC-32 of all before it. It holds released values only.
-    """
-
-    _HEAD = struct.Struct("<BQq")
-    _VERSION = 1
-
-    def __init__(self, fold: Fold) -> None:
-        digest = hashlib.blake2b(repr(fold.parameters).encode(), digest_size=8).digest()
-        self._fingerprint = int.from_bytes(digest, "little")
-
-    def encode(self, state: FoldState) -> bytes:
-        """The state as bytes."""
-        head = self._HEAD.pack(self._VERSION, self._fingerprint, state[0])
-        body = head + state[1].astype("<f8").tobytes()
-        return body + zlib.crc32(body).to_bytes(4, "little")
-
-    def decode(self, data: bytes) -> FoldState:
-        """The state that was encoded, with an array of its own.
-
-        Raises:
-          StateError: the bytes are corrupt, of another version, or of other parameters.
-        """
-        size = self._HEAD.size
-        if len(data) < size + 4 or zlib.crc32(data[:-4]) != int.from_bytes(data[-4:], "little"):
-            raise StateError(
-                f"the state is corrupt ({len(data)} bytes that fail their check): restore it from "
-                "a checkpoint"
-            )
-        version, fingerprint, number = self._HEAD.unpack_from(data)
-        if (version, fingerprint) != (self._VERSION, self._fingerprint):
-            raise StateError(
-                f"the state is of other parameters, or of format {version} (this code reads "
-                f"{self._VERSION}): resume with the window and domain it was started with"
-            )
-        return number, np.frombuffer(data[size:-4], dtype="<f8").astype(np.float64)
-
-
-# DoFns
-
-# An alias, because the declared default is Beam's marker.
-_Window: Any = beam.DoFn.WindowParam
-
-
-class FoldEach(beam.DoFn):
-    """Streaming: a fold over one cell of state a group."""
-
-    STATE = ReadModifyWriteStateSpec("fold", BytesCoder())
-
-    def __init__(self, fold: Fold) -> None:
-        self._fold = fold
-
-    def setup(self) -> None:
-        self._codec = FoldCodec(self._fold)
-
-    def process(
-        self, element: tuple[Any, Any], cell: Any = beam.DoFn.StateParam(STATE)
-    ) -> Iterator[Any]:
-        data = cell.read()
-        before = None if data is None else self._codec.decode(data)
-        state, given = self._fold.add(before, element[1])
-        if state is not None:
-            cell.write(self._codec.encode(state))
-        elif data is not None:
-            cell.clear()
-        yield from given
-
-
-class FoldGroup(beam.DoFn):
-    """Bounded: a fold over a sorted group."""
-
-    def __init__(self, fold: Fold) -> None:
-        self._fold = fold
-
-    def process(self, element: tuple[Any, Iterable[Any]], window: Any = _Window) -> Iterator[Any]:
-        state: FoldState | None = None
-        last = window.max_timestamp().micros  # a tick may end where its window does
-        for release in sorted(element[1], key=operator.attrgetter(self._fold.order)):
-            state, given = self._fold.add(state, release)
-            for made in given:
-                yield windowed_value.create(made, min(made.timestamp, last), (window,))
-
-
 # Transforms
 
 
@@ -287,6 +74,9 @@ class _Each(beam.PTransform[Any, Any]):
 
     takes: tuple[Any, ...] = (Release, VectorRelease)
     gives: Any = None  # the type that comes in
+
+    def __init__(self) -> None:  # its label is given by >>, as anywhere
+        super().__init__()
 
     def _function(self, release: Any) -> Any:
         raise NotImplementedError
@@ -369,6 +159,16 @@ class TopK(_Each):
     Raises:
       ValueError, TypeError: an argument is outside its range, or the input is declared to hold
         something else; in the pipeline, where a release has not one value for each item.
+
+    Example:
+      >>> import apache_beam as beam
+      >>> import beam_dpcount as dp
+      >>> count = dp.Histogram(dp.ZCDP(0.5), 1000, ["login", "logout"])
+      >>> with beam.Pipeline("FnApiRunner") as pipeline:
+      ...     events = pipeline | beam.Create([("/home", "login")])
+      ...     top = events | count | dp.TopK(1, count.domain)
+      ...     _ = top | beam.Map(lambda r: print(r.step, len(r.items)))
+      1 1
     """
 
     takes = (VectorRelease,)
@@ -405,6 +205,19 @@ class TopKPerTick(_Folded):
     Raises:
       ValueError, TypeError: an argument is outside its range, or the input is declared to hold
         something else, or is unbounded under path="bounded".
+
+    Example:
+      >>> import apache_beam as beam
+      >>> import beam_dpcount as dp
+      >>> count = dp.TickHistogram(
+      ...     dp.ZCDP(0.5), 60, 0, horizon=1, domain=["login", "logout"]
+      ... )
+      >>> with beam.Pipeline("FnApiRunner") as pipeline:
+      ...     events = pipeline | beam.Create(["login"])
+      ...     timed = events | beam.Map(lambda e: beam.window.TimestampedValue(e, 30))
+      ...     top = timed | count | dp.TopKPerTick(1, count.domain)
+      ...     _ = top | beam.Map(lambda r: print(r.step, len(r.items)))
+      1 1
     """
 
     takes = (Release,)
@@ -423,6 +236,16 @@ class RunningAverage(_Each):
     round: values are off any lattice.
 
     Guarantee: post-processing; costs nothing: the number of elements, or ticks, is public.
+
+    Example:
+      >>> import apache_beam as beam
+      >>> import beam_dpcount as dp
+      >>> with beam.Pipeline("FnApiRunner") as pipeline:
+      ...     events = pipeline | beam.Create([("/home", 1), ("/home", 0)])
+      ...     releases = events | dp.PrefixCount(dp.ZCDP(0.5), 1000) | dp.RunningAverage()
+      ...     _ = releases | beam.Map(lambda r: print(r.key, r.step))
+      /home 1
+      /home 2
     """
 
     def _function(self, release: Any) -> Any:
@@ -453,6 +276,17 @@ class SlidingSum(_Folded):
         4096 steps); the state would exceed 10^6 numbers; the input is declared to hold something
         else, or is unbounded under path="bounded". In the pipeline, where a release's stddev is
         not the counter's.
+
+    Example:
+      >>> import apache_beam as beam
+      >>> import beam_dpcount as dp
+      >>> count = dp.PrefixCount(dp.ZCDP(0.5), 1000)
+      >>> with beam.Pipeline("FnApiRunner") as pipeline:
+      ...     events = pipeline | beam.Create([("/home", 1), ("/home", 0)])
+      ...     releases = events | count | dp.SlidingSum(10, count.counter)
+      ...     _ = releases | beam.Map(lambda r: print(r.key, r.step))
+      /home 1
+      /home 2
     """
 
     def __init__(self, window: int, counter: LatticeCounter, path: str = "auto") -> None:
@@ -490,6 +324,16 @@ class NonNegative(_Each):
     is smaller than it says.
 
     Guarantee: post-processing; costs nothing.
+
+    Example:
+      >>> import apache_beam as beam
+      >>> import beam_dpcount as dp
+      >>> with beam.Pipeline("FnApiRunner") as pipeline:
+      ...     events = pipeline | beam.Create([("/home", 1), ("/home", 0)])
+      ...     releases = events | dp.PrefixCount(dp.ZCDP(0.5), 1000) | dp.NonNegative()
+      ...     _ = releases | beam.Map(lambda r: print(r.value >= 0))
+      True
+      True
     """
 
     def _function(self, release: Any) -> Any:
@@ -514,6 +358,16 @@ class Monotone(_Folded):
     Raises:
       ValueError, TypeError: path is none of these, or the input is declared to hold something
         else, or is unbounded under path="bounded".
+
+    Example:
+      >>> import apache_beam as beam
+      >>> import beam_dpcount as dp
+      >>> with beam.Pipeline("FnApiRunner") as pipeline:
+      ...     events = pipeline | beam.Create([("/home", 1), ("/home", 0)])
+      ...     releases = events | dp.PrefixCount(dp.ZCDP(0.5), 1000) | dp.Monotone()
+      ...     _ = releases | beam.Map(lambda r: print(r.key, r.step))
+      /home 1
+      /home 2
     """
 
     def __init__(self, path: str = "auto") -> None:
@@ -533,6 +387,16 @@ class Rounded(_Each):
 
     Raises:
       ValueError, TypeError: unit is no positive, finite number.
+
+    Example:
+      >>> import apache_beam as beam
+      >>> import beam_dpcount as dp
+      >>> with beam.Pipeline("FnApiRunner") as pipeline:
+      ...     events = pipeline | beam.Create([("/home", 1), ("/home", 0)])
+      ...     releases = events | dp.PrefixCount(dp.ZCDP(0.5), 1000) | dp.Rounded(10)
+      ...     _ = releases | beam.Map(lambda r: print(r.value % 10))
+      0.0
+      0.0
     """
 
     def __init__(self, unit: float = 1) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, cast
 
-from beam_dpcount.budget.budgets import Budget
-from beam_dpcount.budget.ledger import Share
-from beam_dpcount.statistics import Episodes, Words
+from beam_dpcount.statistics import Episodes, Statistic, Words
 from beam_dpcount.transforms.statistics import StatisticCount
 
 
+@dataclass(eq=False, repr=False)
 class SubstringCount(StatisticCount):
     """Private running counts of the words in each key's sequence of letters.
 
@@ -51,25 +51,28 @@ class SubstringCount(StatisticCount):
     Raises:
       ValueError, TypeError: at construction, for arguments out of range, unknown letters, too many
         words, none or one twice; when applied, as for PrefixCount.
+
+    Example:
+      >>> import beam_dpcount as dp
+      >>> count = dp.SubstringCount(dp.ZCDP(0.5), 1000, ["a", "b"], 2)
+      >>> count.domain
+      ('a', 'b', 'aa', 'ab', 'ba', 'bb')
     """
 
-    _fewer = "count shorter words, or give a list of words"
+    _smaller = "count shorter words, or give a list of words"
 
-    def __init__(
-        self,
-        budget: Budget | Share,
-        horizon: int,
-        alphabet: Sequence[str],
-        max_length: int | None = None,
-        *,
-        words: Sequence[str | Sequence[str]] | None = None,
-        relation: str = "replace_one",
-        **options: Any,
-    ) -> None:
-        counted = Words(_letters(alphabet), max_length, cast(Any, words))
-        super().__init__(budget, horizon, counted, relation=relation, **options)
+    alphabet: Sequence[str]
+    max_length: int | None = None
+    _: KW_ONLY
+    words: Sequence[str | Sequence[str]] | None = None
+
+    statistic: Statistic = field(init=False)
+
+    def _made(self) -> tuple[Statistic, float]:
+        return Words(_letters(self.alphabet), self.max_length, cast(Any, self.words)), 1
 
 
+@dataclass(eq=False, repr=False)
 class EpisodeCount(StatisticCount):
     """Private running counts of serial episodes in each key's sequence of letters.
 
@@ -97,24 +100,29 @@ class EpisodeCount(StatisticCount):
 
     Raises:
       ValueError, TypeError: as for SubstringCount.
+
+    Example:
+      >>> import beam_dpcount as dp
+      >>> actions = ["login", "read", "logout"]
+      >>> episodes = [["login", "logout"]]
+      >>> count = dp.EpisodeCount(dp.ZCDP(0.5), 1000, actions, episodes=episodes, max_span=20)
+      >>> count.domain
+      ('login logout',)
     """
 
-    _fewer = "count shorter episodes, or give a list of episodes"
+    _smaller = "count shorter episodes, or give a list of episodes"
 
-    def __init__(
-        self,
-        budget: Budget | Share,
-        horizon: int,
-        alphabet: Sequence[str],
-        max_length: int | None = None,
-        *,
-        episodes: Sequence[str | Sequence[str]] | None = None,
-        max_span: int | None = None,
-        relation: str = "replace_one",
-        **options: Any,
-    ) -> None:
-        counted = Episodes(_letters(alphabet), max_length, cast(Any, episodes), max_span)
-        super().__init__(budget, horizon, counted, relation=relation, **options)
+    alphabet: Sequence[str]
+    max_length: int | None = None
+    _: KW_ONLY
+    episodes: Sequence[str | Sequence[str]] | None = None
+    max_span: int | None = None
+
+    statistic: Statistic = field(init=False)
+
+    def _made(self) -> tuple[Statistic, float]:
+        chosen = cast(Any, self.episodes)
+        return Episodes(_letters(self.alphabet), self.max_length, chosen, self.max_span), 1
 
 
 def _letters(alphabet: Sequence[str]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import apache_beam as beam
@@ -12,23 +13,21 @@ from apache_beam.pvalue import PCollection
 
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.ledger import Share
-from beam_dpcount.checks import check_whole
+from beam_dpcount.dofns.intake import BY_DATA
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.rows import TO_ITEMS, RowElementError, is_row, is_row_type
 from beam_dpcount.dofns.ticks import check_timed
-from beam_dpcount.statistics.items import check_domain, places, read_items
+from beam_dpcount.mechanisms import Mechanism
+from beam_dpcount.noise.entropy import Entropy
+from beam_dpcount.statistics.items import Items
 from beam_dpcount.transforms.described import Described
 from beam_dpcount.transforms.ticks import TickCount
 
 # An alias, because the declared default is Beam's marker.
 _WindowedValue: Any = beam.DoFn.WindowedValueParam
 
-_OPTIONS = (
-    *("horizon", "mechanism", "relation", "max_per_tick", "late", "path", "entropy"),
-    "allow_runner",
-)
 
-
+@dataclass(eq=False, repr=False)
 class TickHistogram(Described):
     """A private running count of every item of a public domain, at every tick of a public clock.
 
@@ -46,8 +45,8 @@ class TickHistogram(Described):
       max_items: the most items that one event counts; enforced. The noise grows with its square
         root (Gaussian), or with it (Laplace).
       value: takes the item or items out of an event.
-      options: as for TickCount: horizon, mechanism, relation, max_per_tick, late, path, entropy,
-        allow_runner.
+      horizon, mechanism, relation, max_per_tick, late, path, entropy, allow_runner: as for
+        TickCount.
 
     Guarantee: as for TickCount; an event counts 1 under at most `max_items` items.
 
@@ -57,36 +56,61 @@ class TickHistogram(Described):
 
     Raises:
       ValueError, TypeError: as for TickCount, and for what is no domain.
+
+    Example:
+      >>> import apache_beam as beam
+      >>> import beam_dpcount as dp
+      >>> with beam.Pipeline("FnApiRunner") as pipeline:
+      ...     events = pipeline | beam.Create(["login", ["login", "logout"]])
+      ...     timed = events | beam.Map(lambda e: beam.window.TimestampedValue(e, 30))
+      ...     count = dp.TickHistogram(
+      ...         dp.ZCDP(0.5), 60, 0, horizon=1, domain=["login", "logout"], max_items=2
+      ...     )
+      ...     _ = timed | count | beam.Map(lambda release: print(release.key, release.step))
+      login 1
+      logout 1
     """
 
-    def __init__(
-        self,
-        budget: Budget | Share,
-        tick: Any,
-        start: Any,
-        stop: Any = None,
-        *,
-        domain: Sequence[str],
-        max_items: int = 1,
-        value: Callable[[Any], Any] | None = None,
-        **options: Any,
-    ) -> None:
+    budget: Budget | Share
+    tick: Any
+    start: Any
+    stop: Any = None
+    _: KW_ONLY
+    domain: Sequence[str]
+    max_items: int = 1
+    value: Callable[[Any], Any] | None = None
+    horizon: int | None = None
+    mechanism: Mechanism | type[Mechanism] | str | None = None
+    relation: str = "add_remove"
+    max_per_tick: int | None = None
+    late: str = "fold"
+    path: str = "auto"
+    entropy: Entropy | None = None
+    allow_runner: bool = False
+
+    def __post_init__(self) -> None:
         super().__init__()
-        for name in options:
-            if name not in _OPTIONS:
-                raise TypeError(
-                    f"TickHistogram takes no {name}: items count 1, others nothing; its options "
-                    f"are {', '.join(_OPTIONS)}"
-                )
-        self.domain = check_domain(domain)
-        most = check_whole("max_items", max_items, len(self.domain))
-        self._has_value = value is not None
-        self._split = _SplitItems(self.domain, most, value)
+        items = Items(self.domain, self.max_items)  # type: ignore[arg-type]
+        self.domain = items.domain
+        self._split = _SplitItems(items, self.value)
         self._ticks = TickCount(
-            budget, tick, start, stop, keys=self.domain, max_items=most, **options
+            self.budget,
+            self.tick,
+            self.start,
+            self.stop,
+            keys=items.domain,
+            max_items=items.max_items,
+            horizon=self.horizon,
+            mechanism=self.mechanism,
+            relation=self.relation,
+            max_per_tick=self.max_per_tick,
+            late=self.late,
+            path=self.path,
+            entropy=self.entropy,
+            allow_runner=self.allow_runner,
         )
         # Of an event's items the first of the domain count.
-        self._ticks._counted = self.domain, most
+        self._ticks._counted = items.domain, items.max_items  # type: ignore[misc]
 
     @property
     def counter(self) -> Any:
@@ -94,10 +118,10 @@ class TickHistogram(Described):
         return self._ticks.counter
 
     def expand(self, events: PCollection[Any]) -> PCollection[Release]:
-        if not self._has_value and is_row_type(events.element_type):
+        if self.value is None and is_row_type(events.element_type):
             raise RowElementError(TO_ITEMS)
         types = getattr(events.element_type, "tuple_types", ())
-        if not self._has_value and any(kind not in (str, typehints.Any) for kind in types):
+        if self.value is None and any(kind not in (str, typehints.Any) for kind in types):
             raise TypeError(
                 "events must be items or collections of items, but they are "
                 f"{events.element_type}: take the item out, e.g. with value=lambda event: event[1]"
@@ -119,11 +143,8 @@ class TickHistogram(Described):
 class _SplitItems(beam.DoFn):
     """An event to (item, 1) for each of its items that counts."""
 
-    def __init__(
-        self, domain: tuple[str, ...], most: int, value: Callable[[Any], Any] | None
-    ) -> None:
-        self._domain, self._known, self._most = domain, places(domain), most
-        self._value = value
+    def __init__(self, items: Items, value: Callable[[Any], Any] | None) -> None:
+        self._items, self._value = items, value
 
     def process(self, event: Any, windowed: Any = _WindowedValue) -> list[tuple[str, int]]:
         check_timed(windowed.timestamp_micros)  # whatever its items are
@@ -131,14 +152,14 @@ class _SplitItems(beam.DoFn):
             raise RowElementError(TO_ITEMS)
         try:
             payload = event if self._value is None else self._value(event)
-            codes, _ = read_items(payload, self._known, self._most, removals=False)
-        except (ValueError, TypeError, ArithmeticError, LookupError):
+            codes, _ = self._items.read(payload)
+        except BY_DATA:
             return []  # such events count nothing, and nobody may learn that there was one
-        return [(self._domain[code - 1], 1) for code in codes]
+        return [(self._items.domain[code - 1], 1) for code in codes if code]
 
     def problem(self, event: Any) -> str | None:
         """Why something of an event does not count; errors of `value` are not caught."""
         if self._value is None and is_row(event):
             raise RowElementError(TO_ITEMS)
         payload = event if self._value is None else self._value(event)
-        return read_items(payload, self._known, self._most, removals=False)[1]
+        return self._items.problem(payload)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, ClassVar
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
@@ -17,7 +17,7 @@ from beam_dpcount.counters.change import TickChange, check_bounds, check_unit
 from beam_dpcount.counters.choose import resolve
 from beam_dpcount.counters.counter import Counter, calibrate
 from beam_dpcount.dofns.clock import LATE, Clock, check_keys, clock_of, default_most
-from beam_dpcount.dofns.elements import Intake
+from beam_dpcount.dofns.intake import Intake
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.ticks import (
     SEED,
@@ -27,11 +27,13 @@ from beam_dpcount.dofns.ticks import (
     SeedKeys,
     SumTicks,
     TickIntake,
+    TickPlan,
     check_timed,
     groups_of,
 )
 from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
 from beam_dpcount.noise.entropy import Entropy
+from beam_dpcount.statistics.numbers import Numbers
 from beam_dpcount.transforms.described import Described
 from beam_dpcount.transforms.inputs import (
     PATHS,
@@ -55,6 +57,7 @@ _LATE_REPLAYS = (
 _POLICIES = ("drop", "raise")
 
 
+@dataclass(eq=False, repr=False)
 class TickCount(Described):
     """A private running sum per public key, released at every tick of a public clock.
 
@@ -133,56 +136,74 @@ class TickCount(Described):
         other than the global one and FixedWindows on the grid of ticks, for path="bounded" on
         unbounded input, and for mechanisms that draw noise early on the streaming path.
       UntimedElementError, RowElementError: when run, where elements have no timestamps or are rows.
+
+    Example:
+      >>> import apache_beam as beam
+      >>> import beam_dpcount as dp
+      >>> with beam.Pipeline("FnApiRunner") as pipeline:
+      ...     events = pipeline | beam.Create([("ERROR", 1), ("ERROR", 1)])
+      ...     timed = events | beam.Map(lambda e: beam.window.TimestampedValue(e, 1_700_000_000))
+      ...     count = dp.TickCount(
+      ...         dp.ApproxDP(1.0, 1e-6), 3600, 1_699_999_200, horizon=2, keys=["INFO", "ERROR"]
+      ...     )
+      ...     _ = timed | count | beam.Map(lambda release: print(release.key, release.step))
+      INFO 1
+      INFO 2
+      ERROR 1
+      ERROR 2
     """
 
-    def __init__(
-        self,
-        budget: Budget | Share,
-        tick: Any,
-        start: Any,
-        stop: Any = None,
-        *,
-        horizon: int | None = None,
-        keys: Sequence[str],
-        mechanism: Mechanism | type[Mechanism] | str | None = None,
-        bounds: tuple[float, float] = (0, 1),
-        unit: float = 1,
-        relation: str = "add_remove",
-        max_items: int = 1,
-        max_per_tick: int | None = None,
-        late: str = "fold",
-        on_unknown: str = "drop",
-        on_reject: str = "drop",
-        value: Callable[[Any], Any] | None = None,
-        path: str = "auto",
-        entropy: Entropy | None = None,
-        allow_runner: bool = False,
-    ) -> None:
-        super().__init__()
-        self._allowed = check_allowed(allow_runner)
-        check_choice("late", late, LATE)
-        check_choice("on_unknown", on_unknown, _POLICIES)
-        check_choice("on_reject", on_reject, _POLICIES)
-        self._entropy = check_entropy(entropy)
-        self._clock, self._keys = clock_of(tick, start, stop, horizon), check_keys(keys)
-        low, high = check_bounds(bounds)
-        change = TickChange(low, high, relation=relation, max_items=max_items)
-        self._unit = check_unit(unit, change)
-        if max_per_tick is None:
-            max_per_tick = default_most(change.magnitude(self._unit), self._clock.steps)
-        self._change = replace(change, most=max_per_tick)
-        self._given = budget
-        self._budget, self._account = plain_budget(budget)
-        self._mechanism = self._checked(mechanism)
-        self._path, self._late = check_choice("path", path, PATHS), late
-        self._value = check_callable("value", value)
-        self._policies = on_unknown, on_reject
-        self._counters = {way: self._calibrated(self._clock, way) for way in (False, True)}
-        self.counter = self._counters[path == "streaming"]
-        self._used = self._clock
-        self._counted: Any = None  # what a transform around this one says of the events
+    budget: Budget | Share
+    tick: Any
+    start: Any
+    stop: Any = None
+    _: KW_ONLY
+    keys: Sequence[str]
+    horizon: int | None = None
+    mechanism: Mechanism | type[Mechanism] | str | None = None
+    bounds: tuple[float, float] = (0, 1)
+    unit: float = 1
+    relation: str = "add_remove"
+    max_items: int = 1
+    max_per_tick: int | None = None
+    late: str = "fold"
+    on_unknown: str = "drop"
+    on_reject: str = "drop"
+    value: Callable[[Any], Any] | None = None
+    path: str = "auto"
+    entropy: Entropy | None = None
+    allow_runner: bool = False
 
-    def _checked(self, mechanism: Any) -> Any:
+    counter: Counter = field(init=False)
+
+    _counted: ClassVar[Any] = None  # what a transform around this one says of the events
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        check_allowed(self.allow_runner)
+        check_choice("late", self.late, LATE)
+        check_choice("on_unknown", self.on_unknown, _POLICIES)
+        check_choice("on_reject", self.on_reject, _POLICIES)
+        check_choice("path", self.path, PATHS)
+        check_callable("value", self.value)
+        self._entropy = check_entropy(self.entropy)
+        self._clock = clock_of(self.tick, self.start, self.stop, self.horizon)
+        self.keys = check_keys(self.keys)
+        low, high = check_bounds(self.bounds)
+        change = TickChange(low, high, relation=self.relation, max_items=self.max_items)
+        self._numbers = Numbers(low, high, check_unit(self.unit, change))
+        most = self.max_per_tick
+        if most is None:
+            most = default_most(change.magnitude(self._numbers.unit), self._clock.steps)
+        self._change = replace(change, most=most)
+        self._budget, self._account = plain_budget(self.budget)
+        self._check_mechanism()
+        self._counters = {way: self._calibrated(self._clock, way) for way in (False, True)}
+        self.counter = self._counters[self.path == "streaming"]
+        self._used = self._clock
+
+    def _check_mechanism(self) -> None:
+        mechanism = self.mechanism
         if isinstance(mechanism, Mechanism) and mechanism.horizon != self._clock.steps:
             raise ValueError(
                 f"the mechanism was made for {mechanism.horizon} steps, but the clock has "
@@ -194,62 +215,65 @@ class TickCount(Described):
                 f"{mechanism.name} counts elements without a horizon, and a clock has one: give "
                 "one of mechanisms.ALL, or leave mechanism out"
             )
-        return mechanism
 
     def _calibrated(self, clock: Clock, replays: bool) -> Counter:
-        mechanism = self._mechanism
+        mechanism = self.mechanism
         if isinstance(mechanism, Mechanism):
             mechanism = replace(mechanism, horizon=clock.steps)
-        options: dict[str, Any] = {"change": self._change, "unit": self._unit}
+        options: dict[str, Any] = {"change": self._change, "unit": self._numbers.unit}
         replays = replays or self._entropy.is_replayable
         chosen = resolve(mechanism, clock.steps, self._budget, replays=replays, **options)
         return calibrate(chosen, self._budget, **options)
 
     def expand(self, events: PCollection[Any]) -> PCollection[Release]:
         check_pairs(events)
-        check_runner(events.pipeline, self._allowed)
+        check_runner(events.pipeline, self.allow_runner)
         clock = self._used = self._windowed(events)
-        streaming = use_streaming(events, self._path)
+        streaming = use_streaming(events, self.path)
         known = clock == self._clock
         counter = self._counters[streaming] if known else self._calibrated(clock, streaming)
         if streaming or self._entropy.is_replayable:
             refuse_early_draws(counter.mechanism)
         if streaming and self._entropy.is_replayable:
             _LOGGER.warning("%s: %s", self.label, _LATE_REPLAYS)
-        claim(self._given, by=self.label)  # the last of the checks
+        claim(self.budget, by=self.label)  # the last of the checks
         self.counter = counter
         self._show_applied(events.pipeline)
-        on_unknown, on_reject = self._policies
-        numbers = Intake(counter, on_reject, self._value, None)
-        intake = TickIntake(clock, self._keys, numbers, strict=on_unknown == "raise")
-        cap, fold = self._change.largest(self._unit), self._late == "fold"
-        entropy = self._entropy.named(events.pipeline.transforms_stack[-1].full_label)
-        how = counter, clock, self._keys, cap, fold, entropy, self._counted
-        if streaming:
-            return self._each_tick(events, intake, CountEachTick(*how))
-        alone = spreads_groups(events.pipeline)
-        return self._all_ticks(events, intake, CountAllTicks(*how, alone), alone)
+        numbers = Intake(counter, self._numbers, self.on_reject, self.value)
+        intake = TickIntake(clock, self.keys, numbers, strict=self.on_unknown == "raise")
+        plan = TickPlan(
+            counter,
+            clock,
+            self.keys,
+            cap=self._change.largest(self._numbers.unit),
+            fold=self.late == "fold",
+            entropy=self._entropy.named(events.pipeline.transforms_stack[-1].full_label),
+            counted=self._counted,
+            alone=spreads_groups(events.pipeline),
+        )
+        released = self._each_tick if streaming else self._all_ticks
+        return released(events, intake, plan)
 
     def _each_tick(
-        self, events: PCollection[Any], intake: TickIntake, dofn: CountEachTick
+        self, events: PCollection[Any], intake: TickIntake, plan: TickPlan
     ) -> PCollection[Release]:
         seeds = (
             events.pipeline
-            | "Keys" >> beam.Create(list(self._keys), reshuffle=False)
+            | "Keys" >> beam.Create(list(plan.keys), reshuffle=False)
             | "SeedKeys" >> beam.ParDo(SeedKeys(intake.clock)).with_output_types(tuple[str, bytes])
             | "Window" >> beam.WindowInto(events.windowing)
         )
         read: Any = beam.ParDo(ReadTicks(intake)).with_output_types(tuple[str, bytes])
         both = (seeds, events | "ReadTicks" >> read) | "Flatten" >> beam.Flatten()
-        return both | "CountEachTick" >> beam.ParDo(dofn).with_output_types(Release)
+        return both | "CountEachTick" >> beam.ParDo(CountEachTick(plan)).with_output_types(Release)
 
     def _all_ticks(
-        self, events: PCollection[Any], intake: TickIntake, dofn: CountAllTicks, alone: bool
+        self, events: PCollection[Any], intake: TickIntake, plan: TickPlan
     ) -> PCollection[Release]:
-        groups = groups_of(len(self._keys), alone)
+        groups = groups_of(len(plan.keys), plan.alone)
         made: Any = beam.Create([(group, SEED) for group in groups], reshuffle=False)
         seeds = events.pipeline | "Groups" >> made.with_output_types(tuple[int, bytes])
-        read: Any = beam.ParDo(SumTicks(intake, self._keys, alone))
+        read: Any = beam.ParDo(SumTicks(intake, plan.keys, plan.alone))
         sums = (
             events
             | "SumTicks" >> read.with_output_types(tuple[int, bytes])
@@ -259,7 +283,7 @@ class TickCount(Described):
         releases = (
             once_per_window(both, windows.GlobalWindows())
             | "GroupByKey" >> beam.GroupByKey()
-            | "CountAllTicks" >> beam.ParDo(dofn).with_output_types(Release)
+            | "CountAllTicks" >> beam.ParDo(CountAllTicks(plan)).with_output_types(Release)
         )
         function = events.windowing.windowfn
         if intake.clock.window is None:
@@ -269,9 +293,8 @@ class TickCount(Described):
 
     def problem(self, event: Any, micros: int | None = None) -> str | None:
         """Why an event does not count as it is; see `beam_dpcount.check`."""
-        intake = Intake(self.counter, "raise", self._value, None)
-        problem = intake.problem_of(event)
-        if problem is None and event[0] not in self._keys:
+        problem = Intake(self.counter, self._numbers, "raise", self.value).problem(event)
+        if problem is None and event[0] not in self.keys:
             return "the key is not among keys"
         return problem or self.problem_of_time(micros)
 
@@ -301,8 +324,8 @@ class TickCount(Described):
         return {
             **self.counter.describe(),
             **self._used.describe(),
-            "keys": str(len(self._keys)),
-            "late": self._late,
+            "keys": str(len(self.keys)),
+            "late": self.late,
             "entropy": repr(self._entropy),
             "max_per_tick": str(self._change.most),
             "budget_covers": per if self._used.window is None else f"{per} in one window",

@@ -30,15 +30,15 @@ PACE = 0.02  # seconds between lines
 NEWER = """
 from beam_dpcount.dofns import states as coders
 
-decode, coders.VERSION = coders.StateCodec.decode, 2
+decode, coders.FORMAT = coders.StateCodec.decode, 3
 
 
 def decode_either(self, data):
-    coders.VERSION = data[0]
+    coders.FORMAT = data[0]
     try:
         return decode(self, data)
     finally:
-        coders.VERSION = 2
+        coders.FORMAT = 3
 
 
 coders.StateCodec.decode = decode_either

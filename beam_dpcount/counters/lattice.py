@@ -1,0 +1,81 @@
+"""The public lattice: inputs are clipped to bounds and rounded to a unit before anything else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+class NotANumberError(ValueError):
+    """An input that is not a number. The message never shows it."""
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """Whole multiples of a unit, within bounds.
+
+    Args:
+      low, high: values are clipped to them.
+      unit: values are rounded to multiples of it.
+    """
+
+    low: float
+    high: float
+    unit: float
+
+    @cached_property
+    def bounds(self) -> tuple[int, int]:
+        """The bounds in multiples of the unit, rounded as values are rounded."""
+        return round(self.low / self.unit), round(self.high / self.unit)
+
+    def one(self, x: Any) -> int:
+        """A number, in multiples of the unit.
+
+        Raises:
+          NotANumberError: it is not one.
+        """
+        low, high = self.bounds
+        if isinstance(x, np.floating):  # else bounds are compared in its precision
+            x = float(x)
+        if type(x) is int and self.unit == 1:
+            return low if x < low else high if x > high else x
+        if isinstance(x, Real | np.bool_ | Decimal):
+            try:
+                clipped = min(max(x, self.low), self.high)
+                if x == x:
+                    return min(max(round(float(clipped) / self.unit), low), high)
+            except (TypeError, ValueError, ArithmeticError):
+                pass
+        raise NotANumberError("the value is not a number")
+
+    def all(self, xs: npt.ArrayLike, dimension: int | None) -> npt.NDArray[np.int64]:
+        """A whole stream, shape (n,) or (n, dimension).
+
+        Raises:
+          NotANumberError: some entry is not a number.
+          ValueError: the shape is wrong.
+        """
+        shape = "(n,)" if dimension is None else f"(n, {dimension})"
+        try:
+            array = np.asarray(xs)
+        except ValueError:
+            raise ValueError(f"inputs must have shape {shape}, got a ragged sequence") from None
+        if array.shape[1:] != (() if dimension is None else (dimension,)) or not array.ndim:
+            raise ValueError(f"inputs must have shape {shape}, got {array.shape}")
+        if array.dtype.kind in "Ou":  # integers beyond 64 bits, decimals, or no numbers at all
+            flat = [self.one(x) for x in array.ravel().tolist()]
+            return np.array(flat, dtype=np.int64).reshape(array.shape)
+        if array.dtype.kind not in "bif":
+            raise NotANumberError("some inputs are not numbers")
+        if array.dtype.kind == "f" and np.isnan(array).any():
+            raise NotANumberError("some inputs are not numbers (NaN)")
+        if array.dtype.kind in "bi" and self.unit == 1:
+            return np.asarray(np.clip(array, *self.bounds), dtype=np.int64)
+        clipped = np.clip(array.astype(np.float64), self.low, self.high)
+        return np.asarray(np.clip(np.rint(clipped / self.unit), *self.bounds), dtype=np.int64)

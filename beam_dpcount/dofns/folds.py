@@ -1,0 +1,194 @@
+"""Folds of releases: a state and a release give a state, and what is given out.
+
+They are the same on both paths. What is computed from releases and public parameters alone is as
+private as they are.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import numpy.typing as npt
+from apache_beam.coders import BytesCoder
+from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
+from apache_beam.utils import windowed_value
+
+from beam_dpcount.counters.counter import LatticeCounter
+from beam_dpcount.counters.sliding import SlidingStddevs
+from beam_dpcount.dofns.releases import TopRelease, VectorRelease
+from beam_dpcount.dofns.states import FoldCodec
+from beam_dpcount.statistics.items import largest, places
+
+FloatArray = npt.NDArray[np.float64]
+# A whole number and an array of its own, which `add` may change.
+FoldState = tuple[int, FloatArray]
+
+
+class Fold(ABC):
+    """What is remembered of the releases of one group, and what they give."""
+
+    group: str  # the field of a release by which it is grouped
+    order: str  # and the one by which a group is sorted, on bounded input
+    parameters: tuple[Any, ...]
+
+    @abstractmethod
+    def add(self, state: FoldState | None, release: Any) -> tuple[FoldState | None, list[Any]]:
+        """The state after one more release (None: nothing to remember), and what to give out."""
+
+
+class RunningMaximum(Fold):
+    """The largest value of each coordinate so far."""
+
+    group, order = "key", "step"
+    parameters = ("maximum",)
+
+    def add(self, state: FoldState | None, release: Any) -> tuple[FoldState | None, list[Any]]:
+        values = np.atleast_1d(np.asarray(release.value, dtype=np.float64))
+        if state is not None:
+            values = np.maximum(state[1], values)
+        return (release.step, values), [_with(release, values, release.stddev)]
+
+
+class Difference(Fold):
+    """Release t minus release t - window, from the last `window` releases, t in place t % window.
+
+    A step that did not come is NaN. A release that comes late, or again, gives nothing itself.
+    """
+
+    group, order = "key", "step"
+
+    def __init__(self, window: int, counter: LatticeCounter) -> None:
+        self._window = window
+        self.parameters = ("difference", window)
+        self._stddevs = SlidingStddevs(counter, window)
+
+    def add(self, state: FoldState | None, release: Any) -> tuple[FoldState | None, list[Any]]:
+        t, w = release.step, self._window
+        values = np.atleast_1d(np.asarray(release.value, dtype=np.float64))
+        last, kept = (0, np.full(w * len(values), np.nan)) if state is None else state
+        ring = kept.reshape(w, len(values))
+        place = t % w
+        if t <= last:
+            if t > last - w:
+                ring[place] = values
+            return (last, kept), []
+        ring[np.arange(max(last + 1, t - w), t) % w] = np.nan
+        own, stddev = self._stddevs.at(t)
+        if not math.isclose(own, release.stddev, rel_tol=1e-6):
+            raise ValueError(
+                f"the release of step {t} has a stddev of {release.stddev:g}, where the counter "
+                f"has {own:g}: give the counter of the transform that made the releases, as it is "
+                "after applying it, and take SlidingSum before averages"
+            )
+        before = ring[place].copy() if t > w else np.zeros(len(values))
+        ring[place] = values
+        given = [] if np.isnan(before).any() else [_with(release, values - before, stddev)]
+        return (t, kept), given
+
+
+class TopOfKeys(Fold):
+    """The values of the keys of a domain at one step, until all are there.
+
+    The whole number is the latest timestamp; the array has a value for each key, NaN where it has
+    not come, and the largest stddev.
+    """
+
+    group, order = "step", "key"
+
+    def __init__(self, k: int, domain: Sequence[str]) -> None:
+        self._k, self._domain, self._places = k, domain, places(domain)
+        self.parameters = ("top", *domain)
+
+    def add(self, state: FoldState | None, release: Any) -> tuple[FoldState | None, list[Any]]:
+        place = self._places.get(release.key)
+        if place is None:
+            return state, []
+        latest, kept = release.timestamp, np.full(len(self._domain) + 1, np.nan)
+        if state is None:
+            kept[-1] = 0
+        else:
+            latest, kept = max(state[0], latest), state[1]
+        kept[place - 1], kept[-1] = release.value, np.maximum(kept[-1], release.stddev)
+        if np.isnan(kept[:-1]).any():
+            return (latest, kept), []
+        *values, stddev = kept.tolist()
+        whole = VectorRelease("", release.step, latest, values, stddev)
+        return None, [top_items(whole, self._k, self._domain)]
+
+
+def _with(release: Any, values: FloatArray, stddev: float) -> Any:
+    """The release with these values, in its own form."""
+    scalar = isinstance(release.value, float | int)
+    return release._replace(value=float(values[0]) if scalar else values.tolist(), stddev=stddev)
+
+
+def top_items(release: Any, k: int, domain: Sequence[str]) -> TopRelease:
+    """The k items of the largest values of a VectorRelease; ties in the order of the domain.
+
+    Raises:
+      ValueError: the release has not one value for each item.
+    """
+    values = release.value
+    if len(values) != len(domain):
+        raise ValueError(
+            f"a release has {len(values)} values, but the domain has {len(domain)} items: give "
+            "the domain of the histogram"
+        )
+    best = largest(values, k)
+    return TopRelease(
+        release.key,
+        release.step,
+        release.timestamp,
+        [domain[i] for i in best],
+        [values[i] for i in best],
+        release.stddev,
+    )
+
+
+# An alias, because the declared default is Beam's marker.
+_Window: Any = beam.DoFn.WindowParam
+
+
+class FoldEach(beam.DoFn):
+    """Streaming: a fold over one cell of state a group."""
+
+    STATE = ReadModifyWriteStateSpec("fold", BytesCoder())
+
+    def __init__(self, fold: Fold) -> None:
+        self._fold = fold
+
+    def setup(self) -> None:
+        self._codec = FoldCodec(self._fold.parameters)
+
+    def process(
+        self, element: tuple[Any, Any], cell: Any = beam.DoFn.StateParam(STATE)
+    ) -> Iterator[Any]:
+        data = cell.read()
+        before = None if data is None else self._codec.decode(data)
+        state, given = self._fold.add(before, element[1])
+        if state is not None:
+            cell.write(self._codec.encode(state))
+        elif data is not None:
+            cell.clear()
+        yield from given
+
+
+class FoldGroup(beam.DoFn):
+    """Bounded: a fold over a sorted group."""
+
+    def __init__(self, fold: Fold) -> None:
+        self._fold = fold
+
+    def process(self, element: tuple[Any, Iterable[Any]], window: Any = _Window) -> Iterator[Any]:
+        state: FoldState | None = None
+        last = window.max_timestamp().micros  # a tick may end where its window does
+        for release in sorted(element[1], key=operator.attrgetter(self._fold.order)):
+            state, given = self._fold.add(state, release)
+            for made in given:
+                yield windowed_value.create(made, min(made.timestamp, last), (window,))

@@ -1,0 +1,138 @@
+"""Reads elements: the public key and id, and the codes of what a statistic counts of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from beam_dpcount.counters.counter import LatticeCounter
+from beam_dpcount.dofns.releases import Rejected, Release, VectorRelease
+from beam_dpcount.dofns.rows import TO_PAIRS, RowElementError, is_row
+from beam_dpcount.statistics.base import Codes, Statistic
+
+ON_REJECT = ("drop", "raise", "collect")
+# What counts nothing if a function of the user's raises it, as data can cause it.
+BY_DATA = (ValueError, TypeError, ArithmeticError, LookupError)
+
+
+class RejectedElementError(ValueError):
+    """An element was refused under on_reject="raise"; its presence in the data is thereby shown."""
+
+
+class Intake:
+    """Reads elements for a counter of a statistic.
+
+    Args:
+      counter: of as many coordinates as the statistic.
+      statistic: what is counted.
+      on_reject: "drop", "raise" or "collect".
+      value, element_id: take what is counted and the public id out of an element's value; None:
+        the value is counted itself, and has no id.
+      every: a release for each so many steps.
+
+    Attributes:
+      release_type: what is given out; has the fields of Release.
+    """
+
+    def __init__(
+        self,
+        counter: LatticeCounter,
+        statistic: Statistic,
+        on_reject: str = "drop",
+        value: Callable[[Any], Any] | None = None,
+        element_id: Callable[[Any], Any] | None = None,
+        every: int = 1,
+    ) -> None:
+        self.counter, self.statistic, self.on_reject = counter, statistic, on_reject
+        self.collects = on_reject == "collect"
+        self._value, self.element_id, self.every = value, element_id, every
+        self.is_plain = element_id is None and not self.collects
+        self._is_scalar = statistic.dimension is None
+        self.release_type: Any = Release if self._is_scalar else VectorRelease
+
+    def codes(self, key: str, payload: Any, micros: int) -> tuple[Codes, Rejected | None]:
+        """The codes of an element, and the refusal of what does not count of it, if any.
+
+        The step is taken in any case.
+        """
+        reason: str | None
+        try:
+            content = payload if self._value is None else self._value(payload)
+            codes, reason = self.statistic.read(content)
+        except BY_DATA:  # also what float("abc") in a user's callable raises: it shows the value
+            codes, reason = self.statistic.empty, self.statistic.unreadable
+        # Out of the block: what the user's element_id may raise must not carry that error along.
+        if reason is None or self.on_reject == "drop":
+            return codes, None
+        return codes, self.refuse(key, payload, micros, reason)
+
+    def problem(self, element: Any) -> str | None:
+        """Why an element does not count as it is, in words that do not show it.
+
+        Errors of functions of the user's are not caught.
+        """
+        if not has_str_key(element):
+            return self.refuse_key(element, 0).reason
+        _, payload = element
+        if self.element_id is not None:
+            self.element_id(payload)
+        content = payload if self._value is None else self._value(payload)
+        try:
+            return self.statistic.problem(content)
+        except BY_DATA:
+            return self.statistic.unreadable
+
+    def refuse_key(self, element: Any, micros: int) -> Rejected:
+        """For an element without a str key: keys are public, so it cannot pass silently."""
+        if is_row(element):
+            if not self.collects:
+                raise RowElementError(TO_PAIRS)
+            reason = "the element is a row, not a (key, value) pair"
+        elif isinstance(element, tuple) and len(element) == 2:
+            reason = f"the key is not a str but {type(element[0]).__name__}"
+        else:
+            reason = f"the element is not a (key, value) pair but {type(element).__name__}"
+        if not self.collects:
+            raise TypeError(f"elements must be (key, value) pairs with a str key, but {reason}")
+        return Rejected("", micros, reason, repr(element), None)
+
+    def refuse(self, key: str, payload: Any, micros: int, reason: str) -> Rejected:
+        """The record of a refusal, or the error that on_reject="raise" asked for."""
+        identity = None if self.element_id is None else self.element_id(payload)
+        if self.on_reject == "raise":
+            where = "" if identity is None else f" (element {identity})"
+            raise RejectedElementError(
+                f"{reason}{where}: mend the input, or count such elements as 0 with "
+                'on_reject="drop"'
+            ) from None
+        shown = None if identity is None else str(identity)
+        return Rejected(key, micros, reason, repr(payload), shown)
+
+    @property
+    def parameters(self) -> str:
+        """All that releases depend on, for replayable noise."""
+        return self.statistic.noise_parameters(self.counter.fingerprint)
+
+    def shown(self, value: Any) -> Any:
+        """One released value as a release has it."""
+        return value if self._is_scalar else np.asarray(value).tolist()
+
+
+def has_str_key(element: Any) -> bool:
+    """Whether an element is a pair with a text key; a row is not, whatever its first field."""
+    if type(element) is not tuple and (not isinstance(element, tuple) or is_row(element)):
+        return False
+    return len(element) == 2 and isinstance(element[0], str)
+
+
+def check_unique(identities: Sequence[Any]) -> None:
+    """Raise ValueError for public ids that are not: replays in another order would show values."""
+    for identity, times in Counter(identities).items():
+        if times > 1:
+            raise ValueError(
+                f"element_id gave {identity!r} for {times} elements of a key, but replayable noise "
+                "needs ids that are unique: add what tells them apart, such as the row"
+            )

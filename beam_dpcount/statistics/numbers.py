@@ -1,0 +1,76 @@
+"""Numbers: the running sum of the elements themselves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+from beam_dpcount.counters.change import Change
+from beam_dpcount.counters.lattice import Lattice, NotANumberError
+from beam_dpcount.statistics.base import Additions, Codes, IntArray, Statistic
+
+
+@dataclass(frozen=True)
+class Numbers(Statistic):
+    """The sum of numbers, each clipped to bounds and rounded to a lattice.
+
+    Args:
+      low, high: values are clipped to them.
+      unit: values are rounded to multiples of it; to be given to `calibrate`, too.
+    """
+
+    low: float
+    high: float
+    unit: float
+
+    unreadable: ClassVar[str] = "the value could not be taken as a number"
+
+    @property
+    def labels(self) -> None:
+        return None
+
+    @property
+    def empty(self) -> Codes:
+        return (0,)
+
+    @cached_property
+    def _lattice(self) -> Lattice:
+        return Lattice(self.low, self.high, self.unit)
+
+    def read(self, payload: Any) -> tuple[Codes, str | None]:
+        try:
+            return (self._lattice.one(payload),), None
+        except NotANumberError as error:
+            return (0,), str(error)
+
+    def problem(self, payload: Any) -> str | None:
+        (x,), reason = self.read(payload)
+        if reason is not None:
+            return reason
+        low, high, unit = self.low, self.high, self.unit
+        if not low <= payload <= high:
+            return f"the value lies outside the bounds ({low:g}, {high:g}) and is clipped"
+        if math.isclose(x * unit, payload, rel_tol=1e-9, abs_tol=1e-9 * unit):
+            return None
+        return f"the value is rounded to a multiple of {unit:g}"
+
+    def step(self, memory: None, codes: Codes) -> tuple[None, Additions]:
+        return None, ((0, codes[0]),)
+
+    def count(self, memory: None, codes: Codes) -> tuple[None, int]:
+        return None, codes[0]
+
+    def all(self, memory: None, codes: IntArray) -> tuple[None, IntArray]:
+        return None, codes[:, 0]
+
+    def change(self, relation: str) -> Change:
+        return Change(self.low, self.high, relation)
+
+    def describe(self) -> Mapping[str, str]:
+        return {}
+
+    def noise_parameters(self, counter: str) -> str:
+        return counter  # which has all of them

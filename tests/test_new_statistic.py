@@ -1,0 +1,79 @@
+"""A statistic is one file: that of CONTRIBUTING.md is taken from there, proved and counted with."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import beam_dpcount as dp
+from beam_dpcount import mechanisms
+from beam_dpcount.mechanisms import BinaryTree, Simple2, SmoothBinary
+from tests.neighbours import Alternating, neighbours, through
+from tests.runners import feed, run
+from tests.scripted import ScriptedEntropy
+
+PAGE = Path(__file__).resolve().parents[1] / "CONTRIBUTING.md"
+NAME = "repeats_of_the_page"
+LETTERS = ("a", "b")
+
+
+@pytest.fixture
+def repeats() -> Iterator[Any]:
+    """The statistic of the page, in a module that can be pickled by its name."""
+    page = PAGE.read_text("utf-8")
+    (code,) = re.findall(r"<!-- statistics/repeats.py -->\n```python\n(.*?)```", page, re.S)
+    module = sys.modules[NAME] = ModuleType(NAME)
+    try:
+        exec(compile(code, str(PAGE), "exec"), module.__dict__)
+        yield module.__dict__["Repeats"](LETTERS)
+    finally:
+        del sys.modules[NAME]
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("kind", [Simple2, BinaryTree, SmoothBinary, Alternating])
+def test_its_sensitivity_holds_for_all_neighbours(repeats: Any, relation: str, kind: Any) -> None:
+    mechanism = kind(5)
+    x, other = neighbours(repeats, len(LETTERS), 5, relation)
+    largest = through(mechanism, x - other).max()
+    claimed = float(repeats.change(relation).norms(mechanism, 1, None)[1])
+    assert largest <= claimed * (1 + 1e-12)
+    assert np.abs(x - other).sum(axis=(1, 2)).max() == 2
+    if kind is BinaryTree:  # not much too large either
+        assert largest >= claimed / 2
+    if (kind, relation) == (Alternating, "replace_one"):
+        assert largest == pytest.approx(claimed)  # and no smaller bound would do
+
+
+@pytest.mark.parametrize("path", ["bounded", "streaming"])
+def test_it_is_counted_in_pipelines(repeats: Any, path: str) -> None:
+    letters = "aabbxbbbaa"
+    rows = [("k", letter, micros) for micros, letter in enumerate(letters)]
+    count = dp.StatisticCount(
+        dp.ZCDP(0.5), 100, repeats, path=path, entropy=ScriptedEntropy(0), every=2
+    )
+    released = run(lambda p: p | feed(rows) | count).releases
+    known = [a if a in LETTERS else None for a in letters]
+    same = [a is not None and a == b for a, b in zip(known[1:], known, strict=False)]
+    expected = [sum(same[: step - 1]) for step in range(2, 11, 2)]
+    assert [r.step for r in released] == [2, 4, 6, 8, 10]
+    assert [r.value for r in released] == pytest.approx(expected, abs=1e-4)
+    assert all(r.stddev > 0 for r in released)
+
+
+def test_it_takes_every_mechanism_and_says_what_an_event_changes(repeats: Any) -> None:
+    for kind in mechanisms.ALL:
+        budget = dp.PureDP(1) if "gaussian" not in kind(64).laws else dp.ZCDP(0.5)
+        count = dp.StatisticCount(budget, 64, repeats, mechanism=kind)
+        assert math.isfinite(count.counter.variance(64))
+    assert "Repeats(letters=('a', 'b'))" in count.annotations()["beam_dpcount:statistic"]
+    with pytest.raises(ValueError, match="relation must be one of"):
+        dp.StatisticCount(dp.ZCDP(0.5), 64, repeats, relation="edge")

@@ -1,0 +1,90 @@
+"""What an editor and a type checker make of a user's script."""
+
+from __future__ import annotations
+
+import inspect
+import pydoc
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import apache_beam as beam
+import pytest
+
+import beam_dpcount as dp
+
+ROOT = Path(__file__).resolve().parents[1]
+TRANSFORMS = [
+    name
+    for name, given in ((name, getattr(dp, name)) for name in dp.__all__)
+    if inspect.isclass(given) and issubclass(given, beam.PTransform)
+]
+
+# Each line is right; each misspelling of one word in it is wrong.
+SCRIPT = """
+import beam_dpcount as dp
+
+budget = dp.ApproxDP(epsilon=1.0, delta=1e-6)
+dp.PrefixCount(budget, horizon=100, bounds=(0, 5), unit=0.5, on_reject="collect", path="auto")
+dp.Histogram(budget, 100, ["a", "b"], max_items=2, removals=True, entropy=dp.SystemEntropy())
+dp.TickCount(budget, 60, 0, horizon=10, keys=["a"], max_per_tick=9, late="drop", on_unknown="drop")
+dp.TickHistogram(budget, 60, 0, stop=600, domain=["a"], max_items=1, relation="add_remove")
+dp.SubstringCount(budget, 100, ["a", "b"], 2, every=10, mechanism="BinaryTree")
+dp.EpisodeCount(budget, 100, ["a", "b"], episodes=["ab"], max_span=5, allow_runner=True)
+dp.TriangleCount(budget, 100, vertices=10, max_degree=3, asserted=True, relation="node")
+dp.CutGraph(budget, 100, vertices=["a", "b"], element_id=None, value=None)
+dp.LocalMedian(budget, cells=16)
+dp.choose(100, budget, objective="max", max_state=10)
+dp.SlidingSum(5, counter=dp.PrefixCount(budget, 100).counter, path="auto")
+"""
+
+
+def checked(text: str, folder: Path) -> list[str]:
+    """What mypy --strict says of a script."""
+    script = folder / "script.py"
+    script.write_text(text)
+    options = ("--strict", "--no-error-summary", "--config-file", "", "--ignore-missing-imports")
+    ran = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, str(script)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert not ran.stderr, ran.stderr
+    return [line for line in ran.stdout.splitlines() if "script.py" in line and "error:" in line]
+
+
+def test_a_mistyped_argument_is_an_error_of_the_type_checker(tmp_path: Path) -> None:
+    """Of every argument: the script's lines once as they are, and once each with all misspelt."""
+    assert checked(SCRIPT, tmp_path) == []
+    wrong, places = [], 0
+    for line in SCRIPT.splitlines():
+        names = re.findall(r"(?<=[ (])(\w+)=", line) if line.startswith("dp.") else []
+        for name in names:
+            wrong.append(line.replace(f"{name}=", f"{name}x=", 1))
+        places += len(names)
+    head = SCRIPT.split("dp.PrefixCount(", 1)[0]
+    found = checked(head + "\n".join(wrong), tmp_path)
+    lines = {int(said.split(":")[1]) for said in found}
+    first = head.count("\n") + 1
+    assert places > 30
+    assert lines == set(range(first, first + places)), found
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_help_shows_every_argument_with_its_type_and_an_example(name: str) -> None:
+    given = getattr(dp, name)
+    text = pydoc.plain(pydoc.render_doc(given))
+    signature = inspect.signature(given)
+    kinds = {parameter.kind for parameter in signature.parameters.values()}
+    assert not kinds & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
+    for argument in signature.parameters.values():
+        assert argument.annotation is not inspect.Parameter.empty, argument
+        assert re.search(rf"\b{argument.name}: ", text), argument
+        described = given.__doc__.split("Guarantee")[0]
+        if "the options" not in described:  # of another class, which has them
+            assert re.search(rf"\b{argument.name}\b", described), argument
+    assert ">>> " in text
