@@ -403,13 +403,13 @@ def test_the_last_words_of_the_keys_of_most_rows_are_drawn(
     assert [(panel.name, panel.note) for panel in panels] == [
         (key, f"after {n} rows") for key, n in (("e", 7), ("d", 6), ("c", 5), ("b", 4))
     ]
-    assert [list(zip(panel.words, panel.values, strict=True)) for panel in panels] == [
+    assert [[row[:2] for row in panel.rows] for panel in panels] == [
         [("x", 5), ("y", 2)],
         [("x", 4), ("y", 2)],
         [("x", 4), ("xx", 2)],
         [("x", 3), ("y", 1)],
     ]
-    assert all(panel.low == panel.high == panel.values for panel in panels)
+    assert all(len(set(row[1:])) == 1 for panel in panels for row in panel.rows)
     assert "Of 5 keys the 4 with most rows" in how["guarantee"]
     assert how["title"] == "Private counts of words of l (in letters of the alphabet) by k"
     assert "holds with probability 95 % the count of a word in letters" in how["guarantee"]
@@ -455,12 +455,6 @@ def test_errors_are_of_what_is_estimated(
     for text in (out, how["guarantee"]):
         assert "truth" not in text
         assert test_cli.NOT_NOISE + left_out in text
-
-
-def test_words_and_counts_of_a_panel_must_agree(tmp_path: Path) -> None:
-    panel = plots_sequences.Words("k", "", ["x", "y"], [1.0], [0.0], [2.0])
-    with pytest.raises(ValueError, match="'k' must have one count and one band for each word"):
-        plots_sequences.top_words([panel], tmp_path / "c.png", title="t", guarantee="g")
 
 
 # Real data

@@ -234,10 +234,10 @@ class Sequences(Task):
 
         options, estimate, last = self.options, self.estimate(), self.output.last
         shown, choice = plot_keys.of_most_rows(options, last, _DRAWN_KEYS)
-        panels = []
-        for name, note, rows in shown:
-            drawn = rows[: min(options.top, _DRAWN_WORDS)]
-            panels.append(bars.Words(name, note, *zip(*(row[1:] for row in drawn), strict=True)))
+        most = min(options.top, _DRAWN_WORDS)
+        panels = [
+            bars.Words(name, note, [row[1:] for row in rows[:most]]) for name, note, rows in shown
+        ]
         remarks = [
             self.guarantee(),
             self._chosen(),

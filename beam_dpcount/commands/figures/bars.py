@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +17,7 @@ from beam_dpcount.commands.figures.frames import (
     CAPPED,
     ERROR,
     GREY,
+    STDDEVS,
     Panel,
     each_panel,
     marks,
@@ -37,7 +37,6 @@ def histograms(
     *,
     title: str,
     guarantee: str,
-    half_width: float = 1.96,
     top: int | None = None,
     most: int = 20,
 ) -> None:
@@ -51,7 +50,6 @@ def histograms(
       path: the PNG file to write.
       title: plain text above the figure.
       guarantee: plain text below the figure, wrapped.
-      half_width: half the length of an error bar, in standard deviations.
       top: how many items to draw, largest total of the panels first. They are chosen for being
         large, which biases them upwards. Left out: the first items, in their order.
       most: the most items to draw, where `top` is left out.
@@ -71,14 +69,14 @@ def histograms(
     names = [shortened(items[i], middle=True) for i in kept]
     drawn = each_panel(panels, path, size, title, guarantee, columns, ("x", "y"))
     for values, (axes, panel, leftmost, lowest) in zip(counts, drawn, strict=True):
-        halves = half_width * np.broadcast_to(panel.stddev, values.shape)
+        halves = STDDEVS * np.broadcast_to(panel.stddev, values.shape)
         _across(axes, bottom_up, values[kept], halves[kept])
         axes.tick_params(labelleft=leftmost, labelbottom=lowest)
         if lowest:
-            axes.set_xlabel(f"private count ± {half_width:g} stddev", fontsize=11)
+            axes.set_xlabel(f"private count ± {STDDEVS:g} stddev", fontsize=11)
         axes.set_yticks(bottom_up, names, parse_math=False)
         axes.xaxis.set_major_locator(ticker.MaxNLocator(5))
-        axes.xaxis.set_major_formatter(ticker.FuncFormatter(written))
+        axes.xaxis.set_major_formatter(written)
 
 
 def degrees(
@@ -88,14 +86,13 @@ def degrees(
     *,
     title: str,
     guarantee: str,
-    half_width: float = 1.96,
 ) -> None:
     """Draws private degree histograms as upright bars.
 
     Args:
       domain: the degrees, as texts, in their order.
       panels: the releases, with a count for each of them.
-      path, title, guarantee, half_width: as for `histograms`.
+      path, title, guarantee: as for `histograms`.
 
     Raises:
       ValueError: degrees and counts of a panel differ in number.
@@ -109,7 +106,7 @@ def degrees(
         axes.bar(
             x,
             panel.of(len(domain), "count", f"{len(domain)} degrees"),
-            yerr=half_width * panel.stddev,
+            yerr=STDDEVS * panel.stddev,
             color=BAR,
             error_kw={"ecolor": ERROR, "elinewidth": 1.2 if few else 0.6, "capsize": 2 * few},
         )
@@ -118,31 +115,25 @@ def degrees(
         axes.grid(visible=False, axis="x")
         axes.set_xlim(0.3, len(domain) + 0.7)
         axes.xaxis.set_major_locator(shown)
-        axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda at, _: domain[round(at) - 1]))
-        axes.yaxis.set_major_formatter(ticker.FuncFormatter(written))
+        axes.xaxis.set_major_formatter(lambda at, _: domain[round(at) - 1])
+        axes.yaxis.set_major_formatter(written)
         if leftmost:
-            axes.set_ylabel(f"vertices ± {half_width:g} stddev", fontsize=11)
+            axes.set_ylabel(f"vertices ± {STDDEVS:g} stddev", fontsize=11)
         if lowest:
             axes.set_xlabel("neighbours", fontsize=11)
 
 
-@dataclass(frozen=True)
-class Words:
+class Words(NamedTuple):
     """One panel of `top_words`: the words of a release, largest private count first.
 
-    Args:
+    Fields:
       name, note: as of a `Panel`.
-      words: the words.
-      values: their private counts.
-      low, high: the ends of their bands.
+      rows: the words, their private counts, and the low and high ends of their bands.
     """
 
     name: str
     note: str
-    words: Sequence[str]
-    values: Sequence[float]
-    low: Sequence[float]
-    high: Sequence[float]
+    rows: Sequence[tuple[str, float, float, float]]
 
 
 def top_words(
@@ -153,30 +144,21 @@ def top_words(
     Args:
       panels: the releases.
       path, title, guarantee: as for `histograms`.
-
-    Raises:
-      ValueError: words, values and bands of a panel differ in number.
     """
     columns = min(2, max(1, len(panels)))
     rows = max(1, math.ceil(len(panels) / columns))
-    most = max((len(panel.words) for panel in panels), default=0)
+    most = max((len(panel.rows) for panel in panels), default=0)
     size = max(9, 6.2 * columns), 1.8 + max(2.2, 1.2 + 0.27 * most) * rows
     drawn = each_panel(panels, path, size, title, guarantee, columns, nothing="no words")
     for axes, panel, _, lowest in drawn:
-        values, low, high = (
-            np.asarray(numbers, dtype=np.float64)
-            for numbers in (panel.values, panel.low, panel.high)
-        )
-        if not len(panel.words) == len(values) == len(low) == len(high):
-            raise ValueError(f"panel {panel.name!r} must have one count and one band for each word")
+        words = [shortened(word, middle=True) for word, *_ in panel.rows]
+        values, low, high = np.array([numbers for _, *numbers in panel.rows]).reshape(-1, 3).T
         bottom_up = np.arange(len(values))[::-1]
         _across(axes, bottom_up, values, (values - low, high - values))
         axes.set_ylim(len(values) - most - 0.6, len(values) - 0.4)  # bars of all panels are alike
-        axes.set_yticks(
-            bottom_up, [shortened(word, middle=True) for word in panel.words], parse_math=False
-        )
+        axes.set_yticks(bottom_up, words, parse_math=False)
         axes.xaxis.set_major_locator(ticker.MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-        axes.xaxis.set_major_formatter(ticker.FuncFormatter(written))
+        axes.xaxis.set_major_formatter(written)
         if lowest:
             axes.set_xlabel("private count, with its 95 % band", fontsize=11)
 

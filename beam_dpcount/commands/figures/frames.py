@@ -12,8 +12,7 @@ import textwrap
 import unicodedata
 import warnings
 from collections.abc import Collection, Hashable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,16 +24,16 @@ from beam_dpcount.commands.files.beside import beside
 
 DPI = 150
 COLUMNS = 3  # of panels
+STDDEVS = 1.96  # half the length of an error bar
 TITLE_WIDTH = 30  # narrow characters
 CAPPED = 40  # bars up to which error bars have caps, and vertices up to which all have names
 BAR, ERROR, GREY = "#56B4E9", "#222222", "#555555"
 
 
-@dataclass(frozen=True)
-class Panel:
+class Panel(NamedTuple):
     """One release.
 
-    Args:
+    Fields:
       name: the panel's title.
       note: what stands below the title.
       values: the private counts, or weights.
@@ -69,6 +68,7 @@ def each_panel(
     The picture is written at the end.
 
     Args:
+      panels: titles, notes and what more there is.
       shared: the axes, x or y, that all panels share.
       nothing: what is said where there is no panel.
     """
@@ -78,12 +78,11 @@ def each_panel(
     grid = body.add_gridspec(max(1, math.ceil(len(panels) / columns)), columns)
     first: Any = None
     for place, panel in enumerate(panels):
-        row, column = divmod(place, columns)
         how = {f"share{axis}": first for axis in shared}
-        axes = body.add_subplot(grid[row, column], **how)
+        axes = body.add_subplot(grid[divmod(place, columns)], **how)
         first = first or axes
-        yield axes, panel, column == 0, place + columns >= len(panels)
-        titles(axes, panel.name, panel.note)
+        yield axes, panel, place % columns == 0, place + columns >= len(panels)
+        titles(axes, panel[0], panel[1])
     save(figure, path)
 
 
@@ -93,7 +92,7 @@ def shape(panels: int) -> tuple[int, int]:
     return rows, max(1, math.ceil(panels / rows))
 
 
-def written(value: float, _: int | None) -> str:
+def written(value: float, _: float | None) -> str:
     """A number on an axis."""
     return f"{value:,.10g}".replace("-", "\N{MINUS SIGN}")
 
@@ -104,19 +103,14 @@ def framed(inches: tuple[float, float], title: str, footer: str) -> tuple[Figure
     footer = footer.replace(" %", "\u00a0%")  # not to be torn apart
     title = textwrap.fill(title, int(8 * inches[0]), break_on_hyphens=False)
     figure.suptitle(title, fontsize=15, fontweight="bold", parse_math=False)
-    if footer:
-        figure.supxlabel(
-            "\n".join(
-                textwrap.fill(line, int(13 * inches[0]), break_on_hyphens=False)
-                for line in footer.splitlines()
-            ),
-            x=0.01,
-            horizontalalignment="left",
-            multialignment="left",
-            fontsize=10,
-            color=GREY,
-            parse_math=False,
-        )
+    filled = [
+        textwrap.fill(line, int(13 * inches[0]), break_on_hyphens=False)
+        for line in footer.splitlines()
+    ]
+    left = {"x": 0.01, "horizontalalignment": "left", "multialignment": "left"}
+    if filled:
+        text = "\n".join(filled)
+        figure.supxlabel(text, **left, fontsize=10, color=GREY, parse_math=False)
     # A subfigure of its own keeps the legend from landing on the figure's title.
     return figure, figure.add_subfigure(figure.add_gridspec(1, 1)[0])
 

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from matplotlib import ticker
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 
 from beam_dpcount.commands.figures.frames import (
     CAPPED,
     ERROR,
+    STDDEVS,
     Panel,
-    framed,
+    each_panel,
     marks,
-    save,
-    say,
     shape,
     shortened,
-    titles,
     written,
 )
 
@@ -32,7 +30,6 @@ def weights(
     *,
     title: str,
     guarantee: str,
-    half_width: float = 1.96,
 ) -> None:
     """Draws the private weights of all pairs as matrices of colours, one a panel; writes a PNG.
 
@@ -44,7 +41,6 @@ def weights(
       path: the PNG file to write.
       title: plain text above the figure.
       guarantee: plain text below the figure, wrapped.
-      half_width: where the scale is marked, in standard deviations.
 
     Raises:
       ValueError: pairs and weights of a panel differ in number.
@@ -52,23 +48,17 @@ def weights(
     n = len(vertices)
     rows, columns = shape(len(panels))
     size = min(7.0, 3.4 + 0.09 * n) if len(panels) == 1 else 4.2
-    figure, body = framed((max(7.5, 1.5 + size * columns), 1.8 + size * rows), title, guarantee)
-    if not panels:
-        say(body.subplots(), "no releases")
-        save(figure, path)
-        return
+    inches = max(7.5, 1.5 + size * columns), 1.8 + size * rows
     pairs = np.triu_indices(n, 1)
-    matrices = []
-    for panel in panels:
-        matrix = np.full((n, n), np.nan)
-        values = panel.of(len(pairs[0]), "weight", f"{len(pairs[0])} pairs")
-        matrix[pairs] = matrix.T[pairs] = values
-        matrices.append(matrix)
-    limit = max(float(np.nanmax(np.abs(matrix))) for matrix in matrices) or 1.0
+    noun = f"{len(pairs[0])} pairs"
+    values = [panel.of(len(pairs[0]), "weight", noun) for panel in panels]
+    limit = float(np.max(np.abs(values), initial=0.0)) or 1.0
     scale = Normalize(-limit, limit)
-    all_axes = []
-    for at, (panel, matrix) in enumerate(zip(panels, matrices, strict=True), start=1):
-        axes = body.add_subplot(rows, columns, at)
+    all_axes: list[Any] = []
+    drawn = each_panel(panels, path, inches, title, guarantee, columns)
+    for numbers, (axes, *_) in zip(values, drawn, strict=True):
+        matrix = np.full((n, n), np.nan)
+        matrix[pairs] = matrix.T[pairs] = numbers
         axes.imshow(matrix, cmap="RdBu", norm=scale, interpolation="nearest")
         axes.set_facecolor("#dddddd")  # of the diagonal, which has no weights
         places = np.array(marks(n) if n > CAPPED else range(1, n + 1)) - 1
@@ -76,16 +66,14 @@ def weights(
         labelsize = 9 if n <= CAPPED // 2 else 6.5
         axes.set_xticks(places, names, rotation=90, fontsize=labelsize, parse_math=False)
         axes.set_yticks(places, names, fontsize=labelsize, parse_math=False)
-        titles(axes, panel.name, panel.note)
         all_axes.append(axes)
-    bar = body.colorbar(
-        ScalarMappable(norm=scale, cmap="RdBu"), ax=all_axes, shrink=0.85, aspect=30
-    )
-    for half in {half_width * panel.stddev for panel in panels}:
-        if half < limit:
-            bar.ax.axhline(half, color=ERROR, linewidth=1)
-            bar.ax.axhline(-half, color=ERROR, linewidth=1)
-    bar.ax.yaxis.set_major_formatter(ticker.FuncFormatter(written))
-    most = max(panel.stddev for panel in panels)
-    bar.set_label(f"private weight (stddev {most:.3g})", fontsize=11)
-    save(figure, path)
+        if len(all_axes) == len(panels):
+            colours = ScalarMappable(norm=scale, cmap="RdBu")
+            bar = axes.figure.colorbar(colours, ax=all_axes, shrink=0.85, aspect=30)
+            for half in {STDDEVS * panel.stddev for panel in panels}:
+                if half < limit:
+                    bar.ax.axhline(half, color=ERROR, linewidth=1)
+                    bar.ax.axhline(-half, color=ERROR, linewidth=1)
+            bar.ax.yaxis.set_major_formatter(written)
+            most = max(panel.stddev for panel in panels)
+            bar.set_label(f"private weight (stddev {most:.3g})", fontsize=11)

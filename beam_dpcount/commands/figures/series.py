@@ -1,23 +1,17 @@
-"""Figures of private running counts and of comparisons, written as PNG files.
-
-Figures are built from `matplotlib.figure.Figure`, never pyplot, so that nothing here depends on
-or changes global state (a display, the current figure).
-"""
+"""Figures of private running counts and of comparisons, written as PNG files."""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timezone, tzinfo
 from itertools import cycle
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from matplotlib import dates, ticker
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import SubFigure
 from matplotlib.lines import Line2D
@@ -26,6 +20,7 @@ from matplotlib.patches import Patch
 from beam_dpcount.commands.figures.frames import (
     COLUMNS,
     GREY,
+    STDDEVS,
     framed,
     plain,
     save,
@@ -54,30 +49,28 @@ _FEW_POINTS = 40  # below this every release gets a marker
 _MINUTE = 1 / 1440  # in days, matplotlib's unit of time
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999
 
+_LEGEND: dict[str, Any] = {"loc": "outside upper center", "ncols": 4, "frameon": False}
+
 FloatArray = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class _Panel:
-    """One key's releases in order of step; `exact` is None where no truth was given."""
+class _Panel(NamedTuple):
+    """One key's releases in order of step; `exact` is NaN where no truth was given."""
 
     key: Hashable
     step: FloatArray
     timestamp: FloatArray
     value: FloatArray
     half: FloatArray
-    exact: FloatArray | None
+    exact: FloatArray
+
+    @property
+    def has_truth(self) -> bool:
+        return not np.isnan(self.exact).all()
 
     def thinned(self) -> _Panel:
         kept = _kept(len(self.step))
-        return _Panel(
-            self.key,
-            self.step[kept],
-            self.timestamp[kept],
-            self.value[kept],
-            self.half[kept],
-            None if self.exact is None else self.exact[kept],
-        )
+        return _Panel(self.key, *(numbers[kept] for numbers in self[1:]))
 
 
 def prefix_counts(
@@ -86,7 +79,7 @@ def prefix_counts(
     *,
     title: str,
     guarantee: str,
-    half_width: float = 1.96,
+    half_width: float = STDDEVS,
     truth: Mapping[Any, npt.ArrayLike] | None = None,
     order: Sequence[Hashable] | None = None,
     only: Sequence[Hashable] | None = None,
@@ -170,16 +163,14 @@ def lines(
     if ends:
         if logx:
             axes.set_xscale("log", base=base)
-        if not logy and all(_whole(arrays[1]) for arrays in series.values()):
+        if not logy and all(np.all(np.mod(arrays[1], 1) == 0) for arrays in series.values()):
             axes.yaxis.set_major_locator(ticker.MaxNLocator("auto", integer=True))
         axes.set_xlabel(xlabel, fontsize=12)
         axes.set_ylabel(ylabel, fontsize=12)
         plain(axes, labelsize=11)
-        ends.sort(key=lambda end: -end[0])
-        handles = [line for _, line in ends]
-        body.legend(
-            handles=handles, loc="outside right upper", frameon=False, fontsize=11, handlelength=3
-        )
+        handles = [line for _, line in sorted(ends, key=lambda end: -end[0])]
+        beside = _LEGEND | {"loc": "outside right upper", "ncols": 1}
+        body.legend(handles=handles, **beside, fontsize=11, handlelength=3)
     else:
         say(axes, "no data")
     save(figure, path)
@@ -222,33 +213,21 @@ def panels(
         plain(axes, labelsize=10)
         axes.set_title(name, loc="left", fontsize=12, parse_math=False)
         axes.xaxis.set_major_locator(ticker.MaxNLocator(4))
-        axes.xaxis.set_major_formatter(ticker.StrMethodFormatter("{x:,.0f}"))
+        axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.yaxis.set_major_locator(ticker.MaxNLocator(5))
-        axes.yaxis.set_major_formatter(ticker.FuncFormatter(written))
+        axes.yaxis.set_major_formatter(written)
         if column == 0:
             axes.set_ylabel(ylabel, fontsize=11)
         if row == rows - 1:
             axes.set_xlabel(xlabel, fontsize=11)
     if handles:
-        body.legend(
-            handles=list(handles.values()),
-            loc="outside upper center",
-            ncols=4,
-            frameon=False,
-            fontsize=11,
-            handlelength=3,
-        )
+        body.legend(handles=list(handles.values()), **_LEGEND, fontsize=11, handlelength=3)
     else:
         say(body.subplots(), "no data")
     save(figure, path)
 
 
-def _whole(values: npt.ArrayLike) -> bool:
-    floats = _floats(values)
-    return bool(np.all(floats == np.rint(floats)))
-
-
-def _looks(labels: Iterable[str]) -> dict[str, tuple[str, str, str]]:
+def _looks(labels: Iterable[str]) -> dict[str, tuple[Any, ...]]:
     """A colour, a line style and a marker for each label."""
     looks = zip(cycle(_COLOURS), cycle(_STYLES), cycle(_MARKERS), strict=False)
     others = dict.fromkeys(label for label in labels if label != EXACT)
@@ -258,7 +237,7 @@ def _looks(labels: Iterable[str]) -> dict[str, tuple[str, str, str]]:
 def _draw_lines(
     axes: Axes,
     series: Mapping[str, Sequence[npt.ArrayLike]],
-    looks: Mapping[str, tuple[str, str, str]],
+    looks: Mapping[str, tuple[Any, ...]],
     linewidth: float,
     logx: bool = False,
     logy: bool = False,
@@ -267,19 +246,17 @@ def _draw_lines(
     ends: list[tuple[float, Line2D]] = []
     for label, arrays in series.items():
         colour, style, marker = looks[label]
-        x, y, band = _line_arrays(label, arrays)
+        if len(arrays) not in (2, 3):
+            count = len(arrays)
+            raise ValueError(f"series {label!r} must be (x, y) or (x, y, band): {count} arrays")
+        x, y, band = map(_floats, (*arrays, 0.0)[:3])
+        if x.shape != y.shape or x.ndim != 1:
+            raise ValueError(f"series {label!r}: x has shape {x.shape}, y has shape {y.shape}")
         kept = _kept(len(x), logarithmic=logx)
-        x, y, band = x[kept], y[kept], band[kept]
-        (line,) = axes.plot(
-            x,
-            y,
-            color=colour,
-            linestyle=style,
-            linewidth=linewidth,
-            marker=marker if len(x) <= _FEW_POINTS else None,
-            markersize=5,
-            label=label,
-        )
+        x, y, band = x[kept], y[kept], np.broadcast_to(band, x.shape)[kept]
+        dots = {"marker": marker if len(x) <= _FEW_POINTS else None, "markersize": 5}
+        look = {"color": colour, "linestyle": style, "linewidth": linewidth, **dots}
+        (line,) = axes.plot(x, y, **look, label=label)
         # On a log scale a band that reaches zero would stretch the axis without end.
         low = np.maximum(y - band, y / 10) if logy else y - band
         if np.any(band > 0):
@@ -296,22 +273,21 @@ def _panels(
     columns: Mapping[str, Any], half_width: float, truth: Mapping[Any, npt.ArrayLike]
 ) -> list[_Panel]:
     """All keys' releases."""
-    keys = _objects(columns["key"])
+    column = columns["key"]
+    keys = column if isinstance(column, list | tuple) else column.tolist()
     step, value, stddev = (_floats(columns[name]) for name in ("step", "value", "stddev"))
     timestamp = _timestamps(columns.get("timestamp"), len(keys))
     lengths = [len(column) for column in (keys, step, timestamp, value, stddev)]
     if len(set(lengths)) > 1:
         raise ValueError(f"key, step, timestamp, value, stddev differ in length: {lengths}")
-    if not len(keys):
-        return []
-    codes: dict[Hashable, int] = {}
-    code = np.array([codes.setdefault(key, len(codes)) for key in keys])
-    order = np.lexsort((step, code))
+    rows: dict[Hashable, list[int]] = {}
+    for row, key in enumerate(keys):
+        rows.setdefault(key, []).append(row)
     panels = []
-    runs = np.split(order, np.flatnonzero(np.diff(code[order])) + 1)
-    for key, run in zip(codes, runs, strict=True):
-        exact = _floats(truth[key]) if key in truth else None
-        if exact is not None and len(exact) != len(run):
+    for key, own in rows.items():
+        run = np.array(own)[np.argsort(step[own], kind="stable")]
+        exact = _floats(truth.get(key, np.full(len(run), np.nan)))
+        if len(exact) != len(run):
             raise ValueError(
                 f"truth must have one count for each release of key {key!r}: "
                 f"{len(exact)} counts, {len(run)} releases"
@@ -369,7 +345,7 @@ def _draw_panels(
         titles(counts[place], panel.key, f"last {kind} {_readable(panel)}")
         if place < len(strips):
             _draw_strip(strips[place], x, panel)
-    exact = any(panel.exact is not None for panel in panels)
+    exact = any(panel.has_truth for panel in panels)
     _, columns = shape(len(panels))
     for axes in counts[::columns]:
         axes.set_ylabel(label, fontsize=11, parse_math=False)
@@ -384,13 +360,7 @@ def _draw_panels(
     for axes in (*counts, *strips):
         if axes.xaxis.get_tick_params()["labelbottom"]:
             axes.set_xlabel(below, fontsize=11)
-    body.legend(
-        handles=_legend_handles(panels, half_width, label),
-        loc="outside upper center",
-        ncols=4,
-        frameon=False,
-        fontsize=10.5,
-    )
+    body.legend(handles=_legend_handles(panels, half_width, label), **_LEGEND, fontsize=10.5)
 
 
 def _axes(body: SubFigure, panels: Sequence[_Panel]) -> tuple[list[Axes], list[Axes]]:
@@ -423,7 +393,7 @@ def _alike(panels: Sequence[_Panel]) -> bool:
     """Whether the strips of several panels would be the same."""
     first = panels[0]
     return len(panels) > 1 and all(
-        panel.exact is None
+        not panel.has_truth
         and np.array_equal(panel.step, first.step)
         and np.array_equal(panel.timestamp, first.timestamp, equal_nan=True)
         and np.array_equal(panel.half, first.half)
@@ -435,27 +405,22 @@ def _draw_count(axes: Axes, x: FloatArray, panel: _Panel) -> None:
     _band(axes, x, panel.value, panel.half)
     marker = "o" if len(x) <= _FEW_POINTS else None
     axes.plot(x, panel.value, color=_BLUE, linewidth=1.6, marker=marker, markersize=4)
-    if panel.exact is not None:
+    if panel.has_truth:
         marker = "x" if len(x) <= _FEW_POINTS else None
         axes.plot(x, panel.exact, color=_DARK, linewidth=1.1, linestyle=(0, (4, 3)), marker=marker)
     axes.yaxis.set_major_locator(ticker.MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-    axes.yaxis.set_major_formatter(ticker.FuncFormatter(written))
+    axes.yaxis.set_major_formatter(written)
     plain(axes, labelsize=10)
 
 
 def _draw_strip(axes: Axes, x: FloatArray, panel: _Panel) -> None:
     _band(axes, x, np.zeros_like(x), panel.half)
     axes.axhline(0, color=GREY, linewidth=0.8)
-    if panel.exact is not None:
+    if panel.has_truth:
         few = len(x) <= _FEW_POINTS
-        axes.plot(
-            x,
-            panel.value - panel.exact,
-            color=_VERMILLION,
-            linewidth=1.2 if few else 0.6,
-            marker="o" if few else None,
-            markersize=4,
-        )
+        dots: dict[str, Any] = {"marker": "o" if few else None, "markersize": 4}
+        error = panel.value - panel.exact
+        axes.plot(x, error, color=_VERMILLION, linewidth=1.2 if few else 0.6, **dots)
     plain(axes, labelsize=10)
 
 
@@ -466,17 +431,14 @@ def _band(axes: Axes, x: FloatArray, centre: FloatArray, half: FloatArray) -> No
         axes.fill_between(x, centre - half, centre + half, color=_SKY, alpha=0.4, linewidth=0)
 
 
-def _legend_handles(panels: Iterable[_Panel], half_width: float, label: str) -> list[Artist]:
-    handles: list[Artist] = [
+def _legend_handles(panels: Iterable[_Panel], half_width: float, label: str) -> list[Any]:
+    handles = [
         Line2D([], [], color=_BLUE, linewidth=1.6, label=label),
         Patch(color=_SKY, alpha=0.4, linewidth=0, label=f"± {half_width:g} standard deviations"),
+        Line2D([], [], color=_DARK, linewidth=1.1, linestyle=(0, (4, 3)), label=EXACT),
+        Line2D([], [], color=_VERMILLION, linewidth=1.2, label="error: private − exact"),
     ]
-    if any(panel.exact is not None for panel in panels):
-        handles += [
-            Line2D([], [], color=_DARK, linewidth=1.1, linestyle=(0, (4, 3)), label=EXACT),
-            Line2D([], [], color=_VERMILLION, linewidth=1.2, label="error: private − exact"),
-        ]
-    return handles
+    return handles if any(panel.has_truth for panel in panels) else handles[:2]
 
 
 def _has_times(panels: Collection[_Panel]) -> bool:
@@ -502,7 +464,7 @@ def _x_axis(axes: Axes, low: float, high: float, timed: bool, zone: tzinfo) -> s
         axes.set_xlim(low - one, high + one)
     if not timed:
         axes.xaxis.set_major_locator(ticker.MaxNLocator(6, integer=True, min_n_ticks=1))
-        axes.xaxis.set_major_formatter(ticker.StrMethodFormatter("{x:,.0f}"))
+        axes.xaxis.set_major_formatter("{x:,.0f}")
         return "step"
     locator = dates.AutoDateLocator(tz=zone, minticks=3, maxticks=7)
     axes.xaxis.set_major_locator(locator)
@@ -519,8 +481,7 @@ def _x_axis(axes: Axes, low: float, high: float, timed: bool, zone: tzinfo) -> s
 
 
 def _extent(panel: _Panel) -> float:
-    error = panel.half if panel.exact is None else panel.value - panel.exact
-    both = np.abs(np.concatenate([panel.half, error]))
+    both = np.abs(np.concatenate([panel.half, panel.value - panel.exact]))
     return float(np.max(both[np.isfinite(both)], initial=0.0))
 
 
@@ -545,34 +506,13 @@ def _kept(length: int, logarithmic: bool = False) -> npt.NDArray[np.intp]:
     return np.unique(np.rint(places).astype(np.intp))
 
 
-def _objects(column: Any) -> npt.NDArray[np.object_]:
-    # Lists stay clear of np.asarray, which would make a matrix out of keys that are tuples.
-    items = column if isinstance(column, list | tuple) else np.asarray(column)
-    return np.fromiter(items, dtype=object, count=len(items))
-
-
 def _floats(column: Any) -> FloatArray:
     return np.asarray(column, dtype=np.float64)
 
 
 def _timestamps(column: Any, length: int) -> FloatArray:
     """Microseconds since the epoch, NaN where missing."""
-    if column is None:
-        return np.full(length, np.nan)
-    times = np.asarray(column)
-    if times.dtype.kind != "M":
-        return _floats(times)
-    microseconds = times.astype("datetime64[us]").astype(np.float64)
-    return np.where(np.isnat(times), np.nan, microseconds)
-
-
-def _line_arrays(
-    label: str, arrays: Sequence[npt.ArrayLike]
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    if len(arrays) not in (2, 3):
-        raise ValueError(f"series {label!r} must be (x, y) or (x, y, band): {len(arrays)} arrays")
-    x, y = _floats(arrays[0]), _floats(arrays[1])
-    if x.shape != y.shape or x.ndim != 1:
-        raise ValueError(f"series {label!r}: x has shape {x.shape}, y has shape {y.shape}")
-    band = _floats(arrays[2]) if len(arrays) == 3 else np.zeros(1)
-    return x, y, np.broadcast_to(band, x.shape)
+    times = np.asarray([np.nan] * length if column is None else column)
+    if times.dtype.kind == "M":
+        times = np.where(np.isnat(times), np.nan, times.astype("datetime64[us]").astype(np.float64))
+    return _floats(times)
