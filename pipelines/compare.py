@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Sequence
 
 from beam_dpcount.commands import app as cli
-from pipelines.comparisons.base import Experiment, Output, Table, progress
+from pipelines.comparisons.base import Experiment, progress, table
 from pipelines.comparisons.binned import ERROR_AGAINST_SPACE, SPACE_AGAINST_HORIZON
 from pipelines.comparisons.members import FLOOR, MEMBERS
 from pipelines.comparisons.sparsity import SPARSITY
@@ -38,8 +38,7 @@ def run(name: str, directory: str, quick: bool) -> str:
     experiment = EXPERIMENTS[name]
     rows = experiment.rows(quick)
     paths = []
-    outputs: list[Output] = [Table(rows), *experiment.outputs(rows)]
-    for output in progress(outputs, f"{name}, files"):
+    for output in progress([table(rows), *experiment.outputs(rows)], f"{name}, files"):
         paths.append(os.path.join(directory, name + output.ending))
         output.save(paths[-1])
     return f"{name}: {experiment.headline(rows)} [{' '.join(paths)}]"
@@ -47,11 +46,11 @@ def run(name: str, directory: str, quick: bool) -> str:
 
 def arguments() -> argparse.ArgumentParser:
     """The options of the command."""
-    table = "\n".join(f"  {name:<26}{e.rows.__doc__}" for name, e in EXPERIMENTS.items())
+    experiments = "\n".join(f"  {name:<26}{e.rows.__doc__}" for name, e in EXPERIMENTS.items())
     parser = argparse.ArgumentParser(
         prog="python -m pipelines.compare",
         description=__doc__,
-        epilog=f"experiments:\n{table}",
+        epilog=f"experiments:\n{experiments}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )

@@ -15,9 +15,7 @@ from beam_dpcount.statistics.base import Statistic
 class Alternating(Simple2):
     """An encoder whose columns are 1 and -1 in turn: their products are as large as can be."""
 
-    @property
-    def is_nonnegative(self) -> bool:
-        return False
+    is_nonnegative = False
 
     def encoder(self, n: int) -> np.ndarray:
         return (-1.0) ** np.arange(n)[None, :]

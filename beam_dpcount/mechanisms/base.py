@@ -59,6 +59,10 @@ class Mechanism(ABC):
     counters: ClassVar[int] = 1
     longest: ClassVar[int] = MAX_HORIZON  # beyond it a mechanism can be named, but not used
     quick: ClassVar[int] = MAX_HORIZON  # beyond it calibration takes seconds: `choose` skips it
+    # Whether R has no negative entries, so that no two of its columns point apart.
+    is_nonnegative: ClassVar[bool] = True
+    # Whether every release adds or subtracts whole draws, each with weight 1.
+    unit_weights: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "horizon", check_horizon(self.horizon))
@@ -89,16 +93,6 @@ class Mechanism(ABC):
     @property
     def draws_early(self) -> bool:
         """Whether a noise may be drawn before its row of R x is complete (refused for replays)."""
-        return False
-
-    @property
-    def is_nonnegative(self) -> bool:
-        """Whether R has no negative entries, so that no two of its columns point apart."""
-        return True
-
-    @property
-    def unit_weights(self) -> bool:
-        """Whether every release adds or subtracts whole draws, each with weight 1."""
         return False
 
     @abstractmethod
@@ -165,8 +159,7 @@ class Mechanism(ABC):
 
     def init(self, dimension: int | None = None) -> State:
         """The state before the first step."""
-        zero: Any = 0 if dimension is None else np.zeros(dimension, dtype=np.int64)
-        return (0, zero)
+        return (0, zero(dimension))
 
     def state_types(self, n: int) -> str:
         """For each number of a state of n numbers, "q" for an integer or "d" for a float."""
@@ -242,13 +235,19 @@ class Mechanism(ABC):
             )
         return t
 
-    def check_steps(self, n: int) -> None:
-        """Raise HorizonError unless n steps fit."""
+    def check_steps(self, n: int) -> int:
+        """n, or a HorizonError unless so many steps fit."""
         if n > self.horizon:
             raise HorizonError(
                 f"{n} steps do not fit the horizon of {self.horizon} that the noise was "
                 "calibrated for: declare a larger horizon"
             )
+        return n
+
+
+def zero(dimension: int | None) -> Any:
+    """A sum of nothing: an int, or shape (dimension,)."""
+    return 0 if dimension is None else np.zeros(dimension, dtype=np.int64)
 
 
 @lru_cache(maxsize=1)

@@ -21,9 +21,7 @@ class Dyadic(Mechanism):
     def l1_sensitivity(self) -> int:
         return self.horizon.bit_length()
 
-    @property
-    def l2_sensitivity_squared(self) -> int:
-        return self.horizon.bit_length()
+    l2_sensitivity_squared = l1_sensitivity  # entries of R are 0 or 1
 
     def lag_bounds(self, n: int) -> tuple[float, ...]:
         """Exact: items d apart share no node of 2^i <= d items, and 1 and 1 + d all larger ones."""

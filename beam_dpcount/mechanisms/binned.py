@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from beam_dpcount.mechanisms.base import FloatArray, IntArray, State, UnsupportedHorizonError
+from beam_dpcount.mechanisms.base import FloatArray, IntArray, State, UnsupportedHorizonError, zero
 from beam_dpcount.mechanisms.binned_tables import (
     LONGEST,
     Norms,
@@ -70,6 +70,7 @@ class Binned(WeightedMechanism):
 
     longest: ClassVar[int] = LONGEST
     quick: ClassVar[int] = 1 << 12
+    is_nonnegative = False  # R has negative entries for small c
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -115,10 +116,6 @@ class Binned(WeightedMechanism):
         lags = range(1, min(n, self.horizon))
         products = [bounds[min(d, len(bounds)) - 1] for d in lags]
         return lag_bounds(self.l2_sensitivity_squared, products, n)
-
-    @property
-    def is_nonnegative(self) -> bool:
-        return False  # it has negative entries for small c
 
     @property
     def rounding(self) -> float:
@@ -172,8 +169,8 @@ class Binned(WeightedMechanism):
         return self._head + 2 * self.space
 
     def init(self, dimension: int | None = None) -> State:
-        zero: Any = 0 if dimension is None else np.zeros(dimension, dtype=np.int64)
-        return (0, zero) if self.workload.is_prefix_sums else (0, *[zero * 1.0] * 4)
+        empty = zero(dimension)
+        return (0, empty) if self.workload.is_prefix_sums else (0, *[empty * 1.0] * 4)
 
     def state_types(self, n: int) -> str:
         return ("qq" if self.workload.is_prefix_sums else "qdddd") + "q" * (n - self._head)
@@ -182,8 +179,7 @@ class Binned(WeightedMechanism):
         return self._advance(state, x, noise.one(self.next_step(state)))
 
     def release(self, xs: IntArray, noise: Noise) -> Any:
-        n, tail = len(xs), np.shape(xs)[1:]
-        self.check_steps(n)
+        n, tail = self.check_steps(len(xs)), np.shape(xs)[1:]
         state, values = self.init(*tail), []
         # Python's numbers give the same bits as arrays, and are faster one by one.
         inputs, draws = (v if tail else v.tolist() for v in (xs, noise.draw(1, n)))
@@ -211,15 +207,11 @@ class Binned(WeightedMechanism):
         return (t + 1, *sums, encoded, *q, noisy, *y), noisy + left_dot(weights, y)
 
     def encoder(self, n: int) -> FloatArray:
-        self.check_steps(n)
-        matrix = np.zeros((n, n))
-        for t, row in enumerate(encode(self._rows[:n], self.workload, 0, n)):
-            matrix[t] = row
-        return matrix
+        rows = encode(self._rows[: self.check_steps(n)], self.workload, 0, n)
+        return np.array([*rows]).reshape(n, n)
 
     def decoder(self, n: int) -> FloatArray:
-        self.check_steps(n)
-        matrix = np.zeros((n, n))
+        matrix = np.zeros((self.check_steps(n), n))
         for t, row in enumerate(self._rows[:n]):
             matrix[t, t::-1] = row.entries
         return matrix

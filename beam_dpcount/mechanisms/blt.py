@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from beam_dpcount.mechanisms.base import FloatArray, IntArray, State
+from beam_dpcount.mechanisms.base import FloatArray, IntArray, State, zero
 from beam_dpcount.mechanisms.blt_tables import (
     BUFFERS,
     LARGEST_LOG,
@@ -132,8 +132,7 @@ class BLT(RoundedMechanism):
     # start, then d local buffers of the decoder, and those at the block's start.
 
     def init(self, dimension: int | None = None) -> State:
-        zero: Any = 0.0 if dimension is None else np.zeros(dimension)
-        return (0, *[zero] * (self.state_size - 1))
+        return (0, *[zero(dimension) * 1.0] * (self.state_size - 1))
 
     def state_types(self, n: int) -> str:
         return "q" + "d" * (n - 1)
@@ -176,8 +175,7 @@ class BLT(RoundedMechanism):
         return (t, earlier, *local, *high, *low, *buffers, *before), value
 
     def release(self, xs: IntArray, noise: Noise) -> Any:
-        n = len(xs)
-        self.check_steps(n)
+        n = self.check_steps(len(xs))
         z = noise.draw(1, n)
         if n == 0:
             return np.zeros(np.shape(xs))
@@ -241,13 +239,11 @@ class BLT(RoundedMechanism):
         return np.asarray(scales[scale_indices(left)])
 
     def encoder(self, n: int) -> FloatArray:
-        self.check_steps(n)
-        p, j = self._poles, np.arange(n)[:, None]
+        p, j = self._poles, np.arange(self.check_steps(n))[:, None]
         return toeplitz(powers(p.a, j) @ p.c) / self._column_scales(n)
 
     def decoder(self, n: int) -> FloatArray:
-        self.check_steps(n)
-        p, j = self._poles, np.arange(n - 1)[:, None]
+        p, j = self._poles, np.arange(self.check_steps(n) - 1)[:, None]
         plain = toeplitz(np.append(np.ones(min(n, 1)), powers(p.e, j) @ p.w))
         scales = self._column_scales(n + 1)
         falls = np.tri(n, n, -1) * (scales[:-1] - scales[1:])
@@ -260,8 +256,7 @@ class BLT(RoundedMechanism):
         return self._tables.row_norm2(t)
 
     def row_norms2(self, n: int) -> FloatArray:
-        self.check_steps(n)
-        return self._tables.row_norms2(np.arange(1, n + 1))
+        return self._tables.row_norms2(np.arange(1, self.check_steps(n) + 1))
 
     def max_row_norm2(self) -> float:
         return self._tables.max_row_norm2()
@@ -291,6 +286,7 @@ class NormalizedBLT(BLT):
     """
 
     _kind: ClassVar[str] = "normalized_blt"
+    l2_sensitivity_squared = 1.0
 
     @property
     def l1_sensitivity(self) -> float:
@@ -298,10 +294,6 @@ class NormalizedBLT(BLT):
         nodes = np.minimum(scale_nodes(len(self._tables.scales)), self.horizon)
         sums = column_sums(self._poles, nodes)
         return float((sums / self._tables.scales).max()) * (1 + 1e-12)
-
-    @property
-    def l2_sensitivity_squared(self) -> float:
-        return 1.0
 
     def lag_bounds(self, n: int) -> tuple[float, ...]:
         """Bounds within 0.1 % or so, over stretches of columns of one scale: see Tables."""

@@ -61,8 +61,7 @@ class Honaker(Dyadic):
         return state, value
 
     def release(self, xs: IntArray, noise: Noise) -> Any:
-        n = len(xs)
-        self.check_steps(n)
+        n = self.check_steps(len(xs))
         z = noise.draw(1, _drawn(n))
         values = np.zeros((n + 1, *np.shape(xs)[1:]))
         t = np.arange(n + 1, dtype=np.int64)
@@ -82,8 +81,7 @@ class Honaker(Dyadic):
         return values[1:]
 
     def encoder(self, n: int) -> FloatArray:
-        self.check_steps(n)
-        matrix = np.zeros((_drawn(n), n))
+        matrix = np.zeros((_drawn(self.check_steps(n)), n))
         row = 0
         for t in range(1, n + 1):
             for j in range((t & -t).bit_length()):
@@ -92,8 +90,7 @@ class Honaker(Dyadic):
         return matrix
 
     def decoder(self, n: int) -> FloatArray:
-        self.check_steps(n)
-        unit = np.eye(_drawn(n))
+        unit = np.eye(_drawn(self.check_steps(n)))
         stack: list[tuple[int, FloatArray]] = []
         matrix = np.zeros((n, len(unit)))
         row = 0
@@ -124,8 +121,7 @@ class Honaker(Dyadic):
         return sum(_weight(i) for i in range(t.bit_length()) if t >> i & 1)
 
     def row_norms2(self, n: int) -> FloatArray:
-        self.check_steps(n)
-        t = np.arange(1, n + 1, dtype=np.int64)
+        t = np.arange(1, self.check_steps(n) + 1, dtype=np.int64)
         norms = np.zeros(n)
         for i in range(n.bit_length()):
             norms += _weight(i) * (t >> i & 1)

@@ -47,14 +47,15 @@ class KAry(Mechanism):
     subtraction: bool = True
 
     counters: ClassVar[int] = 2  # t, and the number of coordinates drawn
+    unit_weights = True  # blocks are added or taken away whole
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.arity, Sequence):
             object.__setattr__(self, "arity", tuple(self.arity))
+        if self.arity is None:
+            return
         for k in self.arity if isinstance(self.arity, tuple) else (self.arity,):
-            if k is None and self.arity is None:
-                continue
             least = 3 if self.subtraction else 2
             if isinstance(k, bool) or not isinstance(k, int):
                 raise TypeError(f"arity must be whole numbers, got {self.arity!r}")
@@ -76,11 +77,6 @@ class KAry(Mechanism):
     def draws_early(self) -> bool:
         """With subtraction a block's noise is drawn before its last item has come."""
         return self.subtraction
-
-    @property
-    def unit_weights(self) -> bool:
-        """True: blocks are added or taken away whole."""
-        return True
 
     def draws(self, n: int) -> int:
         total = 0
@@ -161,9 +157,7 @@ class KAry(Mechanism):
         return (t, drawn, total, noises, *changed, *state[held:]), total + noises
 
     def release(self, xs: IntArray, noise: Noise) -> IntArray:
-        n = len(xs)
-        self.check_steps(n)
-        levels, rows = self._layout(n)
+        levels, rows = self._layout(self.check_steps(len(xs)))
         z = noise.draw(1, rows)
         values = np.array(np.cumsum(xs, axis=0))
         for q, start, coordinates in levels:
@@ -201,8 +195,7 @@ class KAry(Mechanism):
         return levels, int(within.sum())
 
     def encoder(self, n: int) -> FloatArray:
-        self.check_steps(n)
-        levels, rows = self._layout(n)
+        levels, rows = self._layout(self.check_steps(n))
         matrix = np.zeros((rows, n))
         for (_, weight, _, _), (_, _, coordinates) in zip(self._levels(), levels, strict=True):
             for block in np.flatnonzero(coordinates):
@@ -210,8 +203,7 @@ class KAry(Mechanism):
         return matrix
 
     def decoder(self, n: int) -> FloatArray:
-        self.check_steps(n)
-        levels, rows = self._layout(n)
+        levels, rows = self._layout(self.check_steps(n))
         matrix = np.zeros((n, rows))
         for q, start, coordinates in levels:
             for t in range(n):
@@ -238,8 +230,7 @@ class KAry(Mechanism):
         return sum(map(abs, digits(t, self.radices, self.subtraction)))
 
     def row_norms2(self, n: int) -> FloatArray:
-        self.check_steps(n)
-        t, norms = np.arange(1, n + 1, dtype=np.int64), np.zeros(n)
+        t, norms = np.arange(1, self.check_steps(n) + 1, dtype=np.int64), np.zeros(n)
         for k, weight, shift, half in self._levels():
             norms += np.abs(((t + shift) // weight + half) % k - half)
         return norms

@@ -37,10 +37,8 @@ class RoundedMechanism(Mechanism):
       takes zero-concentrated and approximate budgets.
     """
 
-    @property
-    def laws(self) -> frozenset[str]:
-        """Gaussian noise only: columns of R are long and flat, and an L1 norm is far larger."""
-        return frozenset({"gaussian"})
+    # Gaussian noise only: columns of R are long and flat, and an L1 norm is far larger.
+    laws = frozenset({"gaussian"})
 
     @property
     @abstractmethod
@@ -105,8 +103,7 @@ class WeightedMechanism(RoundedMechanism):
         return float(self._row_norms2[t - 1])
 
     def row_norms2(self, n: int) -> FloatArray:
-        self.check_steps(n)
-        return self._row_norms2[:n].copy()
+        return self._row_norms2[: self.check_steps(n)].copy()
 
     def max_row_norm2(self) -> float:
         return float(self._row_norms2.max())

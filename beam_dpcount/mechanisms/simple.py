@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_dpcount.mechanisms.base import FloatArray, IntArray, State
+from beam_dpcount.mechanisms.base import FloatArray, IntArray, State, zero
 from beam_dpcount.mechanisms.trees import Forest
 from beam_dpcount.noise.entropy import Noise
 
@@ -23,6 +23,8 @@ class Simple1(Forest):
     Source: [CSS11, Simple Counting Mechanism I].
     """
 
+    state_size = 2
+
     @property
     def l1_sensitivity(self) -> int:
         return self.horizon
@@ -30,10 +32,6 @@ class Simple1(Forest):
     def lag_bounds(self, n: int) -> tuple[float, ...]:
         """Exact: prefixes that end at the later of two items or after it hold both."""
         return tuple(max(self.horizon - d, 0) for d in range(n))
-
-    @property
-    def state_size(self) -> int:
-        return 2
 
     def step(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
         t = self.next_step(state)
@@ -66,20 +64,14 @@ class Simple2(Forest):
     Source: [CSS11, Simple Counting Mechanism II].
     """
 
-    @property
-    def l1_sensitivity(self) -> int:
-        return 1
+    l1_sensitivity, state_size = 1, 3
 
     def lag_bounds(self, n: int) -> tuple[float, ...]:
         """Exact: two items share nothing."""
         return tuple(int(d == 0) for d in range(n))
 
-    @property
-    def state_size(self) -> int:
-        return 3
-
     def init(self, dimension: int | None = None) -> State:
-        return _zeros(2, dimension)
+        return (0, zero(dimension), zero(dimension))
 
     def step(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
         t = self.next_step(state)
@@ -93,8 +85,7 @@ class Simple2(Forest):
         return np.asarray(np.cumsum(z, axis=0))
 
     def row_norms2(self, n: int) -> Any:
-        self.check_steps(n)
-        return np.arange(1.0, n + 1)
+        return np.arange(1.0, self.check_steps(n) + 1)
 
     def products(self, s: IntArray, lag: int) -> FloatArray:
         return s.astype(np.float64)
@@ -126,6 +117,8 @@ class TwoLevel(Forest):
 
     block: int | None = None
 
+    state_size = 4
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.block is None:
@@ -150,12 +143,8 @@ class TwoLevel(Forest):
         """Exact: two items share their block, if they lie in one, and nothing else."""
         return tuple(self.l1_sensitivity if d == 0 else int(d < self.size) for d in range(n))
 
-    @property
-    def state_size(self) -> int:
-        return 4
-
     def init(self, dimension: int | None = None) -> State:
-        return _zeros(3, dimension)
+        return (0, zero(dimension), zero(dimension), zero(dimension))
 
     def step(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
         t = self.next_step(state)
@@ -172,8 +161,7 @@ class TwoLevel(Forest):
         return np.where(t % self.size == 0, t - self.size, t - 1)
 
     def row_norms2(self, n: int) -> Any:
-        self.check_steps(n)
-        t = np.arange(1, n + 1)
+        t = np.arange(1, self.check_steps(n) + 1)
         return (t // self.size + t % self.size).astype(np.float64)
 
     def _noise_sums(self, z: IntArray) -> IntArray:
@@ -204,10 +192,3 @@ class TwoLevel(Forest):
         within = blocks * size * (size - 1) // 2 + rest * (rest + 1) // 2
         of_blocks = size * blocks * (blocks - 1) // 2 + blocks * (rest + 1)
         return (within + of_blocks) / self.horizon
-
-
-def _zeros(n: int, dimension: int | None) -> State:
-    """t = 0 and n values of 0."""
-    if dimension is None:
-        return (0,) * (n + 1)
-    return (0, *(np.zeros(dimension, dtype=np.int64) for _ in range(n)))

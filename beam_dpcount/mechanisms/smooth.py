@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from beam_dpcount.mechanisms.base import FloatArray, IntArray, State
+from beam_dpcount.mechanisms.base import FloatArray, IntArray, State, zero
 from beam_dpcount.mechanisms.trees import Forest
 from beam_dpcount.noise.entropy import Noise
 
@@ -43,10 +43,7 @@ class SmoothBinary(Forest):
     # t and v_{t+1}, and the number of coordinates drawn, which is t unless balanced.
     counters: ClassVar[int] = 3
 
-    @property
-    def laws(self) -> frozenset[str]:
-        """Gaussian noise only, whose cost is the square root of k."""
-        return frozenset({"gaussian"})
+    laws = frozenset({"gaussian"})  # only, as it costs the square root of k
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -79,8 +76,7 @@ class SmoothBinary(Forest):
 
     def init(self, dimension: int | None = None) -> State:
         h, k = self.shape
-        zero: Any = 0 if dimension is None else np.zeros(dimension, dtype=np.int64)
-        return (0, (1 << h - k) - 1, 0, zero)
+        return (0, (1 << h - k) - 1, 0, zero(dimension))
 
     def step(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
         t = self.next_step(state)
@@ -108,8 +104,7 @@ class SmoothBinary(Forest):
     def release(self, xs: IntArray, noise: Noise) -> IntArray:
         if not self.balanced:
             return super().release(xs, noise)
-        n = len(xs)
-        self.check_steps(n)
+        n = self.check_steps(len(xs))
         empty = self._empty(n)
         last = np.cumsum(empty + 1)  # the coordinate of node t; its empty nodes' come before it
         z = noise.draw(1, int(last[-1]) if n else 0)
@@ -120,8 +115,7 @@ class SmoothBinary(Forest):
     def _empty(self, n: int) -> IntArray:
         """How many of the 1-bits of v_{t+1} have no items below them, t = 1 .. n."""
         h, k = self.shape
-        depths: FloatArray = super().row_norms2(n)
-        return np.asarray(h - k - depths, dtype=np.int64)
+        return np.asarray(h - k - super().row_norms2(n), dtype=np.int64)
 
     def encoder(self, n: int) -> FloatArray:
         nodes = super().encoder(n)
@@ -171,9 +165,8 @@ class SmoothBinary(Forest):
     def row_norms2(self, n: int) -> FloatArray:
         if not self.balanced:
             return super().row_norms2(n)
-        self.check_steps(n)
         h, k = self.shape
-        return np.full(n, float(h - k))
+        return np.full(self.check_steps(n), float(h - k))
 
     def max_row_norm2(self) -> float:
         h, k = self.shape

@@ -114,14 +114,11 @@ class SquareRoot(WeightedMechanism):
         return (t, *xs, *ys, y), _convolved(self._r, [*ys, y])
 
     def release(self, xs: IntArray, noise: Noise) -> Any:
-        n = len(xs)
-        self.check_steps(n)
-        z = noise.draw(1, n)
+        z = noise.draw(1, self.check_steps(len(xs)))
         return _all_convolved(self._r, to_integers(_all_convolved(self._r, xs)) + z)
 
     def encoder(self, n: int) -> FloatArray:
-        self.check_steps(n)
-        return toeplitz(self._r[:n])
+        return toeplitz(self._r[: self.check_steps(n)])
 
     def decoder(self, n: int) -> FloatArray:
         return self.encoder(n)

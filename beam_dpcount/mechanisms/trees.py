@@ -23,10 +23,7 @@ from beam_dpcount.noise.entropy import Noise
 class Forest(Mechanism):
     """A mechanism whose state is (t, ..., S, noises of the live nodes, oldest first)."""
 
-    @property
-    def unit_weights(self) -> bool:
-        """True: each live node's noise is added once."""
-        return True
+    unit_weights = True  # each live node's noise is added once
 
     def draws(self, n: int) -> int:
         return n
@@ -40,9 +37,8 @@ class Forest(Mechanism):
         """parent(t) for t = 1 .. n, shape (n,); 0 is the empty prefix."""
 
     def release(self, xs: IntArray, noise: Noise) -> IntArray:
-        n = len(xs)
-        self.check_steps(n)
-        return np.asarray(np.cumsum(xs, axis=0)) + self._noise_sums(noise.draw(1, n))
+        z = noise.draw(1, self.check_steps(len(xs)))
+        return np.asarray(np.cumsum(xs, axis=0)) + self._noise_sums(z)
 
     def _noise_sums(self, z: IntArray) -> IntArray:
         """N(1 .. n) from z_1 .. z_n: down the forest, one generation at a time."""
@@ -55,8 +51,7 @@ class Forest(Mechanism):
         return sums[1:]
 
     def encoder(self, n: int) -> FloatArray:
-        self.check_steps(n)
-        matrix = np.zeros((n, n))
+        matrix = np.zeros((self.check_steps(n), n))
         for t, parent in enumerate(self.parents(n).tolist(), start=1):
             matrix[t - 1, parent:t] = 1
         return matrix
@@ -70,8 +65,7 @@ class Forest(Mechanism):
         return matrix[1:]
 
     def row_norms2(self, n: int) -> FloatArray:
-        self.check_steps(n)
-        depths = np.zeros(n, dtype=np.float64)
+        depths = np.zeros(self.check_steps(n))
         for depth, nodes in enumerate(_structure(self, n)[1], start=1):
             depths[nodes[: np.searchsorted(nodes, n, side="right")] - 1] = depth
         return depths

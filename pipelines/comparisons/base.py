@@ -6,7 +6,7 @@ import csv
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,78 +23,38 @@ HALF = dp.ZCDP(0.5)  # then sigma^2 = Delta_2^2
 VARIANCE = "variance (counts²)"
 
 
-class _File:
-    """A file of an experiment: <experiment><suffix>.<kind>."""
+class Output(NamedTuple):
+    """A file of an experiment: what comes after the experiment's name, and what writes it."""
 
-    kind: ClassVar[str] = "png"
-    suffix: str
-
-    @property
-    def ending(self) -> str:
-        """What comes after the name of the experiment."""
-        return f"{self.suffix}.{self.kind}"
+    ending: str
+    save: Callable[[str], None]
 
 
-class _Figure(_File):
-    """A PNG that a function draws, of its first field and with the others."""
-
-    draw: ClassVar[Callable[..., None]]
-
-    def save(self, path: str) -> None:
-        """Write the PNG."""
-        drawn, *given = vars(self).items()
-        type(self).draw(drawn[1], path, **{k: v for k, v in given if k != "suffix"})
-
-
-@dataclass(frozen=True)
-class Picture(_Figure):
-    """What `plots.lines` draws."""
-
-    series: Series
-    title: str
-    xlabel: str
-    ylabel: str
-    footer: str | None = None
-    suffix: str = ""
-    logx: bool = False
-    logy: bool = False
-    base: float = 10
-
-    draw = staticmethod(plots.lines)
+def picture(
+    drawn: Series | Mapping[str, Series],
+    title: str,
+    xlabel: str,
+    ylabel: str,
+    footer: str | None = None,
+    suffix: str = "",
+    draw: Callable[..., None] = plots.lines,
+    **axes: Any,
+) -> Output:
+    """A PNG of series, in one pair of axes; or by `plots.panels` of several sets of them."""
+    texts = {"title": title, "xlabel": xlabel, "ylabel": ylabel, "footer": footer}
+    return Output(f"{suffix}.png", lambda path: draw(drawn, path, **texts, **axes))
 
 
-@dataclass(frozen=True)
-class Panels(_Figure):
-    """Several pairs of axes: what `plots.panels` draws."""
+def table(rows: Sequence[Row], suffix: str = "") -> Output:
+    """A CSV of rows, all with the same columns."""
 
-    panels: Mapping[str, Series]
-    title: str
-    xlabel: str
-    ylabel: str
-    footer: str | None = None
-    suffix: str = ""
-
-    draw = staticmethod(plots.panels)
-
-
-@dataclass(frozen=True)
-class Table(_File):
-    """One CSV of rows, all with the same columns."""
-
-    rows: Sequence[Row]
-    suffix: str = ""
-
-    kind = "csv"
-
-    def save(self, path: str) -> None:
-        """Write the CSV."""
+    def save(path: str) -> None:
         with open(path, "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, list(self.rows[0]))
+            writer = csv.DictWriter(file, list(rows[0]))
             writer.writeheader()
-            writer.writerows(self.rows)
+            writer.writerows(rows)
 
-
-Output = Picture | Panels | Table
+    return Output(f"{suffix}.csv", save)
 
 
 @dataclass(frozen=True)

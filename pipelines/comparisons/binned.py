@@ -17,10 +17,11 @@ from beam_dpcount.mechanisms.workload import Workload
 from pipelines.comparisons.base import (
     Experiment,
     FloatArray,
-    Picture,
+    Output,
     Row,
     Series,
     distinct,
+    picture,
     progress,
     select,
 )
@@ -35,11 +36,8 @@ _RATIOS = (1.0, 1.001, 1.01, 1.4)
 
 def errors(mechanism: Mechanism) -> dict[str, float]:
     """Largest and mean variance of a release at rho = 1/2."""
-    l2_squared = mechanism.l2_sensitivity_squared
-    return {
-        "max": l2_squared * mechanism.max_row_norm2(),
-        "mean": l2_squared * mechanism.mean_row_norm2(),
-    }
+    norms = {"max": mechanism.max_row_norm2(), "mean": mechanism.mean_row_norm2()}
+    return {name: mechanism.l2_sensitivity_squared * norm2 for name, norm2 in norms.items()}
 
 
 def root_errors(root: SquareRoot) -> dict[str, float]:
@@ -95,7 +93,7 @@ def space_against_horizon(quick: bool) -> list[Row]:
     return rows
 
 
-def space_against_horizon_pictures(rows: list[Row]) -> list[Picture]:
+def space_against_horizon_pictures(rows: list[Row]) -> list[Output]:
     """Buffers and numbers in a state, for the largest and for the mean variance."""
     footer = "Exact. Least over a grid of (c, tau), and over 2 to 8 exponentials. SquareRoot keeps "
     drawn = (
@@ -103,7 +101,7 @@ def space_against_horizon_pictures(rows: list[Row]) -> list[Picture]:
         ("state_size", "State", "numbers in a state", "2T + 1 numbers", "-state"),
     )
     return [
-        Picture(
+        picture(
             _by_ratio(select(rows, objective=objective), column),
             f"{what} for a {word} variance of at most r x the square root's",
             "horizon T (steps)",
@@ -195,19 +193,19 @@ def error_against_space(quick: bool) -> list[Row]:
     return rows
 
 
-def error_against_space_pictures(rows: list[Row]) -> list[Picture]:
+def error_against_space_pictures(rows: list[Row]) -> list[Output]:
     """One for each horizon and objective."""
     pictures = []
     for horizon in distinct(rows, "horizon"):
         for objective, word in _OBJECTIVES.items():
-            series: dict[str, tuple[FloatArray, FloatArray]] = {}
-            for workload in distinct(rows, "workload"):
-                own = select(rows, horizon=horizon, workload=workload)
-                series[workload] = _front(own, objective)
+            series = {
+                workload: _front(select(rows, horizon=horizon, workload=workload), objective)
+                for workload in distinct(rows, "workload")
+            }
             ends = (min(x[0] for x, _ in series.values()), max(x[-1] for x, _ in series.values()))
             series["the square root"] = (np.array(ends), np.ones(2))
             pictures.append(
-                Picture(
+                picture(
                     series,
                     f"Binned: {word} variance over the square root's, T = {horizon:,}",
                     "bins",
@@ -223,13 +221,12 @@ def error_against_space_pictures(rows: list[Row]) -> list[Picture]:
 
 def _front(rows: list[Row], objective: str) -> tuple[FloatArray, FloatArray]:
     """Numbers of bins and the least ratio with at most so many, where it falls."""
-    bins: list[float] = []
-    least: list[float] = []
-    for row in sorted(rows, key=lambda row: (row["bins"], row[objective])):
-        if row[objective] <= _SHOWN and row[objective] < min(least, default=math.inf):
-            bins.append(row["bins"])
-            least.append(row[objective])
-    return np.array(bins, np.float64), np.array(least, np.float64)
+    front: list[tuple[float, float]] = []
+    for point in sorted((row["bins"], row[objective]) for row in rows):
+        if point[1] <= _SHOWN and (not front or point[1] < front[-1][1]):
+            front.append(point)
+    bins, least = np.array(front, np.float64).T
+    return bins, least
 
 
 def error_against_space_headline(rows: list[Row]) -> str:

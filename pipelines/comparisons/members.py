@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy.typing as npt
-
 import beam_dpcount as dp
 from beam_dpcount.budget.budgets import Budget
 from pipelines.comparisons.base import (
@@ -13,13 +9,14 @@ from pipelines.comparisons.base import (
     VARIANCE,
     Experiment,
     Output,
-    Picture,
     Row,
-    Table,
+    Series,
     curves,
     distinct,
+    picture,
     progress,
     select,
+    table,
 )
 from pipelines.comparisons.optimal import mathias_floor, optimal_factorization
 
@@ -36,35 +33,31 @@ def members(quick: bool) -> list[Row]:
     rows = []
     for name, budget in _BUDGETS.items():
         for horizon in progress(horizons, f"members, {budget}"):
-            for row in dp.choose(horizon, budget).rows:
-                rows.append(
-                    {
-                        "budget": name,
-                        "mechanism": row.mechanism.name,
-                        "noise": type(row.counter.law).__name__,
-                        "horizon": horizon,
-                        "max_stddev": row.max_stddev,
-                        "mean_stddev": row.mean_stddev,
-                        "state_size": row.state_size,
-                    }
-                )
+            rows += [
+                {
+                    "budget": name,
+                    "mechanism": row.mechanism.name,
+                    "noise": type(row.counter.law).__name__,
+                    "horizon": horizon,
+                    "max_stddev": row.max_stddev,
+                    "mean_stddev": row.mean_stddev,
+                    "state_size": row.state_size,
+                }
+                for row in dp.choose(horizon, budget).rows
+            ]
     return rows
 
 
-def members_pictures(rows: list[Row]) -> list[Picture]:
+def members_pictures(rows: list[Row]) -> list[Output]:
     """One for each budget; a mechanism looks the same in all, so absent ones hold their place."""
     footer = "Exact, with each mechanism's default parameters and the better of its noise laws."
     pictures = []
     for name, budget in _BUDGETS.items():
         taking = curves(select(rows, budget=name), "mechanism", "horizon", "max_stddev")
-        series: dict[str, Sequence[npt.ArrayLike]] = {}
-        for kind in dp.mechanisms.ALL:
-            if kind.__name__ in taking:
-                series[kind.__name__] = taking[kind.__name__]
-            else:
-                series[f"({kind.__name__})"] = ([], [])
+        names = [kind.__name__ for kind in dp.mechanisms.ALL]
+        series: Series = {n if n in taking else f"({n})": taking.get(n, [[], []]) for n in names}
         pictures.append(
-            Picture(
+            picture(
                 series,
                 f"Largest error of a release: {budget}",
                 "horizon T (steps)",
@@ -104,23 +97,23 @@ def floor(quick: bool) -> list[Row]:
         if horizon <= _DENSE:
             variances[_OPTIMAL] = optimal_factorization(horizon).error
         variances[_FLOOR] = least = mathias_floor(horizon)
-        for name in (*(kind.__name__ for kind in dp.mechanisms.ALL), _OPTIMAL, _FLOOR):
-            if name in variances:
-                rows.append(
-                    {
-                        "mechanism": name,
-                        "horizon": horizon,
-                        "largest_variance": variances[name],
-                        "times_floor": variances[name] / least,
-                    }
-                )
+        rows += [
+            {
+                "mechanism": name,
+                "horizon": horizon,
+                "largest_variance": variances[name],
+                "times_floor": variances[name] / least,
+            }
+            for name in (*(kind.__name__ for kind in dp.mechanisms.ALL), _OPTIMAL, _FLOOR)
+            if name in variances
+        ]
     return rows
 
 
 def floor_outputs(rows: list[Row]) -> list[Output]:
     """All in one, those near the floor in its multiples, and a table of some horizons."""
     names = distinct(rows, "mechanism")
-    near = [name for name in names if select(rows, mechanism=name)[-1]["times_floor"] < 2]
+    multiples = curves(rows, "mechanism", "horizon", "times_floor")
     absent = ", ".join(k.__name__ for k in dp.mechanisms.ALL if k.__name__ not in names)
     binned = select(rows, mechanism="Binned")[-1]["horizon"]
     footer = (
@@ -128,13 +121,13 @@ def floor_outputs(rows: list[Row]) -> list[Output]:
         f"hence up to {_DENSE} steps; Binned is slow to calibrate, hence up to {binned:,}."
     )
     title = "Largest variance of a release: rho = 1/2 (zCDP)"
-    table = []
+    short = []
     for name in names:
         at = {row["horizon"]: row["largest_variance"] for row in select(rows, mechanism=name)}
         if any(1 << log in at for log in _TABLE):
-            table.append({"mechanism": name} | {f"2^{log}": at.get(1 << log, "") for log in _TABLE})
+            short.append({"mechanism": name} | {f"2^{log}": at.get(1 << log, "") for log in _TABLE})
     return [
-        Picture(
+        picture(
             curves(rows, "mechanism", "horizon", "largest_variance"),
             title,
             "horizon T (steps)",
@@ -144,13 +137,8 @@ def floor_outputs(rows: list[Row]) -> list[Output]:
             logy=True,
             base=2,
         ),
-        Picture(
-            curves(
-                [row for row in rows if row["mechanism"] in near],
-                "mechanism",
-                "horizon",
-                "times_floor",
-            ),
+        picture(
+            {name: line for name, line in multiples.items() if line[1][-1] < 2},
             title + ", over the lower bound",
             "horizon T (steps)",
             "largest variance / Mathias's lower bound",
@@ -159,7 +147,7 @@ def floor_outputs(rows: list[Row]) -> list[Output]:
             logx=True,
             base=2,
         ),
-        Table(table, "-table"),
+        table(short, "-table"),
     ]
 
 

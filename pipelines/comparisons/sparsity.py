@@ -18,15 +18,14 @@ from pipelines.comparisons.base import (
     Experiment,
     FloatArray,
     Output,
-    Panels,
-    Picture,
     Row,
     Series,
-    Table,
     curves,
     distinct,
+    picture,
     progress,
     select,
+    table,
 )
 
 _APPROXIMATE = dp.ApproxDP(0.5, 1e-10)
@@ -63,21 +62,20 @@ def sparsity(quick: bool) -> list[Row]:
             errors = np.abs(released - counts).reshape(_WINDOWS, size).max(axis=1)
             signal = (counts / deviations[name]).reshape(_WINDOWS, size).mean(axis=1)
             windows = deviations[name].reshape(_WINDOWS, size)
-            for i in range(_WINDOWS):
-                last = (i + 1) * size
-                rows.append(
-                    {
-                        "sparsity": 2.0**-exponent,
-                        "mechanism": name,
-                        "last_step": last,
-                        "count": int(counts[last - 1]),
-                        "release": float(released[last - 1]),
-                        "largest_error": float(errors[i]),
-                        "least_stddev": float(windows[i].min()),
-                        "largest_stddev": float(windows[i].max()),
-                        "signal_to_noise": float(signal[i]),
-                    }
-                )
+            rows += [
+                {
+                    "sparsity": 2.0**-exponent,
+                    "mechanism": name,
+                    "last_step": (i + 1) * size,
+                    "count": int(counts[(i + 1) * size - 1]),
+                    "release": float(released[(i + 1) * size - 1]),
+                    "largest_error": float(errors[i]),
+                    "least_stddev": float(windows[i].min()),
+                    "largest_stddev": float(windows[i].max()),
+                    "signal_to_noise": float(signal[i]),
+                }
+                for i in range(_WINDOWS)
+            ]
     return rows
 
 
@@ -124,12 +122,11 @@ def sparsity_outputs(rows: list[Row]) -> list[Output]:
             for end in ("least_stddev", "largest_stddev")
         )
         deviations[name] = [steps, (low + high) / 2, (high - low) / 2]
-    table = signal_table(rows)
-    series: dict[str, list[list[float]]] = {
-        name: [[row["sparsity"] for row in table], [row[name] for row in table]] for name in _NAMES
-    }
+    signals = signal_table(rows)
+    shares = [row["sparsity"] for row in signals]
+    series = {name: [shares, [row[name] for row in signals]] for name in _NAMES}
     return [
-        Picture(
+        picture(
             errors,
             f"Largest errors: {title}",
             *axes,
@@ -137,7 +134,7 @@ def sparsity_outputs(rows: list[Row]) -> list[Output]:
             f"so they are averaged. Bands: 1.96 standard errors. {note}",
             "-errors",
         ),
-        Picture(
+        picture(
             deviations,
             f"Error over time: {title}",
             axes[0],
@@ -145,25 +142,26 @@ def sparsity_outputs(rows: list[Row]) -> list[Output]:
             f"Exact. Bands: from the least to the largest in {size} steps, lines halfway. {note}",
             "-stddevs",
         ),
-        Panels(
+        picture(
             {f"1 in {1 / p:,.0f} bits is 1": _outputs(rows, p) for p in distinct(rows, "sparsity")},
             f"Private counts: {title}",
             "time t (steps)",
             "count",
             f"One release of each, every {size} steps. {note}",
             "-outputs",
+            plots.panels,
         ),
-        Picture(
+        picture(
             series,
             f"Signal-to-noise: {title}",
             "share of 1-bits",
             "mean of count / standard deviation",
-            f"Exact. {_ratios(table)}. {note}",
+            f"Exact. {_ratios(signals)}. {note}",
             "-signal",
             logx=True,
             logy=True,
         ),
-        Table(table, "-signal"),
+        table(signals, "-signal"),
     ]
 
 

@@ -6,7 +6,7 @@ Here also how much rarer the item is that the private counts report than the mos
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +18,11 @@ from beam_dpcount.mechanisms import BinaryTree, Mechanism, NormalizedBLT, Smooth
 from pipelines.comparisons.base import (
     Experiment,
     FloatArray,
-    Picture,
+    Output,
     Row,
-    Series,
     curves,
     distinct,
+    picture,
     progress,
     select,
 )
@@ -90,21 +90,21 @@ def top(quick: bool) -> list[Row]:
             )
             chance = (largest - counts.mean(axis=1)).reshape(_WINDOWS, _SIZE).mean(axis=1)
             signal = (largest / counter.stddevs(HORIZON)).reshape(_WINDOWS, _SIZE).mean(axis=1)
-            for i in range(_WINDOWS):
-                rows.append(
-                    {
-                        "epsilon": epsilon,
-                        "mechanism": kind.__name__,
-                        "repetitions": repetitions,
-                        "last_step": (i + 1) * _SIZE,
-                        "shortfall": float(shortfall[:, i].mean()),
-                        "shortfall_standard_error": _standard_error(shortfall[:, i]),
-                        "shortfall_by_chance": float(chance[i]),
-                        "count_error": float(error[:, i].mean()),
-                        "count_error_standard_error": _standard_error(error[:, i]),
-                        "signal_to_noise": float(signal[i]),
-                    }
-                )
+            rows += [
+                {
+                    "epsilon": epsilon,
+                    "mechanism": kind.__name__,
+                    "repetitions": repetitions,
+                    "last_step": (i + 1) * _SIZE,
+                    "shortfall": float(shortfall[:, i].mean()),
+                    "shortfall_standard_error": _standard_error(shortfall[:, i]),
+                    "shortfall_by_chance": float(chance[i]),
+                    "count_error": float(error[:, i].mean()),
+                    "count_error_standard_error": _standard_error(error[:, i]),
+                    "signal_to_noise": float(signal[i]),
+                }
+                for i in range(_WINDOWS)
+            ]
     return rows
 
 
@@ -112,7 +112,7 @@ def _standard_error(values: FloatArray) -> float:
     return float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
-def top_pictures(rows: list[Row]) -> list[Picture]:
+def top_pictures(rows: list[Row]) -> list[Output]:
     """Two for each epsilon: how far the reported item is from the top, and its private count."""
     pictures = []
     for epsilon in distinct(rows, "epsilon"):
@@ -147,23 +147,11 @@ def top_pictures(rows: list[Row]) -> list[Picture]:
                 f"largest of {ITEMS} noisy counts, hence rather too large than too small.",
             ),
         ):
-            own: dict[str, Sequence[npt.ArrayLike]] = {
-                name: (steps, error, 1.96 * spread)
-                for name, (steps, error, spread) in curves(
-                    at, "mechanism", "last_step", column, f"{column}_standard_error"
-                ).items()
-            }
-            series: Series = own | others
-            pictures.append(
-                Picture(
-                    series,
-                    f"{what}: {title}",
-                    "time t (steps)",
-                    ylabel,
-                    footer + note,
-                    f"-{epsilon:g}-{suffix}",
-                )
-            )
+            own = curves(at, "mechanism", "last_step", column, f"{column}_standard_error")
+            for line in own.values():
+                line[2] *= 1.96
+            texts = (f"{what}: {title}", "time t (steps)", ylabel, footer + note)
+            pictures.append(picture(own | others, *texts, f"-{epsilon:g}-{suffix}"))
     return pictures
 
 
@@ -171,12 +159,9 @@ def top_headline(rows: list[Row]) -> str:
     """Errors averaged over all steps, and what the square root gains in signal-to-noise."""
     parts = []
     for epsilon in distinct(rows, "epsilon"):
-        lines = curves(
-            select(rows, epsilon=epsilon),
-            "mechanism",
-            *("shortfall", "count_error", "signal_to_noise"),
-        )
-        means = {name: [column.mean() for column in columns] for name, columns in lines.items()}
+        columns = ("shortfall", "count_error", "signal_to_noise")
+        lines = curves(select(rows, epsilon=epsilon), "mechanism", *columns)
+        means = {name: [column.mean() for column in line] for name, line in lines.items()}
         item, count = (
             ", ".join(f"{name} {mean[i]:.4g}" for name, mean in means.items()) for i in (0, 1)
         )

@@ -23,10 +23,11 @@ from pipelines.comparisons.base import (
     VARIANCE,
     Experiment,
     FloatArray,
-    Picture,
+    Output,
     Row,
     curves,
     distinct,
+    picture,
     progress,
     select,
 )
@@ -50,8 +51,8 @@ def event_dp(quick: bool) -> list[Row]:
             if isinstance(mechanism, TwoLevel):
                 label += f", B = {mechanism.size}"
                 label += " (default)" if mechanism.size == default else ""
-            for window in measured(dp.PureDP(_EPSILON), mechanism):
-                rows.append({"horizon": horizon, "mechanism": label, **window})
+            windows = measured(dp.PureDP(_EPSILON), mechanism)
+            rows += [{"horizon": horizon, "mechanism": label, **window} for window in windows]
     return rows
 
 
@@ -82,7 +83,7 @@ def measured(budget: Budget, mechanism: Mechanism) -> Iterator[Row]:
         }
 
 
-def event_dp_pictures(rows: list[Row]) -> list[Picture]:
+def event_dp_pictures(rows: list[Row]) -> list[Output]:
     """Three for each horizon: the four mechanisms, the same without Simple1, TwoLevel's blocks."""
     pictures = []
     for horizon in distinct(rows, "horizon"):
@@ -106,9 +107,9 @@ def event_dp_pictures(rows: list[Row]) -> list[Picture]:
         footer = "Measured on random bits; each point averages the {:,} steps before it.".format
         bands = footer(size) + " Bands: 1.96 standard errors of the average over trials."
         pictures += [
-            Picture(four, title, *axes, bands, f"-{horizon}", logy=True),
-            Picture(near, title, *axes, bands, f"-{horizon}-without-simple1"),
-            Picture(
+            picture(four, title, *axes, bands, f"-{horizon}", logy=True),
+            picture(near, title, *axes, bands, f"-{horizon}-without-simple1"),
+            picture(
                 blocks,
                 f"TwoLevel, blocks of B items: {setting}",
                 *axes,
@@ -139,25 +140,24 @@ _TREES: dict[str, Callable[[int], Mechanism]] = {
 def over_time(quick: bool) -> list[Row]:
     """Exact variance of each release of the binary trees at T = 250, rho = 1/2."""
     horizon = 250
-    rows = []
-    for name, tree in _TREES.items():
-        counter = dp.calibrate(tree(horizon), HALF)
-        for step in range(1, horizon + 1):
-            rows.append({"mechanism": name, "step": step, "variance": counter.variance(step)})
-    return rows
+    counters = {name: dp.calibrate(tree(horizon), HALF) for name, tree in _TREES.items()}
+    return [
+        {"mechanism": name, "step": step, "variance": counter.variance(step)}
+        for name, counter in counters.items()
+        for step in range(1, horizon + 1)
+    ]
 
 
-def over_time_pictures(rows: list[Row]) -> list[Picture]:
+def over_time_pictures(rows: list[Row]) -> list[Output]:
     """Three over all steps, and all four over the first of them."""
-    three = curves(
-        [row for row in rows if row["mechanism"] != "Honaker"], "mechanism", "step", "variance"
-    )
-    first = curves([row for row in rows if row["step"] <= 64], "mechanism", "step", "variance")
+    all_steps = curves(rows, "mechanism", "step", "variance")
+    three = {name: line for name, line in all_steps.items() if name != "Honaker"}
+    first = {name: [column[:64] for column in line] for name, line in all_steps.items()}
     title = "Variance of each release: T = 250, rho = 1/2 (zCDP)"
     axes = ("time t (steps)", VARIANCE, "Exact, not measured.")
     return [
-        Picture(three, title, *axes),
-        Picture(first, title + ", first 64 steps", *axes, "-first"),
+        picture(three, title, *axes),
+        picture(first, title + ", first 64 steps", *axes, "-first"),
     ]
 
 
@@ -184,12 +184,12 @@ def against_horizon(quick: bool) -> list[Row]:
     return rows
 
 
-def against_horizon_pictures(rows: list[Row]) -> list[Picture]:
+def against_horizon_pictures(rows: list[Row]) -> list[Output]:
     """All in one."""
     series = curves(rows, "mechanism", "horizon", "largest_variance")
     title = "Largest variance of a release: rho = 1/2 (zCDP)"
     axes = ("horizon T (steps)", "largest " + VARIANCE, "Exact, not measured.")
-    return [Picture(series, title, *axes, logx=True)]
+    return [picture(series, title, *axes, logx=True)]
 
 
 def against_horizon_headline(rows: list[Row]) -> str:
@@ -223,10 +223,10 @@ def arity(quick: bool) -> list[Row]:
     return rows
 
 
-def arity_pictures(rows: list[Row]) -> list[Picture]:
+def arity_pictures(rows: list[Row]) -> list[Output]:
     """One for each horizon."""
     return [
-        Picture(
+        picture(
             curves(select(rows, horizon=horizon), "tree", "arity", "error"),
             f"k-ary trees: T = {horizon:,}, pure epsilon",
             "arity k (children of a node)",
