@@ -54,9 +54,8 @@ class PureDP:
     epsilon: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "epsilon", positive("epsilon", self.epsilon, "give e.g. PureDP(epsilon=1.0)")
-        )
+        epsilon = positive("epsilon", self.epsilon, "give e.g. PureDP(epsilon=1.0)")
+        object.__setattr__(self, "epsilon", epsilon)
 
     def split(self, parts: int | Sequence[float]) -> tuple[PureDP, ...]:
         """Shares that compose to at most this budget: `parts` equal ones, or fractions."""
@@ -179,20 +178,14 @@ _warned: set[Budget] = set()
 
 def warn_if_weak(budget: Budget) -> None:
     """Give the WeakBudgetWarning of a whole budget, once; as from the line outside the package."""
-    if budget in _warned:
-        return
-    text = weakness(budget)
+    text = "" if budget in _warned else weakness(budget)
     if not text:
         return
     _warned.add(budget)
     package, level, frame = __name__.partition(".")[0], 1, sys._getframe(0)
-    while frame.f_back is not None and _module(frame).partition(".")[0] == package:
+    while frame.f_back and str(frame.f_globals.get("__name__")).partition(".")[0] == package:
         frame, level = frame.f_back, level + 1
     warnings.warn(text, WeakBudgetWarning, stacklevel=level)
-
-
-def _module(frame: Any) -> str:
-    return str(frame.f_globals.get("__name__", ""))
 
 
 def check_budget(budget: object) -> Budget:
@@ -211,16 +204,11 @@ def _shares(total: float, parts: Any) -> list[float]:
         if parts < 1:
             raise ValueError(f"parts must be at least 1, got {parts}")
         fractions = [Fraction(1, int(parts))] * int(parts)
-    elif (
-        isinstance(parts, bool | str)
-        or not isinstance(parts, Sequence | np.ndarray)
-        or (not len(parts))
-    ):
+    elif isinstance(parts, str) or not isinstance(parts, Sequence | np.ndarray) or not len(parts):
         raise TypeError(f"parts must be a number of shares or their fractions, got {parts!r}")
     else:
-        fractions = [
-            Fraction(positive("a fraction of a budget", p, "give e.g. 0.5")) for p in parts
-        ]
+        checked = [positive("a fraction of a budget", part, "give e.g. 0.5") for part in parts]
+        fractions = [Fraction(part) for part in checked]
         # Ten times 0.1 is a hair above 1 in binary: meant as the whole, and paid as at most it.
         if sum(fractions) > 1 + Fraction(1, 10**12):
             raise ValueError(

@@ -125,13 +125,8 @@ def ledger_event(ledger: Ledger, claimed: bool = True, zcdp: bool = False) -> Dp
     Raises:
       ImportError: dp-accounting is not installed; the message says how to install it.
     """
-    shares = [s for s in ledger.shares if s.claimed_by is not None or not claimed]
-    budgets = [share.budget for share in shares]
-    if not claimed and ledger.left:
-        pure = isinstance(ledger.budget, PureDP)
-        left = float_up(ledger.left)
-        budgets.append(PureDP(left) if pure else ZCDP(left))
-    return _event([of_budget(budget) for budget in budgets], zcdp, composed=True)
+    parts = [of_budget(budget) for budget in ledger.parts(claimed, float_up)]
+    return _event(parts, zcdp, composed=True)
 
 
 def of_budget(budget: PureDP | ZCDP) -> Cost:

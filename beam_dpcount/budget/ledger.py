@@ -10,7 +10,7 @@ import os
 import threading
 import uuid
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from numbers import Real
@@ -153,6 +153,7 @@ class Ledger:
 
     def _set_up(self, token: str, budget: Budget, name: str) -> None:
         self._token, self._budget, self._name = token, budget, name
+        self._kind = PureDP if isinstance(budget, PureDP) else ZCDP  # of most shares
         whole = budget.epsilon if isinstance(budget, PureDP) else budget.to_zcdp().rho
         self._total = Fraction(whole)
         self._shares: dict[str, Share] = {}
@@ -251,12 +252,7 @@ class Ledger:
             granted = min(asked, left)
             if not granted or asked - granted > asked * _ROUNDING:
                 raise self._overspent(name, cost)
-            if pure:
-                budget: PureDP | ZCDP = PureDP(root_down(2 * granted))
-            elif isinstance(self._budget, PureDP):
-                budget = PureDP(float_down(granted))
-            else:
-                budget = ZCDP(float_down(granted))
+            budget = PureDP(root_down(2 * granted)) if pure else self._kind(float_down(granted))
             made = self._shares[name] = Share(budget, name, granted, self)
         return made
 
@@ -306,9 +302,7 @@ class Ledger:
           claimed: only of the shares that transforms have claimed; False: of all, and of what is
             left.
         """
-        parts = [s.budget for s in self.shares if s.claimed_by is not None or not claimed]
-        if not claimed and self.left:
-            parts.append(self._of_left())
+        parts = self.parts(claimed)
         pure = [Fraction(b.epsilon) for b in parts if isinstance(b, PureDP)]
         rho = sum((Fraction(b.rho) for b in parts if isinstance(b, ZCDP)), Fraction(0))
         if delta is None:
@@ -326,9 +320,13 @@ class Ledger:
             return None
         return self._budget.delta if isinstance(self._budget, ApproxDP) else _DELTA
 
-    def _of_left(self) -> PureDP | ZCDP:
-        kind = PureDP if isinstance(self._budget, PureDP) else ZCDP
-        return kind(float_down(self.left))
+    def parts(
+        self, claimed: bool, rounded: Callable[[Fraction], float] = float_down
+    ) -> list[PureDP | ZCDP]:
+        """The budgets of claimed shares; or of all shares, and of what is left."""
+        if claimed or not self.left:
+            return [s.budget for s in self.shares if s.claimed_by is not None or not claimed]
+        return [*(share.budget for share in self.shares), self._kind(rounded(self.left))]
 
     def account(self, delta: float | None = None) -> str:
         """What was spent where, what is left, and the epsilon of what is claimed and of all.
@@ -340,30 +338,19 @@ class Ledger:
         for share in self.shares:
             by = share.claimed_by or "-"
             rows.append((share.name, _percent(share.part), str(share.budget), by))
-        of_left = str(self._of_left()) if self.left else ""
+        of_left = str(self._kind(float_down(self.left))) if self.left else ""
         rows.append(("left", _percent(self.left / self._total), of_left, ""))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:<{widths[2]}}  {d}".rstrip()
-            for a, b, c, d in rows
-        ]
+        x, y, z, _ = widths
+        lines = [f"{a:<{x}}  {b:>{y}}  {c:<{z}}  {d}".rstrip() for a, b, c, d in rows]
         delta = self._delta() if delta is None else delta
         where = "" if delta is None else f" at delta = {delta:g}"
         spent, whole = self.epsilon_at(delta), self.epsilon_at(delta, claimed=False)
         heading = f"{self._title()}: {self._budget}"
         if isinstance(self._budget, ApproxDP):
             heading += f"; in all rho = {float(self._total):g} (zCDP)"
-        return "\n".join(
-            [
-                heading,
-                "",
-                *lines,
-                "",
-                f"epsilon{where}: {spent:.6g} of what is claimed, {whole:.6g} of all",
-                "",
-                _NOTE,
-            ]
-        )
+        epsilons = f"epsilon{where}: {spent:.6g} of what is claimed, {whole:.6g} of all"
+        return "\n".join([heading, "", *lines, "", epsilons, "", _NOTE])
 
     def describe(self) -> Mapping[str, str]:
         """All shares in one line, for annotations and display data."""

@@ -134,10 +134,6 @@ class SystemNoise:
             made = self._others.setdefault(law, SystemNoise(law, self._dimension))
         return made
 
-    def forget(self) -> None:
-        """Drop every sample that is not assigned yet."""
-        self._pool.clear()
-
     def __reduce__(self) -> tuple[type[SystemNoise], tuple[Law, int | None]]:
         return SystemNoise, (self._law, self._dimension)
 
@@ -149,8 +145,9 @@ _live: weakref.WeakSet[SystemNoise] = weakref.WeakSet()
 
 
 def _forget_all() -> None:
+    """Drop every sample that is not assigned yet."""
     for noise in list(_live):
-        noise.forget()
+        noise._pool.clear()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork either

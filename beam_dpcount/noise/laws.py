@@ -36,7 +36,6 @@ from beam_dpcount.noise.tables import (
 
 # Tables are used up to this scale; beyond it laws are put together from smaller ones.
 _TABLE_SCALE = 512
-_ROUNDED_TABLE_SCALE = 8  # its table costs ten times as much to make
 _MAX_SCALE = 2**33
 _DIGIT = 512  # the base of a geometric's digits
 
@@ -159,6 +158,9 @@ class DiscreteLaplace(Law):
 class _Gaussian(Law):
     sigma2: Fraction
 
+    _table_scale: ClassVar[int] = _TABLE_SCALE
+    _rounded: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "sigma2", Fraction(self.sigma2))
         _check_scale(self.sigma2, 2)
@@ -171,6 +173,16 @@ class _Gaussian(Law):
     def variance_proxy(self) -> float:
         """v with E exp(a X) <= exp(a^2 v / 2) for all a; sigma2 for the discrete [CKS20, 22]."""
         return float(self.sigma2)
+
+    def sample(self, n: int, random_bytes: RandomBytes = os.urandom) -> IntArray:
+        if self.sigma2 <= self._table_scale**2:
+            return inverse_table(self).sample(n, random_bytes)
+        return from_blocks(self.sigma2, self._rounded, n, random_bytes)
+
+    def first(self) -> Callable[[bytes], int | None]:
+        if self.sigma2 <= self._table_scale**2:
+            return inverse_table(self).first
+        return first_of_blocks(self.sigma2, self._rounded)
 
 
 @dataclass(frozen=True)
@@ -199,18 +211,7 @@ class DiscreteGaussian(_Gaussian):
             total = float(2 * self._weights().sum() - 1)
         return np.asarray(np.exp(-(np.square(x, dtype=float)) / (2 * float(self.sigma2))) / total)
 
-    def sample(self, n: int, random_bytes: RandomBytes = os.urandom) -> IntArray:
-        if self.sigma2 <= _TABLE_SCALE**2:
-            return inverse_table(self).sample(n, random_bytes)
-        return from_blocks(self.sigma2, False, n, random_bytes)
-
-    def first(self) -> Callable[[bytes], int | None]:
-        if self.sigma2 <= _TABLE_SCALE**2:
-            return inverse_table(self).first
-        return first_of_blocks(self.sigma2, False)
-
     def tails(self, bits: int) -> list[tuple[int, int]]:
-        """Bounds of P(|X| >= m) * 2^bits for m = 1, 2, ... until they cannot matter."""
         return gaussian_tails(self.sigma2, 2, bits)
 
 
@@ -224,6 +225,9 @@ class RoundedGaussian(_Gaussian):
       Gaussian mechanism on integers holds for this law, by post-processing: the analytic
       calibration [Balle, Wang 2018], and Delta_2^2 / (2 sigma2)-zCDP.
     """
+
+    _table_scale = 8  # its table costs ten times as much to make
+    _rounded = True
 
     @property
     def variance(self) -> float:
@@ -253,18 +257,7 @@ class RoundedGaussian(_Gaussian):
         density = np.exp(-((y[..., None] + nodes / 2) ** 2) / (2 * float(self.sigma2)))
         return np.asarray(density @ weights / math.sqrt(8 * math.pi * float(self.sigma2)))
 
-    def sample(self, n: int, random_bytes: RandomBytes = os.urandom) -> IntArray:
-        if self.sigma2 <= _ROUNDED_TABLE_SCALE**2:
-            return inverse_table(self).sample(n, random_bytes)
-        return from_blocks(self.sigma2, True, n, random_bytes)
-
-    def first(self) -> Callable[[bytes], int | None]:
-        if self.sigma2 <= _ROUNDED_TABLE_SCALE**2:
-            return inverse_table(self).first
-        return first_of_blocks(self.sigma2, True)
-
     def tails(self, bits: int) -> list[tuple[int, int]]:
-        """Bounds of P(|X| >= m) * 2^bits for m = 1, 2, ... until they cannot matter."""
         digits, bounds = int(bits * 0.30103) + 15, list[tuple[int, int]]()
         # Decimal's operations are correctly rounded, and but for 1 - erf there are only positive
         # sums and products, of fewer than 100 * digits numbers: they err by far less than 2^-bits.

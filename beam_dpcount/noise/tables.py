@@ -63,10 +63,9 @@ class InverseTable:
         guide = guide.astype(np.int32)
         mirrored = -guide if signed else guide.copy()
         guide[starts] = mirrored[starts] = _UNDECIDED
-        both = np.empty(1 << 16, dtype=np.int32)
-        halves = both.reshape(2, -1, cells)
+        halves = np.empty((2, (1 << 15) // cells, cells), dtype=np.int32)
         halves[0], halves[1] = guide, mirrored
-        self._guide = both
+        self._guide = halves.ravel()
 
     def _thresholds(self) -> list[int]:
         bits = self._word_bits + 64
@@ -144,13 +143,9 @@ class TruncatedGeometric:
         one = 1 << bits
         powers = [exp_negative(m / self.parameter, bits) for m in range(1, self.size + 1)]
         last = powers[-1]
-        return [
-            (
-                (max(power - last - 4, 0) << bits) // (one - last + 2),
-                -((-(power - last + 4) << bits) // (one - last - 2)),
-            )
-            for power in powers[:-1]
-        ]
+        lows = [(max(power - last - 4, 0) << bits) // (one - last + 2) for power in powers[:-1]]
+        highs = [-((-(power - last + 4) << bits) // (one - last - 2)) for power in powers[:-1]]
+        return [*zip(lows, highs, strict=True)]
 
 
 @dataclass(frozen=True)
