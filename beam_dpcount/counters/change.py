@@ -44,6 +44,7 @@ class Change:
     coordinates: int | None = None
 
     relations: ClassVar[tuple[str, ...]] = RELATIONS
+    takes_coordinates: ClassVar[bool] = True  # False: other fields say what an event touches
     meanings: ClassVar[Mapping[str, str]] = {
         "replace_one": "the content of any one element",
         "add_remove": "whether any one element counts or not",
@@ -73,6 +74,10 @@ class Change:
             )
         if self.coordinates is not None:
             _check_count("coordinates", self.coordinates)
+            if not self.takes_coordinates:
+                raise ValueError(
+                    "what an event touches is said by other fields: leave coordinates out"
+                )
 
     def lattice_bounds(self, unit: float) -> tuple[int, int]:
         """The bounds in multiples of `unit`, rounded as values are rounded."""
@@ -138,6 +143,7 @@ class TickChange(Change):
     max_items: int = 1
     most: int = 1 << 20
 
+    takes_coordinates = False
     meanings: ClassVar[Mapping[str, str]] = {
         "replace_one": "what, when and under which key any one event counts",
         "add_remove": "whether any one event happened",
@@ -147,7 +153,6 @@ class TickChange(Change):
         super().__post_init__()
         _check_count("max_items", self.max_items)
         _check_count("most", self.most)
-        refuse_coordinates(self)
 
     def largest(self, unit: float) -> int:
         return self.most * self.magnitude(unit)
@@ -161,8 +166,7 @@ class TickChange(Change):
     ) -> tuple[Fraction, Fraction]:
         if dimension is not None:
             raise ValueError("at ticks each key counts single numbers: leave dimension out")
-        l1, l2_squared = self.column_norms(mechanism, unit)
-        l1, l2_squared = self.max_items * l1, self.max_items * l2_squared
+        l1, l2_squared = (self.max_items * norm for norm in self.column_norms(mechanism, unit))
         if self.relation == "add_remove":
             return l1, l2_squared
         # v R_s - w R_u, |v|, |w| <= m: at most 2 m^2 c^2 squared in two keys, or in one where
@@ -202,6 +206,7 @@ class ItemsChange(Change):
 
     max_items: int = 1
 
+    takes_coordinates = False
     meanings: ClassVar[Mapping[str, str]] = {
         "replace_one": "the items of any one step",
         "add_remove": "whether any one step counts items or is empty",
@@ -210,7 +215,6 @@ class ItemsChange(Change):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_count("max_items", self.max_items)
-        refuse_coordinates(self)
         if (self.low, self.high) not in ((0, 1), (-1, 1)):
             raise ValueError(
                 f"items count (0, 1), or (-1, 1) with removals, got ({self.low:g}, {self.high:g})"
@@ -268,13 +272,11 @@ class SpreadChange(Change):
       one law. Where R is rounded, each coordinate that changes is rounded apart.
     """
 
+    takes_coordinates = False
+
     @abstractmethod
     def spread(self, mechanism: Mechanism) -> Spread:
         """How far the change reaches through this mechanism's encoder."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        refuse_coordinates(self)
 
     def magnitude(self, unit: float) -> int:
         """1: the least change there may be, which the lattice is fine enough for."""
@@ -300,12 +302,6 @@ class SpreadChange(Change):
         l2 = math.sqrt(l2_squared) + math.sqrt(reach.touched) * slack_l2
         whole = Fraction(round_up(float(l1) + reach.touched * slack_l1))
         return whole, Fraction(round_up(l2)) ** 2
-
-
-def refuse_coordinates(change: Change) -> None:
-    """For changes whose own fields say what an event touches."""
-    if change.coordinates is not None:
-        raise ValueError("what an event touches is said by other fields: leave coordinates out")
 
 
 def _check_count(name: str, count: object) -> None:

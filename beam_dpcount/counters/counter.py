@@ -126,14 +126,7 @@ class LatticeCounter(ABC):
         """What all releases of one stream cost: parts, which compose."""
 
     def dp_event(self, zcdp: bool = False) -> DpEvent:
-        """What all releases of one stream cost, for dp-accounting: see `costs.dp_event`.
-
-        Args:
-          zcdp: give what is pure as ZCDpEvent, for RdpAccountant.
-
-        Raises:
-          ImportError: dp-accounting is not installed; the message says how to install it.
-        """
+        """What all releases of one stream cost, for dp-accounting: see `costs.dp_event`."""
         return dp_event(self, zcdp)
 
     @cached_property
@@ -223,7 +216,6 @@ class Counter(LatticeCounter):
 
     @property
     def horizon(self) -> int:
-        """The most steps."""
         return self.mechanism.horizon
 
     @property

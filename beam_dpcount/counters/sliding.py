@@ -6,16 +6,12 @@ import math
 import operator
 
 import numpy as np
-import numpy.typing as npt
 
 from beam_dpcount.checks import check_whole
 from beam_dpcount.counters.counter import Counter, LatticeCounter
 from beam_dpcount.counters.unbounded import UnboundedCounter
-from beam_dpcount.mechanisms.base import Mechanism
+from beam_dpcount.mechanisms.base import FloatArray, IntArray, Mechanism
 from beam_dpcount.mechanisms.unbounded import Unbounded
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 
 def difference_variance(counter: LatticeCounter, t: int, lag: int) -> float:

@@ -105,7 +105,6 @@ class SparseCounter(LatticeCounter):
         return np.full(n, math.nan)
 
     def stddev_at(self, state: State) -> float:
-        """NaN: a release's error is not only noise; see `error_bound`."""
         return math.nan
 
     def slack(self, steps: int, level: float = 0.95) -> float:
@@ -130,12 +129,10 @@ class SparseCounter(LatticeCounter):
           level: between 0 and 1, both excluded.
         """
         half = 1 - (1 - level) / 2
-        noise = largest_error(self.inner, level=half)
-        return self.mechanism.segment + self.slack(steps, half) + noise
+        of_segments = largest_error(self.inner, level=half)
+        return self.mechanism.segment + self.slack(steps, half) + of_segments
 
     def costs(self) -> list[Cost]:
-        # One event moves all later counts of its segment the same way: see
-        # docs/proofs/unbounded_and_sparse.md, "Sparse".
         epsilon = self.change.magnitude(self.unit) / self.comparison.parameter
         return [pure_cost(epsilon), *self.inner.costs()]
 

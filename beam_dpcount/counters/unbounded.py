@@ -53,9 +53,8 @@ class UnboundedCounter(LatticeCounter):
         return 3 + self.mechanism.of_epoch(0).counters
 
     def state_types(self, n: int) -> str:
-        base = self.mechanism.of_epoch(0)
-        types = base.state_types(n - 5)
-        return "qqq" + types[: base.counters] + "qq" + types[base.counters :]
+        c, types = self.counters - 3, self.mechanism.of_epoch(0).state_types(n - 5)
+        return "qqq" + types[:c] + "qq" + types[c:]
 
     @property
     def fingerprint(self) -> str:
@@ -69,14 +68,13 @@ class UnboundedCounter(LatticeCounter):
         """The calibrated base of epoch i."""
         made = self._bases.get(i)
         if made is None:
-            made = self._bases[i] = calibrate(
-                self.mechanism.of_epoch(i),
-                self.base_budget,
-                self.change,
-                self.dimension,
-                self.unit,
-            )
+            made = calibrate(self.mechanism.of_epoch(i), self.base_budget, *self._kind)
+            self._bases[i] = made
         return made
+
+    @property
+    def _kind(self) -> tuple[Change, int | None, float]:
+        return self.change, self.dimension, self.unit
 
     @cached_property
     def _bases(self) -> dict[int, Counter]:
@@ -152,10 +150,7 @@ class UnboundedCounter(LatticeCounter):
         return math.sqrt(self.variance(state[0]))
 
     def costs(self) -> list[Cost]:
-        return [self._cost_of_bases(), self._cost_of_total()]
-
-    def _cost_of_bases(self) -> Cost:
-        """What the base of any epoch costs: an item lies in one, and each meets its budget."""
+        # An item lies in one epoch, and its base meets its budget.
         budget = self.base_budget
         if isinstance(budget, ApproxDP):
             bases = map(self.mechanism.of_epoch, range(self.mechanism.epochs))
@@ -165,13 +160,9 @@ class UnboundedCounter(LatticeCounter):
                     "describes: use a base of one kind, or a ZCDP or PureDP budget"
                 )
             budget = PureDP(budget.epsilon)  # what Laplace noise keeps of it, without the delta
-        return of_budget(budget)
-
-    def _cost_of_total(self) -> Cost:
-        """What one total costs: a coordinate in which an item lies once, a tree of one item."""
-        kind = self.change, self.dimension, self.unit
-        (cost,) = Counter(BinaryTree(1), self.total_budget, self.law, *kind).costs()
-        return cost
+        # And once in one total: a coordinate like that of a tree of one item.
+        total = Counter(BinaryTree(1), self.total_budget, self.law, *self._kind)
+        return [of_budget(budget), *total.costs()]
 
     def describe(self) -> Mapping[str, str]:
         common = super().describe()

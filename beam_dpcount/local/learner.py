@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beam_dpcount.budget.budgets import Budget, check_budget
-from beam_dpcount.counters.change import Change, refuse_coordinates
+from beam_dpcount.counters.change import Change
 from beam_dpcount.counters.choose import choose, resolve
 from beam_dpcount.counters.counter import Counter, calibrate
 from beam_dpcount.counters.errors import chernoff
@@ -74,10 +74,10 @@ class ClientChange(Change):
     """
 
     relations: ClassVar[tuple[str, ...]] = ("replace_one",)
+    takes_coordinates = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse_coordinates(self)
         if (self.low, self.high) != (0, 1):
             raise ValueError(f"a client counts in (0, 1), got ({self.low:g}, {self.high:g})")
 

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int64]
+from beam_dpcount.noise.tables import IntArray
 
 
 def digits(t: int, radices: Sequence[int], balanced: bool) -> list[int]:

@@ -113,26 +113,19 @@ class SmoothBinary(Forest):
         return np.asarray(np.cumsum(xs, axis=0)) + self._noise_sums(z[last - 1]) + extra
 
     def _empty(self, n: int) -> IntArray:
-        """How many of the 1-bits of v_{t+1} have no items below them, t = 1 .. n."""
-        h, k = self.shape
-        return np.asarray(h - k - super().row_norms2(n), dtype=np.int64)
+        """How many empty nodes, 1-bits of v_{t+1} without items below, are noised at t = 1 .. n."""
+        return np.asarray(self.row_norms2(n) - super().row_norms2(n), dtype=np.int64)
 
     def encoder(self, n: int) -> FloatArray:
         nodes = super().encoder(n)
-        if not self.balanced:
-            return nodes
-        last = np.cumsum(self._empty(n) + 1)
-        matrix = np.zeros((int(last[-1]), n))
-        matrix[last - 1] = nodes
+        matrix = np.zeros((self.draws(n), n))
+        matrix[np.cumsum(self._empty(n) + 1) - 1] = nodes
         return matrix
 
     def decoder(self, n: int) -> FloatArray:
-        nodes = super().decoder(n)
-        if not self.balanced:
-            return nodes
-        empty = self._empty(n)
+        nodes, empty = super().decoder(n), self._empty(n)
         last = np.cumsum(empty + 1)
-        matrix = np.zeros((n, int(last[-1])))
+        matrix = np.zeros((n, self.draws(n)))
         matrix[:, last - 1] = nodes
         for t in range(n):
             matrix[t, last[t] - 1 - empty[t] : last[t] - 1] = 1

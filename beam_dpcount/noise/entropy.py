@@ -11,12 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from beam_dpcount.noise.laws import Law
-
-IntArray = npt.NDArray[np.int64]
+from beam_dpcount.noise.tables import IntArray
 
 _BLOCK = 4096
 

@@ -23,8 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from beam_dpcount.noise.entropy import Draws, Entropy, IntArray, Noise
+from beam_dpcount.noise.entropy import Draws, Entropy, Noise
 from beam_dpcount.noise.laws import Law
+from beam_dpcount.noise.tables import IntArray
 
 # Raised whenever the same seed would give other noise, or the same history another R x: a statistic
 # or an encoder that counts differently under the same noise would show the exact difference.

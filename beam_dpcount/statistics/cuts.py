@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from beam_dpcount.checks import ParameterError
-from beam_dpcount.counters.change import Change, refuse_coordinates
+from beam_dpcount.counters.change import Change
 from beam_dpcount.mechanisms.base import Mechanism
 from beam_dpcount.statistics.base import Additions, Codes, IntArray, Statistic
 from beam_dpcount.statistics.vertices import (
@@ -56,9 +56,10 @@ class CutChange(Change):
     relation: str = "add_remove"
     unit: float = 1
 
+    takes_coordinates = False
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse_coordinates(self)
         if (self.low, self.high) != (-1, 1):
             raise ValueError(f"weights lie in (-1, 1), got ({self.low:g}, {self.high:g})")
 

@@ -72,8 +72,7 @@ def optimal_factorization(n: int, objective: str = "max", tolerance: float = 1e-
       tolerance: error <= (1 + tolerance) * lower_bound; from 1e-8 to below 1.
 
     Raises:
-      TypeError: n is not a whole number, or tolerance not a number.
-      ValueError: an argument is outside its range; the message says what to pass.
+      TypeError, ValueError: an argument is outside its range; the message says what to pass.
       RuntimeError: the tolerance was not reached.
     """
     n = _check_steps(n)
@@ -198,12 +197,6 @@ def mathias_floor(n: int) -> float:
     <N, W> / n = G. Hence (n + 1) G / 2 = sum_k (n - k) w_k = <A, W> <= ||A||_tr <= n gamma_2(A).
 
     Constant time: beyond 2^12 steps G is its Euler-Maclaurin expansion, exact to rounding.
-
-    Args:
-      n: the number of steps, from 1.
-
-    Raises:
-      TypeError, ValueError: n is not a whole number from 1.
     """
     n = _check_steps(n)
     if n <= _EXACT:
