@@ -12,24 +12,34 @@ import tempfile
 from collections.abc import Sequence
 
 from beam_dpcount.commands import app as cli
+from pipelines.comparisons import binned, members, sparsity, top, trees
 from pipelines.comparisons.base import Experiment, progress, table
-from pipelines.comparisons.binned import ERROR_AGAINST_SPACE, SPACE_AGAINST_HORIZON
-from pipelines.comparisons.members import FLOOR, MEMBERS
-from pipelines.comparisons.sparsity import SPARSITY
-from pipelines.comparisons.top import TOP
-from pipelines.comparisons.trees import AGAINST_HORIZON, ARITY, EVENT_DP, OVER_TIME
 
 EXPERIMENTS: dict[str, Experiment] = {
-    "event-dp": EVENT_DP,
-    "variance-over-time": OVER_TIME,
-    "variance-against-horizon": AGAINST_HORIZON,
-    "arity": ARITY,
-    "members": MEMBERS,
-    "floor": FLOOR,
-    "space-against-horizon": SPACE_AGAINST_HORIZON,
-    "error-against-space": ERROR_AGAINST_SPACE,
-    "sparsity": SPARSITY,
-    "top-1": TOP,
+    "event-dp": Experiment(trees.event_dp, trees.event_dp_pictures, trees.event_dp_headline),
+    "variance-over-time": Experiment(
+        trees.over_time, trees.over_time_pictures, trees.over_time_headline
+    ),
+    "variance-against-horizon": Experiment(
+        trees.against_horizon, trees.against_horizon_pictures, trees.against_horizon_headline
+    ),
+    "arity": Experiment(trees.arity, trees.arity_pictures, trees.arity_headline),
+    "members": Experiment(members.members, members.members_pictures, members.members_headline),
+    "floor": Experiment(members.floor, members.floor_outputs, members.floor_headline),
+    "space-against-horizon": Experiment(
+        binned.space_against_horizon,
+        binned.space_against_horizon_pictures,
+        binned.space_against_horizon_headline,
+    ),
+    "error-against-space": Experiment(
+        binned.error_against_space,
+        binned.error_against_space_pictures,
+        binned.error_against_space_headline,
+    ),
+    "sparsity": Experiment(
+        sparsity.sparsity, sparsity.sparsity_outputs, sparsity.sparsity_headline
+    ),
+    "top-1": Experiment(top.top, top.top_pictures, top.top_headline),
 }
 
 

@@ -71,7 +71,6 @@ class Costly(Protocol):
 
     def costs(self) -> Sequence[Cost]:
         """The parts that one stream's releases are made of, which compose."""
-        ...
 
 
 def dp_event(counter: Costly, zcdp: bool = False) -> DpEvent:
@@ -142,7 +141,13 @@ def pure_cost(epsilon: Fraction) -> PureCost:
 
 
 def _event(parts: Sequence[Cost], zcdp: bool, composed: bool = False) -> DpEvent:
-    library = _library()
+    try:
+        import dp_accounting as library
+    except ImportError as error:
+        raise ImportError(
+            "events are those of dp-accounting, which is not installed: "
+            "pip install 'beam-dpcount[accounting]'"
+        ) from error
     zcdp = zcdp or any(isinstance(part, ConcentratedCost) for part in parts)
 
     def single(part: Cost) -> Any:
@@ -154,14 +159,3 @@ def _event(parts: Sequence[Cost], zcdp: bool, composed: bool = False) -> DpEvent
 
     events = [single(part) for part in parts]
     return library.ComposedDpEvent(events) if composed or len(events) > 1 else events[0]
-
-
-def _library() -> Any:
-    try:
-        import dp_accounting
-    except ImportError as error:
-        raise ImportError(
-            "events are those of dp-accounting, which is not installed: "
-            "pip install 'beam-dpcount[accounting]'"
-        ) from error
-    return dp_accounting

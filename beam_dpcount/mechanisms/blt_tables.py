@@ -165,11 +165,6 @@ def encoding_error(p: Poles, horizon: int, block: int) -> float:
     return float(ULP * (roundings + carried) * (1 + 1e-3))
 
 
-def _faded_plus(q: Any, step: Any) -> Any:
-    fade, gain = step
-    return q * fade + gain
-
-
 class Steps:
     """Constants of the recurrences as Python floats, for one block of steps."""
 
@@ -216,7 +211,7 @@ class Tables:
         q = np.zeros((len(self._starts), p.buffers))
         for i in range(p.buffers):
             both = zip(faded[:, i].tolist(), gained[:, i].tolist(), strict=True)
-            q[:, i] = list(accumulate(both, _faded_plus, initial=0.0))
+            q[:, i] = [*accumulate(both, lambda held, s: held * s[0] + s[1], initial=0.0)]
         at_last = q[:-1] * powers(p.e, (lasts - self._starts[:-1])[:, None])
         added = 2 * falls * (at_last @ p.w) + falls**2 * B
         self._q, self._V = q, np.append(0.0, np.cumsum(added))

@@ -65,7 +65,7 @@ class Honaker(Dyadic):
         z = noise.draw(1, _drawn(n))
         values = np.zeros((n + 1, *np.shape(xs)[1:]))
         t = np.arange(n + 1, dtype=np.int64)
-        first = 2 * t - _popcounts(t)  # coordinates drawn up to each step
+        first = np.cumsum(np.frexp(t & -t)[1])  # `_drawn` of each step
         sums = np.concatenate([np.zeros_like(xs[:1]), np.cumsum(xs, axis=0)])
         estimates: list[Any] = []
         for j in range(n.bit_length()):
@@ -151,10 +151,3 @@ def _estimate(height: int, y: Any, left: Any, right: Any) -> Any:
 def _drawn(t: int) -> int:
     """Coordinates drawn by step t: the sum over s <= t of 1 + (trailing zeros of s)."""
     return 2 * t - t.bit_count()
-
-
-def _popcounts(t: IntArray) -> IntArray:
-    counts = np.zeros_like(t)
-    for i in range(int(t[-1]).bit_length()):
-        counts += t >> i & 1
-    return counts

@@ -162,7 +162,8 @@ class KAry(Mechanism):
         values = np.array(np.cumsum(xs, axis=0))
         for q, start, coordinates in levels:
             # Blocks that are never used have coordinate 0.
-            used = np.where(_column(coordinates > 0, z), z[coordinates - 1], 0) if rows else z
+            mask = (coordinates > 0).reshape(-1, *[1] * (z.ndim - 1))
+            used = np.where(mask, z[coordinates - 1], 0) if rows else z
             sums = np.concatenate([np.zeros((1, *z.shape[1:]), np.int64), np.cumsum(used, axis=0)])
             values += sums[q] - sums[start]
         return values
@@ -243,10 +244,6 @@ class KAry(Mechanism):
 
     def state_row_norm2(self, state: State) -> float:
         return len(state) - 4
-
-
-def _column(mask: Any, like: IntArray) -> Any:
-    return mask if like.ndim == 1 else mask[:, None]
 
 
 def _reach(radices: tuple[int, ...], subtraction: bool) -> int:

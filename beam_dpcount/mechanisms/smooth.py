@@ -153,7 +153,17 @@ class SmoothBinary(Forest):
 
     def row_norm2(self, t: int) -> float:
         h, k = self.shape
-        return h - k if self.balanced else _depth(h, k, t)
+        if self.balanced:
+            return h - k
+        depth = 0
+        while t:
+            first = comb(h - 1, k - 1)
+            if t < first:
+                k -= 1
+            else:
+                t, depth = t - first, depth + 1
+            h -= 1
+        return depth
 
     def row_norms2(self, n: int) -> FloatArray:
         if not self.balanced:
@@ -222,19 +232,6 @@ def _parents(h: int, k: int, n: int) -> IntArray:
         return known[h, k, n]
 
     return build(h, k, n)
-
-
-def _depth(h: int, k: int, t: int) -> int:
-    depth = 0
-    while t:
-        first = comb(h - 1, k - 1)
-        if t < first:
-            k -= 1
-        else:
-            t -= first
-            depth += 1
-        h -= 1
-    return depth
 
 
 @lru_cache(maxsize=4096)

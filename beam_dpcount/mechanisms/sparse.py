@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from beam_dpcount.checks import check_whole
 from beam_dpcount.mechanisms.base import Mechanism, check_horizon
 from beam_dpcount.mechanisms.binary import BinaryTree
 
@@ -45,9 +46,7 @@ class Sparse:
 
     def __post_init__(self) -> None:
         for name in ("segment", "segments"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} must be a whole number from 1, got {value!r}")
+            object.__setattr__(self, name, check_whole(name, getattr(self, name)))
         check_horizon(self.segments)
         if not (isinstance(self.counter, type) and issubclass(self.counter, Mechanism)):
             raise TypeError(f"counter must be a class such as BinaryTree, got {self.counter!r}")

@@ -15,7 +15,6 @@ from beam_dpcount.mechanisms import BLT, Binned, Mechanism, NormalizedBLT, Squar
 from beam_dpcount.mechanisms.blt_tables import BUFFERS
 from beam_dpcount.mechanisms.workload import Workload
 from pipelines.comparisons.base import (
-    Experiment,
     FloatArray,
     Output,
     Row,
@@ -147,22 +146,17 @@ def space_against_horizon_headline(rows: list[Row]) -> str:
     )
 
 
-# The paper's workloads: decay alpha, momentum beta.
-_WORKLOADS = tuple(
-    Workload(momentum=beta, decay=alpha)
-    for alpha, beta in ((1.0, 0.0), (1.0, 0.9), (1.0, 0.95), (0.99, 0.0), (0.99, 0.95))
-)
+# The paper's workloads.
+_WORKLOADS = {
+    "prefix sums": Workload(),
+    "momentum 0.9": Workload(0.9),
+    "momentum 0.95": Workload(0.95),
+    "decay 0.99": Workload(decay=0.99),
+    "momentum 0.95, decay 0.99": Workload(0.95, 0.99),
+}
 _HORIZONS = (100, 1000)
 _MOST_BINS = 100
 _SHOWN = 1.03  # the largest ratio in pictures
-
-
-def named(workload: Workload) -> str:
-    """A label for it."""
-    given = {"momentum": workload.momentum, "decay": workload.decay}
-    plain = {"momentum": 0.0, "decay": 1.0}
-    parts = [f"{name} {value:g}" for name, value in given.items() if value != plain[name]]
-    return ", ".join(parts) or "prefix sums"
 
 
 def error_against_space(quick: bool) -> list[Row]:
@@ -172,8 +166,8 @@ def error_against_space(quick: bool) -> list[Row]:
         divisors = divisors[::4]
     rows = []
     for horizon in _HORIZONS:
-        for workload in progress(_WORKLOADS, f"error-against-space, T = {horizon:,}"):
-            given = {"momentum": workload.momentum, "decay": workload.decay}
+        for name in progress([*_WORKLOADS], f"error-against-space, T = {horizon:,}"):
+            given = vars(_WORKLOADS[name])
             reference = root_errors(SquareRoot(horizon, **given))
             for d in divisors:
                 member = Binned(horizon, 1 - 1 / d, 1 / horizon, **given)
@@ -181,7 +175,7 @@ def error_against_space(quick: bool) -> list[Row]:
                 rows.append(
                     {
                         "horizon": horizon,
-                        "workload": named(workload),
+                        "workload": name,
                         "c": member.c,
                         "bins": member.space,
                         "max": own["max"] / reference["max"],
@@ -240,11 +234,3 @@ def error_against_space_headline(rows: list[Row]) -> str:
         shown = f"from {min(below)} bins" if below else "never"
         parts.append(f"{workload}: {shown} (least {least['max']:.4f} x)")
     return f"largest variance below the square root's at T = {horizon:,}: {'; '.join(parts)}"
-
-
-SPACE_AGAINST_HORIZON = Experiment(
-    space_against_horizon, space_against_horizon_pictures, space_against_horizon_headline
-)
-ERROR_AGAINST_SPACE = Experiment(
-    error_against_space, error_against_space_pictures, error_against_space_headline
-)

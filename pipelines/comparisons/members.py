@@ -7,7 +7,6 @@ from beam_dpcount.budget.budgets import Budget
 from pipelines.comparisons.base import (
     HALF,
     VARIANCE,
-    Experiment,
     Output,
     Row,
     Series,
@@ -163,7 +162,3 @@ def floor_headline(rows: list[Row]) -> str:
         f"{best['times_floor']:.3f} x {bound['mechanism']}; at T = {dense['horizon']} "
         f"{same['largest_variance'] / dense['largest_variance']:.3f} x the {_OPTIMAL}"
     )
-
-
-MEMBERS = Experiment(members, members_pictures, members_headline)
-FLOOR = Experiment(floor, floor_outputs, floor_headline)

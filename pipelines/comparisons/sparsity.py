@@ -15,7 +15,6 @@ import beam_dpcount as dp
 from beam_dpcount.commands.figures import series as plots
 from beam_dpcount.mechanisms import BinaryTree, Mechanism, NormalizedBLT, SquareRoot
 from pipelines.comparisons.base import (
-    Experiment,
     FloatArray,
     Output,
     Row,
@@ -185,6 +184,3 @@ def _ratios(table: list[Row]) -> str:
 def sparsity_headline(rows: list[Row]) -> str:
     """What the square root gains in signal-to-noise."""
     return f"T = {rows[-1]['last_step']:,}, {_APPROXIMATE}: {_ratios(signal_table(rows))}"
-
-
-SPARSITY = Experiment(sparsity, sparsity_outputs, sparsity_headline)

@@ -16,7 +16,6 @@ from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.counters.change import ItemsChange
 from beam_dpcount.mechanisms import BinaryTree, Mechanism, NormalizedBLT, SmoothBinary, SquareRoot
 from pipelines.comparisons.base import (
-    Experiment,
     FloatArray,
     Output,
     Row,
@@ -171,6 +170,3 @@ def top_headline(rows: list[Row]) -> str:
             f"{count}; SquareRoot's signal-to-noise is {ratio:.2f} x BinaryTree's"
         )
     return f"T = {HORIZON:,}, means over steps: " + "; ".join(parts)
-
-
-TOP = Experiment(top, top_pictures, top_headline)

@@ -21,7 +21,6 @@ from beam_dpcount.mechanisms import (
 from pipelines.comparisons.base import (
     HALF,
     VARIANCE,
-    Experiment,
     FloatArray,
     Output,
     Row,
@@ -252,9 +251,3 @@ def _best_arity(rows: list[Row], horizon: int) -> str:
         f"best single arity {best['arity']}, error {best['error']:.2f} "
         f"(mixed radices {mixed:.2f}, binary tree {binary:.2f})"
     )
-
-
-EVENT_DP = Experiment(event_dp, event_dp_pictures, event_dp_headline)
-OVER_TIME = Experiment(over_time, over_time_pictures, over_time_headline)
-AGAINST_HORIZON = Experiment(against_horizon, against_horizon_pictures, against_horizon_headline)
-ARITY = Experiment(arity, arity_pictures, arity_headline)
