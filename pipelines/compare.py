@@ -71,11 +71,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command.
-
-    Raises:
-      ValueError: an unknown experiment, or a directory that cannot be written to.
-    """
+    """Run the command; an unknown name, or a directory that is not writable, is a ValueError."""
     options = arguments().parse_args(argv)
     names = list(dict.fromkeys(options.only or EXPERIMENTS))
     for name in names:

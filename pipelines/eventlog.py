@@ -12,28 +12,11 @@ import numpy as np
 COLUMNS = ("timestamp", "page", "session", "action")
 
 # In order of popularity: rank 1 first.
-PAGES = (
-    "/home",
-    "/search",
-    "/products",
-    "/cart",
-    "/login",
-    "/account",
-    "/checkout",
-    "/deals",
-    "/orders",
-    "/reviews",
-    "/wishlist",
-    "/help",
-    "/shipping",
-    "/returns",
-    "/blog",
-    "/contact",
-    "/gift-cards",
-    "/stores",
-    "/careers",
-    "/privacy",
+_NAMES = (
+    "home search products cart login account checkout deals orders reviews "
+    "wishlist help shipping returns blog contact gift-cards stores careers privacy"
 )
+PAGES = tuple(f"/{name}" for name in _NAMES.split())
 
 _DAY_MS = 86_400_000
 _EVENTS_PER_SESSION = 4

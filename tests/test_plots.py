@@ -46,8 +46,7 @@ def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
         caught.append(figure)
         save(figure, path)
 
-    for module in (plots, frames):
-        monkeypatch.setattr(module, "save", catch)
+    monkeypatch.setattr(frames, "save", catch)
     return caught
 
 

@@ -19,14 +19,12 @@ Main = Callable[[Sequence[str] | None], None]
 _format_warning = warnings.formatwarning
 
 
-class _NotOurs(logging.Filter):
+def _ours(record: logging.LogRecord) -> bool:
     """Beam warns about Google's libraries at import, even of those who never use them."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return "apitools not found" not in record.getMessage()
+    return "apitools not found" not in record.getMessage()
 
 
-logging.getLogger().addFilter(_NotOurs())
+logging.getLogger().addFilter(_ours)
 
 
 def run_main(main: Main) -> None:

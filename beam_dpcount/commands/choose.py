@@ -52,11 +52,7 @@ def arguments() -> opt.Parser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command.
-
-    Raises:
-      ValueError, TypeError: what the user can mend, in one line each.
-    """
+    """Run the command; what the user can mend is a ValueError or TypeError in one line."""
     options = arguments().parse_ours(argv)
     if options.markdown:
         print(table())

@@ -13,7 +13,7 @@ from __future__ import annotations
 import beam_dpcount as dp
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands import report
-from beam_dpcount.commands.files.formats import Places, Source, counted, value_of
+from beam_dpcount.commands.files.formats import Places, Source, counted
 from beam_dpcount.commands.report import Estimate, many
 from beam_dpcount.commands.task import Task, command
 
@@ -63,14 +63,10 @@ class Count(Task):
         return dp.PrefixCount(
             opt.budget_of(options),
             options.horizon,
-            mechanism=options.mechanism,
             bounds=tuple(options.bounds),
             unit=options.unit,
             on_reject="collect" if options.rejected else options.on_reject,
-            value=value_of,
-            element_id=places,
-            path=options.path,
-            entropy=opt.entropy_of(options),
+            **self.shared(places),
         )
 
     def notes(self) -> list[str]:

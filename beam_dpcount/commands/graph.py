@@ -22,18 +22,8 @@ import beam_dpcount as dp
 from beam_dpcount.checks import check_whole
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.figures import keys as plot_keys
-from beam_dpcount.commands.files.formats import (
-    RELEASES,
-    InputError,
-    Places,
-    Source,
-    Table,
-    number,
-    text,
-    value_of,
-    vectors,
-    whole,
-)
+from beam_dpcount.commands.files import formats
+from beam_dpcount.commands.files.formats import InputError, number, text, whole
 from beam_dpcount.commands.report import Estimate, many, unchecked
 from beam_dpcount.commands.task import Task, command
 from beam_dpcount.counters.counter import Counter
@@ -169,12 +159,12 @@ class Graph(Task):
         fewer = "a smaller --max-degree" if options.what == "degrees" else "fewer vertices"
         self.what, self.remedies = what, {"domain": f"give {fewer}"}
 
-    def source(self) -> Source:
+    def source(self) -> formats.Source:
         options = self.options
         columns = [*options.edge, *filter(None, [options.weight])]
         return self.read(columns, numbered_edge if options.vertices is not None else named_edge)
 
-    def transform(self, places: Places) -> Any:
+    def transform(self, places: formats.Places) -> Any:
         options, what = self.options, self.what
         self.vertices = self._vertices(places)
         check_whole("horizon", options.horizon)
@@ -189,23 +179,15 @@ class Graph(Task):
             self.vertices,
             **{name: value for name, value in given.items() if value is not None},
             relation=options.relation,
-            mechanism=options.mechanism,
             every=options.every,
-            value=value_of,
-            element_id=places,
-            path=options.path,
-            entropy=opt.entropy_of(options),
+            **self.shared(places),
         )
         self.domain: tuple[str, ...] | None = made.domain
-        self.columns = RELEASES if self.domain is None else vectors(self.domain)
+        self.columns = formats.RELEASES if self.domain is None else formats.vectors(self.domain)
         return made
 
-    def _vertices(self, places: Places) -> int | list[str]:
-        """The public vertices.
-
-        Raises:
-          InputError: they are too few, or for cuts too many; or the file cannot be used.
-        """
+    def _vertices(self, places: formats.Places) -> int | list[str]:
+        """The public vertices, or an InputError: too few, for cuts too many, or no such file."""
         options, given = self.options, "--vertices"
         vertices: int | list[str] | None = options.vertices
         if vertices is None:
@@ -220,7 +202,7 @@ class Graph(Task):
             )
         return vertices
 
-    def table(self) -> Table:
+    def table(self) -> formats.Table:
         return self.columns
 
     def _noun(self) -> str:
@@ -316,11 +298,8 @@ class Graph(Task):
         if self.domain is None:
             forest = "a minimum forest's weights" if options.what == "forest" else None
             return self.draw_series(title, sum_of=forest)
-        from beam_dpcount.commands.figures import (  # here: matplotlib is an extra
-            bars,
-            frames,
-            graph,
-        )
+        # Here, as matplotlib is an extra.
+        from beam_dpcount.commands.figures import bars, frames, graph
 
         last = self.output.last
         shown, choice = plot_keys.of_most_rows(options, last, _KEYS)

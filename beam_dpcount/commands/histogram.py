@@ -12,10 +12,12 @@ Options that are not listed here go to Beam, e.g. --runner.
 
 from __future__ import annotations
 
+from functools import partial
+
 import beam_dpcount as dp
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.figures import keys as plot_keys
-from beam_dpcount.commands.files.formats import Places, Source, Table, text, value_of, vectors
+from beam_dpcount.commands.files.formats import Places, Source, Table, text, vectors
 from beam_dpcount.commands.report import Estimate, many, unchecked
 from beam_dpcount.commands.task import Task, command
 
@@ -57,7 +59,9 @@ class Histogram(Task):
 
     def source(self) -> Source:
         separator = self.options.separator
-        return self.read([self.options.item], SplitItems(separator) if separator else text)
+        return self.read(
+            [self.options.item], partial(split_items, separator) if separator else text
+        )
 
     def transform(self, places: Places) -> dp.Histogram:
         options = self.options
@@ -69,12 +73,8 @@ class Histogram(Task):
             options.horizon,
             self.domain,
             max_items=opt.most_items(options, "--domain", self.domain),
-            mechanism=options.mechanism,
             relation=options.relation,
-            value=value_of,
-            element_id=places,
-            path=options.path,
-            entropy=opt.entropy_of(options),
+            **self.shared(places),
         )
 
     def table(self) -> Table:
@@ -136,14 +136,9 @@ class Histogram(Task):
         ]
 
 
-class SplitItems:
+def split_items(separator: str, cell: object) -> object:
     """The items of a cell that holds several; of a null none."""
-
-    def __init__(self, separator: str) -> None:
-        self._separator = separator
-
-    def __call__(self, cell: object) -> object:
-        return None if cell is None else str(text(cell)).split(self._separator)
+    return None if cell is None else str(text(cell)).split(separator)
 
 
 main = command(Histogram)

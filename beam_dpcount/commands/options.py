@@ -34,12 +34,7 @@ Group = argparse._ArgumentGroup
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, as every other error, without the usage.
-
-    Args:
-      name: of the command.
-      description: what it does, as its documentation says it.
-    """
+    """Says what is wrong in one line, as every other error, without the usage."""
 
     def __init__(self, name: str, description: str | None) -> None:
         started = getattr(sys.modules["__main__"], "__spec__", None)
@@ -66,11 +61,7 @@ class Parser(argparse.ArgumentParser):
         return [name for action in self._actions for name in action.option_strings]
 
     def parse_ours(self, argv: Sequence[str] | None) -> argparse.Namespace:
-        """The options of a command that runs no pipeline, and so has no options of Beam's.
-
-        Raises:
-          ValueError: there is an argument that no option takes.
-        """
+        """The options of a command without a pipeline; one that is not ours is a ValueError."""
         options, flags = self.parse_known_args(argv)
         if flags:
             raise ValueError(unknown_argument(flags[0], self.names(), "ours"))
@@ -223,11 +214,7 @@ def add_value(group: Group, where: str) -> None:
 
 
 def add_public(group: Any, name: str, noun: str, what: str) -> None:
-    """--NAME and --NAME-FILE, one of which lists public texts.
-
-    Args:
-      group: of options; or one of which just one is given.
-    """
+    """--NAME and --NAME-FILE, one of which lists public texts; alone, or in an exclusive group."""
     if not isinstance(group, argparse._MutuallyExclusiveGroup):
         group = group.add_mutually_exclusive_group(required=True)
     table = f"""
@@ -269,13 +256,9 @@ def add_budget(
         --delta D: e.g. 1e-6
         --rho R: zero-concentrated DP
     """
-    types = {
-        "epsilon": positive("--epsilon 1"),
-        "delta": delta,
-        "rho": positive("--rho 0.1"),
-    }
+    epsilon, rho = {"type": positive("--epsilon 1")}, {"type": positive("--rho 0.1")}
     group = parser.add_argument_group(f"privacy budget, for {covers}")
-    add(group, table, **{name: {"type": kind} for name, kind in types.items()})
+    add(group, table, epsilon=epsilon, delta={"type": delta}, rho=rho)
 
 
 def add_horizon(group: Group) -> None:
@@ -357,11 +340,7 @@ def add_output(parser: Parser) -> Group:
 
 
 def budget_of(options: argparse.Namespace) -> Budget:
-    """The budget of parsed options.
-
-    Raises:
-      ValueError: none, or more than one, was given, or it makes no sense.
-    """
+    """The budget of parsed options, or a ValueError: none, more than one, or no sense in it."""
     if options.rho is not None:
         if options.epsilon is not None or options.delta is not None:
             raise ValueError("give either --rho or --epsilon with --delta, not both")
@@ -387,11 +366,8 @@ def check_bounds(options: argparse.Namespace) -> None:
 def entropy_of(options: argparse.Namespace, more: Any = ()) -> Entropy:
     """Where the noise of parsed options comes from: of all of them that may change what is counted.
 
-    Args:
-      more: what else may, and neither the options nor the library's parameters hold.
-
-    Raises:
-      ValueError: a run id without a secret, or no name of a variable.
+    And of `more`, what else may, and neither the options nor the library's parameters hold. A run
+    id without a secret, or no name of a variable, is a ValueError.
     """
     if options.secret_env is None and options.secret_file is None:
         if options.run_id:
@@ -414,12 +390,8 @@ def real_path(path: str) -> str:
 def public_list(name: str, options: argparse.Namespace, inputs: Sequence[str]) -> list[str]:
     """Distinct public texts, of --NAME or the lines of --NAME-file; blank ones are skipped.
 
-    Args:
-      inputs: the paths of all input files.
-
-    Raises:
-      InputError: the file cannot be read, or is an output or an input as well; there is no text, or
-        one twice.
+    An InputError where the file cannot be read, or is an output or one of the `inputs` as well,
+    and where there is no text, or one twice.
     """
     path, place = getattr(options, f"{name}_file"), f"--{name}"
     if path is None:
@@ -454,11 +426,7 @@ def public_list(name: str, options: argparse.Namespace, inputs: Sequence[str]) -
 
 
 def most_items(options: argparse.Namespace, name: str, public: Sequence[str]) -> int:
-    """--max-items, or 1; and a --separator without an end of line.
-
-    Raises:
-      InputError: one is there without the other, or they do not fit the public texts of `name`.
-    """
+    """--max-items, or 1; an InputError where it and --separator do not fit, or not the texts."""
     separator = options.separator
     if (separator is None) != (options.max_items is None):
         raise InputError(
@@ -495,11 +463,7 @@ def option(name: str) -> str:
 def named_as_options(
     options: argparse.Namespace, remedies: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[None]:
-    """Errors about a parameter become errors about the option that gave it.
-
-    Args:
-      remedies: what to do in the words of the command, by the parameter that is wrong.
-    """
+    """Errors about a parameter become errors about its option; `remedies` say what to do, by it."""
     try:
         yield
     except UnsupportedBudgetError:

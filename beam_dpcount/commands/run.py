@@ -18,7 +18,13 @@ from beam_dpcount.commands.app import explain
 from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.files.formats import Event, InputError, Places
 from beam_dpcount.commands.files.read import ReadEvents, all_events, matched
-from beam_dpcount.commands.files.tables import Output, WriteRows, WriteTable, check_output
+from beam_dpcount.commands.files.tables import (
+    Output,
+    WriteRows,
+    WriteTable,
+    check_directory,
+    check_output,
+)
 from beam_dpcount.commands.options import budget_of, named_as_options, unknown_argument
 from beam_dpcount.commands.progress import CountReleases, Progress, counted
 from beam_dpcount.commands.report import errors, past_horizon
@@ -38,8 +44,7 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
     """Run a task.
 
     Args:
-      flags: what is left of the command line, for Beam.
-      names: of our options, one of which may have been meant there.
+      flags, names: as of `beam_options`.
 
     Raises:
       ValueError, TypeError, OSError: what the user can mend, in one line each.
@@ -96,11 +101,7 @@ def finished(pipeline: beam.Pipeline, options: argparse.Namespace) -> Any:
 
 
 def report(task: Task, late: int) -> list[str]:
-    """What the user reads at the end; nothing in it depends on the values of rows.
-
-    Args:
-      late: rows past the horizon.
-    """
+    """What the user reads at the end, with so many rows past the horizon; no value shows in it."""
     counter, options = task.counter, task.options
     return [
         task.written(),
@@ -139,23 +140,17 @@ def check_outputs(options: argparse.Namespace, paths: Sequence[str]) -> None:
             raise InputError("--plot needs matplotlib: pip install 'beam-dpcount[plots]'")
         if not options.plot.endswith(".png"):
             raise InputError(f"--plot must end in .png, got {options.plot!r}")
-        directory = os.path.dirname(options.plot) or "."
-        if not os.path.isdir(directory):
-            raise InputError(
-                f"--plot {options.plot!r}: there is no directory {directory!r}; create it first"
-            )
-        if not os.access(directory, os.W_OK):
-            raise InputError(f"--plot {options.plot!r}: directory {directory!r} is not writable")
+        check_directory(f"--plot {options.plot!r}", options.plot)
         if "://" in options.output:
             raise InputError("--plot reads the output back, which must be a local file")
 
 
-def beam_options(flags: Sequence[str], ours: Collection[str] = ()) -> PipelineOptions:
+def beam_options(flags: Sequence[str], names: Collection[str] = ()) -> PipelineOptions:
     """Beam's options from the flags that are not ours.
 
     Args:
       flags: what is left of the command line.
-      ours: the names of our options, one of which may have been meant.
+      names: of our options, one of which may have been meant.
 
     Raises:
       RunnerError: the runner breaks the guarantee.
@@ -171,8 +166,8 @@ def beam_options(flags: Sequence[str], ours: Collection[str] = ()) -> PipelineOp
         options.get_all_options(add_extra_args_fn=parsers.append)
         _, unknown = parsers[0].parse_known_args(flags)
         if unknown:
-            names = [*ours, *parsers[0]._option_string_actions]
-            raise ValueError(unknown_argument(unknown[0], names, "ours and Beam's"))
+            both = [*names, *parsers[0]._option_string_actions]
+            raise ValueError(unknown_argument(unknown[0], both, "ours and Beam's"))
     return options
 
 

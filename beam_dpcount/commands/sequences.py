@@ -18,7 +18,8 @@ command as a key. Options that are not listed here go to Beam, e.g. --runner.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import beam_dpcount as dp
@@ -126,15 +127,9 @@ class Sequences(Task):
         check_whole("horizon", options.horizon)
         if options.every is None:
             options.every = max(1, options.horizon // _RELEASES)
-        given: dict[str, Any] = {
-            "relation": options.relation,
-            "mechanism": options.mechanism,
-            "every": options.every,
-            "value": LetterOf(letters, options.rest),
-            "element_id": places,
-            "path": options.path,
-            "entropy": opt.entropy_of(options),
-        }
+        given: dict[str, Any] = {"relation": options.relation, "every": options.every}
+        given |= self.shared(places)
+        given["value"] = partial(letter_of, frozenset(letters), options.rest)
         counted = opt.budget_of(options), options.horizon, letters, options.max_length
         made: dp.SubstringCount | dp.EpisodeCount
         if options.episodes:
@@ -294,20 +289,15 @@ def check_letters(letters: Sequence[str], words: Sequence[str] | None) -> None:
         raise InputError(f"--words: {error}") from None
 
 
-class LetterOf:
+def letter_of(letters: frozenset[str], rest: str | None, event: Event) -> object:
     """The letter of a row; None where it has none.
 
     Args:
       letters: the alphabet.
       rest: the letter of it that other texts count as; None: they stay what they are, not letters.
     """
-
-    def __init__(self, letters: Collection[str], rest: str | None) -> None:
-        self._letters, self._rest = frozenset(letters), rest
-
-    def __call__(self, event: Event) -> object:
-        cell = event.value
-        return cell if not cell or cell in self._letters else self._rest
+    cell = event.value
+    return cell if not cell or cell in letters else rest
 
 
 class Rows:

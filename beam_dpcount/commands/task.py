@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from beam_dpcount.commands.app import Main
 from beam_dpcount.commands.figures import keys
 from beam_dpcount.commands.files import times
-from beam_dpcount.commands.files.formats import RELEASES, Places, Source, Table
-from beam_dpcount.commands.options import Parser
+from beam_dpcount.commands.files.formats import RELEASES, Places, Source, Table, value_of
+from beam_dpcount.commands.options import Parser, entropy_of
 from beam_dpcount.commands.report import Estimate, many, one_run
 from beam_dpcount.counters.counter import Counter
 
@@ -70,11 +70,18 @@ class Task(ABC):
 
     @abstractmethod
     def transform(self, places: Places) -> Any:
-        """The transform that counts.
+        """The transform that counts; the places of rows are their public ids."""
 
-        Args:
-          places: of the rows; they are their public ids.
-        """
+    def shared(self, places: Places) -> dict[str, Any]:
+        """What the transforms per element take alike."""
+        options = self.options
+        return {
+            "mechanism": options.mechanism,
+            "value": value_of,
+            "element_id": places,
+            "path": options.path,
+            "entropy": entropy_of(options),
+        }
 
     def finish(self, releases: Any) -> Any:
         """What is written of the releases."""
@@ -141,11 +148,7 @@ class Task(ABC):
         """Draws what was written to --plot; warnings about keys that could not be drawn."""
 
     def draw_series(self, title: str, **how: Any) -> list[str]:
-        """`draw` for a running count or sum of each key.
-
-        Args:
-          how: what else `figures.series.prefix_counts` takes.
-        """
+        """`draw` for a running count or sum of each key, as `figures.series.prefix_counts` does."""
         from beam_dpcount.commands.figures import series  # here: matplotlib is an extra
 
         options, columns = self.options, self.output.columns()
@@ -175,11 +178,7 @@ def command(task: type[Task]) -> Main:
     """The function that runs a task on a command line."""
 
     def main(argv: Sequence[str] | None = None) -> None:
-        """Run the command.
-
-        Raises:
-          ValueError, TypeError, OSError: what the user can mend, in one line each.
-        """
+        """Run the command; what the user can mend is an error in one line, as of `run`."""
         parser = task.parser()
         options, flags = parser.parse_known_args(argv)
         from beam_dpcount.commands.run import run  # here: it imports Beam, and --help does not

@@ -21,17 +21,8 @@ from beam_dpcount.checks import check_whole
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands import report
 from beam_dpcount.commands.figures import keys as plot_keys
-from beam_dpcount.commands.files import times
-from beam_dpcount.commands.files.formats import (
-    RELEASES,
-    Event,
-    InputError,
-    Places,
-    Source,
-    Table,
-    counted,
-    value_of,
-)
+from beam_dpcount.commands.files import formats, times
+from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.commands.report import Estimate, many
 from beam_dpcount.commands.task import Task, command
 from beam_dpcount.dofns.clock import LATE
@@ -92,10 +83,10 @@ class Ticks(Task):
     def check(self) -> None:
         opt.check_bounds(self.options)
 
-    def source(self) -> Source:
-        return self.read(*counted(self.options.value, self.options.where), per_tick=True)
+    def source(self) -> formats.Source:
+        return self.read(*formats.counted(self.options.value, self.options.where), per_tick=True)
 
-    def transform(self, places: Places) -> dp.TickCount:
+    def transform(self, places: formats.Places) -> dp.TickCount:
         options, paths = self.options, places.paths
         self.keys = opt.public_list("keys", options, paths)
         plot_keys.check_listed(options, self.keys)
@@ -119,14 +110,14 @@ class Ticks(Task):
             max_items=most,
             max_per_tick=options.max_per_tick,
             late=options.late,
-            value=value_of,
+            value=formats.value_of,
             path=options.path,
             # Ticks have no ids of rows: a file more, or its keys in another order, would show.
             entropy=opt.entropy_of(options, ([*map(opt.real_path, paths)], self.keys)),
         )
 
-    def table(self) -> Table:
-        return replace(RELEASES, keys=self.keys)
+    def table(self) -> formats.Table:
+        return replace(formats.RELEASES, keys=self.keys)
 
     def notes(self) -> list[str]:
         options = self.options
@@ -217,18 +208,14 @@ class SplitKeys:
         self._keys, self._known = keys, places_of(keys)
         self._separator, self._most = separator, most
 
-    def __call__(self, element: tuple[str, Event]) -> Iterator[tuple[str, Event]]:
+    def __call__(self, element: tuple[str, formats.Event]) -> Iterator[tuple[str, formats.Event]]:
         cell, event = element
         codes, _ = read_items(cell.split(self._separator), self._known, self._most, removals=False)
         return ((self._keys[code - 1], event) for code in codes)
 
 
 def clock(options: argparse.Namespace) -> tuple[Fraction, Fraction | None]:
-    """--start and --stop in seconds.
-
-    Raises:
-      InputError: they are no clock.
-    """
+    """--start and --stop in seconds, or an InputError where they are no clock."""
     if options.stop is None and options.horizon is None:
         raise InputError(
             "give --stop, the time at which the count ends, or --horizon, the number of ticks"
@@ -244,11 +231,7 @@ def clock(options: argparse.Namespace) -> tuple[Fraction, Fraction | None]:
 
 
 def moment(name: str, text: str, timezone: str) -> Fraction:
-    """A point in time of the command line, in seconds.
-
-    Raises:
-      InputError: it is neither seconds since 1970 nor ISO 8601.
-    """
+    """The seconds since 1970 of a time given so, or in ISO 8601; an InputError for others."""
     number = times.is_number(text)
     try:
         return Fraction(times.parser("unix" if number else "iso", timezone)(text), 10**6)

@@ -12,27 +12,16 @@ import numpy.typing as npt
 from matplotlib import ticker
 from matplotlib.axes import Axes
 
-from beam_dpcount.commands.figures.frames import (
-    BAR,
-    CAPPED,
-    ERROR,
-    GREY,
-    STDDEVS,
-    Panel,
-    each_panel,
-    marks,
-    plain,
-    shape,
-    shortened,
-    written,
-)
+from beam_dpcount.commands.figures import frames
+
+_ERRORS = {"ecolor": frames.ERROR, "elinewidth": 1.2, "capsize": 3}
 
 FloatArray = npt.NDArray[np.float64]
 
 
 def histograms(
     items: Sequence[str],
-    panels: Sequence[Panel],
+    panels: Sequence[frames.Panel],
     path: str | os.PathLike[str],
     *,
     title: str,
@@ -46,42 +35,39 @@ def histograms(
 
     Args:
       items: the items of all panels.
-      panels: their counts.
+      panels: their counts, as many each, or a ValueError.
       path: the PNG file to write.
       title: plain text above the figure.
       guarantee: plain text below the figure, wrapped.
       top: how many items to draw, largest total of the panels first. They are chosen for being
         large, which biases them upwards. Left out: the first items, in their order.
       most: the most items to draw, where `top` is left out.
-
-    Raises:
-      ValueError: items and counts of a panel differ in number.
     """
     counts = [panel.of(len(items), "count", f"its {len(items)} items") for panel in panels]
     kept = np.arange(len(items))[:most]
     if top is not None:
         totals = sum(counts, np.zeros(len(items)))
         kept = np.argsort(-totals, kind="stable")[:top]
-    rows, columns = shape(len(panels))
+    rows, columns = frames.shape(len(panels))
     height = max(2.5, 1.1 + 0.28 * len(kept))
     size = max(8, 3 + 3.2 * columns), 1.6 + height * rows
     bottom_up = np.arange(len(kept))[::-1]
-    names = [shortened(items[i], middle=True) for i in kept]
-    drawn = each_panel(panels, path, size, title, guarantee, columns, ("x", "y"))
+    names = [frames.shortened(items[i], middle=True) for i in kept]
+    drawn = frames.each_panel(panels, path, size, title, guarantee, columns, ("x", "y"))
     for values, (axes, panel, leftmost, lowest) in zip(counts, drawn, strict=True):
-        halves = STDDEVS * np.broadcast_to(panel.stddev, values.shape)
+        halves = frames.STDDEVS * np.broadcast_to(panel.stddev, values.shape)
         _across(axes, bottom_up, values[kept], halves[kept])
         axes.tick_params(labelleft=leftmost, labelbottom=lowest)
         if lowest:
-            axes.set_xlabel(f"private count ± {STDDEVS:g} stddev", fontsize=11)
+            axes.set_xlabel(f"private count ± {frames.STDDEVS:g} stddev", fontsize=11)
         axes.set_yticks(bottom_up, names, parse_math=False)
         axes.xaxis.set_major_locator(ticker.MaxNLocator(5))
-        axes.xaxis.set_major_formatter(written)
+        axes.xaxis.set_major_formatter(frames.written)
 
 
 def degrees(
     domain: Sequence[str],
-    panels: Sequence[Panel],
+    panels: Sequence[frames.Panel],
     path: str | os.PathLike[str],
     *,
     title: str,
@@ -91,34 +77,31 @@ def degrees(
 
     Args:
       domain: the degrees, as texts, in their order.
-      panels: the releases, with a count for each of them.
+      panels: the releases, with a count for each of them, or a ValueError.
       path, title, guarantee: as for `histograms`.
-
-    Raises:
-      ValueError: degrees and counts of a panel differ in number.
     """
-    rows, columns = shape(len(panels))
+    rows, columns = frames.shape(len(panels))
     size = max(9, 4.2 * columns), 1.8 + 3.4 * rows
-    x, few = np.arange(1, len(domain) + 1), len(domain) <= CAPPED
-    shown = ticker.FixedLocator(marks(len(domain), 20 if columns == 1 else 10))
-    drawn = each_panel(panels, path, size, title, guarantee, columns, ("x",))
+    x, few = np.arange(1, len(domain) + 1), len(domain) <= frames.CAPPED
+    shown = ticker.FixedLocator(frames.marks(len(domain), 20 if columns == 1 else 10))
+    drawn = frames.each_panel(panels, path, size, title, guarantee, columns, ("x",))
     for axes, panel, leftmost, lowest in drawn:
         axes.bar(
             x,
             panel.of(len(domain), "count", f"{len(domain)} degrees"),
-            yerr=STDDEVS * panel.stddev,
-            color=BAR,
-            error_kw={"ecolor": ERROR, "elinewidth": 1.2 if few else 0.6, "capsize": 2 * few},
+            yerr=frames.STDDEVS * panel.stddev,
+            color=frames.BAR,
+            error_kw={**_ERRORS, "elinewidth": 1.2 if few else 0.6, "capsize": 2 * few},
         )
-        axes.axhline(0, color=GREY, linewidth=0.8)
-        plain(axes, labelsize=10)
+        axes.axhline(0, color=frames.GREY, linewidth=0.8)
+        frames.plain(axes)
         axes.grid(visible=False, axis="x")
         axes.set_xlim(0.3, len(domain) + 0.7)
         axes.xaxis.set_major_locator(shown)
         axes.xaxis.set_major_formatter(lambda at, _: domain[round(at) - 1])
-        axes.yaxis.set_major_formatter(written)
+        axes.yaxis.set_major_formatter(frames.written)
         if leftmost:
-            axes.set_ylabel(f"vertices ± {STDDEVS:g} stddev", fontsize=11)
+            axes.set_ylabel(f"vertices ± {frames.STDDEVS:g} stddev", fontsize=11)
         if lowest:
             axes.set_xlabel("neighbours", fontsize=11)
 
@@ -149,24 +132,23 @@ def top_words(
     rows = max(1, math.ceil(len(panels) / columns))
     most = max((len(panel.rows) for panel in panels), default=0)
     size = max(9, 6.2 * columns), 1.8 + max(2.2, 1.2 + 0.27 * most) * rows
-    drawn = each_panel(panels, path, size, title, guarantee, columns, nothing="no words")
+    drawn = frames.each_panel(panels, path, size, title, guarantee, columns, nothing="no words")
     for axes, panel, _, lowest in drawn:
-        words = [shortened(word, middle=True) for word, *_ in panel.rows]
+        words = [frames.shortened(word, middle=True) for word, *_ in panel.rows]
         values, low, high = np.array([numbers for _, *numbers in panel.rows]).reshape(-1, 3).T
         bottom_up = np.arange(len(values))[::-1]
         _across(axes, bottom_up, values, (values - low, high - values))
         axes.set_ylim(len(values) - most - 0.6, len(values) - 0.4)  # bars of all panels are alike
         axes.set_yticks(bottom_up, words, parse_math=False)
         axes.xaxis.set_major_locator(ticker.MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-        axes.xaxis.set_major_formatter(written)
+        axes.xaxis.set_major_formatter(frames.written)
         if lowest:
             axes.set_xlabel("private count, with its 95 % band", fontsize=11)
 
 
 def _across(axes: Axes, places: Any, values: FloatArray, errors: Any) -> None:
     """Horizontal bars."""
-    look = {"ecolor": ERROR, "elinewidth": 1.2, "capsize": 3}
-    axes.barh(places, values, xerr=errors, color=BAR, error_kw=look)
-    axes.axvline(0, color=GREY, linewidth=0.8)
-    plain(axes, labelsize=10)
+    axes.barh(places, values, xerr=errors, color=frames.BAR, error_kw=_ERRORS)
+    axes.axvline(0, color=frames.GREY, linewidth=0.8)
+    frames.plain(axes)
     axes.grid(visible=False, axis="y")

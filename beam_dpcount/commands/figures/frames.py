@@ -115,7 +115,7 @@ def framed(inches: tuple[float, float], title: str, footer: str) -> tuple[Figure
     return figure, figure.add_subfigure(figure.add_gridspec(1, 1)[0])
 
 
-def plain(axes: Axes, labelsize: float) -> None:
+def plain(axes: Axes, labelsize: float = 10) -> None:
     """A grid behind, and no frame above and to the right."""
     axes.tick_params(labelsize=labelsize)
     axes.grid(color="#dddddd", linewidth=0.6)

@@ -10,22 +10,12 @@ import numpy as np
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 
-from beam_dpcount.commands.figures.frames import (
-    CAPPED,
-    ERROR,
-    STDDEVS,
-    Panel,
-    each_panel,
-    marks,
-    shape,
-    shortened,
-    written,
-)
+from beam_dpcount.commands.figures import frames
 
 
 def weights(
     vertices: Sequence[str],
-    panels: Sequence[Panel],
+    panels: Sequence[frames.Panel],
     path: str | os.PathLike[str],
     *,
     title: str,
@@ -37,16 +27,12 @@ def weights(
 
     Args:
       vertices: their names, in their order.
-      panels: the releases, with a weight for each pair: first with second, first with third, ...
-      path: the PNG file to write.
-      title: plain text above the figure.
-      guarantee: plain text below the figure, wrapped.
-
-    Raises:
-      ValueError: pairs and weights of a panel differ in number.
+      panels: the releases, with a weight for each pair, first with second, first with third, ...,
+        or a ValueError.
+      path, title, guarantee: as for `bars.histograms`.
     """
     n = len(vertices)
-    rows, columns = shape(len(panels))
+    rows, columns = frames.shape(len(panels))
     size = min(7.0, 3.4 + 0.09 * n) if len(panels) == 1 else 4.2
     inches = max(7.5, 1.5 + size * columns), 1.8 + size * rows
     pairs = np.triu_indices(n, 1)
@@ -55,25 +41,25 @@ def weights(
     limit = float(np.max(np.abs(values), initial=0.0)) or 1.0
     scale = Normalize(-limit, limit)
     all_axes: list[Any] = []
-    drawn = each_panel(panels, path, inches, title, guarantee, columns)
+    drawn = frames.each_panel(panels, path, inches, title, guarantee, columns)
     for numbers, (axes, *_) in zip(values, drawn, strict=True):
         matrix = np.full((n, n), np.nan)
         matrix[pairs] = matrix.T[pairs] = numbers
         axes.imshow(matrix, cmap="RdBu", norm=scale, interpolation="nearest")
         axes.set_facecolor("#dddddd")  # of the diagonal, which has no weights
-        places = np.array(marks(n) if n > CAPPED else range(1, n + 1)) - 1
-        names = [shortened(vertices[place], middle=True) for place in places]
-        labelsize = 9 if n <= CAPPED // 2 else 6.5
+        places = np.array(frames.marks(n) if n > frames.CAPPED else range(1, n + 1)) - 1
+        names = [frames.shortened(vertices[place], middle=True) for place in places]
+        labelsize = 9 if n <= frames.CAPPED // 2 else 6.5
         axes.set_xticks(places, names, rotation=90, fontsize=labelsize, parse_math=False)
         axes.set_yticks(places, names, fontsize=labelsize, parse_math=False)
         all_axes.append(axes)
         if len(all_axes) == len(panels):
             colours = ScalarMappable(norm=scale, cmap="RdBu")
             bar = axes.figure.colorbar(colours, ax=all_axes, shrink=0.85, aspect=30)
-            for half in {STDDEVS * panel.stddev for panel in panels}:
+            for half in {frames.STDDEVS * panel.stddev for panel in panels}:
                 if half < limit:
-                    bar.ax.axhline(half, color=ERROR, linewidth=1)
-                    bar.ax.axhline(-half, color=ERROR, linewidth=1)
-            bar.ax.yaxis.set_major_formatter(written)
+                    bar.ax.axhline(half, color=frames.ERROR, linewidth=1)
+                    bar.ax.axhline(-half, color=frames.ERROR, linewidth=1)
+            bar.ax.yaxis.set_major_formatter(frames.written)
             most = max(panel.stddev for panel in panels)
             bar.set_label(f"private weight (stddev {most:.3g})", fontsize=11)

@@ -17,20 +17,9 @@ from matplotlib.figure import SubFigure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from beam_dpcount.commands.figures.frames import (
-    COLUMNS,
-    GREY,
-    STDDEVS,
-    framed,
-    plain,
-    save,
-    say,
-    shape,
-    shortened,
-    titles,
-    written,
-)
+from beam_dpcount.commands.figures import frames
 from beam_dpcount.commands.figures.keys import ASKED
+from beam_dpcount.commands.files import times
 
 MAX_POINTS = 4000
 EXACT = "exact (shown for demonstration only)"
@@ -47,7 +36,6 @@ _DARK = "#222222"
 _WIDE_COLUMNS = 4  # of `panels`
 _FEW_POINTS = 40  # below this every release gets a marker
 _MINUTE = 1 / 1440  # in days, matplotlib's unit of time
-_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999
 
 _LEGEND: dict[str, Any] = {"loc": "outside upper center", "ncols": 4, "frameon": False}
 
@@ -79,7 +67,7 @@ def prefix_counts(
     *,
     title: str,
     guarantee: str,
-    half_width: float = STDDEVS,
+    half_width: float = frames.STDDEVS,
     truth: Mapping[Any, npt.ArrayLike] | None = None,
     order: Sequence[Hashable] | None = None,
     only: Sequence[Hashable] | None = None,
@@ -120,16 +108,16 @@ def prefix_counts(
         ValueError: if columns differ in length, or `truth` and the releases of a key do.
     """
     shown, how = _choice(_panels(columns, half_width, truth or {}), order, only, max_panels)
-    rows = max(2, math.ceil(len(shown) / COLUMNS))
+    rows = max(2, math.ceil(len(shown) / frames.COLUMNS))
     if len(shown) > 1:
         guarantee += " Each panel has its own scale."
-    figure, body = framed((12, 4 * rows), title, guarantee + how)
+    figure, body = frames.framed((12, 4 * rows), title, guarantee + how)
     if shown:
         panels = [panel.thinned() for panel in shown]
         _draw_panels(body, panels, half_width, time_axis, zone, sum_of)
     else:
-        say(body.subplots(), "no releases")
-    save(figure, path)
+        frames.say(body.subplots(), "no releases")
+    frames.save(figure, path)
 
 
 def lines(
@@ -149,15 +137,13 @@ def lines(
     The legend stands beside the axes in the order in which the lines end, highest first.
 
     Args:
-        series: label -> `(x, y)` or `(x, y, band)`, with `y - band` to `y + band` shaded.
-            Labels, `xlabel` and `ylabel` may use mathtext; `title` and `footer` are plain text.
+        series: label -> `(x, y)` or `(x, y, band)`, with `y - band` to `y + band` shaded: arrays
+            of one length, or a ValueError; `band` may be a scalar. Labels, `xlabel` and `ylabel`
+            may use mathtext; `title` and `footer` are plain text.
         path: the PNG file to write.
         base: of the powers at which a logarithmic x axis has its ticks.
-
-    Raises:
-        ValueError: if a series is not two or three arrays of one length (`band` may be a scalar).
     """
-    figure, body = framed((10, 6), title, footer or "")
+    figure, body = frames.framed((10, 6), title, footer or "")
     axes = body.subplots()
     ends = _draw_lines(axes, series, _looks(series), 2.0, logx, logy)
     if ends:
@@ -167,13 +153,13 @@ def lines(
             axes.yaxis.set_major_locator(ticker.MaxNLocator("auto", integer=True))
         axes.set_xlabel(xlabel, fontsize=12)
         axes.set_ylabel(ylabel, fontsize=12)
-        plain(axes, labelsize=11)
+        frames.plain(axes, labelsize=11)
         handles = [line for _, line in sorted(ends, key=lambda end: -end[0])]
         beside = _LEGEND | {"loc": "outside right upper", "ncols": 1}
         body.legend(handles=handles, **beside, fontsize=11, handlelength=3)
     else:
-        say(axes, "no data")
-    save(figure, path)
+        frames.say(axes, "no data")
+    frames.save(figure, path)
 
 
 def panels(
@@ -193,38 +179,30 @@ def panels(
     Args:
         panels: title of the axes -> series, each as in `lines`.
         path: the PNG file to write.
-
-    Raises:
-        ValueError: if a series is not two or three arrays of one length (`band` may be a scalar).
     """
     columns = min(_WIDE_COLUMNS, max(1, len(panels)))
-    rows = max(1, math.ceil(len(panels) / columns))
-    figure, body = framed((3.5 * columns, 1 + 3 * rows), title, footer or "")
+    inches = 3.5 * columns, 1 + 3 * max(1, math.ceil(len(panels) / columns))
     looks = _looks(label for series in panels.values() for label in series)
-    grid = body.add_gridspec(rows, columns)
+    named = [(name, "", series) for name, series in panels.items()]
+    drawn = frames.each_panel(
+        named, path, inches, title, footer or "", columns, ("x",), nothing="no data"
+    )
     handles: dict[Any, Line2D] = {}
-    first: Axes | None = None
-    for place, (name, series) in enumerate(panels.items()):
-        row, column = divmod(place, columns)
-        axes = body.add_subplot(grid[row, column], sharex=first)
-        first = first or axes
+    for place, (axes, (*_, series), leftmost, lowest) in enumerate(drawn, start=1):
         for _, line in _draw_lines(axes, series, looks, 1.4):
             handles.setdefault(line.get_label(), line)
-        plain(axes, labelsize=10)
-        axes.set_title(name, loc="left", fontsize=12, parse_math=False)
+        frames.plain(axes)
         axes.xaxis.set_major_locator(ticker.MaxNLocator(4))
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.yaxis.set_major_locator(ticker.MaxNLocator(5))
-        axes.yaxis.set_major_formatter(written)
-        if column == 0:
+        axes.yaxis.set_major_formatter(frames.written)
+        if leftmost:
             axes.set_ylabel(ylabel, fontsize=11)
-        if row == rows - 1:
+        if lowest:
             axes.set_xlabel(xlabel, fontsize=11)
-    if handles:
-        body.legend(handles=list(handles.values()), **_LEGEND, fontsize=11, handlelength=3)
-    else:
-        say(body.subplots(), "no data")
-    save(figure, path)
+        if place == len(panels):
+            body: Any = axes.figure
+            body.legend(handles=list(handles.values()), **_LEGEND, fontsize=11, handlelength=3)
 
 
 def _looks(labels: Iterable[str]) -> dict[str, tuple[Any, ...]]:
@@ -337,16 +315,16 @@ def _draw_panels(
 ) -> None:
     timed = time_axis and _has_times(panels)
     kind = "count" if sum_of is None else "sum"
-    label = "private count" if sum_of is None else f"private sum of {shortened(sum_of)}"
+    label = "private count" if sum_of is None else f"private sum of {frames.shortened(sum_of)}"
     counts, strips = _axes(body, panels)
     for place, panel in enumerate(panels):
         x = _x(panel, timed)
         _draw_count(counts[place], x, panel)
-        titles(counts[place], panel.key, f"last {kind} {_readable(panel)}")
+        frames.titles(counts[place], panel.key, f"last {kind} {_readable(panel)}")
         if place < len(strips):
             _draw_strip(strips[place], x, panel)
     exact = any(panel.has_truth for panel in panels)
-    _, columns = shape(len(panels))
+    _, columns = frames.shape(len(panels))
     for axes in counts[::columns]:
         axes.set_ylabel(label, fontsize=11, parse_math=False)
     for axes in strips[::columns]:
@@ -365,7 +343,7 @@ def _draw_panels(
 
 def _axes(body: SubFigure, panels: Sequence[_Panel]) -> tuple[list[Axes], list[Axes]]:
     """Axes for the count of each panel; and for the strip of each, or one for all where alike."""
-    rows, columns = shape(len(panels))
+    rows, columns = frames.shape(len(panels))
     one = _alike(panels)
     spare = len(panels) < rows * columns
     heights = ([3] * rows + [1] * (not spare)) if one else [3, 1] * rows
@@ -373,7 +351,7 @@ def _axes(body: SubFigure, panels: Sequence[_Panel]) -> tuple[list[Axes], list[A
     strips: list[Axes] = []
     if one:
         strips.append(body.add_subplot(grid[-1, len(panels) % columns] if spare else grid[-1, :]))
-        strips[0].set_title("the band of every key", loc="left", fontsize=10, color=GREY)
+        strips[0].set_title("the band of every key", loc="left", fontsize=10, color=frames.GREY)
     counts = []
     for place in range(len(panels)):
         row, column = divmod(place, columns)
@@ -403,25 +381,26 @@ def _alike(panels: Sequence[_Panel]) -> bool:
 
 def _draw_count(axes: Axes, x: FloatArray, panel: _Panel) -> None:
     _band(axes, x, panel.value, panel.half)
-    marker = "o" if len(x) <= _FEW_POINTS else None
-    axes.plot(x, panel.value, color=_BLUE, linewidth=1.6, marker=marker, markersize=4)
+    few = len(x) <= _FEW_POINTS
+    dots: dict[str, Any] = {"marker": "o" if few else None, "markersize": 4}
+    axes.plot(x, panel.value, color=_BLUE, linewidth=1.6, **dots)
     if panel.has_truth:
-        marker = "x" if len(x) <= _FEW_POINTS else None
+        marker = "x" if few else None
         axes.plot(x, panel.exact, color=_DARK, linewidth=1.1, linestyle=(0, (4, 3)), marker=marker)
     axes.yaxis.set_major_locator(ticker.MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-    axes.yaxis.set_major_formatter(written)
-    plain(axes, labelsize=10)
+    axes.yaxis.set_major_formatter(frames.written)
+    frames.plain(axes)
 
 
 def _draw_strip(axes: Axes, x: FloatArray, panel: _Panel) -> None:
     _band(axes, x, np.zeros_like(x), panel.half)
-    axes.axhline(0, color=GREY, linewidth=0.8)
+    axes.axhline(0, color=frames.GREY, linewidth=0.8)
     if panel.has_truth:
         few = len(x) <= _FEW_POINTS
         dots: dict[str, Any] = {"marker": "o" if few else None, "markersize": 4}
         error = panel.value - panel.exact
         axes.plot(x, error, color=_VERMILLION, linewidth=1.2 if few else 0.6, **dots)
-    plain(axes, labelsize=10)
+    frames.plain(axes)
 
 
 def _band(axes: Axes, x: FloatArray, centre: FloatArray, half: FloatArray) -> None:
@@ -443,11 +422,11 @@ def _legend_handles(panels: Iterable[_Panel], half_width: float, label: str) -> 
 
 def _has_times(panels: Collection[_Panel]) -> bool:
     """Whether every release has a drawable time and the times tell the steps apart."""
-    times = np.concatenate([panel.timestamp for panel in panels])
+    stamps = np.concatenate([panel.timestamp for panel in panels])
     steps = np.concatenate([panel.step for panel in panels])
     # Beam's smallest and largest timestamps, which mean "no time", lie outside the calendar.
-    drawable = bool(np.all((times >= _FIRST_US) & (times <= _LAST_US)))
-    return drawable and (np.ptp(times) > 0 or np.ptp(steps) == 0)
+    drawable = bool(np.all((stamps >= times.FIRST) & (stamps <= times.LAST)))
+    return drawable and (np.ptp(stamps) > 0 or np.ptp(steps) == 0)
 
 
 def _x(panel: _Panel, timed: bool) -> FloatArray:
@@ -512,7 +491,8 @@ def _floats(column: Any) -> FloatArray:
 
 def _timestamps(column: Any, length: int) -> FloatArray:
     """Microseconds since the epoch, NaN where missing."""
-    times = np.asarray([np.nan] * length if column is None else column)
-    if times.dtype.kind == "M":
-        times = np.where(np.isnat(times), np.nan, times.astype("datetime64[us]").astype(np.float64))
-    return _floats(times)
+    moments = np.asarray([np.nan] * length if column is None else column)
+    if moments.dtype.kind == "M":
+        micros = moments.astype("datetime64[us]").astype(np.float64)
+        moments = np.where(np.isnat(moments), np.nan, micros)
+    return _floats(moments)

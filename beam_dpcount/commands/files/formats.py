@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 from beam_dpcount.commands.files import times
@@ -131,7 +132,7 @@ def counted(value: str | None, where: str | None) -> tuple[tuple[str, ...], Call
     column, equals, text = where.partition("=")
     if not column or not equals:
         raise InputError(f"where must be COLUMN=VALUE, got {where!r}")
-    return (column,), Shows(text)
+    return (column,), partial(shows, text)
 
 
 def one() -> object:
@@ -165,19 +166,14 @@ def whole(cell: object) -> object:
     return int(cell) if isinstance(cell, float) and cell.is_integer() else cell
 
 
-class Shows:
+def shows(text: str, cell: object) -> object:
     """1 where a cell is what a text says, else 0: Parquet's true is also true, its 1.0 also 1."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def __call__(self, cell: object) -> object:
-        if isinstance(cell, str):
-            return int(cell == self._text)
-        if isinstance(cell, bool):
-            return int(self._text.lower() == str(cell).lower())
-        same = cell is not None and str(cell) == self._text
-        return int(same or (isinstance(cell, int | float) and number(self._text) == cell))
+    if isinstance(cell, str):
+        return int(cell == text)
+    if isinstance(cell, bool):
+        return int(text.lower() == str(cell).lower())
+    same = cell is not None and str(cell) == text
+    return int(same or (isinstance(cell, int | float) and number(text) == cell))
 
 
 class Place(NamedTuple):
@@ -239,11 +235,7 @@ RELEASES = Table([("value", float), ("stddev", float)], _one_value)
 
 
 def vectors(domain: Sequence[str]) -> Table:
-    """Releases of a count for each item of a domain, a column each.
-
-    Raises:
-      InputError: an item has the name of another column.
-    """
+    """Releases of a count for each item of a domain, a column each; or an InputError."""
     for item in domain:
         if item in (*PLACED, "stddev"):
             raise InputError(

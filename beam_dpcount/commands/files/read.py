@@ -218,12 +218,9 @@ def _among(source: Source, header: Sequence[str], certain: bool) -> str:
 
 def _place(file: str, row: int | None = None, column: str | None = None) -> str:
     """Where an error is; row 0 is the header."""
-    place = [file]
-    if row is not None:
-        place.append(f"row {row}" if row else "header")
-    if column is not None:
-        place.append(f"column {column!r}")
-    return ", ".join(place)
+    rows = [] if row is None else [f"row {row}" if row else "header"]
+    columns = [] if column is None else [f"column {column!r}"]
+    return ", ".join([file, *rows, *columns])
 
 
 def _cells(array: Any, file: str, before: int, column: str, public: bool) -> list[object]:

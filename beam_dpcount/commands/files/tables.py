@@ -43,12 +43,8 @@ class Output:
     """A file of releases, to be written by `WriteTable` and read back where it is local.
 
     Args:
-      path: ends in .csv or .parquet, on any file system that Beam knows.
-      table: its columns.
-
-    Raises:
-      InputError: the path has another suffix, or * ? [ in its name; when it is read back, the file
-        cannot be read, or has other columns.
+      path: as `check_name` has it, on any file system that Beam knows.
+      table: its columns. A file that has others when it is read back is an InputError.
     """
 
     def __init__(self, path: str, table: Table) -> None:
@@ -115,9 +111,6 @@ class WriteTable(beam.PTransform[PCollection[Any], PCollection[str]]):
     Args:
       output: where, and as what.
       timed: whether to write the timestamps; without, their cells are empty.
-
-    Raises:
-      ValueError: at pipeline construction, the collection is unbounded.
     """
 
     def __init__(self, output: Output, timed: bool) -> None:
@@ -137,7 +130,7 @@ class WriteTable(beam.PTransform[PCollection[Any], PCollection[str]]):
 
 
 class WriteRows(beam.PTransform[PCollection[tuple[Any, ...]], PCollection[str]]):
-    """Writes the rows of a bounded collection to one file; see `WriteTable`.
+    """Writes the rows of a bounded collection to one file, see `WriteTable`; else a ValueError.
 
     Args:
       output: a path that ends in .csv or .parquet.
@@ -279,10 +272,15 @@ def check_output(path: str) -> None:
     check_name(path)
     if "://" in path:
         return
-    directory = os.path.dirname(path) or "."
     if os.path.isdir(path):
         raise InputError(f"output {path!r} is a directory; name a file in it")
+    check_directory(f"output {path!r}", path)
+
+
+def check_directory(what: str, path: str) -> None:
+    """Raise InputError where a file of this path cannot be made."""
+    directory = os.path.dirname(path) or "."
     if not os.path.isdir(directory):
-        raise InputError(f"output {path!r}: there is no directory {directory!r}; create it first")
+        raise InputError(f"{what}: there is no directory {directory!r}; create it first")
     if not os.access(directory, os.W_OK | os.X_OK):
-        raise InputError(f"output {path!r}: directory {directory!r} is not writable")
+        raise InputError(f"{what}: directory {directory!r} is not writable")

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 # The years 1 to 9999, as datetime has them. Beam reaches further, but no event does: what lies
 # beyond is most often a file of milliseconds read as seconds.
-_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
+FIRST, LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 _MAX_TEXT = 300
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,4})?", re.ASCII)
@@ -39,7 +39,7 @@ _DIGITS = {
 
 
 def parser(format: str, timezone: str) -> Callable[[object], int]:
-    """A picklable function from one value to microseconds since the epoch, UTC.
+    """A picklable function from one value to microseconds since the epoch, UTC; or a ValueError.
 
     Args:
       format: ``unix`` (seconds) or ``unix-ms`` (milliseconds), whole or decimal, exact to the
@@ -52,9 +52,6 @@ def parser(format: str, timezone: str) -> Callable[[object], int]:
     The function takes datetimes and dates whatever the format, and numbers with ``unix`` and
     ``unix-ms``. It raises ValueError, in words that never show the value, for anything else and
     for times outside the years 1 to 9999.
-
-    Raises:
-      ValueError: the format or the time zone is unknown.
     """
     zone = zone_of(timezone)
     if format == "unix":
@@ -67,11 +64,7 @@ def parser(format: str, timezone: str) -> Callable[[object], int]:
 
 
 def zone_of(name: str) -> dt.tzinfo:
-    """The time zone of this name.
-
-    Raises:
-      ValueError: there is none.
-    """
+    """The time zone of this name, or a ValueError."""
     if name == "UTC":  # needs no time zone database
         return dt.timezone.utc
     try:
@@ -131,7 +124,7 @@ class _Unix(_Parser):
             type(value) is str and value.isdigit() and value.isascii() and len(value) < 18
         ):
             micros = int(value) * self._scale
-            if _FIRST <= micros <= _LAST:
+            if FIRST <= micros <= LAST:
                 return micros
         return super().__call__(value)
 
@@ -143,7 +136,7 @@ class _Unix(_Parser):
         if not _NUMBER.fullmatch(text):
             raise self._error("the timestamp is not a number")
         micros = _EXACT.scaleb(_EXACT.create_decimal(text), self._digits)
-        if not _FIRST <= micros < _LAST + 1:
+        if not FIRST <= micros < LAST + 1:
             raise self._error("the timestamp lies outside the years 1 to 9999")
         return math.floor(micros)
 
@@ -200,29 +193,20 @@ class _Strptime(_Parser):
 
     def _text(self, text: str) -> int:
         try:
-            if self._digits_only:
-                return self._from_digits(text)
-            if self._fraction == "L":
+            if self._digits_only or self._fraction == "L":
                 match = self._pattern.fullmatch(text)
                 if match is None:
                     raise ValueError
+                part = match[self._fraction] if self._fraction else ""
+                part = part.zfill(3) if self._fraction == "L" else part
+                if self._digits_only:
+                    moment = dt.datetime(*map(int, match.group(*self._fields)))  # type: ignore[arg-type]
+                    return self._micros(moment) + int(part.ljust(6, "0"))
                 start, end = match.span("L")
-                text = f"{text[:start]}{text[start:end].zfill(3)}{text[end:]}"
+                text = f"{text[:start]}{part}{text[end:]}"
             return self._micros(dt.datetime.strptime(text, self._format))
         except (ValueError, OverflowError):
             raise self._error("the timestamp has another format") from None
-
-    def _from_digits(self, text: str) -> int:
-        match = self._pattern.fullmatch(text)
-        if match is None:
-            raise ValueError
-        numbers = map(int, match.group(*self._fields))
-        micros = self._micros(dt.datetime(*numbers))  # type: ignore[arg-type]
-        if self._fraction == "f":
-            return micros + int(match["f"].ljust(6, "0"))
-        if self._fraction == "L":
-            return micros + int(match["L"]) * 1000
-        return micros
 
 
 # Of the command line
@@ -239,11 +223,7 @@ def lacks_offset(text: str) -> bool:
 
 
 def duration(text: str) -> Fraction:
-    """Seconds of a length of time such as 90, 0.5s, 10m, 1h or 1d.
-
-    Raises:
-      ValueError: it is no length of time, not positive, or has a fraction of a microsecond.
-    """
+    """Seconds of a length such as 90, 0.5s or 1h: positive, whole microseconds, or a ValueError."""
     unit = _UNITS.get(text[-1:])
     number = text[:-1] if unit else text
     if not is_number(number):
