@@ -66,15 +66,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     budget = opt.budget_of(options)
     with opt.named_as_options(options):
         change = change_of(options)
-        choice = dp.choose(
-            steps,
-            budget,
-            options.objective,
-            options.max_state,
-            options.replays,
-            change,
-            unit=options.unit,
-        )
+        how = options.objective, options.max_state, options.replays
+        choice = dp.choose(steps, budget, *how, change, unit=options.unit)
     what = "horizon" if options.ticks is None else "ticks"
     print(f"{budget}, {what} {steps:,}, {change}; standard deviations of a release")
     print(choice)

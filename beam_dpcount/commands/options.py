@@ -163,10 +163,8 @@ def add(group: Any, table: str, **more: dict[str, Any]) -> None:
     """Options as their help shows them, ``--name METAVAR: help``; more of a help is indented.
 
     Without a metavar an option is a switch; several take as many values, ``FILE ...`` any number,
-    and ``{this,that}`` is a choice. B, D, K, M, N, T and W stand for whole numbers.
-
-    Args:
-      more: by the name of the parsed option, what else argparse is to know of it.
+    and ``{this,that}`` is a choice. B, D, K, M, N, T and W stand for whole numbers. What `more`
+    there is for argparse to know of an option has the name of the parsed one.
     """
     for entry in re.split(r"\n(?=\S)", textwrap.dedent(table).strip()):
         usage, _, text = entry.partition(": ")

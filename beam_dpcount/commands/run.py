@@ -41,10 +41,7 @@ _REJECTED = (("file", str), ("row", int), ("reason", str))
 
 
 def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
-    """Run a task.
-
-    Args:
-      flags, names: as of `beam_options`.
+    """Run a task, with flags and names as of `beam_options`.
 
     Raises:
       ValueError, TypeError, OSError: what the user can mend, in one line each.
@@ -182,8 +179,7 @@ def exact_counts(
 ) -> dict[str, list[float]]:
     """For --show-truth: by key the exact running counts of what the counter counts. Not private.
 
-    Args:
-      by_time: as the grouped path counts; the streaming one takes the order of the files.
+    By time as the grouped path counts; the streaming one takes the order of the files.
     """
     steps: dict[str, list[Any]] = {}
     for element in events:

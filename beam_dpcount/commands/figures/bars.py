@@ -122,12 +122,7 @@ class Words(NamedTuple):
 def top_words(
     panels: Sequence[Words], path: str | os.PathLike[str], *, title: str, guarantee: str
 ) -> None:
-    """Draws words as horizontal bars. Each panel has its own words and its own scale.
-
-    Args:
-      panels: the releases.
-      path, title, guarantee: as for `histograms`.
-    """
+    """Draws words as `histograms` does items, but each panel has its own words and scale."""
     columns = min(2, max(1, len(panels)))
     rows = max(1, math.ceil(len(panels) / columns))
     most = max((len(panel.rows) for panel in panels), default=0)

@@ -89,9 +89,7 @@ def prefix_counts(
         columns: one row a release, in any order: `key`, `step`, `value`, `stddev` (standard
             deviation of the noise in `value`) and optionally `timestamp` (microseconds since
             the epoch; None where there is none).
-        path: the PNG file to write.
-        title: plain text above the figure.
-        guarantee: plain text below the figure, wrapped.
+        path, title, guarantee: as for `bars.histograms`.
         half_width: half the width of the band, in standard deviations.
         truth: exact running counts by key, one for each release of the key in order of step.
             Not private: for demonstrations on made-up data.
@@ -140,7 +138,6 @@ def lines(
         series: label -> `(x, y)` or `(x, y, band)`, with `y - band` to `y + band` shaded: arrays
             of one length, or a ValueError; `band` may be a scalar. Labels, `xlabel` and `ylabel`
             may use mathtext; `title` and `footer` are plain text.
-        path: the PNG file to write.
         base: of the powers at which a logarithmic x axis has its ticks.
     """
     figure, body = frames.framed((10, 6), title, footer or "")
@@ -174,11 +171,8 @@ def panels(
     """Draws one pair of axes for each of some sets of named lines and writes a PNG.
 
     Axes share x, each has its own y. A label looks the same in all of them, and stands once, in
-    the legend above; `EXACT` is a dark line as in `prefix_counts`.
-
-    Args:
-        panels: title of the axes -> series, each as in `lines`.
-        path: the PNG file to write.
+    the legend above; `EXACT` is a dark line as in `prefix_counts`. The keys of `panels` are the
+    titles of the axes, the series are as in `lines`.
     """
     columns = min(_WIDE_COLUMNS, max(1, len(panels)))
     inches = 3.5 * columns, 1 + 3 * max(1, math.ceil(len(panels) / columns))
