@@ -75,7 +75,6 @@ class KAry(Mechanism):
 
     @property
     def draws_early(self) -> bool:
-        """With subtraction a block's noise is drawn before its last item has come."""
         return self.subtraction
 
     def draws(self, n: int) -> int:
@@ -224,7 +223,6 @@ class KAry(Mechanism):
         return total
 
     def replay_safe(self) -> KAry:
-        """Without subtraction a block's noise is drawn when its last item has come."""
         return replace(self, subtraction=False)
 
     def row_norm2(self, t: int) -> float:

@@ -99,7 +99,24 @@ class SmoothBinary(Forest):
         return (t, following, drawn, total, *kept, z), total + sum(kept) + z + extra
 
     def parents(self, n: int) -> IntArray:
-        return _parents(*self.shape, n)
+        h, k = self.shape
+        while k > 0 and h > k and n < comb(h - 1, k - 1):
+            h, k = h - 1, k - 1
+        known: dict[tuple[int, int, int], IntArray] = {}
+
+        def build(h: int, k: int, n: int) -> IntArray:
+            if n == 0:
+                return np.zeros(0, dtype=np.int64)
+            first = comb(h - 1, k - 1)
+            if n < first:
+                return build(h - 1, k - 1, n)
+            if (h, k, n) not in known:
+                known[h, k, n] = np.concatenate(
+                    [build(h - 1, k - 1, first - 1), [0], first + build(h - 1, k, n - first)]
+                )
+            return known[h, k, n]
+
+        return build(h, k, n)
 
     def release(self, xs: IntArray, noise: Noise) -> IntArray:
         if not self.balanced:
@@ -212,26 +229,6 @@ def _balanced_shape(horizon: int) -> tuple[int, int]:
 # The leaves of (h, k) are those of (h-1, k-1), under a 0, then those of (h-1, k), under a 1. The
 # first leaf of the second part follows step a = C(h-1, k-1), which completes the node of the
 # first part: node a, of which the nodes of the second part are descendants.
-
-
-def _parents(h: int, k: int, n: int) -> IntArray:
-    while k > 0 and h > k and n < comb(h - 1, k - 1):
-        h, k = h - 1, k - 1
-    known: dict[tuple[int, int, int], IntArray] = {}
-
-    def build(h: int, k: int, n: int) -> IntArray:
-        if n == 0:
-            return np.zeros(0, dtype=np.int64)
-        first = comb(h - 1, k - 1)
-        if n < first:
-            return build(h - 1, k - 1, n)
-        if (h, k, n) not in known:
-            known[h, k, n] = np.concatenate(
-                [build(h - 1, k - 1, first - 1), [0], first + build(h - 1, k, n - first)]
-            )
-        return known[h, k, n]
-
-    return build(h, k, n)
 
 
 @lru_cache(maxsize=4096)

@@ -74,15 +74,11 @@ class Experiment:
 
 def progress(items: Sequence[T], what: str) -> Iterator[T]:
     """The items one by one; on a terminal, shows how many of them are done."""
-    for done, item in enumerate(items):
-        _status(f"{what}: {done}/{len(items)}")
-        yield item
-    _status("")
-
-
-def _status(text: str) -> None:
-    if sys.stderr.isatty():
-        print(f"\r{text:<60}\r", end="", file=sys.stderr, flush=True)
+    for done in range(len(items) + 1):
+        if sys.stderr.isatty():
+            text = f"{what}: {done}/{len(items)}" if done < len(items) else ""
+            print(f"\r{text:<60}\r", end="", file=sys.stderr, flush=True)
+        yield from items[done : done + 1]
 
 
 def select(rows: list[Row], **wanted: Any) -> list[Row]:

@@ -172,16 +172,8 @@ def error_against_space(quick: bool) -> list[Row]:
             for d in divisors:
                 member = Binned(horizon, 1 - 1 / d, 1 / horizon, **given)
                 own = errors(member)
-                rows.append(
-                    {
-                        "horizon": horizon,
-                        "workload": name,
-                        "c": member.c,
-                        "bins": member.space,
-                        "max": own["max"] / reference["max"],
-                        "mean": own["mean"] / reference["mean"],
-                    }
-                )
+                row = {"horizon": horizon, "workload": name, "c": member.c, "bins": member.space}
+                rows.append(row | {each: own[each] / reference[each] for each in own})
                 if member.space > _MOST_BINS:
                     break
     return rows

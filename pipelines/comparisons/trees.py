@@ -89,8 +89,7 @@ def event_dp_pictures(rows: list[Row]) -> list[Output]:
         at = select(rows, horizon=horizon)
         averages = curves(at, "mechanism", "last_step", "mean_absolute_error", "standard_error")
         size = horizon // _WINDOWS
-        four: dict[str, list[FloatArray]] = {}
-        blocks: dict[str, list[FloatArray]] = {}
+        four, blocks = dict[str, list[FloatArray]](), dict[str, list[FloatArray]]()
         # Within a block errors rise from the step at its end: averaged away, to compare blocks.
         wide = max(100, horizon // 20) // size
         for name, (steps, error, spread) in averages.items():
@@ -108,14 +107,9 @@ def event_dp_pictures(rows: list[Row]) -> list[Output]:
         pictures += [
             picture(four, title, *axes, bands, f"-{horizon}", logy=True),
             picture(near, title, *axes, bands, f"-{horizon}-without-simple1"),
-            picture(
-                blocks,
-                f"TwoLevel, blocks of B items: {setting}",
-                *axes,
-                footer(size * wide),
-                f"-{horizon}-blocks",
-            ),
         ]
+        title = f"TwoLevel, blocks of B items: {setting}"
+        pictures.append(picture(blocks, title, *axes, footer(size * wide), f"-{horizon}-blocks"))
     return pictures
 
 
@@ -163,9 +157,8 @@ def over_time_pictures(rows: list[Row]) -> list[Output]:
 def over_time_headline(rows: list[Row]) -> str:
     """The range of each."""
     lines = curves(rows, "mechanism", "variance")
-    return "variances " + "; ".join(
-        f"{n} {y.min():.4g} to {y.max():.4g}" for n, (y,) in lines.items()
-    )
+    ranges = (f"{name} {y.min():.4g} to {y.max():.4g}" for name, (y,) in lines.items())
+    return "variances " + "; ".join(ranges)
 
 
 _AP23_HORIZON = 10_400_599  # the last T of the figure in [AP23]: C(26, 13) - 1
