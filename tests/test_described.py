@@ -5,6 +5,7 @@ Under path="auto" that is known only once the input is, and so are a clock's win
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -40,6 +41,16 @@ MADE: dict[str, Callable[[], Any]] = {
     "TickCount": lambda: dp.TickCount(PURE, 1, 0, horizon=STEPS, keys=["a", "b"]),
     "TickHistogram": lambda: dp.TickHistogram(PURE, 1, 0, horizon=STEPS, domain=["a", "b"]),
 }
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_arguments_are_fixed(name: str) -> None:
+    """Else releases would be charged to a budget that their noise was not made for."""
+    transform = MADE[name]()
+    for argument in inspect.signature(type(transform)).parameters:
+        with pytest.raises(AttributeError, match=f"{argument} of {name} is fixed: make another"):
+            setattr(transform, argument, getattr(transform, argument))
+    assert ("Label" >> transform).label == "Label"
 
 
 def unbounded(pipeline: beam.Pipeline) -> Any:

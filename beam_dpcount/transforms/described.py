@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from copy import copy
+from dataclasses import fields
 from typing import Any
 
 import apache_beam as beam
@@ -17,6 +18,17 @@ class Described(beam.PTransform[Any, Any]):
     Which counter is in use, only `expand` knows: it depends on the input. Beam asks for annotations
     before, and for display data when the pipeline is run.
     """
+
+    def _fix(self) -> None:
+        """At the end of `__post_init__`: arguments stay what noise and account were made for."""
+        given: Any = self
+        self._fixed = frozenset(field.name for field in fields(given) if field.init)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.__dict__.get("_fixed", ()):
+            kind = type(self).__name__
+            raise AttributeError(f"{name} of {kind} is fixed: make another {kind} with it")
+        super().__setattr__(name, value)
 
     @abstractmethod
     def _describe(self) -> Mapping[str, str]:

@@ -10,11 +10,8 @@ from typing import Any, ClassVar
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
-from beam_dpcount.budget.budgets import Budget
-from beam_dpcount.budget.ledger import Share, claim, plain_budget
 from beam_dpcount.checks import ParameterError, check_whole
-from beam_dpcount.counters.choose import resolve
-from beam_dpcount.counters.counter import LatticeCounter, calibrate
+from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.dofns.elements import (
     REJECTED,
     CheckKeys,
@@ -22,32 +19,20 @@ from beam_dpcount.dofns.elements import (
     CountWholeKey,
     ReadElements,
 )
-from beam_dpcount.dofns.intake import ON_REJECT, Intake
+from beam_dpcount.dofns.intake import Intake
 from beam_dpcount.dofns.releases import Rejected
 from beam_dpcount.dofns.windows import WindowCheck
-from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
+from beam_dpcount.mechanisms import Sparse, Unbounded
 from beam_dpcount.mechanisms.base import MAX_HORIZON, check_horizon
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.statistics.base import Statistic
 from beam_dpcount.statistics.items import check_state
-from beam_dpcount.transforms.described import Described
-from beam_dpcount.transforms.inputs import (
-    PATHS,
-    check_callable,
-    check_choice,
-    check_entropy,
-    check_pairs,
-    check_windows,
-    in_windows,
-    once_per_window,
-    refuse_early_draws,
-    use_streaming,
-)
-from beam_dpcount.transforms.runners import check_allowed, check_runner
+from beam_dpcount.transforms.counting import Counting
+from beam_dpcount.transforms.inputs import check_callable, in_windows, once_per_window
 
 
 @dataclass(eq=False, repr=False)
-class EachElement(Described):
+class EachElement(Counting):
     """A release of one counter per key after every element, or every few.
 
     Args:
@@ -59,18 +44,10 @@ class EachElement(Described):
       statistic: what is counted.
     """
 
-    budget: Budget | Share
     horizon: int | None
     _: KW_ONLY
-    mechanism: Mechanism | type[Mechanism] | str | Unbounded | Sparse | None = None
-    relation: str = "replace_one"
     every: int = 1
-    on_reject: str = "drop"
-    value: Callable[[Any], Any] | None = None
     element_id: Callable[[Any], Any] | None = None
-    path: str = "auto"
-    entropy: Entropy | None = None
-    allow_runner: bool = False
 
     counter: LatticeCounter = field(init=False)
     statistic: Statistic = field(init=False)
@@ -90,42 +67,32 @@ class EachElement(Described):
                 "one, and a mechanism of mechanisms.ALL or none"
             )
 
-    def __post_init__(self) -> None:
-        super().__init__()
-        check_allowed(self.allow_runner)
-        check_callable("value", self.value)
+    def _set_up(self) -> None:
         check_callable("element_id", self.element_id)
-        check_choice("on_reject", self.on_reject, ON_REJECT)
-        check_choice("path", self.path, PATHS)
-        self._entropy = check_entropy(self.entropy)
         if self._entropy.is_replayable and self.element_id is None:
             raise ValueError(
                 "replayable noise needs element_id, which gives the public and unique id of each "
                 "element, such as its file and row, or partition and offset: without it a replay "
                 "in another order shows which elements have equal values"
             )
-        self._budget, self._account = plain_budget(self.budget)
         self._check_mechanism()
+        check_whole("every", self.every)
         if self.horizon is not None and self.every > check_horizon(self.horizon):
             raise ParameterError(
                 "every",
                 f"is {self.every} steps, but the horizon has only {self.horizon}",
                 "nothing would be released; give a smaller every",
             )
-        check_whole("every", self.every)
         self.statistic, unit = self._made()
         change, dimension = self.statistic.change(self.relation), self.statistic.dimension
-        # Of both paths: whether the input is bounded is not known yet.
-        self._counters: dict[bool, LatticeCounter] = {}
-        for streaming in (False, True):
-            replays = streaming or self._entropy.is_replayable
-            chosen = resolve(
-                self.mechanism, self.horizon, self._budget, change, dimension, unit, replays
-            )
-            counter = calibrate(chosen, self._budget, change, dimension, unit)
-            if self._smaller is not None:
+        how: dict[str, Any] = {"change": change, "dimension": dimension, "unit": unit}
+        self._counters = {
+            streaming: self._calibrated(streaming, self.mechanism, self.horizon, **how)
+            for streaming in (False, True)
+        }
+        if self._smaller is not None:
+            for counter in self._counters.values():
                 check_state(_state_size(counter), dimension or 1, self._smaller)
-            self._counters[streaming] = counter
         self.counter = self._counters[self.path == "streaming"]
 
     def _intake(self) -> Intake:
@@ -134,17 +101,8 @@ class EachElement(Described):
         return Intake(self.counter, self.statistic, *how)
 
     def expand(self, elements: PCollection[Any]) -> Any:
-        check_windows(elements)
-        check_pairs(elements, self.statistic.of_pairs and self.value is None)
-        check_runner(elements.pipeline, self.allow_runner)
-        streaming = use_streaming(elements, self.path)
-        replayable = self._entropy.is_replayable
-        if streaming or replayable:
-            refuse_early_draws(self._counters[streaming].mechanism, replayable)
-        claim(self.budget, by=self.label)  # the last of the checks
-        self.counter = self._counters[streaming]
-        self._show_applied(elements.pipeline)
-        entropy = self._entropy.named(elements.pipeline.transforms_stack[-1].full_label)
+        streaming = self._path_of(elements, self.statistic.of_pairs and self.value is None)
+        entropy = self._use(self._counters[streaming], elements, streaming)
         return count_elements(elements, self._intake(), entropy, streaming)
 
     def problem(self, element: Any, micros: int | None = None) -> str | None:

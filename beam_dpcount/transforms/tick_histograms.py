@@ -111,6 +111,7 @@ class TickHistogram(Described):
         )
         # Of an event's items the first of the domain count.
         self._ticks._counted = items.domain, items.max_items  # type: ignore[misc]
+        self._fix()
 
     @property
     def counter(self) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -11,11 +11,8 @@ import apache_beam as beam
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms import window as windows
 
-from beam_dpcount.budget.budgets import Budget
-from beam_dpcount.budget.ledger import Share, claim, plain_budget
 from beam_dpcount.counters.change import TickChange, check_bounds, check_unit
-from beam_dpcount.counters.choose import resolve
-from beam_dpcount.counters.counter import Counter, calibrate
+from beam_dpcount.counters.counter import Counter
 from beam_dpcount.dofns.clock import LATE, Clock, check_keys, clock_of, default_most
 from beam_dpcount.dofns.intake import Intake
 from beam_dpcount.dofns.releases import Release
@@ -32,22 +29,14 @@ from beam_dpcount.dofns.ticks import (
     groups_of,
 )
 from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
-from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.statistics.numbers import Numbers
-from beam_dpcount.transforms.described import Described
+from beam_dpcount.transforms.counting import Counting
 from beam_dpcount.transforms.inputs import (
-    PATHS,
-    check_callable,
     check_choice,
-    check_entropy,
-    check_pairs,
-    check_windows,
     in_windows,
     once_per_window,
-    refuse_early_draws,
-    use_streaming,
 )
-from beam_dpcount.transforms.runners import check_allowed, check_runner, spreads_groups
+from beam_dpcount.transforms.runners import spreads_groups
 
 _LOGGER = logging.getLogger(__name__)
 _LATE_REPLAYS = (
@@ -58,7 +47,7 @@ _POLICIES = ("drop", "raise")
 
 
 @dataclass(eq=False, repr=False)
-class TickCount(Described):
+class TickCount(Counting):
     """A private running sum per public key, released at every tick of a public clock.
 
     PCollection[KV[str, number]] with event times -> PCollection[Release]: release i of a key, from
@@ -153,14 +142,12 @@ class TickCount(Described):
       ERROR 2
     """
 
-    budget: Budget | Share
     tick: Any
     start: Any
     stop: Any = None
     _: KW_ONLY
     keys: Sequence[str]
     horizon: int | None = None
-    mechanism: Mechanism | type[Mechanism] | str | None = None
     bounds: tuple[float, float] = (0, 1)
     unit: float = 1
     relation: str = "add_remove"
@@ -168,25 +155,15 @@ class TickCount(Described):
     max_per_tick: int | None = None
     late: str = "fold"
     on_unknown: str = "drop"
-    on_reject: str = "drop"
-    value: Callable[[Any], Any] | None = None
-    path: str = "auto"
-    entropy: Entropy | None = None
-    allow_runner: bool = False
 
     counter: Counter = field(init=False)
 
+    _on_reject = _POLICIES
     _counted: ClassVar[Any] = None  # what a transform around this one says of the events
 
-    def __post_init__(self) -> None:
-        super().__init__()
-        check_allowed(self.allow_runner)
+    def _set_up(self) -> None:
         check_choice("late", self.late, LATE)
         check_choice("on_unknown", self.on_unknown, _POLICIES)
-        check_choice("on_reject", self.on_reject, _POLICIES)
-        check_choice("path", self.path, PATHS)
-        check_callable("value", self.value)
-        self._entropy = check_entropy(self.entropy)
         self._clock = clock_of(self.tick, self.start, self.stop, self.horizon)
         self.keys = check_keys(self.keys)
         low, high = check_bounds(self.bounds)
@@ -196,9 +173,8 @@ class TickCount(Described):
         if most is None:
             most = default_most(change.magnitude(self._numbers.unit), self._clock.steps)
         self._change = replace(change, most=most)
-        self._budget, self._account = plain_budget(self.budget)
         self._check_mechanism()
-        self._counters = {way: self._calibrated(self._clock, way) for way in (False, True)}
+        self._counters = {way: self._at(self._clock, way) for way in (False, True)}
         self.counter = self._counters[self.path == "streaming"]
         self._used = self._clock
 
@@ -216,29 +192,23 @@ class TickCount(Described):
                 "one of mechanisms.ALL, or leave mechanism out"
             )
 
-    def _calibrated(self, clock: Clock, replays: bool) -> Counter:
-        mechanism = self.mechanism
+    def _at(self, clock: Clock, streaming: bool) -> Counter:
+        """The counter of a clock, on one path."""
+        mechanism: Any = self.mechanism
         if isinstance(mechanism, Mechanism):
             mechanism = replace(mechanism, horizon=clock.steps)
-        options: dict[str, Any] = {"change": self._change, "unit": self._numbers.unit}
-        replays = replays or self._entropy.is_replayable
-        chosen = resolve(mechanism, clock.steps, self._budget, replays=replays, **options)
-        return calibrate(chosen, self._budget, **options)
+        how: dict[str, Any] = {"change": self._change, "unit": self._numbers.unit}
+        made: Counter = self._calibrated(streaming, mechanism, clock.steps, **how)
+        return made
 
     def expand(self, events: PCollection[Any]) -> PCollection[Release]:
-        check_pairs(events)
-        check_runner(events.pipeline, self.allow_runner)
+        streaming = self._path_of(events)
         clock = self._used = self._windowed(events)
-        streaming = use_streaming(events, self.path)
         known = clock == self._clock
-        counter = self._counters[streaming] if known else self._calibrated(clock, streaming)
-        if streaming or self._entropy.is_replayable:
-            refuse_early_draws(counter.mechanism)
-        if streaming and self._entropy.is_replayable:
+        counter = self._counters[streaming] if known else self._at(clock, streaming)
+        entropy = self._use(counter, events, streaming)
+        if streaming and entropy.is_replayable:
             _LOGGER.warning("%s: %s", self.label, _LATE_REPLAYS)
-        claim(self.budget, by=self.label)  # the last of the checks
-        self.counter = counter
-        self._show_applied(events.pipeline)
         numbers = Intake(counter, self._numbers, self.on_reject, self.value)
         intake = TickIntake(clock, self.keys, numbers, strict=self.on_unknown == "raise")
         plan = TickPlan(
@@ -247,7 +217,7 @@ class TickCount(Described):
             self.keys,
             cap=self._change.largest(self._numbers.unit),
             fold=self.late == "fold",
-            entropy=self._entropy.named(events.pipeline.transforms_stack[-1].full_label),
+            entropy=entropy,
             counted=self._counted,
             alone=spreads_groups(events.pipeline),
         )
@@ -308,7 +278,6 @@ class TickCount(Described):
 
     def _windowed(self, events: PCollection[Any]) -> Clock:
         """The clock in the input's windows."""
-        check_windows(events)
         function = events.windowing.windowfn
         if isinstance(function, windows.GlobalWindows):
             return self._clock

@@ -1,0 +1,98 @@
+"""What all transforms that count share: their options, their account, and what is checked first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+from apache_beam.pvalue import PCollection
+
+from beam_dpcount.budget.budgets import Budget
+from beam_dpcount.budget.ledger import Share, claim, plain_budget
+from beam_dpcount.counters.choose import resolve
+from beam_dpcount.counters.counter import LatticeCounter, calibrate
+from beam_dpcount.dofns.intake import ON_REJECT
+from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
+from beam_dpcount.noise.entropy import Entropy
+from beam_dpcount.transforms.described import Described
+from beam_dpcount.transforms.inputs import (
+    PATHS,
+    check_callable,
+    check_choice,
+    check_entropy,
+    check_pairs,
+    check_windows,
+    refuse_early_draws,
+    use_streaming,
+)
+from beam_dpcount.transforms.runners import check_allowed, check_runner
+
+
+@dataclass(eq=False, repr=False)
+class Counting(Described):
+    """Options that mean the same for every count; see PrefixCount and TickCount.
+
+    They are fixed: noise was made for them. `counter` is the one in use, once it is applied.
+    """
+
+    budget: Budget | Share
+    _: KW_ONLY
+    mechanism: Mechanism | type[Mechanism] | str | Unbounded | Sparse | None = None
+    relation: str = "replace_one"
+    on_reject: str = "drop"
+    value: Callable[[Any], Any] | None = None
+    path: str = "auto"
+    entropy: Entropy | None = None
+    allow_runner: bool = False
+
+    _on_reject: ClassVar[tuple[str, ...]] = ON_REJECT
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        check_allowed(self.allow_runner)
+        check_callable("value", self.value)
+        check_choice("on_reject", self.on_reject, self._on_reject)
+        check_choice("path", self.path, PATHS)
+        self._entropy = check_entropy(self.entropy)
+        self._budget, self._account = plain_budget(self.budget)
+        self._set_up()
+        self._fix()
+
+    def _set_up(self) -> None:
+        """Check all other options, and calibrate."""
+        raise NotImplementedError
+
+    def _calibrated(self, streaming: bool, mechanism: Any, horizon: int | None, **how: Any) -> Any:
+        """The counter of one path: whether the input is bounded is not known before it is there.
+
+        Args:
+          streaming: whether it is the one that may be replayed from a checkpoint.
+          mechanism, horizon: as for `resolve`.
+          how: change, dimension and unit, as for `calibrate`.
+        """
+        replays = streaming or self._entropy.is_replayable
+        chosen = resolve(mechanism, horizon, self._budget, replays=replays, **how)
+        return calibrate(chosen, self._budget, **how)
+
+    def _path_of(self, elements: PCollection[Any], of_pairs: bool = False) -> bool:
+        """Whether to count on the streaming path, once the input and its runner pass.
+
+        Args:
+          elements: the input.
+          of_pairs: as for `check_pairs`.
+        """
+        check_windows(elements)
+        check_pairs(elements, of_pairs)
+        check_runner(elements.pipeline, self.allow_runner)
+        return use_streaming(elements, self.path)
+
+    def _use(self, counter: Any, elements: PCollection[Any], streaming: bool) -> Entropy:
+        """Spend the budget on this counter, and show it; where its noise comes from."""
+        replayable = self._entropy.is_replayable
+        if streaming or replayable:
+            refuse_early_draws(counter.mechanism, replayable)
+        claim(self.budget, by=self.label)  # the last of the checks
+        self.counter: LatticeCounter = counter
+        self._show_applied(elements.pipeline)
+        return self._entropy.named(elements.pipeline.transforms_stack[-1].full_label)
