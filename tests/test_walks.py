@@ -7,6 +7,7 @@ A call of another file than the last one is a move; a move to a file of a room f
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils import windowed_value
 
 import beam_dpcount as dp
+from beam_dpcount.commands import count, graph, histogram, sequences, ticks
 from beam_dpcount.dofns.elements import CountEachElement
 
 PACKAGE = Path(dp.__file__).parent
@@ -100,10 +102,10 @@ class Cell:
         self.data = data
 
 
-def count_one(count: dp.PrefixCount) -> list[Any]:
+def count_one(transform: dp.PrefixCount) -> list[Any]:
     """Apply a transform, and give its streaming DoFn one element."""
     pipeline = beam.Pipeline("FnApiRunner")
-    _ = pipeline | beam.Create([("k", 1)]) | count
+    _ = pipeline | beam.Create([("k", 1)]) | transform
     (dofn,) = dofns_of(pipeline, CountEachElement)
     dofn.setup()
     element = windowed_value.create(("k", 1), 0, (GlobalWindow(),))
@@ -147,6 +149,30 @@ def test_the_way_of_entropy_to_the_draw() -> None:
     files = walk(run, entropy, "one")
     check(files)
     assert files[-1] == "noise/entropy.py"
+
+
+COUNTING = ("--epsilon", "0.5", "--horizon", "9", "--output", "out.csv", "--input", "in.csv")
+COMMANDS = (count, ticks, histogram, sequences, graph)
+MAINS = {module.__name__.rpartition(".")[2]: module.main for module in COMMANDS}
+LINES = {
+    "count": "--key k --value v --bounds 0 2 --timestamp t",
+    "ticks": "--key k --keys a b --timestamp t --tick 1 --start 0",
+    "histogram": "--item v --domain 1 2",
+    "sequences": "--letter v --alphabet 1 2 --max-length 2",
+    "graph": "--what edges --edge v t --vertices 9",
+}
+
+
+@pytest.mark.pipeline
+@pytest.mark.parametrize("name", LINES)
+def test_the_way_of_a_command_line(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is options from its first step on."""
+    monkeypatch.chdir(tmp_path)
+    Path("in.csv").write_text("k,v,t\na,1,1\nb,2,3\na,2,4\n")
+    check(walk(lambda: MAINS[name]([*LINES[name].split(), *COUNTING]), argparse.Namespace))
+    assert Path("out.csv").exists()
 
 
 def test_a_way_that_is_not_straight_is_seen() -> None:
