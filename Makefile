@@ -16,11 +16,11 @@ unit test test-all audit: export OPENBLAS_NUM_THREADS = 1
 demo: $(VENV)/ready
 	$(BIN)/python -m pipelines.demo
 
-# What needs no pipeline and is quick: under a minute.
+# What needs no pipeline and is quick: about a minute.
 unit: $(VENV)/ready
 	$(BIN)/python -m pytest -rs -n $(JOBS) --dist worksteal -m "not (audit or exhaustive or pipeline or slow)" tests
 
-# Of long tests, cases that have each mechanism, law, transform, path and runner: four minutes.
+# Of long tests, cases that have each mechanism, law, transform, path and runner.
 test: $(VENV)/ready
 	$(BIN)/python -m pytest -rs -n $(JOBS) --dist worksteal -m "not (audit or exhaustive)" tests
 

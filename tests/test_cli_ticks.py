@@ -146,7 +146,7 @@ def test_nothing_printed_depends_on_the_rows(relation: str, events: Path) -> Non
         "all releases of all keys together satisfy epsilon = 1, delta = 1e-06",
         f"under {relation} (",
         "public: the keys and the clock",
-        "the largest of all 9 releases",
+        "the largest error of all 9 releases",
     ):
         assert part in first
     said = re.search(r"at most ([\d.]+);", first)

@@ -287,6 +287,10 @@ def test_a_failing_callable_is_an_empty_step_and_shows_nothing(path: str) -> Non
             ),
             "needs a horizon",
         ),
+        (
+            lambda: dp.StatisticCount(EXACT, 9, "words"),  # type: ignore[arg-type]
+            "statistic must be a Statistic, got 'words'",
+        ),
         (lambda: dp.SubstringCount(EXACT, 9, [*"ab"], 2, every=10), "nothing would be released"),
         (lambda: dp.SubstringCount(EXACT, 9, [*"ab"], 2, every=0), "every must be"),
         (

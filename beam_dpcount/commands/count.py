@@ -92,7 +92,7 @@ class Count(Task):
         return Estimate(f"the sum of {values} {clipped}", clipped, report.lost(options))
 
     def largest(self) -> str:
-        return f"the largest of a key's {many(self.counter.mechanism.horizon, 'release')}"
+        return f"the largest error of a key's {many(self.counter.mechanism.horizon, 'release')}"
 
     def draw(self) -> list[str]:
         options = self.options

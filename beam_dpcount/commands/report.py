@@ -71,7 +71,7 @@ def errors(counter: Counter, estimate: Estimate, largest: str, streams: int) -> 
         f"typically {math.sqrt(counter.mean_variance()):.3g} (standard deviation), at most "
         f"{math.sqrt(counter.max_variance()):.3g}; 95 % of the time even the noisiest single "
         f"count is within {dp.largest_half_width(counter, 0.95):.3g} of {estimate.what}; "
-        f"{largest} below {dp.largest_error(counter, streams):.3g} with probability 95 %.",
+        f"{largest} is below {dp.largest_error(counter, streams):.3g} with probability 95 %.",
         estimate.remark,
     )
 

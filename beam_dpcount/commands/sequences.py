@@ -195,7 +195,7 @@ class Sequences(Task):
         of = "a key's" if self.options.key else "all"
         rows = many(self.counter.mechanism.horizon, "row")
         return (
-            f"the largest of {of} counts, of {many(self.streams(), self.kind)} after each of "
+            f"the largest error of {of} counts, of {many(self.streams(), self.kind)} after each of "
             f"{rows},"
         )
 

@@ -137,7 +137,7 @@ class Task(ABC):
         """The releases of these streams, in words."""
         every = "a key's" if self.options.key else "all"
         counts = many(self.streams() * self.counter.mechanism.horizon, "count")
-        return f"the largest of {every} {counts}"
+        return f"the largest error of {every} {counts}"
 
     def remarks(self) -> list[str]:
         """What the report says after the errors to expect."""

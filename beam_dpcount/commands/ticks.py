@@ -188,7 +188,7 @@ class Ticks(Task):
         return len(self.keys)
 
     def largest(self) -> str:
-        return f"the largest of all {many(self._releases(), 'release')}"
+        return f"the largest error of all {many(self._releases(), 'release')}"
 
     def draw(self) -> list[str]:
         options = self.options

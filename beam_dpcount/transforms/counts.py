@@ -23,8 +23,8 @@ class PrefixCount(EachElement):
       budget: PureDP, ApproxDP or ZCDP: what all releases of one key may cost together. Or a share
         of a `Ledger`, which is used when the transform is applied, so once.
       horizon: the most elements that any key will have, from 1 to 2^48. The noise grows slowly
-        with it. Elements beyond it get no release (see on_reject). Not for `Unbounded` and
-        `Sparse`, which have none.
+        with it. Elements beyond it get no release (see on_reject). Not for
+        `mechanisms.Unbounded` and `mechanisms.Sparse`, which have none.
       mechanism: None (default) is the one of least largest variance that `choose` finds (on the
         streaming path, of those safe under replays); or a class or name from `mechanisms.ALL`,
         or an instance, with the same horizon if it has one. One with momentum or decay releases

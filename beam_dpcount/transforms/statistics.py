@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from beam_dpcount.statistics.base import Statistic
 from beam_dpcount.transforms.elements import EachElement
@@ -52,7 +53,13 @@ class StatisticCount(EachElement):
     statistic: Statistic
 
     def _made(self) -> tuple[Statistic, float]:
-        return self.statistic, getattr(self.statistic, "unit", 1)
+        given: Any = self.statistic
+        if not isinstance(given, Statistic):
+            raise TypeError(
+                f"statistic must be a Statistic, got {given!r}: give e.g. "
+                "statistics.Triangles(100, max_degree=5)"
+            )
+        return given, getattr(given, "unit", 1)
 
     @property
     def domain(self) -> tuple[str, ...] | None:
