@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -65,3 +65,36 @@ def check_whole(name: str, value: Any, most: int | None = None) -> int:
         upper = "" if most is None else f" to {most}, the size of the domain"
         raise ParameterError(name, f"must be a whole number from 1{upper}, got {value!r}")
     return int(value)
+
+
+def check_texts(
+    name: str, given: Any, one: str, example: str, spread: bool = False
+) -> tuple[str, ...]:
+    """Public names as a tuple of distinct plain strings, in their order.
+
+    Args:
+      name, given: the parameter.
+      one: what each of them is.
+      example: what to pass.
+      spread: a str is the sequence of its characters.
+
+    Raises:
+      TypeError, ValueError: it is something else.
+    """
+    # The order must be the same in every worker and run: sets have none.
+    refused = isinstance(given, bytes | Mapping) or (isinstance(given, str) and not spread)
+    if refused or not isinstance(given, Sequence | np.ndarray):
+        raise TypeError(f"{name} must be a sequence of str, got {type(given).__name__}: {example}")
+    for text in given:
+        if not isinstance(text, str):
+            raise TypeError(f"{name} must be a sequence of str, but it holds {text!r}: {example}")
+    texts = tuple(str.__str__(text) for text in given)  # a subclass may print as another
+    plural = name.endswith("s")
+    if not texts:
+        raise ValueError(f"{name} {'are' if plural else 'is'} empty: {example}")
+    if len(set(texts)) < len(texts):
+        twice = next(text for text in texts if texts.count(text) > 1)
+        raise ValueError(
+            f"{name} name{'' if plural else 's'} {twice!r} twice: give each {one} once"
+        )
+    return texts

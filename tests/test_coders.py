@@ -140,7 +140,9 @@ def test_every_truncation_and_extension_is_refused(counter):
     codec = StateCodec(counter)
     data = codec.encode(state_after(counter, 23))
     for n in range(len(data)):
-        assert f"corrupt ({n} bytes" in refused(codec, data[:n])
+        message = refused(codec, data[:n])
+        assert "corrupt" in message
+        assert str(n) not in message.replace("formats before 2", "")  # it would tell of the data
         refused(codec, data[len(data) - n :])
     for more in (b"\0", b"\0" * 8, data):
         refused(codec, data + more)

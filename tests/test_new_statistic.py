@@ -6,6 +6,7 @@ import math
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,6 +17,8 @@ import pytest
 import beam_dpcount as dp
 from beam_dpcount import mechanisms
 from beam_dpcount.mechanisms import BinaryTree, Simple2, SmoothBinary
+from beam_dpcount.statistics import Words
+from beam_dpcount.statistics.numbers import Numbers
 from tests.neighbours import Alternating, neighbours, through
 from tests.runners import feed, run
 from tests.scripted import ScriptedEntropy
@@ -67,6 +70,37 @@ def test_it_is_counted_in_pipelines(repeats: Any, path: str) -> None:
     assert [r.step for r in released] == [2, 4, 6, 8, 10]
     assert [r.value for r in released] == pytest.approx(expected, abs=1e-4)
     assert all(r.stddev > 0 for r in released)
+
+
+def test_what_it_calls_its_own_unit_is_not_that_of_the_noise() -> None:
+    @dataclass(frozen=True)
+    class InMinutes(Numbers):
+        seconds: float = 60.0
+
+    @dataclass(frozen=True)
+    class Steps(Words):
+        unit: float = 60.0
+
+    words = dp.StatisticCount(dp.PureDP(1), 9, Words("ab", 1), mechanism="Simple1")
+    steps = dp.StatisticCount(dp.PureDP(1), 9, Steps("ab", 1), mechanism="Simple1")
+    assert steps.counter.law == words.counter.law
+    assert steps.counter.unit == 1
+    plain, made = Numbers(0, 1, 1), InMinutes(0, 1, 1)
+    assert plain.noise_parameters("c") == "c"
+    assert made.noise_parameters("c") not in ("c", InMinutes(0, 1, 1, 5.0).noise_parameters("c"))
+
+
+def test_numbers_of_numpy_are_plain_ones() -> None:
+    """Else values were divided in their precision: 365 made 522 steps where 521 were noised."""
+    bounds, unit = (np.float32(0), 365), np.float16(0.7)
+    count = dp.PrefixCount(dp.PureDP(1), 9, bounds=bounds, unit=unit, mechanism="Simple1")
+    plain = dp.PrefixCount(
+        dp.PureDP(1), 9, bounds=(0.0, 365.0), unit=float(unit), mechanism="Simple1"
+    )
+    assert count.counter.fingerprint == plain.counter.fingerprint
+    assert ascii(count.statistic) == ascii(plain.statistic)
+    (most,), _ = count.statistic.read(365)
+    assert most == count.counter.change.magnitude(count.counter.unit)
 
 
 def test_it_takes_every_mechanism_and_says_what_an_event_changes(repeats: Any) -> None:

@@ -152,10 +152,10 @@ class Envelope:
                 f"{remedy}, or start a new stream, which spends its budget anew"
             )
         if size < _HEAD_SIZE + _CHECK.size or not _is_checked(data):
-            return _corrupt(data)
+            return _corrupt()
         _, digest, *shorts, _, fingerprint, _ = struct.unpack_from(_HEAD, data)
         if fingerprint == self._fingerprint:
-            return _corrupt(data) if digest == self.digest_size else StateError(_OTHER_ENTROPY)
+            return _corrupt() if digest == self.digest_size else StateError(_OTHER_ENTROPY)
         pairs = zip(self._parts, shorts, self._shorts, strict=False)
         differing = [said for (_, said), theirs, ours in pairs if theirs != ours]
         return StateError(differing[0] if differing else self._parts[0][1])
@@ -214,7 +214,7 @@ class StateCodec(Envelope):
                 kinds = self._types(self._counters + arrays)[self._counters :]
                 if not odd and len(kinds) == arrays:
                     return (step, *numbers, *self._arrays(kinds, data, layout.size))
-        raise _corrupt(data)
+        raise _corrupt()
 
     def _layout(self, n: int) -> struct.Struct:
         """Of what comes before any arrays, where there are n numbers in all."""
@@ -297,10 +297,11 @@ def _is_checked(data: bytes) -> bool:
     return zlib.crc32(data[: -_CHECK.size]) == _CHECK.unpack_from(data, len(data) - _CHECK.size)[0]
 
 
-def _corrupt(data: bytes) -> StateError:
+def _corrupt() -> StateError:
+    # Without their number: it follows the pending ticks, or the pairs of a graph.
     return StateError(
-        f"the state is corrupt ({len(data)} bytes that fail their check): restore it from a "
-        "checkpoint; counting on would break the guarantee (formats before 2 had other checks)"
+        "the state is corrupt (its bytes fail their check): restore it from a checkpoint; counting "
+        "on would break the guarantee (formats before 2 had other checks)"
     )
 
 

@@ -32,6 +32,7 @@ class Statistic(ABC):
     Attributes:
       width: how many whole numbers code an element.
       of_pairs: whether an element is a pair itself, and not (key, value) because it is one.
+      lattice_unit: of what it adds; the noise is calibrated in it.
       unreadable: what is said of an element where `read` raises.
     """
 
@@ -51,6 +52,11 @@ class Statistic(ABC):
     def dimension(self) -> int | None:
         """How many coordinates; None where the statistic is one number."""
         return None if self.labels is None else len(self.labels)
+
+    @property
+    def lattice_unit(self) -> float:
+        """What 1 in a coordinate is worth."""
+        return 1
 
     @property
     @abstractmethod

@@ -133,6 +133,10 @@ class CutWeights(Statistic):
                 "them: rename them, e.g. with _ in place of it"
             )
 
+    @property
+    def lattice_unit(self) -> float:
+        return self.unit
+
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The vertices as text, in their order."""

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from beam_dpcount.checks import ParameterError, check_whole
+from beam_dpcount.checks import ParameterError, check_texts, check_whole
 from beam_dpcount.counters.change import ItemsChange
 from beam_dpcount.statistics.base import Additions, Codes, IntArray, Statistic
 
@@ -35,19 +35,7 @@ def check_domain(domain: Any) -> tuple[str, ...]:
       TypeError, ValueError: it is something else; the message says what to pass.
     """
     example = 'give the public items in a fixed order, e.g. domain=["login", "logout"]'
-    # The order must be the same in every worker and run: sets have none.
-    if isinstance(domain, str | bytes | Mapping) or not isinstance(domain, Sequence | np.ndarray):
-        raise TypeError(f"domain must be a sequence of str, got {type(domain).__name__}: {example}")
-    for item in domain:
-        if not isinstance(item, str):
-            raise TypeError(f"domain must be a sequence of str, but it holds {item!r}: {example}")
-    items = tuple(str.__str__(item) for item in domain)
-    if not items:
-        raise ValueError(f"domain is empty: {example}")
-    if len(set(items)) < len(items):
-        twice = next(item for item in items if items.count(item) > 1)
-        raise ValueError(f"domain names {twice!r} twice: give each item once")
-    return items
+    return check_texts("domain", domain, "item", example)
 
 
 def check_state(state_size: int, dimension: int, remedy: str) -> None:
@@ -187,6 +175,8 @@ class Items(Statistic):
         return ItemsChange(-1 if self.removals else 0, 1, relation, max_items=self.max_items)
 
     def noise_parameters(self, counter: str) -> str:
+        if type(self) is not Items:  # what a class made of this one adds is in its name at least
+            return super().noise_parameters(counter)
         return ascii((self.domain, self.max_items, self.removals, counter))
 
     def describe(self) -> Mapping[str, str]:

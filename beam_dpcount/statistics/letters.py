@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from beam_dpcount.checks import ParameterError, check_whole
+from beam_dpcount.checks import ParameterError, check_texts, check_whole
 from beam_dpcount.statistics.base import Codes, Statistic
 from beam_dpcount.statistics.items import places
 
@@ -32,22 +32,9 @@ def check_alphabet(alphabet: Any) -> tuple[str, ...]:
         the message says what to pass.
     """
     example = 'give the public letters in a fixed order, e.g. alphabet=["open", "read", "close"]'
-    # The order must be the same in every worker and run: sets have none.
-    if isinstance(alphabet, bytes | Mapping) or not isinstance(alphabet, Sequence | np.ndarray):
-        raise TypeError(
-            f"alphabet must be a sequence of str, got {type(alphabet).__name__}: {example}"
-        )
-    for letter in alphabet:
-        if not isinstance(letter, str):
-            raise TypeError(f"alphabet must be a sequence of str, but holds {letter!r}: {example}")
-    letters = tuple(str.__str__(letter) for letter in alphabet)
-    if not letters:
-        raise ValueError(f"alphabet is empty: {example}")
+    letters = check_texts("alphabet", alphabet, "letter", example, spread=True)
     if "" in letters:
         raise ParameterError("alphabet", 'holds "", which stands for an empty step', "leave it out")
-    if len(set(letters)) < len(letters):
-        twice = next(letter for letter in letters if letters.count(letter) > 1)
-        raise ValueError(f"alphabet names {twice!r} twice: give each letter once")
     if not _single(letters):
         spaced = next((letter for letter in letters if " " in letter), None)
         if spaced is not None:

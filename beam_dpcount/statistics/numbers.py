@@ -28,6 +28,14 @@ class Numbers(Statistic):
 
     unreadable: ClassVar[str] = "the value could not be taken as a number"
 
+    def __post_init__(self) -> None:
+        for name in ("low", "high", "unit"):  # NumPy's would be divided in their own precision
+            object.__setattr__(self, name, float(getattr(self, name)))
+
+    @property
+    def lattice_unit(self) -> float:
+        return self.unit
+
     @property
     def labels(self) -> None:
         return None
@@ -73,4 +81,5 @@ class Numbers(Statistic):
         return {}
 
     def noise_parameters(self, counter: str) -> str:
-        return counter  # which has all of them
+        # The counter has all of them, but not what a class made of this one may add.
+        return counter if type(self) is Numbers else super().noise_parameters(counter)

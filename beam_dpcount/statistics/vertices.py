@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from beam_dpcount.checks import ParameterError
+from beam_dpcount.checks import ParameterError, check_texts
 
 MAX_VERTICES = 2**31  # codes of pairs fit 64 bits
 
@@ -27,22 +27,12 @@ def check_vertices(vertices: Any) -> Vertices:
             problem = f"must be from 2 to 2^31, got {vertices!r}"
             raise ParameterError("vertices", problem, example)
         return int(vertices)
-    # The order must be the same in every worker and run: sets have none.
-    if isinstance(vertices, str | bytes | Mapping) or not isinstance(
-        vertices, Sequence | np.ndarray
-    ):
-        raise TypeError(
-            f"vertices must be a sequence of str, or a whole number, got {vertices!r}: {example}"
-        )
-    for vertex in vertices:
-        if not isinstance(vertex, str):
-            raise TypeError(f"vertices must be a sequence of str, but holds {vertex!r}: {example}")
-    names = tuple(str.__str__(vertex) for vertex in vertices)
+    if isinstance(vertices, str | bool):
+        problem = f"must be a sequence of str, or a whole number, got {vertices!r}"
+        raise TypeError(f"vertices {problem}: {example}")
+    names = check_texts("vertices", vertices, "vertex", example)
     if len(names) < 2:
         raise ValueError(f"vertices must be two or more, got {names!r}: {example}")
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"vertices name {twice!r} twice: give each vertex once")
     return names
 
 

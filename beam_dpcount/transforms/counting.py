@@ -11,7 +11,7 @@ from apache_beam.pvalue import PCollection
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.ledger import Share, claim, plain_budget
 from beam_dpcount.counters.choose import resolve
-from beam_dpcount.counters.counter import LatticeCounter, calibrate
+from beam_dpcount.counters.counter import calibrate
 from beam_dpcount.dofns.intake import ON_REJECT
 from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
 from beam_dpcount.noise.entropy import Entropy
@@ -93,6 +93,6 @@ class Counting(Described):
         if streaming or replayable:
             refuse_early_draws(counter.mechanism, replayable)
         claim(self.budget, by=self.label)  # the last of the checks
-        self.counter: LatticeCounter = counter
+        object.__setattr__(self, "counter", counter)  # to others it is fixed
         self._show_applied(elements.pipeline)
         return self._entropy.named(elements.pipeline.transforms_stack[-1].full_label)

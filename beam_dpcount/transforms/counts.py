@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 
-from beam_dpcount.counters.change import check_bounds
+from beam_dpcount.counters.change import Change, check_bounds, check_unit
 from beam_dpcount.statistics.base import Statistic
 from beam_dpcount.statistics.numbers import Numbers
 from beam_dpcount.transforms.elements import EachElement
@@ -95,6 +95,6 @@ class PrefixCount(EachElement):
     def _check_mechanism(self) -> None:
         pass  # `resolve` says where a horizon is missing, or is one too many
 
-    def _made(self) -> tuple[Statistic, float]:
-        low, high = check_bounds(self.bounds)
-        return Numbers(low, high, self.unit), self.unit
+    def _made(self) -> Statistic:
+        change = Change(*check_bounds(self.bounds), relation=self.relation)
+        return Numbers(change.low, change.high, check_unit(self.unit, change))

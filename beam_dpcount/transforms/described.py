@@ -22,7 +22,7 @@ class Described(beam.PTransform[Any, Any]):
     def _fix(self) -> None:
         """At the end of `__post_init__`: arguments stay what noise and account were made for."""
         given: Any = self
-        self._fixed = frozenset(field.name for field in fields(given) if field.init)
+        self._fixed = frozenset(field.name for field in fields(given))
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__.get("_fixed", ()):

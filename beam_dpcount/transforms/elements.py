@@ -56,8 +56,8 @@ class EachElement(Counting):
     _smaller: ClassVar[str | None] = "count fewer"
 
     @abstractmethod
-    def _made(self) -> tuple[Statistic, float]:
-        """What is counted, and in which unit."""
+    def _made(self) -> Statistic:
+        """What is counted."""
 
     def _check_mechanism(self) -> None:
         """Raise ValueError for a mechanism, or a lack of horizon, that this count cannot take."""
@@ -83,9 +83,13 @@ class EachElement(Counting):
                 f"is {self.every} steps, but the horizon has only {self.horizon}",
                 "nothing would be released; give a smaller every",
             )
-        self.statistic, unit = self._made()
+        self.statistic = self._made()
         change, dimension = self.statistic.change(self.relation), self.statistic.dimension
-        how: dict[str, Any] = {"change": change, "dimension": dimension, "unit": unit}
+        how: dict[str, Any] = {
+            "change": change,
+            "dimension": dimension,
+            "unit": self.statistic.lattice_unit,
+        }
         self._counters = {
             streaming: self._calibrated(streaming, self.mechanism, self.horizon, **how)
             for streaming in (False, True)

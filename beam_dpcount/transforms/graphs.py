@@ -36,8 +36,8 @@ class _GraphCount(StatisticCount):
 
     _kind: ClassVar[type[GraphStatistic]]
 
-    def _made(self) -> tuple[Statistic, float]:
-        return self._kind(**{one.name: getattr(self, one.name) for one in fields(self._kind)}), 1
+    def _made(self) -> Statistic:
+        return self._kind(**{one.name: getattr(self, one.name) for one in fields(self._kind)})
 
 
 @dataclass(eq=False, repr=False)
@@ -287,7 +287,7 @@ class CutGraph(StatisticCount):
 
     statistic: Statistic = field(init=False)
 
-    def _made(self) -> tuple[Statistic, float]:
+    def _made(self) -> Statistic:
         made = CutWeights(cast(Any, self.vertices), self.unit)
         self.vertices = made.vertices
-        return made, made.unit
+        return made

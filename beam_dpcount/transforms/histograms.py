@@ -89,7 +89,7 @@ class Histogram(EachElement):
                 "Sparse counts single numbers, not histograms: give a horizon, or Unbounded"
             )
 
-    def _made(self) -> tuple[Statistic, float]:
+    def _made(self) -> Statistic:
         made = Items(self.domain, self.max_items, self.removals)  # type: ignore[arg-type]
         self.domain = made.domain
-        return made, 1
+        return made

@@ -68,8 +68,8 @@ class SubstringCount(StatisticCount):
 
     statistic: Statistic = field(init=False)
 
-    def _made(self) -> tuple[Statistic, float]:
-        return Words(_letters(self.alphabet), self.max_length, cast(Any, self.words)), 1
+    def _made(self) -> Statistic:
+        return Words(_letters(self.alphabet), self.max_length, cast(Any, self.words))
 
 
 @dataclass(eq=False, repr=False)
@@ -120,9 +120,9 @@ class EpisodeCount(StatisticCount):
 
     statistic: Statistic = field(init=False)
 
-    def _made(self) -> tuple[Statistic, float]:
+    def _made(self) -> Statistic:
         chosen = cast(Any, self.episodes)
-        return Episodes(_letters(self.alphabet), self.max_length, chosen, self.max_span), 1
+        return Episodes(_letters(self.alphabet), self.max_length, chosen, self.max_span)
 
 
 def _letters(alphabet: Sequence[str]) -> Any:

@@ -52,14 +52,14 @@ class StatisticCount(EachElement):
 
     statistic: Statistic
 
-    def _made(self) -> tuple[Statistic, float]:
+    def _made(self) -> Statistic:
         given: Any = self.statistic
         if not isinstance(given, Statistic):
             raise TypeError(
                 f"statistic must be a Statistic, got {given!r}: give e.g. "
                 "statistics.Triangles(100, max_degree=5)"
             )
-        return given, getattr(given, "unit", 1)
+        return given
 
     @property
     def domain(self) -> tuple[str, ...] | None:
