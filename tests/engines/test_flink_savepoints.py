@@ -131,7 +131,7 @@ def test_stop_upgrade_and_resume(
     assert before + 50 <= between < 290
 
     # Back to the older one: refused by name, and nothing is released.
-    with pytest.raises(RuntimeError, match="in format 2, this code reads format 1: upgrade"):
+    with pytest.raises(RuntimeError, match="in format 3, this code reads format 2: upgrade"):
         lives.start(workers, second).wait_until_finish(60_000)
     assert len(lives.seen()) == between
 
