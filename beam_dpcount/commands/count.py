@@ -15,7 +15,8 @@ from beam_dpcount.commands import options as opt
 from beam_dpcount.commands import report
 from beam_dpcount.commands.files.formats import Places, Source, counted
 from beam_dpcount.commands.report import Estimate, many
-from beam_dpcount.commands.task import Task, command
+from beam_dpcount.commands.start import command
+from beam_dpcount.commands.task import Task
 
 TICKS = ", or count per tick (pipelines.ticks), where keys and times are protected"
 

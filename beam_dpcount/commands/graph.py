@@ -25,7 +25,8 @@ from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.files import formats
 from beam_dpcount.commands.files.formats import InputError, number, text, whole
 from beam_dpcount.commands.report import Estimate, many, unchecked
-from beam_dpcount.commands.task import Task, command
+from beam_dpcount.commands.start import command
+from beam_dpcount.commands.task import Task
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.statistics.cut_values import cut_error_bound, stddev_of_cut
 

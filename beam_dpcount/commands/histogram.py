@@ -19,7 +19,8 @@ from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.files.formats import Places, Source, Table, text, vectors
 from beam_dpcount.commands.report import Estimate, many, unchecked
-from beam_dpcount.commands.task import Task, command
+from beam_dpcount.commands.start import command
+from beam_dpcount.commands.task import Task
 
 _BARS, _KEYS = 20, 6  # drawn
 

@@ -28,7 +28,8 @@ from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.files.formats import Event, InputError, Places, Source, Table, text
 from beam_dpcount.commands.report import Estimate, many, unchecked
-from beam_dpcount.commands.task import Task, command
+from beam_dpcount.commands.start import command
+from beam_dpcount.commands.task import Task
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.statistics.letters import check_alphabet, check_words
 

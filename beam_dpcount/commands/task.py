@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from beam_dpcount.commands.app import Main
 from beam_dpcount.commands.figures import keys
 from beam_dpcount.commands.files import times
 from beam_dpcount.commands.files.formats import RELEASES, Places, Source, Table, value_of
@@ -172,17 +171,3 @@ class Task(ABC):
         parser = Parser(cls.name, sys.modules[cls.__module__].__doc__)
         cls.add_arguments(parser)
         return parser
-
-
-def command(task: type[Task]) -> Main:
-    """The function that runs a task on a command line."""
-
-    def main(argv: Sequence[str] | None = None) -> None:
-        """Run the command; what the user can mend is an error in one line, as of `run`."""
-        parser = task.parser()
-        options, flags = parser.parse_known_args(argv)
-        from beam_dpcount.commands.run import run  # here: it imports Beam, and --help does not
-
-        run(task(options), flags, parser.names())
-
-    return main

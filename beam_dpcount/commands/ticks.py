@@ -24,7 +24,8 @@ from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.files import formats, times
 from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.commands.report import Estimate, many
-from beam_dpcount.commands.task import Task, command
+from beam_dpcount.commands.start import command
+from beam_dpcount.commands.task import Task
 from beam_dpcount.dofns.clock import LATE
 from beam_dpcount.statistics.items import places as places_of
 from beam_dpcount.statistics.items import read_items

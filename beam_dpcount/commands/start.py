@@ -1,0 +1,22 @@
+"""The function that a command line calls: options are read before anything of Beam is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from beam_dpcount.commands.app import Main
+from beam_dpcount.commands.task import Task
+
+
+def command(task: type[Task]) -> Main:
+    """The function that runs a task on a command line."""
+
+    def main(argv: Sequence[str] | None = None) -> None:
+        """Run the command; what the user can mend is an error in one line, as of `run`."""
+        parser = task.parser()
+        options, flags = parser.parse_known_args(argv)
+        from beam_dpcount.commands.run import run  # here: it imports Beam, and --help does not
+
+        run(task(options), flags, parser.names())
+
+    return main
