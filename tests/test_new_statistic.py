@@ -18,6 +18,7 @@ import beam_dpcount as dp
 from beam_dpcount import mechanisms
 from beam_dpcount.mechanisms import BinaryTree, Simple2, SmoothBinary
 from beam_dpcount.statistics import Words
+from beam_dpcount.statistics.items import Items
 from beam_dpcount.statistics.numbers import Numbers
 from tests.neighbours import Alternating, neighbours, through
 from tests.runners import feed, run
@@ -85,6 +86,13 @@ def test_what_it_calls_its_own_unit_is_not_that_of_the_noise() -> None:
     steps = dp.StatisticCount(dp.PureDP(1), 9, Steps("ab", 1), mechanism="Simple1")
     assert steps.counter.law == words.counter.law
     assert steps.counter.unit == 1
+
+    @dataclass(frozen=True)
+    class Others(Items):
+        pass
+
+    items = Items(("a", "b"))
+    assert Others(("a", "b")).noise_parameters("c") != items.noise_parameters("c")
     plain, made = Numbers(0, 1, 1), InMinutes(0, 1, 1)
     assert plain.noise_parameters("c") == "c"
     assert made.noise_parameters("c") not in ("c", InMinutes(0, 1, 1, 5.0).noise_parameters("c"))
@@ -101,6 +109,23 @@ def test_numbers_of_numpy_are_plain_ones() -> None:
     assert ascii(count.statistic) == ascii(plain.statistic)
     (most,), _ = count.statistic.read(365)
     assert most == count.counter.change.magnitude(count.counter.unit)
+
+
+@pytest.mark.parametrize("path", ["bounded", "streaming"])
+@pytest.mark.parametrize("kind", ["PrefixCount", "Histogram"])
+def test_every_few_steps_have_the_releases_that_all_have(kind: str, path: str) -> None:
+    rows = [("k", letter, micros) for micros, letter in enumerate("abbabaa")]
+    made = {
+        "PrefixCount": lambda **o: dp.PrefixCount(dp.ZCDP(0.5), 9, value=len, **o),
+        "Histogram": lambda **o: dp.Histogram(dp.ZCDP(0.5), 9, LETTERS, **o),
+    }[kind]
+    found = [
+        run(lambda p, n=n: p | feed(rows) | made(path=path, entropy=ScriptedEntropy(), every=n))
+        for n in (1, 3)
+    ]
+    every, few = (sorted(outcome.releases, key=lambda r: r.step) for outcome in found)
+    assert len(every) == 7
+    assert few == [every[2], every[5]]
 
 
 def test_it_takes_every_mechanism_and_says_what_an_event_changes(repeats: Any) -> None:

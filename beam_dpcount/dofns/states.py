@@ -73,9 +73,6 @@ _OTHER_ENTROPY = (
 )
 
 
-_STEP = struct.Struct("<20xq")
-
-
 class StateError(ValueError):
     """State bytes that cannot be read. The message never shows what they hold."""
 
@@ -89,7 +86,7 @@ class Envelope:
     """
 
     def __init__(self, parts: Sequence[Part], digest_size: int = 0) -> None:
-        self.digest_size, self._parts = digest_size, parts
+        self.digest_size, self._said = digest_size, [said for _, said in parts]
         shorts = [_fingerprint(text, 2) for text, _ in parts]
         self._shorts = (*shorts, *(0,) * (3 - len(shorts)))
         self._fingerprint = _fingerprint(ascii([text for text, _ in parts]), 8)
@@ -156,9 +153,9 @@ class Envelope:
         _, digest, *shorts, _, fingerprint, _ = struct.unpack_from(_HEAD, data)
         if fingerprint == self._fingerprint:
             return _corrupt() if digest == self.digest_size else StateError(_OTHER_ENTROPY)
-        pairs = zip(self._parts, shorts, self._shorts, strict=False)
-        differing = [said for (_, said), theirs, ours in pairs if theirs != ours]
-        return StateError(differing[0] if differing else self._parts[0][1])
+        found = zip(self._said, shorts, self._shorts, strict=False)
+        differing = [said for said, theirs, ours in found if theirs != ours]
+        return StateError(differing[0] if differing else self._said[0])
 
 
 class StateCodec(Envelope):
@@ -230,11 +227,6 @@ class StateCodec(Envelope):
         d = self._dimension or 0
         for place, kind in enumerate(kinds):
             yield np.frombuffer(data, _DTYPES[kind], d, offset + 8 * d * place)
-
-
-def step_of(data: bytes) -> int:
-    """The step in the head of bytes that were sealed, whatever the parameters."""
-    return int(_STEP.unpack_from(data)[0])
 
 
 def statistic_codec(
