@@ -328,12 +328,13 @@ Moment = Callable[[str], int]
 @pytest.mark.parametrize(
     ("file", "key", "time", "moment", "clock"),
     [
-        (
+        pytest.param(
             "bgl_2k.csv",
             "Level",
             "Timestamp",
             lambda text: int(text) * 1_000_000,
             ("--tick", 86_400, "--start", "2005-06-03", "--stop", "2006-01-05"),
+            marks=pytest.mark.exhaustive,
         ),
         (
             "healthapp_2k.csv",

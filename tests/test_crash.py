@@ -28,7 +28,9 @@ def killed(directory: Path, kills: int, **options: Any) -> crash.Summary:
     return crash.crash(OwnJob(str(directory), **{**SMALL, **options}), kills, timeout=60)
 
 
-@pytest.mark.parametrize("transform", ["elements", "ticks"])
+@pytest.mark.parametrize(
+    "transform", ["elements", pytest.param("ticks", marks=pytest.mark.exhaustive)]
+)
 def test_three_kills(transform: str, tmp_path: Path) -> None:
     summary = killed(tmp_path, 3, transform=transform)
     assert summary.faults == [], str(summary)
@@ -160,8 +162,18 @@ def keys_swapped() -> ReplayableEntropy:
     ("entropy", "fault", "is_exact"),
     [
         ("system", "seen with two values", True),
-        ("tests.test_crash:one_key_anew", "seen with two values", True),
-        ("tests.test_crash:of_the_process", "seen with two values", True),
+        pytest.param(
+            "tests.test_crash:one_key_anew",
+            "seen with two values",
+            True,
+            marks=pytest.mark.exhaustive,
+        ),
+        pytest.param(
+            "tests.test_crash:of_the_process",
+            "seen with two values",
+            True,
+            marks=pytest.mark.exhaustive,
+        ),
         ("tests.test_crash:state_on_self", "releases missing", False),
     ],
 )
@@ -185,9 +197,9 @@ def test_other_noise_and_mutants_are_caught(
 @pytest.mark.parametrize(
     ("mutant", "transform", "kills"),
     [
-        ("floats_zeroed", "elements", 1),
+        pytest.param("floats_zeroed", "elements", 1, marks=pytest.mark.exhaustive),
         ("floats_zeroed", "ticks", 0),
-        ("memory_lost", "elements", 1),
+        pytest.param("memory_lost", "elements", 1, marks=pytest.mark.exhaustive),
         ("keys_swapped", "elements", 1),
     ],
 )

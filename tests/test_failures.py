@@ -70,6 +70,15 @@ STREAMS: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     ),
 }
 each_stream = pytest.mark.parametrize("name", STREAMS)
+some_streams = pytest.mark.parametrize(
+    "name",
+    [
+        name
+        if name in ("PrefixCount", "TickCount")
+        else pytest.param(name, marks=pytest.mark.exhaustive)
+        for name in STREAMS
+    ],
+)
 
 
 def made(name: str, entropy: Entropy | None = None) -> Any:
@@ -278,7 +287,7 @@ def _gives(whole: Watch, position: int) -> bool:
     return bool(before) and step > struct.unpack_from("<q", before[-1], 20)[0]
 
 
-@each_stream
+@some_streams
 def test_failures_at_the_end_of_a_bundle_and_after_it_change_nothing(name: str) -> None:
     whole, releases = outcome(name)
     bundles = [("end", n) for n in (2, len(whole.kept))]
@@ -290,7 +299,7 @@ def test_failures_at_the_end_of_a_bundle_and_after_it_change_nothing(name: str) 
     )
 
 
-@each_stream
+@some_streams
 def test_system_entropy_draws_anew_and_is_consistent(name: str) -> None:
     """The test can fail. Of the attempts one is kept, with one value for each step."""
     whole, _ = outcome(name, entropy=dp.SystemEntropy())

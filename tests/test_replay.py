@@ -851,6 +851,7 @@ def test_commands_give_the_same_numbers_for_the_same_rows(
     assert "another run over the same rows spends the budget again" in printed  # without a secret
 
 
+@pytest.mark.exhaustive
 def test_commands_tell_files_and_options_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

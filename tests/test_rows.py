@@ -161,6 +161,7 @@ def test_rows_of_no_declared_type_end_the_run(name: str, form: str, reshuffled: 
     assert "buy" not in str(root(error))
 
 
+@pytest.mark.exhaustive("form", "runner")
 @pytest.mark.parametrize("runner", [runner for runner in RUNNERS if runner != "fn"])
 @pytest.mark.parametrize("form", ["row", "named"])
 @pytest.mark.parametrize("name", ["PrefixCount", "CutGraph", *TICKS, *OTHERS])

@@ -57,6 +57,7 @@ def checked(text: str, folder: Path) -> list[str]:
     return [line for line in ran.stdout.splitlines() if "script.py" in line and "error:" in line]
 
 
+@pytest.mark.exhaustive
 def test_a_mistyped_argument_is_an_error_of_the_type_checker(tmp_path: Path) -> None:
     """Of every argument: the script's lines once as they are, and once each with all misspelt."""
     assert checked(SCRIPT, tmp_path) == []

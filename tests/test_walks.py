@@ -164,7 +164,17 @@ LINES = {
 
 
 @pytest.mark.pipeline
-@pytest.mark.parametrize("name", LINES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "count",
+        "ticks",
+        *(
+            pytest.param(name, marks=pytest.mark.exhaustive)
+            for name in ("histogram", "sequences", "graph")
+        ),
+    ],
+)
 def test_the_way_of_a_command_line(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
