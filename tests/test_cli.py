@@ -971,6 +971,7 @@ def test_choices_that_make_no_sense(words: str, part: str) -> None:
 # Processes of their own
 
 
+@pytest.mark.exhaustive
 def test_errors_in_a_process_of_its_own(events: Path) -> None:
     later = events.parent / "later.csv"
     later.write_text(f"time,who,amount\n1,ann,1\n{SECRET_TEXT},ann,1\n")

@@ -329,6 +329,7 @@ def test_the_domain_of_ticks_separates_their_noise(path: str) -> None:
 # Divergence: the noise is shared up to the last equal step, and not beyond
 
 
+@pytest.mark.exhaustive("mechanism")
 @pytest.mark.parametrize("mechanism", ["SmoothBinary", "BLT", "Honaker"])
 @pytest.mark.parametrize("at", range(len(ROWS)))
 def test_runs_share_what_is_before_the_divergence_only(mechanism: str, at: int) -> None:

@@ -411,7 +411,7 @@ def largest_errors(counter, ones, runs=RUNS, factor=Fraction(1)):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ones", [60, 400, 1500])
+@pytest.mark.parametrize("ones", [60, 400, pytest.param(1500, marks=pytest.mark.exhaustive)])
 def test_the_error_bound_holds(ones):
     """In 95 % of runs, as stated (in fact in all of them: union bounds give more than they say),
     and it is not idle: some runs come near it, and under noise eight times as wide it fails."""
