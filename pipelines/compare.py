@@ -1,6 +1,6 @@
 """Comparisons of the mechanisms, as tables and pictures: each experiment writes a CSV and PNGs.
 
-Exact where errors have closed forms; measured on made-up data where that is what a paper shows.
+Errors are exact where they have closed forms, and measured on made-up data where a paper does so.
 A new experiment is one entry in EXPERIMENTS: rows, pictures of them, and a headline.
 """
 
@@ -44,7 +44,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 
 def run(name: str, directory: str, quick: bool) -> str:
-    """Run one experiment and write its files: a line with the headline and their paths."""
+    """Run one experiment and write its files; returns a line with the headline and their paths."""
     experiment = EXPERIMENTS[name]
     rows = experiment.rows(quick)
     paths = []
@@ -71,7 +71,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command; an unknown name, or a directory that is not writable, is a ValueError."""
+    """Run the command. ValueError: an unknown name, or a directory that is not writable."""
     options = arguments().parse_args(argv)
     names = list(dict.fromkeys(options.only or EXPERIMENTS))
     for name in names:

@@ -24,19 +24,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     log = os.path.join(directory, "events.csv")
     eventlog.write(log)
     print(f"made event log: {log}")
-    flags = {
-        "--input": log,
-        "--key": "page",
-        "--where": "action=purchase",
-        "--timestamp": "timestamp",
-        "--timestamp-format": "iso",
-        "--epsilon": "1",
-        "--delta": "1e-6",
-        "--horizon": "20000",
-        "--output": os.path.join(directory, "counts.csv"),
-        "--plot": os.path.join(directory, "counts.png"),
-    }
-    count.main([word for pair in flags.items() for word in pair] + ["--show-truth"])
+    read = "--key page --where action=purchase --timestamp timestamp --timestamp-format iso"
+    counted = "--epsilon 1 --delta 1e-6 --horizon 20000 --show-truth"
+    out, picture = (os.path.join(directory, f"counts.{suffix}") for suffix in ("csv", "png"))
+    files = ["--input", log, "--output", out, "--plot", picture]
+    count.main([*read.split(), *counted.split(), *files])
 
 
 if __name__ == "__main__":

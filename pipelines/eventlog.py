@@ -11,8 +11,7 @@ import numpy as np
 
 COLUMNS = ("timestamp", "page", "session", "action")
 
-# In order of popularity: rank 1 first.
-_NAMES = (
+_NAMES = (  # most popular first
     "home search products cart login account checkout deals orders reviews "
     "wishlist help shipping returns blog contact gift-cards stores careers privacy"
 )
@@ -24,12 +23,12 @@ _SESSION_SPREAD = 200  # events, about five minutes of the default log at midday
 
 
 def page_names(keys: int) -> list[str]:
-    """The names of the ``keys`` most popular pages, most popular first."""
+    """The names of the `keys` most popular pages, most popular first."""
     return [*PAGES[:keys], *(f"/page-{rank}" for rank in range(len(PAGES) + 1, keys + 1))]
 
 
 def page_probabilities(keys: int, exponent: float = 1.0) -> np.ndarray:
-    """Zipf probabilities, proportional to ``1 / rank**exponent``, shape ``[keys]``."""
+    """Zipf probabilities, proportional to `1 / rank**exponent`, shape (keys,)."""
     weights = np.arange(1, keys + 1, dtype=float) ** -exponent
     return weights / weights.sum()
 
@@ -40,8 +39,8 @@ def _times_of_day(rng: np.random.Generator, events: int) -> np.ndarray:
 
     def bump(centre: float, width: float) -> np.ndarray:
         away = np.abs(hours - centre)
-        # Distance round the clock, so that the curve joins up at midnight.
-        return np.exp(-0.5 * (np.minimum(away, 24 - away) / width) ** 2)
+        away = np.minimum(away, 24 - away)  # round the clock: the curve joins up at midnight
+        return np.exp(-0.5 * (away / width) ** 2)
 
     intensity = 0.06 + 0.5 * bump(12.5, 2.2) + bump(20.0, 1.8)
     cumulative = np.concatenate([[0.0], np.cumsum((intensity[1:] + intensity[:-1]) / 2)])
@@ -57,25 +56,23 @@ def write(
     exponent: float = 1.0,
     day: str = "2026-01-15",
 ) -> None:
-    """Writes a time-sorted CSV log of one UTC day with the columns ``COLUMNS``.
+    """Writes a time-sorted CSV log of one UTC day, with the columns `COLUMNS`.
 
     Args:
-        path: the file to write.
-        events: number of rows after the header.
-        keys: number of distinct pages that may occur.
-        seed: the same arguments and seed give the same file.
-        exponent: of the Zipf law of the pages; 0 makes them equally popular.
-        day: ISO date of every timestamp.
+      events: the number of rows after the header.
+      keys: the number of distinct pages that may occur.
+      seed: the same arguments and seed give the same file.
+      exponent: of the pages' Zipf law; 0 makes them equally popular.
+      day: the ISO date of every timestamp.
 
     Raises:
-        ValueError: if ``events`` is negative, ``keys`` is not positive or ``day`` is no date.
+      ValueError: `events` is negative, `keys` is not positive or `day` is not a date.
     """
     if events < 0:
         raise ValueError(f"events must be at least 0, got {events}")
     if keys < 1:
         raise ValueError(f"keys must be at least 1, got {keys}")
-    # Made-up demonstration DATA, not privacy noise: a seeded generator is what we want here,
-    # and is exactly what the noise of a private release must never come from.
+    # Made-up data, hence the seed. The noise of a private release must never come from one.
     rng = np.random.default_rng(seed)
     midnight = np.datetime64(day, "D").astype("datetime64[ms]")
     milliseconds = _times_of_day(rng, events).astype("timedelta64[ms]")
@@ -87,19 +84,13 @@ def write(
     visit = (np.arange(events) + rng.integers(_SESSION_SPREAD, size=events)) // _EVENTS_PER_SESSION
     identifiers = rng.integers(2**63, size=int(visit.max(initial=-1)) + 1)
 
-    names = page_names(keys)
+    pages = np.array(page_names(keys))[page].tolist()
+    sessions = [f"{identifier:016x}" for identifier in identifiers[visit].tolist()]
+    rows = zip(timestamps.tolist(), pages, sessions, actions.tolist(), strict=True)
     with open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
-        writer.writerows(
-            zip(
-                timestamps.tolist(),
-                (names[index] for index in page),
-                (f"{identifier:016x}" for identifier in identifiers[visit].tolist()),
-                actions.tolist(),
-                strict=True,
-            )
-        )
+        writer.writerows(rows)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

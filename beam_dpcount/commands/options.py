@@ -1,4 +1,4 @@
-"""The options that commands share, and what is made of them before any file is opened."""
+"""The options that commands share, and checks of them before any file is opened."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import os
 import re
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -22,7 +23,7 @@ from beam_dpcount.counters.counter import UnsupportedBudgetError
 from beam_dpcount.noise.entropy import Entropy, SystemEntropy
 from beam_dpcount.noise.replay import ReplayableEntropy
 
-# Options that change nothing of what is counted; all others keep replayable noise apart.
+# Options that do not change what is counted; all others keep replayable noise apart.
 NOT_COUNTED = frozenset(
     ("path", "output", "plot", "plot_keys", "rejected", "show_truth", "top", "all", "min_count")
 ) | {"secret_env", "secret_file", "show_header"}
@@ -34,7 +35,7 @@ Group = argparse._ArgumentGroup
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, as every other error, without the usage."""
+    """Reports errors in one line, without the usage."""
 
     def __init__(self, name: str, description: str | None) -> None:
         started = getattr(sys.modules["__main__"], "__spec__", None)
@@ -50,18 +51,17 @@ class Parser(argparse.ArgumentParser):
         raise ValueError(f"{message} (see --help)")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse does; `given` of the options has those that are not their defaults."""
+        """Adds `given` to the options: those that differ from their defaults."""
         options, others = super().parse_known_args(args, namespace)
         found = vars(options)
         options.given = {n: x for n, x in found.items() if x != self.get_default(n)}
         return options, others
 
     def names(self) -> list[str]:
-        """All options."""
         return [name for action in self._actions for name in action.option_strings]
 
     def parse_ours(self, argv: Sequence[str] | None) -> argparse.Namespace:
-        """The options of a command without a pipeline; one that is not ours is a ValueError."""
+        """The options of a command without a pipeline; any other is a ValueError."""
         options, flags = self.parse_known_args(argv)
         if flags:
             raise ValueError(unknown_argument(flags[0], self.names(), "ours"))
@@ -69,7 +69,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def unknown_argument(argument: str, names: Collection[str], whose: str) -> str:
-    """What to say of an argument that nobody takes: the option that may have been meant."""
+    """An error message, with the option that may have been meant."""
     name = argument.split("=", 1)[0]
     meant = difflib.get_close_matches(name, names, 1) if name.startswith("-") else []
     hint = f"did you mean {meant[0]}? " if meant else ""
@@ -80,22 +80,18 @@ def unknown_argument(argument: str, names: Collection[str], whose: str) -> str:
 
 
 class Once(argparse.Action):
-    """Refuses an option's second value, which argparse would let win."""
+    """Refuses an option that is given twice; argparse would take the last value."""
 
-    def __call__(
-        self, parser: Any, namespace: argparse.Namespace, values: Any, option: Any = None
-    ) -> None:
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: Any = None) -> None:
         if getattr(namespace, self.dest) is not None:
             parser.error(f"argument {option}: given twice; only one condition can be counted")
         setattr(namespace, self.dest, values)
 
 
 class Bounds(argparse.Action):
-    """Takes two finite numbers, the lower one first."""
+    """Two finite numbers, the lower one first."""
 
-    def __call__(
-        self, parser: Any, namespace: argparse.Namespace, values: Any, option: Any = None
-    ) -> None:
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: Any = None) -> None:
         low, high = map(_float, values)
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             parser.error(
@@ -106,7 +102,7 @@ class Bounds(argparse.Action):
 
 
 def whole(text: str) -> int:
-    """A whole number, also as 20_000 or 1e6; for argparse."""
+    """A whole number, such as 20000, 20_000 or 1e6."""
     number = float(text)
     if not number.is_integer():  # nor infinite
         raise ValueError
@@ -114,7 +110,7 @@ def whole(text: str) -> int:
 
 
 def positive(example: str) -> Callable[[str], float]:
-    """A type for argparse: positive, finite numbers, of which the option has this example."""
+    """A type for argparse: positive, finite numbers; the error gives this example."""
 
     def parsed(text: str) -> float:
         number = _float(text)
@@ -128,13 +124,10 @@ def positive(example: str) -> Callable[[str], float]:
 
 
 def delta(text: str) -> float:
-    """The delta of a budget, for argparse."""
     number = _float(text)
     if not 0 < number < 1:
-        raise argparse.ArgumentTypeError(
-            f"must be positive and below 1, got {text!r}: give e.g. --delta 1e-6, or leave it out "
-            "for pure DP"
-        )
+        remedy = "give e.g. --delta 1e-6, or leave it out for pure DP"
+        raise argparse.ArgumentTypeError(f"must be positive and below 1, got {text!r}: {remedy}")
     return number
 
 
@@ -146,25 +139,23 @@ def _float(text: str) -> float:
 
 
 def mechanism(text: str) -> str:
-    """The name of a mechanism, given in any case; for argparse."""
-    names = [kind.__name__ for kind in mechanisms.ALL]
-    for name in names:
-        if name.lower() == text.lower():
-            return name
-    raise argparse.ArgumentTypeError(
-        f"unknown mechanism {text!r}: choose one of {', '.join(names)}"
-    )
+    """The name of a mechanism, given in any case."""
+    names = {kind.__name__.lower(): kind.__name__ for kind in mechanisms.ALL}
+    if text.lower() in names:
+        return names[text.lower()]
+    known = ", ".join(names.values())
+    raise argparse.ArgumentTypeError(f"unknown mechanism {text!r}: choose one of {known}")
 
 
 # Groups of options
 
 
 def add(group: Any, table: str, **more: dict[str, Any]) -> None:
-    """Options as their help shows them, ``--name METAVAR: help``; more of a help is indented.
+    """Adds options from a table like their help, ``--name METAVAR: help``; longer help is indented.
 
-    Without a metavar an option is a switch; several take as many values, ``FILE ...`` any number,
-    and ``{this,that}`` is a choice. B, D, K, M, N, T and W stand for whole numbers. What `more`
-    there is for argparse to know of an option has the name of the parsed one.
+    Without a metavar an option is a switch. Several metavars take as many values, ``FILE ...`` any
+    number; ``{this,that}`` is a choice. B, D, K, M, N, T and W stand for whole numbers. `more` has
+    further arguments of `add_argument`, by the name of the parsed option.
     """
     for entry in re.split(r"\n(?=\S)", textwrap.dedent(table).strip()):
         usage, _, text = entry.partition(": ")
@@ -185,7 +176,7 @@ def add(group: Any, table: str, **more: dict[str, Any]) -> None:
 
 
 def add_source(parser: Parser) -> Group:
-    """A group of input options, with --input, --delimiter and --show-header."""
+    """Returns the group of input options, for those of the command."""
     group = parser.add_argument_group("input")
     table = """
         --input FILE ...: CSV or Parquet files, or patterns
@@ -198,12 +189,11 @@ def add_source(parser: Parser) -> Group:
 
 
 def add_key(group: Group, what: str = "the (public) keys; default: one for all") -> None:
-    """--key."""
     add(group, f"--key COLUMN: {what}")
 
 
 def add_value(group: Group, where: str) -> None:
-    """--value and --where, of which `where` is the help."""
+    """--value and --where; `where` is the help of the latter."""
     table = f"""
         --value COLUMN: count the numbers in this column
         --where COLUMN=VALUE: {where}
@@ -212,7 +202,7 @@ def add_value(group: Group, where: str) -> None:
 
 
 def add_public(group: Any, name: str, noun: str, what: str) -> None:
-    """--NAME and --NAME-FILE, one of which lists public texts; alone, or in an exclusive group."""
+    """--NAME and --NAME-FILE, one of which lists public texts; exclusive with others of a group."""
     if not isinstance(group, argparse._MutuallyExclusiveGroup):
         group = group.add_mutually_exclusive_group(required=True)
     table = f"""
@@ -223,7 +213,7 @@ def add_public(group: Any, name: str, noun: str, what: str) -> None:
 
 
 def add_items(group: Group, what: str) -> None:
-    """--separator and --max-items, for cells that hold several keys or items."""
+    """Options of cells that hold several keys or items."""
     table = f"""
         --separator TEXT: what stands between the {what} of a cell that holds several, e.g. ';'
           (default: a cell is one, as a whole); needs --max-items
@@ -234,7 +224,6 @@ def add_items(group: Group, what: str) -> None:
 
 
 def add_time(group: Group, required: bool = False) -> None:
-    """--timestamp, --timestamp-format and --timezone."""
     table = f"""
         --timestamp COLUMN: {"the rows' times" if required else "order rows by this column"}
         --timestamp-format FORMAT: unix (seconds; default), unix-ms, iso, or a strptime format,
@@ -245,9 +234,7 @@ def add_time(group: Group, required: bool = False) -> None:
     add(group, table, timestamp={"required": required}, **defaults)
 
 
-def add_budget(
-    parser: argparse.ArgumentParser, covers: str = "all releases of one key together"
-) -> None:
+def add_budget(parser: Parser, covers: str = "all releases of one key together") -> None:
     """--epsilon, --delta and --rho, under a title that says what they cover."""
     table = """
         --epsilon E: alone: pure DP; with --delta: (E, D)-DP
@@ -260,12 +247,11 @@ def add_budget(
 
 
 def add_horizon(group: Group) -> None:
-    """--horizon, of rows."""
     add(group, "--horizon T: the most rows that a key may have", horizon=REQUIRED)
 
 
 def add_mechanism(parser: Parser, group: Group) -> None:
-    """--mechanism; and where noise comes from, a group of its own: --secret-env and others."""
+    """--mechanism, and a group of its own on where noise comes from."""
     names = ", ".join(kind.__name__ for kind in mechanisms.ALL)
     what = f"{names}, in any case; default: the one of least largest error"
     add(group, f"--mechanism NAME: {what}", mechanism={"type": mechanism})
@@ -287,7 +273,6 @@ def add_mechanism(parser: Parser, group: Group) -> None:
 
 
 def add_bounds(group: Group) -> None:
-    """--bounds and --unit."""
     table = """
         --bounds LOW HIGH: values are clipped to them, which wider bounds need more noise for; no
           default for a column of values, else 0 1
@@ -304,7 +289,6 @@ def add_relation(group: Group, relations: Sequence[str], what: str) -> None:
 
 
 def add_every(group: Group, default: str) -> None:
-    """--every."""
     table = f"""
         --every M: a release after every M rows of a key; the budget is for all releases, and the
           noise does not depend on M. {default}
@@ -315,13 +299,12 @@ def add_every(group: Group, default: str) -> None:
 def add_path(
     group: Group, streaming: str = "count by state and timers, as on unbounded input"
 ) -> None:
-    """--path."""
     table = f"--path {{auto,bounded,streaming}}: streaming: {streaming}"
     add(group, table, path={"default": "auto"})
 
 
 def add_output(parser: Parser) -> Group:
-    """A group of output options, with --output, --plot and --plot-keys."""
+    """Returns the group of output options, for those of the command."""
     group = parser.add_argument_group("output")
     table = """
         --output OUT: a .csv or .parquet file
@@ -334,11 +317,11 @@ def add_output(parser: Parser) -> Group:
     return group
 
 
-# What is made of them
+# Parsed options
 
 
 def budget_of(options: argparse.Namespace) -> Budget:
-    """The budget of parsed options, or a ValueError: none, more than one, or no sense in it."""
+    """The budget, or a ValueError where there is none, more than one, or an impossible one."""
     if options.rho is not None:
         if options.epsilon is not None or options.delta is not None:
             raise ValueError("give either --rho or --epsilon with --delta, not both")
@@ -352,8 +335,7 @@ def budget_of(options: argparse.Namespace) -> Budget:
 
 def check_bounds(options: argparse.Namespace) -> None:
     """Raise ValueError for values without --bounds: a default would clip them unasked."""
-    # By identity, so that bounds which are spelt out, and equal the default, pass; and a default
-    # that is equal to them makes the same replayable noise.
+    # By identity: the default's numbers, spelt out, pass, and give the same replayable noise.
     if options.value is not None and options.bounds is _BOUNDS:
         raise ValueError(
             "--value needs --bounds LOW HIGH, the (public) range that values are clipped to: the "
@@ -362,16 +344,16 @@ def check_bounds(options: argparse.Namespace) -> None:
 
 
 def entropy_of(options: argparse.Namespace, more: Any = ()) -> Entropy:
-    """Where the noise of parsed options comes from: of all of them that may change what is counted.
+    """Where the noise comes from. Replayable noise depends on all options that affect the counts.
 
-    And of `more`, what else may, and neither the options nor the library's parameters hold. A run
-    id without a secret, or no name of a variable, is a ValueError.
+    `more` is what else may change the counts, and is neither in the options nor in the library's
+    parameters. A run id without a secret, or an invalid name of a variable, is a ValueError.
     """
     if options.secret_env is None and options.secret_file is None:
         if options.run_id:
             raise ValueError("--run-id is for replayable noise: give --secret-env or --secret-file")
         return SystemEntropy()
-    # Not the defaults, so that an option that a later version adds changes no noise.
+    # Without defaults, so that options of later versions do not change the noise.
     counted = {name: value for name, value in options.given.items() if name not in NOT_COUNTED}
     counted["input"] = [real_path(path) for path in options.input]
     run_id = repr((sorted(counted.items()), more))
@@ -381,15 +363,15 @@ def entropy_of(options: argparse.Namespace, more: Any = ()) -> Entropy:
 
 
 def real_path(path: str) -> str:
-    """A path, or pattern, on this machine without links and from its root; others as they are."""
+    """A local path or pattern without links, from the root; others as they are."""
     return path if "://" in path else os.path.realpath(path)
 
 
 def public_list(name: str, options: argparse.Namespace, inputs: Sequence[str]) -> list[str]:
-    """Distinct public texts, of --NAME or the lines of --NAME-file; blank ones are skipped.
+    """Distinct public texts, from --NAME or the lines of --NAME-file without blank ones.
 
-    An InputError where the file cannot be read, or is an output or one of the `inputs` as well,
-    and where there is no text, or one twice.
+    An InputError where there is no text or one is there twice, and where the file cannot be read or
+    is an output or an input as well.
     """
     path, place = getattr(options, f"{name}_file"), f"--{name}"
     if path is None:
@@ -398,14 +380,9 @@ def public_list(name: str, options: argparse.Namespace, inputs: Sequence[str]) -
         place = f"--{name}-file {path!r}"
         for output in filter(None, (options.output, options.plot)):
             if os.path.realpath(output) == os.path.realpath(path):
-                raise InputError(
-                    f"output {output!r} is the --{name}-file as well; name another file"
-                )
+                raise InputError(f"output {output!r} is the --{name}-file too; name another file")
         if os.path.realpath(path) in map(os.path.realpath, inputs):
-            raise InputError(
-                f"{place}: it is an input as well, and what comes from the data is not public; "
-                "name another file"
-            )
+            raise InputError(f"{place} is an input too, and data is not public; name another file")
         try:
             with open(path, encoding="utf-8-sig") as file:
                 texts = [line.rstrip("\n") for line in file if line.strip()]
@@ -415,22 +392,17 @@ def public_list(name: str, options: argparse.Namespace, inputs: Sequence[str]) -
             raise InputError(f"{place}: not UTF-8 text; convert the file") from None
     if not texts:
         raise InputError(f"{place}: it is empty; give one text per line")
-    seen: set[str] = set()
-    for text in texts:
-        if text in seen:
+    for text, times in Counter(texts).items():
+        if times > 1:
             raise InputError(f"{place}: {text!r} is there twice; give it once")
-        seen.add(text)
     return texts
 
 
 def most_items(options: argparse.Namespace, name: str, public: Sequence[str]) -> int:
-    """--max-items, or 1; an InputError where it and --separator do not fit, or not the texts."""
+    """--max-items, or 1; an InputError where it, --separator and the public texts do not fit."""
     separator = options.separator
     if (separator is None) != (options.max_items is None):
-        raise InputError(
-            "give --separator and --max-items together: what stands between the items of a cell, "
-            "and the most of them that one row counts"
-        )
+        raise InputError("give --separator and --max-items together, or neither; see --help")
     if separator is None:
         return 1
     if not separator:
@@ -447,7 +419,6 @@ def most_items(options: argparse.Namespace, name: str, public: Sequence[str]) ->
 
 
 def check_top(options: argparse.Namespace) -> None:
-    """Raise InputError where --top is not a number of items."""
     if options.top is not None and options.top < 1:
         raise InputError(f"--top must be a whole number from 1, got {options.top}")
 
@@ -461,17 +432,15 @@ def option(name: str) -> str:
 def named_as_options(
     options: argparse.Namespace, remedies: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[None]:
-    """Errors about a parameter become errors about its option; `remedies` say what to do, by it."""
+    """Turns errors about parameters into errors about options; `remedies` are by parameter."""
     try:
         yield
     except UnsupportedBudgetError:
+        takes = "Laplace noise, which --rho does not allow: give --epsilon in its place"
         if options.rho is None and options.delta is None:
             takes = "Gaussian noise, which --epsilon alone (pure DP) does not allow: give --delta "
             takes += "1e-6 as well, or --mechanism BinaryTree or KAry"
-        else:
-            takes = "Laplace noise, which --rho does not allow: give --epsilon in its place"
-        raise ValueError(
-            f"--mechanism {options.mechanism} takes {takes}, or leave --mechanism out"
-        ) from None
+        message = f"--mechanism {options.mechanism} takes {takes}, or leave --mechanism out"
+        raise ValueError(message) from None
     except ParameterError as error:
         raise ValueError(error.in_options(option, remedies)) from None

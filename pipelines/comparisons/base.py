@@ -59,12 +59,12 @@ def table(rows: Sequence[Row], suffix: str = "") -> Output:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One comparison, in pure functions, but for the noise of those that measure.
+    """One comparison.
 
     Args:
-      rows: from whether a quick run is wanted to the table, all rows with the same columns.
-      outputs: from the table to its pictures, and to smaller tables that sum it up.
-      headline: from the table to the figure worth a line.
+      rows: makes the table, with fewer points for a quick run; all rows have the same columns.
+      outputs: draws pictures of the table, and makes smaller tables that sum it up.
+      headline: the table in one line.
     """
 
     rows: Callable[[bool], list[Row]]

@@ -14,16 +14,8 @@ import numpy as np
 from beam_dpcount.mechanisms import BLT, Binned, Mechanism, NormalizedBLT, SquareRoot
 from beam_dpcount.mechanisms.blt_tables import BUFFERS
 from beam_dpcount.mechanisms.workload import Workload
-from pipelines.comparisons.base import (
-    FloatArray,
-    Output,
-    Row,
-    Series,
-    distinct,
-    picture,
-    progress,
-    select,
-)
+from pipelines.comparisons import base
+from pipelines.comparisons.base import FloatArray, Output, Row, Series
 
 _OBJECTIVES = {"max": "largest", "mean": "mean"}
 _TOEPLITZ = {
@@ -48,8 +40,8 @@ def root_errors(root: SquareRoot) -> dict[str, float]:
 def grid(horizon: int) -> list[Binned]:
     """Binned over (c, tau), those with the fewest bins first.
 
-    The paper's c = 1 - 1/d and tau = 1/T, d not only whole; and tau near the last entries of the
-    square root, 1/sqrt(pi T), which puts the oldest items into one bin.
+    The paper's c = 1 - 1/d and tau = 1/T, with d between whole numbers too; and tau near the square
+    root's last entries, 1/sqrt(pi T), which puts the oldest items into one bin.
     """
     near, far = np.linspace(1.3, 3, 35).tolist(), np.linspace(3.25, 8, 20).tolist()
     divisors = [*near, *far, *range(9, 32)]
@@ -59,7 +51,7 @@ def grid(horizon: int) -> list[Binned]:
 
 
 def fewest(horizon: int, members: Iterable[Binned | BLT]) -> Iterator[Row]:
-    """The first member whose error is at most each ratio times the square root's, if one is."""
+    """For each ratio, the first member whose error is at most that many times the square root's."""
     reference = root_errors(SquareRoot(horizon))
     wanted = [(objective, ratio) for objective in _OBJECTIVES for ratio in _RATIOS]
     for member in members:
@@ -85,7 +77,7 @@ def space_against_horizon(quick: bool) -> list[Row]:
     """Fewest buffers of Binned and BLTs for an error near the square root's, against T."""
     horizons = [1 << log for log in (range(4, 9, 2) if quick else range(4, 11))]
     rows: list[Row] = []
-    for horizon in progress(horizons, "space-against-horizon"):
+    for horizon in base.progress(horizons, "space-against-horizon"):
         rows += fewest(horizon, grid(horizon))
         for kind in (BLT, NormalizedBLT):
             rows += fewest(horizon, (kind(horizon, d) for d in range(BUFFERS[0], BUFFERS[1] + 1)))
@@ -99,29 +91,24 @@ def space_against_horizon_pictures(rows: list[Row]) -> list[Output]:
         ("buffers", "Buffers", "buffers (bins, or exponentials)", "T buffers", ""),
         ("state_size", "State", "numbers in a state", "2T + 1 numbers", "-state"),
     )
-    return [
-        picture(
-            _by_ratio(select(rows, objective=objective), column),
-            f"{what} for a {word} variance of at most r x the square root's",
-            "horizon T (steps)",
-            ylabel,
-            f"{footer}{root}. {_TOEPLITZ[objective]}",
-            f"-{objective}{suffix}",
-            logx=True,
-            base=2,
-        )
-        for objective, word in _OBJECTIVES.items()
-        for column, what, ylabel, root, suffix in drawn
-    ]
+    pictures = []
+    for objective, word in _OBJECTIVES.items():
+        for column, what, ylabel, root, suffix in drawn:
+            series = _by_ratio(base.select(rows, objective=objective), column)
+            title = f"{what} for a {word} variance of at most r x the square root's"
+            texts = (title, "horizon T (steps)", ylabel, f"{footer}{root}. {_TOEPLITZ[objective]}")
+            ending = f"-{objective}{suffix}"
+            pictures.append(base.picture(series, *texts, ending, logx=True, base=2))
+    return pictures
 
 
 def _by_ratio(rows: list[Row], column: str) -> Series:
     """A line for each mechanism and ratio; ratios with the same line share it."""
     series = {}
-    for mechanism in distinct(rows, "mechanism"):
+    for mechanism in base.distinct(rows, "mechanism"):
         found: dict[tuple[tuple[int, int], ...], list[float]] = {}
-        for ratio in sorted(distinct(select(rows, mechanism=mechanism), "ratio")):
-            own = select(rows, mechanism=mechanism, ratio=ratio)
+        for ratio in sorted(base.distinct(base.select(rows, mechanism=mechanism), "ratio")):
+            own = base.select(rows, mechanism=mechanism, ratio=ratio)
             line = tuple((row["horizon"], row[column]) for row in own)
             found.setdefault(line, []).append(ratio)
         for line, ratios in found.items():
@@ -136,8 +123,8 @@ def space_against_horizon_headline(rows: list[Row]) -> str:
     """The buffers at the longest horizon."""
     horizon = max(row["horizon"] for row in rows)
     parts = []
-    for name in distinct(rows, "mechanism"):
-        own = select(rows, mechanism=name, horizon=horizon, objective="max")
+    for name in base.distinct(rows, "mechanism"):
+        own = base.select(rows, mechanism=name, horizon=horizon, objective="max")
         found = {row["ratio"]: row["buffers"] for row in own}
         parts.append(f"{name} " + " / ".join(str(found.get(ratio, "none")) for ratio in _RATIOS))
     return (
@@ -166,7 +153,7 @@ def error_against_space(quick: bool) -> list[Row]:
         divisors = divisors[::4]
     rows = []
     for horizon in _HORIZONS:
-        for name in progress([*_WORKLOADS], f"error-against-space, T = {horizon:,}"):
+        for name in base.progress([*_WORKLOADS], f"error-against-space, T = {horizon:,}"):
             given = vars(_WORKLOADS[name])
             reference = root_errors(SquareRoot(horizon, **given))
             for d in divisors:
@@ -182,45 +169,41 @@ def error_against_space(quick: bool) -> list[Row]:
 def error_against_space_pictures(rows: list[Row]) -> list[Output]:
     """One for each horizon and objective."""
     pictures = []
-    for horizon in distinct(rows, "horizon"):
+    for horizon in base.distinct(rows, "horizon"):
         for objective, word in _OBJECTIVES.items():
             series = {
-                workload: _front(select(rows, horizon=horizon, workload=workload), objective)
-                for workload in distinct(rows, "workload")
+                workload: _front(base.select(rows, horizon=horizon, workload=workload), objective)
+                for workload in base.distinct(rows, "workload")
             }
             ends = (min(x[0] for x, _ in series.values()), max(x[-1] for x, _ in series.values()))
             series["the square root"] = (np.array(ends), np.ones(2))
-            pictures.append(
-                picture(
-                    series,
-                    f"Binned: {word} variance over the square root's, T = {horizon:,}",
-                    "bins",
-                    f"{word} variance / the square root's",
-                    "Exact, not measured. Over c = 1 - 1/d, with tau = 1/T: the least with at most "
-                    f"so many bins; shown from {_SHOWN:g} down. The square root of the same "
-                    f"workload keeps {horizon:,} buffers.",
-                    f"-{horizon}-{objective}",
-                )
+            title = f"Binned: {word} variance over the square root's, T = {horizon:,}"
+            footer = (
+                "Exact, not measured. Over c = 1 - 1/d, with tau = 1/T: the least with at most so "
+                f"many bins; shown from {_SHOWN:g} down. The square root of the same workload "
+                f"keeps {horizon:,} buffers."
             )
+            texts = (title, "bins", f"{word} variance / the square root's", footer)
+            pictures.append(base.picture(series, *texts, f"-{horizon}-{objective}"))
     return pictures
 
 
 def _front(rows: list[Row], objective: str) -> tuple[FloatArray, FloatArray]:
     """Numbers of bins and the least ratio with at most so many, where it falls."""
     front: list[tuple[float, float]] = []
-    for point in sorted((row["bins"], row[objective]) for row in rows):
-        if point[1] <= _SHOWN and (not front or point[1] < front[-1][1]):
-            front.append(point)
-    bins, least = np.array(front, np.float64).T
-    return bins, least
+    for bins, ratio in sorted((row["bins"], row[objective]) for row in rows):
+        if ratio <= _SHOWN and (not front or ratio < front[-1][1]):
+            front.append((bins, ratio))
+    x, y = np.array(front, np.float64).T
+    return x, y
 
 
 def error_against_space_headline(rows: list[Row]) -> str:
     """The bins with which Binned falls below the square root, at the longest horizon."""
     horizon = max(row["horizon"] for row in rows)
     parts = []
-    for workload in distinct(rows, "workload"):
-        own = select(rows, horizon=horizon, workload=workload)
+    for workload in base.distinct(rows, "workload"):
+        own = base.select(rows, horizon=horizon, workload=workload)
         below = [row["bins"] for row in own if row["max"] < 1]
         least = min(own, key=lambda row: row["max"])
         shown = f"from {min(below)} bins" if below else "never"

@@ -7,10 +7,10 @@ vectors p (over releases) and q (over inputs), P = diag(p), Q = diag(q) and any 
 
   ||P^1/2 A Q^1/2||_tr <= ||P^1/2 L||_F ||R Q^1/2||_F <= (sum_t p_t ||L_t||^2)^1/2 max_j ||R_j||,
 
-so each p, q gives a lower bound: its square, on the largest variance for every p and on the mean
-variance for p = 1/n. The best p and q leave no gap (gamma_2 duality: Lee, Shraibman, Spalek 2008,
-"A direct product theorem for discrepancy", section 2; for the mean, Denisov, McMahan, Rush, Smith,
-Thakurta 2022, "Improved differential privacy for SGD via optimal private linear operators on
+so the square of the left side is a lower bound: on the largest variance for every p, and on the
+mean variance for p = 1/n. The best p and q leave no gap (gamma_2 duality: Lee, Shraibman, Spalek
+2008, "A direct product theorem for discrepancy", section 2; for the mean, Denisov, McMahan, Rush,
+Smith, Thakurta 2022, "Improved differential privacy for SGD via optimal private linear operators on
 adaptive streams", Theorem 3.2). Dense, O(n^3): a yardstick, not a mechanism.
 """
 
@@ -36,14 +36,13 @@ _EXACT = 1 << 12  # sums of cosecants are added up to here, and expanded beyond
 
 @dataclass(frozen=True, eq=False)
 class Optimal:
-    """An optimal factorization, as far as `error` and `lower_bound` differ.
+    """A factorization that is optimal up to the gap between `error` and `lower_bound`.
 
     Attributes:
-      left, right: L and R, shape (n, n), lower triangular, so row i of R x needs inputs up to i
-        only and release t needs rows up to t only, as privacy and streaming demand. L R = A up to
-        rounding; the largest column norm of R is 1.
-      error: the worst ("max") or mean ("mean") variance of a release at rho = 1/2, which is that
-        of ||L_t||^2.
+      left, right: L and R, shape (n, n), lower triangular: row i of R x needs inputs up to i only,
+        and release t rows up to t, as privacy and streaming demand. L R = A up to rounding; the
+        largest column norm of R is 1.
+      error: the largest ("max") or mean ("mean") variance ||L_t||^2 of a release at rho = 1/2.
       lower_bound: no factorization has a smaller error.
     """
 
@@ -63,8 +62,8 @@ def optimal_factorization(n: int, objective: str = "max", tolerance: float = 1e-
     concave in (p, q), so some best pair has that symmetry.
 
     Those factors are dense, and no stream could be released with them. But for orthogonal W the
-    pair L W, W^T R has the same norms; the W returned makes both lower triangular (W^T R is then
-    the Cholesky factor of R^T R taken from the last input backwards).
+    pair L W, W^T R has the same norms, and one W makes both lower triangular: W^T R is then the
+    Cholesky factor of R^T R taken from the last input backwards.
 
     Args:
       n: the number of steps, from 1 to 2048; time grows as n^3.
@@ -72,19 +71,20 @@ def optimal_factorization(n: int, objective: str = "max", tolerance: float = 1e-
       tolerance: error <= (1 + tolerance) * lower_bound; from 1e-8 to below 1.
 
     Raises:
-      TypeError, ValueError: an argument is outside its range; the message says what to pass.
+      TypeError, ValueError: an argument is outside its range.
       RuntimeError: the tolerance was not reached.
     """
-    n = _check_steps(n)
+    n = _checked_steps(n)
     if n > MAX_STEPS:
-        raise ValueError(
-            f"n must be at most {MAX_STEPS}, got {n}, as matrices are dense: give a smaller n, or "
-            "use mathias_floor(n), a lower bound for every n"
-        )
+        remedy = "give a smaller n, or use mathias_floor(n), a lower bound for every n"
+        raise ValueError(f"n must be at most {MAX_STEPS}, got {n}: {remedy}")
     if objective not in OBJECTIVES:
         raise ValueError(f'objective must be "max" or "mean", got {objective!r}')
-    _check_tolerance(tolerance)
-
+    remedy = "give the relative gap to allow, e.g. tolerance=1e-4"
+    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float):
+        raise TypeError(f"tolerance must be a number, got {tolerance!r}: {remedy}")
+    if not 1e-8 <= tolerance < 1:
+        raise ValueError(f"tolerance must be from 1e-8 to below 1, got {tolerance!r}: {remedy}")
     sizes = [n]
     while sizes[-1] > _SEED:
         sizes.append((sizes[-1] + 1) // 2)
@@ -147,9 +147,9 @@ def _solve(log_weights: FloatArray, objective: str, tolerance: float) -> _Point:
 def _next_weights(xs: list[FloatArray], fs: list[FloatArray]) -> FloatArray:
     """Anderson's extrapolation of the iteration x <- x + 2 f from its last points.
 
-    The plain iteration is x <- x + f. At the optimum the Jacobian of f has its spectrum within
-    (-1, 0], mostly near 0, and diag(q) makes it symmetric (both measured at n = 64 and 256): hence
-    the factor 2, and the norm of the least squares.
+    At the optimum the Jacobian of f has its spectrum within (-1, 0], mostly near 0, and diag(q)
+    makes it symmetric (both measured at n = 64 and 256): hence 2 f where plain iteration adds f,
+    and the norm of the least squares.
     """
     x, f = xs[-1], fs[-1]
     if len(xs) == 1:
@@ -198,7 +198,7 @@ def mathias_floor(n: int) -> float:
 
     Constant time: beyond 2^12 steps G is its Euler-Maclaurin expansion, exact to rounding.
     """
-    n = _check_steps(n)
+    n = _checked_steps(n)
     if n <= _EXACT:
         mean = float((1 / np.sin(np.arange(1, 2 * n, 2) * (math.pi / (2 * n)))).mean())
     else:
@@ -207,8 +207,7 @@ def mathias_floor(n: int) -> float:
     return ((1 + 1 / n) * mean / 2) ** 2
 
 
-def _check_steps(n: Any) -> int:
-    """`n` as an int from 1, or an error that says what to pass."""
+def _checked_steps(n: Any) -> int:
     remedy = "give the number of steps, e.g. n=256"
     try:
         value = operator.index(n)
@@ -217,11 +216,3 @@ def _check_steps(n: Any) -> int:
     if isinstance(n, bool) or value < 1:
         raise ValueError(f"n must be a whole number from 1, got {n!r}: {remedy}")
     return value
-
-
-def _check_tolerance(tolerance: Any) -> None:
-    remedy = "give the relative gap to allow, e.g. tolerance=1e-4"
-    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float):
-        raise TypeError(f"tolerance must be a number, got {tolerance!r}: {remedy}")
-    if not 1e-8 <= tolerance < 1:
-        raise ValueError(f"tolerance must be from 1e-8 to below 1, got {tolerance!r}: {remedy}")

@@ -1,9 +1,9 @@
 """The binary tree against the square root on sparse streams, as *Constant Matters* [FHU22] has it.
 
 Its Figures 1 (error over time) and 3 (outputs), and its Table 2 (signal-to-noise), which gives no
-formula. Here signal-to-noise is the mean over steps of the true count over the standard deviation
-of its release, and beside it the last count over the largest error, the paper's "error".
-All mechanisms take Gaussian noise at one budget: zCDP that implies the paper's (epsilon, delta).
+formula. Here signal-to-noise is the true count over the standard deviation of its release, averaged
+over steps; and beside it the last count over the largest error, which the paper calls "error".
+All mechanisms use Gaussian noise at one budget: zCDP that implies the paper's (epsilon, delta).
 """
 
 from __future__ import annotations
@@ -14,18 +14,8 @@ import numpy.typing as npt
 import beam_dpcount as dp
 from beam_dpcount.commands.figures import series as plots
 from beam_dpcount.mechanisms import BinaryTree, Mechanism, NormalizedBLT, SquareRoot
-from pipelines.comparisons.base import (
-    FloatArray,
-    Output,
-    Row,
-    Series,
-    curves,
-    distinct,
-    picture,
-    progress,
-    select,
-    table,
-)
+from pipelines.comparisons import base
+from pipelines.comparisons.base import FloatArray, Output, Row, Series
 
 _APPROXIMATE = dp.ApproxDP(0.5, 1e-10)
 _BUDGET = _APPROXIMATE.to_zcdp()
@@ -53,7 +43,7 @@ def sparsity(quick: bool) -> list[Row]:
     counters = calibrated(horizon)
     deviations = {name: counter.stddevs(horizon) for name, counter in counters.items()}
     rows = []
-    for exponent in progress(_EXPONENTS, f"sparsity, T = {horizon:,}"):
+    for exponent in base.progress(_EXPONENTS, f"sparsity, T = {horizon:,}"):
         bits = stream(horizon, exponent)
         counts = np.cumsum(bits)
         for name, counter in counters.items():
@@ -81,11 +71,11 @@ def sparsity(quick: bool) -> list[Row]:
 def signal_table(rows: list[Row]) -> list[Row]:
     """The paper's Table 2: a row for each sparsity, with two kinds of noise."""
     table = []
-    for p in distinct(rows, "sparsity"):
+    for p in base.distinct(rows, "sparsity"):
         exact, measured = {}, {}
-        ones = select(rows, sparsity=p)[-1]["count"]
+        ones = base.select(rows, sparsity=p)[-1]["count"]
         for name in _NAMES:
-            own = select(rows, sparsity=p, mechanism=name)
+            own = base.select(rows, sparsity=p, mechanism=name)
             exact[name] = float(np.mean([row["signal_to_noise"] for row in own]))
             measured[name] = ones / max(row["largest_error"] for row in own)
         row: Row = {"sparsity": p, "ones": ones}
@@ -101,57 +91,38 @@ def sparsity_outputs(rows: list[Row]) -> list[Output]:
     """Errors and standard deviations over time, outputs, and signal-to-noise."""
     horizon = rows[-1]["last_step"]
     size = horizon // _WINDOWS
-    note = (
-        f"Gaussian noise of all three at {_BUDGET}, which implies {_APPROXIMATE}. "
-        "Streams: independent bits."
-    )
+    note = f"Gaussian noise at {_BUDGET}, which implies {_APPROXIMATE}. Streams: independent bits."
     title = f"T = {horizon:,}, {_APPROXIMATE}"
-    axes = ("time t (steps)", f"largest error in {size} steps (counts)")
-    streams = len(distinct(rows, "sparsity"))
+    time, stddev = "time t (steps)", "standard deviation of a release (counts)"
+    largest_error = f"largest error in {size} steps (counts)"
+    signals = signal_table(rows)
+    shares = [row["sparsity"] for row in signals]
     errors: dict[str, list[FloatArray]] = {}
     deviations: dict[str, list[FloatArray]] = {}
     for name in _NAMES:
-        own = select(rows, mechanism=name)
-        steps = np.array(distinct(own, "last_step"), np.float64)
-        largest = np.array([row["largest_error"] for row in own]).reshape(streams, -1)
-        spread = 1.96 * largest.std(axis=0, ddof=1) / np.sqrt(streams)
+        own = base.select(rows, mechanism=name)
+        steps = np.array(base.distinct(own, "last_step"), np.float64)
+        largest = np.array([row["largest_error"] for row in own]).reshape(len(shares), -1)
+        spread = 1.96 * largest.std(axis=0, ddof=1) / np.sqrt(len(shares))
         errors[name] = [steps, largest.mean(axis=0), spread]
-        low, high = (
-            np.array([row[end] for row in own[: len(steps)]])
-            for end in ("least_stddev", "largest_stddev")
-        )
+        one = own[: len(steps)]
+        low, high = (np.array([r[end] for r in one]) for end in ("least_stddev", "largest_stddev"))
         deviations[name] = [steps, (low + high) / 2, (high - low) / 2]
-    signals = signal_table(rows)
-    shares = [row["sparsity"] for row in signals]
-    series = {name: [shares, [row[name] for row in signals]] for name in _NAMES}
+    outputs = {f"1 in {1 / p:,.0f} bits is 1": _outputs(rows, p) for p in shares}
+    averaged = (
+        f"Measured, one release of each of {len(shares)} streams; noise does not depend on data, "
+        f"so they are averaged. Bands: 1.96 standard errors. {note}"
+    )
+    bands = f"Exact. Bands: from the least to the largest in {size} steps, lines halfway. {note}"
+    released = f"One release of each, every {size} steps. {note}"
     return [
-        picture(
-            errors,
-            f"Largest errors: {title}",
-            *axes,
-            f"Measured, one release of each of {streams} streams; noise does not depend on data, "
-            f"so they are averaged. Bands: 1.96 standard errors. {note}",
-            "-errors",
+        base.picture(errors, f"Largest errors: {title}", time, largest_error, averaged, "-errors"),
+        base.picture(deviations, f"Error over time: {title}", time, stddev, bands, "-stddevs"),
+        base.picture(
+            outputs, f"Private counts: {title}", time, "count", released, "-outputs", plots.panels
         ),
-        picture(
-            deviations,
-            f"Error over time: {title}",
-            axes[0],
-            "standard deviation of a release (counts)",
-            f"Exact. Bands: from the least to the largest in {size} steps, lines halfway. {note}",
-            "-stddevs",
-        ),
-        picture(
-            {f"1 in {1 / p:,.0f} bits is 1": _outputs(rows, p) for p in distinct(rows, "sparsity")},
-            f"Private counts: {title}",
-            "time t (steps)",
-            "count",
-            f"One release of each, every {size} steps. {note}",
-            "-outputs",
-            plots.panels,
-        ),
-        picture(
-            series,
+        base.picture(
+            {name: [shares, [row[name] for row in signals]] for name in _NAMES},
             f"Signal-to-noise: {title}",
             "share of 1-bits",
             "mean of count / standard deviation",
@@ -160,14 +131,14 @@ def sparsity_outputs(rows: list[Row]) -> list[Output]:
             logx=True,
             logy=True,
         ),
-        table(signals, "-signal"),
+        base.table(signals, "-signal"),
     ]
 
 
 def _outputs(rows: list[Row], p: float) -> Series:
-    own = select(rows, sparsity=p)
-    (exact,) = curves(own[:_WINDOWS], "sparsity", "last_step", "count").values()
-    return curves(own, "mechanism", "last_step", "release") | {plots.EXACT: exact}
+    own = base.select(rows, sparsity=p)
+    (exact,) = base.curves(own[:_WINDOWS], "sparsity", "last_step", "count").values()
+    return base.curves(own, "mechanism", "last_step", "release") | {plots.EXACT: exact}
 
 
 def _ratios(table: list[Row]) -> str:

@@ -15,16 +15,8 @@ import beam_dpcount as dp
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.counters.change import ItemsChange
 from beam_dpcount.mechanisms import BinaryTree, Mechanism, NormalizedBLT, SmoothBinary, SquareRoot
-from pipelines.comparisons.base import (
-    FloatArray,
-    Output,
-    Row,
-    curves,
-    distinct,
-    picture,
-    progress,
-    select,
-)
+from pipelines.comparisons import base
+from pipelines.comparisons.base import FloatArray, Output, Row
 
 HORIZON, ITEMS = 2048, 20
 _EPSILONS = (0.1, 0.5)  # the paper's for this experiment, and for its others
@@ -80,7 +72,7 @@ def top(quick: bool) -> list[Row]:
     largest = counts.max(axis=1)
     rows = []
     for epsilon in _EPSILONS:
-        for kind in progress(_KINDS, f"top-1, epsilon = {epsilon:g}"):
+        for kind in base.progress(_KINDS, f"top-1, epsilon = {epsilon:g}"):
             counter = calibrated(kind, dp.ApproxDP(epsilon, _DELTA))
             shortfall, error = (
                 # Neighbouring steps share noise, repetitions do not: the spread is theirs.
@@ -114,8 +106,8 @@ def _standard_error(values: FloatArray) -> float:
 def top_pictures(rows: list[Row]) -> list[Output]:
     """Two for each epsilon: how far the reported item is from the top, and its private count."""
     pictures = []
-    for epsilon in distinct(rows, "epsilon"):
-        at = select(rows, epsilon=epsilon)
+    for epsilon in base.distinct(rows, "epsilon"):
+        at = base.select(rows, epsilon=epsilon)
         budget = dp.ApproxDP(epsilon, _DELTA)
         title = f"T = {HORIZON:,}, {budget}"
         note = (
@@ -124,42 +116,37 @@ def top_pictures(rows: list[Row]) -> list[Output]:
             f"over releases. Gaussian noise of all: the {HORIZON:,} steps of a release together "
             f"satisfy {budget}, when the item of any one step is replaced."
         )
-        by_chance = curves(at[:_WINDOWS], "epsilon", "last_step", "shortfall_by_chance")[epsilon]
-        for suffix, column, others, what, ylabel, footer in (
-            (
-                "item",
-                "shortfall",
-                {_RANDOM: by_chance},
-                f"Top-1 of {ITEMS} items",
-                "true count below the top item's (counts)",
-                "Measured: how far the true count of the item with the largest private count is "
-                f"below the largest true count. {_RANDOM.capitalize()}: exact, "
-                "if all are equally likely.",
-            ),
-            (
-                "count",
-                "count_error",
-                {},
-                "Count of the top-1 item",
-                "mean absolute error (counts)",
-                "Measured: the largest private count against the largest true count. It is the "
-                f"largest of {ITEMS} noisy counts, hence rather too large than too small.",
-            ),
-        ):
-            own = curves(at, "mechanism", "last_step", column, f"{column}_standard_error")
-            for line in own.values():
-                line[2] *= 1.96
-            texts = (f"{what}: {title}", "time t (steps)", ylabel, footer + note)
-            pictures.append(picture(own | others, *texts, f"-{epsilon:g}-{suffix}"))
+        below, off = (
+            base.curves(at, "mechanism", "last_step", column, f"{column}_standard_error")
+            for column in ("shortfall", "count_error")
+        )
+        for line in (*below.values(), *off.values()):
+            line[2] *= 1.96
+        chance = base.curves(at[:_WINDOWS], "epsilon", "last_step", "shortfall_by_chance")
+        of_item = (
+            "Measured: how far the true count of the item with the largest private count is below "
+            f"the largest true count. {_RANDOM.capitalize()}: exact, if all are equally likely."
+        )
+        of_count = (
+            "Measured: the largest private count against the largest true count. It is the largest "
+            f"of {ITEMS} noisy counts, hence rather too large than too small."
+        )
+        time, missing = "time t (steps)", "true count below the top item's (counts)"
+        item = (f"Top-1 of {ITEMS} items: {title}", time, missing, of_item + note)
+        count = (f"Count of the top-1 item: {title}", time, "mean absolute error (counts)")
+        pictures += [
+            base.picture(below | {_RANDOM: chance[epsilon]}, *item, f"-{epsilon:g}-item"),
+            base.picture(off, *count, of_count + note, f"-{epsilon:g}-count"),
+        ]
     return pictures
 
 
 def top_headline(rows: list[Row]) -> str:
     """Errors averaged over all steps, and what the square root gains in signal-to-noise."""
     parts = []
-    for epsilon in distinct(rows, "epsilon"):
+    for epsilon in base.distinct(rows, "epsilon"):
         columns = ("shortfall", "count_error", "signal_to_noise")
-        lines = curves(select(rows, epsilon=epsilon), "mechanism", *columns)
+        lines = base.curves(base.select(rows, epsilon=epsilon), "mechanism", *columns)
         means = {name: [column.mean() for column in line] for name, line in lines.items()}
         item, count = (
             ", ".join(f"{name} {mean[i]:.4g}" for name, mean in means.items()) for i in (0, 1)

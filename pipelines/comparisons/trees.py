@@ -18,18 +18,8 @@ from beam_dpcount.mechanisms import (
     SmoothBinary,
     TwoLevel,
 )
-from pipelines.comparisons.base import (
-    HALF,
-    VARIANCE,
-    FloatArray,
-    Output,
-    Row,
-    curves,
-    distinct,
-    picture,
-    progress,
-    select,
-)
+from pipelines.comparisons import base
+from pipelines.comparisons.base import HALF, VARIANCE, FloatArray, Output, Row
 
 _EPSILON = 1.0
 _TRIALS = 25
@@ -45,7 +35,7 @@ def event_dp(quick: bool) -> list[Row]:
         members: list[Mechanism] = [Simple2(horizon), BinaryTree(horizon)]
         members += [TwoLevel(horizon, block) for block in sorted({*_BLOCKS, default})]
         members.append(Simple1(horizon))  # last, so that pictures without it keep all colours
-        for mechanism in progress(members, f"event-dp, T = {horizon:,}"):
+        for mechanism in base.progress(members, f"event-dp, T = {horizon:,}"):
             label = mechanism.name
             if isinstance(mechanism, TwoLevel):
                 label += f", B = {mechanism.size}"
@@ -60,9 +50,8 @@ def measured(budget: Budget, mechanism: Mechanism) -> Iterator[Row]:
     horizon = mechanism.horizon
     # Made-up data, hence the fixed seed. Noise comes from release(): the system's entropy.
     bits = np.random.default_rng(2011).integers(0, 2, (horizon, _TRIALS))
-    # The trials are the coordinates of a vector stream. They are separate runs, each on a stream
-    # of its own, so an event changes one of them, and one gets the noise that it would get alone.
-    # A vector that one event can fill would need all coordinates.
+    # The trials are the coordinates of a vector stream, yet separate runs: an event changes only
+    # one of them, so each gets the noise that it would get alone.
     counter = dp.calibrate(mechanism, budget, dp.Change(coordinates=1), dimension=_TRIALS)
     errors = np.abs(counter.release(bits) - np.cumsum(bits, axis=0))
     # Neighbouring steps share noise, trials do not: the spread is that of the trials.
@@ -85,9 +74,9 @@ def measured(budget: Budget, mechanism: Mechanism) -> Iterator[Row]:
 def event_dp_pictures(rows: list[Row]) -> list[Output]:
     """Three for each horizon: the four mechanisms, the same without Simple1, TwoLevel's blocks."""
     pictures = []
-    for horizon in distinct(rows, "horizon"):
-        at = select(rows, horizon=horizon)
-        averages = curves(at, "mechanism", "last_step", "mean_absolute_error", "standard_error")
+    for horizon in base.distinct(rows, "horizon"):
+        at, columns = base.select(rows, horizon=horizon), ("mean_absolute_error", "standard_error")
+        averages = base.curves(at, "mechanism", "last_step", *columns)
         size = horizon // _WINDOWS
         four, blocks = dict[str, list[FloatArray]](), dict[str, list[FloatArray]]()
         # Within a block errors rise from the step at its end: averaged away, to compare blocks.
@@ -105,18 +94,18 @@ def event_dp_pictures(rows: list[Row]) -> list[Output]:
         footer = "Measured on random bits; each point averages the {:,} steps before it.".format
         bands = footer(size) + " Bands: 1.96 standard errors of the average over trials."
         pictures += [
-            picture(four, title, *axes, bands, f"-{horizon}", logy=True),
-            picture(near, title, *axes, bands, f"-{horizon}-without-simple1"),
+            base.picture(four, title, *axes, bands, f"-{horizon}", logy=True),
+            base.picture(near, title, *axes, bands, f"-{horizon}-without-simple1"),
         ]
-        title = f"TwoLevel, blocks of B items: {setting}"
-        pictures.append(picture(blocks, title, *axes, footer(size * wide), f"-{horizon}-blocks"))
+        texts = (f"TwoLevel, blocks of B items: {setting}", *axes, footer(size * wide))
+        pictures.append(base.picture(blocks, *texts, f"-{horizon}-blocks"))
     return pictures
 
 
 def event_dp_headline(rows: list[Row]) -> str:
     """Errors averaged over all steps of the longest horizon."""
     horizon = rows[-1]["horizon"]
-    lines = curves(select(rows, horizon=horizon), "mechanism", "mean_absolute_error")
+    lines = base.curves(base.select(rows, horizon=horizon), "mechanism", "mean_absolute_error")
     errors = sorted((float(y.mean()), name) for name, (y,) in lines.items())
     shown = "; ".join(f"{name} {error:.4g}" for error, name in errors)
     return f"mean absolute error at T = {horizon:,}: {shown}"
@@ -143,20 +132,20 @@ def over_time(quick: bool) -> list[Row]:
 
 def over_time_pictures(rows: list[Row]) -> list[Output]:
     """Three over all steps, and all four over the first of them."""
-    all_steps = curves(rows, "mechanism", "step", "variance")
+    all_steps = base.curves(rows, "mechanism", "step", "variance")
     three = {name: line for name, line in all_steps.items() if name != "Honaker"}
     first = {name: [column[:64] for column in line] for name, line in all_steps.items()}
     title = "Variance of each release: T = 250, rho = 1/2 (zCDP)"
     axes = ("time t (steps)", VARIANCE, "Exact, not measured.")
     return [
-        picture(three, title, *axes),
-        picture(first, title + ", first 64 steps", *axes, "-first"),
+        base.picture(three, title, *axes),
+        base.picture(first, title + ", first 64 steps", *axes, "-first"),
     ]
 
 
 def over_time_headline(rows: list[Row]) -> str:
     """The range of each."""
-    lines = curves(rows, "mechanism", "variance")
+    lines = base.curves(rows, "mechanism", "variance")
     ranges = (f"{name} {y.min():.4g} to {y.max():.4g}" for name, (y,) in lines.items())
     return "variances " + "; ".join(ranges)
 
@@ -169,7 +158,7 @@ def against_horizon(quick: bool) -> list[Row]:
     horizons = {_AP23_HORIZON, *np.rint(np.geomspace(2, 1 << 24, 50 if quick else 400)).tolist()}
     horizons |= {(1 << i) - below for i in range(2, 25) for below in (0, 1)}
     rows = []
-    for horizon in progress(sorted(map(int, horizons)), "variance-against-horizon"):
+    for horizon in base.progress(sorted(map(int, horizons)), "variance-against-horizon"):
         for name, tree in _TREES.items():
             variance = dp.calibrate(tree(horizon), HALF).max_variance()
             rows.append({"mechanism": name, "horizon": horizon, "largest_variance": variance})
@@ -178,15 +167,16 @@ def against_horizon(quick: bool) -> list[Row]:
 
 def against_horizon_pictures(rows: list[Row]) -> list[Output]:
     """All in one."""
-    series = curves(rows, "mechanism", "horizon", "largest_variance")
+    series = base.curves(rows, "mechanism", "horizon", "largest_variance")
     title = "Largest variance of a release: rho = 1/2 (zCDP)"
     axes = ("horizon T (steps)", "largest " + VARIANCE, "Exact, not measured.")
-    return [picture(series, title, *axes, logx=True)]
+    return [base.picture(series, title, *axes, logx=True)]
 
 
 def against_horizon_headline(rows: list[Row]) -> str:
     """How much balancing saves, at the horizon for which [AP23] says 3.27."""
-    at = {row["mechanism"]: row["largest_variance"] for row in select(rows, horizon=_AP23_HORIZON)}
+    own = base.select(rows, horizon=_AP23_HORIZON)
+    at = {row["mechanism"]: row["largest_variance"] for row in own}
     ratio = at["BinaryTree"] / at["SmoothBinary, balanced"]
     return f"at T = {_AP23_HORIZON:,} BinaryTree has {ratio:.2f} x the balanced tree's variance"
 
@@ -218,28 +208,28 @@ def arity(quick: bool) -> list[Row]:
 def arity_pictures(rows: list[Row]) -> list[Output]:
     """One for each horizon."""
     return [
-        picture(
-            curves(select(rows, horizon=horizon), "tree", "arity", "error"),
+        base.picture(
+            base.curves(base.select(rows, horizon=horizon), "tree", "arity", "error"),
             f"k-ary trees: T = {horizon:,}, pure epsilon",
             "arity k (children of a node)",
             "mean squared error × ε² (counts²)",
             f"Exact, for continuous Laplace noise. {_best_arity(rows, horizon).capitalize()}.",
             f"-{horizon}",
         )
-        for horizon in distinct(rows, "horizon")
+        for horizon in base.distinct(rows, "horizon")
     ]
 
 
 def arity_headline(rows: list[Row]) -> str:
     """The best arity, and what mixing radices saves."""
-    horizons = distinct(rows, "horizon")
+    horizons = base.distinct(rows, "horizon")
     return "; ".join(f"T = {horizon:,}: {_best_arity(rows, horizon)}" for horizon in horizons)
 
 
 def _best_arity(rows: list[Row], horizon: int) -> str:
-    at = select(rows, horizon=horizon)
+    at = base.select(rows, horizon=horizon)
     best = min((row for row in at if row["tree"] in _UNIFORM), key=lambda row: row["error"])
-    mixed, binary = (select(at, tree=name)[0]["error"] for name in (_MIXED, "BinaryTree"))
+    mixed, binary = (base.select(at, tree=name)[0]["error"] for name in (_MIXED, "BinaryTree"))
     return (
         f"best single arity {best['arity']}, error {best['error']:.2f} "
         f"(mixed radices {mixed:.2f}, binary tree {binary:.2f})"
