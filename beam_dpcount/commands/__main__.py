@@ -11,7 +11,7 @@ from beam_dpcount.commands.app import run_main
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command that the first argument names; its errors are in one line, as of `run`."""
+    """Run the command that the first argument names."""
     name, *rest = (sys.argv[1:] if argv is None else argv) or [""]
     if name not in commands.COMMANDS:
         raise ValueError(f"give a command, one of {', '.join(commands.COMMANDS)}, got {name!r}")

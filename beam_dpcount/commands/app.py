@@ -1,6 +1,6 @@
-"""How a command starts and ends: errors in one line, and no pipeline before its options are read.
+"""How a command starts and ends: errors take one line, and no pipeline starts before options parse.
 
-Nothing here, nor in a command's own file, imports Beam, so that help and mistakes come at once.
+Neither this file nor a command's own imports Beam, so help and errors in options come at once.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from beam_dpcount.budget.budgets import WeakBudgetWarning
 
@@ -18,26 +19,21 @@ Main = Callable[[Sequence[str] | None], None]
 
 _format_warning = warnings.formatwarning
 
-
-def _ours(record: logging.LogRecord) -> bool:
-    """Beam warns about Google's libraries at import, even of those who never use them."""
-    return "apitools not found" not in record.getMessage()
-
-
-logging.getLogger().addFilter(_ours)
+# Beam warns at import about Google's libraries, whether they are used or not.
+logging.getLogger().addFilter(lambda record: "apitools not found" not in record.getMessage())
 
 
 def run_main(main: Main) -> None:
-    """Run a command: what a user can mend ends in one line on stderr and exit status 2.
+    """Run a command; an error that the user can fix takes one line on stderr, with exit status 2.
 
-    A module that was started by `python -m` is imported anew, by its name: workers in other
-    processes find nothing that is defined in __main__.
+    A module started by `python -m` is imported anew, by its name: workers in other processes cannot
+    find what is defined in __main__.
     """
-    spec = sys.modules["__main__"].__spec__
-    named = vars(sys.modules["__main__"]).get(main.__name__) is main  # not under a profiler
-    if named and spec is not None:
-        main = getattr(importlib.import_module(spec.name), main.__name__)
-    warnings.filterwarnings("ignore", category=WeakBudgetWarning)  # the runner says it
+    started = sys.modules["__main__"]
+    named = vars(started).get(main.__name__) is main  # not under a profiler
+    if named and started.__spec__ is not None:
+        main = getattr(importlib.import_module(started.__spec__.name), main.__name__)
+    warnings.filterwarnings("ignore", category=WeakBudgetWarning)  # `run` prints it
     logging.getLogger().setLevel(logging.ERROR)
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
     warnings.formatwarning = format_warning
@@ -52,22 +48,16 @@ def run_main(main: Main) -> None:
         sys.exit(2)
 
 
-def format_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    line: str | None = None,
-) -> str:
-    """A warning of this library in one line, as a command's own; others as Python shows them."""
+def format_warning(message: Warning | str, category: type[Warning], *where: Any) -> str:
+    """This library's warnings take one line; others are shown as Python shows them."""
     if category.__module__.split(".")[0] == "beam_dpcount":
         return f"warning: {message}\n"
-    return _format_warning(message, category, filename, lineno, line)
+    return _format_warning(message, category, *where)
 
 
 def explain(error: BaseException) -> str:
     """An error's own words, without Beam's wrapping."""
-    # The innermost error is the first one, unless one of ours has said it better since.
+    # The innermost error, unless one of ours has said it better since.
     chain = [error]
     while (cause := chain[-1].__cause__) is not None:
         chain.append(cause)
@@ -75,6 +65,5 @@ def explain(error: BaseException) -> str:
     text = str([*chain, *ours][-1])
     if "Traceback (most recent call last)" in text:  # from a remote worker: its last line counts
         lines = [line for line in text.splitlines() if line and not line.startswith(" ")]
-        text = lines[-1] if lines else text
-        text = text.split(": ", 1)[-1]
+        text = [text, *lines][-1].split(": ", 1)[-1]
     return text.split(" [while running ", 1)[0]

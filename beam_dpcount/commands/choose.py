@@ -23,7 +23,6 @@ _HORIZONS = (1_000, 100_000, 10_000_000)
 
 
 def arguments() -> opt.Parser:
-    """The options of the command."""
     parser = opt.Parser("choose", __doc__)
     opt.add_budget(parser, "all releases of one key (--ticks: of all keys) together")
     count = parser.add_argument_group("counting")
@@ -52,17 +51,14 @@ def arguments() -> opt.Parser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command; what the user can mend is a ValueError or TypeError in one line."""
+    """Run the command; mistakes in the options are ValueErrors or TypeErrors."""
     options = arguments().parse_ours(argv)
     if options.markdown:
         print(table())
         return
     steps = options.horizon if options.ticks is None else options.ticks
     if steps is None:
-        raise InputError(
-            "give --horizon, the most elements that any key will have, or --ticks, the number of "
-            "ticks of a clock"
-        )
+        raise InputError("give --horizon, the most elements that any key will have, or --ticks")
     budget = opt.budget_of(options)
     with opt.named_as_options(options):
         change = change_of(options)
@@ -75,19 +71,17 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def change_of(options: argparse.Namespace) -> Change:
     """What one row can change."""
-    low, high = options.bounds
+    given = [n for n in ("ticks", "max_per_tick", "max_items") if getattr(options, n) is not None]
     if options.ticks is None:
-        for name in ("max_per_tick", "max_items"):
-            if getattr(options, name) is not None:
-                raise InputError(f"--{name.replace('_', '-')} goes with --ticks, not --horizon")
-        change = Change(low, high, options.relation or "replace_one")
+        for name in given:
+            raise InputError(f"{opt.option(name)} goes with --ticks, not --horizon")
+        change = Change(*options.bounds, options.relation or "replace_one")
         check_unit(options.unit, change)
         return change
-    for name in ("ticks", "max_per_tick", "max_items"):
-        if getattr(options, name) is not None:
-            check_whole(name, getattr(options, name))
+    for name in given:
+        check_whole(name, getattr(options, name))
     items = 1 if options.max_items is None else options.max_items
-    ticks = TickChange(low, high, options.relation or "add_remove", max_items=items)
+    ticks = TickChange(*options.bounds, options.relation or "add_remove", max_items=items)
     unit = check_unit(options.unit, ticks)
     most = options.max_per_tick
     if most is None:
@@ -97,14 +91,9 @@ def change_of(options: argparse.Namespace) -> Change:
 
 def table() -> str:
     """The best mechanism by budget and horizon, as Markdown."""
-    lines = [
-        "| budget | " + " | ".join(f"horizon {h:,}" for h in _HORIZONS) + " |",
-        "|---|" + "---|" * len(_HORIZONS),
-    ]
+    rows = [["budget", *(f"horizon {h:,}" for h in _HORIZONS)]]
     for budget in _BUDGETS:
-        cells = []
-        for horizon in _HORIZONS:
-            best = dp.choose(horizon, budget).rows[0]
-            cells.append(f"{best.mechanism.name} {best.max_stddev:.3g}")
-        lines.append(f"| {budget} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        best = [dp.choose(horizon, budget).rows[0] for horizon in _HORIZONS]
+        rows.append([f"{budget}", *(f"{b.mechanism.name} {b.max_stddev:.3g}" for b in best)])
+    head, *lines = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join([head, "|---|" + "---|" * len(_HORIZONS), *lines])

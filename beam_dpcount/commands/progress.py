@@ -1,4 +1,4 @@
-"""How many releases a run has made, shown while it goes on."""
+"""How many releases a run has made so far."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from apache_beam.metrics.metric import Metrics, MetricsFilter
 
 
 class Progress:
-    """Counts releases as they pass, and shows how many on runs longer than a few seconds.
+    """Counts releases, and shows how many there are in runs of more than a few seconds.
 
-    Counts of releases are public wherever this is used: one per element, or per tick and key.
+    Their number is public wherever this is used: one per element, or per tick and key.
     """
 
-    _seen = 0  # in this process; workers elsewhere report by the metric below
+    _seen = 0  # in this process; other workers report by the metric below
 
     def __init__(self, out: Any = None, after: float = 3.0, every: float = 2.0) -> None:
         self._out, self._after, self._every = out or sys.stderr, after, every
@@ -40,7 +40,7 @@ class Progress:
             print(file=self._out)
 
     def watch(self, result: Any) -> Any:
-        """The result of a running pipeline, whose metrics count releases made elsewhere."""
+        """Takes and returns the result of a running pipeline, whose metrics count all releases."""
         self._result = result
         return result
 
@@ -57,7 +57,7 @@ class Progress:
 
 
 class CountReleases(beam.DoFn):
-    """Passes releases on and counts them, for `Progress`."""
+    """Passes releases on, and counts them for `Progress`."""
 
     def __init__(self) -> None:
         self._counter = Metrics.counter("beam_dpcount", "releases")
@@ -81,7 +81,7 @@ def counted(result: Any, name: str) -> int:
     """The value of one of our public counters, 0 where the runner has no metrics."""
     try:
         ours = MetricsFilter().with_namespace("beam_dpcount").with_name(name)
-        # A counter that the runner knows of but has no value for has the result None.
+        # The result is None where the runner knows of the counter, but not its value.
         return sum(metric.result or 0 for metric in result.metrics().query(ours)["counters"])
     except Exception:  # each runner fails in its own way, and none of them matters here
         return 0

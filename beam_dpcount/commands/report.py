@@ -1,8 +1,8 @@
-"""What commands say of a count, in words that depend on their options and public facts alone.
+"""What commands say of a count, in words that depend only on their options and public facts.
 
 A standard deviation is of the noise. What a command leaves out before it counts (values beyond
-their bounds, edges beyond a cap, rows outside the clock) is not noise. So that no stated error
-claims more than it covers, reports and pictures name what is estimated, and what can be left out.
+their bounds, edges beyond a cap, rows outside the clock) is not noise. Hence reports and pictures
+name what is estimated and what can be left out: no stated error claims more than it covers.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Estimate:
     """What a release estimates.
 
     Args:
-      what: it, in a sentence.
-      title: the same in a picture's title, in brackets; empty where the title says it anyway.
-      left_out: what the command can leave out of it.
+      what: within a sentence.
+      title: within a picture's title, in brackets; empty where the title says it anyway.
+      left_out: what the command can leave out.
     """
 
     what: str = "the true count"
@@ -32,22 +32,17 @@ class Estimate:
 
     @property
     def in_title(self) -> str:
-        """What to append to the thing that is counted."""
         return f" ({self.title})" if self.title else ""
 
     @property
     def remark(self) -> str:
         """What no standard deviation covers; empty where nothing can be left out."""
-        if not self.left_out:
-            return ""
-        return (
-            "What is left out is not noise, and no standard deviation covers it: "
-            f"{'; '.join(self.left_out)}."
-        )
+        uncovered = "What is left out is not noise, and no standard deviation covers it: "
+        return f"{uncovered}{'; '.join(self.left_out)}." if self.left_out else ""
 
     @property
     def band(self) -> str:
-        """What the band of a picture of running counts holds."""
+        """What the band of a picture of running counts covers."""
         return _joined(
             "Band: 1.96 standard deviations; at each single release it holds, with a probability "
             f"of about 95 %, {self.what}; errors of neighbouring releases are alike.",
@@ -56,7 +51,7 @@ class Estimate:
 
     @property
     def bars(self) -> str:
-        """What the error bars of a picture hold."""
+        """What the error bars of a picture cover."""
         return _joined(
             "Error bars: 1.96 standard deviations; each single one holds, with a probability of "
             f"about 95 %, {self.what}.",
@@ -65,7 +60,7 @@ class Estimate:
 
 
 def errors(counter: Counter, estimate: Estimate, largest: str, streams: int) -> str:
-    """The errors to expect; `largest` names the releases of so many streams together."""
+    """The errors to expect; `largest` names all releases of so many streams."""
     return _joined(
         f"Error to expect ({counter.mechanism.name}, {type(counter.law).__name__} noise): "
         f"typically {math.sqrt(counter.mean_variance()):.3g} (standard deviation), at most "
@@ -81,17 +76,16 @@ def _joined(*sentences: str) -> str:
 
 
 def many(count: int, noun: str) -> str:
-    """A number of things."""
     return f"{count:,} {noun}" + "s" * (count != 1)
 
 
 def unchecked(what_is: str, whose: str) -> str:
-    """A note on public names that are never found missing, as that would tell of the data."""
+    """A note on public names. No report says that one is missing: that would reveal data."""
     return f"note: {what_is} not checked against the data: check {whose} spelling"
 
 
 def one_run(options: argparse.Namespace) -> str:
-    """The end of a guarantee: of which runs it is."""
+    """The end of a guarantee: which runs it is for."""
     if options.secret_env is None and options.secret_file is None:
         return "for this run: another run over the same rows spends the budget again."
     return (
@@ -101,16 +95,15 @@ def one_run(options: argparse.Namespace) -> str:
 
 
 def past_horizon(horizon: int, late: int) -> list[str]:
-    """A warning in a list, where so many rows have no release; how many there are is public."""
-    if not late:
-        return []
-    return [
+    """A warning where so many rows have no release; their number is public."""
+    warning = (
         f"warning: {late:,} rows came after row {horizon:,} of their key and have no release: "
         "raise --horizon (and expect slightly more noise)"
-    ]
+    )
+    return [warning] if late else []
 
 
-# Of numbers that are clipped
+# Clipped numbers
 
 
 def clipped(options: argparse.Namespace) -> str:
@@ -126,7 +119,7 @@ def clipping(options: argparse.Namespace) -> str:
 
 
 def changes(options: argparse.Namespace) -> bool:
-    """Whether --bounds and --unit can change what a row counts: 0 and 1 mostly stay as they are."""
+    """Whether --bounds and --unit can change what a row counts; 0 and 1 mostly stay."""
     if options.value is not None:
         return True
     low, high = options.bounds

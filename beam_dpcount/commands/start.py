@@ -1,4 +1,4 @@
-"""The function that a command line calls: options are read before anything of Beam is."""
+"""The function that a command line calls: it parses options before it imports Beam."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def command(task: type[Task]) -> Main:
     """The function that runs a task on a command line."""
 
     def main(argv: Sequence[str] | None = None) -> None:
-        """Run the command; what the user can mend is an error in one line, as of `run`."""
+        """Run the command; raises what `run` raises."""
         parser = task.parser()
         options, flags = parser.parse_known_args(argv)
         from beam_dpcount.commands.run import run  # here: it imports Beam, and --help does not

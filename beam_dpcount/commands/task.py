@@ -1,4 +1,4 @@
-"""What a command is: the answers that one runner asks for, in their order."""
+"""What a command is: the answers that the runner asks for, in that order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from beam_dpcount.counters.counter import Counter
 if TYPE_CHECKING:
     from beam_dpcount.commands.files.tables import Output
 
-
 SHOWN = (
     "PRIVATE: this picture shows the exact counts, that is, the data, and no guarantee is for it. "
     "Publish one without --show-truth."
@@ -28,38 +27,30 @@ SHOWN = (
 class Task(ABC):
     """One run of a command: what it reads, how it counts, what it writes, says and draws.
 
-    The docstring of its module is its help. What it says depends on options and public facts alone.
-
-    Attributes:
-      options: parsed.
-      counter: of the path in use, once the transform is applied.
-      output: what is written, to be read back.
-      truth: the exact counts by key, where --show-truth asks for them.
+    The docstring of its module is its help. What it says depends only on options and public facts.
     """
 
     name: ClassVar[str]  # of the command
-    known: ClassVar[str]  # what is public beside the keys, to the end of a sentence
+    known: ClassVar[str]  # what is public beside the keys: the end of a sentence
     heading: ClassVar[str] = "private counts"
     remedies: Mapping[str, str] = {}  # by parameters of the library, in words of the command
     split: Callable[[Any], Iterable[Any]] | None = None  # from an event to several
-    counter: Counter
-    output: Output
-    truth: dict[str, list[float]] | None = None
+    counter: Counter  # of the path in use, once the transform is applied
+    output: Output  # what is written, to be read back
+    truth: dict[str, list[float]] | None = None  # exact counts by key, for --show-truth
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
 
     @staticmethod
     @abstractmethod
-    def add_arguments(parser: Parser) -> None:
-        """Adds its options."""
+    def add_arguments(parser: Parser) -> None: ...
 
     def check(self) -> None:  # noqa: B027  (most have nothing to check)
-        """Raises ValueError where options do not fit each other, before a file is opened."""
+        """Raises ValueError where options contradict each other, before a file is opened."""
 
     @abstractmethod
-    def source(self) -> Source:
-        """What is read."""
+    def source(self) -> Source: ...
 
     def read(self, columns: Sequence[str], measure: Callable[..., object], **more: Any) -> Source:
         """The rows of --input, by these columns; see `Source`."""
@@ -72,15 +63,9 @@ class Task(ABC):
         """The transform that counts; the places of rows are their public ids."""
 
     def shared(self, places: Places) -> dict[str, Any]:
-        """What the transforms per element take alike."""
-        options = self.options
-        return {
-            "mechanism": options.mechanism,
-            "value": value_of,
-            "element_id": places,
-            "path": options.path,
-            "entropy": entropy_of(options),
-        }
+        """The arguments that all transforms per element take."""
+        how = {name: getattr(self.options, name) for name in ("mechanism", "path")}
+        return how | {"value": value_of, "element_id": places, "entropy": entropy_of(self.options)}
 
     def finish(self, releases: Any) -> Any:
         """What is written of the releases."""
@@ -90,30 +75,28 @@ class Task(ABC):
         """How it is written."""
         return RELEASES
 
-    # What is said, before and after the run
+    # What is said before and after the run
 
     @abstractmethod
     def notes(self) -> list[str]:
         """What a row counts, and how much is released."""
 
     @abstractmethod
-    def estimate(self) -> Estimate:
-        """What a release estimates."""
+    def estimate(self) -> Estimate: ...
 
     def covers(self) -> str:
-        """Whose releases the guarantee is for."""
+        """Whose releases the guarantee covers."""
         return "of a key " if self.options.key else ""
 
     def public(self) -> str:
-        """What the guarantee takes as public, to the end of a sentence."""
+        """What the guarantee takes as public: the end of a sentence."""
         return f"{'the keys, ' if self.options.key else ''}{self.known}"
 
     def scope(self) -> str:
-        """For what the guarantee is."""
+        """What the guarantee protects."""
         return "one row, not for all rows of a person"
 
     def guarantee(self) -> str:
-        """The guarantee in one sentence, and what it is not for in another."""
         return (
             f"Guarantee: all releases {self.covers()}together satisfy {self.counter.budget} for "
             f"neighbours under {self.counter.change}; public: {self.public()} It is for "
@@ -121,7 +104,6 @@ class Task(ABC):
         )
 
     def written(self) -> str:
-        """What was written where."""
         return f"{self.heading}: {self.options.output}"
 
     def findings(self) -> list[str]:
@@ -129,7 +111,7 @@ class Task(ABC):
         return []
 
     def streams(self) -> int:
-        """How many streams the largest error is of: those of a key, or of all."""
+        """How many streams the largest error is over: those of a key, or of all."""
         return self.counter.dimension or 1
 
     def largest(self) -> str:
@@ -144,10 +126,10 @@ class Task(ABC):
 
     @abstractmethod
     def draw(self) -> list[str]:
-        """Draws what was written to --plot; warnings about keys that could not be drawn."""
+        """Draws --plot of what was written; returns warnings about keys that could not be drawn."""
 
     def draw_series(self, title: str, **how: Any) -> list[str]:
-        """`draw` for a running count or sum of each key, as `figures.series.prefix_counts` does."""
+        """`draw` for a running count or sum of each key, by `figures.series.prefix_counts`."""
         from beam_dpcount.commands.figures import series  # here: matplotlib is an extra
 
         options, columns = self.options, self.output.columns()
@@ -167,7 +149,6 @@ class Task(ABC):
 
     @classmethod
     def parser(cls) -> Parser:
-        """The options of the command; what it does not know is Beam's."""
         parser = Parser(cls.name, sys.modules[cls.__module__].__doc__)
         cls.add_arguments(parser)
         return parser
