@@ -1,9 +1,9 @@
 """Private running counts of an event log, one series per key, a release after every event.
 
-Reads CSV or Parquet, counts each row's value under the key of the row, and writes one private
-count for every row: key, step, timestamp, value, stddev. Rows of a key are taken in the order of
-their timestamps (ties: by file and row), or without --timestamp in the order of the files.
-An empty cell is a key like others; a null of Parquet is none, and stops the command.
+Reads CSV or Parquet, counts each row's value under its key, and writes one private count for every
+row: key, step, timestamp, value, stddev. Rows of a key are taken in the order of their timestamps
+(ties: by file and row), or without --timestamp in the order of the files. An empty cell is a key
+like others; a null in Parquet is not a key, and stops the command.
 The keys and the number, order and times of the rows are public; what a row counts is protected.
 Options that are not listed here go to Beam, e.g. --runner.
 """
@@ -39,8 +39,8 @@ class Count(Task):
         opt.add_mechanism(parser, count)
         opt.add_bounds(count)
         reject = """
-            --on-reject {drop,raise}: a value that is no number counts 0; raise: stop instead, which
-              shows that there is one
+            --on-reject {drop,raise}: a value that is not a number counts 0; raise: stop instead,
+              which shows that there is one
         """
         opt.add(count, reject, on_reject={"default": "drop"})
         opt.add_path(count, "count rows as they are read, in the order of the files")
@@ -78,13 +78,11 @@ class Count(Task):
                 f"note: rows count 1 where {self.options.where} to the letter, and 0 elsewhere",
                 report.unchecked("the condition is", "its"),
             ]
-        return [
-            "note: without --value or --where every row counts 1, and the number of rows is "
-            "public: nothing is left to protect"
-        ]
+        alike = "note: without --value or --where every row counts 1, and their number is public"
+        return [f"{alike}: nothing is left to protect"]
 
     def estimate(self) -> Estimate:
-        # Rows past the horizon have no release that could be wrong by them.
+        # Rows past the horizon need no mention: they have no release.
         options = self.options
         if not report.changes(options):
             return Estimate()

@@ -1,16 +1,16 @@
 """Private running statistics of graphs that grow edge by edge, out of an event log.
 
-Reads CSV or Parquet; a row inserts the edge of the two vertices in its columns into the graph of
-its key, without --key into the one graph, "all". Writes after every row, or every so many, a
+Reads CSV or Parquet; a row inserts the edge between the two vertices in its columns into the graph
+of its key, without --key into the one graph, "all". Writes after every row, or every so many, a
 private statistic of each key's graph: key, step, timestamp, value, stddev; or in place of value a
 column for each degree (--what degrees) or pair of vertices (--what cuts).
-Graphs are undirected, and a pair that came before inserts nothing; for --what cuts rows add up.
+Graphs are undirected. A pair that came before inserts nothing; for --what cuts rows add up.
 Rows of a key are taken in the order of their timestamps (ties: by file and row), or without
 --timestamp in the order of the files.
 The keys, the vertices and the number, order and times of the rows are public; which edges they
-insert is protected. A row that is no edge of the vertices (an unknown vertex, twice the same one, a
-weight out of range) inserts nothing, but is a step all the same. A null of Parquet is no vertex,
-and as a key stops the command. Options that are not listed here go to Beam, e.g. --runner.
+insert is protected. A row without an edge (an unknown vertex, the same one twice, a weight out of
+range) inserts nothing, but is a step. A null in Parquet is not a vertex; as a key it stops the
+command. Options that are not listed here go to Beam, e.g. --runner.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.files import formats
 from beam_dpcount.commands.files.formats import InputError, number, text, whole
-from beam_dpcount.commands.report import Estimate, many, unchecked
+from beam_dpcount.commands.report import Estimate, many, releases, unchecked
 from beam_dpcount.commands.start import command
 from beam_dpcount.commands.task import Task
 from beam_dpcount.counters.counter import Counter
@@ -36,21 +36,17 @@ _MOST_CUT = 500  # vertices of --what cuts: each pair is a column
 
 
 class What(NamedTuple):
-    """A statistic that --what names.
+    """A statistic that --what names."""
 
-    Fields:
-      noun: what is counted.
-      transform: its transform, a name of the library.
-      needs, takes: parameters that it must and may have, by the names of the transform; but
-        `weight` is the column.
-      relations: what may be protected, the default first.
-    """
+    noun: str  # what is counted
+    transform: str  # a name of the library
+    needs: tuple[str, ...] = ()  # parameters of the transform; but `weight` is the column
+    takes: tuple[str, ...] = ("max_degree", "asserted")  # optional ones
+    relations: tuple[str, ...] = ("edge", "node")  # the default first
 
-    noun: str
-    transform: str
-    needs: tuple[str, ...] = ()
-    takes: tuple[str, ...] = ("max_degree", "asserted")
-    relations: tuple[str, ...] = ("edge", "node")
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        return *self.needs, *self.takes
 
 
 WHAT = {
@@ -129,29 +125,22 @@ class Graph(Task):
         options = self.options
         what = WHAT[options.what]
         for name in _PARAMETERS:
-            given = getattr(options, name) is not None
+            given, option = getattr(options, name) is not None, opt.option(name)
             if name in what.needs and not given:
-                raise InputError(f"--what {options.what} needs {opt.option(name)}: see --help")
-            if given and name not in (*what.needs, *what.takes):
-                fits = [n for n, other in WHAT.items() if name in (*other.needs, *other.takes)]
-                raise InputError(
-                    f"{opt.option(name)} is not for --what {options.what}, but for "
-                    f"{', '.join(fits)}"
-                )
+                raise InputError(f"--what {options.what} needs {option}: see --help")
+            if given and name not in what.parameters:
+                fits = ", ".join(n for n, other in WHAT.items() if name in other.parameters)
+                raise InputError(f"{option} is not for --what {options.what}, but for {fits}")
         options.relation = options.relation or what.relations[0]
         if options.relation not in what.relations:
-            raise InputError(
-                f"--relation of --what {options.what} must be {' or '.join(what.relations)}, got "
-                f"{options.relation}"
-            )
+            fits = f"must be {' or '.join(what.relations)}, got {options.relation}"
+            raise InputError(f"--relation of --what {options.what} {fits}")
         options.asserted = bool(options.asserted)
         if options.asserted and options.max_degree is None:
             raise InputError("--asserted is your word on the degrees: give the bound, --max-degree")
         if options.relation == "node" and not options.asserted:
-            raise InputError(
-                "--relation node holds only where you know a bound on the degrees: give "
-                "--max-degree and --asserted, or leave it out"
-            )
+            needed = "--max-degree and --asserted, your word on a bound on the degrees"
+            raise InputError(f"--relation node needs {needed}: give both, or leave it out")
         first, second = options.edge
         if first == second:
             raise InputError(f"--edge must name two columns, got {first!r} twice")
@@ -170,10 +159,8 @@ class Graph(Task):
         self.vertices = self._vertices(places)
         check_whole("horizon", options.horizon)
         if options.every is None:
-            cuts = options.what == "cuts"
-            options.every = max(1, options.horizon // _RELEASES) if cuts else 1
-        named = [name for name in (*what.needs, *what.takes) if name != "weight"]
-        given = {name: getattr(options, name) for name in named}
+            options.every = max(1, options.horizon // _RELEASES) if options.what == "cuts" else 1
+        given = {name: getattr(options, name) for name in what.parameters if name != "weight"}
         made = getattr(dp, what.transform)(
             opt.budget_of(options),
             options.horizon,
@@ -188,7 +175,7 @@ class Graph(Task):
         return made
 
     def _vertices(self, places: formats.Places) -> int | list[str]:
-        """The public vertices, or an InputError: too few, for cuts too many, or no such file."""
+        """The public vertices; an InputError where they are too few, or too many for cuts."""
         options, given = self.options, "--vertices"
         vertices: int | list[str] | None = options.vertices
         if vertices is None:
@@ -198,8 +185,8 @@ class Graph(Task):
             raise InputError(f"{given}: a graph has 2 vertices or more, got {self.n}")
         if options.what == "cuts" and self.n > _MOST_CUT:
             raise InputError(
-                f"{given}: --what cuts has a column for each pair of vertices, and takes up to "
-                f"{_MOST_CUT} of them, got {self.n:,}"
+                f"{given}: --what cuts takes up to {_MOST_CUT} vertices, as each pair is a column, "
+                f"got {self.n:,}"
             )
         return vertices
 
@@ -230,21 +217,16 @@ class Graph(Task):
         if options.vertices is None:
             lines.append(unchecked("the vertices are", "their"))
         if options.max_degree is not None and not options.asserted:
-            degree = f"{options.max_degree:,}"
+            first = f"the first {options.max_degree:,}"
             if options.what == "kstars":
-                lines.append(
-                    f"note: of a vertex's neighbours the first {degree} count (--max-degree)"
-                )
+                lines.append(f"note: of a vertex's neighbours {first} count (--max-degree)")
             elif options.what != "degrees":
                 lines.append(
-                    f"note: of each vertex the first {degree} pairs count (--max-degree), and an "
-                    "edge only if it is among those of both its ends"
+                    f"note: of each vertex {first} pairs count (--max-degree), and an edge only if "
+                    "it is among those of both its ends"
                 )
         if options.every > 1:
-            lines.append(
-                f"note: a release after every {options.every:,} rows of a key (--every), up to "
-                f"{options.horizon // options.every:,}; rows after the last of them have none"
-            )
+            lines.append(f"note: {releases(options)}")
         return lines
 
     def estimate(self) -> Estimate:
@@ -270,7 +252,7 @@ class Graph(Task):
         if options.what == "cuts":
             of_all = "the weight of a pair of the given vertices"
         estimate = Estimate(of_all, ", ".join(title), left_out)
-        return replace(estimate, what=of_all + estimate.in_title)
+        return replace(estimate, what=f"{of_all}{estimate.in_title}")
 
     def public(self) -> str:
         if not self.options.asserted:
@@ -321,29 +303,28 @@ class Graph(Task):
 
 
 def numbered_edge(u: object, v: object, *weight: object) -> object:
-    """An edge of vertices that are whole numbers, and its weight if there is a column of weights.
+    """An edge of vertices that are whole numbers, with its weight if there is one.
 
-    What is not a vertex stays what it is, for the transform to refuse.
+    What is not a vertex stays as it is, for the transform to refuse.
     """
     return (whole(u), whole(v), *(whole(number(cell)) for cell in weight))
 
 
 def named_edge(u: object, v: object, *weight: object) -> object:
-    """The same of vertices that are texts."""
+    """The same for vertices that are texts."""
     return (text(u), text(v), *(whole(number(cell)) for cell in weight))
 
 
 def cuts(counter: Counter, n: int) -> list[str]:
-    """The errors of cuts to expect, in a list."""
+    """The errors of cuts to expect."""
     half, rest = n // 2, n - n // 2
     stddev = stddev_of_cut(counter.max_variance() ** 0.5, half, rest)
     bound = cut_error_bound(counter, half, rest, beta=0.05)
     return [
         "cuts: add up the weights between the two sides (beam_dpcount.statistics.cut_values does); "
-        "of a given "
-        f"cut of the {n} vertices into {half} and {rest} the "
-        f"standard deviation is at most {stddev:.3g}; all such cuts of all releases are within "
-        f"{bound:.3g} of those by the weights as counted with probability 95 %."
+        f"of a given cut of the {n} vertices into {half} and {rest} the standard deviation is at "
+        f"most {stddev:.3g}; all such cuts of all releases are within {bound:.3g} of those by the "
+        "weights as counted with probability 95 %."
     ]
 
 

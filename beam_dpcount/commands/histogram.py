@@ -1,12 +1,12 @@
 """Private running histograms of an event log, one per key, a release after every event.
 
-Reads CSV or Parquet, counts the item of each row, out of a public domain, under the key of the row,
-and writes all private counts after every row: key, step, timestamp, a column for each item, stddev.
+Reads CSV or Parquet, counts each row's item, out of a public domain, under its key, and writes all
+private counts after every row: key, step, timestamp, a column for each item, stddev.
 Rows of a key are taken in the order of their timestamps (ties: by file and row), or without
 --timestamp in the order of the files. Without --key all rows have the key "all".
 The keys, the domain and the number, order and times of the rows are public; the item of a row is
-protected. A row whose item is not in the domain counts nothing, but has its release. An empty cell
-is a key like others, and the item ''; a null of Parquet is no item, and as a key stops the command.
+protected. A row whose item is not in the domain counts nothing, but has a release. An empty cell is
+a key like others, and the item ''. A null in Parquet is not an item; as a key it stops the command.
 Options that are not listed here go to Beam, e.g. --runner.
 """
 
@@ -48,7 +48,7 @@ class Histogram(Task):
             count,
             ("replace_one", "add_remove"),
             "what is protected: that any one row has any other item (default), or that its item "
-            "counts or not, which takes less noise",
+            "counts at all, which takes less noise",
         )
         opt.add_path(count)
         opt.add_output(parser)
@@ -60,9 +60,8 @@ class Histogram(Task):
 
     def source(self) -> Source:
         separator = self.options.separator
-        return self.read(
-            [self.options.item], partial(split_items, separator) if separator else text
-        )
+        measure = partial(split_items, separator) if separator else text
+        return self.read([self.options.item], measure)
 
     def transform(self, places: Places) -> dp.Histogram:
         options = self.options
@@ -83,14 +82,13 @@ class Histogram(Task):
 
     def notes(self) -> list[str]:
         options, domain = self.options, f"{many(len(self.domain), 'item')} of the domain"
-        counted = (
-            f"a row counts 1 for its {options.item} to the letter, if that is one of the {domain}"
-            if options.separator is None
-            else f"a row counts 1 for each item of its {options.item}, between "
-            f"{options.separator!r}, that is one of the {domain} to the letter, and for the first "
-            f"{options.max_items:,} of them where it has more"
-        )
-        return [f"note: {counted}", unchecked("items are", "their")]
+        counted = f"its {options.item} to the letter, if that is one of the {domain}"
+        if options.separator is not None:
+            counted = (
+                f"each item of its {options.item}, between {options.separator!r}, that is one of "
+                f"the {domain} to the letter, up to the first {options.max_items:,} of them"
+            )
+        return [f"note: a row counts 1 for {counted}", unchecked("items are", "their")]
 
     def estimate(self) -> Estimate:
         options, left_out = self.options, ["items that are not of the domain"]
@@ -120,7 +118,7 @@ class Histogram(Task):
         return plot_keys.missing(options, last)
 
     def _chosen(self) -> list[str]:
-        """How the items that are drawn were chosen, in a list, and what that does to them."""
+        """How the items that are drawn were chosen, and what that does to them."""
         options, items = self.options, len(self.domain)
         if options.top is None:
             first = f"Of {items:,} items the first {_BARS} of the domain."
@@ -138,7 +136,7 @@ class Histogram(Task):
 
 
 def split_items(separator: str, cell: object) -> object:
-    """The items of a cell that holds several; of a null none."""
+    """The items of a cell that holds several; None for a null."""
     return None if cell is None else str(text(cell)).split(separator)
 
 

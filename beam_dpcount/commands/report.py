@@ -79,6 +79,15 @@ def many(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + "s" * (count != 1)
 
 
+def releases(options: argparse.Namespace) -> str:
+    """How often there is one."""
+    rows = "row" if options.every == 1 else many(options.every, "row")
+    return (
+        f"a release after every {rows} of a key (--every), up to "
+        f"{options.horizon // options.every:,}; rows after the last of them have none"
+    )
+
+
 def unchecked(what_is: str, whose: str) -> str:
     """A note on public names. No report says that one is missing: that would reveal data."""
     return f"note: {what_is} not checked against the data: check {whose} spelling"

@@ -16,15 +16,9 @@ import beam_dpcount as dp
 from beam_dpcount.budget.budgets import weakness
 from beam_dpcount.commands.app import explain
 from beam_dpcount.commands.figures import keys as plot_keys
+from beam_dpcount.commands.files import tables
 from beam_dpcount.commands.files.formats import Event, InputError, Places
 from beam_dpcount.commands.files.read import ReadEvents, all_events, matched
-from beam_dpcount.commands.files.tables import (
-    Output,
-    WriteRows,
-    WriteTable,
-    check_directory,
-    check_output,
-)
 from beam_dpcount.commands.options import budget_of, named_as_options, unknown_argument
 from beam_dpcount.commands.progress import CountReleases, Progress, counted
 from beam_dpcount.commands.report import errors, past_horizon
@@ -41,10 +35,10 @@ _REJECTED = (("file", str), ("row", int), ("reason", str))
 
 
 def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
-    """Run a task, with flags and names as of `beam_options`.
+    """Run a task, with flags and names as in `beam_options`.
 
     Raises:
-      ValueError, TypeError, OSError: what the user can mend, in one line each.
+      ValueError, TypeError, OSError: what the user can fix, in one line each.
     """
     options = task.options
     budget = budget_of(options)
@@ -65,11 +59,11 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
     if options.rejected:
         releases, rejected = releases
         row = beam.Map(rejected_row).with_output_types(tuple[Any, ...])
-        write = WriteRows(options.rejected, _REJECTED, [name for name, _ in _REJECTED])
+        write = tables.WriteRows(options.rejected, _REJECTED, [name for name, _ in _REJECTED])
         _ = rejected | "RejectedRow" >> row | "WriteRejected" >> write
     counting = beam.ParDo(CountReleases()).with_output_types(releases.element_type)
-    task.output = Output(options.output, task.table())
-    written = WriteTable(task.output, reader.source.timestamp is not None)
+    task.output = tables.Output(options.output, task.table())
+    written = tables.WriteTable(task.output, reader.source.timestamp is not None)
     _ = task.finish(releases | "Progress" >> counting) | "Write" >> written
     weak = weakness(budget)
     print("\n".join([*([f"warning: {weak}"] if weak else []), *task.notes()]))
@@ -83,14 +77,14 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
 
 
 def finished(pipeline: beam.Pipeline, options: argparse.Namespace) -> Any:
-    """The result of the finished pipeline; a refusal of a single value names its column."""
+    """The result of the finished pipeline; if a value was refused, the error names its column."""
     try:
         with Progress() as progress:
             result = progress.watch(pipeline.run())
             result.wait_until_finish()
             return result
     except Exception as error:
-        reason, remedy = explain(error), 'on_reject="drop"'  # a worker far away sends text alone
+        reason, remedy = explain(error), 'on_reject="drop"'  # remote workers send only text
         if options.on_reject == "raise" and remedy in reason:
             reason = reason.replace(remedy, "--on-reject drop")
             raise InputError(f"column {options.value!r}: {reason}") from None
@@ -98,7 +92,7 @@ def finished(pipeline: beam.Pipeline, options: argparse.Namespace) -> Any:
 
 
 def report(task: Task, late: int) -> list[str]:
-    """What the user reads at the end, with so many rows past the horizon; no value shows in it."""
+    """What the user reads at the end, with so many rows past the horizon. It shows no value."""
     counter, options = task.counter, task.options
     return [
         task.written(),
@@ -114,8 +108,8 @@ def report(task: Task, late: int) -> list[str]:
 
 
 def check_outputs(options: argparse.Namespace, paths: Sequence[str]) -> None:
-    """Raise InputError for outputs that would overwrite an input or each other, or cannot be."""
-    check_output(options.output)
+    """Raise InputError for outputs that cannot be written, or overwrite an input or each other."""
+    tables.check_output(options.output)
     outputs = [p for p in (options.output, options.rejected, options.plot) if p]
     inputs = {os.path.realpath(path) for path in paths}
     for path in outputs:
@@ -123,12 +117,12 @@ def check_outputs(options: argparse.Namespace, paths: Sequence[str]) -> None:
             raise InputError(f"output {path!r} is an input as well; name another file")
     if len({os.path.realpath(path) for path in outputs}) < len(outputs):
         raise InputError("--output, --rejected and --plot must be different files")
-    if options.rejected and options.on_reject == "raise":
-        raise InputError("give --rejected or --on-reject raise, not both")
-    if options.rejected and not options.rejected.endswith(".csv"):
-        raise InputError(f"--rejected must end in .csv, got {options.rejected!r}")
     if options.rejected:
-        check_output(options.rejected)
+        if options.on_reject == "raise":
+            raise InputError("give --rejected or --on-reject raise, not both")
+        if not options.rejected.endswith(".csv"):
+            raise InputError(f"--rejected must end in .csv, got {options.rejected!r}")
+        tables.check_output(options.rejected)
     plot_keys.check(options)
     if options.show_truth and not options.plot:
         raise InputError("--show-truth needs --plot PNG")
@@ -137,7 +131,7 @@ def check_outputs(options: argparse.Namespace, paths: Sequence[str]) -> None:
             raise InputError("--plot needs matplotlib: pip install 'beam-dpcount[plots]'")
         if not options.plot.endswith(".png"):
             raise InputError(f"--plot must end in .png, got {options.plot!r}")
-        check_directory(f"--plot {options.plot!r}", options.plot)
+        tables.check_directory(f"--plot {options.plot!r}", options.plot)
         if "://" in options.output:
             raise InputError("--plot reads the output back, which must be a local file")
 
@@ -147,12 +141,11 @@ def beam_options(flags: Sequence[str], names: Collection[str] = ()) -> PipelineO
 
     Args:
       flags: what is left of the command line.
-      names: of our options, one of which may have been meant.
+      names: our options, for hints.
 
     Raises:
       RunnerError: the runner breaks the guarantee.
-      ValueError: no option of Beam's has that name. Remote runners have options that only they
-        know, so with those unknown flags pass.
+      ValueError: a flag is unknown. With remote runners it passes: they have options of their own.
     """
     options = PipelineOptions(list(flags))
     standard = options.view_as(StandardOptions)
@@ -177,15 +170,16 @@ def rejected_row(rejected: dp.Rejected) -> tuple[str, int | None, str]:
 def exact_counts(
     events: Iterable[Any], places: Places, counter: Counter, by_time: bool
 ) -> dict[str, list[float]]:
-    """For --show-truth: by key the exact running counts of what the counter counts. Not private.
+    """For --show-truth: the exact running counts by key. Not private.
 
-    By time as the grouped path counts; the streaming one takes the order of the files.
+    The grouped path counts by time; the streaming one in the order of the files.
     """
     steps: dict[str, list[Any]] = {}
     for element in events:
-        micros = element.timestamp.micros if hasattr(element, "timestamp") else 0
-        key, event = element.value if hasattr(element, "timestamp") else element
-        steps.setdefault(key, []).append((micros if by_time else 0, places(event), event.value))
+        timed = hasattr(element, "timestamp")
+        key, event = element.value if timed else element
+        micros = element.timestamp.micros if timed and by_time else 0
+        steps.setdefault(key, []).append((micros, places(event), event.value))
     truth = {}
     for key in sorted(steps):
         ordered = sorted(steps[key], key=lambda step: step[:2])[: counter.mechanism.horizon]

@@ -1,18 +1,18 @@
 """Private running counts of words, or of episodes, in the sequences of letters of an event log.
 
-Reads CSV or Parquet; the rows of a key are its sequence, one letter each: the text of a column, out
-of a public alphabet. Counts every word of up to so many letters, or given ones: a word counts once
-for every place where its letters stand, with no other row between them; with --episodes once for
-every shortest stretch of rows that holds them in order. Writes, after every so many rows of a key,
-the words of the largest private counts: key, step, timestamp, rank, word, value, low, high, where
-low to high is the 95 % band of a word named beforehand; for words that are there because they are
-on top it misses more often. A row that has no letter of the alphabet is a step without an event,
-which no word reaches across; see --rest.
+Reads CSV or Parquet; the rows of a key are a sequence of letters, texts of a column out of a public
+alphabet. Counts all words of up to so many letters, or given ones: a word counts once for every
+place where its letters stand, with no other row between them; with --episodes once for every
+shortest stretch of rows that holds them in order. Writes, after every so many rows of a key, the
+words of the largest private counts: key, step, timestamp, rank, word, value, low, high, where low
+to high is the 95 % band of a word named beforehand; it misses more often for words chosen because
+they are on top. A row without a letter of the alphabet is a step without an event, which no word
+reaches across; see --rest.
 Rows of a key are taken in the order of their timestamps (ties: by file and row), or without
 --timestamp in the order of the files. Without --key all rows have the key "all".
 The keys, the alphabet, the words to count and the number, order and times of the rows are public;
-the letter of a row is protected. An empty cell is a key like others; a null of Parquet stops the
-command as a key. Options that are not listed here go to Beam, e.g. --runner.
+the letter of a row is protected. An empty cell is a key like others; a null in Parquet stops the
+command if it is a key. Options that are not listed here go to Beam, e.g. --runner.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.files.formats import Event, InputError, Places, Source, Table, text
-from beam_dpcount.commands.report import Estimate, many, unchecked
+from beam_dpcount.commands.report import Estimate, many, releases, unchecked
 from beam_dpcount.commands.start import command
 from beam_dpcount.commands.task import Task
 from beam_dpcount.counters.counter import Counter
@@ -55,7 +55,7 @@ class Sequences(Task):
         opt.add_public(source, "alphabet", "LETTER", "all (public) letters")
         rest = """
             --rest LETTER: count texts that are not in the alphabet as this one letter of it;
-              default: as no event, as cells without text are in any case
+              default: as no event, like cells without text
         """
         opt.add(source, rest)
         opt.add_time(source)
@@ -64,13 +64,8 @@ class Sequences(Task):
         count = parser.add_argument_group("counting")
         words = count.add_mutually_exclusive_group(required=True)
         opt.add(words, "--max-length N: count all words of up to N letters")
-        opt.add_public(
-            words,
-            "words",
-            "WORD",
-            "count these (public) words; letters of several characters are separated by spaces, as "
-            "in 'login read logout'",
-        )
+        how = "separate letters of several characters by spaces, as in 'login read logout'"
+        opt.add_public(words, "words", "WORD", f"count these (public) words; {how}")
         episodes = """
             --episodes: other letters may stand between those of a word: count its minimal
               occurrences
@@ -118,13 +113,10 @@ class Sequences(Task):
         check_letters(letters, words)
         if options.rest is not None and options.rest not in letters:
             raise InputError(
-                f"--rest {options.rest!r} is not in the alphabet, of which it is to be a letter: "
-                "add it to --alphabet"
+                f"--rest {options.rest!r} is not in the alphabet: add it to --alphabet"
             )
         if options.max_span is not None and not options.episodes:
-            raise InputError(
-                "--max-span is for --episodes; words have no rows between their letters"
-            )
+            raise InputError("--max-span is for --episodes; words have no rows between letters")
         check_whole("horizon", options.horizon)
         if options.every is None:
             options.every = max(1, options.horizon // _RELEASES)
@@ -132,11 +124,11 @@ class Sequences(Task):
         given |= self.shared(places)
         given["value"] = partial(letter_of, frozenset(letters), options.rest)
         counted = opt.budget_of(options), options.horizon, letters, options.max_length
-        made: dp.SubstringCount | dp.EpisodeCount
-        if options.episodes:
-            made = dp.EpisodeCount(*counted, episodes=words, max_span=options.max_span, **given)
-        else:
-            made = dp.SubstringCount(*counted, words=words, **given)
+        made: dp.SubstringCount | dp.EpisodeCount = (
+            dp.EpisodeCount(*counted, episodes=words, max_span=options.max_span, **given)
+            if options.episodes
+            else dp.SubstringCount(*counted, words=words, **given)
+        )
         self.domain: Sequence[str] = made.domain or ()
         return made
 
@@ -152,26 +144,18 @@ class Sequences(Task):
 
     def notes(self) -> list[str]:
         options = self.options
-        other = (
-            f"as the letter {options.rest!r} (--rest)"
-            if options.rest is not None
-            else "as no event: "
-            + ("time passes" if options.episodes else "no word reaches across it")
-            + " (--rest counts them as a letter)"
-        )
-        each = "row" if options.every == 1 else many(options.every, "row")
+        other = f"as the letter {options.rest!r} (--rest)"
+        if options.rest is None:
+            then = "time passes" if options.episodes else "no word reaches across it"
+            other = f"as no event: {then} (--rest counts them as a letter)"
         lines = [
             f"note: a text of {options.letter} that is not in the alphabet counts {other}",
             unchecked("the letters are", "their"),
-            f"note: {many(len(self.domain), self.kind)}, and a release after every {each} of a key "
-            f"(--every), up to {options.horizon // options.every:,}; rows after the last of them "
-            "have none",
+            f"note: {many(len(self.domain), self.kind)}, and {releases(options)}",
         ]
         if options.min_count is not None:
-            lines.append(
-                f"note: private counts below {options.min_count:g} are left out (--min-count): "
-                "post-processing, as noisy as the counts"
-            )
+            left_out = f"private counts below {options.min_count:g} are left out (--min-count)"
+            lines.append(f"note: {left_out}: post-processing, as noisy as the counts")
         return lines
 
     def estimate(self) -> Estimate:
@@ -182,10 +166,8 @@ class Sequences(Task):
             what = "the count of an episode's minimal occurrences in letters of the alphabet"
         if options.rest is not None:
             title += f", others as {options.rest!r}"
-            left_out = [
-                f"what texts say that count as {options.rest!r} (--rest)",
-                "cells without text",
-            ]
+            others = f"what texts say that count as {options.rest!r} (--rest)"
+            left_out = [others, "cells without text"]
         if options.max_span is not None:
             span = f"within {options.max_span:,} rows"
             what, title = f"{what} {span}", f"{title}, {span}"
@@ -193,23 +175,20 @@ class Sequences(Task):
         return Estimate(what, title, left_out)
 
     def largest(self) -> str:
-        of = "a key's" if self.options.key else "all"
+        of, words = "a key's" if self.options.key else "all", many(self.streams(), self.kind)
         rows = many(self.counter.mechanism.horizon, "row")
-        return (
-            f"the largest error of {of} counts, of {many(self.streams(), self.kind)} after each of "
-            f"{rows},"
-        )
+        return f"the largest error of {of} counts, of {words} after each of {rows},"
 
     def findings(self) -> list[str]:
-        """The top words of the last releases of some keys; nothing of an output far away."""
+        """The top words of the last releases of some keys; nothing for a remote output."""
         options = self.options
         if "://" in options.output:
             return []
         last, least = self.output.last, options.min_count
         if not last:
-            why = f"no key has {many(options.every, 'row')} (--every)"
             also = "" if least is None else f", or no count was {least:g}"
-            return [f"nothing was written: {why}{also}"]
+            rows = many(options.every, "row")
+            return [f"nothing was written: no key has {rows} (--every){also}"]
         which = "" if least is None else f" that has one of {least:g} or more"
         lines = [f"top {self.kind}s of the last release{which}, with 95 % bands:"]
         for key, release in list(last.items())[:_PRINTED_KEYS]:
@@ -252,7 +231,7 @@ class Sequences(Task):
         return plot_keys.missing(options, last)
 
     def _chosen(self) -> str:
-        """What the choice of the words does to their counts; nothing where all are there."""
+        """What choosing the words does to their counts; empty if all are there."""
         options, words = self.options, len(self.domain)
         if options.top >= words and options.min_count is None:
             return ""
@@ -265,7 +244,7 @@ class Sequences(Task):
 
 
 def number(text: str) -> float:
-    """A finite number; for argparse."""
+    """A finite number."""
     value = float(text)
     if not math.isfinite(value):
         raise ValueError
@@ -273,7 +252,7 @@ def number(text: str) -> float:
 
 
 def check_letters(letters: Sequence[str], words: Sequence[str] | None) -> None:
-    """Raise InputError, which names the option, where a letter or a word cannot be one."""
+    """Raise InputError, which names the option, for an invalid letter or word."""
     try:
         check_alphabet(letters)
     except ParameterError:
@@ -291,37 +270,28 @@ def check_letters(letters: Sequence[str], words: Sequence[str] | None) -> None:
 
 
 def letter_of(letters: frozenset[str], rest: str | None, event: Event) -> object:
-    """The letter of a row; None where it has none.
-
-    Args:
-      letters: the alphabet.
-      rest: the letter of it that other texts count as; None: they stay what they are, not letters.
-    """
+    """The letter of a row, None where it has none; other texts count as `rest`, if given."""
     cell = event.value
     return cell if not cell or cell in letters else rest
 
 
 class Rows:
-    """The words of a release by rank, those of smaller private counts than `least` left out."""
+    """The words of a release by rank, without those of smaller private counts than `least`."""
 
     def __init__(self, counter: Counter, least: float | None) -> None:
         self._counter, self._least = counter, -math.inf if least is None else least
         self._halves: dict[Any, float] = {}
 
     def __call__(self, release: dp.TopRelease) -> Iterator[tuple[Any, ...]]:
-        half = self._half(release.step)
+        norm = self._counter.mechanism.row_norm2(release.step)
+        if norm not in self._halves:  # computed once for all steps of the same variance
+            self._halves[norm] = dp.half_width(self._counter, release.step, LEVEL)
+        half = self._halves[norm]
         ranked = enumerate(zip(release.items, release.values, strict=True), start=1)
         for rank, (word, value) in ranked:
             if value < self._least:
                 return
             yield rank, word, value, value - half, value + half
-
-    def _half(self, step: int) -> float:
-        """Half the band of a step, computed once for all steps of the same variance."""
-        norm = self._counter.mechanism.row_norm2(step)
-        if norm not in self._halves:
-            self._halves[norm] = dp.half_width(self._counter, step, LEVEL)
-        return self._halves[norm]
 
 
 def _printable(text: str) -> str:

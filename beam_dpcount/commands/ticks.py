@@ -4,8 +4,8 @@ Reads CSV or Parquet, and counts the rows of each given key whose times lie with
 one private count for every key and tick: key, step, timestamp (the end of the tick), value, stddev.
 The keys and the clock are public, and given here. That a row is there at all is protected, and so
 are its time, its key and what it counts: rows with other keys, or outside the clock, leave no trace
-in the output. An empty cell is a key like others, to be given as '' if it is to count. A row that
-cannot be read (a time in another format; in Parquet a null key) stops the command, which does show.
+in the output. An empty cell is a key like others: give '' to count it. A row that cannot be read (a
+time in another format, or in Parquet a null key) stops the command, which reveals that it is there.
 Options that are not listed here go to Beam, e.g. --runner.
 """
 
@@ -43,9 +43,8 @@ class Ticks(Task):
         opt.add(source, "--key COLUMN: the keys", key=opt.REQUIRED)
         opt.add_public(source, "keys", "KEY", "all (public) keys; rows of others do not count")
         opt.add_items(source, "keys")
-        opt.add_value(
-            source, "count the rows where the column has this text; default: every row counts 1"
-        )
+        where = "count the rows where the column has this text; default: every row counts 1"
+        opt.add_value(source, where)
         opt.add_time(source, required=True)
 
         clock = """
@@ -126,26 +125,23 @@ class Ticks(Task):
         if options.value is not None:
             lines = [f"note: values of rows {within} are {report.clipping(options)}"]
         elif options.where is not None:
-            lines = [
-                f"note: rows {within} count 1 where {options.where} to the letter, and 0 elsewhere"
-            ]
+            counted = f"count 1 where {options.where} to the letter, and 0 elsewhere"
+            lines = [f"note: rows {within} {counted}"]
         else:
             lines = [f"note: every row {within} counts 1"]
         names = "keys and the condition are" if options.where else "keys are"
         lines.append(report.unchecked(names, "their"))
         if any(text and times.lacks_offset(text) for text in (options.start, options.stop)):
-            lines.append(
-                f"note: times without an offset are taken as {options.timezone} (--timezone)"
-            )
+            zone = f"{options.timezone} (--timezone)"
+            lines.append(f"note: times without an offset are taken as {zone}")
         if options.path == "streaming" and (options.secret_env or options.secret_file):
-            lines.append(
-                "note: a replay in which other rows are late is not covered (docs/reliability.md)"
-            )
+            uncovered = "a replay in which other rows are late is not covered"
+            lines.append(f"note: {uncovered} (docs/reliability.md)")
         return [*lines, f"{self._size(' x ')} = {many(self._releases(), 'release')}"]
 
     def _size(self, between: str) -> str:
         ticks = many(self.counter.mechanism.horizon, "tick")
-        return many(len(self.keys), "key") + between + ticks
+        return f"{many(len(self.keys), 'key')}{between}{ticks}"
 
     def _releases(self) -> int:
         return len(self.keys) * self.counter.mechanism.horizon
@@ -200,9 +196,9 @@ class Ticks(Task):
 
 
 class SplitKeys:
-    """An event under a cell of several keys, to the event under each of the first `most` of them.
+    """From an event under a cell of several keys to the event under each of them.
 
-    The first in the order of the public keys; of others there is no trace.
+    At most the first `most` in the order of the public keys; others leave no trace.
     """
 
     def __init__(self, keys: Sequence[str], separator: str, most: int) -> None:
@@ -216,44 +212,38 @@ class SplitKeys:
 
 
 def clock(options: argparse.Namespace) -> tuple[Fraction, Fraction | None]:
-    """--start and --stop in seconds, or an InputError where they are no clock."""
+    """--start and --stop in seconds, or an InputError."""
     if options.stop is None and options.horizon is None:
-        raise InputError(
-            "give --stop, the time at which the count ends, or --horizon, the number of ticks"
-        )
+        raise InputError("give --stop, when the count ends, or --horizon, the number of ticks")
     start = moment("--start", options.start, options.timezone)
     stop = None if options.stop is None else moment("--stop", options.stop, options.timezone)
     if stop is not None and stop <= start:
-        raise InputError(
-            f"--stop must be after --start, got {options.stop!r} and {options.start!r}: give a "
-            "later --stop, or --horizon, the number of ticks, in its place"
-        )
+        remedy = "give a later --stop, or --horizon, the number of ticks, in its place"
+        got = f"{options.stop!r} and {options.start!r}"
+        raise InputError(f"--stop must be after --start, got {got}: {remedy}")
     return start, stop
 
 
 def moment(name: str, text: str, timezone: str) -> Fraction:
-    """The seconds since 1970 of a time given so, or in ISO 8601; an InputError for others."""
+    """A time in seconds since 1970, given as such or in ISO 8601; an InputError for others."""
     number = times.is_number(text)
     try:
         return Fraction(times.parser("unix" if number else "iso", timezone)(text), 10**6)
     except ValueError:
-        example = "give seconds since 1970, or ISO 8601 such as 2024-01-31T00:00:00Z"
-    if number:
-        raise InputError(
-            f"{name} lies outside the years 1 to 9999, got {text!r}: milliseconds? {example}"
-        )
-    raise InputError(f"{name} is no time, got {text!r}: {example}")
+        wrong = "lies outside the years 1 to 9999" if number else "is not a time"
+        remedy = "give seconds since 1970, or ISO 8601 such as 2024-01-31T00:00:00Z"
+        remedy = f"milliseconds? {remedy}" if number else remedy
+        raise InputError(f"{name} {wrong}, got {text!r}: {remedy}") from None
 
 
 def tick(text: str) -> Fraction:
-    """The length of a tick in seconds; for argparse."""
+    """The length of a tick in seconds."""
     try:
         return times.duration(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"must be a positive time of whole microseconds, got {text!r}: give seconds, or a "
-            "unit (s, m, h, d), e.g. --tick 10m"
-        ) from None
+        wrong = f"must be a positive time of whole microseconds, got {text!r}"
+        remedy = "give seconds, or a unit (s, m, h, d), e.g. --tick 10m"
+        raise argparse.ArgumentTypeError(f"{wrong}: {remedy}") from None
 
 
 main = command(Ticks)
