@@ -185,8 +185,8 @@ class Graph(Task):
             raise InputError(f"{given}: a graph has 2 vertices or more, got {self.n}")
         if options.what == "cuts" and self.n > _MOST_CUT:
             raise InputError(
-                f"{given}: --what cuts takes up to {_MOST_CUT} vertices, as each pair is a column, "
-                f"got {self.n:,}"
+                f"{given}: --what cuts has a column for each pair of vertices, and takes up to "
+                f"{_MOST_CUT} of them, got {self.n:,}"
             )
         return vertices
 

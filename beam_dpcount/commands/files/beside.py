@@ -1,4 +1,4 @@
-"""A file that is written beside its place, and then renamed: half of one is never there."""
+"""A file written beside its place and then renamed: there is never half a file."""
 
 import os
 import shutil
@@ -14,8 +14,8 @@ from apache_beam.io.filesystems import FileSystems
 def beside(path: str) -> Iterator[str]:
     """A name to write to in the block, on any file system that Beam knows.
 
-    An existing file is replaced at the end of the block, and only then; it keeps its mode, and a
-    link goes on leading to it. Where the block raises, nothing is left behind.
+    An existing file is replaced only at the end of the block; it keeps its mode, and links to it
+    stay. If the block raises, nothing is left behind.
     """
     local = "://" not in path
     place = os.path.realpath(path) if local else path

@@ -1,6 +1,6 @@
-"""What commands read of files and write to them, as data: nothing here knows of Beam.
+"""What commands read and write, as data, without Beam.
 
-Messages about a file name its row and column and never show a cell.
+Messages about a file name the row and the column, and never show a cell.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from beam_dpcount.commands.files import times
 
 ALL = "all"  # the key of all rows where no column is named
 PLACED = ("key", "step", "timestamp")  # the first columns of every output
-_MAX_NUMBER = 300  # characters; beyond it no count is meant, and int() takes quadratic time
+_MAX_NUMBER = 300  # characters; int() takes quadratic time
 _DIGITS = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
@@ -27,7 +27,7 @@ class InputError(ValueError):
 
 
 class Event(NamedTuple):
-    """What one row of a file says, and where it stands: rows count from 1, after the header."""
+    """What one row of a file says, and its place: rows count from 1, after the header."""
 
     value: object
     file: str
@@ -35,7 +35,6 @@ class Event(NamedTuple):
 
 
 def value_of(event: Event) -> object:
-    """What a row counts, as the file says it."""
     return event.value
 
 
@@ -43,29 +42,27 @@ def value_of(event: Event) -> object:
 class Source:
     """Rows of CSV and Parquet files, as (key, Event).
 
-    A suffix .parquet or .pq means Parquet; all else is CSV in UTF-8 with a header line, packed
-    (.gz, .bz2, .zst ...) or not, whose blank lines are skipped.
+    A suffix .parquet or .pq means Parquet; all else is CSV in UTF-8 with a header line, compressed
+    (.gz, .bz2, .zst ...) or not. Blank lines are skipped.
 
     Args:
-      inputs: paths or patterns on any file system Beam knows. A file that several match is read
-        once.
-      key: the column of the keys; in Parquet what is not text is taken as str() shows it. An empty
-        text is a key like others; a null is none, and an InputError. None: all rows have the key
-        "all".
-      columns: what is counted. It is protected, and so neither the keys' column nor the times'.
-      measure: from the cells of these columns to the value of the event, one argument each. It
-        raises nothing: that would show the cell.
+      inputs: paths or patterns on any file system that Beam knows; each file is read once.
+      key: the column of the keys, as text. An empty text is a key like others; a null in Parquet is
+        an InputError. None: all rows have the key "all".
+      columns: what is counted. It is protected, hence neither the keys' column nor the times'.
+      measure: from the cells of these columns, one argument each, to the event's value. It must not
+        raise: that would reveal the cell.
       timestamp: a column of timestamps, which become the elements' own.
       timestamp_format, timezone: see `times.parser`.
       delimiter: of CSV; the two characters ``\\t`` mean a tab.
       show_header: whether an error about a missing column may show the first line of a CSV file,
-        which is data where there is no header.
-      per_tick: True if the events are counted per tick, where keys and times are protected, too,
-        and may be counted.
-      instead: what to do, beside naming another column, where what is counted is public.
+        which is data if there is no header.
+      per_tick: whether events are counted per tick. Then keys and times are protected too, and may
+        be counted.
+      instead: what else to do if what is counted is public, beside naming another column.
 
     Raises:
-      InputError: an argument makes no sense, or what is counted is public.
+      InputError: an argument is invalid, or what is counted is public.
     """
 
     inputs: Sequence[str]
@@ -88,9 +85,8 @@ class Source:
             raise InputError("key, value and timestamp must name columns, got an empty name")
         separator = "\t" if self.delimiter == r"\t" else self.delimiter
         if len(separator) != 1 or separator in '"\r\n':
-            raise InputError(
-                f"delimiter must be one character, or \\t for a tab; got {self.delimiter!r}"
-            )
+            valid = "one character, or \\t for a tab"
+            raise InputError(f"delimiter must be {valid}; got {self.delimiter!r}")
         try:
             parse = times.parser(self.timestamp_format, self.timezone)
         except ValueError as error:
@@ -102,15 +98,13 @@ class Source:
                 role = "times" if column == self.timestamp else "keys"
                 raise InputError(
                     f"column {column!r} is counted and holds the {role} as well, which are public "
-                    "per element, so that nothing would be protected: name another column"
-                    f"{self.instead}"
+                    f"per element: nothing would be protected: name another column{self.instead}"
                 )
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All columns: the key's, those that are counted, the times'; some may not be there."""
-        first, last = ([] if n is None else [n] for n in (self.key, self.timestamp))
-        return *first, *self.columns, *last
+        """All columns: the key's if there is one, those counted, the times' if there is one."""
+        return tuple(n for n in (self.key, *self.columns, self.timestamp) if n is not None)
 
     @property
     def public(self) -> frozenset[str]:
@@ -122,7 +116,7 @@ def counted(value: str | None, where: str | None) -> tuple[tuple[str, ...], Call
     """The columns and the measure of a count: of numbers, of a condition, or of rows.
 
     Args:
-      value: a column of numbers. What is not one is left as it is, for a transform to reject.
+      value: a column of numbers. Anything else stays as it is, for a transform to reject.
       where: ``COLUMN=VALUE``; a row counts 1 if the column's text is VALUE, else 0.
     """
     if value is not None and where is not None:
@@ -136,12 +130,11 @@ def counted(value: str | None, where: str | None) -> tuple[tuple[str, ...], Call
 
 
 def one() -> object:
-    """Every row counts 1."""
     return 1
 
 
 def number(cell: object) -> object:
-    """The number that text shows; everything else as it is."""
+    """The number that a text shows; anything else as it is."""
     if not isinstance(cell, str) or len(cell) > _MAX_NUMBER or "_" in cell:
         return cell
     try:
@@ -154,20 +147,20 @@ def number(cell: object) -> object:
 
 
 def text(cell: object) -> object:
-    """A cell as text: an item 007 is not a number. A null is none."""
+    """A cell as text: the item 007 is not a number. None for a null."""
     return cell if cell is None or isinstance(cell, str) else str(cell)
 
 
 def whole(cell: object) -> object:
-    """The whole number that a cell shows; everything else as it is."""
+    """The whole number that a cell shows; anything else as it is."""
     if isinstance(cell, str):
         return int(cell) if _DIGITS.fullmatch(cell) else cell
-    # Integers become floats in Parquet where a column has nulls.
+    # Parquet often has floats for the integers of a column with nulls.
     return int(cell) if isinstance(cell, float) and cell.is_integer() else cell
 
 
 def shows(text: str, cell: object) -> object:
-    """1 where a cell is what a text says, else 0: Parquet's true is also true, its 1.0 also 1."""
+    """1 if a cell is what the text says, else 0. In Parquet true may be True, and 1 may be 1.0."""
     if isinstance(cell, str):
         return int(cell == text)
     if isinstance(cell, bool):
@@ -177,7 +170,7 @@ def shows(text: str, cell: object) -> object:
 
 
 class Place(NamedTuple):
-    """The public id of a row, which sorts by the order in which the files were given."""
+    """The public id of a row, which sorts in the order of the files as given."""
 
     number: int
     file: str
@@ -188,7 +181,7 @@ class Place(NamedTuple):
 
 
 class Places:
-    """The places of events in files of these paths."""
+    """The places of events in files of these paths; others come last."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self.paths = paths
@@ -203,13 +196,13 @@ class Places:
 
 @dataclass(frozen=True)
 class Table:
-    """One row a release, or several: key, step, timestamp, and its own columns.
+    """One or more rows per release: key, step, timestamp, and the table's own columns.
 
     Args:
       columns: the names and types (str, int or float) of its own columns.
       cells: from a release to the cells of these columns, for each of its rows.
       order: the columns, of whole numbers or text, by which rows are sorted.
-      keys: all keys in the order in which they are written; by default, that of text.
+      keys: all keys in the order in which they are written; by default that of text.
     """
 
     columns: Sequence[tuple[str, type]]
@@ -219,7 +212,6 @@ class Table:
 
     @property
     def schema(self) -> list[tuple[str, type]]:
-        """All columns."""
         return [("key", str), ("step", int), ("timestamp", int), *self.columns]
 
 
@@ -235,11 +227,9 @@ RELEASES = Table([("value", float), ("stddev", float)], _one_value)
 
 
 def vectors(domain: Sequence[str]) -> Table:
-    """Releases of a count for each item of a domain, a column each; or an InputError."""
+    """Releases with a count for each item of a domain, a column each."""
     for item in domain:
         if item in (*PLACED, "stddev"):
-            raise InputError(
-                f"--domain: item {item!r} cannot be a column of the output beside the column "
-                f"{item}; give it another name in the input"
-            )
+            reason = f"cannot be a column of the output beside the column {item}"
+            raise InputError(f"--domain: item {item!r} {reason}; give it another name in the input")
     return Table([(name, float) for name in (*domain, "stddev")], _all_values)

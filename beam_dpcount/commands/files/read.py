@@ -1,6 +1,6 @@
 """Events read from CSV and Parquet files. Messages never show a cell, see `files.formats`.
 
-The first line of a CSV file is shown on request alone: where there is no header, it is data.
+Nor the first line of a CSV file, except on request: it is data if there is no header.
 """
 
 import csv
@@ -27,7 +27,7 @@ from apache_beam.utils.timestamp import Timestamp
 
 from beam_dpcount.commands.files.formats import ALL, Event, InputError, Source
 
-csv.field_size_limit(2**31 - 1)  # a long cell is no reason to stop: that would show it
+csv.field_size_limit(2**31 - 1)  # stopping at a long cell would reveal it
 _PARQUET = (".parquet", ".pq")
 _FILES_CHECKED = 100
 _NAMES_SHOWN = 40
@@ -36,7 +36,7 @@ Rows = Iterator[tuple[int, Sequence[object]]]  # the number of each row, and its
 
 
 class _EventCoder(coders.Coder):
-    """Where events are shuffled Beam would pickle each, at twice the time and size."""
+    """Takes half the time and size of Beam's pickling when events are shuffled."""
 
     _fields = coders.TupleCoder(
         (coders.FastPrimitivesCoder(), coders.StrUtf8Coder(), coders.VarIntCoder())
@@ -59,11 +59,10 @@ registry.register_coder(Event, _EventCoder)
 
 
 class ReadEvents(beam.PTransform[PBegin, PCollection[tuple[str, Event]]]):
-    """Reads (key, Event), in the order of the rows of each file.
+    """Reads (key, Event), in the order of each file's rows.
 
     Raises:
-      InputError: when the pipeline runs, a file does not fit. Beam wraps it: `check` first to have
-        most of them by themselves.
+      InputError: a file does not fit. Beam wraps the error in its own; `check` finds most before.
     """
 
     def __init__(self, source: Source) -> None:
@@ -89,7 +88,7 @@ class ReadEvents(beam.PTransform[PBegin, PCollection[tuple[str, Event]]]):
 
 
 def all_events(source: Source) -> Iterator[Any]:
-    """All events, in the order of the files, without a pipeline."""
+    """Reads all events, in the order of the files, without a pipeline."""
     for metadata in _match(source.inputs):
         yield from events(source, ReadableFile(metadata))
 
@@ -103,9 +102,8 @@ def events(source: Source, readable: ReadableFile) -> Iterator[Any]:
         key = cells[0] if keyed else ALL
         if type(key) is not str:
             if key is None:
-                raise InputError(
-                    f"{_place(file, row, source.key)}: the key is null; an empty text would do"
-                )
+                place = _place(file, row, source.key)
+                raise InputError(f"{place}: the key is null; an empty text would do")
             key = str(key)
         element = key, Event(measure(*cells[first:end]), file, row)
         if source.timestamp is None:
@@ -127,7 +125,7 @@ def _of_csv(source: Source, readable: ReadableFile) -> Rows:
     row = -1  # the last record that was read; the header is record 0
     try:
         with _open_text(readable) as text:
-            # Strict, as a quote that is never closed would else swallow the rest of the file.
+            # Strict: else a quote that is never closed would swallow the rest of the file.
             records = filter(None, csv.reader(text, delimiter=source.delimiter, strict=True))
             header = next(records, None)
             if header is None:
@@ -140,10 +138,8 @@ def _of_csv(source: Source, readable: ReadableFile) -> Rows:
                 if len(cells) <= last:
                     there = zip(source.names, places, strict=True)
                     missing = next(name for name, place in there if place >= len(cells))
-                    raise InputError(
-                        f"{_place(file, row, missing)}: the row is too short to have a cell here, "
-                        f"{len(cells)} of {len(header)}"
-                    )
+                    found = f"{len(cells)} cells of {len(header)}"
+                    raise InputError(f"{_place(file, row, missing)}: the row is too short, {found}")
                 yield row, pick(cells)
     except csv.Error as error:
         raise InputError(f"{_place(file, row + 1)}: malformed CSV: {error}") from None
@@ -159,7 +155,7 @@ def _few(places: Sequence[int], cells: Sequence[str]) -> Sequence[str]:
 
 
 def _undecodable(source: Source, readable: ReadableFile, default: int) -> int:
-    """The record whose bytes are not UTF-8. (The decoder reads ahead of the records.)"""
+    """The record whose bytes are not UTF-8: the decoder reads ahead of the records."""
     with suppress(csv.Error), _open_text(readable, errors="surrogateescape") as text:
         records = filter(None, csv.reader(text, delimiter=source.delimiter))
         for row, cells in enumerate(records):
@@ -196,7 +192,7 @@ def _of_parquet(source: Source, readable: ReadableFile) -> Rows:
 
 
 def _locate(source: Source, file: str, header: Sequence[str], certain: bool = False) -> list[int]:
-    """The positions of the columns; of a certain header its names are not data."""
+    """The positions of the columns; the names in a header that is certain are not data."""
     for name in source.names:
         if name not in header:
             among = _among(source, header, certain)
@@ -207,7 +203,7 @@ def _locate(source: Source, file: str, header: Sequence[str], certain: bool = Fa
 
 
 def _among(source: Source, header: Sequence[str], certain: bool) -> str:
-    """What to say of the columns that there are: no name or hint that may show data."""
+    """What to say of the columns in the file, without a name or hint that may show data."""
     some = f"among {len(header)}"
     hint = "; is --delimiter right?" if len(header) == 1 and not certain else ""
     if not (certain or source.show_header):
@@ -224,13 +220,13 @@ def _place(file: str, row: int | None = None, column: str | None = None) -> str:
 
 
 def _cells(array: Any, file: str, before: int, column: str, public: bool) -> list[object]:
-    """The Python objects of a column, of which `before` rows were read before.
+    """The Python objects of a column, after `before` rows.
 
-    What cannot be one stops the run where the column is public. Of a value it is nothing, which
-    counts 0: that the run stopped would show it.
+    A cell that cannot be converted stops the run if the column is public. Else it becomes None,
+    which counts 0: stopping would reveal it.
     """
     if pa.types.is_timestamp(array.type):
-        # Python knows no nanoseconds. "+00:00", unlike "UTC", needs no time zone database.
+        # Python has no nanoseconds. "+00:00", unlike "UTC", needs no time zone database.
         unit = "us" if array.type.unit == "ns" else array.type.unit
         zone = "+00:00" if array.type.tz else None
         array = array.cast(pa.timestamp(unit, zone), safe=False)
@@ -247,17 +243,15 @@ def _cells(array: Any, file: str, before: int, column: str, public: bool) -> lis
         try:
             cells.append(cell.as_py())
         except (ValueError, OverflowError):
-            if not public:
-                cells.append(None)
-                continue
-            raise InputError(
-                f"{_place(file, row, column)}: neither UTF-8 text nor a date of the years 1 to 9999"
-            ) from None
+            if public:
+                problem = "neither UTF-8 text nor a date of the years 1 to 9999"
+                raise InputError(f"{_place(file, row, column)}: {problem}") from None
+            cells.append(None)
     return cells
 
 
 class _Stream(io.RawIOBase):
-    """Beam's compressed files lack what io.TextIOWrapper asks of a stream."""
+    """What io.TextIOWrapper needs, and Beam's compressed files lack."""
 
     def __init__(self, source: BinaryIO) -> None:
         self._source = source
@@ -270,7 +264,7 @@ class _Stream(io.RawIOBase):
             data = self._source.read(len(buffer))
         except Exception as error:  # each codec has its own
             raise OSError("the compressed data are damaged") from error
-        # Beam takes a file that was cut off for a short one; its decompressor knows better.
+        # Beam accepts a file that was cut off; its decompressor knows better.
         if not data and not getattr(getattr(self._source, "_decompressor", None), "eof", True):
             raise OSError("the compressed data end too early")
         buffer[: len(data)] = data
@@ -290,7 +284,6 @@ def _open_text(readable: ReadableFile, errors: str = "strict") -> io.TextIOWrapp
 
 
 def unreadable(file: str, error: OSError) -> InputError:
-    """What to say of a file that the system does not give."""
     return InputError(f"{file}: cannot be read: {error.strerror or error}")
 
 
@@ -298,7 +291,7 @@ def _match(inputs: Sequence[str]) -> list[FileMetadata]:
     """The files of all patterns, each file once: an event read twice would count twice."""
     files: dict[str, FileMetadata] = {}
     for pattern in inputs:
-        # Beam finds nothing for a pattern that starts with its first star.
+        # Beam finds nothing for a pattern with a star in its first part.
         full = f"./{pattern}" if re.match(r"[^/]*[*?[]", pattern) else pattern
         try:
             found = FileSystems.match([full])[0].metadata_list if pattern else []

@@ -1,4 +1,4 @@
-"""One sorted file, CSV or Parquet, from the releases of a bounded collection; and back."""
+"""Writes a bounded collection of releases to one sorted file, CSV or Parquet; and reads it back."""
 
 import csv
 import io
@@ -29,22 +29,22 @@ _KINDS = {str: pa.string(), int: pa.int64(), float: pa.float64()}
 _NUMBERS = 1 << 18  # of a batch, rows times columns
 _SLICE = 1 << 16  # rows that are written at once
 _START = MIN_TIMESTAMP.micros
-_NOTHING = b""  # no batch: so that a collection without rows makes a file, too
+_NOTHING = b""  # no batch: a collection without rows makes a file too
 
 
 class Last(NamedTuple):
-    """The last release of a key that has a row, and the table's own cells of its rows."""
+    """The last release of a key that has rows, and the table's own cells in these."""
 
     step: int
     rows: list[tuple[Any, ...]]
 
 
 class Output:
-    """A file of releases, to be written by `WriteTable` and read back where it is local.
+    """A file of releases, to be written by `WriteTable` and read back if it is local.
 
     Args:
-      path: as `check_name` has it, on any file system that Beam knows.
-      table: its columns. A file that has others when it is read back is an InputError.
+      path: ends in .csv or .parquet, on any file system that Beam knows.
+      table: its columns; other ones in the file, when it is read back, are an InputError.
     """
 
     def __init__(self, path: str, table: Table) -> None:
@@ -58,10 +58,8 @@ class Output:
             if self._parquet:
                 with pq.ParquetFile(self.path) as file:
                     for batch in file.iter_batches():
-                        columns = [
-                            batch[name].cast(_KINDS[kind]) for name, kind in self.table.schema
-                        ]
-                        yield from zip(*(column.to_pylist() for column in columns), strict=True)
+                        read = (batch[name].cast(_KINDS[kind]) for name, kind in self.table.schema)
+                        yield from zip(*(column.to_pylist() for column in read), strict=True)
                 return
             with open(self.path, encoding="utf-8", newline="") as text:
                 rows = csv.reader(text, strict=True)
@@ -72,10 +70,8 @@ class Output:
         except OSError as error:
             raise unreadable(self.path, error) from error
         except (csv.Error, pa.ArrowException, KeyError, ValueError):
-            expected = ", ".join(names)
-            raise InputError(
-                f"{self.path}: not a file of releases, whose columns are {expected}"
-            ) from None
+            expected = f"a file of releases, whose columns are {', '.join(names)}"
+            raise InputError(f"{self.path}: not {expected}") from None
 
     def columns(self) -> dict[str, list[Any]]:
         """The same, by column."""
@@ -102,23 +98,20 @@ def _cell(kind: type, cell: str) -> Any:
 
 
 class WriteTable(beam.PTransform[PCollection[Any], PCollection[str]]):
-    """Writes all releases of a bounded collection to one file, sorted; gives its path at the end.
+    """Writes all releases of a bounded collection to one file, and then yields its path.
 
-    The rows come together on one worker, in Arrow's format, and are written beside the output,
-    which is then renamed: there is never half a file, and an existing one is replaced. The order of
-    the lines is that of the rows' own cells, whatever order they come in.
+    The rows come together on one worker, in Arrow's format. They are written beside the output and
+    then renamed: there is never half a file, and an existing one is replaced. They are sorted by
+    their own cells, whatever order they come in.
 
     Args:
-      output: where, and as what.
-      timed: whether to write the timestamps; without, their cells are empty.
+      timed: whether to write the timestamps; if not, their cells are empty.
     """
 
     def __init__(self, output: Output, timed: bool) -> None:
         super().__init__()
-        self._table, self._timed = output.table, timed
-        self._write = WriteRows(
-            output.path, self._table.schema, self._table.order, self._table.keys
-        )
+        self._table, self._timed, table = output.table, timed, output.table
+        self._write = WriteRows(output.path, table.schema, table.order, table.keys)
 
     def expand(self, releases: PCollection[Any]) -> PCollection[str]:
         rows = beam.FlatMap(self._rows).with_output_types(tuple[Any, ...])
@@ -134,10 +127,9 @@ class WriteRows(beam.PTransform[PCollection[tuple[Any, ...]], PCollection[str]])
 
     Args:
       output: a path that ends in .csv or .parquet.
-      columns: the names of the columns, and their types: str, int or float.
-      order: the names of the columns, of whole numbers or text, by which rows are sorted.
-      first: texts in the order in which they come in the first column of `order`, in place of the
-        order of text; none other may be there.
+      columns: names and types (str, int or float).
+      order: the columns, of whole numbers or text, by which rows are sorted.
+      first: all texts of the first column of `order`, in their order; by default that of text.
     """
 
     def __init__(
@@ -159,20 +151,15 @@ class WriteRows(beam.PTransform[PCollection[tuple[Any, ...]], PCollection[str]])
         write: Any = beam.ParDo(self._write).with_output_types(str)
         batches = rows | "Global" >> beam.WindowInto(GlobalWindows()) | "Pack" >> packed
         header = rows.pipeline | "Header" >> seed.with_output_types(tuple[int, bytes])
-        return (
-            (header, batches)
-            | "Flatten" >> beam.Flatten()
-            | "Together" >> beam.GroupByKey()
-            | "Write" >> write
-        )
+        together = (header, batches) | "Flatten" >> beam.Flatten() | "Together" >> beam.GroupByKey()
+        return together | "Write" >> write
 
 
 class _Pack(beam.DoFn):
-    """Rows to batches of them in Arrow's format, under one key."""
+    """From rows to batches in Arrow's format, under one key."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
-        self._most = max(1, _NUMBERS // len(schema))
+        self._schema, self._most = schema, max(1, _NUMBERS // len(schema))
 
     def start_bundle(self) -> None:
         self._rows: list[tuple[Any, ...]] = []
@@ -186,11 +173,8 @@ class _Pack(beam.DoFn):
             yield windowed_value.create((0, self._packed()), _START, (GlobalWindow(),))
 
     def _packed(self) -> bytes:
-        columns = zip(*self._rows, strict=True)
-        arrays = [
-            pa.array(column, field.type)
-            for column, field in zip(columns, self._schema, strict=True)
-        ]
+        columns = zip(self._schema.types, zip(*self._rows, strict=True), strict=True)
+        arrays = [pa.array(cells, kind) for kind, cells in columns]
         self.start_bundle()
         out = pa.BufferOutputStream()
         with pa.ipc.new_stream(out, self._schema) as stream:
@@ -199,8 +183,6 @@ class _Pack(beam.DoFn):
 
 
 class _Write(beam.DoFn):
-    """All batches to the file."""
-
     def __init__(
         self, output: str, schema: pa.Schema, order: Sequence[str], first: Sequence[str]
     ) -> None:
@@ -221,7 +203,7 @@ class _Write(beam.DoFn):
         yield self._output
 
     def _places(self, table: pa.Table) -> Any:
-        """The rows in order."""
+        """The numbers of the rows, in order."""
         columns: list[Any] = []
         for name in self._order:
             cells, firsts = table[name], self._first if not columns else []
@@ -261,20 +243,18 @@ def check_name(path: str) -> str:
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in (".csv", ".parquet"):
         raise InputError(f"output must end in .csv or .parquet, got {path!r}")
-    if re.search(r"[*?[]", path):
-        # Beam would look for what matches the name.
+    if re.search(r"[*?[]", path):  # a pattern, to Beam
         raise InputError(f"output must have none of * ? [ in its name, got {path!r}")
     return suffix
 
 
 def check_output(path: str) -> None:
-    """Raise InputError where `WriteTable` could not write; remote paths pass by their names."""
+    """Raise InputError where `WriteTable` could not write. Remote paths pass by their names."""
     check_name(path)
-    if "://" in path:
-        return
-    if os.path.isdir(path):
-        raise InputError(f"output {path!r} is a directory; name a file in it")
-    check_directory(f"output {path!r}", path)
+    if "://" not in path:
+        if os.path.isdir(path):
+            raise InputError(f"output {path!r} is a directory; name a file in it")
+        check_directory(f"output {path!r}", path)
 
 
 def check_directory(what: str, path: str) -> None:

@@ -13,19 +13,17 @@ from numbers import Real
 from zoneinfo import ZoneInfo
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
-# The years 1 to 9999, as datetime has them. Beam reaches further, but no event does: what lies
-# beyond is most often a file of milliseconds read as seconds.
+# The years 1 to 9999, as datetime has them. Beam goes further, but times beyond are most often
+# milliseconds read as seconds.
 FIRST, LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 _MAX_TEXT = 300
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,4})?", re.ASCII)
-# Precise enough to hold any text of _MAX_TEXT characters exactly.
-_EXACT = Context(prec=2 * _MAX_TEXT, rounding=ROUND_FLOOR)
-
+_EXACT = Context(prec=2 * _MAX_TEXT, rounding=ROUND_FLOOR)  # exact for _MAX_TEXT characters
 _LONGEST = 10**12  # seconds
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
-# What strptime itself accepts for its directives of digits; %L is ours.
+# What strptime accepts for its numeric directives; %L is ours.
 _DIGITS = {
     "Y": r"\d{4}",
     "m": r"1[0-2]|0[1-9]|[1-9]",
@@ -41,17 +39,16 @@ _DIGITS = {
 def parser(format: str, timezone: str) -> Callable[[object], int]:
     """A picklable function from one value to microseconds since the epoch, UTC; or a ValueError.
 
-    Args:
-      format: ``unix`` (seconds) or ``unix-ms`` (milliseconds), whole or decimal, exact to the
-        microsecond and rounded down below it; ``iso`` (ISO 8601); or a strptime format, where
-        ``%L`` stands for milliseconds of 1 to 3 digits without padding (``:11`` is 11 ms, which
-        ``%f`` reads as 110 ms). As in strptime, a missing year is 1900.
-      timezone: where times without an offset are, such as ``UTC`` or ``Europe/Paris``. Of an
-        hour that clocks repeat, the first is taken.
+    It takes text in the format, datetimes and dates with any format, and numbers with ``unix`` and
+    ``unix-ms``. For anything else, and outside the years 1 to 9999, it raises a ValueError that
+    never shows the value.
 
-    The function takes datetimes and dates whatever the format, and numbers with ``unix`` and
-    ``unix-ms``. It raises ValueError, in words that never show the value, for anything else and
-    for times outside the years 1 to 9999.
+    Args:
+      format: ``unix`` (seconds) or ``unix-ms`` (milliseconds), whole or decimal, rounded down to
+        microseconds; ``iso`` (ISO 8601); or a strptime format, where ``%L`` stands for milliseconds
+        without padding (``:11`` is 11 ms, which ``%f`` reads as 110 ms). A missing year is 1900.
+      timezone: of times without an offset, such as ``UTC`` or ``Europe/Paris``. Where clocks repeat
+        an hour, its first run is meant.
     """
     zone = zone_of(timezone)
     if format == "unix":
@@ -78,8 +75,7 @@ def zone_of(name: str) -> dt.tzinfo:
 
 class _Parser:
     def __init__(self, expected: str, zone: dt.tzinfo) -> None:
-        self._expected = expected
-        self._zone = zone
+        self._expected, self._zone = expected, zone
 
     def __call__(self, value: object) -> int:
         if isinstance(value, str):
@@ -115,11 +111,10 @@ class _Parser:
 class _Unix(_Parser):
     def __init__(self, expected: str, zone: dt.tzinfo, digits: int) -> None:
         super().__init__(expected, zone)
-        self._digits = digits
-        self._scale = 10**digits
+        self._digits, self._scale = digits, 10**digits
 
     def __call__(self, value: object) -> int:
-        # Whole numbers, nearly all there is, take the short way.
+        # A short cut for whole numbers, which nearly all are.
         if type(value) is int or (
             type(value) is str and value.isdigit() and value.isascii() and len(value) < 18
         ):
@@ -129,7 +124,7 @@ class _Unix(_Parser):
         return super().__call__(value)
 
     def _number(self, number: Real | Decimal) -> int:
-        # A float's shortest text, not its binary value, is what was written: no rounding.
+        # What was written is a float's shortest text, not its binary value.
         return self._text(str(number))
 
     def _text(self, text: str) -> int:
@@ -151,7 +146,7 @@ class _Iso(_Parser):
 
 
 def _from_iso(text: str) -> dt.datetime:
-    if text[-1:] in ("Z", "z"):  # Python 3.10 knows no Z
+    if text[-1:] in ("Z", "z"):  # unknown to Python 3.10
         text = text[:-1] + "+00:00"
     return dt.datetime.fromisoformat(text)
 
@@ -164,8 +159,8 @@ class _Strptime(_Parser):
         self._format = "".join("%f" if part == "%L" else part for part in parts)
         self._check(format, parts, names)
         self._pattern = _pattern(parts)
-        # strptime costs three times as much as the digits by themselves; it is left to the rest:
-        # names, offsets, times with a gap such as a minute without an hour.
+        # strptime costs three times as much as reading digits. It is for the rest: names, offsets,
+        # and times with a gap, such as a minute without an hour.
         self._fields = [name for name in "YmdHMS" if name in names]
         self._digits_only = (
             set(names) <= set(_DIGITS)
@@ -209,7 +204,7 @@ class _Strptime(_Parser):
             raise self._error("the timestamp has another format") from None
 
 
-# Of the command line
+# The command line
 
 
 def is_number(text: str) -> bool:
@@ -218,16 +213,16 @@ def is_number(text: str) -> bool:
 
 
 def lacks_offset(text: str) -> bool:
-    """Whether a time of the command line, seconds since 1970 or ISO 8601, is in a time zone."""
+    """Whether a time, in seconds since 1970 or ISO 8601, depends on --timezone."""
     return not is_number(text) and _from_iso(text).tzinfo is None
 
 
 def duration(text: str) -> Fraction:
-    """Seconds of a length such as 90, 0.5s or 1h: positive, whole microseconds, or a ValueError."""
+    """The seconds in 90, 0.5s or 1h; a ValueError unless positive and of whole microseconds."""
     unit = _UNITS.get(text[-1:])
     number = text[:-1] if unit else text
     if not is_number(number):
-        raise ValueError("no length of time")
+        raise ValueError("not a length of time")
     exact = Fraction(number) * (unit or 1)
     if not 0 < exact <= _LONGEST or (exact * 10**6).denominator != 1:
         raise ValueError("not positive, not whole microseconds, or beyond the calendar")
