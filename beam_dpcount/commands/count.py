@@ -60,15 +60,10 @@ class Count(Task):
         return self.read(*counted(self.options.value, self.options.where), instead=TICKS)
 
     def transform(self, places: Places) -> dp.PrefixCount:
-        options = self.options
-        return dp.PrefixCount(
-            opt.budget_of(options),
-            options.horizon,
-            bounds=tuple(options.bounds),
-            unit=options.unit,
-            on_reject="collect" if options.rejected else options.on_reject,
-            **self.shared(places),
-        )
+        options, given = self.options, self.shared(places)
+        given |= {"bounds": tuple(options.bounds), "unit": options.unit}
+        given["on_reject"] = "collect" if options.rejected else options.on_reject
+        return dp.PrefixCount(opt.budget_of(options), options.horizon, **given)
 
     def notes(self) -> list[str]:
         if self.options.value is not None:

@@ -18,17 +18,11 @@ from beam_dpcount.counters.counter import Counter
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a release estimates.
+    """What a release estimates."""
 
-    Args:
-      what: within a sentence.
-      title: within a picture's title, in brackets; empty where the title says it anyway.
-      left_out: what the command can leave out.
-    """
-
-    what: str = "the true count"
-    title: str = ""
-    left_out: Sequence[str] = ()
+    what: str = "the true count"  # within a sentence
+    title: str = ""  # in brackets in a picture's title; empty where the title says it anyway
+    left_out: Sequence[str] = ()  # what the command can leave out
 
     @property
     def in_title(self) -> str:

@@ -96,24 +96,19 @@ class Ticks(Task):
             self.split = SplitKeys(self.keys, options.separator, most)
         if options.max_per_tick is not None:
             check_whole("max_per_tick", options.max_per_tick)
+        named = ("horizon", "mechanism", "unit", "relation", "max_per_tick", "late", "path")
         return dp.TickCount(
             opt.budget_of(options),
             options.tick,
             start,
             stop,
-            horizon=options.horizon,
             keys=self.keys,
-            mechanism=options.mechanism,
             bounds=tuple(options.bounds),
-            unit=options.unit,
-            relation=options.relation,
             max_items=most,
-            max_per_tick=options.max_per_tick,
-            late=options.late,
             value=formats.value_of,
-            path=options.path,
             # Ticks have no ids of rows: a file more, or its keys in another order, would show.
             entropy=opt.entropy_of(options, ([*map(opt.real_path, paths)], self.keys)),
+            **{name: getattr(options, name) for name in named},
         )
 
     def table(self) -> formats.Table:

@@ -17,7 +17,7 @@ from beam_dpcount.commands.figures import series as plots
 T = TypeVar("T")
 Row = dict[str, Any]
 FloatArray = npt.NDArray[np.float64]
-Series = Mapping[str, Sequence[npt.ArrayLike]]
+Series = plots.Series
 
 HALF = dp.ZCDP(0.5)  # then sigma^2 = Delta_2^2
 VARIANCE = "variance (counts²)"
@@ -59,17 +59,11 @@ def table(rows: Sequence[Row], suffix: str = "") -> Output:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One comparison.
+    """One comparison."""
 
-    Args:
-      rows: makes the table, with fewer points for a quick run; all rows have the same columns.
-      outputs: draws pictures of the table, and makes smaller tables that sum it up.
-      headline: the table in one line.
-    """
-
-    rows: Callable[[bool], list[Row]]
-    outputs: Callable[[list[Row]], Sequence[Output]]
-    headline: Callable[[list[Row]], str]
+    rows: Callable[[bool], list[Row]]  # all of the same columns; fewer for a quick run
+    outputs: Callable[[list[Row]], Sequence[Output]]  # pictures, and tables that sum the rows up
+    headline: Callable[[list[Row]], str]  # the result in one line
 
 
 def progress(items: Sequence[T], what: str) -> Iterator[T]:

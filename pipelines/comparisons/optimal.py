@@ -99,17 +99,12 @@ def optimal_factorization(n: int, objective: str = "max", tolerance: float = 1e-
 
 
 class _Point(NamedTuple):
-    """Weights q and the dual value there.
+    """Weights q, and the dual value there from P^1/2 A Q^1/2 = U S V^T."""
 
-    log_weights: log q, shape (n,), where q sums to 1.
-    singular, vectors: S, shape (n,), and V, shape (n, n), of P^1/2 A Q^1/2 = U S V^T.
-    log_ratio: log(diag(V S V^T) / (q tr S)), shape (n,); 0 at the optimum.
-    """
-
-    log_weights: FloatArray
-    singular: FloatArray
-    vectors: FloatArray
-    log_ratio: FloatArray
+    log_weights: FloatArray  # log q, shape (n,), where q sums to 1
+    singular: FloatArray  # S, shape (n,)
+    vectors: FloatArray  # V, shape (n, n)
+    log_ratio: FloatArray  # log(diag(V S V^T) / (q tr S)), shape (n,); 0 at the optimum
 
 
 def _point(log_weights: FloatArray, objective: str) -> _Point:

@@ -48,9 +48,8 @@ def measured(
 ) -> tuple[FloatArray, FloatArray]:
     """Two errors of each release of `stream` at each step, both of shape (repetitions, HORIZON).
 
-    Returns:
-      How far the true count of the item with the largest private count is below the largest true
-      count; and how far that largest private count is from the largest true count.
+    How far the true count of the item with the largest private count is below the largest true
+    count; and how far that largest private count is from the largest true count.
     """
     xs = stream()
     counts = np.cumsum(xs, axis=0)
@@ -148,9 +147,8 @@ def top_headline(rows: list[Row]) -> str:
         columns = ("shortfall", "count_error", "signal_to_noise")
         lines = base.curves(base.select(rows, epsilon=epsilon), "mechanism", *columns)
         means = {name: [column.mean() for column in line] for name, line in lines.items()}
-        item, count = (
-            ", ".join(f"{name} {mean[i]:.4g}" for name, mean in means.items()) for i in (0, 1)
-        )
+        item = ", ".join(f"{name} {mean[0]:.4g}" for name, mean in means.items())
+        count = ", ".join(f"{name} {mean[1]:.4g}" for name, mean in means.items())
         ratio = means[SquareRoot.__name__][2] / means[BinaryTree.__name__][2]
         parts.append(
             f"at {dp.ApproxDP(epsilon, _DELTA)} the item is short by {item}; its count is off by "

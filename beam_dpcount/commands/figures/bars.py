@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ from matplotlib import ticker
 from matplotlib.axes import Axes
 
 from beam_dpcount.commands.figures import frames
+from beam_dpcount.commands.figures.frames import Panel, Path
 
 _ERRORS = {"ecolor": frames.ERROR, "elinewidth": 1.2, "capsize": 3}
 
@@ -21,8 +21,8 @@ FloatArray = npt.NDArray[np.float64]
 
 def histograms(
     items: Sequence[str],
-    panels: Sequence[frames.Panel],
-    path: str | os.PathLike[str],
+    panels: Sequence[Panel],
+    path: Path,
     *,
     title: str,
     guarantee: str,
@@ -34,14 +34,12 @@ def histograms(
     All panels show the same items in the same order, and share the axis of counts.
 
     Args:
-      items: the items of all panels.
-      panels: their counts, as many each, or a ValueError.
+      panels: with a count for each item, or a ValueError.
       path: the PNG file to write.
-      title: plain text above the figure.
-      guarantee: plain text below the figure, wrapped.
-      top: how many items to draw, largest total of the panels first. They are chosen for being
-        large, which biases them upwards. Left out: the first items, in their order.
-      most: the most items to draw, where `top` is left out.
+      title, guarantee: plain text above and below the figure.
+      top: draw so many items, those of the largest totals first. They are chosen for being large,
+        which biases them upwards. By default the first items, in their order.
+      most: the most items to draw without `top`.
     """
     counts = [panel.of(len(items), "count", f"its {len(items)} items") for panel in panels]
     kept = np.arange(len(items))[:most]
@@ -66,19 +64,11 @@ def histograms(
 
 
 def degrees(
-    domain: Sequence[str],
-    panels: Sequence[frames.Panel],
-    path: str | os.PathLike[str],
-    *,
-    title: str,
-    guarantee: str,
+    domain: Sequence[str], panels: Sequence[Panel], path: Path, *, title: str, guarantee: str
 ) -> None:
-    """Draws private degree histograms as upright bars.
+    """Draws private degree histograms as upright bars, of a domain of degrees as texts.
 
-    Args:
-      domain: the degrees, as texts, in their order.
-      panels: the releases, with a count for each of them, or a ValueError.
-      path, title, guarantee: as for `histograms`.
+    The other arguments are as for `histograms`.
     """
     rows, columns = frames.shape(len(panels))
     size = max(9, 4.2 * columns), 1.8 + 3.4 * rows
@@ -107,22 +97,15 @@ def degrees(
 
 
 class Words(NamedTuple):
-    """One panel of `top_words`: the words of a release, largest private count first.
-
-    Fields:
-      name, note: as of a `Panel`.
-      rows: the words, their private counts, and the low and high ends of their bands.
-    """
+    """One panel of `top_words`: the words of a release, largest private count first."""
 
     name: str
     note: str
-    rows: Sequence[tuple[str, float, float, float]]
+    rows: Sequence[tuple[str, float, float, float]]  # a word, its count, the ends of its band
 
 
-def top_words(
-    panels: Sequence[Words], path: str | os.PathLike[str], *, title: str, guarantee: str
-) -> None:
-    """Draws words as `histograms` does items, but each panel has its own words and scale."""
+def top_words(panels: Sequence[Words], path: Path, *, title: str, guarantee: str) -> None:
+    """Draws words as `histograms` draws items, but each panel has its own words and scale."""
     columns = min(2, max(1, len(panels)))
     rows = max(1, math.ceil(len(panels) / columns))
     most = max((len(panel.rows) for panel in panels), default=0)
@@ -142,7 +125,6 @@ def top_words(
 
 
 def _across(axes: Axes, places: Any, values: FloatArray, errors: Any) -> None:
-    """Horizontal bars."""
     axes.barh(places, values, xerr=errors, color=frames.BAR, error_kw=_ERRORS)
     axes.axvline(0, color=frames.GREY, linewidth=0.8)
     frames.plain(axes)

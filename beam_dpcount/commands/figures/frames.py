@@ -1,7 +1,6 @@
 """What figures share: their frame, titles and numbers.
 
-Figures are built from `matplotlib.figure.Figure`, never pyplot, so that nothing here depends on
-or changes global state (a display, the current figure).
+They are made of `matplotlib.figure.Figure`, never of pyplot, so no global state is used or changed.
 """
 
 from __future__ import annotations
@@ -29,24 +28,19 @@ TITLE_WIDTH = 30  # narrow characters
 CAPPED = 40  # bars up to which error bars have caps, and vertices up to which all have names
 BAR, ERROR, GREY = "#56B4E9", "#222222", "#555555"
 
+Path = str | os.PathLike[str]
+
 
 class Panel(NamedTuple):
-    """One release.
+    """One release."""
 
-    Fields:
-      name: the panel's title.
-      note: what stands below the title.
-      values: the private counts, or weights.
-      stddev: the standard deviation of the noise of each.
-    """
-
-    name: str
-    note: str
-    values: Sequence[float]
-    stddev: float
+    name: str  # its title
+    note: str  # below the title
+    values: Sequence[float]  # private counts, or weights
+    stddev: float  # of the noise in each value
 
     def of(self, number: int, noun: str, places: str) -> npt.NDArray[np.float64]:
-        """The values of so many places, or a ValueError."""
+        """The values, so many, or a ValueError."""
         values = np.asarray(self.values, dtype=np.float64)
         if values.shape != (number,):
             raise ValueError(f"panel {self.name!r} must have one {noun} for each of {places}")
@@ -55,7 +49,7 @@ class Panel(NamedTuple):
 
 def each_panel(
     panels: Sequence[Any],
-    path: str | os.PathLike[str],
+    path: Path,
     inches: tuple[float, float],
     title: str,
     guarantee: str,
@@ -63,14 +57,10 @@ def each_panel(
     shared: Collection[str] = (),
     nothing: str = "no releases",
 ) -> Iterator[tuple[Axes, Any, bool, bool]]:
-    """Axes for each panel, to be drawn in, and whether they are leftmost, and lowest.
+    """Yields axes to draw in, the panel, and whether the axes are leftmost, and lowest.
 
-    The picture is written at the end.
-
-    Args:
-      panels: titles, notes and what more there is.
-      shared: the axes, x or y, that all panels share.
-      nothing: what is said where there is no panel.
+    The picture is written at the end. `panels` begin with their titles and notes; `shared` are the
+    axes, x or y, that all have in common; `nothing` is said where there is no panel.
     """
     figure, body = framed(inches, title, guarantee)
     if not panels:
@@ -100,23 +90,20 @@ def written(value: float, _: float | None) -> str:
 def framed(inches: tuple[float, float], title: str, footer: str) -> tuple[Figure, SubFigure]:
     """A figure with its title and footer, and the space between them."""
     figure = Figure(inches, DPI, layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06))
-    footer = footer.replace(" %", "\u00a0%")  # not to be torn apart
     title = textwrap.fill(title, int(8 * inches[0]), break_on_hyphens=False)
     figure.suptitle(title, fontsize=15, fontweight="bold", parse_math=False)
-    filled = [
-        textwrap.fill(line, int(13 * inches[0]), break_on_hyphens=False)
-        for line in footer.splitlines()
-    ]
+    whole = footer.replace(" %", "\u00a0%").splitlines()  # never a line break before %
+    width = int(13 * inches[0])
+    text = "\n".join(textwrap.fill(line, width, break_on_hyphens=False) for line in whole)
     left = {"x": 0.01, "horizontalalignment": "left", "multialignment": "left"}
-    if filled:
-        text = "\n".join(filled)
+    if whole:
         figure.supxlabel(text, **left, fontsize=10, color=GREY, parse_math=False)
-    # A subfigure of its own keeps the legend from landing on the figure's title.
+    # Without a subfigure of its own, the legend may land on the figure's title.
     return figure, figure.add_subfigure(figure.add_gridspec(1, 1)[0])
 
 
 def plain(axes: Axes, labelsize: float = 10) -> None:
-    """A grid behind, and no frame above and to the right."""
+    """A grid, and no frame above and to the right."""
     axes.tick_params(labelsize=labelsize)
     axes.grid(color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
@@ -125,12 +112,10 @@ def plain(axes: Axes, labelsize: float = 10) -> None:
 
 def titles(axes: Axes, key: Hashable, note: str) -> None:
     """A panel's title and, below it, a note."""
-    pad = 20 if note else 6
-    name = shortened(key)
-    axes.set_title(name, loc="left", pad=pad, fontsize=12, fontweight="bold", parse_math=False)
-    axes.annotate(
-        note, (0, 1), (0, 6), xycoords="axes fraction", textcoords="offset points", color=GREY
-    )
+    look: Any = {"pad": 20 if note else 6, "fontsize": 12, "fontweight": "bold"}
+    axes.set_title(shortened(key), loc="left", parse_math=False, **look)
+    how: Any = {"xycoords": "axes fraction", "textcoords": "offset points", "color": GREY}
+    axes.annotate(note, (0, 1), (0, 6), **how)
 
 
 def say(axes: Axes, text: str) -> None:
@@ -139,10 +124,10 @@ def say(axes: Axes, text: str) -> None:
     axes.text(0.5, 0.5, text, ha="center", va="center", fontsize=18, color=GREY)
 
 
-def save(figure: Figure, path: str | os.PathLike[str]) -> None:
+def save(figure: Figure, path: Path) -> None:
     """Write a figure as PNG."""
     with warnings.catch_warnings():
-        # A key in a script the font lacks is drawn as boxes; that is no fault of the caller's.
+        # A key in a script that the font lacks is drawn as boxes: not the caller's fault.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         warnings.filterwarnings("ignore", message="Matplotlib currently does not support")
         with beside(os.fspath(path)) as name:
@@ -150,9 +135,9 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> None:
 
 
 def shortened(key: Hashable, middle: bool = False) -> str:
-    """The key as one line of printable text, cut to the width of a panel's title.
+    """The key as printable text, cut to the width of a panel's title at its end or in the middle.
 
-    In the middle: texts that begin alike often end differently.
+    In the middle suits texts that begin alike: they often end differently.
     """
     text = key.decode("utf-8", "replace") if isinstance(key, bytes) else str(key)
     text = "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
@@ -165,7 +150,7 @@ def shortened(key: Hashable, middle: bool = False) -> str:
 
 
 def _head(text: str, most: int) -> str:
-    """As much of a text from its start as `most` narrow characters have room for."""
+    """The start of a text, as far as `most` narrow characters would reach."""
     width = 0
     for position, letter in enumerate(text):
         width += 2 if unicodedata.east_asian_width(letter) in "WF" else 1
@@ -175,6 +160,6 @@ def _head(text: str, most: int) -> str:
 
 
 def marks(n: int, most: int = 20) -> list[int]:
-    """Which of 1 .. n have their names on an axis: about `most`, the first and the last always."""
+    """Which of 1 .. n have names on an axis: about `most`, and always the first and the last."""
     step = math.ceil(n / most)
     return [1, *range(1 + step, n - step + 1, step), n] if n > 1 else [1]

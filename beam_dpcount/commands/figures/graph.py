@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,24 +10,16 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 
 from beam_dpcount.commands.figures import frames
+from beam_dpcount.commands.figures.frames import Panel, Path
 
 
 def weights(
-    vertices: Sequence[str],
-    panels: Sequence[frames.Panel],
-    path: str | os.PathLike[str],
-    *,
-    title: str,
-    guarantee: str,
+    vertices: Sequence[str], panels: Sequence[Panel], path: Path, *, title: str, guarantee: str
 ) -> None:
-    """Draws the private weights of all pairs as matrices of colours, one a panel; writes a PNG.
-
-    All panels share one scale, with 0 in its middle.
+    """Draws the private weights of all pairs as matrices of colours, on one scale around 0.
 
     Args:
-      vertices: their names, in their order.
-      panels: the releases, with a weight for each pair, first with second, first with third, ...,
-        or a ValueError.
+      panels: with a weight for each pair (first and second, first and third ...), or a ValueError.
       path, title, guarantee: as for `bars.histograms`.
     """
     n = len(vertices)

@@ -1,7 +1,7 @@
-"""Which keys a picture draws: chosen by what is public, or as asked for, never by private values.
+"""Which keys a picture draws: as asked for, or chosen by public facts, never by private values.
 
-Keys that are chosen for their noisy values are chosen for their noise too, and bands that hold 95 %
-of the time for a key named beforehand miss more often for them.
+Keys chosen for their noisy values are chosen for their noise too: bands that hold 95 % of the time
+for a key named beforehand miss more often for them.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ def check(options: argparse.Namespace) -> None:
     if len(set(options.plot_keys)) < len(options.plot_keys):
         raise ValueError("--plot-keys: a key is there twice; give it once")
     if len(options.plot_keys) > _MOST:
-        raise ValueError(
-            f"--plot-keys: a picture has room for {_MOST} keys, got {len(options.plot_keys)}"
-        )
+        got = len(options.plot_keys)
+        raise ValueError(f"--plot-keys: a picture has room for {_MOST} keys, got {got}")
 
 
 def check_listed(options: argparse.Namespace, keys: Collection[str]) -> None:
@@ -40,7 +39,7 @@ def check_listed(options: argparse.Namespace, keys: Collection[str]) -> None:
 
 
 def missing(options: argparse.Namespace, keys: Collection[str]) -> list[str]:
-    """Warnings about keys without releases; which have some is public where this is used."""
+    """Warnings about keys without releases. Which have some is public wherever this is used."""
     return [
         f"warning: --plot-keys: {key!r} has no releases, and is not drawn"
         for key in options.plot_keys or ()
@@ -51,11 +50,10 @@ def missing(options: argparse.Namespace, keys: Collection[str]) -> list[str]:
 def of_most_rows(
     options: argparse.Namespace, last: Mapping[str, Any], most: int
 ) -> tuple[list[tuple[str, str, Any]], list[str]]:
-    """Title, note and rows of the keys to draw; and in a list how they were chosen, if not all are.
+    """Title, note and rows of the keys to draw; and how they were chosen, if not all are drawn.
 
-    Args:
-      last: their last releases, most rows first, which are public.
-      most: the most keys, where none are asked for.
+    `last` has the last releases of all keys, most rows first; their numbers of rows are public.
+    Without --plot-keys the first `most` are drawn.
     """
     if options.plot_keys is not None:
         shown, choice = [key for key in options.plot_keys if key in last], [ASKED]

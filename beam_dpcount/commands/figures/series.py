@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from datetime import timezone, tzinfo
 from itertools import cycle
@@ -18,32 +17,34 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from beam_dpcount.commands.figures import frames
+from beam_dpcount.commands.figures.frames import Path
 from beam_dpcount.commands.figures.keys import ASKED
 from beam_dpcount.commands.files import times
 
 MAX_POINTS = 4000
 EXACT = "exact (shown for demonstration only)"
 
-# Okabe and Ito's colour-blind safe palette, without its yellow, which is too pale on white.
+# Okabe and Ito's palette, safe for the colour-blind, without yellow, which is too pale on white.
 _BLUE, _VERMILLION, _GREEN, _PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 _ORANGE, _SKY, _BLACK = "#E69F00", "#56B4E9", "#000000"
 _COLOURS = (_BLUE, _VERMILLION, _GREEN, _PURPLE, _ORANGE, _SKY, _BLACK)
 # Four styles against seven colours: 28 distinct pairs, and neighbours differ in both.
 _STYLES = ("-", "--", "-.", ":")
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")  # as many as colours and one: no pair repeats
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")  # one more than colours: no pair repeats
 _DARK = "#222222"
-
 _WIDE_COLUMNS = 4  # of `panels`
-_FEW_POINTS = 40  # below this every release gets a marker
+_FEW_POINTS = 40  # up to here every release has a marker
 _MINUTE = 1 / 1440  # in days, matplotlib's unit of time
-
 _LEGEND: dict[str, Any] = {"loc": "outside upper center", "ncols": 4, "frameon": False}
 
 FloatArray = npt.NDArray[np.float64]
+Keys = Sequence[Hashable] | None
+Looks = Mapping[str, tuple[Any, ...]]
+Series = Mapping[str, Sequence[npt.ArrayLike]]
 
 
 class _Panel(NamedTuple):
-    """One key's releases in order of step; `exact` is NaN where no truth was given."""
+    """One key's releases in order of step; `exact` is NaN without a truth."""
 
     key: Hashable
     step: FloatArray
@@ -63,14 +64,14 @@ class _Panel(NamedTuple):
 
 def prefix_counts(
     columns: Mapping[str, Any],
-    path: str | os.PathLike[str],
+    path: Path,
     *,
     title: str,
     guarantee: str,
     half_width: float = frames.STDDEVS,
     truth: Mapping[Any, npt.ArrayLike] | None = None,
-    order: Sequence[Hashable] | None = None,
-    only: Sequence[Hashable] | None = None,
+    order: Keys = None,
+    only: Keys = None,
     max_panels: int = 6,
     time_axis: bool = True,
     zone: tzinfo = timezone.utc,
@@ -78,32 +79,31 @@ def prefix_counts(
 ) -> None:
     """Draws private running counts, one panel a key, and writes a PNG.
 
-    Each panel has the running count above and, because the noise is often too small to see
-    against the count, a strip below with the band around zero (and the error, given `truth`).
-    All strips share one scale; where all would be alike, there is one for all panels.
+    Each panel has the running count above. The noise is often too small to see there, so a strip
+    below shows the band around zero (and the error, given `truth`). All strips share one scale; if
+    all are alike, there is one for all panels.
 
-    Keys are never chosen by their private values: what is drawn for its noise is off by more than
-    its band says. The text below says how they were chosen, if not all are drawn.
+    Keys are never chosen by their private values: bands miss more often for keys drawn for their
+    noise. The text below says how they were chosen, if not all are drawn.
 
     Args:
-        columns: one row a release, in any order: `key`, `step`, `value`, `stddev` (standard
-            deviation of the noise in `value`) and optionally `timestamp` (microseconds since
-            the epoch; None where there is none).
-        path, title, guarantee: as for `bars.histograms`.
-        half_width: half the width of the band, in standard deviations.
-        truth: exact running counts by key, one for each release of the key in order of step.
-            Not private: for demonstrations on made-up data.
-        order: all keys in a public order, of which the first are drawn. Left out: ranked by the
-            number of their releases, which then has to be public, and by name, ranks 1, 2, 4, 8,
-            ... and last.
-        only: the keys to draw, as far as they have releases, in place of a choice.
-        max_panels: the most keys to draw, where `only` is left out.
-        time_axis: draw against time where every release has one, else against steps.
-        zone: of the times on the axis.
-        sum_of: what is summed, where the releases are sums and not counts.
+      columns: one row a release, in any order: `key`, `step`, `value`, `stddev` (of the noise in
+        `value`) and optionally `timestamp` (microseconds since the epoch, or None).
+      path, title, guarantee: as for `bars.histograms`.
+      half_width: half the width of the band, in standard deviations.
+      truth: exact running counts by key, one for each of its releases in order of step. Not
+        private: for demonstrations on made-up data.
+      order: all keys in a public order, whose first are drawn. By default keys are ranked by their
+        number of releases, which then must be public, and by name; ranks 1, 2, 4, 8, ... and the
+        last are drawn.
+      only: draw these keys, as far as they have releases.
+      max_panels: the most keys to draw, without `only`.
+      time_axis: draw against time if every release has one, else against steps.
+      zone: of the times on the axis.
+      sum_of: what is summed, if releases are sums and not counts.
 
     Raises:
-        ValueError: if columns differ in length, or `truth` and the releases of a key do.
+      ValueError: columns differ in length, or `truth` and the releases of a key do.
     """
     shown, how = _choice(_panels(columns, half_width, truth or {}), order, only, max_panels)
     rows = max(2, math.ceil(len(shown) / frames.COLUMNS))
@@ -119,8 +119,8 @@ def prefix_counts(
 
 
 def lines(
-    series: Mapping[str, Sequence[npt.ArrayLike]],
-    path: str | os.PathLike[str],
+    series: Series,
+    path: Path,
     *,
     xlabel: str,
     ylabel: str,
@@ -132,13 +132,13 @@ def lines(
 ) -> None:
     """Draws named lines in one pair of axes and writes a PNG.
 
-    The legend stands beside the axes in the order in which the lines end, highest first.
+    The legend is beside the axes, in the order in which the lines end, highest first.
 
     Args:
-        series: label -> `(x, y)` or `(x, y, band)`, with `y - band` to `y + band` shaded: arrays
-            of one length, or a ValueError; `band` may be a scalar. Labels, `xlabel` and `ylabel`
-            may use mathtext; `title` and `footer` are plain text.
-        base: of the powers at which a logarithmic x axis has its ticks.
+      series: label -> `(x, y)` or `(x, y, band)`, with `y - band` to `y + band` shaded: arrays of
+        one length, or a ValueError; `band` may be a scalar.
+      xlabel, ylabel: may use mathtext, as labels of series may; `title` and `footer` are plain.
+      base: of the powers at which a logarithmic x axis has its ticks.
     """
     figure, body = frames.framed((10, 6), title, footer or "")
     axes = body.subplots()
@@ -160,27 +160,25 @@ def lines(
 
 
 def panels(
-    panels: Mapping[str, Mapping[str, Sequence[npt.ArrayLike]]],
-    path: str | os.PathLike[str],
+    panels: Mapping[str, Series],
+    path: Path,
     *,
     xlabel: str,
     ylabel: str,
     title: str,
     footer: str | None = None,
 ) -> None:
-    """Draws one pair of axes for each of some sets of named lines and writes a PNG.
+    """Draws sets of named lines, each in its own axes, and writes a PNG.
 
-    Axes share x, each has its own y. A label looks the same in all of them, and stands once, in
-    the legend above; `EXACT` is a dark line as in `prefix_counts`. The keys of `panels` are the
-    titles of the axes, the series are as in `lines`.
+    Axes share x, not y. A label looks the same in all of them, and is once in the legend above;
+    `EXACT` is a dark line as in `prefix_counts`. `panels`: titles of axes -> series as in `lines`.
     """
     columns = min(_WIDE_COLUMNS, max(1, len(panels)))
     inches = 3.5 * columns, 1 + 3 * max(1, math.ceil(len(panels) / columns))
     looks = _looks(label for series in panels.values() for label in series)
     named = [(name, "", series) for name, series in panels.items()]
-    drawn = frames.each_panel(
-        named, path, inches, title, footer or "", columns, ("x",), nothing="no data"
-    )
+    how = (columns, ("x",), "no data")
+    drawn = frames.each_panel(named, path, inches, title, footer or "", *how)
     handles: dict[Any, Line2D] = {}
     for place, (axes, (*_, series), leftmost, lowest) in enumerate(drawn, start=1):
         for _, line in _draw_lines(axes, series, looks, 1.4):
@@ -199,7 +197,7 @@ def panels(
             body.legend(handles=list(handles.values()), **_LEGEND, fontsize=11, handlelength=3)
 
 
-def _looks(labels: Iterable[str]) -> dict[str, tuple[Any, ...]]:
+def _looks(labels: Iterable[str]) -> Looks:
     """A colour, a line style and a marker for each label."""
     looks = zip(cycle(_COLOURS), cycle(_STYLES), cycle(_MARKERS), strict=False)
     others = dict.fromkeys(label for label in labels if label != EXACT)
@@ -207,14 +205,9 @@ def _looks(labels: Iterable[str]) -> dict[str, tuple[Any, ...]]:
 
 
 def _draw_lines(
-    axes: Axes,
-    series: Mapping[str, Sequence[npt.ArrayLike]],
-    looks: Mapping[str, tuple[Any, ...]],
-    linewidth: float,
-    logx: bool = False,
-    logy: bool = False,
+    axes: Axes, series: Series, looks: Looks, width: float, logx: bool = False, logy: bool = False
 ) -> list[tuple[float, Line2D]]:
-    """Draws the series; the last finite value of each, and its line."""
+    """Draws the series; returns the last finite value of each, and its line."""
     ends: list[tuple[float, Line2D]] = []
     for label, arrays in series.items():
         colour, style, marker = looks[label]
@@ -227,7 +220,7 @@ def _draw_lines(
         kept = _kept(len(x), logarithmic=logx)
         x, y, band = x[kept], y[kept], np.broadcast_to(band, x.shape)[kept]
         dots = {"marker": marker if len(x) <= _FEW_POINTS else None, "markersize": 5}
-        look = {"color": colour, "linestyle": style, "linewidth": linewidth, **dots}
+        look = {"color": colour, "linestyle": style, "linewidth": width, **dots}
         (line,) = axes.plot(x, y, **look, label=label)
         # On a log scale a band that reaches zero would stretch the axis without end.
         low = np.maximum(y - band, y / 10) if logy else y - band
@@ -260,20 +253,15 @@ def _panels(
         run = np.array(own)[np.argsort(step[own], kind="stable")]
         exact = _floats(truth.get(key, np.full(len(run), np.nan)))
         if len(exact) != len(run):
-            raise ValueError(
-                f"truth must have one count for each release of key {key!r}: "
-                f"{len(exact)} counts, {len(run)} releases"
-            )
+            found = f"{len(exact)} counts, {len(run)} releases"
+            raise ValueError(f"truth must have one count for each release of key {key!r}: {found}")
         half = half_width * stddev[run]
         panels.append(_Panel(key, step[run], timestamp[run], value[run], half, exact))
     return panels
 
 
 def _choice(
-    panels: Sequence[_Panel],
-    order: Sequence[Hashable] | None,
-    only: Sequence[Hashable] | None,
-    most: int,
+    panels: Sequence[_Panel], order: Keys, only: Keys, most: int
 ) -> tuple[list[_Panel], str]:
     """The panels to draw, and a sentence on how they were chosen, if not all are drawn."""
     if only is not None:
@@ -336,7 +324,7 @@ def _draw_panels(
 
 
 def _axes(body: SubFigure, panels: Sequence[_Panel]) -> tuple[list[Axes], list[Axes]]:
-    """Axes for the count of each panel; and for the strip of each, or one for all where alike."""
+    """Axes for the count of each panel; and for the strip of each, or one for all if alike."""
     rows, columns = frames.shape(len(panels))
     one = _alike(panels)
     spare = len(panels) < rows * columns
@@ -375,12 +363,10 @@ def _alike(panels: Sequence[_Panel]) -> bool:
 
 def _draw_count(axes: Axes, x: FloatArray, panel: _Panel) -> None:
     _band(axes, x, panel.value, panel.half)
-    few = len(x) <= _FEW_POINTS
-    dots: dict[str, Any] = {"marker": "o" if few else None, "markersize": 4}
-    axes.plot(x, panel.value, color=_BLUE, linewidth=1.6, **dots)
+    dot, cross = ("o", "x") if len(x) <= _FEW_POINTS else (None, None)
+    axes.plot(x, panel.value, color=_BLUE, linewidth=1.6, marker=dot, markersize=4)
     if panel.has_truth:
-        marker = "x" if few else None
-        axes.plot(x, panel.exact, color=_DARK, linewidth=1.1, linestyle=(0, (4, 3)), marker=marker)
+        axes.plot(x, panel.exact, color=_DARK, linewidth=1.1, linestyle=(0, (4, 3)), marker=cross)
     axes.yaxis.set_major_locator(ticker.MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
     axes.yaxis.set_major_formatter(frames.written)
     frames.plain(axes)
@@ -390,10 +376,9 @@ def _draw_strip(axes: Axes, x: FloatArray, panel: _Panel) -> None:
     _band(axes, x, np.zeros_like(x), panel.half)
     axes.axhline(0, color=frames.GREY, linewidth=0.8)
     if panel.has_truth:
-        few = len(x) <= _FEW_POINTS
-        dots: dict[str, Any] = {"marker": "o" if few else None, "markersize": 4}
+        dot, width = ("o", 1.2) if len(x) <= _FEW_POINTS else (None, 0.6)
         error = panel.value - panel.exact
-        axes.plot(x, error, color=_VERMILLION, linewidth=1.2 if few else 0.6, **dots)
+        axes.plot(x, error, color=_VERMILLION, linewidth=width, marker=dot, markersize=4)
     frames.plain(axes)
 
 
@@ -415,10 +400,10 @@ def _legend_handles(panels: Iterable[_Panel], half_width: float, label: str) -> 
 
 
 def _has_times(panels: Collection[_Panel]) -> bool:
-    """Whether every release has a drawable time and the times tell the steps apart."""
+    """Whether every release has a time that can be drawn, and times differ between steps."""
     stamps = np.concatenate([panel.timestamp for panel in panels])
     steps = np.concatenate([panel.step for panel in panels])
-    # Beam's smallest and largest timestamps, which mean "no time", lie outside the calendar.
+    # Beam's smallest and largest timestamps, which mean "no time", are outside the calendar.
     drawable = bool(np.all((stamps >= times.FIRST) & (stamps <= times.LAST)))
     return drawable and (np.ptp(stamps) > 0 or np.ptp(steps) == 0)
 
@@ -431,7 +416,7 @@ def _x(panel: _Panel, timed: bool) -> FloatArray:
 
 
 def _x_axis(axes: Axes, low: float, high: float, timed: bool, zone: tzinfo) -> str:
-    """Places the ticks of an axis from `low` to `high` and returns its label."""
+    """Places the ticks of an axis from `low` to `high`; returns its label."""
     if low == high:
         one = _MINUTE if timed else 1.0
         axes.set_xlim(low - one, high + one)
@@ -469,7 +454,7 @@ def _readable(panel: _Panel) -> str:
 
 
 def _kept(length: int, logarithmic: bool = False) -> npt.NDArray[np.intp]:
-    """Indices of at most `MAX_POINTS` of `length` points, the first and the last among them."""
+    """Indices of at most `MAX_POINTS` of `length` points, with the first and the last."""
     if length <= MAX_POINTS:
         return np.arange(length)
     if logarithmic:

@@ -15,6 +15,7 @@ from beam_dpcount.commands.files import times
 
 ALL = "all"  # the key of all rows where no column is named
 PLACED = ("key", "step", "timestamp")  # the first columns of every output
+Columns = Sequence[tuple[str, type]]  # names and types: str, int or float
 _MAX_NUMBER = 300  # characters; int() takes quadratic time
 _DIGITS = re.compile(r"[0-9]{1,18}", re.ASCII)
 
@@ -196,19 +197,12 @@ class Places:
 
 @dataclass(frozen=True)
 class Table:
-    """One or more rows per release: key, step, timestamp, and the table's own columns.
+    """One or more rows per release: key, step, timestamp, and the table's own columns."""
 
-    Args:
-      columns: the names and types (str, int or float) of its own columns.
-      cells: from a release to the cells of these columns, for each of its rows.
-      order: the columns, of whole numbers or text, by which rows are sorted.
-      keys: all keys in the order in which they are written; by default that of text.
-    """
-
-    columns: Sequence[tuple[str, type]]
-    cells: Callable[[Any], Iterable[tuple[Any, ...]]]
-    order: tuple[str, ...] = ("key", "step")
-    keys: Sequence[str] = ()
+    columns: Columns  # its own
+    cells: Callable[[Any], Iterable[tuple[Any, ...]]]  # of these columns, for each row of a release
+    order: tuple[str, ...] = ("key", "step")  # columns of whole numbers or text to sort rows by
+    keys: Sequence[str] = ()  # all, in the order in which they are written; default: that of text
 
     @property
     def schema(self) -> list[tuple[str, type]]:

@@ -138,7 +138,7 @@ def _of_csv(source: Source, readable: ReadableFile) -> Rows:
                 if len(cells) <= last:
                     there = zip(source.names, places, strict=True)
                     missing = next(name for name, place in there if place >= len(cells))
-                    found = f"{len(cells)} cells of {len(header)}"
+                    found = f"{len(cells)} of {len(header)} cells"
                     raise InputError(f"{_place(file, row, missing)}: the row is too short, {found}")
                 yield row, pick(cells)
     except csv.Error as error:

@@ -22,7 +22,7 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_dpcount.commands.files.beside import beside
-from beam_dpcount.commands.files.formats import InputError, Table
+from beam_dpcount.commands.files.formats import Columns, InputError, Table
 from beam_dpcount.commands.files.read import unreadable
 
 _KINDS = {str: pa.string(), int: pa.int64(), float: pa.float64()}
@@ -127,17 +127,12 @@ class WriteRows(beam.PTransform[PCollection[tuple[Any, ...]], PCollection[str]])
 
     Args:
       output: a path that ends in .csv or .parquet.
-      columns: names and types (str, int or float).
       order: the columns, of whole numbers or text, by which rows are sorted.
       first: all texts of the first column of `order`, in their order; by default that of text.
     """
 
     def __init__(
-        self,
-        output: str,
-        columns: Sequence[tuple[str, type]],
-        order: Sequence[str],
-        first: Sequence[str] = (),
+        self, output: str, columns: Columns, order: Sequence[str], first: Sequence[str] = ()
     ) -> None:
         super().__init__()
         schema = pa.schema([(name, _KINDS[kind]) for name, kind in columns])
