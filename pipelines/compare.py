@@ -55,7 +55,6 @@ def run(name: str, directory: str, quick: bool) -> str:
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The options of the command."""
     experiments = "\n".join(f"  {name:<26}{e.rows.__doc__}" for name, e in EXPERIMENTS.items())
     parser = argparse.ArgumentParser(
         prog="python -m pipelines.compare",

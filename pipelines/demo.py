@@ -16,7 +16,6 @@ from pipelines import eventlog
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command."""
     parser = Parser("demo", __doc__)
     parser.add_argument("--directory", default="out/demo", help="default %(default)s")
     directory = parser.parse_args(argv).directory

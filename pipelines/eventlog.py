@@ -94,7 +94,6 @@ def write(
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command line."""
     parser = argparse.ArgumentParser(prog="python -m pipelines.eventlog", description=__doc__)
     parser.add_argument("out", metavar="OUT.csv", help="file to write")
     parser.add_argument("--events", type=int, default=40_000, help="rows (default %(default)s)")

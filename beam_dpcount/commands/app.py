@@ -48,11 +48,13 @@ def run_main(main: Main) -> None:
         sys.exit(2)
 
 
-def format_warning(message: Warning | str, category: type[Warning], *where: Any) -> str:
+def format_warning(
+    message: Warning | str, category: type[Warning], *args: Any, **kwargs: Any
+) -> str:
     """This library's warnings take one line; others are shown as Python shows them."""
     if category.__module__.split(".")[0] == "beam_dpcount":
         return f"warning: {message}\n"
-    return _format_warning(message, category, *where)
+    return _format_warning(message, category, *args, **kwargs)
 
 
 def explain(error: BaseException) -> str:

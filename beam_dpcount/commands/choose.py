@@ -71,17 +71,18 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def change_of(options: argparse.Namespace) -> Change:
     """What one row can change."""
+    low, high = options.bounds
     given = [n for n in ("ticks", "max_per_tick", "max_items") if getattr(options, n) is not None]
     if options.ticks is None:
         for name in given:
             raise InputError(f"{opt.option(name)} goes with --ticks, not --horizon")
-        change = Change(*options.bounds, options.relation or "replace_one")
+        change = Change(low, high, options.relation or "replace_one")
         check_unit(options.unit, change)
         return change
     for name in given:
         check_whole(name, getattr(options, name))
     items = 1 if options.max_items is None else options.max_items
-    ticks = TickChange(*options.bounds, options.relation or "add_remove", max_items=items)
+    ticks = TickChange(low, high, options.relation or "add_remove", max_items=items)
     unit = check_unit(options.unit, ticks)
     most = options.max_per_tick
     if most is None:

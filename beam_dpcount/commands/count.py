@@ -48,8 +48,7 @@ class Count(Task):
         private = """
             --rejected FILE: PRIVATE: where (file, row) and why rows did not count or gave no
               release, as CSV
-            --show-truth: PRIVATE: draw the exact counts too, which gives away the data: for
-              demonstrations
+            --show-truth: PRIVATE: draw exact counts too: gives away the data; for demonstrations
         """
         opt.add(opt.add_output(parser), private)
 

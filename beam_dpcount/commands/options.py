@@ -217,8 +217,8 @@ def add_items(group: Group, what: str) -> None:
     table = f"""
         --separator TEXT: what stands between the {what} of a cell that holds several, e.g. ';'
           (default: a cell is one, as a whole); needs --max-items
-        --max-items B: the most {what} that one row counts, the first of them in the order in
-          which they are given here; more noise the larger it is; needs --separator
+        --max-items B: the most {what} that one row counts: the first in the order given here; more
+          of them need more noise; needs --separator
     """
     add(group, table)
 
@@ -274,8 +274,8 @@ def add_mechanism(parser: Parser, group: Group) -> None:
 
 def add_bounds(group: Group) -> None:
     table = """
-        --bounds LOW HIGH: values are clipped to them, which wider bounds need more noise for; no
-          default for a column of values, else 0 1
+        --bounds LOW HIGH: values are clipped to them; wider bounds need more noise; no default for
+          a column of values, else 0 1
         --unit U: values are rounded to multiples of it (default 1)
     """
     unit = {"type": positive("--unit 0.01"), "default": 1}
@@ -309,8 +309,7 @@ def add_output(parser: Parser) -> Group:
     table = """
         --output OUT: a .csv or .parquet file
         --plot PNG: draw the counts of some keys
-        --plot-keys KEY ...: the keys to draw; default: chosen by what is public of them, which the
-          picture says
+        --plot-keys KEY ...: the keys to draw; default: chosen by public facts named in the picture
     """
     add(group, table, output=REQUIRED)
     parser.set_defaults(rejected=None, on_reject="drop", show_truth=False)

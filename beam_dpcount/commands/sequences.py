@@ -67,8 +67,7 @@ class Sequences(Task):
         how = "separate letters of several characters by spaces, as in 'login read logout'"
         opt.add_public(words, "words", "WORD", f"count these (public) words; {how}")
         episodes = """
-            --episodes: other letters may stand between those of a word: count its minimal
-              occurrences
+            --episodes: count minimal occurrences: other letters may stand between those of a word
             --max-span N: with --episodes, occurrences of at most N rows, from first to last letter
         """
         opt.add(count, episodes)
@@ -87,9 +86,8 @@ class Sequences(Task):
             --top K: write and draw, of each release, the K words of the largest private counts
               (default {_TOP}; at most {_DRAWN_WORDS} are drawn)
             --all: write all words, draw K of them
-            --min-count C: leave words out of a release whose private count is below C:
-              post-processing of the private counts, which costs nothing, and is as noisy as they
-              are
+            --min-count C: leave out words whose private count is below C: post-processing of the
+              private counts, which costs no budget, and is as noisy as they are
         """
         opt.add(parser, kept, top={"default": _TOP}, min_count={"type": number})
 

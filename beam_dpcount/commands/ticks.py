@@ -48,8 +48,7 @@ class Ticks(Task):
         opt.add_time(source, required=True)
 
         clock = """
-            --tick TIME: the time between releases: seconds, or with a unit (s, m, h, d) as 10m, 1h,
-              1d
+            --tick TIME: the time between releases: seconds, or with a unit (s, m, h, d) as in 10m
             --start TIME: seconds since 1970, or ISO 8601 such as 2024-01-31T00:00:00Z (without an
               offset: in --timezone)
             --stop TIME: rows at or after it do not count

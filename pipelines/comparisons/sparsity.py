@@ -115,22 +115,16 @@ def sparsity_outputs(rows: list[Row]) -> list[Output]:
     )
     bands = f"Exact. Bands: from the least to the largest in {size} steps, lines halfway. {note}"
     released = f"One release of each, every {size} steps. {note}"
+    ratios = {name: [shares, [row[name] for row in signals]] for name in _NAMES}
+    axes = ("share of 1-bits", "mean of count / standard deviation")
+    texts = (f"Signal-to-noise: {title}", *axes, f"Exact. {_ratios(signals)}. {note}")
     return [
         base.picture(errors, f"Largest errors: {title}", time, largest_error, averaged, "-errors"),
         base.picture(deviations, f"Error over time: {title}", time, stddev, bands, "-stddevs"),
         base.picture(
             outputs, f"Private counts: {title}", time, "count", released, "-outputs", plots.panels
         ),
-        base.picture(
-            {name: [shares, [row[name] for row in signals]] for name in _NAMES},
-            f"Signal-to-noise: {title}",
-            "share of 1-bits",
-            "mean of count / standard deviation",
-            f"Exact. {_ratios(signals)}. {note}",
-            "-signal",
-            logx=True,
-            logy=True,
-        ),
+        base.picture(ratios, *texts, "-signal", logx=True, logy=True),
         base.table(signals, "-signal"),
     ]
 

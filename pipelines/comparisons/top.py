@@ -1,7 +1,7 @@
 """The most frequent item by private counts at each step, as *Constant Matters* [FHU22] has it.
 
 Its Figure 4: a histogram of 20 items that follow Zipf's law, and the private count of the largest.
-Here also how much rarer the item is that the private counts report than the most frequent one.
+Here also how much rarer the reported item is than the most frequent one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def stream() -> npt.NDArray[np.int64]:
     """Items as rows with one 1, drawn independently with probabilities as 1, 1/2, 1/3 .. 1/20."""
     # Made-up data, hence the fixed seed. Noise comes from release(): the system's entropy.
     generator = np.random.default_rng(2022)
-    # In no order, as ties of private counts go to the first item.
+    # Shuffled, as ties of private counts go to the first item.
     weights = generator.permutation(1 / np.arange(1, ITEMS + 1))
     drawn = generator.choice(ITEMS, HORIZON, p=weights / weights.sum())
     return np.eye(ITEMS, dtype=np.int64)[drawn]
@@ -51,10 +51,9 @@ def measured(
     How far the true count of the item with the largest private count is below the largest true
     count; and how far that largest private count is from the largest true count.
     """
-    xs = stream()
+    xs, steps = stream(), np.arange(HORIZON)
     counts = np.cumsum(xs, axis=0)
     largest = counts.max(axis=1)
-    steps = np.arange(HORIZON)
     shortfalls, errors = np.empty((2, repetitions, HORIZON))
     for shortfall, error in zip(shortfalls, errors, strict=True):
         released = release(xs)

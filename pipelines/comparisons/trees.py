@@ -207,17 +207,14 @@ def arity(quick: bool) -> list[Row]:
 
 def arity_pictures(rows: list[Row]) -> list[Output]:
     """One for each horizon."""
-    return [
-        base.picture(
-            base.curves(base.select(rows, horizon=horizon), "tree", "arity", "error"),
-            f"k-ary trees: T = {horizon:,}, pure epsilon",
-            "arity k (children of a node)",
-            "mean squared error × ε² (counts²)",
-            f"Exact, for continuous Laplace noise. {_best_arity(rows, horizon).capitalize()}.",
-            f"-{horizon}",
-        )
-        for horizon in base.distinct(rows, "horizon")
-    ]
+    pictures, axes = [], ("arity k (children of a node)", "mean squared error × ε² (counts²)")
+    for horizon in base.distinct(rows, "horizon"):
+        series = base.curves(base.select(rows, horizon=horizon), "tree", "arity", "error")
+        best = _best_arity(rows, horizon).capitalize()
+        title = f"k-ary trees: T = {horizon:,}, pure epsilon"
+        footer = f"Exact, for continuous Laplace noise. {best}."
+        pictures.append(base.picture(series, title, *axes, footer, f"-{horizon}"))
+    return pictures
 
 
 def arity_headline(rows: list[Row]) -> str:
