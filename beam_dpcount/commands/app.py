@@ -1,4 +1,4 @@
-"""How a command starts and ends: errors take one line, and no pipeline starts before options parse.
+"""How a command starts and ends: errors take one line, and nothing runs before options are parsed.
 
 Neither this file nor a command's own imports Beam, so help and errors in options come at once.
 """
@@ -48,9 +48,7 @@ def run_main(main: Main) -> None:
         sys.exit(2)
 
 
-def format_warning(
-    message: Warning | str, category: type[Warning], *args: Any, **kwargs: Any
-) -> str:
+def format_warning(message: Any, category: type[Warning], *args: Any, **kwargs: Any) -> str:
     """This library's warnings take one line; others are shown as Python shows them."""
     if category.__module__.split(".")[0] == "beam_dpcount":
         return f"warning: {message}\n"

@@ -217,13 +217,13 @@ class Graph(Task):
         if options.vertices is None:
             lines.append(unchecked("the vertices are", "their"))
         if options.max_degree is not None and not options.asserted:
-            first = f"the first {options.max_degree:,}"
+            capped = f"the first {options.max_degree:,}"
             if options.what == "kstars":
-                lines.append(f"note: of a vertex's neighbours {first} count (--max-degree)")
+                lines.append(f"note: of a vertex's neighbours {capped} count (--max-degree)")
             elif options.what != "degrees":
                 lines.append(
-                    f"note: of each vertex {first} pairs count (--max-degree), and an edge only if "
-                    "it is among those of both its ends"
+                    f"note: of each vertex {capped} pairs count (--max-degree), and an edge only "
+                    "if it is among those of both its ends"
                 )
         if options.every > 1:
             lines.append(f"note: {releases(options)}")

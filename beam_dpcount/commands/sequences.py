@@ -55,7 +55,7 @@ class Sequences(Task):
         opt.add_public(source, "alphabet", "LETTER", "all (public) letters")
         rest = """
             --rest LETTER: count texts that are not in the alphabet as this one letter of it;
-              default: as no event, like cells without text
+              default: as no event, which cells without text always are
         """
         opt.add(source, rest)
         opt.add_time(source)

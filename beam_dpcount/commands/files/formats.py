@@ -16,7 +16,7 @@ from beam_dpcount.commands.files import times
 ALL = "all"  # the key of all rows where no column is named
 PLACED = ("key", "step", "timestamp")  # the first columns of every output
 Columns = Sequence[tuple[str, type]]  # names and types: str, int or float
-_MAX_NUMBER = 300  # characters; int() takes quadratic time
+_MAX_NUMBER = 300  # characters: no count is longer, and int() takes quadratic time
 _DIGITS = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
@@ -48,8 +48,8 @@ class Source:
 
     Args:
       inputs: paths or patterns on any file system that Beam knows; each file is read once.
-      key: the column of the keys, as text. An empty text is a key like others; a null in Parquet is
-        an InputError. None: all rows have the key "all".
+      key: the column of the keys, as str() shows them. An empty text is a key like others; a null
+        in Parquet is an InputError. None: all rows have the key "all".
       columns: what is counted. It is protected, hence neither the keys' column nor the times'.
       measure: from the cells of these columns, one argument each, to the event's value. It must not
         raise: that would reveal the cell.

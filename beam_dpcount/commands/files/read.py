@@ -1,6 +1,6 @@
 """Events read from CSV and Parquet files. Messages never show a cell, see `files.formats`.
 
-Nor the first line of a CSV file, except on request: it is data if there is no header.
+They show the first line of a CSV file only on request: it is data if there is no header.
 """
 
 import csv
@@ -62,7 +62,7 @@ class ReadEvents(beam.PTransform[PBegin, PCollection[tuple[str, Event]]]):
     """Reads (key, Event), in the order of each file's rows.
 
     Raises:
-      InputError: a file does not fit. Beam wraps the error in its own; `check` finds most before.
+      InputError: a file does not fit. Beam wraps it, so call `check` first, which finds most.
     """
 
     def __init__(self, source: Source) -> None:
@@ -155,7 +155,7 @@ def _few(places: Sequence[int], cells: Sequence[str]) -> Sequence[str]:
 
 
 def _undecodable(source: Source, readable: ReadableFile, default: int) -> int:
-    """The record whose bytes are not UTF-8: the decoder reads ahead of the records."""
+    """The record whose bytes are not UTF-8. (The decoder reads ahead of the records.)"""
     with suppress(csv.Error), _open_text(readable, errors="surrogateescape") as text:
         records = filter(None, csv.reader(text, delimiter=source.delimiter))
         for row, cells in enumerate(records):

@@ -92,9 +92,7 @@ class Output:
 
 
 def _cell(kind: type, cell: str) -> Any:
-    if kind is int:
-        return int(cell) if cell else None
-    return kind(cell)
+    return None if kind is int and not cell else kind(cell)
 
 
 class WriteTable(beam.PTransform[PCollection[Any], PCollection[str]]):

@@ -124,7 +124,7 @@ class _Unix(_Parser):
         return super().__call__(value)
 
     def _number(self, number: Real | Decimal) -> int:
-        # What was written is a float's shortest text, not its binary value.
+        # A float's shortest text is what was written; its binary value is not.
         return self._text(str(number))
 
     def _text(self, text: str) -> int:
