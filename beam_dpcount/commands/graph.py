@@ -24,7 +24,7 @@ from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.files import formats
 from beam_dpcount.commands.files.formats import InputError, number, text, whole
-from beam_dpcount.commands.report import Estimate, many, releases, unchecked
+from beam_dpcount.commands.report import Estimate, how_often, many, unchecked
 from beam_dpcount.commands.start import command
 from beam_dpcount.commands.task import Task
 from beam_dpcount.counters.counter import Counter
@@ -226,7 +226,7 @@ class Graph(Task):
                     "if it is among those of both its ends"
                 )
         if options.every > 1:
-            lines.append(f"note: {releases(options)}")
+            lines.append(f"note: {how_often(options)}")
         return lines
 
     def estimate(self) -> Estimate:

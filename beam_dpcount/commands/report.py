@@ -73,8 +73,8 @@ def many(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + "s" * (count != 1)
 
 
-def releases(options: argparse.Namespace) -> str:
-    """How often there is one."""
+def how_often(options: argparse.Namespace) -> str:
+    """How often there is a release; for a note."""
     rows = "row" if options.every == 1 else many(options.every, "row")
     return (
         f"a release after every {rows} of a key (--every), up to "

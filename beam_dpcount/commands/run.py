@@ -145,7 +145,7 @@ def beam_options(flags: Sequence[str], names: Collection[str] = ()) -> PipelineO
 
     Raises:
       RunnerError: the runner breaks the guarantee.
-      ValueError: a flag is unknown. With remote runners it passes: they have options of their own.
+      ValueError: a flag is unknown; not with remote runners, which have options of their own.
     """
     options = PipelineOptions(list(flags))
     standard = options.view_as(StandardOptions)

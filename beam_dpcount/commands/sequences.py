@@ -27,7 +27,7 @@ from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.files.formats import Event, InputError, Places, Source, Table, text
-from beam_dpcount.commands.report import Estimate, many, releases, unchecked
+from beam_dpcount.commands.report import Estimate, how_often, many, unchecked
 from beam_dpcount.commands.start import command
 from beam_dpcount.commands.task import Task
 from beam_dpcount.counters.counter import Counter
@@ -86,7 +86,7 @@ class Sequences(Task):
             --top K: write and draw, of each release, the K words of the largest private counts
               (default {_TOP}; at most {_DRAWN_WORDS} are drawn)
             --all: write all words, draw K of them
-            --min-count C: leave out words whose private count is below C: post-processing of the
+            --min-count C: leave out words of private counts below C: this is post-processing of the
               private counts, which costs no budget, and is as noisy as they are
         """
         opt.add(parser, kept, top={"default": _TOP}, min_count={"type": number})
@@ -149,7 +149,7 @@ class Sequences(Task):
         lines = [
             f"note: a text of {options.letter} that is not in the alphabet counts {other}",
             unchecked("the letters are", "their"),
-            f"note: {many(len(self.domain), self.kind)}, and {releases(options)}",
+            f"note: {many(len(self.domain), self.kind)}, and {how_often(options)}",
         ]
         if options.min_count is not None:
             left_out = f"private counts below {options.min_count:g} are left out (--min-count)"

@@ -208,7 +208,7 @@ class SplitKeys:
 def clock(options: argparse.Namespace) -> tuple[Fraction, Fraction | None]:
     """--start and --stop in seconds, or an InputError."""
     if options.stop is None and options.horizon is None:
-        raise InputError("give --stop, the time at the end, or --horizon, the number of ticks")
+        raise InputError("give --stop, the time of the end, or --horizon, the number of ticks")
     start = moment("--start", options.start, options.timezone)
     stop = None if options.stop is None else moment("--stop", options.stop, options.timezone)
     if stop is not None and stop <= start:
