@@ -477,12 +477,12 @@ NOT_NOISE = "What is left out is not noise, and no standard deviation covers it:
         (
             ["--value", "amount", "--bounds", 0, 4],
             "the sum of values clipped to [0, 4] and rounded to multiples of 1",
-            "what is beyond the bounds or rounded off; values that are no numbers, which count 0.",
+            "what is beyond the bounds or rounded off; values that are not numbers, which count 0.",
         ),
         (
             ["--value", "amount", "--bounds", 0, 1],
             "the sum of values clipped to [0, 1] and rounded to multiples of 1",
-            "what is beyond the bounds or rounded off; values that are no numbers, which count 0.",
+            "what is beyond the bounds or rounded off; values that are not numbers, which count 0.",
         ),
     ],
     ids=["where", "wider", "rows", "narrower", "rounded", "value", "default bounds"],
@@ -514,7 +514,7 @@ def test_a_run_that_stops_at_values_that_are_no_numbers_leaves_none_out(tmp_path
     (tmp_path / "in.csv").write_text("k,v\na,1\n")
     words = ["--input", tmp_path / "in.csv", "--key", "k", "--value", "v", "--bounds", 0, 9]
     words += ["--horizon", 9, *BUDGET, "--output", tmp_path / "out.csv", "--on-reject", "raise"]
-    assert "no number" not in succeed(*words)
+    assert "not a number" not in succeed(*words)
 
 
 # Bad input

@@ -277,7 +277,7 @@ ROWS_COUNTED = "the count of a key's rows within the clock"
             ("--value", "amount", "--bounds", -2, 4, "--unit", 0.5, "--max-per-tick", 3),
             "the sum of a key's values within the clock, clipped to [-2, 4] and rounded to "
             "multiples of 0.5, each tick's part clipped to ±12",
-            ("what is beyond the bounds or rounded off", "values that are no numbers"),
+            ("what is beyond the bounds or rounded off", "values that are not numbers"),
         ),
         (
             ("--separator", ";", "--max-items", 2),

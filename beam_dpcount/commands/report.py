@@ -117,7 +117,7 @@ def clipped(options: argparse.Namespace) -> str:
 
 def clipping(options: argparse.Namespace) -> str:
     """The same in a note, with what becomes of values that are not numbers."""
-    rejects = "; what is no number counts 0" if options.on_reject == "drop" else ""
+    rejects = "; what is not a number counts 0" if options.on_reject == "drop" else ""
     return f"{clipped(options)} (--bounds, --unit){rejects}"
 
 
@@ -136,5 +136,5 @@ def lost(options: argparse.Namespace) -> list[str]:
         return []
     some = ["what is beyond the bounds or rounded off"]
     if options.value is not None and options.on_reject == "drop":
-        some.append("values that are no numbers, which count 0")
+        some.append("values that are not numbers, which count 0")
     return some
