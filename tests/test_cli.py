@@ -514,7 +514,7 @@ def test_a_run_that_stops_at_values_that_are_no_numbers_leaves_none_out(tmp_path
     (tmp_path / "in.csv").write_text("k,v\na,1\n")
     words = ["--input", tmp_path / "in.csv", "--key", "k", "--value", "v", "--bounds", 0, 9]
     words += ["--horizon", 9, *BUDGET, "--output", tmp_path / "out.csv", "--on-reject", "raise"]
-    assert "not a number" not in succeed(*words)
+    assert not re.search("not (a )?number", succeed(*words))
 
 
 # Bad input
