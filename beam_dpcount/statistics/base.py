@@ -2,7 +2,7 @@
 
 f(s_1 .. s_t) is the running sum of x_t = f(s_1 .. s_t) - f(s_1 .. s_{t-1}), so a counter over the
 x_t releases it privately. One event may change many of them, in several coordinates: `change` says
-how much, and docs/proofs/ why. Pure: nothing here knows of budgets, of noise or of Beam.
+how much, and docs/proofs/ why. Nothing here knows of budgets, noise or Beam.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ class Statistic(ABC):
     """A function of a growing stream, computed incrementally. Frozen and picklable.
 
     Its repr names all parameters: states of one are refused by another. Where an element adds the
-    same whatever came before, nothing is remembered: the memory is None, and needs no methods.
+    same whatever came before, the memory is None, and `init`, `pack` and `unpack` can stay as here.
 
     Attributes:
       width: how many whole numbers code an element.
-      of_pairs: whether an element is a pair itself, and not (key, value) because it is one.
-      lattice_unit: of what it adds; the noise is calibrated in it.
-      unreadable: what is said of an element where `read` raises.
+      of_pairs: whether an element is itself a pair, not to be taken for (key, value).
+      unreadable: the reason given for an element where `read` raises.
     """
 
     width: ClassVar[int] = 1
@@ -50,18 +49,17 @@ class Statistic(ABC):
 
     @property
     def dimension(self) -> int | None:
-        """How many coordinates; None where the statistic is one number."""
         return None if self.labels is None else len(self.labels)
 
     @property
     def lattice_unit(self) -> float:
-        """What 1 in a coordinate is worth."""
+        """What 1 in a coordinate is worth; the noise is calibrated in it."""
         return 1
 
     @property
     @abstractmethod
     def empty(self) -> Codes:
-        """The codes of an empty step: no event."""
+        """The codes of a step without an event."""
 
     @abstractmethod
     def read(self, payload: Any) -> tuple[Codes, str | None]:
@@ -75,39 +73,30 @@ class Statistic(ABC):
         return self.read(payload)[1]
 
     def init(self) -> Any:
-        """What is remembered before the first element."""
+        """The memory before the first element."""
         return None
 
     @abstractmethod
     def step(self, memory: Any, codes: Codes) -> tuple[Any, Additions]:
-        """What is remembered after an element, and what it adds. `memory` itself is not changed."""
+        """The memory after an element, and what it adds. `memory` itself is not changed."""
 
     def pack(self, memory: Any) -> bytes:
-        """What is remembered, as bytes."""
+        """The memory as bytes."""
         if memory is not None:
-            raise NotImplementedError(
-                f"{type(self).__name__} needs pack, as it remembers something"
-            )
+            raise NotImplementedError(f"{type(self).__name__} has a memory, and so needs pack")
         return b""
 
     def unpack(self, data: bytes) -> Any:
-        """What was packed.
-
-        Raises:
-          ValueError: the bytes hold something else.
-        """
+        """What was packed, or a ValueError for other bytes."""
         if data:
             raise ValueError("such statistics remember nothing, but there are bytes of it")
 
     @abstractmethod
     def change(self, relation: str) -> Change:
-        """What one event changes.
-
-        Args:
-          relation: "replace_one" or "add_remove", where it makes sense for the statistic.
+        """What one event changes under a relation, such as "replace_one" or "add_remove".
 
         Raises:
-          ValueError: it does not; the message says which does.
+          ValueError: the relation makes no sense for the statistic; the message says which do.
         """
 
     @property
@@ -124,12 +113,12 @@ class Statistic(ABC):
         return ascii((self, counter))
 
     def count(self, memory: Any, codes: Codes) -> tuple[Any, Any]:
-        """What is remembered after an element, and what it adds: a number, or (dimension,)."""
+        """As `step`; what the element adds is a number, or has shape (dimension,)."""
         memory, additions = self.step(memory, codes)
         return memory, self.vector(additions)
 
     def vector(self, additions: Additions) -> Any:
-        """What an element adds, as a number or of shape (dimension,)."""
+        """Additions as a number, or of shape (dimension,)."""
         if self.dimension is None:
             return sum(amount for _, amount in additions)
         dense = np.zeros(self.dimension, dtype=np.int64)
@@ -138,15 +127,7 @@ class Statistic(ABC):
         return dense
 
     def all(self, memory: Any, codes: IntArray) -> tuple[Any, IntArray]:
-        """Many steps: what is remembered after them, and what they add, one row each.
-
-        Args:
-          memory: from `init`, or from the step before.
-          codes: shape (n, width).
-
-        Returns:
-          The memory, and shape (n,), or (n, dimension).
-        """
+        """Many steps at once, of codes of shape (n, width): memory, and (n,) or (n, dimension)."""
         shape = (len(codes),) if self.dimension is None else (len(codes), self.dimension)
         added = np.zeros(shape, dtype=np.int64)
         for row, step in enumerate(codes.tolist()):

@@ -1,7 +1,7 @@
 """Values of cuts, from one release of the weights of all pairs of vertices (`CutWeights`).
 
-All here is post-processing of a release, and costs no privacy. A release's `value` is aligned to
-the pairs: all with u before v, in the order of the vertices.
+All of this is post-processing and costs no privacy. `weights` is a release's value, of shape
+(n (n-1) / 2,): the pairs with u before v, in the order of the statistic's n `vertices`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Cut(NamedTuple):
     """A cut of the whole graph into two sides.
 
     Fields:
-      value: the sum of the noisy weights between them; of a cut that was chosen for being the
-        least or the largest, biased downwards or upwards.
+      value: the sum of the noisy weights between them. Biased downwards or upwards if the cut was
+        chosen for being the least or the largest.
       side, other: the vertices, in their order; the first vertex is in `side`.
     """
 
@@ -40,15 +40,10 @@ class Cut(NamedTuple):
 
 
 def cut(weights: Any, vertices: Any, side: Collection[Any], other: Any = None) -> float:
-    """The noisy weight between two disjoint sets of vertices.
+    """The noisy weight between two disjoint, non-empty sets of vertices.
 
-    Args:
-      weights: a release's value, shape (n (n-1) / 2,).
-      vertices: of the statistic, n of them.
-      side, other: not empty; `other` left out is all vertices that are not in `side`.
-
-    Returns:
-      It is unbiased, so it may be negative. Its standard deviation is that of `stddev_of_cut`.
+    By default `other` is all vertices outside `side`. The value is unbiased, so it may be negative;
+    `stddev_of_cut` is its standard deviation.
 
     Raises:
       ValueError: the sets meet, are empty, or hold an unknown vertex; weights have another shape.
@@ -66,9 +61,7 @@ def cut(weights: Any, vertices: Any, side: Collection[Any], other: Any = None) -
 def stddev_of_cut(stddev: float, side: int, other: int) -> float:
     """The standard deviation of the noise of a cut between `side` and `other` vertices.
 
-    Args:
-      stddev: of a release, of each of its weights: their noises are independent.
-      side, other: how many vertices, from 1.
+    `stddev` is the release's: that of each of its weights, whose noises are independent.
     """
     return stddev * math.sqrt(_check_size("side", side) * _check_size("other", other))
 
@@ -76,16 +69,15 @@ def stddev_of_cut(stddev: float, side: int, other: int) -> float:
 def minimum_cut(weights: Any, vertices: Any) -> Cut:
     """A minimum cut of the noisy graph, by Stoer and Wagner's algorithm.
 
-    Negative noisy weights count 0 in the search, as it takes no others; what is returned is the
-    value of the cut that it finds, in the noisy weights as they are.
+    The search needs weights from 0, so negative ones count 0 in it; the value of the cut found is
+    that in the noisy weights as they are.
 
     Raises:
       ImportError: networkx is not installed.
       ValueError: weights have another shape.
     """
     known = _known(vertices)
-    graph = _graph(weights, len(known))
-    _, (side, _) = _networkx().stoer_wagner(graph)
+    _, (side, _) = _networkx().stoer_wagner(_graph(weights, len(known)))
     return _as_cut(weights, known, set(side))
 
 
@@ -93,13 +85,9 @@ def maximum_cut(weights: Any, vertices: Any, seed: int = 0) -> Cut:
     """A large cut of the noisy graph.
 
     Up to 20 vertices all cuts are compared: it is the largest, in the noisy weights as they are.
-    Beyond it is a heuristic: networkx's one-exchange, on weights of which the negative ones count
-    0, ends where moving no single vertex helps. Such a cut has at least half of that weight.
-
-    Args:
-      weights, vertices: as for `cut`.
-      seed: of the order in which the heuristic looks at vertices; the result is a function of it
-        and of the release.
+    Beyond, networkx's one-exchange, with negative weights as 0, ends where moving no single vertex
+    helps; such a cut has at least half of that weight. `seed` sets the order in which it looks at
+    vertices: the result is a function of it and of the release.
 
     Raises:
       ImportError: networkx is not installed (beyond 20 vertices).
@@ -127,19 +115,19 @@ def cut_error_bound(
 
     With probability at least 1 - beta, over the noise alone, |noisy - exact| is within it for all
     pairs of disjoint sets of these sizes, at all steps up to the horizon, at once; exact is the
-    cut in the weights rounded to the unit. It is Chernoff's bound for a sum of `side` times
-    `other` independent noises of the largest variance of a release, sqrt(2 s p v ln(2 N T / beta))
-    for Gaussian noise, with a union over the N = C(n, s) C(n-s, p) cuts and T steps.
+    cut in the weights rounded to the unit. It is Chernoff's bound for a sum of s p independent
+    noises of the largest variance of a release, sqrt(2 s p v ln(2 N T / beta)) for Gaussian noise,
+    with a union over the N = C(n, s) C(n-s, p) cuts and T steps.
 
     Args:
       counter: calibrated for a CutWeights; its dimension is n (n-1) / 2.
       side, other: s and p, how many vertices, from 1.
       beta: the probability of a larger error; [FHU22]'s bounds have 1/3.
-      t: only at this step, from 1, with the variance that it has; None: at all.
-      every: False: for one cut, chosen without a look at the releases.
+      t: only at this step, from 1, with its own variance; None: at all.
+      every: False: for one cut, chosen without looking at the releases.
 
-    Source: the shape of [FHU22, Corollary 1], in which the logarithms are multiplied and n, on
-      which a bound over all cuts must depend, is missing.
+    Source: the shape of [FHU22, Corollary 1], which multiplies the logarithms and lacks n, on
+      which a bound over all cuts must depend.
 
     Raises:
       ValueError: an argument is out of range, or the counter is not one of pairs.
@@ -214,7 +202,7 @@ def _graph(weights: Any, n: int) -> Any:
 
 
 def _all_cuts(matrix: FloatArray) -> FloatArray:
-    """The values of all cuts with the last vertex outside, by the bits of the inside; 2^(n-1)."""
+    """The values of all 2^(n-1) cuts with the last vertex outside, by the bits of the inside."""
     values = np.zeros(1)
     for k in range(len(matrix) - 1):
         inside = np.zeros(1)  # weight between k and each set of vertices before it
@@ -230,9 +218,8 @@ def _as_cut(weights: Any, known: dict[Any, int], side: set[int]) -> Cut:
         side = set(range(len(listed))) - side
     first = tuple(vertex for vertex in listed if known[vertex] in side)
     second = tuple(vertex for vertex in listed if known[vertex] not in side)
-    return Cut(
-        cut(weights, listed if isinstance(listed[0], str) else len(listed), first), first, second
-    )
+    vertices = listed if isinstance(listed[0], str) else len(listed)
+    return Cut(cut(weights, vertices, first), first, second)
 
 
 def _check_size(name: str, size: Any) -> int:

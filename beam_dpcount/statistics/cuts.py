@@ -40,7 +40,6 @@ class CutChange(Change):
     """The difference between streams of updates of pairs' weights, each in [-1, 1].
 
     Args:
-      low, high: -1 and 1.
       relation: "add_remove" (default): one update is there, or its step is empty. "replace_one":
         one update is any other, of the same pair or of another one.
       unit: of the weights; to be given to `calibrate` too.
@@ -90,9 +89,9 @@ class CutWeights(Statistic):
     """The weights of all unordered pairs of vertices: a private synthetic graph at every step.
 
     An element is (u, v), which adds 1 to the weight of the pair, or (u, v, weight), which adds
-    `weight`, from -1 to 1. What is anything else is refused and adds nothing: an unknown vertex,
-    u = v, and a weight outside [-1, 1], which is not clipped, as a clipped update would leave a
-    wrong weight for ever. What cuts are worth is in `beam_dpcount.statistics.cut_values`.
+    `weight`, from -1 to 1. Anything else is refused and adds nothing: an unknown vertex, u = v, or
+    a weight outside [-1, 1]. Such a weight is not clipped: that would leave a wrong sum for ever.
+    `beam_dpcount.statistics.cut_values` computes cuts.
 
     Args:
       vertices: public: a sequence of distinct str, or n for the vertices 0 .. n-1; from 2.
@@ -104,12 +103,10 @@ class CutWeights(Statistic):
     Guarantee: see `CutChange`. That the weights never sum to less than 0 is the user's word about
       the data. The meaning of a cut rests on it; privacy does not.
 
-    Source: [FHU22, section 5.1 and Corollary 1], whose neighbours differ in the weight of one
-      update: add_remove.
+    Source: [FHU22, section 5.1 and Corollary 1], whose relation is add_remove.
 
     Raises:
-      ValueError, TypeError: vertices are no such sequence or number, two pairs would have one
-        label, or the unit does not divide 1.
+      ValueError, TypeError: an argument is out of range, or two pairs would have one label.
     """
 
     vertices: Vertices
@@ -139,7 +136,6 @@ class CutWeights(Statistic):
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The vertices as text, in their order."""
         return vertex_names(self.vertices)
 
     @cached_property
@@ -169,7 +165,7 @@ class CutWeights(Statistic):
         if isinstance(weight, bool | np.bool_) or not isinstance(weight, Real | Decimal):
             return self.empty, NOT_A_NUMBER
         try:
-            # A plain number first: what another type says of its size binds nothing.
+            # First a plain number: another type may say anything of its own size.
             number = float(weight)
         except OverflowError:
             return self.empty, OUT_OF_RANGE

@@ -1,13 +1,13 @@
 """How far one letter reaches among episodes: pure counting, proved in docs/proofs/sequences.md.
 
-A letter `old` becomes `new`, one of them possibly empty. What an episode w_1 .. w_m counts then
+A letter `old` becomes `new`; one of them may be empty. What an episode w_1 .. w_m counts then
 changes only at the steps of positions m = j_0 > j_1 > ... of w, at most one step each, by 1. A
-position has a mark: -1 if its letter is old, 1 if it is new, but 0 if the past makes no difference
-there, which for w_1 it always does; 0 for other letters. (1) The change at a position is its mark;
-or if that is 0, the mark of the position before it in this order, negated; and without a limit on
-spans it is 0 where both marks are equal. (2) If j < m has a step, w_(j+1) is not after w_j in the
-order in which the letters come next in the stream, which is one order for all episodes. Bounds here
-are the most that all choices allowed by (1) and (2) give.
+position's mark is -1 if its letter is old, 1 if new, and 0 for other letters, or where the past
+makes no difference; for w_1 it always does. (1) The change at a position is its mark; or if that is
+0, the mark of the position before it in this order, negated; and without a limit on spans it is 0
+where both marks are equal. (2) If j < m has a step, w_(j+1) is not after w_j in the order in which
+the letters come next in the stream, one order for all episodes. The bounds here are the most over
+all choices that (1) and (2) allow.
 """
 
 from __future__ import annotations
@@ -30,19 +30,12 @@ ORDERED = 5  # up to this length all episodes are bounded together, for each ord
 
 
 class Reach(NamedTuple):
-    """Bounds on what changes, P and N the numbers of steps that gain 1, and that lose 1.
+    """Bounds on what changes, summed over episodes: P steps gain 1, and N lose 1."""
 
-    Fields:
-      l1: on P + N, summed over episodes.
-      l1_squares: on (P + N)^2, summed.
-      squares: on P^2 + N^2, summed.
-      touched: on the number of episodes.
-    """
-
-    l1: int = 0
-    l1_squares: int = 0
-    squares: int = 0
-    touched: int = 0
+    l1: int = 0  # on P + N
+    l1_squares: int = 0  # on (P + N)^2
+    squares: int = 0  # on P^2 + N^2
+    touched: int = 0  # on the number of episodes
 
     def plus(self, other: Reach, times: int = 1) -> Reach:
         return Reach(*(a + times * b for a, b in zip(self, other, strict=True)))
@@ -60,10 +53,10 @@ def reach(
     """What one episode changes.
 
     Args:
-      word: its letters, from 1; OTHER is any.
+      word: its letters, from 1; OTHER is any other.
       marks: OLD, NEW or 0, for each letter.
       limited: whether there is a limit on spans.
-      ordered: whether the letters come next in the order of their numbers; default: in any order.
+      ordered: whether the letters come next in the order of their numbers, or in any order.
     """
     if not any(marks):
         return Reach()
@@ -87,7 +80,7 @@ def reach_of_all(letters: int, longest: int, replaces: bool, limited: bool) -> R
 
 
 def reach_of_dictionary(words: Sequence[tuple[int, ...]], replaces: bool, limited: bool) -> Reach:
-    """What the episodes of a dictionary change, for the letter, or the pair, that changes most."""
+    """What the episodes of a dictionary change, for the worst letter or pair of letters."""
     alone: defaultdict[int, Reach] = defaultdict(Reach)
     together: defaultdict[tuple[int, int], Reach] = defaultdict(Reach)
     for word in words:
@@ -146,7 +139,7 @@ def _join(run: tuple[int, ...], letter: int, ordered: bool) -> tuple[int, ...] |
 
 
 def _undominated(pairs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Those of which no other has as much of both: later steps can make the most of these."""
+    """Those of which no other has as much of both: only they can lead to the most."""
     kept: list[tuple[int, int]] = []
     for pair in sorted(pairs, reverse=True):
         if not kept or pair[1] > kept[-1][1]:
@@ -191,10 +184,10 @@ def _reach_in_order(letters: int, longest: int, pair: bool, limited: bool) -> Re
 
 @lru_cache(maxsize=64)
 def _patterns(length: int, pair: bool, limited: bool) -> dict[tuple[int, ...], Reach]:
-    """What all words change that differ in the order of their letters, but not in which they are.
+    """What all words of a length change, by how many of their other letters come where.
 
-    Keys: how many of their other letters come before and after the one that is old or new, and for
-    words that hold both, before, between and after.
+    Keys: before and after the one that is old or new; for words that hold both, before, between and
+    after.
     """
     found: defaultdict[tuple[int, ...], Reach] = defaultdict(Reach)
     for distinct in range(1, length + 1):

@@ -16,22 +16,20 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from beam_dpcount.checks import ParameterError, check_whole
-from beam_dpcount.counters.change import Spread, SpreadChange
+from beam_dpcount.counters.change import Spread
 from beam_dpcount.mechanisms.base import Mechanism
 from beam_dpcount.statistics.base import Additions, Codes, IntArray
 from beam_dpcount.statistics.episode_bounds import Reach, reach_of_all, reach_of_dictionary
-from beam_dpcount.statistics.letters import MOST_WORDS, LetterStatistic
+from beam_dpcount.statistics.letters import MOST_WORDS, LettersChange, LetterStatistic
 
 _KINDS = (("<u1", 8), ("<u2", 16), ("<u4", 32))
 
 
 class Starts(NamedTuple):
-    """What is remembered.
+    """The memory: the number of steps so far, and by prefix of an episode its latest start.
 
-    Fields:
-      step: the number of steps so far.
-      latest: shape (prefixes + 1,), for each prefix of an episode the latest step at which an
-        occurrence of it started, 0 if there was none; place 0 is not used. Never changed in place.
+    That is the latest step at which an occurrence of it started, or 0; shape (prefixes + 1,), place
+    0 unused. Never changed in place.
     """
 
     step: int
@@ -39,7 +37,7 @@ class Starts(NamedTuple):
 
 
 class _Ends(NamedTuple):
-    """The prefixes that end in one letter, the prefixes before it, and their coordinates or -1."""
+    """The prefixes that end in one letter, their parents, and their coordinates or -1."""
 
     prefixes: IntArray
     parents: IntArray
@@ -55,8 +53,8 @@ class Episodes(LetterStatistic):
       max_span: count only minimal occurrences of at most this many steps, end - start + 1.
 
     Empty letters are gaps: time passes, and nothing ends. A letter takes time proportional to the
-    number of prefixes of episodes that end in it, and `step` a copy of the memory, which is one
-    number for each prefix (for max_length, each episode) however long the stream.
+    number of prefixes that end in it; `step` also copies the memory, one number a prefix (with
+    max_length, an episode) however long the stream.
 
     Raises:
       ValueError, TypeError: as for LetterStatistic; max_span is shorter than an episode, or there
@@ -101,8 +99,8 @@ class Episodes(LetterStatistic):
     def _advance(self, after: Starts, letter: int) -> IntArray:
         """Write the starts after this letter, and return the coordinates that end with it.
 
-        The letter extends the latest occurrence of what comes before it in a prefix. A minimal
-        occurrence ends here if and only if that start is later than the prefix had so far.
+        The letter extends the latest occurrence of a prefix's parent. A minimal occurrence ends
+        here if and only if that start is later than the prefix's own.
         """
         if not letter:
             return np.zeros(0, dtype=np.int64)
@@ -119,10 +117,9 @@ class Episodes(LetterStatistic):
         return coordinates[ended]
 
     def pack(self, memory: Starts) -> bytes:
-        """The step in eight bytes, then 1, 2, 4 or 8 bytes for each prefix.
+        """The step in 8 bytes; then, in 1, 2, 4 or 8 bytes a prefix, how many steps ago it started.
 
-        Of the starts, how many steps ago they were, from 1; 0 is none, or with max_span, one too
-        long ago to matter.
+        From 1; 0 is never, or with max_span, too long ago to matter.
         """
         ages = np.where(memory.latest > 0, memory.step + 1 - memory.latest, 0)[1:]
         if self.max_span is not None:
@@ -142,14 +139,8 @@ class Episodes(LetterStatistic):
         return Starts(step, np.concatenate([np.zeros(1, dtype=np.int64), latest]))
 
     def change(self, relation: str) -> EpisodesChange:
-        """What one letter changes: replace_one, it is any other; add_remove, its step is empty."""
-        return EpisodesChange(
-            relation=relation,
-            letters=len(self.alphabet),
-            max_length=self.max_length,
-            dictionary=None if self.dictionary is None else self.coded,
-            limited=self.max_span is not None,
-        )
+        limited = self.max_span is not None
+        return EpisodesChange(relation=relation, limited=limited, **self._counted)
 
     @property
     def summary(self) -> str:
@@ -157,7 +148,6 @@ class Episodes(LetterStatistic):
         return super().summary + span
 
     def _kind(self, step: int) -> str:
-        """The type of packed ages, which are at most `step`, and below max_span."""
         most = step if self.max_span is None else min(step, self.max_span)
         return next((kind for kind, bits in _KINDS if most < 2**bits), "<i8")
 
@@ -198,15 +188,11 @@ class Episodes(LetterStatistic):
 
 
 @dataclass(frozen=True)
-class EpisodesChange(SpreadChange):
+class EpisodesChange(LettersChange):
     """What one letter changes in the numbers of minimal occurrences of episodes.
 
     Args:
-      relation: "replace_one" (default): a letter is any other, or its step is empty. "add_remove":
-        the letter is there, or its step is empty.
-      letters: the size of the alphabet.
-      max_length: all episodes up to it are counted.
-      dictionary: or these, as codes of letters.
+      relation, letters, max_length, dictionary: as for LettersChange.
       limited: whether only occurrences within a span are counted.
 
     Guarantee: an episode of m letters, s of which are the old or the new one, changes at P + N <=
@@ -218,10 +204,9 @@ class EpisodesChange(SpreadChange):
       these. [FHU22, Corollary 5] states less, and fails. docs/proofs/sequences.md has the proof.
     """
 
-    letters: int = 1
-    max_length: int | None = None
-    dictionary: tuple[Codes, ...] | None = None
     limited: bool = False
+
+    noun: ClassVar[str] = "episodes"
 
     def spread(self, mechanism: Mechanism) -> Spread:
         reach, column = self._reach, Fraction(mechanism.l2_sensitivity_squared)
@@ -234,11 +219,3 @@ class EpisodesChange(SpreadChange):
         if self.dictionary is not None:
             return reach_of_dictionary(self.dictionary, replaces, self.limited)
         return reach_of_all(self.letters, self.max_length or 1, replaces, self.limited)
-
-    def __str__(self) -> str:
-        what = {
-            "replace_one": "what any one letter is",
-            "add_remove": "whether any one letter is there or its step is empty",
-        }[self.relation]
-        longest = self.max_length or max(map(len, self.dictionary or ()))
-        return f"{self.relation} ({what}, episodes of up to {longest})"

@@ -21,15 +21,10 @@ NONE.flags.writeable = False
 
 
 class CodeSet(NamedTuple):
-    """A set of whole numbers.
+    """A set of whole numbers."""
 
-    Fields:
-      old: sorted.
-      new: those that came since, fewer than RECENT.
-    """
-
-    old: IntArray = NONE
-    new: IntArray = NONE
+    old: IntArray = NONE  # sorted
+    new: IntArray = NONE  # those that came since, fewer than RECENT
 
     def has(self, code: int) -> bool:
         place = int(self.old.searchsorted(code))
@@ -72,23 +67,17 @@ class CodeSet(NamedTuple):
 
 
 class Graph(NamedTuple):
-    """A graph that grew by insertions.
+    """A graph that grew by insertions."""
 
-    Fields:
-      n: how many vertices.
-      edges: codes of the edges, both ways.
-      halves: of each pair that one end alone remembers, the code from that end.
-    """
-
-    n: int
-    edges: CodeSet = CodeSet()
-    halves: CodeSet = CodeSet()
+    n: int  # vertices
+    edges: CodeSet = CodeSet()  # both ways
+    halves: CodeSet = CodeSet()  # of each pair that one end alone remembers, from that end
 
     def degree(self, u: int) -> int:
         return self.edges.within(u * self.n, (u + 1) * self.n)
 
     def common(self, u: int, v: int) -> int:
-        """How many neighbours u and v have in common: those of one are looked up in the other's."""
+        """How many neighbours u and v have in common."""
         if self.degree(u) > self.degree(v):
             u, v = v, u
         mine = self.edges.between(u * self.n, (u + 1) * self.n)
@@ -98,11 +87,11 @@ class Graph(NamedTuple):
         return self.degree(u) + self.halves.within(u * self.n, (u + 1) * self.n)
 
     def offer(self, u: int, v: int, limit: int | None) -> Graph:
-        """The graph after the pair {u, v} came: this very one, or with other edges if it is new.
+        """The graph after the pair {u, v}: this very one, or with other edges if it is new.
 
         With a limit D each vertex remembers the first D distinct pairs that are offered to it,
-        accepted or not, and a pair is an edge if both its ends remember it. To refuse it because
-        an end has D edges already would let one pair decide about any number of later ones.
+        accepted or not, and a pair is an edge if both its ends remember it. If instead a pair were
+        refused because an end has D edges, one pair could decide about any number of later ones.
         """
         way, back = u * self.n + v, v * self.n + u
         if self.edges.has(way):
@@ -120,18 +109,14 @@ class Graph(NamedTuple):
 
 
 def pack(*arrays: IntArray) -> bytes:
-    """Arrays of whole numbers as bytes: their lengths, then they."""
+    """Arrays of whole numbers as bytes: their lengths, then the arrays."""
     lengths = np.array([len(array) for array in arrays], dtype="<i8")
     parts = (lengths, *(np.ascontiguousarray(array, dtype="<i8") for array in arrays))
     return b"".join(part.data for part in parts)
 
 
 def unpack(data: bytes, count: int) -> list[IntArray]:
-    """`count` arrays that were packed, read-only and without a copy.
-
-    Raises:
-      ValueError: the bytes are not those of so many arrays.
-    """
+    """`count` arrays that were packed, read-only and without a copy, or a ValueError."""
     numbers = np.frombuffer(data, dtype="<i8")
     ends = np.cumsum(numbers[:count]) + count
     if len(ends) < count or (numbers[:count] < 0).any() or int(ends[-1]) != len(numbers):

@@ -39,10 +39,7 @@ class GraphChange(SpreadChange):
     relations: ClassVar[tuple[str, ...]] = ("edge", "node")
 
     def magnitude(self, unit: float) -> int:
-        """That of a typical coordinate, which the lattice is fine enough for.
-
-        It may be any: what rounding adds is counted, whatever the lattice.
-        """
+        """That of a typical coordinate. Any would do: what rounding adds is counted anyway."""
         squares = sum(gained**2 + lost**2 for gained, lost in self.masses)
         return super().magnitude(unit) * max(1, math.isqrt(squares // len(self.masses)))
 

@@ -1,9 +1,9 @@
 """Statistics of a graph that grows by insertions of edges, over a public set of vertices.
 
-[FHU22], section 5.3. An element inserts the edge of two vertices; a pair that came before counts
-no second time, and what cannot be read is an empty step. What a pair or a vertex can change is
-bounded by the degrees for some of them. How, each says: a rule that ignores edges (triangles),
-counting no more than D edges of a vertex (stars, degrees), or the caller's word.
+[FHU22], section 5.3. An element inserts the edge of two vertices; a pair counts only once, and an
+element that cannot be read is an empty step. For some of them a bound on the degrees bounds what a
+pair or a vertex can change: by a rule that ignores edges (triangles), by counting no more than D
+edges of a vertex (stars, degrees), or by the caller's word.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class GraphStatistic(Statistic):
         it, and the guarantee rests on it. It makes noise smaller and allows relation "node".
 
     Raises:
-      ValueError, TypeError: an argument is outside its range; the message says which.
+      ValueError, TypeError: an argument is out of range.
     """
 
     vertices: Vertices
@@ -87,7 +87,6 @@ class GraphStatistic(Statistic):
 
     @property
     def n(self) -> int:
-        """How many vertices."""
         return self.vertices if isinstance(self.vertices, int) else len(self.vertices)
 
     @property
@@ -156,14 +155,10 @@ class GraphStatistic(Statistic):
         return Graph(self.n, CodeSet(old, new), CodeSet(half_old, half_new))
 
     def change(self, relation: str) -> GraphChange:
-        """What one pair ("edge"), or one vertex ("node"), changes.
-
-        Raises:
-          ValueError: another relation; or "node" without an asserted max_degree.
-        """
+        """What one pair ("edge") changes, or one vertex ("node"): only with asserted max_degree."""
         if relation not in GraphChange.relations:
             raise ValueError(
-                f"neighbouring graphs differ in one pair or in one vertex: relation must be "
+                "neighbouring graphs differ in one pair or in one vertex: relation must be "
                 f"'edge' or 'node', got {relation!r}"
             )
         low, high = self.bounds
@@ -217,12 +212,9 @@ class Edges(GraphStatistic):
 
 @dataclass(frozen=True)
 class Triangles(GraphStatistic):
-    """The number of triangles, among the edges that the degree rule accepts, or asserted.
+    """The number of triangles, among the edges that the rule of `Graph.offer` accepts, or asserted.
 
-    Args:
-      vertices, asserted: as for GraphStatistic.
-      max_degree: D, from 2. Each vertex remembers the first D distinct pairs that hold it, and a
-        pair is an edge if both its ends remember it.
+    Args: see GraphStatistic; max_degree is needed, from 2.
 
     Guarantee: relation "edge", M = D - 1: with the rule Delta_1 is 3 M columns, Delta_2^2 at most
       5 M^2 c^2; asserted M columns, M^2 c^2. "node": D (D - 1) / 2 columns.
@@ -250,14 +242,9 @@ class Triangles(GraphStatistic):
 
 @dataclass(frozen=True)
 class KStars(GraphStatistic):
-    """The number of k-stars: a centre and k of its neighbours, of which D count at most.
+    """The number of k-stars, k from 1 to D: the sum over vertices of C(min(degree, D), k).
 
-    That is, the sum over vertices of C(min(degree, D), k).
-
-    Args:
-      vertices, asserted: as for GraphStatistic.
-      k: how many neighbours, from 1 to D.
-      max_degree: D.
+    Args: see GraphStatistic; max_degree is needed.
 
     Guarantee: relation "edge", C = C(D-1, k-1): Delta_1 is 4 C columns, Delta_2^2 at most
       6 C^2 c^2 + 2 C^2 g(1) <= 8 C^2 c^2; asserted 2 C columns, 4 C^2 c^2.
@@ -305,9 +292,8 @@ class KStars(GraphStatistic):
 class HighDegree(GraphStatistic):
     """The number of vertices with `threshold` neighbours or more.
 
-    Args:
-      vertices, max_degree, asserted: as for GraphStatistic; with max_degree alone, the rule acts.
-      threshold: from 1 to n - 1, and to max_degree if that is given.
+    Args: see GraphStatistic; with max_degree alone, the rule acts. `threshold` is from 1 to n - 1,
+      and to max_degree if that is given.
 
     Guarantee: relation "edge": Delta_1 is 4 columns, Delta_2^2 at most 6 c^2 + 2 g(1) <= 8 c^2,
       without the rule, whatever the degrees; with it 8 columns, 32 c^2. "node": 2 D + 1 columns.
@@ -339,11 +325,9 @@ class HighDegree(GraphStatistic):
 class Degrees(GraphStatistic):
     """How many vertices have 1, 2, .. D neighbours; the last counts those with more, too.
 
-    The vertices without neighbours are those left over: n minus the sum of all coordinates.
+    The vertices without neighbours are n minus the sum of all D coordinates.
 
-    Args:
-      vertices, asserted: as for GraphStatistic.
-      max_degree: D, the number of coordinates.
+    Args: see GraphStatistic; max_degree is needed.
 
     Guarantee: relation "edge": Delta_1 is 8 D - 4 columns, Delta_2^2 at most
       (12 D - 6) c^2 + (20 D - 18) g(1) <= (32 D - 24) c^2, whatever the degrees; asserted, from
@@ -392,9 +376,8 @@ class Degrees(GraphStatistic):
 class SpanningForest(GraphStatistic):
     """The cost of a minimum spanning forest; of a pair's weights the first counts.
 
-    Args:
-      vertices, max_degree, asserted: as for GraphStatistic; with max_degree alone, the rule acts.
-      max_weight: W; weights are whole numbers from 1 to W, and 1 if left out.
+    Args: see GraphStatistic; with max_degree alone, the rule acts. Weights are whole numbers from 1
+      to W = max_weight, and 1 if left out.
 
     Guarantee: relation "edge": Delta_1 is 2 W columns, Delta_2^2 at most 2 W^2 c^2, without the
       rule, whatever the degrees; with it 6 W columns, 18 W^2 c^2. "node": 2 W D columns.

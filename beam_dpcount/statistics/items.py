@@ -1,7 +1,7 @@
 """Items: the running counts of every item of a small public domain.
 
-A step is coded by one number for each of its items: the place of the item in the domain, from 1,
-negative where it is removed; 0 is no item.
+The codes of a step are the places of its items in the domain, from 1, negative where an item is
+removed; 0 is no item.
 """
 
 from __future__ import annotations
@@ -29,21 +29,13 @@ TOO_MANY = "the value names more items than max_items"
 
 
 def check_domain(domain: Any) -> tuple[str, ...]:
-    """`domain` as a tuple of distinct plain strings.
-
-    Raises:
-      TypeError, ValueError: it is something else; the message says what to pass.
-    """
+    """`domain` as a tuple of distinct plain strings, or a TypeError or ValueError."""
     example = 'give the public items in a fixed order, e.g. domain=["login", "logout"]'
     return check_texts("domain", domain, "item", example)
 
 
 def check_state(state_size: int, dimension: int, remedy: str) -> None:
-    """Refuse counts whose state per key would be too large to rewrite at every element.
-
-    Raises:
-      ParameterError: state_size * dimension exceeds MOST_STATE numbers.
-    """
+    """Raise ParameterError if a key's state would be too large to rewrite at every element."""
     if state_size * dimension > MOST_STATE:
         raise ParameterError(
             "domain",
@@ -62,7 +54,7 @@ def places(domain: Sequence[str]) -> dict[str, int]:
 def read_items(
     payload: Any, known: Mapping[str, int], most: int, removals: bool
 ) -> tuple[tuple[int, ...], str | None]:
-    """The codes of what counts of an element, and why the rest does not count, if any is left.
+    """The codes of the items of an element that count, and why the others, if any, do not.
 
     Args:
       payload: an item, or an iterable of items; with removals also a mapping from items to 1
@@ -73,8 +65,7 @@ def read_items(
       removals: whether items may be removed.
 
     Returns:
-      The codes, distinct items in the order of the domain; and None or the reason, which does not
-      show the payload.
+      Distinct codes in the order of the domain; and None or a reason that does not show the items.
     """
     if isinstance(payload, str):
         place = known.get(str.__str__(payload))  # an enum's hash is not its text's
@@ -115,9 +106,7 @@ def largest(values: Sequence[float], k: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Items(Statistic):
-    """The counts of every item of a public domain.
-
-    An element names an item, or several; see `read_items`.
+    """The counts of every item of a public domain. An element is as for `read_items`.
 
     Args:
       domain: the items, a sequence of distinct str; public.
@@ -125,7 +114,7 @@ class Items(Statistic):
       removals: whether items may be counted down.
 
     Raises:
-      ValueError, TypeError: an argument is outside its range.
+      ValueError, TypeError: an argument is out of range.
     """
 
     domain: tuple[str, ...]

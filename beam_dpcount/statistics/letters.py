@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from beam_dpcount.checks import ParameterError, check_texts, check_whole
+from beam_dpcount.counters.change import SpreadChange
 from beam_dpcount.statistics.base import Codes, Statistic
 from beam_dpcount.statistics.items import places
 
@@ -28,8 +29,7 @@ def check_alphabet(alphabet: Any) -> tuple[str, ...]:
     """`alphabet` as a tuple of distinct plain strings. A str is the sequence of its characters.
 
     Raises:
-      TypeError, ValueError: it is something else, or two words of its letters could have one label;
-        the message says what to pass.
+      TypeError, ValueError: it is something else, or two words could have one label.
     """
     example = 'give the public letters in a fixed order, e.g. alphabet=["open", "read", "close"]'
     letters = check_texts("alphabet", alphabet, "letter", example, spread=True)
@@ -46,14 +46,9 @@ def check_alphabet(alphabet: Any) -> tuple[str, ...]:
 
 
 def read_letter(payload: Any, known: Mapping[str, int]) -> tuple[tuple[int], str | None]:
-    """The code of a letter, and why it does not count, if it does not.
+    """The code of a letter, by `places` of the alphabet, and why it does not count, if it does not.
 
-    Args:
-      payload: a letter; None or "" is the empty letter, which is no rejection.
-      known: `places` of the alphabet.
-
-    Returns:
-      The code, alone in a tuple; and None or the reason, which does not show the payload.
+    None or "" is the empty letter, which is no rejection. The reason does not show the payload.
     """
     if payload is None:
         return EMPTY, None
@@ -67,21 +62,18 @@ def read_letter(payload: Any, known: Mapping[str, int]) -> tuple[tuple[int], str
 
 
 def spell(letters: Iterable[str], alphabet: Sequence[str]) -> str:
-    """The label of a word: different words of one alphabet have different labels."""
+    """The label of a word, which no other word of the alphabet has."""
     return ("" if _single(alphabet) else " ").join(letters)
 
 
 def check_words(words: Any, alphabet: Sequence[str]) -> tuple[tuple[int, ...], ...]:
     """A dictionary as tuples of the letters' codes, in its order.
 
-    Args:
-      words: a sequence of words. A word is a str, its letters single characters or else separated
-        by spaces, or a sequence of letters.
-      alphabet: from `check_alphabet`.
+    A word is a str, its letters single characters or else separated by spaces, or a sequence of
+    letters.
 
     Raises:
-      TypeError, ValueError: a word is no word of the alphabet, or is there twice, or none is there;
-        the message names it.
+      TypeError, ValueError: a word is not of the alphabet or is there twice, or there are none.
     """
     example = 'give the words to count in a fixed order, e.g. ["ab", "ba"] or [("open", "close")]'
     if isinstance(words, str | bytes | Mapping) or not isinstance(words, Sequence | np.ndarray):
@@ -125,26 +117,23 @@ def _single(alphabet: Sequence[str]) -> bool:
 
 @dataclass(frozen=True)
 class LetterStatistic(Statistic):
-    """What is counted of words of an alphabet, all of them up to a length or those of a dictionary.
+    """Counts of words of an alphabet: of all words up to a length, or of those of a dictionary.
 
     Args:
       alphabet: the public letters, a sequence of distinct str.
-      max_length: count all words of 1 to this many letters, in order of length, then of the
-        alphabet.
-      dictionary: or count these words only, in this order: each a str (its letters are separated
-        by spaces, unless all letters are single characters) or a sequence of letters. It is kept
-        as labels.
+      max_length: count all words of up to this many letters, by length, then in alphabet order.
+      dictionary: or count these only, in this order, as `check_words` takes them; kept as labels.
 
     Raises:
-      ValueError, TypeError: an argument is outside its range, both or none of max_length and
-        dictionary are given, or there would be more than 10^6 words; the message says what to do.
+      ValueError, TypeError: an argument is out of range, both or neither of max_length and
+        dictionary are given, or there would be more than 10^6 words.
     """
 
     alphabet: tuple[str, ...]
     max_length: int | None = None
     dictionary: tuple[str, ...] | None = None
 
-    noun: ClassVar[str] = "words"  # what they are called
+    noun: ClassVar[str] = "words"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "alphabet", check_alphabet(self.alphabet))
@@ -155,7 +144,8 @@ class LetterStatistic(Statistic):
             )
         if self.dictionary is not None:
             coded = check_words(self.dictionary, self.alphabet)
-            labels = tuple(self._spell([self.alphabet[code - 1] for code in w]) for w in coded)
+            words = ([self.alphabet[code - 1] for code in word] for word in coded)
+            labels = tuple(spell(letters, self.alphabet) for letters in words)
             object.__setattr__(self, "dictionary", labels)
             return
         object.__setattr__(self, "max_length", check_whole("max_length", self.max_length))
@@ -179,16 +169,12 @@ class LetterStatistic(Statistic):
                 whole=True,
             )
 
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return self._labels
-
     @cached_property
-    def _labels(self) -> tuple[str, ...]:
+    def labels(self) -> tuple[str, ...]:
         if self.dictionary is not None:
             return self.dictionary
-        lengths = range(1, self.longest + 1)
-        return tuple(self._spell(w) for j in lengths for w in product(self.alphabet, repeat=j))
+        words = (w for j in range(1, self.longest + 1) for w in product(self.alphabet, repeat=j))
+        return tuple(spell(word, self.alphabet) for word in words)
 
     @property
     def dimension(self) -> int:
@@ -198,7 +184,6 @@ class LetterStatistic(Statistic):
 
     @property
     def longest(self) -> int:
-        """The length of the longest word."""
         return self.max_length or max(map(len, self.coded))
 
     @property
@@ -214,8 +199,11 @@ class LetterStatistic(Statistic):
             return f"{self.noun} of up to {self.longest} of {len(self.alphabet)} letters"
         return f"{self.dimension} {self.noun} of {len(self.alphabet)} letters"
 
-    def _spell(self, letters: Sequence[str]) -> str:
-        return spell(letters, self.alphabet)
+    @property
+    def _counted(self) -> dict[str, Any]:
+        """What is counted, as LettersChange takes it."""
+        listed = None if self.dictionary is None else self.coded
+        return {"letters": len(self.alphabet), "max_length": self.max_length, "dictionary": listed}
 
     @cached_property
     def _places(self) -> dict[str, int]:
@@ -225,3 +213,33 @@ class LetterStatistic(Statistic):
     def coded(self) -> tuple[Codes, ...]:
         """The dictionary's words as codes of letters."""
         return check_words(self.dictionary, self.alphabet)
+
+
+@dataclass(frozen=True)
+class LettersChange(SpreadChange):
+    """What one letter changes in counts of words.
+
+    Args:
+      relation: "replace_one" (default): a letter is any other, or its step is empty. "add_remove":
+        the letter is there, or its step is empty.
+      letters: the size of the alphabet.
+      max_length: all words up to it are counted.
+      dictionary: or these, as codes of letters.
+    """
+
+    letters: int = 1
+    max_length: int | None = None
+    dictionary: tuple[Codes, ...] | None = None
+
+    noun: ClassVar[str] = "words"
+
+    @property
+    def longest(self) -> int:
+        return self.max_length or max(map(len, self.dictionary or ()))
+
+    def __str__(self) -> str:
+        what = {
+            "replace_one": "what any one letter is",
+            "add_remove": "whether any one letter is there or its step is empty",
+        }[self.relation]
+        return f"{self.relation} ({what}, {self.noun} of up to {self.longest})"

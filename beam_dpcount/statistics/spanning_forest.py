@@ -1,8 +1,8 @@
 """A minimum spanning forest that grows by insertions: rooted trees in two arrays.
 
 An edge u-v either joins two trees, or closes a cycle with the path from u to v, whose heaviest edge
-then leaves. Either way the part of a tree that hangs below the missing edge is turned over, to hang
-from the new one. That takes as long as the paths to the roots, and one copy of the arrays.
+then leaves. Either way, one part is turned over to hang from the new edge. That takes as long as
+the paths to the roots, and one copy of the arrays.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Forest(NamedTuple):
         return cls(np.full(n, -1, dtype=np.int64), np.zeros(n, dtype=np.int64))
 
     def insert(self, u: int, v: int, weight: int) -> tuple[Forest, int]:
-        """The forest after the edge u-v came, and what that adds to its cost."""
+        """The forest after the edge u-v, and what that adds to its cost."""
         up, vp = self._to_root(u), self._to_root(v)
         if up[-1] != vp[-1]:
             if len(up) > len(vp):  # turn the shorter path over

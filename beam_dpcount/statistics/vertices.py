@@ -16,11 +16,7 @@ Vertices = int | tuple[str, ...]
 
 
 def check_vertices(vertices: Any) -> Vertices:
-    """A number of vertices, or distinct plain strings as a tuple.
-
-    Raises:
-      TypeError, ValueError: it is something else; the message says what to pass.
-    """
+    """A number of vertices, or a tuple of distinct plain strings; or a TypeError or ValueError."""
     example = 'give the public vertices, e.g. vertices=["ann", "bob", "cem"], or how many there are'
     if isinstance(vertices, int | np.integer) and not isinstance(vertices, bool):
         if not 2 <= vertices <= MAX_VERTICES:
@@ -48,13 +44,7 @@ def vertex_places(vertices: Vertices) -> Mapping[str, int]:
 
 
 def place_of(vertex: Any, vertices: Vertices, places: Mapping[str, int]) -> int | None:
-    """The place of a vertex, from 0; None for what is no vertex.
-
-    Args:
-      vertex: a whole number below n, NumPy's too, or a name.
-      vertices: the public vertices.
-      places: `vertex_places` of them.
-    """
+    """The place of a vertex, from 0; None for anything else. `places`: `vertex_places` of them."""
     if isinstance(vertices, int):
         number = whole(vertex)
         return number if number is not None and 0 <= number < vertices else None

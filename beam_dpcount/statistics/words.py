@@ -20,22 +20,22 @@ from struct import pack, unpack
 
 import numpy as np
 
-from beam_dpcount.counters.change import Spread, SpreadChange
+from beam_dpcount.counters.change import Spread
 from beam_dpcount.mechanisms.base import Mechanism
 from beam_dpcount.statistics.base import Additions, Codes, IntArray
-from beam_dpcount.statistics.letters import LetterStatistic
+from beam_dpcount.statistics.letters import LettersChange, LetterStatistic
 
 
 @dataclass(frozen=True)
 class Words(LetterStatistic):
     """How often each word has occurred among the letters so far, by the letter that ends it.
 
-    An empty letter breaks words: none extends over it. A letter takes time O(the longest word),
-    whatever the number of words. Args, raises: see LetterStatistic.
+    No word extends over an empty letter. A letter takes time O(the longest word), whatever the
+    number of words. Args, raises: see LetterStatistic.
     """
 
     def init(self) -> Codes:
-        """The last letters that a word may yet extend, at most one less than the longest word."""
+        """The last letters that a word may yet extend: at most one less than the longest word."""
         return ()
 
     def step(self, memory: Codes, codes: Codes) -> tuple[Codes, Additions]:
@@ -83,9 +83,9 @@ class Words(LetterStatistic):
         return tuple(last[breaks[-1] + 1 if len(breaks) else 0 :].tolist()), added
 
     def pack(self, memory: Codes) -> bytes:
-        """One, two or four bytes a letter, by the alphabet's size; 0 before a break.
+        """One, two or four bytes a letter, by the alphabet's size; 0 for those before a break.
 
-        Of one length always: what runners say of states' sizes would show empty letters.
+        The length never varies: a runner that reports sizes of state would show empty letters.
         """
         kept = self.longest - 1
         return pack(f"<{kept}{self._letter[0]}", *(0,) * (kept - len(memory)), *memory)
@@ -101,14 +101,7 @@ class Words(LetterStatistic):
         raise ValueError("these bytes hold no letters of this alphabet and length")
 
     def change(self, relation: str) -> WordsChange:
-        """What one letter changes: replace_one, it is any other; add_remove, its step is empty."""
-        dictionary = None if self.dictionary is None else self.coded
-        return WordsChange(
-            relation=relation,
-            letters=len(self.alphabet),
-            max_length=self.max_length,
-            dictionary=dictionary,
-        )
+        return WordsChange(relation=relation, **self._counted)
 
     @cached_property
     def _steps(self) -> tuple[int, int, dict[int, int] | None]:
@@ -126,15 +119,8 @@ class Words(LetterStatistic):
 
 
 @dataclass(frozen=True)
-class WordsChange(SpreadChange):
+class WordsChange(LettersChange):
     """What one letter changes in the numbers of occurrences of words.
-
-    Args:
-      relation: "replace_one" (default): a letter is any other, or its step is empty. "add_remove":
-        the letter is there, or its step is empty.
-      letters: the size of the alphabet.
-      max_length: all words up to it are counted.
-      dictionary: or these.
 
     Guarantee: all words of up to l letters: Delta_2^2 is the sum over j <= l of 2 j g(0) + 2 sum
       over d < j of (j - d) g(d), g = `lag_bounds`, at most c^2 l (l + 1) (l + 2) / 3, and Delta_1
@@ -144,16 +130,12 @@ class WordsChange(SpreadChange):
       has less, and fails. docs/proofs/sequences.md has the proof.
     """
 
-    letters: int = 1
-    max_length: int | None = None
-    dictionary: tuple[Codes, ...] | None = None
-
     def spread(self, mechanism: Mechanism) -> Spread:
         g = self._lags(mechanism)
         if self.dictionary is not None:
             return self._among(self.dictionary, g, mechanism.is_nonnegative)
         # The Guarantee's sums over d and j, exchanged: words of a single letter may be long.
-        longest = self._longest
+        longest = self.longest
         blocks = self._sides * longest * (longest + 1) // 2
         cross = sum((longest - d) * (longest - d + 1) * g[d] for d in range(1, longest))
         touched = blocks if self.letters > 1 else longest
@@ -174,33 +156,22 @@ class WordsChange(SpreadChange):
         """On how many sides there is a letter: a single letter has none to be replaced by."""
         return 2 if self.relation == "replace_one" and self.letters > 1 else 1
 
-    @property
-    def _longest(self) -> int:
-        return self.max_length or max(map(len, self.dictionary or ()))
-
     def _lags(self, mechanism: Mechanism) -> tuple[Fraction, ...]:
         """Bounds on the absolute products of two columns, by their lag."""
-        column, longest = Fraction(mechanism.l2_sensitivity_squared), self._longest
+        column, longest = Fraction(mechanism.l2_sensitivity_squared), self.longest
         if not mechanism.is_nonnegative:
             return (column,) * longest
         g = mechanism.lag_bounds(min(longest, mechanism.horizon))
         beyond = (Fraction(0),) * (longest - len(g))
         return tuple(min(column, Fraction(bound)) for bound in g) + beyond
 
-    def __str__(self) -> str:
-        what = {
-            "replace_one": "what any one letter is",
-            "add_remove": "whether any one letter is there or its step is empty",
-        }[self.relation]
-        return f"{self.relation} ({what}, words of up to {self._longest})"
-
 
 @dataclass
 class _Side:
-    """What the blocks of one length over a position can be in a dictionary, given its letter there.
+    """What blocks of one length over a position can be, in a dictionary and given its letter there.
 
     Fields:
-      blocks: the places in the block that this letter can have, if the block is a word.
+      blocks: the places that this letter can have in a block that is a word.
       pairs: a place and a lag, where that block and the one so much later can be the same word.
       apart: a bound on ||R d||_2^2, each word bounded by itself.
     """
@@ -217,9 +188,8 @@ _Letter = dict[int, _Side]  # by the length of the blocks
 def _worst(dictionary: tuple[Codes, ...], sides: int, g: tuple[Fraction, ...]) -> Fraction:
     """A bound on ||R d||_2^2 over all exchanges of a letter, where products are at most g, from 0.
 
-    Args:
-      sides: 2, two letters are exchanged; 1, a letter and the empty one: then products may have any
-        sign, and g bounds their absolute values.
+    sides is 2 where two letters are exchanged, and 1 for a letter and the empty one: then products
+    may have any sign, and g bounds their absolute values.
     """
     unit = math.lcm(*(bound.denominator for bound in g))
     whole = [int(bound * unit) for bound in g]  # whole numbers: many pairs are looked at
@@ -229,14 +199,10 @@ def _worst(dictionary: tuple[Codes, ...], sides: int, g: tuple[Fraction, ...]) -
         return Fraction(best, unit)
     # Each part of an exchange's bound is at most the sum of what the two letters have alone: pairs
     # that cannot exceed the best so far are passed over, and the largest come first.
-    alone = [
-        (
-            sum(_together(j, [side], whole) for j, side in letter.items()),
-            sum(side.apart for side in letter.values()),
-            letter,
-        )
-        for letter in letters
-    ]
+    alone = []
+    for letter in letters:
+        together = sum(_together(j, [side], whole) for j, side in letter.items())
+        alone.append((together, sum(side.apart for side in letter.values()), letter))
     alone.sort(key=itemgetter(0, 1), reverse=True)
     for (some, apart, old), (more, further, new) in combinations(alone, 2):
         if some + more > best and apart + further > best:
