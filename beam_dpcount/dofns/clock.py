@@ -22,26 +22,21 @@ LATE = ("fold", "drop")
 _SECOND = 1_000_000
 _MICROSECOND = dt.timedelta(microseconds=1)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
-# The years 1 to 9999, as datetime has them: what lies beyond is most often milliseconds.
+# The years 1 to 9999, as datetime has them: times beyond are mostly milliseconds by mistake.
 _FIRST, _LAST = -62_135_596_800 * _SECOND, 253_402_300_800 * _SECOND
 LARGEST = 2**62  # sums that fit 64 bits with room to spare
 _MOST, _MANY = 2**20, 2**16
 
 
-# The clock
-
-
 def micros_of(moment: Any, name: str) -> int:
-    """A public point in time as microseconds since the epoch, exactly.
+    """A public point in time, the parameter `name`, as microseconds since the epoch, exactly.
 
-    Args:
-      moment: seconds since the epoch (a number); an aware datetime; ISO 8601 text with an offset;
-        or anything with whole `micros`, as Beam's Timestamp.
-      name: of the parameter, for messages.
+    `moment` is in seconds since the epoch (a number), an aware datetime, ISO 8601 text with an
+    offset, or anything with whole `micros`, such as Beam's Timestamp.
 
     Raises:
       ValueError, TypeError: it is none of these, has no time zone, has a fraction of a microsecond,
-        or lies outside the years 1 to 9999; the message says what to pass.
+        or lies outside the years 1 to 9999.
     """
     remedy = f'give {name} as seconds since 1970, or as text such as "2024-01-31T00:00:00Z"'
     if isinstance(moment, str):
@@ -67,17 +62,14 @@ def micros_of(moment: Any, name: str) -> int:
 def duration_of(tick: Any) -> int:
     """The length of a tick in microseconds, exactly.
 
-    Args:
-      tick: seconds (a number), a timedelta, or anything with whole `micros`, as Beam's Duration.
+    `tick` is seconds (a number), a timedelta, or anything with whole `micros`: Beam's Duration.
 
     Raises:
       ValueError, TypeError: it is none of these, not positive, or has a fraction of a microsecond.
     """
     remedy = "give tick in seconds, e.g. tick=60, or as a timedelta"
-    if isinstance(tick, dt.timedelta):
-        micros = tick // _MICROSECOND
-    else:
-        micros = _whole(tick, "tick", remedy)
+    timed = isinstance(tick, dt.timedelta)
+    micros = tick // _MICROSECOND if timed else _whole(tick, "tick", remedy)
     if micros <= 0:
         raise ValueError(f"tick must be positive, got {tick!r}: {remedy}")
     return micros
@@ -117,14 +109,13 @@ def _whole(value: Any, name: str, remedy: str) -> int:
 class Clock:
     """A public grid of ticks: release i, from 1, counts events with origin <= ts < end(origin, i).
 
-    Times in microseconds. Made by `clock_of`.
+    Times are in microseconds. Made by `clock_of`.
 
     Args:
       tick: its length.
       start, stop: events outside [start, stop) do not count.
       steps: the number of ticks of one count.
-      window: the length of the windows in each of which a count of its own starts; None: there is
-        one count, from `start`.
+      window: the length of windows, each with a count of its own; None: one count, from `start`.
       offset: where windows start, modulo their length.
     """
 
@@ -175,14 +166,11 @@ class Clock:
     def alarm(self, origin: int, step: int) -> int:
         """When to release tick `step`: at its end, in whole milliseconds, within the window.
 
-        Beam's timers know no finer times. Early by some microseconds, a timer could leave out
-        events; so it is late by as much. Timers beyond the last millisecond of a window are refused
-        by some runners.
+        Beam's timers know no finer times. Rounded down, a timer could leave out events, so it is
+        rounded up. Some runners refuse timers beyond the last millisecond of a window.
         """
         micros = -(-self.end(origin, step) // 1000) * 1000
-        if self.window is not None:
-            micros = min(micros, origin + self.window - 1000)
-        return micros
+        return micros if self.window is None else min(micros, origin + self.window - 1000)
 
     @property
     def fingerprint(self) -> str:
@@ -202,21 +190,16 @@ class Clock:
 
 
 def clock_of(tick: Any, start: Any, stop: Any = None, horizon: Any = None) -> Clock:
-    """The clock of public parameters as users give them.
+    """The clock of public parameters as users give them; see `duration_of` and `micros_of`.
 
-    Args:
-      tick: see `duration_of`.
-      start, stop: see `micros_of`; stop may be None if horizon is given.
-      horizon: the number of ticks; default: those that reach `stop`.
+    By default `horizon`, the number of ticks, is that of those that reach `stop`.
 
     Raises:
-      ValueError, TypeError: an argument is outside its range, or neither stop nor horizon is given.
+      ValueError, TypeError: an argument is out of range, or neither stop nor horizon is given.
     """
     length, first = duration_of(tick), micros_of(start, "start")
     if stop is None and horizon is None:
-        raise ValueError(
-            "give stop, the time at which the count ends, or horizon, the number of ticks"
-        )
+        raise ValueError("give stop, the end of the count, or horizon, the number of ticks")
     last = None if stop is None else micros_of(stop, "stop")
     if last is not None and last <= first:
         raise ValueError(f"stop must be after start, got start={start!r} and stop={stop!r}")
@@ -255,7 +238,7 @@ def check_keys(keys: Any) -> tuple[str, ...]:
     """The public keys as a tuple, in the order given (sets: sorted).
 
     Raises:
-      ValueError, TypeError: keys are no collection of distinct texts; the message says what to do.
+      ValueError, TypeError: keys are not a collection of distinct texts.
     """
     remedy = 'give all public keys, e.g. keys=["INFO", "ERROR"]'
     if isinstance(keys, str | bytes) or not isinstance(keys, Sequence | AbstractSet):
@@ -265,21 +248,19 @@ def check_keys(keys: Any) -> tuple[str, ...]:
             raise TypeError(f"keys must be texts, got {key!r} of {type(key).__name__}: {remedy}")
     if not keys:
         raise ValueError(f"keys must not be empty: {remedy}")
-    # Plain texts: a subclass may compare, or print, as another than what it encodes to.
+    # Plain texts: a subclass may compare, or print, unlike what it encodes to.
     texts = [str.__str__(key) for key in keys]
     made = tuple(sorted(texts) if isinstance(keys, AbstractSet) else texts)
-    seen: set[str] = set()
-    for key in made:
-        if key in seen:
-            raise ValueError(f"keys must be distinct, but {key!r} is there twice: give it once")
-        seen.add(key)
+    if len(set(made)) < len(made):
+        twice = next(key for key in made if made.count(key) > 1)
+        raise ValueError(f"keys must be distinct, but {twice!r} is there twice: give it once")
     return made
 
 
 def default_most(magnitude: int, steps: int) -> int:
-    """How many times the largest value a tick may sum up to, if the user does not say.
+    """The default of max_per_tick: how many times the largest value a tick may sum up to.
 
-    2^20; less where all ticks' sums together would not fit 64 bits, and beyond 2^16 ticks, so that
-    the default mechanism's arithmetic adds no more than some percent to the noise.
+    2^20; less where the sums of all ticks would not fit 64 bits, and beyond 2^16 ticks, so that the
+    default mechanism's arithmetic adds no more than a few percent to the noise.
     """
     return max(1, min(_MOST, _MOST * _MANY // steps, LARGEST // (steps * magnitude)))

@@ -21,7 +21,7 @@ from beam_dpcount.dofns.intake import Intake, check_unique, has_str_key
 from beam_dpcount.dofns.states import packer, statistic_codec
 from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.mechanisms.base import IntArray
-from beam_dpcount.noise.entropy import Draws, Entropy, Noise
+from beam_dpcount.noise.entropy import Entropy, Noise
 from beam_dpcount.noise.replay import StepNoises
 
 _LOGGER = logging.getLogger(__name__)
@@ -35,19 +35,18 @@ _FEW = 48
 _MOST = 1 << 23
 
 # Aliases, because the declared defaults are Beam's markers and not of the parameters' types.
-# An element with its timestamp and window comes whole: making a Timestamp costs a microsecond.
+# _WindowedValue has time and windows at once: making a Timestamp costs a microsecond.
 _Window: Any = beam.DoFn.WindowParam
 _WindowedValue: Any = beam.DoFn.WindowedValueParam
 
 
 @lru_cache(maxsize=64)
 def warn_past_horizon(counter: LatticeCounter) -> None:
-    """Say once per worker that elements have no release; how many elements there are is public."""
+    """Once per worker; how many elements there are is public."""
     _LOGGER.warning("elements without a release: %s", past_horizon(counter))
 
 
 def past_horizon(counter: LatticeCounter) -> str:
-    """The reason given for elements beyond the horizon."""
     return f"step beyond the horizon of {counter.horizon}: declare a larger one"
 
 
@@ -62,9 +61,8 @@ class CountEachElement(beam.DoFn):
     def setup(self) -> None:
         intake = self._intake
         self._past_horizon = Metrics.counter("beam_dpcount", PAST_HORIZON)
-        self._draws = draws_of(intake, self._entropy)
-        size = self._draws.digest_size
-        self._codec = statistic_codec(intake.counter, intake.statistic, size)
+        self._draws = draws = intake.draws(self._entropy)
+        self._codec = statistic_codec(intake.counter, intake.statistic, draws.digest_size)
         self._pack = packer(intake.statistic.width)
 
     def process(
@@ -84,9 +82,8 @@ class CountEachElement(beam.DoFn):
             self._past_horizon.inc()
             warn_past_horizon(counter)
             if intake.collects:
-                yield beam.pvalue.TaggedOutput(
-                    REJECTED, intake.refuse(key, payload, micros, past_horizon(counter))
-                )
+                rejected = intake.refuse(key, payload, micros, past_horizon(counter))
+                yield beam.pvalue.TaggedOutput(REJECTED, rejected)
             return
         codes, rejected = intake.codes(key, payload, micros)
         window, digest = windowed.windows[0], b""
@@ -108,13 +105,13 @@ class CountEachElement(beam.DoFn):
 
 
 class CheckKeys(beam.DoFn):
-    """Streaming: that elements are pairs with str keys, in one of the declared windows each."""
+    """Streaming: checks that elements are pairs with str keys, in one declared window each."""
 
     def __init__(self, intake: Intake, check: WindowCheck) -> None:
         self._intake, self._check = intake, check
 
     def process(self, element: Any, windowed: Any = _WindowedValue) -> Iterator[Any]:
-        self._check(windowed.windows)  # behind it, Beam hands them over one by one
+        self._check(windowed.windows)  # further on, Beam hands windows over one by one
         if has_str_key(element):
             yield element
         else:
@@ -126,8 +123,8 @@ class ReadElements(beam.DoFn):
     """Bounded, before the grouping: (key, value) to (key, step), for `CountWholeKey`.
 
     A step is its time in microseconds and its codes, packed into 8 bytes each, which shuffle three
-    times as fast as a tuple. The public id, and the value for a later refusal, follow in a tuple
-    only where they are needed, with the refusal, if any.
+    times as fast as a tuple. Only where they are needed, it is a tuple of that, the time, the
+    public id, the value for a later refusal, and the refusal, if any.
     """
 
     def __init__(self, intake: Intake, check: WindowCheck) -> None:
@@ -159,7 +156,7 @@ class CountWholeKey(beam.DoFn):
         self._intake, self._entropy = intake, entropy
 
     def setup(self) -> None:
-        self._draws = draws_of(self._intake, self._entropy)
+        self._draws = self._intake.draws(self._entropy)
         self._stddevs: list[float] = []
         self._past_horizon = Metrics.counter("beam_dpcount", PAST_HORIZON)
 
@@ -174,10 +171,8 @@ class CountWholeKey(beam.DoFn):
             try:
                 ordered = sorted(steps, key=itemgetter(1, 2) if by_id else itemgetter(1))
             except TypeError:
-                raise TypeError(
-                    "element_id must give ids that sort, all of one type: convert them, e.g. by "
-                    "str()"
-                ) from None
+                problem = "element_id must give ids that sort, all of one type"
+                raise TypeError(f"{problem}: convert them, e.g. by str()") from None
             if intake.collects:
                 for number, (_, micros, _, payload, refusal) in enumerate(ordered):
                     if horizon is not None and number >= horizon:
@@ -214,7 +209,7 @@ class CountWholeKey(beam.DoFn):
             yield windowed_value.create(released, micros, windows)
 
     def _release(self, numbers: IntArray, noises: Iterable[Noise], whole: Any) -> Iterable[Any]:
-        """From the noise of each step, or, where it is faster, from that of all of them, if any."""
+        """From the noise of each step, or where it is faster, from that of all at once, if any."""
         intake, counter = self._intake, self._intake.counter
         values: Iterable[Any] = self._stepped(numbers, noises)
         few = len(numbers) <= _FEW or len(numbers) * (counter.dimension or 0) > _MOST
@@ -229,7 +224,7 @@ class CountWholeKey(beam.DoFn):
     def _histories(
         self, key: str, window: Any, packed: IntArray, identities: Sequence[Any] | None
     ) -> Iterator[Noise]:
-        """The noise of each step, of the history up to and with it, as in CountEachElement."""
+        """The noise of each step, from the history up to it, as in CountEachElement."""
         draws = self._draws
         digest, untimed = draws.begin(key, window), packed.copy()
         untimed[:, 0] = 0
@@ -247,8 +242,3 @@ class CountWholeKey(beam.DoFn):
             for x in xs.tolist() if xs.ndim == 1 else xs:
                 state, value = counter.step_lattice(state, x, next(following))
                 yield value
-
-
-def draws_of(intake: Intake, entropy: Entropy) -> Draws:
-    """The noise of an intake's counter."""
-    return entropy.draws(intake.counter.law, intake.counter.dimension, intake.parameters)

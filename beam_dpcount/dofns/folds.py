@@ -1,7 +1,6 @@
-"""Folds of releases: a state and a release give a state, and what is given out.
+"""Folds of releases: a state and a release give a state, and what is given out, on both paths.
 
-They are the same on both paths. What is computed from releases and public parameters alone is as
-private as they are.
+What is computed from releases and public parameters alone is as private as they are.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Fold(ABC):
     """What is remembered of the releases of one group, and what they give."""
 
     group: str  # the field of a release by which it is grouped
-    order: str  # and the one by which a group is sorted, on bounded input
+    order: str  # the field by which a group is sorted, on bounded input
     parameters: tuple[Any, ...]
 
     @abstractmethod
@@ -58,7 +57,7 @@ class RunningMaximum(Fold):
 class Difference(Fold):
     """Release t minus release t - window, from the last `window` releases, t in place t % window.
 
-    A step that did not come is NaN. A release that comes late, or again, gives nothing itself.
+    Missing steps are NaN. A release that comes late, or again, gives nothing itself.
     """
 
     group, order = "key", "step"
@@ -95,8 +94,8 @@ class Difference(Fold):
 class TopOfKeys(Fold):
     """The values of the keys of a domain at one step, until all are there.
 
-    The whole number is the latest timestamp; the array has a value for each key, NaN where it has
-    not come, and the largest stddev.
+    The whole number is the latest timestamp; the array holds each key's value, NaN until it comes,
+    and the largest stddev.
     """
 
     group, order = "step", "key"
@@ -129,26 +128,16 @@ def _with(release: Any, values: FloatArray, stddev: float) -> Any:
 
 
 def top_items(release: Any, k: int, domain: Sequence[str]) -> TopRelease:
-    """The k items of the largest values of a VectorRelease; ties in the order of the domain.
-
-    Raises:
-      ValueError: the release has not one value for each item.
-    """
-    values = release.value
+    """The k items of the largest values of a VectorRelease; ties in the order of the domain."""
+    key, step, timestamp, values, stddev = release
     if len(values) != len(domain):
         raise ValueError(
             f"a release has {len(values)} values, but the domain has {len(domain)} items: give "
             "the domain of the histogram"
         )
     best = largest(values, k)
-    return TopRelease(
-        release.key,
-        release.step,
-        release.timestamp,
-        [domain[i] for i in best],
-        [values[i] for i in best],
-        release.stddev,
-    )
+    items, counts = [domain[i] for i in best], [values[i] for i in best]
+    return TopRelease(key, step, timestamp, items, counts, stddev)
 
 
 # An alias, because the declared default is Beam's marker.

@@ -11,10 +11,11 @@ import numpy as np
 from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.dofns.releases import Rejected, Release, VectorRelease
 from beam_dpcount.dofns.rows import TO_PAIRS, RowElementError, is_row
+from beam_dpcount.noise.entropy import Draws, Entropy
 from beam_dpcount.statistics.base import Codes, Statistic
 
 ON_REJECT = ("drop", "raise", "collect")
-# What counts nothing if a function of the user's raises it, as data can cause it.
+# If a user's function raises these, the element counts nothing: data can cause them.
 BY_DATA = (ValueError, TypeError, ArithmeticError, LookupError)
 
 
@@ -23,19 +24,7 @@ class RejectedElementError(ValueError):
 
 
 class Intake:
-    """Reads elements for a counter of a statistic.
-
-    Args:
-      counter: of as many coordinates as the statistic.
-      statistic: what is counted.
-      on_reject: "drop", "raise" or "collect".
-      value, element_id: take what is counted and the public id out of an element's value; None:
-        the value is counted itself, and has no id.
-      every: a release for each so many steps.
-
-    Attributes:
-      release_type: what is given out; has the fields of Release.
-    """
+    """Reads elements for a counter of a statistic, of as many coordinates; else as PrefixCount."""
 
     def __init__(
         self,
@@ -54,26 +43,20 @@ class Intake:
         self.release_type: Any = Release if self._is_scalar else VectorRelease
 
     def codes(self, key: str, payload: Any, micros: int) -> tuple[Codes, Rejected | None]:
-        """The codes of an element, and the refusal of what does not count of it, if any.
-
-        The step is taken in any case.
-        """
+        """The codes of an element, and the refusal of what does not count of it, if any."""
         reason: str | None
         try:
             content = payload if self._value is None else self._value(payload)
             codes, reason = self.statistic.read(content)
-        except BY_DATA:  # also what float("abc") in a user's callable raises: it shows the value
+        except BY_DATA:  # its message may show the value, as that of float("abc") does
             codes, reason = self.statistic.empty, self.statistic.unreadable
-        # Out of the block: what the user's element_id may raise must not carry that error along.
+        # Outside the block: what the user's element_id may raise must not carry that error along.
         if reason is None or self.on_reject == "drop":
             return codes, None
         return codes, self.refuse(key, payload, micros, reason)
 
     def problem(self, element: Any) -> str | None:
-        """Why an element does not count as it is, in words that do not show it.
-
-        Errors of functions of the user's are not caught.
-        """
+        """As for a statistic; errors of the user's functions are not caught."""
         if not has_str_key(element):
             return self.refuse_key(element, 0).reason
         _, payload = element
@@ -86,7 +69,7 @@ class Intake:
             return self.statistic.unreadable
 
     def refuse_key(self, element: Any, micros: int) -> Rejected:
-        """For an element without a str key: keys are public, so it cannot pass silently."""
+        """Refuse an element without a str key: keys are public, so it cannot pass silently."""
         if is_row(element):
             if not self.collects:
                 raise RowElementError(TO_PAIRS)
@@ -104,20 +87,18 @@ class Intake:
         identity = None if self.element_id is None else self.element_id(payload)
         if self.on_reject == "raise":
             where = "" if identity is None else f" (element {identity})"
-            raise RejectedElementError(
-                f"{reason}{where}: mend the input, or count such elements as 0 with "
-                'on_reject="drop"'
-            ) from None
+            remedy = 'fix the input, or count such elements as 0 with on_reject="drop"'
+            raise RejectedElementError(f"{reason}{where}: {remedy}") from None
         shown = None if identity is None else str(identity)
         return Rejected(key, micros, reason, repr(payload), shown)
 
-    @property
-    def parameters(self) -> str:
-        """All that releases depend on, for replayable noise."""
-        return self.statistic.noise_parameters(self.counter.fingerprint)
+    def draws(self, entropy: Entropy) -> Draws:
+        """The noise of the counter."""
+        parameters = self.statistic.noise_parameters(self.counter.fingerprint)
+        return entropy.draws(self.counter.law, self.counter.dimension, parameters)
 
     def shown(self, value: Any) -> Any:
-        """One released value as a release has it."""
+        """A value as releases have it."""
         return value if self._is_scalar else np.asarray(value).tolist()
 
 
@@ -129,7 +110,7 @@ def has_str_key(element: Any) -> bool:
 
 
 def check_unique(identities: Sequence[Any]) -> None:
-    """Raise ValueError for public ids that are not: replays in another order would show values."""
+    """Raise ValueError for ids that are not: replays in another order would show values."""
     for identity, times in Counter(identities).items():
         if times > 1:
             raise ValueError(

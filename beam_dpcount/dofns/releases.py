@@ -19,7 +19,7 @@ class Release(NamedTuple):
       timestamp: event time, microseconds since the epoch, UTC; at a clock, the end of the tick.
         Elements without a time have Beam's least one.
       value: the private prefix count. Unbiased, so it may be negative or fall.
-      stddev: the standard deviation of its noise; public, known before any data.
+      stddev: the standard deviation of the noise; public, known before any data.
     """
 
     key: str
@@ -30,12 +30,9 @@ class Release(NamedTuple):
 
 
 class VectorRelease(NamedTuple):
-    """One private count of every item of a public domain.
+    """One private count of every item of a public domain: as Release, but for two fields.
 
     Fields:
-      key: whose counts.
-      step: the number of elements of the key counted, from 1.
-      timestamp: event time, microseconds since the epoch, UTC.
       value: the private counts, in the order of the domain. Each is unbiased.
       stddev: the standard deviation of the noise of each of them; public.
     """
@@ -52,9 +49,8 @@ class TopRelease(NamedTuple):
 
     Fields:
       key: whose counts; "" where keys themselves are the items.
-      step: the step of the release, or releases, that the items were taken from.
-      timestamp: event time, microseconds since the epoch, UTC.
-      items: the items, of the largest count first; ties in the order of the domain.
+      step, timestamp: of the release, or releases, that the items were taken from.
+      items: the items, largest count first; ties in the order of the domain.
       values: their private counts. As these were chosen for being large, they are biased upwards.
       stddev: the standard deviation of a count's noise before the choice; public.
     """
@@ -70,14 +66,9 @@ class TopRelease(NamedTuple):
 class Rejected(NamedTuple):
     """An element that was not counted, or not released. Private data: never publish it.
 
-    Fields:
-      key: the element's key, as text.
-      timestamp: event time, microseconds since the epoch, UTC.
-      reason: why, in words that do not show the value.
-      element: the element, as Python's repr.
-      id: its public id, as text, if an `element_id` was given.
-
-    Its own repr leaves the element out, as runners may log what they process.
+    `timestamp` is as for Release; `reason` does not show the value; `element` is Python's repr of
+    it; `id` its public id, as text, if an `element_id` was given. The repr of this tuple leaves
+    the element out, as runners may log what they process.
     """
 
     key: str

@@ -1,4 +1,4 @@
-"""Rows: elements with named fields, of which none is the key because it comes first."""
+"""Rows: elements with named fields; the first of them is not thereby the key."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ TO_NUMBERS = (
 
 
 class RowElementError(TypeError):
-    """An element is a row. At ticks it is shown by it that one is there: a mistake in the pipeline.
+    """An element is a row. At ticks the error shows that one is there.
 
-    That elements are rows follows from the program that makes them, not from what one event holds,
-    and so usually all are, and the count would be of nothing.
+    It is a mistake in the pipeline: elements are rows because a program makes them so, whatever an
+    event holds. So usually all are, and the count would be of nothing.
     """
 
 
 def is_row(element: Any) -> bool:
-    """Whether an element is a beam.Row, a NamedTuple (as rows are, decoded) or a dataclass.
+    """Whether an element is a beam.Row, a NamedTuple (a decoded row) or a dataclass.
 
-    A dataclass that can be iterated over is the user's own collection.
+    A dataclass that is iterable is the user's own collection.
     """
     return _are_rows(type(element))  # not isinstance, which asks the element itself
 

@@ -1,16 +1,16 @@
 """Every byte format that a key keeps or a shuffle carries: exact on the round trip, or refused.
 
-What a key keeps is one envelope, whatever it holds. Format 2, little-endian:
+A key keeps one envelope, whatever it holds. Format 2, little-endian:
 
   u8   format
   u8   length d of the history digest; 0 but for replayable noise
-  u16  three short fingerprints, which only say in an error what differs: of the counter (or fold),
-       of what is counted (a statistic, or a clock), and of a clock's list of keys
+  u16  three short fingerprints, only for error messages: of the counter (or fold), of what is
+       counted (a statistic, or a clock), and of a clock's list of keys
   u32  how many numbers follow
   u64  fingerprint of all parameters together
   i64  the step: elements counted, or ticks released
   d bytes of digest; the numbers of 8 bytes each (int64, or float64 where the mechanism says so);
-  the memory: what a statistic remembers, the pending sums of a clock, or the array of a fold
+  the memory: of a statistic, the pending sums of a clock, or the array of a fold
   u32  CRC-32 of all before it
 
 There is one checksum, over all of it. Two, one inside the other, would pass the state of one moment
@@ -42,8 +42,7 @@ _COUNT = struct.Struct("<8xI")
 _CHECK = struct.Struct("<I")
 _DTYPES = {"q": "<i8", "d": "<f8"}
 
-# A part of the parameters, and what to say where another one wrote the state.
-Part = tuple[str, str]
+Part = tuple[str, str]  # of the parameters, and what to say where another one wrote the state
 
 _OTHER_COUNTER = (
     "the state belongs to a counter with other parameters (mechanism, horizon, budget, bounds, "
@@ -78,11 +77,9 @@ class StateError(ValueError):
 
 
 class Envelope:
-    """Seals and opens what one stream keeps.
+    """Seals what one stream keeps, and opens it under the same parameters, given in parts.
 
-    Args:
-      parts: of the parameters; all of them decide whether a state is read.
-      digest_size: of the digest of a history.
+    `digest_size` is that of the digest of a history.
     """
 
     def __init__(self, parts: Sequence[Part], digest_size: int = 0) -> None:
@@ -97,21 +94,17 @@ class Envelope:
         return FORMAT, self.digest_size, *self._shorts, count, self._fingerprint, step
 
     def seal(self, front: bytes, memory: bytes) -> bytes:
-        """The whole, from all that comes before the memory."""
         body = front + memory
         return body + _CHECK.pack(zlib.crc32(body))
 
     def open(self, data: bytes) -> tuple[int, int]:
-        """The step, and where the memory starts, of bytes that are whole and of these parameters.
+        """The step, and where the memory starts.
 
         Raises:
-          StateError: they are cut short, altered, of another format or of other parameters.
+          StateError: the bytes are cut short, altered, of another format or of other parameters.
         """
         end = len(data) - _CHECK.size
-        if (
-            end < self._first
-            or zlib.crc32(memoryview(data)[:end]) != _CHECK.unpack_from(data, end)[0]
-        ):
+        if end < self._first or not _is_checked(data):
             raise self._error(data)
         form, digest, _, _, _, count, fingerprint, step = struct.unpack_from(_HEAD, data)
         memory = self._first + 8 * count
@@ -124,21 +117,21 @@ class Envelope:
             raise self._error(data)
         return step, memory
 
+    # The following take bytes that were opened.
+
     def digest_of(self, data: bytes) -> bytes:
-        """The digest in bytes that were opened."""
         return data[_HEAD_SIZE : self._first]
 
     def memory_of(self, data: bytes) -> bytes:
-        """The memory in bytes that were opened."""
         return data[self._first + 8 * _COUNT.unpack_from(data)[0] : -_CHECK.size]
 
     def with_memory(self, data: bytes, memory: bytes) -> bytes:
-        """Bytes that were opened, with another memory."""
+        """The same bytes with another memory."""
         return self.seal(data[: self._first + 8 * _COUNT.unpack_from(data)[0]], memory)
 
     def _error(self, data: bytes) -> StateError:
-        # Any format of ours begins with its number and ends in a checksum, though not of all of it
-        # in the first ones. They were never released: they are known by their number alone.
+        # Every format begins with its number and ends in a checksum, though the first ones, never
+        # released, did not check all of it: those are known by their number alone.
         size = len(data)
         if size > _CHECK.size and data[0] != FORMAT and _is_checked(data):
             remedy = "upgrade beam_dpcount"
@@ -161,13 +154,8 @@ class Envelope:
 class StateCodec(Envelope):
     """Packs the states of one counter, with what else is kept beside them.
 
-    For vector streams the `counters` plain ints come first, then each coordinate array in turn. The
-    first number, the step, is in the head.
-
-    Args:
-      counter: whose states.
-      digest_size: of a history's digest.
-      parts: what else a state depends on.
+    The first number of a state, the step, is in the head. For vector streams the `counters` plain
+    ints come first, then each coordinate array in turn. `parts` are what else a state depends on.
     """
 
     def __init__(
@@ -180,7 +168,6 @@ class StateCodec(Envelope):
         self._is_bare = not parts
 
     def encode(self, state: State, digest: bytes = b"", memory: bytes = b"") -> bytes:
-        """The state, the digest of its history where noise is replayable, and the memory."""
         n, arrays = len(state) - 1, b""
         if self._dimension is not None:
             kinds, c = self._types(n + 1), self._counters
@@ -192,11 +179,7 @@ class StateCodec(Envelope):
         return self.seal(front + arrays, memory)
 
     def decode(self, data: bytes) -> State:
-        """The state that was encoded; its arrays cannot be written to. See `memory_of`.
-
-        Raises:
-          StateError: as for `open`.
-        """
+        """The state that was encoded, with read-only arrays; or a StateError, as for `open`."""
         step, memory = self.open(data)
         n = (memory - self._first) >> 3
         bare = self._is_bare and len(data) != memory + _CHECK.size  # nothing is kept beside it
@@ -217,9 +200,8 @@ class StateCodec(Envelope):
         """Of what comes before any arrays, where there are n numbers in all."""
         made = self._layouts.get(n)
         if made is None:
-            plain = (
-                self._types(n + 1)[1:] if self._dimension is None else "q" * (self._counters - 1)
-            )
+            scalar = self._dimension is None
+            plain = self._types(n + 1)[1:] if scalar else "q" * (self._counters - 1)
             made = self._layouts[n] = struct.Struct(f"{_HEAD}{self.digest_size}s{plain}")
         return made
 
@@ -232,21 +214,17 @@ class StateCodec(Envelope):
 def statistic_codec(
     counter: LatticeCounter, statistic: Statistic, digest_size: int = 0
 ) -> StateCodec:
-    """Of a counter of what a statistic adds; the memory is as the statistic packs it."""
+    """For a counter of a statistic, whose memory is as the statistic packs it."""
     return StateCodec(counter, digest_size, [(ascii(statistic), _OTHER_STATISTIC)])
 
 
 def tick_codec(
     counter: LatticeCounter, clock: Clock, keys: Sequence[str], digest_size: int = 0
 ) -> StateCodec:
-    """Of a counter at a clock; the memory is the pending sums, see `add_to`.
+    """For a counter at a clock; the memory is the pending sums, see `add_to`.
 
-    Args:
-      counter: the calibrated counter.
-      clock: the ticks.
-      keys: all public keys, in their order. A key that is added to a stream has no clock that
-        would ever start, and one that is left out would go on: each cell knows the whole list.
-      digest_size: of a history's digest.
+    Each cell knows the whole list of public keys, in their order: the clock of a key that is added
+    to a running stream would never start, and one that is left out would go on.
     """
     parts = [(clock.fingerprint, _OTHER_CLOCK), (ascii(tuple(keys)), _OTHER_KEYS)]
     return StateCodec(counter, digest_size, parts)
@@ -255,26 +233,18 @@ def tick_codec(
 class FoldCodec(Envelope):
     """Packs the states of one fold: a whole number, as the step, and an array, as the memory.
 
-    It holds released values only.
-
-    Args:
-      parameters: those of the fold.
+    They hold released values only.
     """
 
     def __init__(self, parameters: tuple[Any, ...]) -> None:
         super().__init__([(repr(parameters), _OTHER_FOLD)])
 
     def encode(self, state: tuple[int, npt.NDArray[np.float64]]) -> bytes:
-        """The state as bytes."""
         front = struct.pack(_HEAD, *self.head(0, state[0]))
         return self.seal(front, state[1].astype("<f8").tobytes())
 
     def decode(self, data: bytes) -> tuple[int, npt.NDArray[np.float64]]:
-        """The state that was encoded, with an array of its own.
-
-        Raises:
-          StateError: as for `open`.
-        """
+        """The state that was encoded, with an array of its own; or a StateError, as for `open`."""
         number, memory = self.open(data)
         values = np.frombuffer(data[memory : -_CHECK.size], dtype="<f8")
         return number, values.astype(np.float64)
@@ -286,46 +256,36 @@ def _fingerprint(parameters: str, size: int) -> int:
 
 
 def _is_checked(data: bytes) -> bool:
-    return zlib.crc32(data[: -_CHECK.size]) == _CHECK.unpack_from(data, len(data) - _CHECK.size)[0]
+    end = len(data) - _CHECK.size
+    return zlib.crc32(memoryview(data)[:end]) == _CHECK.unpack_from(data, end)[0]
 
 
 def _corrupt() -> StateError:
-    # Without their number: it follows the pending ticks, or the pairs of a graph.
+    # The message does not tell the number of bytes, which follows the data.
     return StateError(
         "the state is corrupt (its bytes fail their check): restore it from a checkpoint; counting "
         "on would break the guarantee (formats before 2 had other checks)"
     )
 
 
-# A step of an element, in a shuffle and in the digest of a history: its time, and its codes
-
-
 def packer(width: int) -> Callable[[int, Sequence[int]], bytes]:
-    """A function of a time and of so many whole numbers; not picklable."""
+    """Packs an element's time and codes, in shuffles and in the digest of a history; unpicklable."""
     pack = struct.Struct(f"<{1 + width}q").pack
     return lambda micros, codes: pack(micros, *codes)
 
 
 # Sums of ticks, in a shuffle and pending in a cell: pairs of a tick and a sum on the lattice
 
-
 PAIR = struct.Struct("<qq")
 _TICK = struct.Struct("<q")
 
 
 def pack_sums(sums: Mapping[int, int]) -> bytes:
-    """Ticks and their sums, 16 bytes each."""
     return b"".join(PAIR.pack(step, _limited(x)) for step, x in sums.items())
 
 
 def add_up(packed: Iterable[bytes], steps: int, cap: int) -> IntArray:
-    """The sum of each tick 1 .. steps, clipped to +-cap, shape (steps,).
-
-    Args:
-      packed: of any number of pairs each, in any order; ticks may repeat.
-      steps: the number of ticks.
-      cap: the largest sum.
-    """
+    """The sum of each tick 1 .. steps, clipped to +-cap, of pairs in any order; shape (steps,)."""
     pairs = np.frombuffer(b"".join(packed), dtype="<i8").reshape(-1, 2)
     ticks, xs = pairs[:, 0] - 1, pairs[:, 1]
     sums = np.zeros(steps, dtype=np.int64)
@@ -342,9 +302,8 @@ def add_to(pairs: bytes, step: int, x: int) -> bytes:
     """Pending pairs, sorted by tick, with x added to the sum of one of them."""
     at = len(pairs)
     if at and _TICK.unpack_from(pairs, at - 16)[0] >= step:
-        at = 16 * bisect_left(
-            range(at // 16), step, key=lambda i: _TICK.unpack_from(pairs, 16 * i)[0]
-        )
+        ticks = range(at // 16)
+        at = 16 * bisect_left(ticks, step, key=lambda i: _TICK.unpack_from(pairs, 16 * i)[0])
         found, before = PAIR.unpack_from(pairs, at)
         if found == step:
             changed = PAIR.pack(step, _limited(before + x))
@@ -364,5 +323,5 @@ def take_due(pairs: bytes, step: int, cap: int) -> tuple[int, bytes]:
 
 
 def _limited(x: int) -> int:
-    # Some 2^31 events in one tick. One event moves a limited sum no further than a free one.
+    # Takes some 2^31 events in one tick. One event moves a limited sum no further than a free one.
     return min(max(x, -LARGEST), LARGEST)

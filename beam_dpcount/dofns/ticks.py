@@ -24,7 +24,7 @@ from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.noise.entropy import Draws, Entropy
 from beam_dpcount.noise.replay import NO_ID
 
-SEED = b""  # weight zero: it only makes a key known
+SEED = b""  # an event of weight 0, which makes a key known
 _UNTIMED = MIN_TIMESTAMP.micros
 _GATHERED = 1 << 17  # events that a bundle sums up before it passes the sums on
 
@@ -37,9 +37,9 @@ _placed: Any = windowed_value.create
 
 
 class UntimedElementError(ValueError):
-    """An element carries no event time. That one does is shown by it, as a mistake in the pipeline.
+    """An element carries no event time; the error shows that it is there.
 
-    Usually none has one, and the count would be of nothing.
+    It is a mistake in the pipeline: usually no element has one, and the count would be of nothing.
     """
 
 
@@ -48,7 +48,7 @@ class UnknownKeyError(ValueError):
 
 
 def check_timed(micros: int) -> None:
-    """Raise UntimedElementError for the time that Beam gives to elements without one."""
+    """Refuse the time that Beam gives to elements without one."""
     if micros <= _UNTIMED:
         raise UntimedElementError(
             "elements carry no timestamps, and a clock counts by event time: before, add "
@@ -60,11 +60,7 @@ def check_timed(micros: int) -> None:
 class TickIntake:
     """Reads events: the tick in which one falls, and its value on the lattice.
 
-    Args:
-      clock: of which ticks.
-      keys: the public keys.
-      numbers: what makes a number of a value.
-      strict: whether unknown keys are errors.
+    `numbers` makes a number of a value; `strict`: unknown keys are errors.
     """
 
     def __init__(
@@ -78,14 +74,14 @@ class TickIntake:
     def read(self, element: Any, micros: int, windows: Any) -> tuple[str, int, int] | None:
         """Key, tick and value of an event; None if it counts nothing.
 
-        In several windows, or none, which only mixed ones of a Flatten can be, it counts nothing:
+        An event in several windows, or none, as a Flatten of mixed ones can have, counts nothing:
         it would count in each of them, and so would all that a bundle gathers with it.
         """
         check_timed(micros)
         known = has_str_key(element)
         if not known and is_row(element):
             raise RowElementError(TO_PAIRS)
-        # A plain text: a subclass may compare as another than what it encodes to.
+        # A plain text: a subclass may compare unlike what it encodes to.
         key = str.__str__(element[0]) if known else ""
         if not known or key not in self._keys:
             if self._strict:
@@ -115,17 +111,17 @@ def origin_of(clock: Clock, window: Any) -> int:
 
 
 def window_from(clock: Clock, origin: int) -> Any:
-    """The window whose count starts at `origin`: the other way round."""
+    """The window whose count starts at `origin`."""
     if clock.window is None:
         return GlobalWindow()
     return IntervalWindow(Timestamp(micros=origin), Timestamp(micros=origin + clock.window))
 
 
 def has_count(clock: Clock, window: Any) -> bool:
-    """Whether a window is one of the clock's, so that its releases come without any event.
+    """Whether a window is one of the clock's, with releases even without events.
 
     Beam cuts times to milliseconds after it has given them a window, and a Flatten may mix windows:
-    an event may come in one that has no releases, and would be seen to by making some.
+    an event may come in a window without releases, and would be seen if it made some.
     """
     if clock.window is None:
         return isinstance(window, GlobalWindow)
@@ -137,10 +133,7 @@ def has_count(clock: Clock, window: Any) -> bool:
 
 
 class SeedKeys(beam.DoFn):
-    """Streaming: a weightless event at the start of every count, of each key.
-
-    So that keys without events have releases.
-    """
+    """Streaming: a SEED of each key at the start of every count, for keys without events."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -164,12 +157,8 @@ class ReadTicks(beam.DoFn):
 class SumTicks(beam.DoFn):
     """Bounded: (key, value) to (group of keys, sums of one key's ticks), one a key and bundle.
 
-    Sums are packed behind the place of their key and the origin of their count.
-
-    Args:
-      intake: what reads events.
-      keys: the public keys, in their order.
-      alone: whether each key is a group of its own, see `groups_of`.
+    Sums are packed behind the place of their key in `keys` and the origin of their count. `alone`
+    is as for `groups_of`.
     """
 
     def __init__(self, intake: TickIntake, keys: Sequence[str], alone: bool) -> None:
@@ -178,7 +167,7 @@ class SumTicks(beam.DoFn):
 
     def start_bundle(self) -> None:
         self._gathered = 0
-        # By the origin of a window: the window, and for each key its ticks.
+        # By the origin of a window: the window, and each key's ticks.
         self._sums: dict[int, tuple[Any, dict[str, dict[int, int]]]] = {}
 
     def process(self, element: Any, windowed: Any = _WindowedValue) -> Iterable[Any]:
@@ -188,10 +177,8 @@ class SumTicks(beam.DoFn):
             return ()
         key, step, x = read
         origin = origin_of(intake.clock, windows[0])
-        found = self._sums.get(origin)
-        if found is None:
-            found = self._sums[origin] = windows, {}
-        sums = found[1].setdefault(key, {})
+        _, ticks = self._sums.setdefault(origin, (windows, {}))
+        sums = ticks.setdefault(key, {})
         sums[step] = sums.get(step, 0) + x
         self._gathered += 1
         return self._flushed() if self._gathered >= _GATHERED else ()
@@ -213,9 +200,9 @@ class SumTicks(beam.DoFn):
 def groups_of(keys: int, alone: bool) -> range:
     """The groups in which so many keys are released, on the bounded path.
 
-    One group for all, so that the order of what comes out is that of the keys: a grouping by key
-    gives out first the keys that had events. `alone`, each key is a group of its own: for runners
-    that spread groups over workers, and whose collections have no order.
+    One for all, so that releases come in the order of the keys: a grouping by key gives out first
+    the keys that had events. With `alone` each key is a group of its own, for runners that spread
+    groups over workers and whose collections have no order.
     """
     return range(keys if alone else 1)
 
@@ -231,7 +218,7 @@ class TickPlan:
       cap: a tick's sum is clipped to +-cap, on the lattice.
       fold: events of ticks already released count at the next one; else they do not count.
       entropy: where the noise comes from.
-      counted: whatever else says which events count, as replayable noise is told.
+      counted: what else decides which events count, for replayable noise.
       alone: on the bounded path, see `groups_of`.
     """
 
@@ -245,20 +232,19 @@ class TickPlan:
     alone: bool = False
 
     def draws(self, path: str) -> Draws:
-        """The noise of the counter.
+        """The noise of the counter, another on each path.
 
-        Args:
-          path: an event that is late on the one is not on the other, and that they agree would show
-            that there is none.
+        An event may be late on one path only: with equal noise, equal releases would show that
+        there is none.
         """
-        # Not the keys: one that is added leaves the others' noise as it is.
+        # Without the keys: adding one leaves the others' noise as it is.
         counter, counted = self.counter, (path, (self.fold, self.counted))
         parameters = ascii((self.clock, self.cap, counted, counter.fingerprint))
         return self.entropy.draws(counter.law, counter.dimension, parameters)
 
 
 class CountEachTick(beam.DoFn):
-    """Streaming: a release of each key at each tick, from one cell of state and one timer a key."""
+    """Streaming: a release of each key at each tick, by one cell of state and one timer a key."""
 
     STATE = ReadModifyWriteStateSpec("ticks", BytesCoder())
     TIMER = TimerSpec("tick", TimeDomain.WATERMARK)
@@ -268,8 +254,7 @@ class CountEachTick(beam.DoFn):
 
     def setup(self) -> None:
         plan, self._draws = self._plan, self._plan.draws("streaming")
-        size = self._draws.digest_size
-        self._codec = tick_codec(plan.counter, plan.clock, plan.keys, size)
+        self._codec = tick_codec(plan.counter, plan.clock, plan.keys, self._draws.digest_size)
 
     def process(
         self,
@@ -285,7 +270,7 @@ class CountEachTick(beam.DoFn):
         released, _ = codec.open(data)
         if element[1] == SEED:
             # Only a seed starts a clock: an event that comes after a window's state was cleared
-            # away must not start it again, and spend its budget a second time.
+            # must not start it again, and spend its budget a second time.
             if before is None:
                 cell.write(data)
             if not released:
@@ -331,8 +316,8 @@ class CountEachTick(beam.DoFn):
 class CountAllTicks(beam.DoFn):
     """Bounded, after the grouping: all releases of a group's keys, a key in one vectorised call.
 
-    They come by key, in the public order, then by time. The input is in the global window, so that
-    no window comes first because it had events.
+    By key, in the public order, then by time. The input is in the global window, so that no window
+    comes first because it had events.
     """
 
     def __init__(self, plan: TickPlan) -> None:

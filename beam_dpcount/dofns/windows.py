@@ -1,4 +1,4 @@
-"""That elements lie in the windows that their PCollection declares; windows are public."""
+"""Checks that elements lie in the windows that their PCollection declares."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class UnexpectedWindowError(ValueError):
 
 
 class WindowCheck:
-    """That elements lie in one window each, of the declared kind; else they would count in several.
+    """Checks that elements lie in one declared window each; else they could count in several.
 
     A Flatten of differently windowed inputs declares the windows of the first one only.
 
@@ -28,7 +28,6 @@ class WindowCheck:
         self._seen: Any = None
 
     def __call__(self, windows: Any) -> None:
-        """Raise UnexpectedWindowError, unless all is well."""
         if windows is self._seen:
             return
         if len(windows) <= 1 and all(map(self._declared, windows)):  # none: a gap between windows
