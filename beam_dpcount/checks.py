@@ -1,4 +1,4 @@
-"""What is checked of arguments in more than one room, and how a bad one is told."""
+"""Checks of arguments that several folders share, and how they report a bad one."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ class ParameterError(ValueError):
     """An argument out of range, in parts: a command line says the same of the option that gave it.
 
     Args:
-      name: the parameter that it is about.
-      problem: what is wrong, as it goes on after the name. One that begins with "=" shows the
-        value first.
+      name: the parameter.
+      problem: what is wrong, continuing after the name. One that begins with "=" shows the value.
       remedy: what to do. Parameters in it are in braces: {horizon}, or {horizon=}100.
-      whole: the problem is a sentence by itself, that does not go on after the name.
+      whole: the problem is a sentence by itself.
     """
 
     def __init__(self, name: str, problem: str, remedy: str = "", whole: bool = False) -> None:
@@ -32,11 +31,9 @@ class ParameterError(ValueError):
         return self._joined(f"{self.name}{between}{self.problem}", remedy)
 
     def in_options(self, option: Callable[[str], str], remedies: Mapping[str, str]) -> str:
-        """The same for a command line.
+        """The same for a command line, where `option` names a parameter's option.
 
-        Args:
-          option: from the name of a parameter to that of its option.
-          remedies: what to do instead, by the parameter that an error with a remedy is about.
+        If the error has a remedy, that of its parameter in `remedies`, if any, is given instead.
         """
 
         def spelled(match: re.Match[str]) -> str:
@@ -52,11 +49,7 @@ class ParameterError(ValueError):
 
 
 def check_whole(name: str, value: Any, most: int | None = None) -> int:
-    """A public number of items or steps from 1, at most `most`.
-
-    Raises:
-      ParameterError: it is something else.
-    """
+    """A public number of items or steps, from 1 to `most`, or a ParameterError."""
     if (
         isinstance(value, bool)
         or not isinstance(value, int | np.integer)
@@ -70,16 +63,13 @@ def check_whole(name: str, value: Any, most: int | None = None) -> int:
 def check_texts(
     name: str, given: Any, one: str, example: str, spread: bool = False
 ) -> tuple[str, ...]:
-    """Public names as a tuple of distinct plain strings, in their order.
+    """Public names as a tuple of distinct plain strings, in their order; or TypeError, ValueError.
 
     Args:
       name, given: the parameter.
       one: what each of them is.
       example: what to pass.
       spread: a str is the sequence of its characters.
-
-    Raises:
-      TypeError, ValueError: it is something else.
     """
     # The order must be the same in every worker and run: sets have none.
     refused = isinstance(given, bytes | Mapping) or (isinstance(given, str) and not spread)

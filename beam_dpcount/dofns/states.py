@@ -269,7 +269,7 @@ def _corrupt() -> StateError:
 
 
 def packer(width: int) -> Callable[[int, Sequence[int]], bytes]:
-    """Packs an element's time and codes, in shuffles and in the digest of a history; unpicklable."""
+    """Packs the time and codes of an element, in shuffles and histories; not picklable."""
     pack = struct.Struct(f"<{1 + width}q").pack
     return lambda micros, codes: pack(micros, *codes)
 

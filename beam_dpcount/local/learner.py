@@ -1,7 +1,6 @@
 """Non-interactive local learning: every client sends one private message, and no one sees more.
 
-Pure functions and frozen values; nothing here knows of Beam. No postponed annotations: `LocalRisk`
-is a row of a pipeline.
+Nothing here knows of Beam. No postponed annotations: `LocalRisk` is a row of a pipeline.
 
 [0, 1] is cut into T public cells with centres m_1 .. m_T. A client's convex loss has at m_t the
 slope 2 F_t - 1, with 0 <= F_1 <= ... <= F_T <= 1; of the loss |x - w|, F_t is 1 where x <= m_t.
@@ -33,7 +32,7 @@ from beam_dpcount.noise.entropy import Noise, SystemNoise
 
 MOST_CELLS = 1024
 _ANYTHING = (Exception, SystemExit)  # that a client's value or function may raise
-FALLBACK = 0.5  # what a client counts whose value is no number
+FALLBACK = 0.5  # for a client whose value is not a number
 _FEW = 4096  # clients whose messages are made at a time
 _SHORT = 64  # numbers of state
 
@@ -47,9 +46,9 @@ class LocalRisk(NamedTuple):
 
     Fields:
       grid: 0, 1/T, ..., 1, for T cells.
-      loss: the private mean loss at these points, unbiased; between them it is linear. For
-        |x - w| it is the mean itself; for other losses up to a constant: the mean of the values at
-        0 and 1 is taken as 1/2, which it is for |x - w|.
+      loss: the private mean loss at these points, unbiased; linear between them. Exact for
+        |x - w|; for other losses up to a constant: the mean of the values at 0 and 1 is taken as
+        1/2, which it is for |x - w|.
       minimiser: the first point of the grid where it is least.
       clients: how many sent a message.
       stddev: of the noise of each value of `loss`; public.
@@ -64,7 +63,7 @@ class LocalRisk(NamedTuple):
 
 @dataclass(frozen=True)
 class ClientChange(Change):
-    """All that one client holds is anything else: the neighbours of the local model.
+    """The neighbours of the local model: all that one client holds is anything else.
 
     Guarantee: what a counter counts of one client is a vector u >= 0 of sum at most 1. R (u - u')
       is linear in u and in u', so its norms are largest where both are corners, 0 or unit vectors:
@@ -104,8 +103,8 @@ class ClientChange(Change):
 def column_differences(mechanism: Mechanism) -> tuple[Fraction, Fraction]:
     """The largest L1 norm and squared L2 norm of a column of R, or of two columns' difference.
 
-    Exactly where R is of integers (its L1 norm if of 0 and 1, else by twice a column's); else
-    rounded up.
+    Where R is of integers the L2 norm is exact, else rounded up; the L1 norm is exact where R is of
+    0 and 1, else twice a column's.
     """
     R = mechanism.encoder(mechanism.horizon)
     gram = R.T @ R
@@ -126,19 +125,19 @@ class LocalLearner(ABC):
     Args:
       budget: of each client: what its message costs it, by itself.
       cells: T, from 2 to 1024. The loss is wrong by up to 1/(2T), and by noise that grows with
-        log T; epsilon * sqrt(clients) is a good choice.
+        log T; about epsilon * sqrt(clients) is a good choice.
       mechanism: of both counters: an instance of horizon T, a class, a name, or None for the one
         of least mean variance.
 
     Guarantee: the message of each client, as a random function of all that this client holds,
       satisfies `budget` for any two contents: local differential privacy. Each of its two counters
       is calibrated to half of the budget for `ClientChange`, they have independent noise, and the
-      halves compose. Nothing of it rests on the server, on other clients or on how many there are.
+      halves compose. It does not rest on the server, on other clients or on how many there are.
       Public: that a client sent a message, the cells and all other parameters. A message always has
       the same length. A client who sends several messages spends the budget for each.
 
-    Source: [FHU22, section 5.6], after Smith, Thakurta, Upadhyay 2017; what is derived anew, and
-      what is not as printed there, is in docs/proofs/local.md.
+    Source: [FHU22, section 5.6], after Smith, Thakurta, Upadhyay 2017; docs/proofs/local.md says
+      what is derived anew, and what differs from it.
 
     Raises:
       ValueError, TypeError: an argument is out of range.
@@ -166,7 +165,7 @@ class LocalLearner(ABC):
             raise ValueError(f"{self.mechanism.name} has no horizon: use one of mechanisms.ALL")
         half, change = self.budget.split(2)[0], ClientChange()
         if self.mechanism is None:
-            # Without SquareRoot, which is slow for long messages: BLT is within 1 % of it.
+            # SquareRoot is slow for long messages, and BLT within 1 % of it.
             most = max(_SHORT, self.cells)
             made = choose(self.cells, half, "mean", most, change=change, unit=self.unit).mechanism
         else:
@@ -175,14 +174,14 @@ class LocalLearner(ABC):
         _ = self.counter  # refuses what the mechanism cannot take
 
     def __getstate__(self) -> dict[str, Any]:
-        # With the counter, which refuses to be unpickled by a version of other constants.
+        # With the counter, which refuses to be unpickled by a version with other constants.
         kept = {field.name: getattr(self, field.name) for field in fields(self)}
         return {**kept, "counter": self.counter}
 
     @cached_property
     def counter(self) -> Counter:
-        """Of either direction: calibrated to half of the budget. Its noise is drawn for each."""
-        half, *_ = self.budget.split(2)
+        """For both directions, each with its own noise: calibrated to half of the budget."""
+        half = self.budget.split(2)[0]
         made: Counter = calibrate(self.mechanism, half, ClientChange(), None, self.unit)
         return made
 
@@ -204,24 +203,20 @@ class LocalLearner(ABC):
 
     @abstractmethod
     def problem(self, value: Any) -> str | None:
-        """Why a client does not count as it is; errors are not caught. On a device: never."""
+        """Why a client does not count as it is; errors are not caught. Not for use on devices."""
 
     def message(self, value: Any, noise: Noise | None = None) -> FloatArray:
         """One client's message: y_1 .. y_T and then z_1 .. z_T, shape (2T,). To be sent once.
 
-        Args:
-          value: what the client holds. Whatever it is, there is a message.
-          noise: of dimension 2; None (default) is the operating system's entropy, new each time.
+        Any value gives one. `noise` is as for `messages`.
         """
         made: FloatArray = self.messages([value], noise)[0]
         return made
 
     def messages(self, values: Values, noise: Noise | None = None) -> FloatArray:
-        """The messages of n clients, each with noise of its own, shape (n, 2T).
+        """The messages of n clients, by what each holds, each with its own noise; shape (n, 2T).
 
-        Args:
-          values: what each client holds.
-          noise: of dimension 2n, for tests; None (default) is the operating system's entropy.
+        `noise` is for tests, of dimension 2n; by default the operating system's entropy.
         """
         step = len(values) if noise is not None else _FEW
         parts = [
@@ -245,7 +240,7 @@ class LocalLearner(ABC):
 
     @cached_property
     def weights(self) -> FloatArray:
-        """What y_t counts for against 1 - z_(T+1-t), which estimates the same: shape (T,).
+        """The weight of y_t against 1 - z_(T+1-t), which estimates the same: shape (T,).
 
         In inverse proportion to their variances; [FHU22] has 1/2 throughout.
         """
@@ -263,11 +258,7 @@ class LocalLearner(ABC):
         return made
 
     def risk(self, total: npt.ArrayLike, clients: int) -> LocalRisk:
-        """The loss, from the sum of all messages: post-processing.
-
-        Args:
-          total: shape (2T,).
-          clients: how many messages were summed.
+        """The loss, from the sum of all clients' messages, shape (2T,): post-processing.
 
         Raises:
           ValueError: there are no clients, or the sum has another shape.
@@ -281,10 +272,7 @@ class LocalLearner(ABC):
 
     @cached_property
     def _noise_weights(self) -> FloatArray:
-        """What each draw of one client's noise counts for in each value of its loss.
-
-        Shape (T + 1, both counters' draws).
-        """
+        """By value of a client's loss, the weight of each draw of both counters' noise."""
         L = self.mechanism.decoder(self.cells)
         left = 2 * self.weights[:, None] * L
         right = -2 * (1 - self.weights)[:, None] * L[::-1]
@@ -305,9 +293,9 @@ class LocalLearner(ABC):
         """A bound on |private loss - mean loss of these clients|, at once on all of [0, 1].
 
         It holds with probability at least 1 - beta, over the noise: Chernoff's bound, with a union
-        over the T + 1 points between which the noise is linear, and `discretisation`. For a loss
-        that is known up to a constant, both are taken with 1/2 for the mean of their values at 0
-        and 1. The loss at the minimiser exceeds the least by at most twice the bound.
+        over the T + 1 points between which the noise is linear, and `discretisation`. A loss that
+        is known up to a constant has 1/2 for the mean of its values at 0 and 1, as in LocalRisk.
+        The loss at the minimiser exceeds the least by at most twice the bound.
 
         Raises:
           ValueError: an argument is out of range.
@@ -343,7 +331,7 @@ class LocalLearner(ABC):
 class MedianLearner(LocalLearner):
     """Clients hold numbers x in [0, 1]; the loss is |x - w|, which a median minimises.
 
-    Numbers outside [0, 1] are clipped; what is no number counts as 1/2, a fixed public value.
+    Numbers outside [0, 1] are clipped; anything else counts as 1/2, a fixed public value.
     """
 
     def profiles(self, values: Values) -> IntArray:
@@ -375,10 +363,10 @@ class ConvexLearner(LocalLearner):
     """Clients hold anything; `gradient` is the slope of their convex, 1-Lipschitz loss on [0, 1].
 
     Args:
-      gradient: a function of what a client holds and of the centres, shape (T,), that gives the
-        slopes there, a number or shape (T,). Public and picklable. The guarantee does not rest on
-        it: slopes are clipped to [-1, 1], made to increase, and rounded to 2^-11; a client for whom
-        it raises, or gives anything but numbers, counts with the loss |1/2 - w|.
+      gradient: gives the slopes, a number or shape (T,), from what a client holds and the centres,
+        shape (T,). Public and picklable. The guarantee does not rest on it: slopes are clipped to
+        [-1, 1], made to increase, and rounded to 2^-11; a client for whom it raises, or gives
+        anything but numbers, counts with the loss |1/2 - w|.
     """
 
     gradient: Callable[[Any, FloatArray], Any] = field(kw_only=True)
@@ -423,7 +411,6 @@ class ConvexLearner(LocalLearner):
 
 
 def _number(value: Any) -> float:
-    """A client's number, or NaN."""
     try:
         try:
             return float(value) if isinstance(value, Real | np.bool_ | Decimal) else math.nan
@@ -442,6 +429,6 @@ def _centred(slopes: FloatArray) -> FloatArray:
 
 
 def merge(sums: Iterable[tuple[int, FloatArray]]) -> tuple[int, FloatArray]:
-    """The clients and the sums of messages of several parts, together."""
+    """The clients and sums of messages of several parts."""
     parts = list(sums)
     return sum(n for n, _ in parts), np.sum([total for _, total in parts], axis=0)

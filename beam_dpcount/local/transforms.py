@@ -37,10 +37,7 @@ _BATCH = 1024
 class MakeMessages(beam.DoFn):
     """Batches of clients' values to messages, one each; what a device does with its own value.
 
-    Args:
-      learner: the client's side of it.
-      value: takes the client's value out of an element.
-      numbers: whether values are numbers, and so no rows.
+    `value` takes the client's value out of an element; with `numbers` it cannot be a row.
     """
 
     def __init__(
@@ -66,11 +63,8 @@ def _taken(value: Callable[[Any], Any], element: Any) -> Any:
 class LossOf(beam.CombineFn):
     """The server: messages, each shape (2T,), to one LocalRisk. Post-processing.
 
-    Where devices make their messages themselves, with `learner.message`, it is all that is needed:
-    `messages | beam.CombineGlobally(LossOf(learner)).without_defaults()`.
-
-    Args:
-      learner: with which the messages were made.
+    Where devices make their messages themselves, with `learner.message`, this is all you need:
+    `messages | beam.CombineGlobally(LossOf(learner)).without_defaults()`, with the same learner.
 
     Raises:
       ValueError: a message has another length; there is none at all.
@@ -126,7 +120,7 @@ class _LocalRisk(Described):
         ):
             raise ValueError(
                 "there is one result a window, and the global window of an unbounded input never "
-                "ends: put clients into windows, e.g. beam.WindowInto(FixedWindows(3600)), before"
+                "ends: put clients into windows before, e.g. beam.WindowInto(FixedWindows(3600))"
             )
         check_runner(clients.pipeline, self._allowed)
         claim(self._given, by=self.label)
@@ -154,7 +148,7 @@ class LocalMedian(_LocalRisk):
 
     PCollection[number], one element a client -> PCollection[LocalRisk], one a window (none where a
     window has no element), or as its trigger says: every firing is of the same messages. Numbers
-    are clipped to [0, 1]; what is no number counts as 1/2.
+    are clipped to [0, 1]; anything else counts as 1/2.
 
     Args:
       budget: PureDP, ApproxDP, ZCDP or a share of a `Ledger`: of each client, whose message costs
@@ -166,11 +160,11 @@ class LocalMedian(_LocalRisk):
       allow_runner: as for PrefixCount.
 
     Guarantee: every client's message satisfies `budget` for any two numbers the client may hold:
-      see `MedianLearner`. The loss and its minimiser are functions of the messages. In a pipeline
-      the messages are made by its workers, which see the numbers: privacy against the workers takes
-      devices that call `learner.message` themselves, and `LossOf`. Public: the number of clients,
-      their windows. Retries draw anew: where two results over the same clients are seen, each
-      costs the budget.
+      see `MedianLearner`. The loss and its minimiser are functions of the messages. A pipeline's
+      workers make the messages, and so see the numbers: for privacy against them, devices call
+      `learner.message` themselves, and the pipeline `LossOf`. Public: the number of clients, their
+      windows. Retries draw anew: where two results over the same clients are seen, each costs the
+      budget.
 
     Attributes:
       learner: the client's side, the server's, and error bounds.
@@ -192,6 +186,7 @@ class LocalMedian(_LocalRisk):
       3
     """
 
+    learner: MedianLearner
     _numbers = True
 
     def __init__(
@@ -204,7 +199,7 @@ class LocalMedian(_LocalRisk):
         allow_runner: bool = False,
     ) -> None:
         super().__init__(budget, value, allow_runner)
-        self.learner: MedianLearner = MedianLearner(self._budget, cells, mechanism)
+        self.learner = MedianLearner(self._budget, cells, mechanism)
 
     def problem(self, element: Any, micros: int | None = None) -> str | None:
         if self._value is None and is_row(element):
@@ -235,8 +230,8 @@ class LocalConvexRisk(_LocalRisk):
         slopes of the client's loss at them; convex and 1-Lipschitz, so from -1 to 1 and increasing.
         The guarantee does not rest on it: see `ConvexLearner`.
 
-    Guarantee, attributes, source, errors: as for LocalMedian; see `ConvexLearner`. Of the loss, a
-      constant is not known: see `LocalRisk`.
+    Guarantee, attributes, source, errors: as for LocalMedian; see `ConvexLearner`. The loss is
+      known up to a constant: see `LocalRisk`.
 
     Example:
       >>> import apache_beam as beam
@@ -251,6 +246,8 @@ class LocalConvexRisk(_LocalRisk):
       3
     """
 
+    learner: ConvexLearner
+
     def __init__(
         self,
         budget: Budget | Share,
@@ -262,6 +259,4 @@ class LocalConvexRisk(_LocalRisk):
         allow_runner: bool = False,
     ) -> None:
         super().__init__(budget, value, allow_runner)
-        self.learner: ConvexLearner = ConvexLearner(
-            self._budget, cells, mechanism, gradient=gradient
-        )
+        self.learner = ConvexLearner(self._budget, cells, mechanism, gradient=gradient)

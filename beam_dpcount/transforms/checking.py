@@ -1,4 +1,4 @@
-"""Trying a transform's functions out on rows that are public, before it runs on private ones."""
+"""Tries a transform's functions out on public rows, before it runs on private ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from apache_beam.transforms.window import TimestampedValue
 
 
 class CheckError(ValueError):
-    """A row stopped `check`: a function raised, or the row is nothing that the transform takes."""
+    """A row stopped `check`: a function raised, or the transform does not take such rows."""
 
 
 class Checked(NamedTuple):
@@ -18,8 +18,8 @@ class Checked(NamedTuple):
 
     Fields:
       rows: how many rows there were.
-      problems: for each reason, how many rows would not count as they are: rejected, clipped, or
-        unknown. A row has at most one, the first that is met.
+      problems: by reason, how many rows would not count as they are: rejected, clipped, or unknown.
+        A row has at most one problem, the first that is met.
     """
 
     rows: int
@@ -38,15 +38,15 @@ def check(transform: Any, rows: Iterable[Any]) -> Checked:
     LookupError counts 0: data can cause them, and stopping would show that they did. So a mistyped
     name such as `lambda e: e["purchse"]` goes unseen. Here it is an error.
 
-    **Only for rows that you declare public**, such as made-up ones: what comes back, and what is
-    raised, tells of them without any noise.
+    **Only for rows that you declare public**, such as made-up ones: results and errors tell of them
+    without any noise.
 
     Args:
       transform: any that counts: PrefixCount, Histogram, TickCount, LocalMedian, ...
       rows: its elements. At a clock, a `beam.window.TimestampedValue` has its time looked at, too.
 
     Raises:
-      CheckError: a function that you gave the transform raised, or a row is no element of it. The
+      CheckError: a function that you gave the transform raised, or it does not take such rows. The
         message has the number of the row, from 1, and the exception's type and words.
       TypeError: the transform counts nothing.
 

@@ -1,4 +1,4 @@
-"""What all transforms that count share: their options, their account, and what is checked first."""
+"""What all transforms that count share: their options, their account, and their first checks."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ class Counting(Described):
         raise NotImplementedError
 
     def _calibrated(self, streaming: bool, mechanism: Any, horizon: int | None, **how: Any) -> Any:
-        """The counter of one path: whether the input is bounded is not known before it is there.
+        """The counter of one path: which one is taken is only known once the input is there.
 
         Args:
-          streaming: whether it is the one that may be replayed from a checkpoint.
+          streaming: whether it may be replayed from a checkpoint.
           mechanism, horizon: as for `resolve`.
           how: change, dimension and unit, as for `calibrate`.
         """
@@ -76,19 +76,14 @@ class Counting(Described):
         return calibrate(chosen, self._budget, **how)
 
     def _path_of(self, elements: PCollection[Any], of_pairs: bool = False) -> bool:
-        """Whether to count on the streaming path, once the input and its runner pass.
-
-        Args:
-          elements: the input.
-          of_pairs: as for `check_pairs`.
-        """
+        """Whether to count on the streaming path, once the input and its runner pass the checks."""
         check_windows(elements)
         check_pairs(elements, of_pairs)
         check_runner(elements.pipeline, self.allow_runner)
         return use_streaming(elements, self.path)
 
     def _use(self, counter: Any, elements: PCollection[Any], streaming: bool) -> Entropy:
-        """Spend the budget on this counter, and show it; where its noise comes from."""
+        """Spend the budget on this counter, show it, and return where its noise comes from."""
         replayable = self._entropy.is_replayable
         if streaming or replayable:
             refuse_early_draws(counter.mechanism, replayable)

@@ -15,63 +15,61 @@ class PrefixCount(EachElement):
     """A private running sum per key, released after every element.
 
     PCollection[KV[str, number]] -> PCollection[Release], one release per element; with
-    on_reject="collect", -> (releases, rejected). On bounded input the elements of a key are taken
-    in order of event time, ties by `element_id` if given, else as they arrive; on unbounded
-    input, in order of arrival.
+    on_reject="collect", -> (releases, rejected). On bounded input a key's elements are taken in
+    order of event time, ties by `element_id` if given, else as they arrive; on unbounded input, in
+    order of arrival.
 
     Args:
       budget: PureDP, ApproxDP or ZCDP: what all releases of one key may cost together. Or a share
         of a `Ledger`, which is used when the transform is applied, so once.
-      horizon: the most elements that any key will have, from 1 to 2^48. The noise grows slowly
-        with it. Elements beyond it get no release (see on_reject). Not for
-        `mechanisms.Unbounded` and `mechanisms.Sparse`, which have none.
-      mechanism: None (default) is the one of least largest variance that `choose` finds (on the
-        streaming path, of those safe under replays); or a class or name from `mechanisms.ALL`,
+      horizon: the most elements that any key will have, from 1 to 2^48. The noise grows slowly with
+        it. Elements beyond it get no release (see on_reject). `mechanisms.Unbounded` and
+        `mechanisms.Sparse` take none.
+      mechanism: None (default) is the one whose largest variance is least, as `choose` finds it (on
+        the streaming path, of those safe under replays); or a class or name from `mechanisms.ALL`,
         or an instance, with the same horizon if it has one. One with momentum or decay releases
-        those sums in place of counts (`counter.mechanism.workload`). SquareRoot keeps every step
-        in its state: not for long streams.
+        those sums instead of counts (`counter.mechanism.workload`). SquareRoot keeps every step in
+        its state: not for long streams.
       bounds: (low, high); values outside are clipped. Default (0, 1).
-      unit: values are rounded to multiples of it before they are counted. Default 1: 0.4 counts
-        0. For amounts with decimals give e.g. unit=0.01.
-      relation: the neighbouring relation, "replace_one" (default) or "add_remove"; they differ
-        only where low < 0.
-      every: a release after so many steps. Default 1. The state is the same, and so is the noise.
-      on_reject: what happens to elements whose value is no number. Their step is always taken,
-        with 0. "drop" (default): nothing else. "collect": they go to a second output, of
-        Rejected, which also gets elements beyond the horizon and elements with a bad key; it is
-        private data. "raise": an error stops the pipeline; that it stops is outside the
-        guarantee. Bad keys are an error unless collected.
+      unit: values are rounded to multiples of it before they are counted. Default 1: 0.4 counts 0.
+        For amounts with decimals give e.g. unit=0.01.
+      relation: the neighbouring relation, "replace_one" (default) or "add_remove"; they differ only
+        where low < 0.
+      every: release after every so many steps. Default 1. State and noise stay the same.
+      on_reject: what happens to elements whose value is not a number. They always take a step, with
+        0. "drop" (default): nothing else. "collect": they go to a second output, of Rejected, with
+        elements beyond the horizon and elements with a bad key; it is private data. "raise": an
+        error stops the pipeline; that it stops is outside the guarantee. Bad keys are an error
+        unless collected.
       value, element_id: take the number and a public, sortable id out of an element's value, for
         inputs KV[str, anything]. Where `value` raises ValueError, TypeError, ArithmeticError or
-        LookupError (as float("abc") does), the element is no number, as data can
-        cause them. So is a mistyped field, e["purchse"]: a KeyError is a LookupError. Try it out
-        with `beam_dpcount.check`. Other errors stop the pipeline: only a program causes them.
+        LookupError (as float("abc") does), the element counts as not a number, since data can cause
+        these. So does a mistyped field, e["purchse"]: a KeyError is a LookupError. Try it out with
+        `beam_dpcount.check`. Other errors stop the pipeline: only a program causes them.
       path: "auto" (default) follows `is_bounded` of the input; "streaming" forces the stateful
         path, for sources wrongly declared bounded; "bounded" insists on the grouped one.
       entropy: where the noise comes from; default the operating system. ReplayableEntropy needs
         `element_id`, unique for each element.
-      allow_runner: True: apply the transform whatever runs the pipeline. Otherwise runners that are
-        known to break the guarantee, or not known at all, are refused (docs/engines.md).
+      allow_runner: True: accept any runner. Otherwise runners that are known to break the
+        guarantee, or not known at all, are refused (docs/engines.md).
 
     Guarantee: for each key, and window, the values of all its releases together satisfy `budget`
       for streams that differ in the value of any one element. Public, so not protected: the keys,
-      and the number, order and timestamps of the elements. That an event happened at all is
-      therefore not protected by this transform; what its value was is. An element lies in one key
-      and one window, so the budget is not multiplied by their number. Sensitivity:
-      `counter.l1_sensitivity` and `.l2_sensitivity`, of the encoder's columns
-      (docs/proofs/counters.md, "Sensitivity").
+      and the number, order and timestamps of the elements. So this transform protects what an
+      event's value was, not that it happened. An element lies in one key and one window, so the
+      budget is not multiplied by their number. Sensitivity: `counter.l1_sensitivity` and
+      `.l2_sensitivity`, of the encoder's columns (docs/proofs/counters.md, "Sensitivity").
       Noise: exact, on integers: discrete Laplace, discrete Gaussian or rounded Gaussian,
-      `counter.law`. A runner that retries work draws noise again; failed attempts nobody saw cost
-      nothing.
+      `counter.law`. A runner that retries work draws noise again; failed attempts that nobody saw
+      cost nothing.
 
     Attributes:
       counter: the calibrated counter; the one in use, once the transform is applied.
 
     Raises:
-      ValueError, TypeError: at construction, for arguments out of range; when applied, for
-        windows that merge or overlap, for path="bounded" on unbounded input, for mechanisms
-        that draw noise early (KAry with subtraction) on the streaming path, for a share that was
-        used before, and for a runner that is refused.
+      ValueError, TypeError: at construction, for arguments out of range; when applied, for windows
+        that merge or overlap, path="bounded" on unbounded input, mechanisms that draw noise early
+        (KAry with subtraction) on the streaming path, a share used before, or a refused runner.
 
     Example:
       >>> import apache_beam as beam

@@ -15,12 +15,12 @@ from apache_beam.pipeline import encode_annotations
 class Described(beam.PTransform[Any, Any]):
     """A transform that shows its public parameters, never seeds.
 
-    Which counter is in use, only `expand` knows: it depends on the input. Beam asks for annotations
-    before, and for display data when the pipeline is run.
+    Only `expand` knows which counter is in use, as that depends on the input. Beam asks for
+    annotations before it, and for display data when the pipeline is run.
     """
 
     def _fix(self) -> None:
-        """At the end of `__post_init__`: arguments stay what noise and account were made for."""
+        """At the end of `__post_init__`: noise and account were made for these arguments."""
         given: Any = self
         self._fixed = frozenset(field.name for field in fields(given))
 
@@ -35,9 +35,9 @@ class Described(beam.PTransform[Any, Any]):
         """The public parameters."""
 
     def _show_applied(self, pipeline: beam.Pipeline) -> None:
-        """In `expand`, once all is known: show what is in use here, and go on showing that.
+        """In `expand`, once all is known: show what is in use here.
 
-        The transform may be applied again, elsewhere, with another counter.
+        It stays so if the transform is applied again, elsewhere, with another counter.
         """
         applied = pipeline.transforms_stack[-1]
         given = applied.annotations or {}  # with those that the user has attached

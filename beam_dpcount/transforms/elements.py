@@ -33,15 +33,9 @@ from beam_dpcount.transforms.inputs import check_callable, in_windows, once_per_
 
 @dataclass(eq=False, repr=False)
 class EachElement(Counting):
-    """A release of one counter per key after every element, or every few.
+    """A release of one counter per key after every element, or every few; see PrefixCount.
 
-    Args:
-      budget, horizon, mechanism, relation, every, on_reject, value, element_id, path, entropy,
-        allow_runner: see PrefixCount.
-
-    Attributes:
-      counter: the calibrated counter; the one in use, once the transform is applied.
-      statistic: what is counted.
+    `statistic` is what is counted.
     """
 
     horizon: int | None
@@ -52,7 +46,7 @@ class EachElement(Counting):
     counter: LatticeCounter = field(init=False)
     statistic: Statistic = field(init=False)
 
-    # What to do where a key's state would be too large to rewrite; None: it never is.
+    # The remedy where a key's state would be too large to rewrite; None: it never is.
     _smaller: ClassVar[str | None] = "count fewer"
 
     @abstractmethod
@@ -85,11 +79,8 @@ class EachElement(Counting):
             )
         self.statistic = self._made()
         change, dimension = self.statistic.change(self.relation), self.statistic.dimension
-        how: dict[str, Any] = {
-            "change": change,
-            "dimension": dimension,
-            "unit": self.statistic.lattice_unit,
-        }
+        unit = self.statistic.lattice_unit
+        how: dict[str, Any] = {"change": change, "dimension": dimension, "unit": unit}
         self._counters = {
             streaming: self._calibrated(streaming, self.mechanism, self.horizon, **how)
             for streaming in (False, True)
@@ -100,7 +91,6 @@ class EachElement(Counting):
         self.counter = self._counters[self.path == "streaming"]
 
     def _intake(self) -> Intake:
-        """What reads elements for `counter`."""
         how = self.on_reject, self.value, self.element_id, self.every
         return Intake(self.counter, self.statistic, *how)
 
@@ -139,7 +129,7 @@ def count_elements(
     made = intake.release_type
     check = _window_check(elements.windowing.windowfn)
     if streaming:
-        # Whatever types are declared: a row that is behind one of a pair would pass for it.
+        # Whatever types are declared: a row declared as a pair would pass for one.
         elements, bad_keys = _apply(elements, CheckKeys(intake, check), intake, tuple[str, Any])
         releases, refused = _apply(elements, CountEachElement(intake, entropy, check), intake, made)
     else:
@@ -156,7 +146,7 @@ def count_elements(
 
 
 def _window_check(function: Any) -> WindowCheck:
-    """That windows are those of FixedWindows, of SlidingWindows with gaps, or the global one."""
+    """For FixedWindows, SlidingWindows with gaps, or the global window."""
     if not hasattr(function, "size"):
         return WindowCheck(None)
     period = getattr(function, "period", function.size)

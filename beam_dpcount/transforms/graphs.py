@@ -48,26 +48,21 @@ class EdgeCount(_GraphCount):
     with on_reject="collect", -> (releases, rejected). An element inserts the edge of two vertices.
     Inserting a pair again changes nothing. Order as for PrefixCount. On the streaming path a key's
     state holds its graph, 16 bytes a distinct pair, and is rewritten at every element: some 0.1 ms
-    for ten thousand pairs, and so on in proportion.
+    for ten thousand pairs, and in proportion.
 
     Args:
-      budget: PureDP, ApproxDP, ZCDP or a share of a `Ledger`: what all releases of one key may
-        cost together.
-      horizon: the most elements that any key will have.
       vertices: the public vertices: a number n, for the vertices 0 .. n-1, or distinct str.
       max_degree: D. A rule then ignores edges: each vertex remembers the first D distinct pairs
-        that hold it, and a pair is an edge if both its ends remember it. (To leave an edge out
-        because its end is full already would be no such rule: one edge could then decide on any
-        number of others.) Default: none, as this count needs no bound.
+        that hold it, and a pair is an edge if both its ends remember it. (If an edge were ignored
+        because its end is full, one edge could decide on any number of others.) Default: none, as
+        this count needs no bound.
       asserted: your word that no vertex ever has more than D neighbours, in place of the rule.
         Nothing enforces it, and the guarantee rests on it.
       relation: "edge" (default), or "node", which needs `asserted`.
-      every: a release after so many steps. Default 1. The state is the same, and so is the noise.
-      on_reject: what happens to elements that are no edge of the vertices (a loop, an unknown
-        vertex, a deletion, anything else). They are steps without an event in any case. "drop"
-        (default), "collect", "raise": as for PrefixCount.
-      mechanism, value, element_id, path, entropy, allow_runner: as for PrefixCount, without
-        Unbounded and Sparse; `value` takes the edge out of an element's value.
+      on_reject: as for PrefixCount, for elements that are not an edge of the vertices: a loop, an
+        unknown vertex, a deletion, anything else. They are steps without an event in any case.
+      budget, horizon, every, mechanism, value, element_id, path, entropy, allow_runner: as for
+        PrefixCount, without Unbounded and Sparse; `value` takes the edge out of an element's value.
 
     Guarantee: for each key, and window, the values of all its releases together satisfy `budget`
       for graphs of which one has all insertions of any one pair of vertices, and the other has
@@ -76,14 +71,9 @@ class EdgeCount(_GraphCount):
       by 1; with the rule, 3. docs/proofs/graphs.md has the proof. Noise and retries as for
       PrefixCount.
 
-    Attributes:
-      counter: the calibrated counter; the one in use, once the transform is applied.
+    Attributes and errors: as for PrefixCount.
 
     Source: [FHU22], section 5.3.
-
-    Raises:
-      ValueError, TypeError: at construction, for arguments out of range; when applied, as for
-        PrefixCount.
 
     Example:
       >>> import apache_beam as beam
@@ -193,10 +183,6 @@ class DegreeHistogram(_GraphCount):
     Guarantee: as for EdgeCount. One pair changes the steps of all coordinates by 8 D - 4 in all,
       whatever the degrees; asserted, by 8 D - 8; one vertex by 4 D^2 - 2 D - 1.
 
-    Attributes:
-      counter: the calibrated vector counter; the one in use, once the transform is applied.
-      domain: what the values count, as a tuple of texts.
-
     Example:
       >>> import beam_dpcount as dp
       >>> count = dp.DegreeHistogram(dp.ZCDP(0.5), 1000, 100, max_degree=3)
@@ -243,7 +229,7 @@ class CutGraph(StatisticCount):
 
     PCollection[KV[str, (u, v, weight)]] -> PCollection[VectorRelease], its value aligned to
     `domain`, the pairs. An element adds its weight, from -1 to 1, to that of the pair; (u, v) adds
-    1. Any number of cuts, and whatever else follows from the weights, costs nothing more: see
+    1. Any number of cuts, or anything else computed from the weights, costs nothing more: see
     `beam_dpcount.statistics.cut_values`.
 
     Args:
@@ -253,25 +239,21 @@ class CutGraph(StatisticCount):
       unit: weights are rounded to multiples of it. It divides 1. Default 1: whole edges.
       relation: "add_remove" (default): one update is there, or its step is empty. "replace_one":
         it is any other, of any pair; it takes twice the noise.
-      on_reject: as for EdgeCount, of what is no update: weights outside [-1, 1], too, which are
-        refused, not clipped.
+      on_reject: as for EdgeCount. Weights outside [-1, 1] are refused too, not clipped.
 
     Guarantee: for each key, and window, the values of all its releases together satisfy `budget`
       for streams that differ in any one update as `relation` says: not in all updates of a pair.
       Public, so not protected: the keys, the vertices, and the number, order and timestamps of the
-      elements. One update changes one coordinate by at most 1, replaced two by 1 or one by 2. That
-      weights never fall below 0 is your word about the data: cuts mean little without, but the
-      guarantee does not rest on it. Noise and retries as for PrefixCount.
+      elements. One update changes one coordinate by at most 1; replacing it, two by 1 or one by 2.
+      That weights never fall below 0 is your word about the data: cuts mean little otherwise, but
+      the guarantee does not rest on it. Noise and retries as for PrefixCount.
 
     Attributes:
-      counter: the calibrated vector counter; the one in use, once the transform is applied.
+      counter: as for PrefixCount, of vectors.
       domain: the pairs, as texts "u-v".
       vertices: as they were given, for `cut_values`.
 
     Source: [FHU22], section 5.1.
-
-    Raises:
-      ValueError, TypeError: as for EdgeCount.
 
     Example:
       >>> import beam_dpcount as dp

@@ -18,7 +18,7 @@ class Histogram(EachElement):
 
     PCollection[KV[str, item or items]] -> PCollection[VectorRelease], one release per element,
     its value aligned to the domain; with on_reject="collect", -> (releases, rejected). Order as
-    for PrefixCount: by event time on bounded input, of arrival on unbounded input.
+    for PrefixCount.
 
     An element's value is an item (a str of the domain) or an iterable of items. Duplicates in one
     element count once; of more than `max_items` distinct ones, the first in the order of the
@@ -26,24 +26,16 @@ class Histogram(EachElement):
     items to 1 or -1: {"queued": -1, "running": 1} counts one down and the other up.
 
     Args:
-      budget: PureDP, ApproxDP, ZCDP or a share of a `Ledger`: what all releases of one key may
-        cost together.
-      horizon: the most elements that any key will have, from 1 to 2^48; None for Unbounded.
       domain: the items, a sequence of distinct str; public, so not taken from the private data.
       max_items: b, the most distinct items that one element counts. The noise grows with its
         square root (Gaussian), or with b (Laplace).
       removals: whether items may be counted down.
-      mechanism: as for PrefixCount, but not Sparse.
       relation: "replace_one" (default): an element's items are any others. "add_remove": they
         count, or the element is empty; it takes less noise.
-      on_reject: what happens to elements of which something does not count: their value is no
-        item, names an unknown item, or too many. What does count of them is counted in any case,
-        and their step is always taken. "drop" (default): nothing else. "collect": they go to a
-        second output too, of Rejected, with elements beyond the horizon and elements with a bad
-        key; it is private data. "raise": an error stops the pipeline; that it stops is outside
-        the guarantee. Bad keys are an error unless collected.
-      every, value, element_id, path, entropy, allow_runner: as for PrefixCount; `value` takes the
-        items out of an element's value.
+      on_reject: as for PrefixCount, for elements whose value is not an item, or names an unknown
+        one, or too many. The rest of an element counts in any case.
+      budget, horizon, mechanism, every, value, element_id, path, entropy, allow_runner: as for
+        PrefixCount, but without Sparse; `value` takes the items out of an element's value.
 
     Guarantee: for each key, and window, the values of all its releases together satisfy `budget`
       for streams that differ in the items of any one element. Public, so not protected: the keys,
@@ -55,13 +47,12 @@ class Histogram(EachElement):
       add_remove of whole steps; see `ItemsChange`. Noise and retries as for PrefixCount.
 
     Attributes:
-      counter: the calibrated vector counter; the one in use, once the transform is applied.
+      counter: as for PrefixCount, of vectors.
       domain: the items, as a tuple.
 
     Raises:
-      ValueError, TypeError: at construction, for arguments out of range, and where a key's state
-        (`counter.state_size` numbers an item) would exceed 10^6 numbers; when applied, as for
-        PrefixCount.
+      ValueError, TypeError: as for PrefixCount, and at construction where a key's state
+        (`counter.state_size` numbers an item) would exceed 10^6 numbers.
 
     Example:
       >>> import apache_beam as beam
@@ -85,9 +76,8 @@ class Histogram(EachElement):
 
     def _check_mechanism(self) -> None:
         if isinstance(self.mechanism, Sparse):
-            raise ValueError(
-                "Sparse counts single numbers, not histograms: give a horizon, or Unbounded"
-            )
+            problem = "Sparse counts single numbers, not histograms"
+            raise ValueError(f"{problem}: give a horizon, or Unbounded")
 
     def _made(self) -> Statistic:
         made = Items(self.domain, self.max_items, self.removals)  # type: ignore[arg-type]

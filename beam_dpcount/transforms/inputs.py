@@ -1,4 +1,4 @@
-"""What the transforms check of their arguments and input, and how they choose a path."""
+"""How transforms check their arguments and input, and choose a path."""
 
 from __future__ import annotations
 
@@ -65,10 +65,7 @@ def check_windows(elements: PCollection[Any]) -> None:
 def check_pairs(elements: PCollection[Any], of_pairs: bool = False) -> None:
     """Refuse elements whose declared type cannot be a pair with a str key.
 
-    Args:
-      elements: the input.
-      of_pairs: whether values are edges, and so pairs: edges without a key are refused, of which
-        the first vertex would be taken for it.
+    `of_pairs`: values are edges. Edges without a key are refused: a vertex would be taken for it.
     """
     declared: Any = elements.element_type
     if declared in (None, typehints.Any):
@@ -106,7 +103,7 @@ def use_streaming(elements: PCollection[Any], path: str) -> bool:
 def refuse_early_draws(mechanism: Any, replayable: bool = False) -> None:
     """Refuse, for streaming and replays, noise that is drawn before the data it hides are complete.
 
-    Such noise is in checkpoints; replayed with other data, two releases differ by exact data.
+    Checkpoints hold such noise: in a replay with other data, two releases differ by exact data.
     """
     if getattr(mechanism, "draws_early", False):
         raise ValueError(
@@ -122,30 +119,20 @@ def refuse_early_draws(mechanism: Any, replayable: bool = False) -> None:
 
 
 def once_per_window(made: PCollection[Any], function: Any) -> PCollection[Any]:
-    """Declare what was just made so that a grouping of it fires once per window.
+    """Declare what was just made, in these windows, so that a grouping of it fires once in each.
 
     A second firing would release steps again, with new noise. A group's time is that of its first
-    element: at the end of its window, as is the default, what is released with earlier times would
-    be late, and lost in the next grouping by windows.
-
-    Args:
-      made: in these windows already. They are not assigned anew: a time that was cut to
-        milliseconds may lie outside its window.
-      function: the windows.
+    element: by default it is the end of its window, so releases with earlier times would be late,
+    and lost in the next grouping by windows. Windows are not assigned anew: a time that was cut to
+    milliseconds may lie outside its window.
     """
-    made._windowing = Windowing(
-        function,
-        DefaultTrigger(),
-        AccumulationMode.DISCARDING,
-        TimestampCombiner.OUTPUT_AT_EARLIEST,
-    )  # as Beam's own Reshuffle does
+    discarding, first = AccumulationMode.DISCARDING, TimestampCombiner.OUTPUT_AT_EARLIEST
+    # As Beam's own Reshuffle does.
+    made._windowing = Windowing(function, DefaultTrigger(), discarding, first)
     return made
 
 
 def in_windows(released: PCollection[Any] | None, function: Any) -> None:
-    """Declare what was released behind `once_per_window`, if anything, to have default windowing.
-
-    Groupings downstream are the user's.
-    """
+    """Declare default windowing after `once_per_window`: groupings downstream are the user's."""
     if released is not None:
         released._windowing = Windowing(function)

@@ -17,18 +17,18 @@ class LastPerTick(beam.PTransform[Any, Any]):
     """The last release of each key in each tick of event time, in which it has one.
 
     PCollection of Release or VectorRelease -> the same, in FixedWindows of a tick. For per-element
-    counts whose every release is more than a dashboard needs: the state and the noise stay the
-    same. The last is the one of the largest step.
+    counts that release more than a dashboard needs: state and noise stay the same. The last release
+    is the one of the largest step.
 
     Args:
       tick: the length of a tick, in seconds, or a timedelta.
-      start: where the grid of ticks has a border; as for TickCount. Default 0, 1970.
+      start: a border of the grid of ticks, as for TickCount. Default 0: 1970.
 
     Guarantee: post-processing; costs nothing. Which releases come is a function of the keys and
       times of the elements, which are public per element.
 
     Raises:
-      ValueError, TypeError: tick is not positive, or start is no time.
+      ValueError, TypeError: tick is not positive, or start is not a time.
 
     Example:
       >>> import apache_beam as beam
@@ -50,12 +50,12 @@ class LastPerTick(beam.PTransform[Any, Any]):
         declared: Any = releases.element_type or typehints.Any
         keyed: Any = beam.Map(lambda release: (release.key, release))
         pairs = typehints.KV[str, declared]
-        last: Any = beam.CombinePerKey(_last).with_output_types(pairs)
+        last: Any = beam.CombinePerKey(_last)
         return (
             releases
             | "Ticks" >> beam.WindowInto(self._windows)
             | "Key" >> keyed.with_output_types(pairs)
-            | "Last" >> last
+            | "Last" >> last.with_output_types(pairs)
             | "Values" >> beam.Values().with_output_types(declared)
         )
 

@@ -1,10 +1,9 @@
 """What releases may be turned into at no cost: top items, averages, sliding sums, repairs.
 
 A release is private already, so whatever is computed from releases and public parameters alone is
-too, under the same budget. None of these transforms looks at anything else. What it does change is
-what a release's error looks like; each says what `stddev` means behind it.
-
-What looks at one release is a function here; what looks at several is one of `dofns.folds`.
+too, under the same budget. None of these transforms looks at anything else. They do change the
+errors of releases: each says what `stddev` means after it. What looks at several releases is one of
+`dofns.folds`.
 """
 
 from __future__ import annotations
@@ -41,9 +40,6 @@ from beam_dpcount.transforms.inputs import PATHS, check_choice, in_windows, once
 FloatArray = npt.NDArray[np.float64]
 
 
-# One release
-
-
 def running_average(release: Any) -> Any:
     """A release of sums divided by its step, with its stddev."""
     step = release.step
@@ -64,9 +60,6 @@ def rounded(release: Any, unit: float) -> Any:
 def _each(value: Any, function: Any) -> Any:
     """Of the value of a Release, or of every value of a VectorRelease."""
     return function(value) if isinstance(value, float | int) else [function(x) for x in value]
-
-
-# Transforms
 
 
 class _Each(beam.PTransform[Any, Any]):
@@ -91,8 +84,8 @@ class _Each(beam.PTransform[Any, Any]):
         return self._function(release)
 
     def expand(self, releases: PCollection[Any]) -> PCollection[Any]:
-        declared = _declared(releases, self.takes)
-        made: Any = beam.Map(self._checked).with_output_types(self.gives or declared)
+        given = self.gives or _declared(releases, self.takes)
+        made: Any = beam.Map(self._checked).with_output_types(given)
         return releases | type(self).__name__ >> made
 
 
@@ -118,13 +111,12 @@ class _Folded(beam.PTransform[Any, Any]):
         key = int if group == "step" else str
         keyed: Any = beam.Map(lambda release: (getattr(release, group), release))
         pairs = releases | "Key" >> keyed.with_output_types(typehints.KV[key, declared])
+        given = self.gives or declared
         if streaming:
-            applied = beam.ParDo(FoldEach(fold)).with_output_types(self.gives or declared)
-            return pairs | "FoldEach" >> applied
-        applied = beam.ParDo(FoldGroup(fold)).with_output_types(self.gives or declared)
+            return pairs | "FoldEach" >> beam.ParDo(FoldEach(fold)).with_output_types(given)
         function = releases.windowing.windowfn
         groups = once_per_window(pairs, function) | "GroupByKey" >> beam.GroupByKey()
-        made = groups | "FoldGroup" >> applied
+        made = groups | "FoldGroup" >> beam.ParDo(FoldGroup(fold)).with_output_types(given)
         in_windows(made, function)
         return made
 
@@ -147,7 +139,7 @@ class TopK(_Each):
 
     PCollection[VectorRelease] -> PCollection[TopRelease]. Ties go by the order of the domain.
     `stddev` stays that of every single count; those on top were chosen for being large, so they
-    are biased upwards, and it says nothing of how surely the order is right.
+    are biased upwards, and it does not say how likely the order is right.
 
     Args:
       k: how many items, from 1 to the size of the domain.
@@ -157,8 +149,8 @@ class TopK(_Each):
     Guarantee: post-processing; costs nothing.
 
     Raises:
-      ValueError, TypeError: an argument is outside its range, or the input is declared to hold
-        something else; in the pipeline, where a release has not one value for each item.
+      ValueError, TypeError: an argument is out of range, or the input is declared to hold something
+        else; in the pipeline, where a release does not have one value for each item.
 
     Example:
       >>> import apache_beam as beam
@@ -188,11 +180,9 @@ class TopKPerTick(_Folded):
 
     PCollection[Release] -> PCollection[TopRelease] with the key "". For counts of a public set of
     keys that all release every step, as with ticks; a step that some key never releases gives
-    nothing. Releases of other keys are left out. Of several releases of one key and step the last
-    to come counts, before the step is complete. `timestamp` is the latest of the step's. Ties go
-    by the order of the domain.
-
-    `stddev` is the largest of the step's; as for TopK, those on top are biased upwards.
+    nothing. Releases of other keys are left out. Of several releases of one key and step, the last
+    to come before the step is complete counts. `timestamp` is the latest of the step's, and
+    `stddev` the largest. Ties and bias are as for TopK.
 
     Args:
       k: how many keys, from 1 to the size of the domain.
@@ -203,15 +193,13 @@ class TopKPerTick(_Folded):
     Guarantee: post-processing; costs nothing.
 
     Raises:
-      ValueError, TypeError: an argument is outside its range, or the input is declared to hold
-        something else, or is unbounded under path="bounded".
+      ValueError, TypeError: an argument is out of range, or the input is declared to hold something
+        else, or is unbounded under path="bounded".
 
     Example:
       >>> import apache_beam as beam
       >>> import beam_dpcount as dp
-      >>> count = dp.TickHistogram(
-      ...     dp.ZCDP(0.5), 60, 0, horizon=1, domain=["login", "logout"]
-      ... )
+      >>> count = dp.TickHistogram(dp.ZCDP(0.5), 60, 0, horizon=1, domain=["login", "logout"])
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     events = pipeline | beam.Create(["login"])
       ...     timed = events | beam.Map(lambda e: beam.window.TimestampedValue(e, 30))
@@ -231,9 +219,9 @@ class TopKPerTick(_Folded):
 class RunningAverage(_Each):
     """The average over all elements, or ticks, so far: a release, and its stddev, over its step.
 
-    PCollection of Release or VectorRelease -> the same. For prefix sums as they were released, not
-    for what comes out of SlidingSum, NonNegative and the like. `stddev` stays exact. Divisions
-    round: values are off any lattice.
+    PCollection of Release or VectorRelease -> the same. For prefix sums as released, not for what
+    comes out of SlidingSum, NonNegative and the like. `stddev` stays exact; values are on no
+    lattice.
 
     Guarantee: post-processing; costs nothing: the number of elements, or ticks, is public.
 
@@ -255,26 +243,25 @@ class RunningAverage(_Each):
 class SlidingSum(_Folded):
     """The sum over the last `window` elements, or ticks: release t minus release t - window.
 
-    PCollection of Release or VectorRelease -> the same, in which value is the sum over the last
+    PCollection of Release or VectorRelease -> the same; value is the sum over the last
     min(t, window) elements, and stddev its own exact standard deviation (`difference_variance`;
-    noise that both releases share cancels). Unbiased. A step whose partner did not come gives
-    nothing, and so does, on the streaming path, a release that comes after a later one.
+    noise that both releases share cancels). Unbiased. A step whose partner is missing gives
+    nothing, nor does a release that comes after a later one on the streaming path.
 
     Args:
       window: how many elements, or ticks, from 1; public.
       counter: that of the transform that made the releases, as it is after applying it.
       path: "auto" (default) follows `is_bounded` of the input; "streaming" keeps the last
-        `window` releases of each key in one cell of state (8 bytes a number; at most
-        10^6 numbers), which every element rewrites; "bounded" groups by key.
+        `window` releases of each key in one cell of state (8 bytes a number; at most 10^6 numbers),
+        which every element rewrites; "bounded" groups by key.
 
     Guarantee: post-processing; costs nothing. One element counts in `window` sums, all of them
       differences of the same private prefix sums, which are under one budget.
 
     Raises:
-      ValueError, TypeError: an argument is outside its range; the counter does not release prefix
-        sums, or has no exact variance of differences (`Sparse`; mechanisms of one's own beyond
-        4096 steps); the state would exceed 10^6 numbers; the input is declared to hold something
-        else, or is unbounded under path="bounded". In the pipeline, where a release's stddev is
+      ValueError, TypeError: as for TopKPerTick, and where the counter does not release prefix sums,
+        or has no exact variance of differences (`Sparse`; mechanisms of your own beyond 4096
+        steps), or the state would exceed 10^6 numbers. In the pipeline, where a release's stddev is
         not the counter's.
 
     Example:
@@ -292,9 +279,8 @@ class SlidingSum(_Folded):
     def __init__(self, window: int, counter: LatticeCounter, path: str = "auto") -> None:
         window = check_whole("window", window)
         if not isinstance(counter, LatticeCounter):
-            raise TypeError(
-                f"counter must be that of a transform, e.g. count.counter, got {counter!r}"
-            )
+            problem = "counter must be that of a transform, e.g. count.counter"
+            raise TypeError(f"{problem}, got {counter!r}")
         mechanism = counter.mechanism
         base = mechanism.of_epoch(0) if isinstance(mechanism, Unbounded) else mechanism
         if isinstance(base, Mechanism) and not base.workload.is_prefix_sums:
@@ -305,11 +291,11 @@ class SlidingSum(_Folded):
         horizon = counter.horizon
         if horizon is not None:
             window = min(window, horizon)  # there is nothing before the first element
-        if window * (counter.dimension or 1) > MOST_STATE:
+        kept = window * (counter.dimension or 1)
+        if kept > MOST_STATE:
             raise ValueError(
-                f"a window of {window} steps keeps {window * (counter.dimension or 1)} numbers a "
-                f"key, and at most {MOST_STATE} can be rewritten at every element: give a smaller "
-                "window, or count ticks in place of elements"
+                f"a window of {window} steps keeps {kept} numbers a key, and at most {MOST_STATE} "
+                "can be rewritten at every element: give a smaller window, or count at ticks"
             )
         if horizon is None or horizon > 1:
             difference_variance(counter, 2, 1)  # refuses what has none
@@ -320,8 +306,7 @@ class NonNegative(_Each):
     """0 in place of negative values.
 
     PCollection of Release or VectorRelease -> the same. `stddev` stays that of the noise before:
-    values are no longer unbiased (they are too large where the count is about 0), and their error
-    is smaller than it says.
+    values are now biased (too large where the count is about 0), with smaller errors than it says.
 
     Guarantee: post-processing; costs nothing.
 
@@ -344,9 +329,9 @@ class Monotone(_Folded):
     """The largest release so far: counts that never fall.
 
     PCollection of Release or VectorRelease -> the same; each coordinate by itself. For counts
-    whose exact values never fall, so not with negative values or removals. `stddev` stays that of
-    a release's noise before: the largest of many releases is biased upwards, by more than one
-    stddev for long stretches without events.
+    whose exact values never fall: without negative values or removals. `stddev` stays that of a
+    release's noise before: the largest of many releases is biased upwards, by more than one stddev
+    after long stretches without events.
 
     Args:
       path: "auto" (default) follows `is_bounded` of the input; "streaming" keeps one number a key
@@ -356,8 +341,7 @@ class Monotone(_Folded):
     Guarantee: post-processing; costs nothing.
 
     Raises:
-      ValueError, TypeError: path is none of these, or the input is declared to hold something
-        else, or is unbounded under path="bounded".
+      ValueError, TypeError: as for TopKPerTick.
 
     Example:
       >>> import apache_beam as beam
@@ -386,7 +370,7 @@ class Rounded(_Each):
     Guarantee: post-processing; costs nothing.
 
     Raises:
-      ValueError, TypeError: unit is no positive, finite number.
+      ValueError, TypeError: unit is not a positive, finite number.
 
     Example:
       >>> import apache_beam as beam

@@ -1,7 +1,7 @@
 """Which of Beam's runners keep the guarantee: tested ones pass, others warn or are refused.
 
-All that can be seen is the runner of the pipeline that a transform is applied in. Of a pipeline
-that is handed to another runner later, or is expanded for another language, nothing is known.
+Only the runner of the pipeline in which a transform is applied can be seen: not one that the
+pipeline is handed to later, nor that of an expansion for another language.
 """
 
 from __future__ import annotations
@@ -69,14 +69,9 @@ def check_allowed(allow_runner: Any) -> bool:
 
 
 def check_runner(pipeline: Pipeline, allowed: bool) -> None:
-    """Refuse a runner, or warn of it once a pipeline; lost checkpoints are refused in any case.
+    """Refuse a runner, or warn of it once a pipeline, unless `allowed`.
 
-    Args:
-      pipeline: in which a transform is applied.
-      allowed: pass whatever runs it.
-
-    Raises:
-      RunnerError: see there.
+    Options under which Flink loses results are refused in any case.
     """
     runner = _underlying(pipeline.runner)
     kinds = _kinds(runner)
@@ -102,18 +97,18 @@ def check_name(name: str) -> None:
 
 
 def spreads_groups(pipeline: Pipeline) -> bool:
-    """Whether the runner spreads groups over workers, so that what comes out has no order."""
+    """Whether the runner spreads groups over workers, so that outputs have no order."""
     return _is_one_of(_SPREADING, _underlying(pipeline.runner))
 
 
 def _is_one_of(names: frozenset[str], runner: Any) -> bool:
-    """Itself, and not a class made of one: DaskRunner is made of BundleBasedDirectRunner."""
+    """Itself, not a subclass: DaskRunner is a BundleBasedDirectRunner."""
     kind = type(runner)
     return kind.__name__ in names and _is_beams(kind)
 
 
 def _kinds(runner: Any) -> list[str]:
-    """Beam's classes that a runner is made of, the nearest first, none of them imported here."""
+    """The names of a runner's classes in Beam, nearest first; none of them is imported here."""
     return [kind.__name__ for kind in type(runner).__mro__ if _is_beams(kind)] or [""]
 
 
@@ -133,7 +128,7 @@ def _warn(pipeline: Pipeline, text: str) -> None:
 
 
 def _check_checkpoints(options: PipelineOptions) -> None:
-    """Raise RunnerError where options turn Flink's checkpoints on, and lack what keeps results."""
+    """Refuse options that turn Flink's checkpoints on, but lack the one that keeps results."""
     given = options.get_all_options(add_extra_args_fn=_add_flinks, retain_unknown_options=True)
     try:
         interval = int(given.get(_INTERVAL) or 0)
@@ -145,7 +140,7 @@ def _check_checkpoints(options: PipelineOptions) -> None:
 
 def _add_flinks(parser: Any) -> None:
     """Options that Beam's Python only knows from a job server."""
-    # One spelled with dashes is dropped by Beam: it must not pass for the other.
+    # Beam drops the one spelled with dashes: it must not pass for the other.
     dashed = _FINISHED.replace("_", "-")
     for name, more in (
         (_INTERVAL, {}),

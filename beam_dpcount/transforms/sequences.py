@@ -15,13 +15,10 @@ class SubstringCount(StatisticCount):
     """Private running counts of the words in each key's sequence of letters.
 
     PCollection[KV[str, letter]] -> PCollection[VectorRelease], its value aligned to `domain`; with
-    on_reject="collect", -> (releases, rejected). Order as for PrefixCount: by event time on bounded
-    input, of arrival on unbounded input. A word counts once for every place where it stands, with
-    no other letter between its own; places may overlap.
+    on_reject="collect", -> (releases, rejected). Order as for PrefixCount. A word counts once for
+    every place where it stands, with no other letter between its own; places may overlap.
 
     Args:
-      budget: PureDP, ApproxDP, ZCDP or a share of a `Ledger`: what all releases of one key may
-        cost together.
       horizon: the most letters, empty ones included, that any key will have.
       alphabet: the letters, a sequence of distinct str; public. A letter may have several
         characters, as "login" has. None or "" is the empty letter: a step without an event, which
@@ -30,27 +27,26 @@ class SubstringCount(StatisticCount):
       words: or count these only: texts, spelled as in `domain`, or sequences of letters.
       relation: "replace_one" (default): a letter is any other, or the empty one. "add_remove": a
         letter is there, or its step is empty; it takes less noise.
-      every: a release after so many steps. Default 1. The state is the same, and so is the noise.
-      on_reject: what happens to elements that are no letter of the alphabet. They are counted as
-        the empty letter in any case. "drop" (default), "collect", "raise": as for PrefixCount.
-      mechanism, value, element_id, path, entropy, allow_runner: as for PrefixCount, without
-        Unbounded and Sparse; `value` takes the letter out of an element's value.
+      on_reject: as for PrefixCount, for elements that are not a letter of the alphabet. They count
+        as the empty letter in any case.
+      budget, every, mechanism, value, element_id, path, entropy, allow_runner: as for PrefixCount,
+        without Unbounded and Sparse; `value` takes the letter out of an element's value.
 
     Guarantee: for each key, and window, the values of all its releases together satisfy `budget`
       for sequences that differ in any one letter as `relation` says. Public, so not protected: the
       keys, the alphabet and words, and the number, order and timestamps of the elements. One letter
-      changes the words that reach over its place, at several steps: Delta_2 is not [FHU22]'s
-      Corollary 4, which is too small, but that of docs/proofs/sequences.md, "Substrings".
+      changes the words that reach over its place, at several steps: Delta_2 is not that of
+      [FHU22]'s Corollary 4, which is too small, but that of docs/proofs/sequences.md, "Substrings".
       Noise and retries as for PrefixCount.
 
     Attributes:
-      counter: the calibrated vector counter; the one in use, once the transform is applied.
+      counter: as for PrefixCount, of vectors.
       domain: the words, as a tuple of texts: letters joined by "", or by " " where some letter has
         several characters.
 
     Raises:
-      ValueError, TypeError: at construction, for arguments out of range, unknown letters, too many
-        words, none or one twice; when applied, as for PrefixCount.
+      ValueError, TypeError: as for PrefixCount, and at construction for unknown letters, and for
+        too many words, none, or one twice.
 
     Example:
       >>> import beam_dpcount as dp
@@ -77,12 +73,12 @@ class EpisodeCount(StatisticCount):
     """Private running counts of serial episodes in each key's sequence of letters.
 
     PCollection[KV[str, letter]] -> PCollection[VectorRelease], as for SubstringCount. An episode
-    is a word whose letters may have others between them. It counts once for each of its minimal
-    occurrences: stretches of the sequence that hold its letters in order, and no shorter stretch
-    within that does.
+    is a word whose letters may have others between them. It counts once for each minimal
+    occurrence: a stretch of the sequence that holds its letters in order, with no shorter such
+    stretch inside.
 
-    Episodes of minimum support are post-processing: compare the private counts with a threshold.
-    Which of them pass is then as private as the counts, and as noisy.
+    To find episodes of minimum support, compare the private counts with a threshold: that is
+    post-processing, and as noisy as the counts.
 
     Args:
       budget, horizon, alphabet, relation, every, on_reject and the options: as for SubstringCount,
@@ -92,7 +88,7 @@ class EpisodeCount(StatisticCount):
       max_span: count occurrences of at most so many steps from first to last letter, both counted.
 
     Guarantee: as for SubstringCount; one letter changes an episode of m letters at up to m steps,
-      that may lie long after its own. [FHU22]'s Corollary 5 is too small; see
+      which may lie long after its own. [FHU22]'s Corollary 5 is too small; see
       docs/proofs/sequences.md, "Episodes".
 
     Attributes:
@@ -126,11 +122,7 @@ class EpisodeCount(StatisticCount):
 
 
 def _letters(alphabet: Sequence[str]) -> Any:
-    """As the statistics take them, who check them; but a text is more often a mistake than letters.
-
-    Raises:
-      TypeError: the alphabet is a text.
-    """
+    # The statistics check the rest, but take a text as its letters: here it is mostly a mistake.
     if isinstance(alphabet, str):
         raise TypeError(
             f"alphabet must be a sequence of letters, got the text {alphabet!r}: give "

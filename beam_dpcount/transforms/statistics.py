@@ -15,31 +15,27 @@ class StatisticCount(EachElement):
 
     PCollection[KV[str, anything]] -> PCollection[Release], or of VectorRelease where the statistic
     has several coordinates; with on_reject="collect", -> (releases, rejected). For statistics of
-    one's own; SubstringCount, TriangleCount and others have a transform each. Order as for
+    your own; SubstringCount, TriangleCount and others have a transform each. Order as for
     PrefixCount.
 
     Args:
-      budget: PureDP, ApproxDP, ZCDP or a share of a `Ledger`: what all releases of one key may
-        cost together.
-      horizon: the most elements that any key will have.
       statistic: what is counted, such as `statistics.Triangles(100, max_degree=5)`.
       relation: the neighbouring relation, as `statistic.change` takes it.
-      every, on_reject, mechanism, value, element_id, path, entropy, allow_runner: as for
-        PrefixCount, without Unbounded and Sparse.
+      budget, horizon, every, on_reject, mechanism, value, element_id, path, entropy, allow_runner:
+        as for PrefixCount, without Unbounded and Sparse.
 
     Guarantee: for each key, and window, the values of all its releases together satisfy `budget`
       for streams that differ as `statistic.change(relation)` says. It rests on that method, which
-      for a statistic of one's own is its author's word: test it by brute force. Public, so not
-      protected: the keys, the statistic's parameters, and the number, order and timestamps of the
-      elements. Noise and retries as for PrefixCount.
+      for a statistic of your own is your word: test it by brute force. Public, so not protected:
+      the keys, the statistic's parameters, and the number, order and timestamps of the elements.
+      Noise and retries as for PrefixCount.
 
     Attributes:
-      counter: the calibrated counter; the one in use, once the transform is applied.
+      counter: as for PrefixCount.
       domain: what the coordinates of a release count, as a tuple of texts; None for one number.
 
     Raises:
-      ValueError, TypeError: at construction, for arguments out of range; when applied, as for
-        PrefixCount.
+      ValueError, TypeError: as for PrefixCount.
 
     Example:
       >>> import beam_dpcount as dp

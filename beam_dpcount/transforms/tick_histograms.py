@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any
 
 import apache_beam as beam
@@ -33,20 +33,17 @@ class TickHistogram(Described):
 
     PCollection[item or items] with event times -> PCollection[Release], whose key is an item: one
     for every item of the domain at every tick, events or not. Each item has a counter and a state
-    of its own, so that work spreads over workers however large the domain is. An event has no key
-    (unlike Histogram's): it is an item (a str), or an iterable of items of which the first
-    `max_items` distinct ones, in the order of the domain, count; what is not in the domain counts
-    nothing.
+    of its own, so that work spreads over workers however large the domain is. Unlike Histogram's,
+    an event has no key: it is an item (a str), or an iterable of items. Of these the first
+    `max_items` distinct ones, in the order of the domain, count; other texts count nothing.
 
     Args:
-      budget: PureDP, ApproxDP, ZCDP or a share of a `Ledger`: what all releases may cost together.
-      tick, start, stop: as for TickCount.
       domain: the items, a sequence of distinct str; public.
       max_items: the most items that one event counts; enforced. The noise grows with its square
         root (Gaussian), or with it (Laplace).
       value: takes the item or items out of an event.
-      horizon, mechanism, relation, max_per_tick, late, path, entropy, allow_runner: as for
-        TickCount.
+      budget, tick, start, stop, horizon, mechanism, relation, max_per_tick, late, path, entropy,
+        allow_runner: as for TickCount.
 
     Guarantee: as for TickCount; an event counts 1 under at most `max_items` items.
 
@@ -55,7 +52,7 @@ class TickHistogram(Described):
       domain: the items, as a tuple.
 
     Raises:
-      ValueError, TypeError: as for TickCount, and for what is no domain.
+      ValueError, TypeError: as for TickCount, and for a bad domain.
 
     Example:
       >>> import apache_beam as beam
@@ -93,22 +90,9 @@ class TickHistogram(Described):
         items = Items(self.domain, self.max_items)  # type: ignore[arg-type]
         self.domain = items.domain
         self._split = _SplitItems(items, self.value)
-        self._ticks = TickCount(
-            self.budget,
-            self.tick,
-            self.start,
-            self.stop,
-            keys=items.domain,
-            max_items=items.max_items,
-            horizon=self.horizon,
-            mechanism=self.mechanism,
-            relation=self.relation,
-            max_per_tick=self.max_per_tick,
-            late=self.late,
-            path=self.path,
-            entropy=self.entropy,
-            allow_runner=self.allow_runner,
-        )
+        options = {one.name: getattr(self, one.name) for one in fields(self)}
+        del options["domain"], options["value"]
+        self._ticks = TickCount(**{**options, "keys": items.domain, "max_items": items.max_items})
         # Of an event's items the first of the domain count.
         self._ticks._counted = items.domain, items.max_items  # type: ignore[misc]
         self._fix()
@@ -155,7 +139,7 @@ class _SplitItems(beam.DoFn):
             payload = event if self._value is None else self._value(event)
             codes, _ = self._items.read(payload)
         except BY_DATA:
-            return []  # such events count nothing, and nobody may learn that there was one
+            return []  # such an event counts nothing, and nobody may learn that there was one
         return [(self._items.domain[code - 1], 1) for code in codes if code]
 
     def problem(self, event: Any) -> str | None:

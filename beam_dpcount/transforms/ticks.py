@@ -31,11 +31,7 @@ from beam_dpcount.dofns.ticks import (
 from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
 from beam_dpcount.statistics.numbers import Numbers
 from beam_dpcount.transforms.counting import Counting
-from beam_dpcount.transforms.inputs import (
-    check_choice,
-    in_windows,
-    once_per_window,
-)
+from beam_dpcount.transforms.inputs import check_choice, in_windows, once_per_window
 from beam_dpcount.transforms.runners import spreads_groups
 
 _LOGGER = logging.getLogger(__name__)
@@ -51,7 +47,7 @@ class TickCount(Counting):
     """A private running sum per public key, released at every tick of a public clock.
 
     PCollection[KV[str, number]] with event times -> PCollection[Release]: release i of a key, from
-    1, counts its events with start <= time < start + i * tick, so that one at `stop` is out. Every
+    1, counts its events with start <= time < start + i * tick, and none at `stop` or later. Every
     key of `keys` has a release at every tick, events or not. Release.step is i, Release.timestamp
     the end of tick i.
 
@@ -65,10 +61,8 @@ class TickCount(Counting):
         a horizon of more ticks than reach `stop` has releases beyond it.
       keys: all keys, distinct texts. Public. Events with other keys do not count. A stream that is
         resumed from a savepoint takes the same list, in the same order; another one is an error.
-      mechanism: None (default) is the one of least largest variance that `choose` finds (on the
-        streaming path, of those safe under replays); or a class or name from `mechanisms.ALL`,
-        or an instance with the clock's number of ticks (in FixedWindows it is made anew with those
-        of a window). One with momentum or decay releases those sums in place of counts.
+      mechanism: as for PrefixCount. An instance has the clock's number of ticks (in FixedWindows it
+        is made anew with those of a window).
       bounds: (low, high); an event's number is clipped to them. Default (0, 1).
       unit: numbers are rounded to multiples of it before they are counted. Default 1.
       relation: the neighbouring relation: "add_remove" (default), one event is there or not;
@@ -78,52 +72,41 @@ class TickCount(Counting):
       max_per_tick: the sum of a key's events in one tick is clipped to this many times the largest
         value. Default 2^20, or 2^36 / horizon beyond 2^16 ticks, or what 64 bits hold. Mechanisms
         that compute with real numbers take up to 5 % more noise for a large one, and are refused
-        beyond that: with a lower one they take longer horizons.
+        beyond that: lower it for longer horizons.
       late: what happens, in streaming, to events of ticks that were released already. "fold"
         (default): they count at the next tick. "drop": they do not count.
-      on_unknown: "drop" (default), or "raise": an event with an unknown key, or that is no pair
+      on_unknown: "drop" (default), or "raise": an event with an unknown key, or that is not a pair
         with a str key, stops the pipeline; that it stops is outside the guarantee. Good for trying
         a pipeline out on data that are not private: with "drop" a mistake shows as counts of 0.
-      on_reject: the same for an event whose value is no number.
-      value: takes the number out of an element's value, for inputs KV[str, anything]. Where it
-        raises ValueError, TypeError, ArithmeticError or LookupError, the element is no number, as
-        data can cause them. So is a mistyped field, e["purchse"]: a KeyError is a LookupError. Try
-        it out with `beam_dpcount.check`. Other errors stop the pipeline, as only a program causes
-        them.
-      path: "auto" (default) follows `is_bounded` of the input; "streaming" forces timers, for
-        sources wrongly declared bounded; "bounded" insists on grouping.
-      entropy: where the noise comes from; default the operating system.
-      allow_runner: as for PrefixCount.
+      on_reject: the same for an event whose value is not a number.
+      value, path, entropy, allow_runner: as for PrefixCount; on the streaming path, timers release.
 
     Guarantee: the values of all releases of all keys together satisfy `budget` for inputs that
-      differ in any one event, as `relation` says: that an event happened at all, when within
+      differ in any one event, as `relation` says: whether an event happened at all, when within
       [start, stop), and its value are protected. In FixedWindows the clock and the count start anew
       in each window, and the budget is per window: an event lies in one, so that all windows
       together satisfy it for one event, but not for all events of a user. Public, so not protected:
       keys, clock, all parameters, and the number and timestamps of the releases, which depend on
       nothing else. Nor does their order on bounded input: by key, as `keys` are given, then by time
-      (runners that spread work over machines keep none). By timers, the runner chooses which key
+      (runners that spread work over machines keep none). With timers, the runner chooses which key
       fires first at a tick, and some (Prism) by what arrived: sort releases by key and step before
-      their order is seen. Events outside [start, stop), with unknown keys or no numbers leave no
-      trace; but one without any time, or that is a row, stops the pipeline, and so shows that it is
-      there.
+      their order is seen. Events outside [start, stop), with unknown keys or without numbers leave
+      no trace; but one without any time, or that is a row, stops the pipeline, and so shows that it
+      is there.
       Streaming: the guarantee holds where the watermark's schedule and the order of arrival are
       public or fixed; a watermark that follows the events themselves can be moved by one of them,
       and then puts others into other ticks. Replayable noise (ReplayableEntropy) covers replays in
-      which the same events are late, best none; a watermark that moved otherwise makes equal those
-      replays only that lack such events, and so shows whether there are any. Sensitivity:
+      which the same events are late, best none; if the watermark moved otherwise, only replays
+      without such events are equal, which shows whether there are any. Sensitivity:
       `counter.l1_sensitivity` and `.l2_sensitivity` (docs/proofs/items_and_ticks.md, "Ticks").
-      Noise: exact, on integers,
-      `counter.law`. A runner that retries work draws noise again; failed attempts nobody saw cost
-      nothing.
+      Noise and retries as for PrefixCount.
 
     Attributes:
       counter: the calibrated counter of each key; the one in use, once the transform is applied.
 
     Raises:
-      ValueError, TypeError: at construction, for arguments out of range; when applied, for windows
-        other than the global one and FixedWindows on the grid of ticks, for path="bounded" on
-        unbounded input, and for mechanisms that draw noise early on the streaming path.
+      ValueError, TypeError: as for PrefixCount, and when applied, for windows other than the global
+        one and FixedWindows on the grid of ticks.
       UntimedElementError, RowElementError: when run, where elements have no timestamps or are rows.
 
     Example:
@@ -159,7 +142,7 @@ class TickCount(Counting):
     counter: Counter = field(init=False)
 
     _on_reject = _POLICIES
-    _counted: ClassVar[Any] = None  # what a transform around this one says of the events
+    _counted: ClassVar[Any] = None  # what else decides which events count, for replayable noise
 
     def _set_up(self) -> None:
         check_choice("late", self.late, LATE)
@@ -193,7 +176,6 @@ class TickCount(Counting):
             )
 
     def _at(self, clock: Clock, streaming: bool) -> Counter:
-        """The counter of a clock, on one path."""
         mechanism: Any = self.mechanism
         if isinstance(mechanism, Mechanism):
             mechanism = replace(mechanism, horizon=clock.steps)
@@ -269,7 +251,7 @@ class TickCount(Counting):
         return problem or self.problem_of_time(micros)
 
     def problem_of_time(self, micros: int | None) -> str | None:
-        """Why an event at this time does not count; None, too, where there is no time."""
+        """Why an event at this time does not count; None too where no time is known."""
         if micros is not None:
             check_timed(micros)
         if micros is None or self._clock.start <= micros < self._clock.stop:
@@ -283,10 +265,8 @@ class TickCount(Counting):
             return self._clock
         if isinstance(function, windows.FixedWindows):
             return self._clock.in_windows(function.size.micros, function.offset.micros)
-        raise ValueError(
-            f"{function!r} leaves gaps between windows, or may: use the global window or "
-            "FixedWindows"
-        )
+        problem = f"{function!r} leaves gaps between windows, or may"
+        raise ValueError(f"{problem}: use the global window or FixedWindows")
 
     def _describe(self) -> dict[str, str]:
         per = "all releases of all keys"
