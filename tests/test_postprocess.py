@@ -827,7 +827,7 @@ DECAYED = dp.calibrate(SquareRoot(64, decay=0.5), dp.ZCDP(0.5))
         (lambda: SlidingSum(2.0, COUNTER), "window must be a whole number"),  # type: ignore[arg-type]
         (lambda: SlidingSum(2, BinaryTree(9)), "counter must be that of a transform"),  # type: ignore[arg-type]
         (lambda: SlidingSum(2, dp.calibrate(Sparse(5, 5), dp.PureDP(1))), "is not linear"),
-        (lambda: SlidingSum(2, DECAYED), "decay 0.5, whose differences are no sliding sums"),
+        (lambda: SlidingSum(2, DECAYED), "decay 0.5, whose differences are not sliding sums"),
         (lambda: SlidingSum(50_001, VECTORS), "keeps 1000020 numbers a key, and at most 1000000"),
         (lambda: SlidingSum(2, COUNTER, path="batch"), "path must be one of auto, bounded"),
         (lambda: Rounded(0), "unit must be positive and finite, got 0"),

@@ -420,7 +420,7 @@ def test_words_are_spelled_without_clashes():
         (("ab", None, ["abc"]), ValueError, "'abc' holds 'c', which is not in the alphabet"),
         ((["up", "x"], None, ["upx"]), ValueError, "'upx' holds 'upx'"),
         (("ab", None, [7]), TypeError, "word 7 is neither"),
-        (("ab", None, [("a", 7)]), TypeError, "holds 7, which is no str"),
+        (("ab", None, [("a", 7)]), TypeError, "holds 7, which is not a str"),
     ],
 )
 def test_bad_arguments_are_refused(arguments: tuple[Any, ...], error: type, message: str):

@@ -46,16 +46,12 @@ def micros_of(moment: Any, name: str) -> int:
     else:
         micros = _whole(moment, name, remedy)
         if not _FIRST <= micros < _LAST:
-            raise ValueError(
-                f"{name} lies outside the years 1 to 9999, got {moment!r}: {remedy} (not "
-                "milliseconds)"
-            )
+            problem = f"{name} lies outside the years 1 to 9999, got {moment!r}"
+            raise ValueError(f"{problem}: {remedy} (not milliseconds)")
         return micros
     if made.utcoffset() is None:
-        raise ValueError(
-            f"{name} has no time zone, got {moment!r}: add an offset such as Z or +02:00, or "
-            "tzinfo=datetime.timezone.utc"
-        )
+        remedy = "add an offset such as Z or +02:00, or tzinfo=datetime.timezone.utc"
+        raise ValueError(f"{name} has no time zone, got {moment!r}: {remedy}")
     return (made - _EPOCH) // _MICROSECOND
 
 
@@ -85,7 +81,7 @@ def _parsed(text: str, name: str, remedy: str) -> dt.datetime:
         return dt.datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(
-            f"{name} is no ISO 8601 time in whole microseconds, got {given!r}: {remedy}"
+            f"{name} is not an ISO 8601 time in whole microseconds, got {given!r}: {remedy}"
         ) from None
 
 
@@ -130,7 +126,7 @@ class Clock:
         """The same clock, started anew in each window [offset + k size, offset + (k + 1) size).
 
         Raises:
-          ValueError: the borders of windows are no ticks, or no whole milliseconds.
+          ValueError: windows do not end on ticks, or on whole milliseconds.
         """
         if size % self.tick or (offset - self.start) % self.tick:
             raise ValueError(
@@ -206,17 +202,13 @@ def clock_of(tick: Any, start: Any, stop: Any = None, horizon: Any = None) -> Cl
     needed = 0 if last is None else -(-(last - first) // length)
     steps = check_horizon(needed if horizon is None else horizon)
     if steps < needed:
-        raise ParameterError(
-            "horizon",
-            f"is {steps}, but there are {needed} ticks from start to stop",
-            f"give a horizon of at least {needed}, or leave it out",
-        )
+        problem = f"is {steps}, but there are {needed} ticks from start to stop"
+        remedy = f"give a horizon of at least {needed}, or leave it out"
+        raise ParameterError("horizon", problem, remedy)
     end = first + steps * length
     if end > _LAST:
-        raise ValueError(
-            f"{steps} ticks of {seconds(length)} from {instant(first)} end after the year 9999: "
-            "give a smaller horizon"
-        )
+        ticks = f"{steps} ticks of {seconds(length)} from {instant(first)}"
+        raise ValueError(f"{ticks} end after the year 9999: give a smaller horizon")
     return Clock(length, first, end if last is None else last, steps)
 
 

@@ -82,8 +82,8 @@ class CountEachElement(beam.DoFn):
             self._past_horizon.inc()
             warn_past_horizon(counter)
             if intake.collects:
-                rejected = intake.refuse(key, payload, micros, past_horizon(counter))
-                yield beam.pvalue.TaggedOutput(REJECTED, rejected)
+                beyond = intake.refuse(key, payload, micros, past_horizon(counter))
+                yield beam.pvalue.TaggedOutput(REJECTED, beyond)
             return
         codes, rejected = intake.codes(key, payload, micros)
         window, digest = windowed.windows[0], b""

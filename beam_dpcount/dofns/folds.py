@@ -131,10 +131,8 @@ def top_items(release: Any, k: int, domain: Sequence[str]) -> TopRelease:
     """The k items of the largest values of a VectorRelease; ties in the order of the domain."""
     key, step, timestamp, values, stddev = release
     if len(values) != len(domain):
-        raise ValueError(
-            f"a release has {len(values)} values, but the domain has {len(domain)} items: give "
-            "the domain of the histogram"
-        )
+        problem = f"a release has {len(values)} values, but the domain has {len(domain)} items"
+        raise ValueError(f"{problem}: give the domain of the histogram")
     best = largest(values, k)
     items, counts = [domain[i] for i in best], [values[i] for i in best]
     return TopRelease(key, step, timestamp, items, counts, stddev)

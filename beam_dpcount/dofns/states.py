@@ -261,7 +261,7 @@ def _is_checked(data: bytes) -> bool:
 
 
 def _corrupt() -> StateError:
-    # The message does not tell the number of bytes, which follows the data.
+    # Without the number of bytes, which depends on the data.
     return StateError(
         "the state is corrupt (its bytes fail their check): restore it from a checkpoint; counting "
         "on would break the guarantee (formats before 2 had other checks)"

@@ -85,10 +85,8 @@ class TickIntake:
         key = str.__str__(element[0]) if known else ""
         if not known or key not in self._keys:
             if self._strict:
-                raise UnknownKeyError(
-                    "an event's key is not among `keys`: add all public keys, or leave such events "
-                    'out with on_unknown="drop"'
-                )
+                remedy = 'add all public keys, or leave such events out with on_unknown="drop"'
+                raise UnknownKeyError(f"an event's key is not among `keys`: {remedy}")
             return None
         if len(windows) != 1:
             return None
@@ -234,8 +232,8 @@ class TickPlan:
     def draws(self, path: str) -> Draws:
         """The noise of the counter, another on each path.
 
-        An event may be late on one path only: with equal noise, equal releases would show that
-        there is none.
+        An event may be late on one path only: with equal noise, equal releases would show there is
+        none.
         """
         # Without the keys: adding one leaves the others' noise as it is.
         counter, counted = self.counter, (path, (self.fold, self.counted))

@@ -264,7 +264,7 @@ class LocalLearner(ABC):
           ValueError: there are no clients, or the sum has another shape.
         """
         if clients < 1:
-            raise ValueError("there is no loss of no clients")
+            raise ValueError("without clients there is no loss")
         loss = 0.5 + _centred(self.slopes(total, clients)) / self.cells
         best = self.grid[int(np.argmin(loss))]
         stddev = self.stddevs(clients)
@@ -376,7 +376,7 @@ class ConvexLearner(LocalLearner):
     def __post_init__(self) -> None:
         if not callable(self.gradient):
             raise TypeError(
-                f"gradient must be a function of a client's value and of points, got "
+                "gradient must be a function of a client's value and of points, got "
                 f"{self.gradient!r}: give e.g. lambda x, points: np.clip(points - x, -1, 1)"
             )
         super().__post_init__()

@@ -163,8 +163,7 @@ class LocalMedian(_LocalRisk):
       see `MedianLearner`. The loss and its minimiser are functions of the messages. A pipeline's
       workers make the messages, and so see the numbers: for privacy against them, devices call
       `learner.message` themselves, and the pipeline `LossOf`. Public: the number of clients, their
-      windows. Retries draw anew: where two results over the same clients are seen, each costs the
-      budget.
+      windows. Retries draw anew: each result that is seen over the same clients costs the budget.
 
     Attributes:
       learner: the client's side, the server's, and error bounds.

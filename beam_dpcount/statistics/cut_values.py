@@ -172,7 +172,7 @@ def _places(chosen: Any, known: dict[Any, int], name: str) -> set[int]:
         raise ValueError(f"{name} must be a collection of vertices, got {chosen!r}")
     for vertex in chosen:
         if isinstance(vertex, bool) or vertex not in known:
-            raise ValueError(f"{name} holds {vertex!r}, which is no vertex")
+            raise ValueError(f"{name} holds {vertex!r}, which is not a vertex")
     if not chosen:
         raise ValueError(f"{name} is empty: a cut has a vertex on each side")
     return {known[vertex] for vertex in chosen}

@@ -26,7 +26,7 @@ from beam_dpcount.statistics.vertices import (
     vertex_places,
 )
 
-NOT_AN_UPDATE = "the value is no update of a pair: neither (u, v) nor (u, v, weight)"
+NOT_AN_UPDATE = "the value is not an update of a pair: neither (u, v) nor (u, v, weight)"
 UNKNOWN = "the value names a vertex that is not among the vertices"
 LOOP = "the value updates the pair of a vertex with itself"
 NOT_A_NUMBER = "the weight is not a number"
@@ -120,14 +120,12 @@ class CutWeights(Statistic):
         object.__setattr__(self, "unit", _check_unit(self.unit))
         n = self.vertices if isinstance(self.vertices, int) else len(self.vertices)
         if n > MOST_VERTICES:
-            raise ValueError(
-                f"{n:,} vertices have {n * (n - 1) // 2:,} pairs: give at most {MOST_VERTICES:,} "
-                "vertices, e.g. of groups"
-            )
+            remedy = f"give at most {MOST_VERTICES:,} vertices, e.g. of groups"
+            raise ValueError(f"{n:,} vertices have {n * (n - 1) // 2:,} pairs: {remedy}")
         if len(set(self.labels)) < len(self.labels):
             raise ValueError(
-                "two pairs of vertices have the same label, as vertices hold '-', which separates "
-                "them: rename them, e.g. with _ in place of it"
+                "two pairs have the same label, as vertices hold '-', which separates them: rename "
+                "them, e.g. with _ in its place"
             )
 
     @property

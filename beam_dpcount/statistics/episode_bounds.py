@@ -23,7 +23,7 @@ import numpy as np
 
 from beam_dpcount.statistics.base import IntArray
 
-OTHER = 0  # a letter of which no more is known than that it is neither old nor new
+OTHER = 0  # any letter that is neither old nor new
 OLD, NEW = -1, 1  # marks
 LONGEST = 8  # longer episodes are bounded by how many of their letters are old or new, alone
 ORDERED = 5  # up to this length all episodes are bounded together, for each order of the letters
@@ -186,8 +186,7 @@ def _reach_in_order(letters: int, longest: int, pair: bool, limited: bool) -> Re
 def _patterns(length: int, pair: bool, limited: bool) -> dict[tuple[int, ...], Reach]:
     """What all words of a length change, by how many of their other letters come where.
 
-    Keys: before and after the one that is old or new; for words that hold both, before, between and
-    after.
+    That is, before and after the one that is old or new; of both, before, between and after.
     """
     found: defaultdict[tuple[int, ...], Reach] = defaultdict(Reach)
     for distinct in range(1, length + 1):

@@ -75,11 +75,9 @@ class Episodes(LetterStatistic):
         if self.max_span is not None:
             object.__setattr__(self, "max_span", check_whole("max_span", self.max_span))
             if self.max_span < self.longest:
-                raise ParameterError(
-                    "max_span",
-                    f"={self.max_span} steps hold no episode of {self.longest} letters",
-                    "give a larger {max_span}, or leave the longer episodes out",
-                )
+                problem = f"={self.max_span} steps hold no episode of {self.longest} letters"
+                remedy = "give a larger {max_span}, or leave the longer episodes out"
+                raise ParameterError("max_span", problem, remedy)
 
     def init(self) -> Starts:
         return Starts(0, np.zeros(self._prefixes + 1, dtype=np.int64))

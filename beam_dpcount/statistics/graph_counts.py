@@ -157,10 +157,7 @@ class GraphStatistic(Statistic):
     def change(self, relation: str) -> GraphChange:
         """What one pair ("edge") changes, or one vertex ("node"): only with asserted max_degree."""
         if relation not in GraphChange.relations:
-            raise ValueError(
-                "neighbouring graphs differ in one pair or in one vertex: relation must be "
-                f"'edge' or 'node', got {relation!r}"
-            )
+            raise ValueError(f"the relation of graphs must be 'edge' or 'node', got {relation!r}")
         low, high = self.bounds
         if relation == "edge":
             masses, squares = self.of_edge()
@@ -258,12 +255,10 @@ class KStars(GraphStatistic):
         super().__post_init__()
         self._check("k", 1, self.max_degree or 1, "stars have at most {max_degree} rays")
         if self.bounds[1] > MAX_AMOUNT:
-            raise ParameterError(
-                "k",
-                f"one edge may make {self.bounds[1]} stars, which is beyond 2^31",
-                f"choose a smaller {{max_degree}} or {{k}}, got {self.max_degree} and {self.k}",
-                whole=True,
-            )
+            problem = f"one edge may make {self.bounds[1]} stars, which is beyond 2^31"
+            got = f"got {self.max_degree} and {self.k}"
+            remedy = f"choose a smaller {{max_degree}} or {{k}}, {got}"
+            raise ParameterError("k", problem, remedy, whole=True)
 
     @property
     def limit(self) -> int | None:

@@ -21,7 +21,7 @@ from beam_dpcount.statistics.items import places
 MOST_WORDS = 10**6
 EMPTY = (0,)
 
-NOT_A_LETTER = "the value is no letter: not a str"
+NOT_A_LETTER = "the value is not a letter: not a str"
 UNKNOWN = "the value is a letter that is not in the alphabet"
 
 
@@ -38,17 +38,15 @@ def check_alphabet(alphabet: Any) -> tuple[str, ...]:
     if not _single(letters):
         spaced = next((letter for letter in letters if " " in letter), None)
         if spaced is not None:
-            raise ValueError(
-                f"letter {spaced!r} holds a space, which separates the letters of a word: "
-                "rename it, e.g. with _ in place of the space"
-            )
+            problem = f"letter {spaced!r} holds a space, which separates the letters of a word"
+            raise ValueError(f"{problem}: rename it, e.g. with _ in place of the space")
     return letters
 
 
 def read_letter(payload: Any, known: Mapping[str, int]) -> tuple[tuple[int], str | None]:
     """The code of a letter, by `places` of the alphabet, and why it does not count, if it does not.
 
-    None or "" is the empty letter, which is no rejection. The reason does not show the payload.
+    None or "" is the empty letter, which is not a rejection. The reason does not show the payload.
     """
     if payload is None:
         return EMPTY, None
@@ -102,12 +100,10 @@ def _code(word: Any, known: Mapping[str, int], single: bool, example: str) -> tu
         raise ValueError(f"word {word!r} is empty: {example}")
     for letter in letters:
         if not isinstance(letter, str):
-            raise TypeError(f"word {word!r} holds {letter!r}, which is no str: {example}")
+            raise TypeError(f"word {word!r} holds {letter!r}, which is not a str: {example}")
         if str.__str__(letter) not in known:
-            raise ValueError(
-                f"word {word!r} holds {letter!r}, which is not in the alphabet: add it there, "
-                "or leave the word out"
-            )
+            problem = f"word {word!r} holds {letter!r}, which is not in the alphabet"
+            raise ValueError(f"{problem}: add it there, or leave the word out")
     return tuple(known[str.__str__(letter)] for letter in letters)
 
 

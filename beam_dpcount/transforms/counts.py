@@ -33,8 +33,7 @@ class PrefixCount(EachElement):
       bounds: (low, high); values outside are clipped. Default (0, 1).
       unit: values are rounded to multiples of it before they are counted. Default 1: 0.4 counts 0.
         For amounts with decimals give e.g. unit=0.01.
-      relation: the neighbouring relation, "replace_one" (default) or "add_remove"; they differ only
-        where low < 0.
+      relation: "replace_one" (default) or "add_remove" neighbours; the same unless low < 0.
       every: release after every so many steps. Default 1. State and noise stay the same.
       on_reject: what happens to elements whose value is not a number. They always take a step, with
         0. "drop" (default): nothing else. "collect": they go to a second output, of Rejected, with

@@ -72,19 +72,15 @@ class EachElement(Counting):
         self._check_mechanism()
         check_whole("every", self.every)
         if self.horizon is not None and self.every > check_horizon(self.horizon):
-            raise ParameterError(
-                "every",
-                f"is {self.every} steps, but the horizon has only {self.horizon}",
-                "nothing would be released; give a smaller every",
-            )
+            problem = f"is {self.every} steps, but the horizon has only {self.horizon}"
+            remedy = "nothing would be released; give a smaller every"
+            raise ParameterError("every", problem, remedy)
         self.statistic = self._made()
         change, dimension = self.statistic.change(self.relation), self.statistic.dimension
         unit = self.statistic.lattice_unit
         how: dict[str, Any] = {"change": change, "dimension": dimension, "unit": unit}
-        self._counters = {
-            streaming: self._calibrated(streaming, self.mechanism, self.horizon, **how)
-            for streaming in (False, True)
-        }
+        given = self.mechanism, self.horizon
+        self._counters = {way: self._calibrated(way, *given, **how) for way in (False, True)}
         if self._smaller is not None:
             for counter in self._counters.values():
                 check_state(_state_size(counter), dimension or 1, self._smaller)

@@ -28,10 +28,8 @@ def check_choice(name: str, given: str, choices: tuple[str, ...]) -> str:
 def check_callable(name: str, given: Any) -> Any:
     """`given`, None or a function, or a TypeError that says what to pass."""
     if given is not None and not callable(given):
-        raise TypeError(
-            f"{name} must be a function of an element's value, got {given!r}: e.g. "
-            f'{name}=lambda event: event["id"]'
-        )
+        problem = f"{name} must be a function of an element's value, got {given!r}"
+        raise TypeError(f'{problem}: e.g. {name}=lambda event: event["id"]')
     return given
 
 

@@ -1,9 +1,8 @@
 """What releases may be turned into at no cost: top items, averages, sliding sums, repairs.
 
 A release is private already, so whatever is computed from releases and public parameters alone is
-too, under the same budget. None of these transforms looks at anything else. They do change the
-errors of releases: each says what `stddev` means after it. What looks at several releases is one of
-`dofns.folds`.
+too, under the same budget. None of these transforms looks at anything else. They do change errors:
+each says what `stddev` means after it. Those that look at several releases are in `dofns.folds`.
 """
 
 from __future__ import annotations
@@ -103,10 +102,8 @@ class _Folded(beam.PTransform[Any, Any]):
         declared = _declared(releases, self.takes)
         fold, group = self._fold, self._fold.group
         if self._path == "bounded" and not releases.is_bounded:
-            raise ValueError(
-                'path="bounded" on an unbounded input would wait for its end: use path="auto" or '
-                'path="streaming"'
-            )
+            problem = 'path="bounded" on an unbounded input would wait for its end'
+            raise ValueError(f'{problem}: use path="auto" or path="streaming"')
         streaming = self._path == "streaming" or not releases.is_bounded
         key = int if group == "step" else str
         keyed: Any = beam.Map(lambda release: (getattr(release, group), release))
@@ -279,15 +276,15 @@ class SlidingSum(_Folded):
     def __init__(self, window: int, counter: LatticeCounter, path: str = "auto") -> None:
         window = check_whole("window", window)
         if not isinstance(counter, LatticeCounter):
-            problem = "counter must be that of a transform, e.g. count.counter"
-            raise TypeError(f"{problem}, got {counter!r}")
+            raise TypeError(
+                f"counter must be that of a transform, e.g. count.counter, got {counter!r}"
+            )
         mechanism = counter.mechanism
         base = mechanism.of_epoch(0) if isinstance(mechanism, Unbounded) else mechanism
         if isinstance(base, Mechanism) and not base.workload.is_prefix_sums:
-            raise ValueError(
-                f"{base.name} releases {base.workload}, whose differences are no sliding sums: "
-                "leave out momentum and decay"
-            )
+            given = f"{base.name} releases {base.workload}"
+            problem = "whose differences are not sliding sums"
+            raise ValueError(f"{given}, {problem}: leave out momentum and decay")
         horizon = counter.horizon
         if horizon is not None:
             window = min(window, horizon)  # there is nothing before the first element

@@ -74,8 +74,7 @@ class EpisodeCount(StatisticCount):
 
     PCollection[KV[str, letter]] -> PCollection[VectorRelease], as for SubstringCount. An episode
     is a word whose letters may have others between them. It counts once for each minimal
-    occurrence: a stretch of the sequence that holds its letters in order, with no shorter such
-    stretch inside.
+    occurrence: a stretch that holds its letters in order, with no shorter such stretch inside.
 
     To find episodes of minimum support, compare the private counts with a threshold: that is
     post-processing, and as noisy as the counts.

@@ -51,10 +51,8 @@ class StatisticCount(EachElement):
     def _made(self) -> Statistic:
         given: Any = self.statistic
         if not isinstance(given, Statistic):
-            raise TypeError(
-                f"statistic must be a Statistic, got {given!r}: give e.g. "
-                "statistics.Triangles(100, max_degree=5)"
-            )
+            example = "give e.g. statistics.Triangles(100, max_degree=5)"
+            raise TypeError(f"statistic must be a Statistic, got {given!r}: {example}")
         return given
 
     @property

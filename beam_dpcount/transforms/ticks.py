@@ -79,7 +79,8 @@ class TickCount(Counting):
         with a str key, stops the pipeline; that it stops is outside the guarantee. Good for trying
         a pipeline out on data that are not private: with "drop" a mistake shows as counts of 0.
       on_reject: the same for an event whose value is not a number.
-      value, path, entropy, allow_runner: as for PrefixCount; on the streaming path, timers release.
+      value, path, allow_runner: as for PrefixCount; on the streaming path, timers release.
+      entropy: where the noise comes from; default the operating system.
 
     Guarantee: the values of all releases of all keys together satisfy `budget` for inputs that
       differ in any one event, as `relation` says: whether an event happened at all, when within
