@@ -45,10 +45,8 @@ class WindowCheck:
             return False
         # Windows as long as declared that start elsewhere overlap the declared ones.
         beyond = (window.start.micros - self._offset) % self._period
-        return (
-            window.end.micros - window.start.micros == self._size
-            and min(beyond, self._period - beyond) < _MILLISECOND
-        )
+        is_on_grid = min(beyond, self._period - beyond) < _MILLISECOND
+        return is_on_grid and window.end.micros - window.start.micros == self._size
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_seen": None}

@@ -18,8 +18,7 @@ class GraphChange(SpreadChange):
     Args:
       relation: "edge" (default): all insertions of one unordered pair are there, or their steps
         are empty. "node": all insertions at one vertex.
-      masses: for each coordinate that changes, bounds on the sum of what its steps gain, and of
-        what they lose.
+      masses: for each coordinate that changes, bounds on the sums of its steps' gains and losses.
       squares: on the sum of the squares of all steps' changes; None: that of the masses'.
 
     Guarantee: with P and N the masses, Q the sum of their squares and S `squares`, Delta_1 is

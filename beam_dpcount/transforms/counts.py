@@ -59,8 +59,7 @@ class PrefixCount(EachElement):
       budget is not multiplied by their number. Sensitivity: `counter.l1_sensitivity` and
       `.l2_sensitivity`, of the encoder's columns (docs/proofs/counters.md, "Sensitivity").
       Noise: exact, on integers: discrete Laplace, discrete Gaussian or rounded Gaussian,
-      `counter.law`. A runner that retries work draws noise again; failed attempts that nobody saw
-      cost nothing.
+      `counter.law`. A runner that retries work draws noise again; what nobody saw costs nothing.
 
     Attributes:
       counter: the calibrated counter; the one in use, once the transform is applied.

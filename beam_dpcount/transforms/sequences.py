@@ -41,8 +41,7 @@ class SubstringCount(StatisticCount):
 
     Attributes:
       counter: as for PrefixCount, of vectors.
-      domain: the words, as a tuple of texts: letters joined by "", or by " " where some letter has
-        several characters.
+      domain: the words, as texts: letters joined by "", or by " " if any has several characters.
 
     Raises:
       ValueError, TypeError: as for PrefixCount, and at construction for unknown letters, and for

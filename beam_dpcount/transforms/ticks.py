@@ -92,8 +92,7 @@ class TickCount(Counting):
       (runners that spread work over machines keep none). With timers, the runner chooses which key
       fires first at a tick, and some (Prism) by what arrived: sort releases by key and step before
       their order is seen. Events outside [start, stop), with unknown keys or without numbers leave
-      no trace; but one without any time, or that is a row, stops the pipeline, and so shows that it
-      is there.
+      no trace; but one without any time, or that is a row, shows itself: it stops the pipeline.
       Streaming: the guarantee holds where the watermark's schedule and the order of arrival are
       public or fixed; a watermark that follows the events themselves can be moved by one of them,
       and then puts others into other ticks. Replayable noise (ReplayableEntropy) covers replays in
