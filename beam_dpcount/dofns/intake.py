@@ -92,10 +92,14 @@ class Intake:
         shown = None if identity is None else str(identity)
         return Rejected(key, micros, reason, repr(payload), shown)
 
+    @property
+    def parameters(self) -> str:
+        """All that releases depend on, for replayable noise."""
+        return self.statistic.noise_parameters(self.counter.fingerprint)
+
     def draws(self, entropy: Entropy) -> Draws:
         """The noise of the counter."""
-        parameters = self.statistic.noise_parameters(self.counter.fingerprint)
-        return entropy.draws(self.counter.law, self.counter.dimension, parameters)
+        return entropy.draws(self.counter.law, self.counter.dimension, self.parameters)
 
     def shown(self, value: Any) -> Any:
         """A value as releases have it."""

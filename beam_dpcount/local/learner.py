@@ -264,7 +264,7 @@ class LocalLearner(ABC):
           ValueError: there are no clients, or the sum has another shape.
         """
         if clients < 1:
-            raise ValueError("without clients there is no loss")
+            raise ValueError("there are no clients, and so no loss")
         loss = 0.5 + _centred(self.slopes(total, clients)) / self.cells
         best = self.grid[int(np.argmin(loss))]
         stddev = self.stddevs(clients)
