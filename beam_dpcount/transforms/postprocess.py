@@ -83,8 +83,8 @@ class _Each(beam.PTransform[Any, Any]):
         return self._function(release)
 
     def expand(self, releases: PCollection[Any]) -> PCollection[Any]:
-        given = self.gives or _declared(releases, self.takes)
-        made: Any = beam.Map(self._checked).with_output_types(given)
+        declared = _declared(releases, self.takes)
+        made: Any = beam.Map(self._checked).with_output_types(self.gives or declared)
         return releases | type(self).__name__ >> made
 
 
