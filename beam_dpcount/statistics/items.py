@@ -22,7 +22,7 @@ from beam_dpcount.statistics.base import Additions, Codes, IntArray, Statistic
 MOST_STATE = 10**6
 
 NOT_ITEMS = "the value is neither an item nor a collection of items"
-NOT_SIGNED = "the value is not an item, items, or a mapping from items to 1 or -1"
+NOT_SIGNED = "the value is neither items nor a mapping from items to 1 or -1"
 UNKNOWN = "the value names an item that is not in the domain"
 UNSIGNED = "the value maps an item to another number than 1 or -1"
 TOO_MANY = "the value names more items than max_items"
