@@ -16,14 +16,7 @@ from fractions import Fraction
 from numbers import Real
 from typing import Any
 
-from beam_dpcount.budget.budgets import (
-    ZCDP,
-    ApproxDP,
-    Budget,
-    PureDP,
-    check_budget,
-    warn_if_weak,
-)
+from beam_dpcount.budget.budgets import ZCDP, ApproxDP, Budget, PureDP, check_budget, warn_if_weak
 from beam_dpcount.budget.conversions import float_down, float_up, root_down, zcdp_epsilon
 
 # Ten times 0.1 is a hair above 1 in binary. A share that exceeds what is left by no more than this
