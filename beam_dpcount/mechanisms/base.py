@@ -51,7 +51,7 @@ class Mechanism(ABC):
       horizon: the number T of steps that noise is calibrated for, from 1 to 2^48.
 
     Raises:
-      ValueError, TypeError: horizon is not an integer in that range.
+      ValueError, TypeError: an argument is outside its range, also of derived classes.
     """
 
     horizon: int
@@ -110,10 +110,7 @@ class Mechanism(ABC):
         """Square of the largest L2 norm of a column of R."""
 
     def resolution(self, magnitude: int, largest: int | None = None) -> int:
-        """Into how many parts a unit of the inputs is divided.
-
-        Inputs are multiplied by it before they are encoded, and releases divided by it. Integer
-        encoders need no more than 1.
+        """What inputs are multiplied by, and releases divided by; 1 for integer encoders.
 
         Args:
           magnitude: the most that one event changes one input.
@@ -125,30 +122,21 @@ class Mechanism(ABC):
         return 1
 
     def norms(self, magnitude: int, largest: int | None = None) -> tuple[Fraction, Fraction]:
-        """The most that an event changes the vector that is noised.
+        """The most that one event changes the noised vector: L1 norm, and L2 norm squared.
 
-        Args:
-          magnitude, largest: as for `resolution`, times the resolution.
-
-        Returns:
-          Its L1 norm, and the square of its L2 norm, rounding included.
+        Rounding is included. Arguments are those of `resolution`, multiplied by the resolution.
         """
         m = Fraction(magnitude)
         return m * Fraction(self.l1_sensitivity), m * m * Fraction(self.l2_sensitivity_squared)
 
     def slack(self, largest: int) -> tuple[float, float]:
-        """What rounding alone adds to the L1 and the L2 norm of any difference; 0 for integers.
-
-        Args:
-          largest: as for `norms`.
-        """
+        """What rounding alone adds to the L1 and L2 norms of any difference; 0 for integers."""
         return 0.0, 0.0
 
     def lag_bounds(self, n: int) -> tuple[float, ...]:
         """Bounds g(0) .. g(n-1) on products of two columns of R: g(d) of those d or more apart.
 
-        They do not increase, and g(0) is the largest squared norm of a column, which by
-        Cauchy-Schwarz bounds them all; mechanisms that know better override this.
+        They never increase. The default is the largest squared norm of a column (Cauchy-Schwarz).
         """
         return (self.l2_sensitivity_squared,) * n
 
@@ -208,10 +196,7 @@ class Mechanism(ABC):
     def products(self, s: IntArray, lag: int) -> FloatArray:
         """The products of rows s and s + lag of L, shape (n,), s from 1: covariances of releases.
 
-        The default holds L as a matrix; mechanisms that know better override it.
-
-        Raises:
-          ValueError: the horizon is too long for that.
+        The default holds L as a matrix, and raises a ValueError for horizons above 4096.
         """
         if self.horizon > _DENSE:
             raise ValueError(
@@ -230,8 +215,7 @@ class Mechanism(ABC):
         t: int = state[0] + 1
         if t > self.horizon:
             raise HorizonError(
-                f"step {t} is beyond the horizon of {self.horizon} steps that the noise was "
-                "calibrated for: declare a larger horizon before the stream starts"
+                f"step {t} is beyond the horizon of {self.horizon} steps: declare a larger horizon"
             )
         return t
 
@@ -239,8 +223,7 @@ class Mechanism(ABC):
         """n, or a HorizonError unless so many steps fit."""
         if n > self.horizon:
             raise HorizonError(
-                f"{n} steps do not fit the horizon of {self.horizon} that the noise was "
-                "calibrated for: declare a larger horizon"
+                f"{n} steps do not fit the horizon of {self.horizon}: declare a larger horizon"
             )
         return n
 
@@ -268,3 +251,11 @@ def check_horizon(horizon: Any) -> int:
         example = remedy + "{horizon=}100_000"
         raise ParameterError("horizon", f"must be from 1 to 2^48, got {horizon!r}", example)
     return value
+
+
+def check_share(share: Any) -> None:
+    """Raise an error unless `share` is a part of a budget."""
+    if isinstance(share, bool) or not isinstance(share, int | float):
+        raise TypeError(f"share must be a number between 0 and 1, got {share!r}")
+    if not 0 < share < 1:
+        raise ValueError(f"share must be between 0 and 1, got {share!r}: it splits the budget")

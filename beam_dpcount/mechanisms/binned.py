@@ -11,16 +11,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from beam_dpcount.mechanisms import binned_tables as tables
 from beam_dpcount.mechanisms.base import FloatArray, IntArray, State, UnsupportedHorizonError, zero
-from beam_dpcount.mechanisms.binned_tables import (
-    LONGEST,
-    Norms,
-    Row,
-    encode,
-    lag_products,
-    schedule,
-    search,
-)
 from beam_dpcount.mechanisms.doubles import multiply_add, two_sum
 from beam_dpcount.mechanisms.rounded import (
     ULP,
@@ -58,9 +50,6 @@ class Binned(WeightedMechanism):
       the bins of row t.
 
     Source: [AP24, Algorithm 1, Definition 7], and Theorem 1 for its error.
-
-    Raises:
-      ValueError, TypeError: an argument is outside its range.
     """
 
     c: float | None = None
@@ -68,7 +57,7 @@ class Binned(WeightedMechanism):
     momentum: float = 0.0
     decay: float = 1.0
 
-    longest: ClassVar[int] = LONGEST
+    longest: ClassVar[int] = tables.LONGEST
     quick: ClassVar[int] = 1 << 12
     is_nonnegative = False  # R has negative entries for small c
 
@@ -95,12 +84,12 @@ class Binned(WeightedMechanism):
         return f"{self!r} with c = {self._key[1]!r} and tau = {self._key[2]!r}"
 
     @cached_property
-    def _rows(self) -> tuple[Row, ...]:
-        return schedule(*self._key)
+    def _rows(self) -> tuple[tables.Row, ...]:
+        return tables.schedule(*self._key)
 
     @cached_property
-    def _norms(self) -> Norms:
-        return search(*self._key)
+    def _norms(self) -> tables.Norms:
+        return tables.search(*self._key)
 
     @property
     def l1_sensitivity(self) -> float:
@@ -112,9 +101,8 @@ class Binned(WeightedMechanism):
 
     def lag_bounds(self, n: int) -> tuple[float, ...]:
         """Of columns less than 128 apart all products are computed; those of others are bounded."""
-        bounds = lag_products(*self._key)
-        lags = range(1, min(n, self.horizon))
-        products = [bounds[min(d, len(bounds)) - 1] for d in lags]
+        bounds = tables.lag_products(*self._key)
+        products = [bounds[min(d, len(bounds)) - 1] for d in range(1, min(n, self.horizon))]
         return lag_bounds(self.l2_sensitivity_squared, products, n)
 
     @property
@@ -126,10 +114,10 @@ class Binned(WeightedMechanism):
     def encoding_error(self) -> float:
         # For |x| <= m, m >= 1: |W| <= m (row sum of A), and |q| <= m (row sums of R and L^-1)
         # as long as |e| <= m. So all terms of W - (sum of weight * sum of q) are together at most
-        # m * reach, and each meets, at one rounding each: it becomes a double (W from a pair of
-        # doubles that itself lost less than 2^-53: three), its product, as many additions as
-        # there are bins, the subtraction. e is at most 1/2 and this error, far below m / 2 as
-        # _search checks, which closes the induction; L^-1 spreads it.
+        # m * reach, and each meets one rounding in becoming a double (W three, from a pair of
+        # doubles that itself lost less than 2^-53), in its product, in as many additions as there
+        # are bins, and in the subtraction. e is at most 1/2 plus this error, far below m / 2 as
+        # `search` checks, which closes the induction; L^-1 spreads it.
         return (self.space + 8) * ULP * self._norms.reach * self._norms.inverse * (1 + 1e-9)
 
     @property
@@ -138,11 +126,7 @@ class Binned(WeightedMechanism):
         return max(len(row.lefts) for row in self._rows)
 
     def bins(self, t: int) -> tuple[tuple[int, int], ...]:
-        """The bins of row t as (first, last) columns, counted from 1, from right to left.
-
-        Raises:
-          ValueError: t is not from 1 to the horizon.
-        """
+        """The bins of row t, from 1, as (first, last) columns from 1, from right to left."""
         if not 1 <= t <= self.horizon:
             raise ValueError(f"t must be from 1 to the horizon {self.horizon}, got {t}")
         lefts = self._rows[t - 1].lefts
@@ -151,10 +135,8 @@ class Binned(WeightedMechanism):
     def resolution(self, magnitude: int, largest: int | None = None) -> int:
         fine = super().resolution(magnitude, largest)
         if self.horizon * (largest or magnitude) * fine * self._norms.l1 > 2**62:
-            raise UnsupportedHorizonError(
-                f"sums of {self.horizon} inputs of up to {largest or magnitude} units exceed 64 "
-                "bits: choose a larger unit, or use BLT"
-            )
+            sums = f"sums of {self.horizon} inputs of up to {largest or magnitude} units"
+            raise UnsupportedHorizonError(f"{sums} exceed 64 bits: use a larger unit, or BLT")
         return fine
 
     # The state: t; the sum of all inputs, or V and W as pairs of doubles; for each bin, from
@@ -195,8 +177,8 @@ class Binned(WeightedMechanism):
         q, y = _merged(state[head : head + bins], merges), _merged(state[head + bins :], merges)
         sums: tuple[Any, ...]
         if head == 2:
-            sums = (state[1] + x,)
-            exact = sums[0]
+            exact = state[1] + x
+            sums = (exact,)
         else:
             v = multiply_add((self.momentum, 0.0), state[1:3], x * 1.0)
             w = multiply_add((self.decay, 0.0), state[3:5], v[0])
@@ -207,7 +189,7 @@ class Binned(WeightedMechanism):
         return (t + 1, *sums, encoded, *q, noisy, *y), noisy + left_dot(weights, y)
 
     def encoder(self, n: int) -> FloatArray:
-        rows = encode(self._rows[: self.check_steps(n)], self.workload, 0, n)
+        rows = tables.encode(self._rows[: self.check_steps(n)], self.workload, 0, n)
         return np.array([*rows]).reshape(n, n)
 
     def decoder(self, n: int) -> FloatArray:

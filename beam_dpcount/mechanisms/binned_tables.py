@@ -44,8 +44,8 @@ def schedule(horizon: int, c: float, tau: float, workload: Workload) -> tuple[Ro
     """[AP24, Algorithm 1], and the weights: means of L at both ends of a bin."""
     if horizon > LONGEST:
         raise UnsupportedHorizonError(
-            f"Binned searches all columns of its encoder, and a horizon of {horizon} is too long "
-            f"for that (it takes {LONGEST}): use NormalizedBLT"
+            f"Binned searches all columns of its encoder, for horizons up to {LONGEST}, got "
+            f"{horizon}: use NormalizedBLT"
         )
     r = coefficients(workload, horizon).tolist()
     least = max(tau, _LEAST)
@@ -77,10 +77,7 @@ def schedule(horizon: int, c: float, tau: float, workload: Workload) -> tuple[Ro
 
 
 def encode(rows: Sequence[Row], workload: Workload, first: int, last: int) -> Iterator[FloatArray]:
-    """Rows of R from `first` on, cut to columns `first` to `last` - 1, counted from 0.
-
-    All rows before it are 0 there, and so are columns beyond the last row.
-    """
+    """Rows of R from `first` on, cut to columns `first` to `last` - 1, from 0; all others are 0."""
     n, width = len(rows), last - first
     column = np.append(workload.coefficients(n)[::-1], np.zeros(width))
     size = max((len(row.lefts) for row in rows), default=0)
@@ -127,17 +124,15 @@ def search(horizon: int, c: float, tau: float, workload: Workload) -> Norms:
     encoder, inverse = np.zeros(horizon), np.zeros(horizon)
     for first in range(0, horizon, _COLUMNS):
         last = min(first + _COLUMNS, horizon) + 2
-        absolute, squares = np.zeros(last - first), np.zeros(last - first)
-        top = np.zeros(last - first)
+        absolute, squares, top = np.zeros((3, last - first))
         for t, row in enumerate(encode(rows, workload, first, last), start=first):
             sizes = np.abs(row)
             absolute += sizes
             squares += row * row
             np.maximum(top, sizes, out=top)
             encoder[t] += sizes[:-2].sum()
-            inverse[t] += np.abs(
-                row[:-2] - (alpha + beta) * row[1:-1] + alpha * beta * row[2:]
-            ).sum()
+            entries = row[:-2] - (alpha + beta) * row[1:-1] + alpha * beta * row[2:]
+            inverse[t] += np.abs(entries).sum()
         l1, l2_squared = max(l1, float(absolute.max())), max(l2_squared, float(squares.max()))
         largest = max(largest, float(top.max()))
 
@@ -163,9 +158,9 @@ def search(horizon: int, c: float, tau: float, workload: Workload) -> Norms:
 def lag_products(horizon: int, c: float, tau: float, workload: Workload) -> tuple[float, ...]:
     """Bounds on |product| of columns of R at least 1, 2, .. _LAGS apart.
 
-    All pairs less than _LAGS apart are multiplied. For two columns farther apart, only what the
-    first has _LAGS rows or more below its top meets the other: by Cauchy-Schwarz the norm of that
-    part times the largest norm. B for R (see `search`): entries are off by at most `lost`.
+    All pairs less than _LAGS apart are multiplied. Of columns farther apart, only what the first
+    has _LAGS rows or more below its top meets the other: by Cauchy-Schwarz, the norm of that part
+    times the largest norm. B stands for R (see `search`): entries are off by at most `lost`.
     """
     rows, norms = schedule(horizon, c, tau, workload), search(horizon, c, tau, workload)
     near, far = np.zeros(_LAGS), 0.0

@@ -9,23 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from beam_dpcount.mechanisms import blt_tables as tables
 from beam_dpcount.mechanisms.base import FloatArray, IntArray, State, zero
-from beam_dpcount.mechanisms.blt_tables import (
-    BUFFERS,
-    LARGEST_LOG,
-    Poles,
-    Steps,
-    Tables,
-    column_norms2,
-    column_products,
-    column_sums,
-    encoding_error,
-    poles,
-    powers,
-    scale_index,
-    scale_indices,
-    scale_nodes,
-)
+from beam_dpcount.mechanisms.blt_tables import BUFFERS, Poles, Steps, Tables, powers
 from beam_dpcount.mechanisms.doubles import multiply_add
 from beam_dpcount.mechanisms.rounded import (
     RoundedMechanism,
@@ -55,27 +41,24 @@ class BLT(RoundedMechanism):
       Variance of release t: that of one draw times sum of l_j^2 over j < t.
 
     Source: [DMPST24]; the optimum that it comes within 1 % of is the square root's [FHU22].
-
-    Raises:
-      ValueError, TypeError: buffers is outside its range.
     """
 
     buffers: int | None = None
 
-    longest: ClassVar[int] = 1 << LARGEST_LOG
+    longest: ClassVar[int] = 1 << tables.LARGEST_LOG
     _kind: ClassVar[str] = "blt"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.buffers is None:
             return
-        remedy = f"give None or a whole number from {BUFFERS[0]} to {BUFFERS[1]}"
+        problem = f"buffers must be None or a whole number from {BUFFERS[0]} to {BUFFERS[1]}"
         try:
             d = operator.index(self.buffers)
         except TypeError:
-            raise TypeError(f"buffers must be whole, got {self.buffers!r}: {remedy}") from None
+            raise TypeError(f"{problem}, got {self.buffers!r}") from None
         if isinstance(self.buffers, bool) or not BUFFERS[0] <= d <= BUFFERS[1]:
-            raise ValueError(f"buffers out of range, got {self.buffers!r}: {remedy}")
+            raise ValueError(f"{problem}, got {self.buffers!r}")
         object.__setattr__(self, "buffers", d)
 
     @property
@@ -91,7 +74,7 @@ class BLT(RoundedMechanism):
 
     @cached_property
     def _poles(self) -> Poles:
-        return poles(self._kind, self.horizon, self.buffers)
+        return tables.poles(self._kind, self.horizon, self.buffers)
 
     @cached_property
     def _tables(self) -> Tables:
@@ -105,31 +88,32 @@ class BLT(RoundedMechanism):
 
     @property
     def l1_sensitivity(self) -> float:
-        return float(column_sums(self._poles, np.array([self.horizon]))[0]) * (1 + 1e-12)
+        return float(tables.column_sums(self._poles, np.array([self.horizon]))[0]) * (1 + 1e-12)
 
     @property
     def l2_sensitivity_squared(self) -> float:
-        return float(column_norms2(self._poles, np.array([self.horizon]))[0])
+        return float(tables.column_norms2(self._poles, np.array([self.horizon]))[0])
 
     def lag_bounds(self, n: int) -> tuple[float, ...]:
         """Sums over k < T - d of r_k r_(k+d): r falls, so the first two columns d apart."""
         lags = range(1, min(n, self.horizon))
-        products = column_products(self._poles, self.horizon - np.array(lags), lags).diagonal()
+        left = self.horizon - np.array(lags)
+        products = tables.column_products(self._poles, left, lags).diagonal()
         return lag_bounds(self.l2_sensitivity_squared, products, n)
 
     @property
     def encoding_error(self) -> float:
-        return encoding_error(self._poles, self.horizon, self._block)
+        return tables.encoding_error(self._poles, self.horizon, self._block)
 
     @property
     def state_size(self) -> int:
         return 5 * self._poles.buffers + 5
 
-    # A stream is cut into blocks of `_block` steps. Within a block the encoder's sums start from
-    # zero; what they were at the block's start is kept as a pair of doubles, so that rounding
-    # errors do not grow with the stream, and blocks can be computed side by side. The state: t,
-    # E of the normalized BLT, d + 1 local sums, then high and low parts of those at the block's
-    # start, then d local buffers of the decoder, and those at the block's start.
+    # A stream is cut into blocks of `_block` steps. In each, the encoder's sums start from zero,
+    # and what they were before is kept as pairs of doubles: rounding errors do not grow with the
+    # stream, and blocks can be computed side by side. The state: t, E of the normalized BLT, d + 1
+    # local sums, high and low parts of those at the block's start, then d local buffers of the
+    # decoder, and those at the block's start.
 
     def init(self, dimension: int | None = None) -> State:
         return (0, *[zero(dimension) * 1.0] * (self.state_size - 1))
@@ -144,12 +128,11 @@ class BLT(RoundedMechanism):
     def step(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
         t = self.next_step(state)
         run, d = self._steps, self._poles.buffers
-        scale, following = 1.0, 1.0
+        scale = following = 1.0
         if self._normalized:
-            scales = self._tables.scales
-            left = self.horizon - t + 1
-            scale = scales[scale_index(left)]
-            following = scales[scale_index(left - 1)] if left > 1 else scale
+            scales, left = self._tables.scales, self.horizon - t + 1
+            scale = scales[tables.scale_index(left)]
+            following = scales[tables.scale_index(left - 1)] if left > 1 else scale
         place = (t - 1) % self._block
 
         v = x / scale
@@ -164,10 +147,8 @@ class BLT(RoundedMechanism):
         earlier = state[1] if following == scale else state[1] + (scale - following) * b
 
         if place == self._block - 1:
-            pairs = zip(high, low, strict=True)
-            closed = [
-                multiply_add(f, pair, h) for f, pair, h in zip(run.faded, pairs, local, strict=True)
-            ]
+            sums = zip(run.faded, zip(high, low, strict=True), local, strict=True)
+            closed = [multiply_add(f, pair, h) for f, pair, h in sums]
             high, low = [pair[0] for pair in closed], [pair[1] for pair in closed]
             local = [h * 0.0 for h in local]
             before = [f * m + k for f, m, k in zip(run.forgot, before, buffers, strict=True)]
@@ -236,7 +217,7 @@ class BLT(RoundedMechanism):
             return np.ones(n)
         scales = np.array(self._tables.scales)
         left = np.maximum(self.horizon - np.arange(n, dtype=np.int64), 1)
-        return np.asarray(scales[scale_indices(left)])
+        return np.asarray(scales[tables.scale_indices(left)])
 
     def encoder(self, n: int) -> FloatArray:
         p, j = self._poles, np.arange(self.check_steps(n))[:, None]
@@ -271,10 +252,7 @@ class NormalizedBLT(BLT):
 
     R_n = R D^-1 and L_n = A D R^-1, D_t >= the norm of R's column t, which has T - t + 1 entries.
     All items cost the same; in a plain BLT the last ones cost less than the budget allows.
-
-    Args:
-      horizon: number of steps T, in use up to 2^30.
-      buffers: d, from 2 to 8; None (default) takes the fewest within half a percent of the best.
+    Arguments are those of `BLT`.
 
     Guarantee: no column of R_n is longer than 1, so Delta_2 = 1, and what rounding adds (at most
       1e-4, see RoundedMechanism). D_t is kept constant while the number of steps left agrees in
@@ -291,8 +269,8 @@ class NormalizedBLT(BLT):
     @property
     def l1_sensitivity(self) -> float:
         # Of column t: (r_0 + ... + r_left) / D. It grows with `left` where D is constant.
-        nodes = np.minimum(scale_nodes(len(self._tables.scales)), self.horizon)
-        sums = column_sums(self._poles, nodes)
+        nodes = np.minimum(tables.scale_nodes(len(self._tables.scales)), self.horizon)
+        sums = tables.column_sums(self._poles, nodes)
         return float((sums / self._tables.scales).max()) * (1 + 1e-12)
 
     def lag_bounds(self, n: int) -> tuple[float, ...]:

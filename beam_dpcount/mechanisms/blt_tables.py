@@ -46,21 +46,16 @@ class Poles:
 
 
 @lru_cache(maxsize=1)
-def _fits() -> dict[str, Any]:
+def _fits() -> Any:
     source = resources.files("beam_dpcount.mechanisms") / "blt_parameters.json"
-    fits: dict[str, Any] = json.loads(source.read_text())
-    return fits
+    return json.loads(source.read_text())
 
 
 @lru_cache(maxsize=256)
 def poles(kind: str, horizon: int, buffers: int | None) -> Poles:
-    """The fit of the next power of two, with the fewest buffers that do, or with these.
+    """The fit of the next power of two, with these buffers or with the fewest that do.
 
-    Args:
-      kind: "blt" or "normalized_blt".
-
-    Raises:
-      UnsupportedHorizonError: beyond 2^30.
+    kind: "blt" or "normalized_blt". UnsupportedHorizonError beyond 2^30.
     """
     log = max(LEAST_LOG, (horizon - 1).bit_length())
     if log > LARGEST_LOG:
@@ -153,10 +148,7 @@ def scale_nodes(count: int) -> IntArray:
 
 
 def encoding_error(p: Poles, horizon: int, block: int) -> float:
-    """A bound on |computed - exact (R x)_t| over all streams with |x| <= 1.
-
-    Source: docs/proofs/real_encoders.md, "BLT".
-    """
+    """A bound on |computed - exact (R x)_t| for |x| <= 1: docs/proofs/real_encoders.md, "BLT"."""
     whole = np.minimum(horizon, 1 / np.maximum(p.a, 1 / horizon))
     local = np.minimum(block, whole)
     # 32: constants and scales may differ in the last bits from one machine to another.
@@ -273,7 +265,7 @@ class Tables:
 
     @cached_property
     def _falls(self) -> tuple[IntArray, FloatArray]:
-        """The steps where D falls, and `_coming_falls` of them; and 0, of no fall."""
+        """The steps where D falls, and `_coming_falls` of them, then 0."""
         lasts, falls = self._starts[1:] - 1, self._D[:-1] - self._D[1:]
         sums = np.zeros((len(lasts) + 1, self._p.buffers))
         gaps = powers(self._p.e, np.diff(lasts, append=lasts[-1:])[:, None])

@@ -61,13 +61,11 @@ def largest_cost(top: int, radices: Sequence[int], balanced: bool) -> int:
         half = radices[i] // 2
         low = -half if balanced and not leading else 0
         high = limits[i] if tight else half if balanced else radices[i] - 1
-        return max(
-            (
-                abs(d) + best(i - 1, tight and d == limits[i], leading and d == 0)
-                for d in {low, high, high - 1}
-                if low <= d <= high
-            ),
-            default=-(10**9),
-        )
+        costs = [
+            abs(d) + best(i - 1, tight and d == limits[i], leading and d == 0)
+            for d in {low, high, high - 1}
+            if low <= d <= high
+        ]
+        return max(costs, default=-(10**9))
 
     return best(len(radices) - 1, True, True)

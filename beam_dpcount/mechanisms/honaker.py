@@ -19,8 +19,7 @@ class Honaker(Dyadic):
 
     Every node is noised, right children too: y = sum + z. The estimate of a node of height j > 0
     weighs y by v_j = 1/(2(1 - 2^-(j+1))) and its children's estimates by 1 - v_j; a leaf's is y.
-    Release t sums the estimates of the nodes of t's 1-bits. Weights are not integers, but they
-    weigh lattice values: all after y is post-processing.
+    Release t sums the estimates of the nodes of t's 1-bits. All after y is post-processing.
 
     Guarantee: an item lies in one node of every height up to log2(T):
       Delta_1 = floor(log2 T) + 1, Delta_2 its square root, exactly (item 1). Takes every budget.
@@ -108,9 +107,8 @@ class Honaker(Dyadic):
     def products(self, s: IntArray, lag: int) -> FloatArray:
         # Release t sums the estimate of a node of height j that covers the rest of s, whose nodes
         # are below it: an estimate weighs in its parent's by 1 - v.
-        j = first_difference(s, s + lag)
+        j, total = first_difference(s, s + lag), np.zeros(len(s))
         v = [_weight(i) for i in range(self.horizon.bit_length())]
-        total = np.zeros(len(s))
         for i, variance in enumerate(v):
             below = np.cumprod([1 - w for w in v[i + 1 :]])
             faded = variance * np.concatenate([np.ones(i + 1), below])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +31,7 @@ class KAry(Mechanism):
         included, so it is never worse than any single k.
       subtraction: digits are balanced, -(k-1)/2 .. (k-1)/2, which nearly halves the variance. A
         block is then used, and its noise drawn, before all of its items have come. Under pure DP
-        that is safe for a run whose releases are seen once; it is refused on the streaming path,
+        that is safe for a run whose releases are seen once. It is refused on the streaming path,
         where replays may diverge, and takes no Gaussian noise.
 
     Guarantee: an item lies in at most one block of each of h levels: Delta_1 = h and
@@ -38,9 +39,6 @@ class KAry(Mechanism):
       noise; without subtraction, Gaussian noise too.
 
     Source: [APT24, Algorithms 1 and 2]. Mixed radices: docs/proofs/trees.md.
-
-    Raises:
-      ValueError, TypeError: arity is not a valid radix, or too few levels for the horizon.
     """
 
     arity: int | Sequence[int] | None = None
@@ -56,22 +54,22 @@ class KAry(Mechanism):
         if self.arity is None:
             return
         for k in self.arity if isinstance(self.arity, tuple) else (self.arity,):
-            least = 3 if self.subtraction else 2
             if isinstance(k, bool) or not isinstance(k, int):
                 raise TypeError(f"arity must be whole numbers, got {self.arity!r}")
-            if k < least or (self.subtraction and k % 2 == 0):
+            if k < 2 or (self.subtraction and k % 2 == 0):
                 what = "odd and at least 3 with subtraction" if self.subtraction else "at least 2"
                 raise ValueError(f"arity must be {what}, got {self.arity!r}")
-        if isinstance(self.arity, tuple) and _reach(self.arity, self.subtraction) < self.horizon:
+        reach = _reach(self.radices, self.subtraction)
+        if reach < self.horizon:
             raise ValueError(
-                f"radices {self.arity} reach {_reach(self.arity, self.subtraction)} steps, short "
-                f"of the horizon {self.horizon}: add a level or leave arity out"
+                f"radices {self.arity} reach {reach} steps, short of the horizon {self.horizon}: "
+                "add a level or leave arity out"
             )
 
     @property
     def laws(self) -> frozenset[str]:
-        """Blocks used before they are complete rule out Gaussian noise."""
-        return frozenset({"laplace"} if self.subtraction else {"laplace", "gaussian"})
+        # Blocks used before they are complete rule out Gaussian noise.
+        return frozenset({"laplace"}) if self.subtraction else super().laws
 
     @property
     def draws_early(self) -> bool:
@@ -251,10 +249,8 @@ def _reach(radices: tuple[int, ...], subtraction: bool) -> int:
 @lru_cache(maxsize=256)
 def _radices(horizon: int, arity: int | None, subtraction: bool) -> tuple[int, ...]:
     if arity is not None:
-        levels = 1
-        while _reach((arity,) * levels, subtraction) < horizon:
-            levels += 1
-        return (arity,) * levels
+        same = ((arity,) * levels for levels in itertools.count(1))
+        return next(radices for radices in same if _reach(radices, subtraction) >= horizon)
 
     def cost(radices: tuple[int, ...]) -> int:
         return len(radices) ** 2 * total_cost(horizon, radices, subtraction)
@@ -264,17 +260,14 @@ def _radices(horizon: int, arity: int | None, subtraction: bool) -> tuple[int, .
 
 def _candidates(horizon: int, subtraction: bool) -> Iterator[tuple[int, ...]]:
     """For every number of levels the least radix that fits, some larger, and mixtures of both."""
-    by = 2 if subtraction else 1
-    least = 3 if subtraction else 2
-    levels = 1
-    while True:
+    by, least = (2, 3) if subtraction else (1, 2)
+    for levels in itertools.count(1):
         # Real root first, then exactly; a level's radix is odd with subtraction.
         k = max(least, int((by * horizon + 1) ** (1 / levels)) - 3 * by)
         k += subtraction and k % 2 == 0
         while _reach((k,) * levels, subtraction) < horizon:
             k += by
         if k > 4096:  # so few levels of thousands of blocks are never best
-            levels += 1
             continue
         for larger in range(k, k + 4 * by, by):
             yield (larger,) * levels
@@ -286,4 +279,3 @@ def _candidates(horizon: int, subtraction: bool) -> Iterator[tuple[int, ...]]:
                     yield high + low
         if k == least:
             return
-        levels += 1

@@ -16,9 +16,9 @@ import numpy as np
 from beam_dpcount.mechanisms.base import FloatArray, Mechanism, UnsupportedHorizonError
 from beam_dpcount.mechanisms.workload import Workload
 
-SLACK = 1e-4  # twice the most of the sensitivity that the lattice may add
-# The most that arithmetic may add, which only sums of very many events reach; the lattice cannot
-# mend it. It is charged for as all else is: beyond this other mechanisms are better.
+SLACK = 1e-4  # of the sensitivity: the lattice adds at most half of it
+# The most that arithmetic may add, also charged for. Only sums of very many events come near it,
+# and no lattice is fine enough to help: beyond this, other mechanisms are better.
 ARITHMETIC = 0.05
 ULP = 2.0**-53  # the relative error of one operation in double precision
 
@@ -62,8 +62,7 @@ class RoundedMechanism(Mechanism):
                 f"have too many digits for {self.name} in double precision: lower the bounds (or "
                 "max_per_tick), or use SmoothBinary, a larger unit or a shorter horizon"
             )
-        parts = self.rounding * root / (SLACK / 2 * l2)
-        return 1 << max(0, math.ceil(math.log2(parts)))
+        return 1 << max(0, math.ceil(math.log2(self.rounding * root / (SLACK / 2 * l2))))
 
     def norms(self, magnitude: int, largest: int | None = None) -> tuple[Fraction, Fraction]:
         slack_l1, slack_l2 = self.slack(largest or magnitude)
@@ -77,12 +76,9 @@ class RoundedMechanism(Mechanism):
 
 
 class WeightedMechanism(RoundedMechanism):
-    """One of any workload, which keeps the norms of all rows of L.
+    """One of any workload, which keeps the norms of all rows of L."""
 
-    Derived classes have the fields momentum and decay.
-    """
-
-    momentum: float
+    momentum: float  # fields of derived classes
     decay: float
 
     def __post_init__(self) -> None:
@@ -121,8 +117,7 @@ def round_up(value: float) -> float:
 def lag_bounds(largest: float, products: Iterable[float], n: int) -> tuple[float, ...]:
     """g(0) .. g(n-1) of `Mechanism.lag_bounds`: products of lags from 1 on, rounded up; then 0.
 
-    Where rounding alone makes one increase, the larger one stands for those before it too; and
-    none exceeds the largest squared norm.
+    Where rounding alone makes one increase, it also stands for those before; `largest` caps all.
     """
     rounded = [min(round_up(float(product)), largest) for product in products]
     falling = [*accumulate(reversed(rounded), max)][::-1]
@@ -132,8 +127,7 @@ def lag_bounds(largest: float, products: Iterable[float], n: int) -> tuple[float
 def left_dot(weights: Iterable[Any], values: Iterable[Any]) -> Any:
     """A sum of products from left to right, of numbers or arrays, the same on all machines.
 
-    sum() of floats rounds differently from one Python to another, and products of arrays from one
-    processor to another.
+    sum() of floats varies with the Python version, and products of arrays with the processor.
     """
     return left_sum(weight * value for weight, value in zip(weights, values, strict=True))
 

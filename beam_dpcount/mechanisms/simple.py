@@ -125,10 +125,8 @@ class TwoLevel(Forest):
             object.__setattr__(self, "block", max(1, round(math.sqrt(self.horizon))))
         block = self.block
         if isinstance(block, bool) or not isinstance(block, int) or not 1 <= block <= self.horizon:
-            raise ValueError(
-                f"block must be a whole number from 1 to the horizon {self.horizon}, got "
-                f"{block!r}: leave it out for round(sqrt(horizon))"
-            )
+            rule = f"block must be a whole number from 1 to the horizon {self.horizon}"
+            raise ValueError(f"{rule}, got {block!r}: leave it out for round(sqrt(horizon))")
 
     @property
     def size(self) -> int:
@@ -148,8 +146,7 @@ class TwoLevel(Forest):
 
     def step(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
         t = self.next_step(state)
-        total, z = state[1] + x, noise.one(t)
-        blocks, items = state[2], state[3]
+        total, blocks, items, z = state[1] + x, state[2], state[3], noise.one(t)
         if t % self.size:
             items = items + z
         else:
@@ -165,14 +162,12 @@ class TwoLevel(Forest):
         return (t // self.size + t % self.size).astype(np.float64)
 
     def _noise_sums(self, z: IntArray) -> IntArray:
-        n, size = len(z), self.size
-        t = np.arange(1, n + 1)
-        ends = t % size == 0
+        t = np.arange(1, len(z) + 1)
+        ends = (t % self.size == 0).reshape(-1, *[1] * (z.ndim - 1))
         # Prefix sums of the blocks' noises, and of the items' within each block.
-        column = ends if z.ndim == 1 else ends[:, None]
-        blocks = np.cumsum(np.where(column, z, 0), axis=0)
-        items = np.cumsum(np.where(column, 0, z), axis=0)
-        before = np.concatenate([np.zeros_like(items[:1]), items])[(t // size) * size]
+        blocks = np.cumsum(np.where(ends, z, 0), axis=0)
+        items = np.cumsum(np.where(ends, 0, z), axis=0)
+        before = np.concatenate([np.zeros_like(items[:1]), items])[t // self.size * self.size]
         return np.asarray(blocks + items - before)
 
     def products(self, s: IntArray, lag: int) -> FloatArray:

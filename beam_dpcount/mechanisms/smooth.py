@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from functools import lru_cache
 from math import comb
@@ -20,7 +21,7 @@ class SmoothBinary(Forest):
 
     Item t sits at the t-th smallest h-bit number v_t with exactly k zeros. Release t has one term
     for every 1-bit i of v_{t+1} whose node (the leaves v with v >> i = (v_{t+1} >> i) - 1) holds
-    an item: all of them but the trailing ones.
+    an item: all but the trailing ones.
 
     Args:
       horizon: number of steps T.
@@ -80,8 +81,7 @@ class SmoothBinary(Forest):
 
     def step(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
         t = self.next_step(state)
-        v = state[1]
-        total = state[3] + x
+        v, total = state[1], state[3] + x
         # The next number with as many ones: the lowest run of ones loses its top to the bit
         # above, and the rest of it falls to the bottom, where nodes are empty.
         low = v & -v
@@ -89,12 +89,9 @@ class SmoothBinary(Forest):
         run = (carried & ~v).bit_length() - low.bit_length()
         following = carried | (1 << run - 1) - 1
         kept = state[4:] if v & 1 else state[4 : len(state) - run]
-        drawn = state[2] + 1
-        extra = 0
-        if self.balanced:
-            empty = run - 1
-            extra = sum(noise.one(drawn + i) for i in range(empty))
-            drawn += empty
+        empty = run - 1 if self.balanced else 0
+        extra = sum(noise.one(state[2] + i) for i in range(1, empty + 1))
+        drawn = state[2] + empty + 1
         z = noise.one(drawn)
         return (t, following, drawn, total, *kept, z), total + sum(kept) + z + extra
 
@@ -134,9 +131,8 @@ class SmoothBinary(Forest):
         return np.asarray(self.row_norms2(n) - super().row_norms2(n), dtype=np.int64)
 
     def encoder(self, n: int) -> FloatArray:
-        nodes = super().encoder(n)
         matrix = np.zeros((self.draws(n), n))
-        matrix[np.cumsum(self._empty(n) + 1) - 1] = nodes
+        matrix[np.cumsum(self._empty(n) + 1) - 1] = super().encoder(n)
         return matrix
 
     def decoder(self, n: int) -> FloatArray:
@@ -209,20 +205,16 @@ def _best_shape(horizon: int) -> tuple[int, int]:
     # Swapping zeros and ones changes neither k (h-k) nor C(h, k), so k <= h/2 covers all pairs;
     # and k (h-k) <= best with C(h, k) > horizon bounds the search.
     for few in range(1, k + 1):
-        many = few
-        while few * many <= best[0]:
+        for many in range(few, best[0] // few + 1):
             if comb(few + many, few) > horizon:
                 best = min(best, (few * many, -many, few + many))
                 break
-            many += 1
     return best[2], -best[1]
 
 
 @lru_cache(maxsize=256)
 def _balanced_shape(horizon: int) -> tuple[int, int]:
-    k = 1
-    while comb(2 * k, k) <= horizon:
-        k += 1
+    k = next(k for k in itertools.count(1) if comb(2 * k, k) > horizon)
     return 2 * k, k
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from beam_dpcount.checks import check_whole
-from beam_dpcount.mechanisms.base import Mechanism, check_horizon
+from beam_dpcount.mechanisms.base import Mechanism, check_horizon, check_share
 from beam_dpcount.mechanisms.binary import BinaryTree
 
 
 @dataclass(frozen=True)
 class Sparse:
-    """Counts only when enough ones have come: the error follows the ones, not the steps.
+    """Counts only when enough ones have come: the error grows with the ones, not the steps.
 
-    Ones are gathered until, by a noisy comparison, there are about `segment` of them. Then the
-    gathered count goes, as one item, to a counter of horizon `segments`, whose release is given
-    out until the next segment ends. After the last segment the release stays as it is. Not
-    linear: a release is late by up to a segment, and has no exact variance (`error_bound`).
+    Ones are gathered until a noisy comparison finds about `segment` of them. Their count then
+    goes, as one item, to a counter of horizon `segments`, whose release stands until the next
+    segment ends; the last one stands for good. Not linear: a release is late by up to a segment,
+    and has no exact variance (`error_bound`).
 
     Args:
       segment: about how many ones make a segment, K; from 1.
@@ -34,9 +34,6 @@ class Sparse:
     Source: [DNRR15, Section 4], after the sparse vector technique, whose scales 2/e1 and 4/e1
       are not needed here, as one event moves all later counts of its segment the same way
       (docs/proofs/unbounded_and_sparse.md).
-
-    Raises:
-      ValueError, TypeError: an argument is outside its range.
     """
 
     segment: int
@@ -52,17 +49,13 @@ class Sparse:
             raise TypeError(f"counter must be a class such as BinaryTree, got {self.counter!r}")
         if not self.counter(self.segments).workload.is_prefix_sums:
             raise ValueError(f"counter must release prefix sums, which {self.counter!r} does not")
-        if isinstance(self.share, bool) or not isinstance(self.share, int | float):
-            raise TypeError(f"share must be a number between 0 and 1, got {self.share!r}")
-        if not 0 < self.share < 1:
-            raise ValueError(f"share must be between 0 and 1, got {self.share!r}")
+        check_share(self.share)
 
     @property
     def draws_early(self) -> bool:
-        """Whether the counter of segments may draw a noise before its row of R x is complete."""
+        """Whether the counter of segments draws early."""
         return self.counter(self.segments).draws_early
 
     @property
     def name(self) -> str:
-        """What users call it."""
         return f"Sparse({self.counter.__name__})"

@@ -22,14 +22,12 @@ def coefficients(workload: Workload, n: int) -> FloatArray:
 
     r_j = sum over i <= j of f(i) alpha^i f(j-i) beta^(j-i), f(0) = 1, f(j) = f(j-1) (2j-1)/(2j).
     """
-    # Products one after the other, not powers, whose last bit depends on the processor.
     j = np.arange(1, max(n, 1))
-    f = np.cumprod(np.append(1.0, (2 * j - 1) / (2 * j)))[:n]
-    if workload.is_prefix_sums:
-        r = f
-    else:
-        slow = f * np.cumprod(np.append(1.0, np.full(max(n - 1, 0), workload.decay)))[:n]
-        fast = f * np.cumprod(np.append(1.0, np.full(max(n - 1, 0), workload.momentum)))[:n]
+    r = f = np.cumprod(np.append(1.0, (2 * j - 1) / (2 * j)))[:n]
+    if not workload.is_prefix_sums:
+        # Products one after the other, not powers, whose last bit depends on the processor.
+        slow = f * np.cumprod(np.append(1.0, np.full(len(j), workload.decay)))[:n]
+        fast = f * np.cumprod(np.append(1.0, np.full(len(j), workload.momentum)))[:n]
         r = np.zeros(n)
         for i in range(int(np.count_nonzero(fast > 1e-40))):  # terms below it cannot be seen
             r[i:] += fast[i] * slow[: n - i]
@@ -41,8 +39,8 @@ def coefficients(workload: Workload, n: int) -> FloatArray:
 class SquareRoot(WeightedMechanism):
     """L = R = the square root of the workload's matrix A: Toeplitz, with coefficients r_j.
 
-    A state holds all inputs and all noisy encoded values so far: 2T + 1 numbers a key (16 MB at
-    T = 2^20), and a step reads them all (O(t) work). Take `NormalizedBLT` unless T is small.
+    A state holds all inputs and noisy encoded values so far: 2T + 1 numbers a key (16 MB at
+    T = 2^20). A step reads them all (O(t) work). Take `NormalizedBLT` unless T is small.
 
     Args:
       horizon: number of steps T, in use up to 2^20.
@@ -54,9 +52,6 @@ class SquareRoot(WeightedMechanism):
       budgets. Variance of release t: that of one draw times sum of r_j^2 over j < t.
 
     Source: [FHU22, Theorem 2] with every z_i drawn once; [HUU23, Theorem 1]; [AP24, Fact 2].
-
-    Raises:
-      ValueError, TypeError: momentum or decay is outside its range.
     """
 
     momentum: float = 0.0
@@ -68,8 +63,7 @@ class SquareRoot(WeightedMechanism):
     def _r(self) -> FloatArray:
         if self.horizon > self.longest:
             raise UnsupportedHorizonError(
-                f"SquareRoot keeps every step, and a horizon of {self.horizon} is too long for "
-                "that: use NormalizedBLT"
+                f"SquareRoot keeps all steps, too many at horizon {self.horizon}: use NormalizedBLT"
             )
         return coefficients(self.workload, self.horizon)
 
@@ -84,14 +78,12 @@ class SquareRoot(WeightedMechanism):
     def lag_bounds(self, n: int) -> tuple[float, ...]:
         """Sums over k < T - d of r_k r_(k+d): the product of the first two columns d apart.
 
-        r is the sequence of moments E U^j, U of arcsine law on [beta, alpha] within [0, 1], so it
-        is positive and falls, for every workload: of all pairs d or more apart, the first two have
-        the largest product. That computed r fall is not relied on: the least falling sequence
-        above them is taken.
+        r_j = E U^j for an arcsine U on [beta, alpha] within [0, 1], so r is positive and falls:
+        of all pairs d or more apart, the first two columns have the largest product.
         """
+        # Computed r may not fall: the least falling sequence above them does.
         r = np.maximum.accumulate(self._r[::-1])[::-1]
-        lags = range(1, min(n, self.horizon))
-        products = [np.dot(r[:-d], r[d:]) for d in lags]
+        products = [np.dot(r[:-d], r[d:]) for d in range(1, min(n, self.horizon))]
         return lag_bounds(self.l2_sensitivity_squared, products, n)
 
     @property

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from beam_dpcount.mechanisms.base import MAX_HORIZON, Mechanism
+from beam_dpcount.mechanisms.base import MAX_HORIZON, Mechanism, check_share
 
 
 @dataclass(frozen=True)
 class Unbounded:
     """Counting for ever: epoch i holds the items 2^i .. 2^(i+1) - 1.
 
-    Within an epoch the base mechanism runs at its share of the budget; when it ends, its total is
-    released once with the rest of the budget. Release t in epoch i is the sum of i noisy totals
-    and of the base's current release. Calibrate it like any mechanism; it makes an
-    `UnboundedCounter`.
+    Within an epoch the base mechanism runs at its share of the budget; when the epoch ends, its
+    total is released once at the rest. Release t in epoch i is the sum of i noisy totals and of
+    the base's current release. It calibrates, like any mechanism, to an `UnboundedCounter`.
 
     Args:
       base: makes a mechanism from a horizon, e.g. the class SmoothBinary.
@@ -26,9 +25,6 @@ class Unbounded:
       i * (variance of one total) + (base of horizon 2^i at its step t - 2^i + 1).
 
     Source: the doubling construction of [CSS11, Section 4], with separate totals.
-
-    Raises:
-      ValueError, TypeError: base makes no mechanism, or share is outside its range.
     """
 
     base: Callable[[int], Mechanism]
@@ -41,18 +37,12 @@ class Unbounded:
             )
         if not self.base(1).workload.is_prefix_sums:
             raise ValueError(f"base must release prefix sums, which {self.base!r} does not")
-        if isinstance(self.share, bool) or not isinstance(self.share, int | float):
-            raise TypeError(f"share must be a number between 0 and 1, got {self.share!r}")
-        if not 0 < self.share < 1:
-            raise ValueError(
-                f"share must be between 0 and 1, got {self.share!r}: it splits the budget between "
-                "an epoch's running counts and its total"
-            )
+        check_share(self.share)
         for i in range(MAX_HORIZON.bit_length()):
             made = self.of_epoch(i)
             if type(made) is not type(self.base(1)) or made.horizon < 1 << i:
                 raise ValueError(
-                    "base must make one kind of mechanism, as long as it is told to be: for "
+                    "base must make mechanisms of one kind and of the length it is given, but for "
                     f"{1 << i} steps it made {made!r}"
                 )
 
@@ -73,10 +63,9 @@ class Unbounded:
 
     @property
     def draws_early(self) -> bool:
-        """Whether the base of any epoch may draw a noise before its row of R x is complete."""
+        """Whether the base of any epoch draws early."""
         return any(self.of_epoch(i).draws_early for i in range(MAX_HORIZON.bit_length()))
 
     @property
     def name(self) -> str:
-        """What users call it."""
         return f"Unbounded({self.of_epoch(10).name})"

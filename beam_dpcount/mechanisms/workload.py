@@ -22,9 +22,6 @@ class Workload:
       momentum: beta, with 0 <= beta < decay.
       decay: alpha, at most 1.
 
-    Raises:
-      ValueError, TypeError: an argument is outside its range.
-
     Source: [AP24, Fact 2].
     """
 
