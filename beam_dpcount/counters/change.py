@@ -18,6 +18,7 @@ from beam_dpcount.mechanisms.base import Mechanism
 from beam_dpcount.mechanisms.rounded import round_up
 
 RELATIONS = ("replace_one", "add_remove")
+Norms = tuple[Fraction, Fraction]  # an L1 norm, and the square of an L2 norm
 
 
 @dataclass(frozen=True)
@@ -68,16 +69,12 @@ class Change:
                 "give the range that values are clipped to, e.g. bounds=(0, 1)"
             )
         if self.relation not in self.relations:
-            raise ValueError(
-                f"the neighbouring relation must be one of {', '.join(self.relations)}, "
-                f"got {self.relation!r}"
-            )
+            known = ", ".join(self.relations)
+            raise ValueError(f"relation must be one of {known}, got {self.relation!r}")
         if self.coordinates is not None:
             _check_count("coordinates", self.coordinates)
             if not self.takes_coordinates:
-                raise ValueError(
-                    "what an event touches is said by other fields: leave coordinates out"
-                )
+                raise ValueError("other fields say what an event touches: leave coordinates out")
 
     def lattice_bounds(self, unit: float) -> tuple[int, int]:
         """The bounds in multiples of `unit`, rounded as values are rounded."""
@@ -90,18 +87,13 @@ class Change:
             return max(abs(low), abs(high))
         return max(high, 0) - min(low, 0)
 
-    def norms(
-        self, mechanism: Mechanism, unit: float, dimension: int | None
-    ) -> tuple[Fraction, Fraction]:
+    def norms(self, mechanism: Mechanism, unit: float, dimension: int | None) -> Norms:
         """Delta_1 and the square of Delta_2 of what is noised under this change.
 
-        One step changes, by at most `magnitude` in each of `coordinates` coordinates, so Rx
-        changes by that multiple of one column of R in each of them. In steps of the lattice that
-        the noise is on: unit / mechanism.resolution(magnitude).
+        In each of `coordinates` coordinates one step changes by at most `magnitude`, and Rx by
+        that multiple of a column of R. In steps of the noise's lattice: unit / resolution.
         """
-        touched = dimension or 1
-        if self.coordinates is not None:
-            touched = min(touched, self.coordinates)
+        touched = min(dimension or 1, self.coordinates or dimension or 1)
         l1, l2_squared = self.column_norms(mechanism, unit)
         return touched * l1, touched * l2_squared
 
@@ -109,7 +101,7 @@ class Change:
         """A bound on the absolute values that are counted, on the lattice."""
         return self.magnitude(unit)
 
-    def column_norms(self, mechanism: Mechanism, unit: float) -> tuple[Fraction, Fraction]:
+    def column_norms(self, mechanism: Mechanism, unit: float) -> Norms:
         """`norms` of a change in one coordinate of one step."""
         m, most = self.magnitude(unit), self.largest(unit)
         fine = mechanism.resolution(m, most)
@@ -129,9 +121,9 @@ class TickChange(Change):
 
     Args:
       low, high: an event's number is clipped to [low, high].
-      relation: "add_remove" (default): one event is there, or not. "replace_one": one event is
-        another: its number, its time and its key are anything else. As it then leaves one key and
-        tick and enters others, that costs up to twice as much.
+      relation: "add_remove" (default): one event is there, or not. "replace_one": its number, its
+        time and its key are anything else. It then leaves one key and tick and enters others,
+        which costs up to twice as much.
       max_items: in how many keys an event counts, at most.
       most: sums of a key's events in one tick are clipped to this many times the largest value.
 
@@ -161,9 +153,7 @@ class TickChange(Change):
         low, high = self.lattice_bounds(unit)
         return max(abs(low), abs(high))
 
-    def norms(
-        self, mechanism: Mechanism, unit: float, dimension: int | None
-    ) -> tuple[Fraction, Fraction]:
+    def norms(self, mechanism: Mechanism, unit: float, dimension: int | None) -> Norms:
         if dimension is not None:
             raise ValueError("at ticks each key counts single numbers: leave dimension out")
         l1, l2_squared = (self.max_items * norm for norm in self.column_norms(mechanism, unit))
@@ -225,9 +215,7 @@ class ItemsChange(Change):
             raise ValueError(f"items are counted in whole numbers, unit must be 1, got {unit!r}")
         return 1
 
-    def norms(
-        self, mechanism: Mechanism, unit: float, dimension: int | None
-    ) -> tuple[Fraction, Fraction]:
+    def norms(self, mechanism: Mechanism, unit: float, dimension: int | None) -> Norms:
         l1, l2_squared = self.column_norms(mechanism, unit)
         b = min(self.max_items, dimension or 1)
         if self.relation == "add_remove":
@@ -248,25 +236,16 @@ class ItemsChange(Change):
 
 
 class Spread(NamedTuple):
-    """Bounds on what one event changes in x, all coordinates and steps together.
+    """Bounds on what one event changes in x, all coordinates and steps together."""
 
-    Fields:
-      l1: on the sum of the absolute changes of x.
-      l2_squared: on ||R d||_2^2, for this mechanism, before any rounding.
-      touched: on the number of coordinates that change at all.
-    """
-
-    l1: int
-    l2_squared: Fraction
-    touched: int
+    l1: int  # on the sum of the absolute changes of x
+    l2_squared: Fraction  # on ||R d||_2^2, for this mechanism, before any rounding
+    touched: int  # on the number of coordinates that change at all
 
 
 @dataclass(frozen=True)
 class SpreadChange(Change):
-    """What one event does to a statistic; each statistic has its own.
-
-    Args:
-      low, high: bounds on what one element adds to one coordinate.
+    """What one event does to a statistic; one element adds `low` to `high` to each coordinate.
 
     Guarantee: the norms are those of all coordinates' streams together, each with its own noise of
       one law. Where R is rounded, each coordinate that changes is rounded apart.
@@ -288,9 +267,7 @@ class SpreadChange(Change):
         low, high = self.lattice_bounds(unit)
         return max(abs(low), abs(high))
 
-    def norms(
-        self, mechanism: Mechanism, unit: float, dimension: int | None
-    ) -> tuple[Fraction, Fraction]:
+    def norms(self, mechanism: Mechanism, unit: float, dimension: int | None) -> Norms:
         reach, most = self.spread(mechanism), self.largest(unit)
         fine = mechanism.resolution(self.magnitude(unit), most)
         l1 = fine * reach.l1 * Fraction(mechanism.l1_sensitivity)
@@ -325,17 +302,11 @@ def check_unit(unit: Any, change: Change) -> float:
     if not (math.isfinite(value) and value > 0):
         problem = f"must be positive and finite, got {unit!r}"
         raise ParameterError("unit", problem, remedy + "{unit=}0.01")
+    bounds = f"[{change.low:g}, {change.high:g}]"
     if max(abs(change.low), abs(change.high)) / value > 2.0**31:
-        raise ParameterError(
-            "unit",
-            f"{unit!r} divides the bounds [{change.low:g}, {change.high:g}] into more than "
-            "2^31 parts",
-            "choose a larger unit",
-        )
+        problem = f"{unit!r} divides the bounds {bounds} into more than 2^31 parts"
+        raise ParameterError("unit", problem, "choose a larger unit")
     if change.magnitude(value) == 0:
-        raise ParameterError(
-            "unit",
-            f"{unit!r} rounds every value within [{change.low:g}, {change.high:g}] to 0",
-            "choose a smaller unit",
-        )
+        problem = f"{unit!r} rounds every value within {bounds} to 0"
+        raise ParameterError("unit", problem, "choose a smaller unit")
     return value

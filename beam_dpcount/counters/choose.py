@@ -36,7 +36,6 @@ class Row:
 
     @property
     def mechanism(self) -> Mechanism:
-        """The mechanism itself."""
         return self.counter.mechanism
 
 
@@ -50,10 +49,8 @@ class Choice:
     not_listed: tuple[tuple[str, str], ...] = ()  # name, and why
 
     def __str__(self) -> str:
-        lines = [
-            f"{'mechanism':<14}{'noise':<18}{'max stddev':>11}{'mean stddev':>12}"
-            f"{'state':>8}{'draws/step':>11}"
-        ]
+        heading = f"{'mechanism':<14}{'noise':<18}{'max stddev':>11}{'mean stddev':>12}"
+        lines = [f"{heading}{'state':>8}{'draws/step':>11}"]
         for row in self.rows:
             lines.append(
                 f"{row.mechanism.name:<14}{type(row.counter.law).__name__:<18}"
@@ -83,12 +80,12 @@ def choose(
       objective: "max" compares the largest variance of a release, "mean" the mean.
       max_state: the most numbers that may be kept per key and coordinate; None: any.
       replays: whether steps may be replayed with other data from the same state. Then mechanisms
-        that draw noise early go without: see `Mechanism.replay_safe`.
+        that draw noise early take a form that does not: see `Mechanism.replay_safe`.
       change, dimension, unit: as for `calibrate`.
 
     Returns:
-      A Choice: its `mechanism`, and the table of all that take budget and horizon, best first.
-      Mechanisms are left out where they are slow to calibrate: Binned, beyond 2^12 steps.
+      The `mechanism`, and the table of all that take budget and horizon, best first; Binned is
+      left out beyond 2^12 steps, where it is slow to calibrate.
 
     Raises:
       ValueError, TypeError: an argument is outside its range, or no mechanism fits.
@@ -117,23 +114,18 @@ def choose(
             missing.append((kind.__name__, _REASONS[type(error)]))
             scale_error = error if isinstance(error, ScaleError) else scale_error
             continue
-        rows.append(
-            Row(
-                counter,
-                math.sqrt(counter.max_variance()),
-                math.sqrt(counter.mean_variance()),
-                counter.state_size,
-                counter.mechanism.draws(horizon) / horizon,
-            )
-        )
+        largest, mean = math.sqrt(counter.max_variance()), math.sqrt(counter.mean_variance())
+        draws = counter.mechanism.draws(horizon) / horizon
+        rows.append(Row(counter, largest, mean, counter.state_size, draws))
     if not rows and scale_error is not None:
         raise scale_error
     by_error = sorted(rows, key=lambda r: r.max_stddev if objective == "max" else r.mean_stddev)
     fitting = [row for row in by_error if max_state is None or row.state_size <= max_state]
     if not fitting:
         least = min(row.state_size for row in rows)
-        problem = f"is {max_state!r}, but the smallest state has {least} numbers"
-        raise ParameterError("max_state", problem)
+        raise ParameterError(
+            "max_state", f"is {max_state!r}, but the smallest state has {least} numbers"
+        )
     dropped = [(row.mechanism.name, "state") for row in by_error if row not in fitting]
     return Choice(fitting[0].mechanism, objective, tuple(fitting), (*missing, *dropped))
 
@@ -149,14 +141,11 @@ def resolve(
 ) -> Any:
     """The mechanism that a user named: an instance, a class, a name, or None for the best."""
     if mechanism is None:
-        return choose(
-            check_horizon(horizon), budget, "max", _LARGE, replays, change, dimension, unit
-        ).mechanism
+        steps = check_horizon(horizon)
+        return choose(steps, budget, "max", _LARGE, replays, change, dimension, unit).mechanism
     if isinstance(mechanism, Unbounded | Sparse):
         if horizon is not None:
-            raise ValueError(
-                f"{mechanism.name} has no horizon, got horizon={horizon!r}: leave it out"
-            )
+            raise ValueError(f"{mechanism.name} has no horizon, got {horizon=}: leave it out")
         return mechanism
     names = {kind.__name__: kind for kind in mechanisms.ALL}
     if isinstance(mechanism, str):
@@ -166,15 +155,11 @@ def resolve(
     if isinstance(mechanism, type) and issubclass(mechanism, Mechanism):
         return _made(mechanism, check_horizon(horizon), replays)
     if not isinstance(mechanism, Mechanism):
-        raise TypeError(
-            f"mechanism must be one of {', '.join(names)} (an instance, the class, or its name), "
-            f"got {mechanism!r}"
-        )
+        one = f"one of {', '.join(names)} (an instance, the class, or its name)"
+        raise TypeError(f"mechanism must be {one}, got {mechanism!r}")
     if mechanism.horizon != check_horizon(horizon):
-        raise ValueError(
-            f"horizon is {horizon}, but the mechanism was made for {mechanism.horizon}: give both "
-            "the same"
-        )
+        made_for = f"but the mechanism was made for {mechanism.horizon}"
+        raise ValueError(f"horizon is {horizon}, {made_for}: give both the same")
     return mechanism
 
 

@@ -10,7 +10,7 @@ from functools import cached_property, singledispatch
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike
 
 from beam_dpcount.budget.budgets import Budget, PureDP, check_budget, noise_laws
 from beam_dpcount.budget.costs import (
@@ -24,7 +24,7 @@ from beam_dpcount.budget.costs import (
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.change import Change, check_unit
 from beam_dpcount.counters.lattice import Lattice, NotANumberError
-from beam_dpcount.mechanisms.base import Mechanism, State
+from beam_dpcount.mechanisms.base import FloatArray, IntArray, Mechanism, State
 from beam_dpcount.noise.entropy import Noise, SystemNoise
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
 
@@ -96,7 +96,7 @@ class LatticeCounter(ABC):
         """`step` of a value that `quantise` has put on the lattice already."""
 
     @abstractmethod
-    def release_lattice(self, xs: npt.NDArray[np.int64], noise: Noise) -> npt.NDArray[np.float64]:
+    def release_lattice(self, xs: IntArray, noise: Noise) -> FloatArray:
         """`release` of values that `quantise` has put on the lattice already."""
 
     @abstractmethod
@@ -104,7 +104,7 @@ class LatticeCounter(ABC):
         """The exact variance of release t, t from 1, in squared units of the values."""
 
     @abstractmethod
-    def stddevs(self, n: int) -> npt.NDArray[np.float64]:
+    def stddevs(self, n: int) -> FloatArray:
         """The standard deviations of releases 1 .. n, shape (n,)."""
 
     @abstractmethod
@@ -135,15 +135,12 @@ class LatticeCounter(ABC):
         return Lattice(self.change.low, self.change.high, self.unit)
 
     def step(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
-        """Take one step.
+        """Take one step: a new state, and the private prefix sum (a float, or shape (dimension,)).
 
         Args:
           state: from `init` or from the step before; it is not changed.
           x: a number, or shape (dimension,).
           noise: this stream's noise.
-
-        Returns:
-          The new state and the private prefix sum: a float, or an array of shape (dimension,).
 
         Raises:
           NotANumberError: x is not a number (the state is unchanged, the step not taken).
@@ -151,16 +148,14 @@ class LatticeCounter(ABC):
         """
         return self.step_lattice(state, self.quantise(x), noise)
 
-    def release(self, xs: npt.ArrayLike, noise: Noise | None = None) -> npt.NDArray[np.float64]:
-        """All private prefix sums of a stream at once.
+    def release(self, xs: ArrayLike, noise: Noise | None = None) -> FloatArray:
+        """All private prefix sums of a stream at once: what n steps under this noise would give.
+
+        Each call is a release of its own: two calls over the same data cost the budget twice.
 
         Args:
-          xs: shape (n,), or (n, dimension), n at most the horizon.
+          xs: shape (n,) or (n, dimension), n at most the horizon; the result has the same shape.
           noise: None (default) is the operating system's entropy, new at each call.
-
-        Returns:
-          An array of the shape of xs: what n steps under the same noise would give. Each call is
-          a release of its own; two calls over the same data cost the budget twice.
 
         Raises:
           NotANumberError: some entry is not a number.
@@ -176,11 +171,7 @@ class LatticeCounter(ABC):
         return value * self.unit if self.dimension else float(value * self.unit)
 
     def quantise(self, x: Any) -> Any:
-        """One input clipped to the bounds and rounded to the lattice, in multiples of the unit.
-
-        Raises:
-          NotANumberError: x is not a number (or, for vectors, of another shape).
-        """
+        """One input clipped to the bounds and rounded to the lattice, in multiples of the unit."""
         if self.dimension is not None:
             try:
                 return self.quantise_all(np.asarray(x)[None])[0]
@@ -192,7 +183,7 @@ class LatticeCounter(ABC):
         """What an empty step counts: 0, in every coordinate."""
         return 0 if self.dimension is None else np.zeros(self.dimension, dtype=np.int64)
 
-    def quantise_all(self, xs: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    def quantise_all(self, xs: ArrayLike) -> IntArray:
         """A whole stream on the lattice, shape (n,) or (n, dimension)."""
         return self.lattice.all(xs, self.dimension)
 
@@ -261,24 +252,22 @@ class Counter(LatticeCounter):
 
     def step_units(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
         """`step_lattice`, with the release in multiples of the unit."""
-        resolution = self.resolution
-        if resolution == 1:
+        if self.resolution == 1:
             return self.mechanism.step(state, x, noise)
-        state, value = self.mechanism.step(state, x * resolution, noise)
-        return state, value / resolution
+        state, value = self.mechanism.step(state, x * self.resolution, noise)
+        return state, value / self.resolution
 
-    def release_units(self, xs: npt.NDArray[np.int64], noise: Noise) -> npt.NDArray[Any]:
+    def release_units(self, xs: IntArray, noise: Noise) -> Any:
         """`release_lattice`, in multiples of the unit."""
-        resolution = self.resolution
-        if resolution == 1:
-            return np.asarray(self.mechanism.release(xs, noise))
-        return np.asarray(self.mechanism.release(xs * resolution, noise) / resolution)
+        if self.resolution == 1:
+            return self.mechanism.release(xs, noise)
+        return self.mechanism.release(xs * self.resolution, noise) / self.resolution
 
     def step_lattice(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
         state, value = self.step_units(state, x, noise)
         return state, self.scaled(value)
 
-    def release_lattice(self, xs: npt.NDArray[np.int64], noise: Noise) -> npt.NDArray[np.float64]:
+    def release_lattice(self, xs: IntArray, noise: Noise) -> FloatArray:
         return np.asarray(self.release_units(xs, noise) * self.unit, dtype=np.float64)
 
     def variance(self, t: int) -> float:
@@ -286,7 +275,7 @@ class Counter(LatticeCounter):
             raise ValueError(f"t must be from 1 to the horizon {self.mechanism.horizon}, got {t}")
         return self._variance * self.mechanism.row_norm2(t)
 
-    def stddevs(self, n: int) -> npt.NDArray[np.float64]:
+    def stddevs(self, n: int) -> FloatArray:
         return np.asarray(np.sqrt(self._variance * self.mechanism.row_norms2(n)))
 
     def stddev_at(self, state: State) -> float:
@@ -303,12 +292,11 @@ class Counter(LatticeCounter):
     def epsilon_at(self, delta: float) -> float:
         """The epsilon that all releases together satisfy at this delta, whatever the budget says.
 
-        Laplace noise of scale b also satisfies Delta_2^2/(2 b^2)-zCDP, as each coordinate of the
-        change, c_i, costs c_i/b in pure DP. It implies Theorem 1.3 of *Count on Your Elders*, and
-        is converted numerically, which is tighter.
+        Laplace noise of scale b also satisfies Delta_2^2/(2 b^2)-zCDP, as a change of c_i in
+        coordinate i costs c_i/b in pure DP. It implies Theorem 1.3 of *Count on Your Elders*, and
+        numeric conversion makes it tighter.
         """
-        (cost,) = self.costs()
-        return cost.epsilon_at(delta)
+        return self.costs()[0].epsilon_at(delta)
 
     def costs(self) -> list[Cost]:
         l1, l2_squared = self.change.norms(self.mechanism, self.unit, self.dimension)
@@ -368,15 +356,14 @@ def calibrate(
 ) -> Any:
     """The counter that runs `mechanism` at exactly this budget.
 
+    It is a `Counter`, or for `Unbounded` and `Sparse` one of their own.
+
     Args:
       mechanism: an instance, horizon declared.
       budget: for the whole stream of one key.
       change: what one event does to the stream; default: anything within [0, 1], at one step.
       dimension: None for a stream of numbers, d for a stream of vectors of shape (d,).
       unit: values are rounded to multiples of it before they are counted; 1 counts integers.
-
-    Returns:
-      A `Counter`; for `Unbounded` and `Sparse`, one of their own.
 
     Raises:
       ValueError, TypeError: an argument is outside its range, or the mechanism cannot take this
@@ -407,9 +394,7 @@ def calibrated(
     mechanism: Any, budget: Budget, change: Change, dimension: int | None, unit: float
 ) -> LatticeCounter:
     """`calibrate` for checked arguments; mechanisms beside ALL register their own."""
-    raise TypeError(
-        f"mechanism must be an instance such as BinaryTree(horizon=1000), got {mechanism!r}"
-    )
+    raise TypeError(f"mechanism must be an instance such as BinaryTree(1000), got {mechanism!r}")
 
 
 @calibrated.register
@@ -423,13 +408,11 @@ def _(
     laws = noise_laws(budget, l1, l2_squared, mechanism.laws)
     if not laws:
         if isinstance(budget, PureDP):
-            raise UnsupportedBudgetError(
-                f"{mechanism.name} takes Gaussian noise, which no pure budget allows: use "
-                f"BinaryTree or KAry with {budget!r}, or give ApproxDP(epsilon, delta) or ZCDP(rho)"
-            )
-        raise UnsupportedBudgetError(
-            f"{mechanism.name} takes Laplace noise, which {budget!r} does not calibrate: give "
-            "PureDP(epsilon) or ApproxDP(epsilon, delta)"
-        )
+            problem = "Gaussian noise, which no pure budget allows: use BinaryTree or KAry with "
+            remedy = f"{budget!r}, or give ApproxDP(epsilon, delta) or ZCDP(rho)"
+        else:
+            problem = f"Laplace noise, which {budget!r} does not calibrate: "
+            remedy = "give PureDP(epsilon) or ApproxDP(epsilon, delta)"
+        raise UnsupportedBudgetError(f"{mechanism.name} takes {problem}{remedy}")
     law = min(laws, key=lambda law: law.variance)
     return Counter(mechanism, budget, law, change, dimension, unit)

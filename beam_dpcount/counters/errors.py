@@ -29,13 +29,8 @@ def half_width(counter: Counter, t: int, level: float = 0.95) -> float:
     from the normal law where there are tens of thousands of them; for other weights from the
     normal law if noise is Gaussian, and else from Chernoff's bound, which is wider.
 
-    Args:
-      counter: the calibrated counter.
-      t: the step, from 1 to the horizon.
-      level: between 0 and 1, both excluded.
-
     Raises:
-      ValueError: t or level is outside its range.
+      ValueError: t is not from 1 to the horizon, or level not between 0 and 1, both excluded.
     """
     counter.variance(t)  # checks t
     return _half_width(counter, counter.mechanism.row_norm2(t), level)
@@ -54,10 +49,11 @@ def _half_width(counter: Counter, terms: float, level: float) -> float:
         return 0.0
     stretch = max(1.0, law.scale / _FINE)
     fine = law if stretch == 1 else _FINE_LAWS[type(law)]
-    if counter.mechanism.unit_weights and _reach(fine, terms) <= _LARGEST:
+    unit_weights = counter.mechanism.unit_weights
+    if unit_weights and _reach(fine, terms) <= _LARGEST:
         width = _sum_quantile(fine, round(terms), level)
         return (width if stretch == 1 else (width + 1) * stretch) * counter.grid
-    if not isinstance(law, DiscreteLaplace) or counter.mechanism.unit_weights:
+    if unit_weights or not isinstance(law, DiscreteLaplace):
         return normal_half_width(math.sqrt(variance), level) + counter.grid / 2
     return chernoff(law, terms, math.log(2 / (1 - level))) * counter.grid
 
@@ -79,15 +75,11 @@ def _sum_quantile(law: Law, terms: int, level: float) -> int:
 
 
 def largest_error(counter: Counter, streams: int = 1, level: float = 0.95) -> float:
-    """A bound that the errors of all releases of all streams keep, with probability `level`.
+    """A bound on the errors of all releases of all streams at once, with probability `level`.
 
     A union bound over horizon * streams releases of Chernoff's bound for the widest of them
-    [discrete Gaussians are sub-Gaussian: CKS20, Lemma 22].
-
-    Args:
-      counter: the calibrated counter of each stream.
-      streams: number of keys (times coordinates).
-      level: between 0 and 1, both excluded.
+    [discrete Gaussians are sub-Gaussian: CKS20, Lemma 22]. `streams` is the number of keys (times
+    coordinates), all with this counter; level is between 0 and 1, both excluded.
     """
     _check_level(level)
     if streams < 1:
@@ -108,9 +100,8 @@ def chernoff(law: Law, norm2: float, nats: float) -> float:
     best = math.inf
     for share in np.linspace(0.001, 0.999, 999):
         lam = share / law.scale
-        log_mgf = 2 * math.log(-math.expm1(-1 / law.scale)) - sum(
-            math.log(-math.expm1(sign * lam - 1 / law.scale)) for sign in (1, -1)
-        )
+        logs = (math.log(-math.expm1(sign * lam - 1 / law.scale)) for sign in (1, -1))
+        log_mgf = 2 * math.log(-math.expm1(-1 / law.scale)) - sum(logs)
         best = min(best, (norm2 * log_mgf + nats) / lam)
     return best
 

@@ -18,12 +18,7 @@ class NotANumberError(ValueError):
 
 @dataclass(frozen=True)
 class Lattice:
-    """Whole multiples of a unit, within bounds.
-
-    Args:
-      low, high: values are clipped to them.
-      unit: values are rounded to multiples of it.
-    """
+    """Whole multiples of `unit`, within the bounds `low` and `high`."""
 
     low: float
     high: float
@@ -35,11 +30,7 @@ class Lattice:
         return round(self.low / self.unit), round(self.high / self.unit)
 
     def one(self, x: Any) -> int:
-        """A number, in multiples of the unit.
-
-        Raises:
-          NotANumberError: it is not one.
-        """
+        """A number, in multiples of the unit; NotANumberError if it is none."""
         low, high = self.bounds
         if isinstance(x, np.floating):  # else bounds are compared in its precision
             x = float(x)
@@ -61,13 +52,13 @@ class Lattice:
           NotANumberError: some entry is not a number.
           ValueError: the shape is wrong.
         """
-        shape = "(n,)" if dimension is None else f"(n, {dimension})"
+        rule = f"inputs must have shape {'(n,)' if dimension is None else f'(n, {dimension})'}"
         try:
             array = np.asarray(xs)
         except ValueError:
-            raise ValueError(f"inputs must have shape {shape}, got a ragged sequence") from None
+            raise ValueError(f"{rule}, got a ragged sequence") from None
         if array.shape[1:] != (() if dimension is None else (dimension,)) or not array.ndim:
-            raise ValueError(f"inputs must have shape {shape}, got {array.shape}")
+            raise ValueError(f"{rule}, got {array.shape}")
         if array.dtype.kind in "Ou":  # integers beyond 64 bits, decimals, or no numbers at all
             flat = [self.one(x) for x in array.ravel().tolist()]
             return np.array(flat, dtype=np.int64).reshape(array.shape)

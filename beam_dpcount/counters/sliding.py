@@ -17,22 +17,14 @@ from beam_dpcount.mechanisms.unbounded import Unbounded
 def difference_variance(counter: LatticeCounter, t: int, lag: int) -> float:
     """The exact variance of release t minus release t - lag (0 for lag >= t), of one coordinate.
 
-    Exact for all mechanisms in `mechanisms.ALL`, up to their horizons, and for `Unbounded` of
-    them: in closed form (Toeplitz decoders: by closed sums) but for SquareRoot, which sums over
-    its horizon once a lag, and Binned, which sums over t. A mechanism without `products` of its
-    own takes the dense decoder, for horizons up to 4096.
-
-    Args:
-      counter: the calibrated counter.
-      t: the step, from 1 to the horizon.
-      lag: a number of steps, from 1.
-
-    Returns:
-      A variance, in squared units of the values.
+    In squared units of the values; t is from 1 to the horizon, lag from 1. Exact for all of
+    `mechanisms.ALL`, and for `Unbounded` of them: in closed form, except that SquareRoot sums over
+    its horizon once a lag, and Binned over t. A mechanism without `products` of its own takes the
+    dense decoder, for horizons up to 4096.
 
     Raises:
-      ValueError: t or lag is outside its range; or the counter is none of these (`Sparse` is not
-        linear, and has no exact variance).
+      ValueError: t or lag is outside its range; or the counter is `Sparse`, which is not linear
+        and has no exact variance.
     """
     check_whole("lag", lag)
     steps = np.array([operator.index(t)], dtype=np.int64)
@@ -44,10 +36,8 @@ def difference_variances(counter: LatticeCounter, t: IntArray, lag: int) -> Floa
     if isinstance(counter, UnboundedCounter):
         return np.array([_of_epochs(counter, step, lag) for step in t.tolist()])
     if not isinstance(counter, Counter):
-        raise ValueError(
-            f"{counter.mechanism.name} is not linear, so differences of its releases have no exact "
-            "variance: use Unbounded, or give a horizon"
-        )
+        problem = "is not linear, so differences of its releases have no exact variance"
+        raise ValueError(f"{counter.mechanism.name} {problem}: use Unbounded, or give a horizon")
     for step in (t.min(), t.max()):
         counter.variance(int(step))  # checks its range
     # In draws, which are whole numbers for trees: differences of large ones stay exact.

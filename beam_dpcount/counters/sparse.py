@@ -9,7 +9,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from beam_dpcount.budget.budgets import ZCDP, ApproxDP, Budget, PureDP
 from beam_dpcount.budget.costs import Cost, pure_cost
@@ -17,7 +16,7 @@ from beam_dpcount.counters.change import Change, SegmentChange
 from beam_dpcount.counters.counter import Counter, LatticeCounter, calibrate, calibrated
 from beam_dpcount.counters.errors import largest_error
 from beam_dpcount.counters.unbounded import Part
-from beam_dpcount.mechanisms.base import State
+from beam_dpcount.mechanisms.base import FloatArray, IntArray, State
 from beam_dpcount.mechanisms.sparse import Sparse
 from beam_dpcount.noise.entropy import Noise
 from beam_dpcount.noise.laws import DiscreteLaplace
@@ -35,15 +34,11 @@ class SparseCounter(LatticeCounter):
     comparison: DiscreteLaplace
     inner: Counter
 
-    @property
-    def horizon(self) -> None:
-        """None: there is no last step, though there is a last segment."""
-        return None
+    horizon = None  # there is no last step, though there is a last segment
 
     @property
     def counters(self) -> int:
-        """How many plain ints a state begins with: t, draws, segments done, and the inner's."""
-        return 3 + self.inner.counters
+        return 3 + self.inner.counters  # t, draws, segments done, and the inner's
 
     def state_types(self, n: int) -> str:
         c, types = self.inner.counters, self.inner.state_types(n - 6)
@@ -87,20 +82,20 @@ class SparseCounter(LatticeCounter):
         return state, float(out * self.unit)
 
     def _threshold(self, noise: Noise, coordinate: int) -> int:
-        lattice_segment = round(self.mechanism.segment / self.unit)
-        return int(lattice_segment + noise.for_law(self.law).one(coordinate))
+        segment = round(self.mechanism.segment / self.unit)
+        return int(segment + noise.for_law(self.law).one(coordinate))
 
-    def release_lattice(self, xs: npt.NDArray[np.int64], noise: Noise) -> npt.NDArray[np.float64]:
+    def release_lattice(self, xs: IntArray, noise: Noise) -> FloatArray:
         state, values = self.init(), np.zeros(len(xs))
         for i, x in enumerate(xs.tolist()):
             state, values[i] = self.step_lattice(state, x, noise)
         return values
 
     def variance(self, t: int) -> float:
-        """Refused: the releases of a non-linear mechanism have no exact variance."""
+        """Refused: it is not linear."""
         raise ValueError("Sparse has no exact variance: see error_bound(steps, level)")
 
-    def stddevs(self, n: int) -> npt.NDArray[np.float64]:
+    def stddevs(self, n: int) -> FloatArray:
         """NaN: a release's error is not only noise; see `error_bound`."""
         return np.full(n, math.nan)
 
@@ -108,7 +103,7 @@ class SparseCounter(LatticeCounter):
         return math.nan
 
     def slack(self, steps: int, level: float = 0.95) -> float:
-        """What the noise of thresholds and comparisons adds up to at most, with this probability.
+        """The most that noise of thresholds and comparisons adds up to, with probability `level`.
 
         A union bound over `steps` comparisons and the thresholds, in the values' units.
         """
@@ -119,14 +114,10 @@ class SparseCounter(LatticeCounter):
         )
 
     def error_bound(self, steps: int, level: float = 0.95) -> float:
-        """A bound on the errors of the first `steps` releases, all at once, with probability level.
+        """A bound on the errors of the first `steps` releases at once, with probability `level`.
 
-        segment + slack + the largest error of the counter of segments. It holds while segments
-        last: they do for at least segments * (segment - slack) ones.
-
-        Args:
-          steps: how many releases.
-          level: between 0 and 1, both excluded.
+        It is segment + slack + the largest error of the counter of segments. It holds while
+        segments last: for at least segments * (segment - slack) ones.
         """
         half = 1 - (1 - level) / 2
         of_segments = largest_error(self.inner, level=half)
@@ -159,10 +150,10 @@ def _(
         first, rest = budget.split(shares)
         epsilon = math.sqrt(2 * first.rho) * (1 - 1e-12)  # epsilon-DP is epsilon^2/2-zCDP
     else:
-        pure, remainder = PureDP(budget.epsilon).split(shares)
+        pure, rest = PureDP(budget.epsilon).split(shares)
         epsilon = pure.epsilon
-        delta = budget.delta if isinstance(budget, ApproxDP) else None
-        rest = remainder if delta is None else ApproxDP(remainder.epsilon, delta)
+        if isinstance(budget, ApproxDP):
+            rest = ApproxDP(rest.epsilon, budget.delta)
     m = change.magnitude(unit)
     # One event moves all later counts of its segment the same way: see
     # docs/proofs/unbounded_and_sparse.md, "Sparse".
@@ -179,19 +170,18 @@ def sparse_for(
 ) -> Sparse:
     """The `Sparse` of least error bound for about this many ones.
 
+    With probability `level` no segment has fewer than half as many ones as it should, so that its
+    segments suffice for `ones`.
+
     Args:
       ones: how many ones to expect; a public guess, not a count of the data.
-      steps: how many steps.
+      steps: how many steps, at least `ones`.
       budget: for the whole stream of one key.
       level: the probability with which the bound should hold.
       share: of the budget for finding the ends of segments.
 
-    Returns:
-      Its segment is large enough that, with this probability, no segment has fewer than half as
-      many ones, and its segments suffice for `ones`.
-
     Raises:
-      ValueError: ones or steps is below 1.
+      ValueError: ones or steps is below 1, or ones above steps.
     """
     if ones < 1 or steps < 1:
         raise ValueError(f"ones and steps must be at least 1, got {ones} and {steps}")

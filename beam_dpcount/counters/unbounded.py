@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +10,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from beam_dpcount.budget.budgets import ApproxDP, Budget, PureDP
 from beam_dpcount.budget.costs import Cost, of_budget
@@ -21,7 +21,7 @@ from beam_dpcount.counters.counter import (
     calibrate,
     calibrated,
 )
-from beam_dpcount.mechanisms.base import MAX_HORIZON, HorizonError, State
+from beam_dpcount.mechanisms.base import MAX_HORIZON, FloatArray, HorizonError, IntArray, State
 from beam_dpcount.mechanisms.binary import BinaryTree
 from beam_dpcount.mechanisms.unbounded import Unbounded
 from beam_dpcount.noise.entropy import Noise
@@ -33,8 +33,7 @@ class UnboundedCounter(LatticeCounter):
     """A counter without a horizon. Frozen and picklable; made by `calibrate`, not by hand.
 
     Guarantee: as for `Counter`, for the whole stream however long it gets: every item is charged
-      by one epoch's base (`base_budget`) and one total (`total_budget`), which compose to
-      `budget`.
+      by one epoch's base (`base_budget`) and one total (`total_budget`), together `budget`.
     """
 
     mechanism: Unbounded
@@ -95,8 +94,8 @@ class UnboundedCounter(LatticeCounter):
         before, drawn, closed, epoch_sum = state[1], state[2], state[c], state[c + 1] + x
         if self.horizon is not None and t > self.horizon:
             raise HorizonError(
-                f"step {t} is beyond the {self.horizon} steps for which {self.mechanism.name} has "
-                "bases: use one that takes any horizon, such as SmoothBinary"
+                f"step {t} is beyond the {self.horizon} steps that the base of "
+                f"{self.mechanism.name} takes: use one of any horizon, such as SmoothBinary"
             )
         i, place = Unbounded.place(t)
         counter = self.of_epoch(i)
@@ -112,7 +111,7 @@ class UnboundedCounter(LatticeCounter):
         state = (t, before, drawn, *base[:heads], closed, epoch_sum, *base[heads:])
         return state, self.scaled(value)
 
-    def release_lattice(self, xs: npt.NDArray[np.int64], noise: Noise) -> npt.NDArray[np.float64]:
+    def release_lattice(self, xs: IntArray, noise: Noise) -> FloatArray:
         if self.horizon is not None and len(xs) > self.horizon:
             raise HorizonError(f"{len(xs)} steps do not fit the {self.horizon} of the base")
         values = np.zeros(xs.shape)
@@ -138,7 +137,7 @@ class UnboundedCounter(LatticeCounter):
     def _total_variance(self) -> float:
         return self.law.variance * self.unit**2
 
-    def stddevs(self, n: int) -> npt.NDArray[np.float64]:
+    def stddevs(self, n: int) -> FloatArray:
         parts = [np.zeros(0)]
         for i in range(n.bit_length()):
             length = min(1 << i, n + 1 - (1 << i))
@@ -155,18 +154,17 @@ class UnboundedCounter(LatticeCounter):
         if isinstance(budget, ApproxDP):
             bases = map(self.mechanism.of_epoch, range(self.mechanism.epochs))
             if any(base.laws != {"laplace"} for base in bases):
-                raise TypeError(
-                    f"{self.mechanism.name} has bases of several kinds of noise, which no event "
-                    "describes: use a base of one kind, or a ZCDP or PureDP budget"
-                )
+                problem = "has bases of several kinds of noise, which no event describes"
+                remedy = "use a base of one kind, or a ZCDP or PureDP budget"
+                raise TypeError(f"{self.mechanism.name} {problem}: {remedy}")
             budget = PureDP(budget.epsilon)  # what Laplace noise keeps of it, without the delta
         # And once in one total: a coordinate like that of a tree of one item.
         total = Counter(BinaryTree(1), self.total_budget, self.law, *self._kind)
         return [of_budget(budget), *total.costs()]
 
     def describe(self) -> Mapping[str, str]:
-        common = super().describe()
-        return {**common, "noise": f"totals: {common['noise']}"}
+        described = super().describe()
+        return {**described, "noise": f"totals: {described['noise']}"}
 
 
 class Part:
@@ -191,14 +189,11 @@ class Part:
 def _(
     mechanism: Unbounded, budget: Budget, change: Change, dimension: int | None, unit: float
 ) -> UnboundedCounter:
-    # zCDP composes more tightly than (epsilon, delta); a base with Laplace noise only needs the
-    # pure part.
-    whole: Budget = budget.to_zcdp() if isinstance(budget, ApproxDP) else budget
-    if isinstance(budget, ApproxDP):
-        try:
-            calibrate(mechanism.of_epoch(0), whole, change, dimension, unit)
-        except UnsupportedBudgetError:
-            whole = budget
+    whole: Budget = budget
+    if isinstance(budget, ApproxDP):  # zCDP composes more tightly, but Laplace noise takes none
+        with contextlib.suppress(UnsupportedBudgetError):
+            calibrate(mechanism.of_epoch(0), budget.to_zcdp(), change, dimension, unit)
+            whole = budget.to_zcdp()
     base, total = whole.split([mechanism.share, 1 - mechanism.share])
     # A total is one coordinate in which an item lies once: a tree of one item.
     law = calibrate(BinaryTree(1), total, change, dimension, unit).law

@@ -18,10 +18,9 @@ _BLOCK = 4096
 
 
 class Noise(Protocol):
-    """The noise coordinates of one stream.
+    """The noise coordinates of one stream, from 1, in the order in which rows of Rx are completed.
 
-    Coordinates count from 1 in the order in which the rows of Rx are completed. A mechanism asks
-    for each of them once.
+    A mechanism asks for each of them once.
     """
 
     def draw(self, first: int, n: int) -> IntArray:
@@ -55,23 +54,14 @@ class Entropy(ABC):
         raise TypeError(f"the noise of {self!r} is not replayable")
 
     def draws(self, law: Law, dimension: int | None, parameters: str) -> Draws:
-        """The noise of one counter on one worker.
-
-        Args:
-          law, dimension: of the counter.
-          parameters: all parameters that its releases depend on.
-        """
+        """The noise of one counter on one worker; `parameters`: all that releases depend on."""
         return Draws(self.source(law, dimension))
 
 
 class Draws:
-    """The noise of one counter on one worker, new at every step; there are no histories.
+    """The noise of one counter on one worker, new at every step; there are no histories."""
 
-    Attributes:
-      digest_size: of a history's digest, in bytes.
-    """
-
-    digest_size = 0
+    digest_size = 0  # of a history, in bytes
 
     def __init__(self, source: Callable[[str, Any], Noise]) -> None:
         self._source = source
@@ -92,9 +82,8 @@ class Draws:
 class SystemNoise:
     """Fresh draws from the operating system's entropy; nothing is ever drawn twice.
 
-    Single draws are taken from a pool of not yet assigned samples. A sample leaves the pool when
-    it is handed out, by an atomic `list.pop`, so threads never share one. The pool is emptied in
-    a forked child and left behind by pickle and copy.
+    Single draws come from a pool of samples, which leave it by an atomic `list.pop`: threads never
+    share one. The pool is emptied in a forked child, and left behind by pickle and copy.
     """
 
     def __init__(self, law: Law, dimension: int | None = None) -> None:
@@ -114,21 +103,16 @@ class SystemNoise:
                 return self._pool.pop()
             except IndexError:
                 process = os.getpid()
-                fresh: Any
-                if self._dimension is None:
-                    fresh = self._law.sample(_BLOCK).tolist()
-                else:
-                    fresh = self.draw(0, max(1, _BLOCK // self._dimension))
+                fresh = self.draw(0, max(1, _BLOCK // (self._dimension or 1)))
                 if os.getpid() == process:  # a signal handler may have forked meanwhile
-                    self._pool.extend(fresh)
+                    self._pool.extend(fresh if self._dimension else fresh.tolist())
 
     def for_law(self, law: Law) -> SystemNoise:
         if law == self._law:
             return self
-        made = self._others.get(law)
-        if made is None:
-            made = self._others.setdefault(law, SystemNoise(law, self._dimension))
-        return made
+        if law not in self._others:
+            self._others.setdefault(law, SystemNoise(law, self._dimension))
+        return self._others[law]
 
     def __reduce__(self) -> tuple[type[SystemNoise], tuple[Law, int | None]]:
         return SystemNoise, (self._law, self._dimension)
@@ -141,7 +125,6 @@ _live: weakref.WeakSet[SystemNoise] = weakref.WeakSet()
 
 
 def _forget_all() -> None:
-    """Drop every sample that is not assigned yet."""
     for noise in list(_live):
         noise._pool.clear()
 
@@ -151,13 +134,10 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork eithe
 
 
 class SystemEntropy(Entropy):
-    """The default: every draw is new. A retried bundle draws again.
-
-    What that costs: docs/proofs/noise.md, "Retries".
-    """
+    """The default: every draw is new, in a retried bundle too (docs/proofs/noise.md, "Retries")."""
 
     def source(self, law: Law, dimension: int | None) -> Callable[[str, Any], Noise]:
-        # One pool serves all keys: what it has handed to one of them it has no more for another.
+        # One pool serves all keys: a draw that one of them got is gone for the others.
         noise = SystemNoise(law, dimension)
         return lambda key, window: noise
 

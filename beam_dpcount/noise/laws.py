@@ -2,10 +2,10 @@
 
 Small scales are sampled by inversion: a uniform real U in [0, 1), known only through its leading
 bits, falls between two values of the cumulative distribution. A 16-bit look-up decides almost
-every draw, 64 bits almost all of the rest; a draw that still lies on a boundary takes more bits
-until certified interval arithmetic decides it. Large scales put a draw together from such tables
-and uniform bits, and may reject it, just as exactly. No probability is ever rounded and no tail
-is cut, so the law that privacy is proved for is the law that is drawn.
+every draw, 64 bits almost all of the rest; on a boundary, more bits are drawn until certified
+interval arithmetic decides. Large scales put a draw together from such tables and uniform bits,
+and may reject it, just as exactly. No probability is rounded and no tail is cut: the law that is
+drawn is the law that privacy is proved for.
 """
 
 from __future__ import annotations
@@ -23,16 +23,8 @@ from typing import ClassVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from beam_dpcount.noise.tables import (
-    IntArray,
-    RandomBytes,
-    TruncatedGeometric,
-    exp_negative,
-    first_of_blocks,
-    from_blocks,
-    gaussian_tails,
-    inverse_table,
-)
+from beam_dpcount.noise import tables
+from beam_dpcount.noise.tables import IntArray, RandomBytes, exp_negative, inverse_table
 
 # Tables are used up to this scale; beyond it laws are put together from smaller ones.
 _TABLE_SCALE = 512
@@ -66,16 +58,12 @@ class Law(ABC):
 
     @abstractmethod
     def sample(self, n: int, random_bytes: RandomBytes = os.urandom) -> IntArray:
-        """`n` independent draws, shape (n,), from a source of uniform random bytes.
-
-        The source is the operating system's entropy; a seeded source is for tests.
-        """
+        """`n` independent draws, shape (n,), from uniform random bytes; tests give a seeded source."""
 
     def first(self) -> Callable[[bytes], int | None]:
-        """A function that makes the draw that `sample(1)` makes of a source that begins so.
+        """A function of 16 bytes or more: the draw of `sample(1)` from a source that begins so.
 
-        It takes 16 bytes or more, and gives None where they do not decide the draw, or where it
-        would take no less time to sample.
+        It gives None where they do not decide the draw, or where sampling is as fast.
         """
         return lambda data: None
 
@@ -121,16 +109,17 @@ class DiscreteLaplace(Law):
         # The difference of two geometrics B Q + R, whose digits Q and R are independent:
         # B (Q1 - Q2) + (R1 - R2), and Q1 - Q2 is again discrete Laplace, of scale s / B.
         high = DiscreteLaplace(self.parameter / _DIGIT).sample(n, random_bytes)
-        low = inverse_table(TruncatedGeometric(self.parameter, _DIGIT)).sample(2 * n, random_bytes)
+        digit = tables.TruncatedGeometric(self.parameter, _DIGIT)
+        low = inverse_table(digit).sample(2 * n, random_bytes)
         return high * _DIGIT + low[:n] - low[n:]
 
     def first(self) -> Callable[[bytes], int | None]:
         if self.parameter <= _TABLE_SCALE:
             return inverse_table(self).first
         if self.parameter > _TABLE_SCALE * _DIGIT:
-            return lambda data: None
+            return super().first()
         high = inverse_table(DiscreteLaplace(self.parameter / _DIGIT))
-        low = inverse_table(TruncatedGeometric(self.parameter, _DIGIT))
+        low = inverse_table(tables.TruncatedGeometric(self.parameter, _DIGIT))
 
         def first(data: bytes) -> int | None:
             digits = high.first(data), low.first(data, 2), low.first(data, 4)
@@ -177,12 +166,12 @@ class _Gaussian(Law):
     def sample(self, n: int, random_bytes: RandomBytes = os.urandom) -> IntArray:
         if self.sigma2 <= self._table_scale**2:
             return inverse_table(self).sample(n, random_bytes)
-        return from_blocks(self.sigma2, self._rounded, n, random_bytes)
+        return tables.from_blocks(self.sigma2, self._rounded, n, random_bytes)
 
     def first(self) -> Callable[[bytes], int | None]:
         if self.sigma2 <= self._table_scale**2:
             return inverse_table(self).first
-        return first_of_blocks(self.sigma2, self._rounded)
+        return tables.first_of_blocks(self.sigma2, self._rounded)
 
 
 @dataclass(frozen=True)
@@ -193,8 +182,8 @@ class DiscreteGaussian(_Gaussian):
     """
 
     def _weights(self) -> npt.NDArray[np.float64]:
-        top = int(40 * self.scale) + 1
-        return np.exp(-(np.arange(top + 1.0) ** 2) / (2 * float(self.sigma2)))
+        x = np.arange(int(40 * self.scale) + 2.0)
+        return np.exp(-(x**2) / (2 * float(self.sigma2)))
 
     @property
     def variance(self) -> float:
@@ -212,7 +201,7 @@ class DiscreteGaussian(_Gaussian):
         return np.asarray(np.exp(-(np.square(x, dtype=float)) / (2 * float(self.sigma2))) / total)
 
     def tails(self, bits: int) -> list[tuple[int, int]]:
-        return gaussian_tails(self.sigma2, 2, bits)
+        return tables.gaussian_tails(self.sigma2, 2, bits)
 
 
 @dataclass(frozen=True)
@@ -275,8 +264,8 @@ class RoundedGaussian(_Gaussian):
 def _error_integral(r: decimal.Decimal) -> decimal.Decimal:
     """The integral of exp(-s^2) over s from 0 to sqrt(r), to the digits of the context.
 
-    It is exp(-r) sqrt(r) (1 + 2r/3 + (2r)^2/(3*5) + ...), all of whose terms are positive. From
-    the 2r-th on each is below half of the one before.
+    It is exp(-r) sqrt(r) (1 + 2r/3 + (2r)^2/(3*5) + ...): positive terms, which at least halve
+    from the 2r-th on.
     """
     total = term = decimal.Decimal(1)
     twice, settled = 2 * r, int(2 * r)

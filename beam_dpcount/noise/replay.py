@@ -1,14 +1,14 @@
 """Replayable noise: a function of a secret and of all that a release depends on.
 
-A runner that replays work, or a job that is run again, then gives the same releases for the same
-history, at no cost: nothing new is seen. Noise z_i is drawn from
+Replayed work, or a job that is run again, then gives the same releases for the same history, at no
+cost: nothing new is seen. Noise z_i is drawn from
 
   PRF(secret; noise format, run id, label, all parameters, key, window, history, law, i)
 
-where history is a keyed digest of the (public id, value) of every element of the stream up to and
-including the last one that row i of R x depends on. A digest without the current input, or without
-a parameter, would give two different inputs the same noise, and show their exact difference. Two
-counts of one name would share noise for as long as their histories agree, and show that they do.
+where history is a keyed digest of the (public id, value) of every element of the stream, up to the
+last one that row i of R x depends on. A digest without the current input, or without a parameter,
+would give two different inputs the same noise, and show their exact difference. Two counts of one
+name would share noise while their histories agree, and show that they do.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from beam_dpcount.noise.entropy import Draws, Entropy, Noise
 from beam_dpcount.noise.laws import Law
 from beam_dpcount.noise.tables import IntArray
 
-# Raised whenever the same seed would give other noise, or the same history another R x: a statistic
-# or an encoder that counts differently under the same noise would show the exact difference.
+# Raised whenever a seed would give other noise, or a history another R x: to count differently
+# under the same noise would show the exact difference.
 NOISE_FORMAT = 1
 DIGEST_SIZE = 16
 NO_ID = object()  # of what is no element; None is what a field that is missing gives
@@ -47,20 +47,20 @@ class ReplayableEntropy(Entropy):
       variable: the environment variable that holds the secret, on every worker: 32 characters or
         more, such as 64 random hexadecimal digits.
       key_file: or a file that holds it, readable on every worker.
-      run_id: public; names what is counted: this count, of these data. Another one gives other
-        noise, and is needed for any other count of the same keys, in another pipeline, with the
-        same secret, and where data that have changed are counted again.
+      run_id: public; names this count of these data. Another one gives other noise. It is needed
+        with the same secret for another count of the same keys in another pipeline, and where
+        data that have changed are counted again.
 
-    The secret is read where it is used. It is in no pickle, repr, log or annotation.
+    The secret is read where it is used, and is in no pickle, repr, log or annotation.
 
     Guarantee: to one who does not know the secret, and as far as keyed BLAKE2b and SHAKE256 are
       pseudo-random, releases of one history are as with `SystemEntropy`, and cost their budget once
       however often they are seen. r runs that share their first steps and diverge at a public point
-      cost at most r budgets. So the public id of every element is to be unique, or a replay in
-      another order would be equal where values are. At ticks, a replay in which other events are
-      late is not covered: see TickCount. Whether two histories are equal is not protected: equal
-      releases say so. Counting changed data, or another column of them, needs another secret or
-      run_id. Within a pipeline the labels of transforms keep their noise apart.
+      cost at most r budgets. Every element needs a unique public id, or a replay in another order
+      would be equal where values are. At ticks, a replay in which other events are late is not
+      covered: see TickCount. Equal releases tell that two histories are equal. Counting changed
+      data, or another column of them, needs another secret or run_id. Within a pipeline the labels
+      of transforms keep their noise apart.
 
     Raises:
       ValueError, TypeError: both or none of variable and key_file are given, or no text.
@@ -83,17 +83,12 @@ class ReplayableEntropy(Entropy):
         for name, text in (("variable", variable), ("key_file", key_file), ("run_id", run_id)):
             if not isinstance(text, str) and (text is not None or name == "run_id"):
                 raise TypeError(f"{name} must be text, got {type(text).__name__}")
+        # What was given is not shown: a mistaken call may pass the secret itself.
+        mistaken = "replayable noise takes the {0}, not a secret: put the secret there"
         if variable is not None and (not variable.isidentifier() or len(variable) >= _LEAST_SECRET):
-            # Not shown: a mistaken call may pass the secret itself.
-            raise ValueError(
-                "replayable noise takes the name of an environment variable, not a secret: put the "
-                "secret into a variable, and give its name"
-            )
+            raise ValueError(mistaken.format("name of an environment variable"))
         if key_file is not None and re.fullmatch(r"[\w+-]{32,}={0,2}", key_file.strip()):
-            raise ValueError(
-                "replayable noise takes the path of a file, not a secret: put the secret into a "
-                "file, and give its path"
-            )
+            raise ValueError(mistaken.format("path of a file"))
         self._variable, self._key_file = variable, key_file
         self._run_id = str.__str__(run_id)
         self._name = ""
@@ -112,12 +107,7 @@ class ReplayableEntropy(Entropy):
         raise TypeError("replayable noise is drawn through ReplayableEntropy.replay")
 
     def replay(self, law: Law, dimension: int | None, parameters: str) -> Replay:
-        """The noise of one counter, for this process only.
-
-        Args:
-          law, dimension: of the counter.
-          parameters: all parameters that its releases depend on.
-        """
+        """The noise of one counter, for this process only; arguments as for `draws`."""
         whole = ascii((NOISE_FORMAT, self._run_id, self._name, parameters, law, dimension))
         return Replay(self._secret(), whole, law, dimension)
 
@@ -155,8 +145,7 @@ class ReplayableEntropy(Entropy):
 class Replay:
     """Digests of histories, and the noise that follows from them. Holds keys: never pickled.
 
-    A digest is DIGEST_SIZE bytes. It may be in state, next to the exact sums: without the secret
-    it gives no noise.
+    A digest may be in state, next to the exact sums: without the secret it gives no noise.
     """
 
     digest_size = DIGEST_SIZE
@@ -171,17 +160,12 @@ class Replay:
     def begin(self, key: str, window: Any) -> bytes:
         """The digest of the empty history of one key in one window."""
         bounds = [getattr(window, name, None) for name in ("start", "end")]
-        # A plain text: a subclass may print as another.
-        # In ASCII, as what is printable differs between versions of Python.
+        # Plain text, as a subclass may print otherwise; ASCII, as Pythons differ in what prints.
         place = ascii((str.__str__(key), type(window).__name__, *(b and b.micros for b in bounds)))
         return self.follow(bytes(DIGEST_SIZE), NO_ID, place.encode())
 
     def follow(self, digest: bytes, identity: Any, value: bytes) -> bytes:
-        """The digest of a history and one more element, of this public id (or NO_ID) and value.
-
-        Raises:
-          TypeError: the id is of a kind whose text may not be the same in every process.
-        """
+        """The digest of a history and one more element, of this public id (or NO_ID) and value."""
         data = digest + value
         if identity is not NO_ID:
             name = _named(identity).encode()
@@ -207,7 +191,7 @@ class Replay:
 
 
 class ReplayedDraws(Draws):
-    """The same as `Draws`, of the history of each step."""
+    """`Draws` that follow from the history of each step."""
 
     digest_size = DIGEST_SIZE
 
@@ -223,24 +207,18 @@ class HistoryNoise:
     """The noise of one step: each coordinate a function of the history up to and with that step."""
 
     def __init__(
-        self,
-        replay: Replay,
-        digest: bytes,
-        law: Law,
-        dimension: int | None,
-        keyed: tuple[bytes, Any],
+        self, replay: Replay, digest: bytes, law: Law, dimension: int | None, keyed: Any
     ) -> None:
-        self._replay, self._digest, self._law = replay, digest, law
-        self._dimension = dimension
+        self._replay, self._digest, self._law, self._dimension = replay, digest, law, dimension
         self._key, self._first = keyed
 
     def one(self, coordinate: int) -> Any:
         data = self._digest + coordinate.to_bytes(8, "little")
         seed = hashlib.blake2b(data, key=self._key).digest()
-        if self._dimension is None:
-            value = self._first(seed)
-            return int(self._law.sample(1, Expansion(seed))[0]) if value is None else value
-        return self._law.sample(self._dimension, Expansion(seed))
+        if self._dimension is not None:
+            return self._law.sample(self._dimension, Expansion(seed))
+        value = self._first(seed)
+        return int(self._law.sample(1, Expansion(seed))[0]) if value is None else value
 
     def draw(self, first: int, n: int) -> IntArray:
         shape = (n,) if self._dimension is None else (n, self._dimension)
@@ -255,10 +233,7 @@ class HistoryNoise:
 class StepNoises:
     """The noise of many steps at once, for mechanisms that draw coordinates in their order.
 
-    Args:
-      noises: of each step.
-      draws: how many coordinates so many steps draw: coordinate i is of the first step t with
-        draws(t) >= i.
+    Coordinate i takes the noise of the first step t with draws(t) >= i.
     """
 
     def __init__(self, noises: Iterator[Noise], draws: Callable[[int], int]) -> None:

@@ -38,8 +38,8 @@ class InverseTable:
     Args:
       tails: `tails(bits)` bounds P(M >= m) * 2^bits from below and above for m = 1, 2, ...
       signed: give M a uniform sign (the law of a symmetric X from that of |X|).
-      cell_bits, word_bits: bits decided by the look-up and by the binary search. Smaller ones
-        give the same law, refined more often; tests use that.
+      cell_bits, word_bits: bits decided by the look-up and by the binary search. With fewer, as
+        in tests, the law is the same, refined more often.
     """
 
     def __init__(
@@ -63,9 +63,8 @@ class InverseTable:
         guide = guide.astype(np.int32)
         mirrored = -guide if signed else guide.copy()
         guide[starts] = mirrored[starts] = _UNDECIDED
-        halves = np.empty((2, (1 << 15) // cells, cells), dtype=np.int32)
-        halves[0], halves[1] = guide, mirrored
-        self._guide = halves.ravel()
+        repeats = (1 << 15) // cells
+        self._guide = np.concatenate([np.tile(guide, repeats), np.tile(mirrored, repeats)])
 
     def _thresholds(self) -> list[int]:
         bits = self._word_bits + 64
@@ -97,14 +96,12 @@ class InverseTable:
 
     def _search(self, first: npt.NDArray[np.uint16], random_bytes: RandomBytes) -> IntArray:
         more_bits = np.uint64(self._word_bits - self._cell_bits)
-        more = np.frombuffer(random_bytes(8 * first.size), dtype="<u8") >> (
-            np.uint64(64) - more_bits
-        )
+        more = np.frombuffer(random_bytes(8 * first.size), dtype="<u8")
+        more = more >> np.uint64(64) - more_bits
         words = ((first & self._cell_mask).astype(np.uint64) << more_bits) | more
         above = np.searchsorted(self._words, words, side="right")
         magnitudes = (len(self._words) - above).astype(np.int64)
-        on_boundary = np.flatnonzero(self._words[np.maximum(above - 1, 0)] == words)
-        for i in on_boundary:
+        for i in np.flatnonzero(self._words[np.maximum(above - 1, 0)] == words):  # on a boundary
             magnitudes[i] = self._refine(int(words[i]), random_bytes)
         if self._signed:
             magnitudes[first >> 15 == 1] *= -1
@@ -164,12 +161,11 @@ def from_blocks(sigma2: Fraction, rounded: bool, n: int, random_bytes: RandomByt
     """Draws of the rounded or of the discrete Gaussian, of scale 8 or more, by rejection.
 
     With blocks of B = 2^shift and tau = sigma / B, a proposal is +-y, y = B (h + u): a block h
-    that comes with probability proportional to exp(-h^2 / (2 tau^2)), a place u in it, and a
-    sign. It is kept with probability exp(-u (2h + u) / (2 tau^2)), together exp(-y^2 / (2
-    sigma^2)). So if u is uniform on [0, 1), +-y is N(0, sigma^2), and its rounding is drawn. If u
-    is uniform on 0/B .. (B-1)/B for the sign +, and on 1/B .. B/B for the sign -, every integer
-    is proposed by one (h, u, sign) only, and the discrete law is drawn. About 0.4 / tau of the
-    proposals are rejected; each place in the output is proposed for anew until one is kept.
+    with probability proportional to exp(-h^2 / (2 tau^2)), a place u in it, and a sign. It is kept
+    with probability exp(-u (2h + u) / (2 tau^2)), together exp(-y^2 / (2 sigma^2)). For u uniform
+    on [0, 1), +-y is N(0, sigma^2), and its rounding is drawn. For u uniform on 0/B .. (B-1)/B
+    with the sign +, and on 1/B .. B/B with the sign -, every integer has one (h, u, sign) only,
+    and the discrete law is drawn. About 0.4 / tau of the proposals are rejected, and made anew.
     """
     shift, tau2 = _blocks(sigma2)
     drawn = np.empty(n, dtype=np.int64)
@@ -247,9 +243,8 @@ def _propose(
     least = np.ldexp(u.astype(np.float64), -bits)  # u, or what its further bits add to
     # Floats, with a margin of 2^-40, decide where they err by less than 2^-45: for exponents up to
     # 40. Beyond them 2^16 exp(-r) is below 1e-9, and v = 0 is left undecided.
-    high, low = (
-        2.0**16 * np.exp(-r * (2 * h + r) / (2 * float(tau2))) for r in (least, least + width)
-    )
+    ends = least, least + width
+    high, low = (2.0**16 * np.exp(-r * (2 * h + r) / (2 * float(tau2))) for r in ends)
     kept = v + 1 <= low * _BELOW
     for i in np.flatnonzero(~kept & (v < high * _ABOVE + 1e-9)):
         place, further = Fraction(int(u[i]), 1 << bits), Fraction(width)
@@ -266,9 +261,8 @@ def _is_kept(
     """
     length = 16
     while True:
-        low, high = (
-            exp_negative(end * (2 * h + end) / (2 * tau2), length + 8) for end in (u + width, u)
-        )
+        rates = (end * (2 * h + end) / (2 * tau2) for end in (u + width, u))
+        low, high = (exp_negative(rate, length + 8) for rate in rates)
         if (v + 1) << 8 <= low - 2:
             return True
         if v << 8 >= high + 2:
