@@ -31,8 +31,7 @@ from beam_dpcount.noise.laws import (
     ScaleError,
 )
 
-# The rounded Gaussian is taken where it spares 2 % of the scale; elsewhere the discrete one, whose
-# guarantee is the simpler.
+# The rounded Gaussian must save 2 % of the scale: the discrete one has the simpler guarantee.
 _WORTH = 0.98**2
 # From these on a budget is weak. At delta = 1e-6, rho = 0.18 is about epsilon = 3.
 _WEAK_EPSILON, _WEAK_DELTA, _WEAK_RHO = 3.0, 1e-5, 0.18
@@ -45,7 +44,7 @@ class PureDP:
 
     Args:
       epsilon: bound on the log-ratio of the probabilities of any output under neighbouring
-        streams; positive and finite. Smaller is more private; 0.1 to 3 is usual.
+        streams; smaller is more private, 0.1 to 3 is usual.
 
     Raises:
       ValueError, TypeError: epsilon is not a positive, finite number.
@@ -79,7 +78,7 @@ class ApproxDP:
         the data): 1e-6 and smaller are usual.
 
     Raises:
-      ValueError, TypeError: an argument is outside its range; the message says which.
+      ValueError, TypeError: an argument is outside its range.
     """
 
     epsilon: float
@@ -144,8 +143,8 @@ Budget = PureDP | ApproxDP | ZCDP
 class WeakBudgetWarning(UserWarning):
     """A budget protects little. Given once for a budget, before anything runs.
 
-    It is weak from epsilon = 3, delta = 1e-5 or rho = 0.18 on. Transforms give the warning, and
-    ledgers; `calibrate`, which may get a share, does not. Where so much is meant:
+    It is weak from epsilon = 3, delta = 1e-5 or rho = 0.18 on. Transforms and ledgers warn;
+    `calibrate`, which may get a share, does not. To silence it:
     `warnings.filterwarnings("ignore", category=beam_dpcount.WeakBudgetWarning)`.
     """
 
@@ -160,16 +159,12 @@ def weakness(budget: Budget) -> str:
     else:
         epsilon, usual, means = budget.epsilon, "epsilon from 0.1 to 1 is usual", ""
     if epsilon >= _WEAK_EPSILON or (isinstance(budget, ZCDP) and epsilon):
-        factor = f" = {math.exp(epsilon):,.0f}" if epsilon < 20 else ""
-        reasons.append(
-            f"{means}lets one event shift the odds of a conclusion by a factor of up to "
-            f"e^{epsilon:.3g}{factor}; {usual}"
-        )
+        factor = f"e^{epsilon:.3g}" + (f" = {math.exp(epsilon):,.0f}" if epsilon < 20 else "")
+        shift = "lets one event shift the odds of a conclusion by a factor of up to"
+        reasons.append(f"{means}{shift} {factor}; {usual}")
     if isinstance(budget, ApproxDP) and budget.delta >= _WEAK_DELTA:
-        reasons.append(
-            f"may fail altogether with probability {budget.delta:g}; delta well below 1 / (number "
-            "of people) is usual, as 1e-6"
-        )
+        usual = "delta well below 1 / (number of people) is usual, as 1e-6"
+        reasons.append(f"may fail altogether with probability {budget.delta:g}; {usual}")
     return f"weak budget: {budget} {', and '.join(reasons)}" if reasons else ""
 
 
@@ -192,10 +187,8 @@ def check_budget(budget: object) -> Budget:
     """`budget`, or a TypeError that says what to pass instead."""
     if isinstance(budget, PureDP | ApproxDP | ZCDP):
         return budget
-    raise TypeError(
-        f"budget must be PureDP, ApproxDP or ZCDP, got {budget!r}: "
-        "write e.g. ApproxDP(epsilon=1.0, delta=1e-6)"
-    )
+    remedy = "write e.g. ApproxDP(epsilon=1.0, delta=1e-6)"
+    raise TypeError(f"budget must be PureDP, ApproxDP or ZCDP, got {budget!r}: {remedy}")
 
 
 def _shares(total: float, parts: Any) -> list[float]:
@@ -207,14 +200,12 @@ def _shares(total: float, parts: Any) -> list[float]:
     elif isinstance(parts, str) or not isinstance(parts, Sequence | np.ndarray) or not len(parts):
         raise TypeError(f"parts must be a number of shares or their fractions, got {parts!r}")
     else:
-        checked = [positive("a fraction of a budget", part, "give e.g. 0.5") for part in parts]
-        fractions = [Fraction(part) for part in checked]
+        remedy = "give e.g. 0.5"
+        fractions = [Fraction(positive("a fraction of a budget", p, remedy)) for p in parts]
         # Ten times 0.1 is a hair above 1 in binary: meant as the whole, and paid as at most it.
         if sum(fractions) > 1 + Fraction(1, 10**12):
-            raise ValueError(
-                f"the fractions {list(parts)!r} sum to {float(sum(fractions)):g}, more than 1: "
-                "lower them, a budget cannot be overspent"
-            )
+            total = f"sum to {float(sum(fractions)):g}, more than 1"
+            raise ValueError(f"the fractions {list(parts)!r} {total}: lower them")
     whole = max(Fraction(1), sum(fractions, Fraction(0)))
     floats = [float(f / whole * Fraction(total)) for f in fractions]
     while sum(map(Fraction, floats)) > Fraction(total):
@@ -225,17 +216,15 @@ def _shares(total: float, parts: Any) -> list[float]:
 def noise_laws(
     budget: Budget, l1: int | Fraction, l2_squared: int | Fraction, allowed: frozenset[str]
 ) -> tuple[Law, ...]:
-    """The noise laws, of those allowed, that make Rx + z satisfy the budget.
+    """The noise laws, of those allowed, that make Rx + z satisfy the budget: none, one or two.
+
+    For ApproxDP a Laplace law and the better of two Gaussians, for the caller to choose from.
 
     Args:
       budget: what the whole released stream may cost.
       l1, l2_squared: largest L1 norm, and square of the largest L2 norm, of R(x - x') over
         neighbouring x, x', in units of the lattice.
       allowed: some of "laplace" and "gaussian".
-
-    Returns:
-      No, one or two laws; for ApproxDP one Gaussian, the better of two, and a Laplace law, for
-      the caller to take the better.
 
     Raises:
       ScaleError: every route needs noise out of range.
@@ -245,9 +234,9 @@ def noise_laws(
       parameter sigma^2 = l2_squared/(2 rho) is rho-zCDP on integer vectors [CKS20, Theorem 14
       and Proposition 5 for adaptive inputs]; rounded Gaussian noise of sigma^2 = l2_squared *
       gaussian_sigma^2 is (epsilon, delta)-DP on integer vectors, by rounding what a continuous
-      Gaussian mechanism gives [Balle, Wang 2018]. So it is for adaptive inputs: the change is
-      chosen from releases that hold none of the noise on it, and has at most this norm whatever is
-      chosen. Parameters are exact rationals, so nothing is lost to rounding.
+      Gaussian mechanism gives [Balle, Wang 2018]. It also is for adaptive inputs: the change is
+      chosen from releases that hold none of the noise on it, and keeps this norm in any case.
+      Parameters are exact rationals, so nothing is lost to rounding.
     """
     routes: list[tuple[Callable[[Fraction], Law], Fraction]] = []
     if "gaussian" in allowed and not isinstance(budget, PureDP):

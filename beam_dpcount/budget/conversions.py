@@ -11,8 +11,8 @@ from fractions import Fraction
 from numbers import Real
 from typing import Any
 
-# Conversions are computed in double precision; this relative margin, always to the safe side,
-# is far above their rounding error and far below anything that a user could notice.
+# A relative margin, to the safe side: far above the rounding errors of double precision, and far
+# below anything that a user could notice.
 MARGIN = 1e-11
 # Below it floats lose digits; and no rho-zCDP or Gaussian mechanism is promised to be pure.
 _LEAST_DELTA = math.exp(-700)
@@ -28,6 +28,12 @@ def positive(name: str, value: Any, remedy: str) -> float:
     if not (math.isfinite(number) and number > 0):
         raise ValueError(f"{name} must be positive and finite, got {value!r}: {remedy}")
     return number
+
+
+def _not_negative(epsilon: float) -> float:
+    if not float(epsilon) >= 0:
+        raise ValueError(f"epsilon must be a number from 0, got {epsilon!r}: e.g. 1.0")
+    return float(epsilon)
 
 
 def check_delta(delta: float) -> float:
@@ -57,10 +63,7 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
     [Canonne, Kamath, Steinke 2020, Proposition 12 and Corollary 13]. Every alpha gives a valid
     bound, so the search need not be exact to be safe; rounding is charged to the bound.
     """
-    rho, epsilon = positive("rho", rho, "e.g. 0.1"), float(epsilon)
-    if not epsilon >= 0:
-        raise ValueError(f"epsilon must be a number from 0, got {epsilon!r}: e.g. 1.0")
-
+    rho, epsilon = positive("rho", rho, "e.g. 0.1"), _not_negative(epsilon)
     excess = epsilon - rho
     if excess > 0 and excess * excess / 4 / rho > 800:  # alpha = (epsilon/rho + 1) / 2
         return _LEAST_DELTA
@@ -96,11 +99,13 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     # Of so many steps, as rho may be as small as the smallest normal float.
     low, _ = _narrowed(0.0, high, lambda rho: zcdp_delta(rho, epsilon) > delta, 1100, MARGIN)
     if low < 1e-300:
-        raise ValueError(
-            f"epsilon = {epsilon:g} with delta = {delta:g} leaves no usable zCDP budget: "
-            "raise epsilon or delta"
-        )
+        raise _too_small(epsilon, delta, "zCDP budget")
     return low * (1 - MARGIN)
+
+
+def _too_small(epsilon: float, delta: float, what: str) -> ValueError:
+    budget = f"epsilon = {epsilon:g} with delta = {delta:g}"
+    return ValueError(f"{budget} leaves no usable {what}: raise epsilon or delta")
 
 
 def _mills(x: float) -> float:
@@ -116,17 +121,11 @@ def _mills(x: float) -> float:
 def gaussian_delta(epsilon: float, ratio: float) -> float:
     """The least delta, rounded up, at which a continuous Gaussian mechanism is (epsilon, delta)-DP.
 
-    Phi(-u) - e^epsilon Phi(-v), u and v = epsilon/ratio -+ ratio/2 [Balle, Wang 2018, Theorem 8].
-    As e^epsilon density(v) = density(u), it is density(u) (mills(u) - mills(v)), which neither
-    overflows nor underflows before delta does; rounding is charged to it.
-
-    Args:
-      epsilon: at least 0.
-      ratio: Delta_2 / sigma, positive.
+    Phi(-u) - e^epsilon Phi(-v), u and v = epsilon/ratio -+ ratio/2, ratio = Delta_2 / sigma [Balle,
+    Wang 2018, Theorem 8]. As e^epsilon density(v) = density(u), it is density(u) (mills(u) -
+    mills(v)), which neither overflows nor underflows before delta does; rounding is charged to it.
     """
-    ratio, epsilon = positive("ratio", ratio, "e.g. 0.2"), float(epsilon)
-    if not epsilon >= 0:
-        raise ValueError(f"epsilon must be a number from 0, got {epsilon!r}: e.g. 1.0")
+    ratio, epsilon = positive("ratio", ratio, "e.g. 0.2"), _not_negative(epsilon)
     u, v = epsilon / ratio - ratio / 2, epsilon / ratio + ratio / 2
     if u < -9:
         return 1.0
@@ -141,20 +140,14 @@ def gaussian_delta(epsilon: float, ratio: float) -> float:
 def gaussian_sigma(epsilon: float, delta: float) -> float:
     """The least sigma / Delta_2 of an (epsilon, delta)-DP continuous Gaussian, rounded up.
 
-    It is not enough for the discrete Gaussian, only for a continuous one and what is made of it.
-
-    Raises:
-      ValueError: epsilon and delta are too small for floats.
+    Enough for a continuous Gaussian and what is made of it, but not for the discrete one.
     """
     epsilon, delta = positive("epsilon", epsilon, "e.g. 1.0"), check_delta(delta)
     low = 1.0
     while gaussian_delta(epsilon, low) > delta:
         low /= 2
         if low < 1e-300:
-            raise ValueError(
-                f"epsilon = {epsilon:g} with delta = {delta:g} leaves no usable Gaussian noise: "
-                "raise epsilon or delta"
-            )
+            raise _too_small(epsilon, delta, "Gaussian noise")
     high = 2 * low
     while gaussian_delta(epsilon, high) <= delta:
         low, high = high, 2 * high
@@ -163,9 +156,9 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
 
 
 def gaussian_epsilon(ratio: float, delta: float) -> float:
-    """The least epsilon, rounded up, at which a Gaussian with this Delta_2 / sigma has this delta.
+    """The least epsilon, rounded up, of a continuous Gaussian with this Delta_2 / sigma and delta.
 
-    Of a continuous Gaussian mechanism, and of what is made of it; 0 where delta alone is enough.
+    Also of what is made of it; 0 where delta alone is enough.
     """
     ratio, delta = positive("ratio", ratio, "e.g. 0.2"), check_delta(delta)
     if gaussian_delta(0.0, ratio) <= delta:

@@ -6,9 +6,9 @@ For those who account for more than this package releases, or want a second opin
   accountant.compose(dp_event(counter))
   print(accountant.get_epsilon(1e-6))
 
-Events describe what noise was drawn, from the counter's sensitivity and law; not its budget. The
-sensitivity knows the neighbouring relation already, so accountants keep their default one,
-ADD_OR_REMOVE_ONE: under REPLACE_ONE they would count every change twice.
+Events describe the noise that was drawn, not the budget. The sensitivity includes the neighbouring
+relation, so accountants keep their default one, ADD_OR_REMOVE_ONE: under REPLACE_ONE they would
+count every change twice.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ class GaussianCost:
     ratio_squared: Fraction
 
     def epsilon_at(self, delta: float) -> float:
-        """The epsilon that it satisfies at this delta."""
         return gaussian_epsilon(math.sqrt(float(self.ratio_squared) * _ROUNDING), delta)
 
 
@@ -59,7 +58,6 @@ class ConcentratedCost:
     rho: Fraction
 
     def epsilon_at(self, delta: float) -> float:
-        """The epsilon that it satisfies at this delta."""
         return zcdp_epsilon(float(self.rho) * _ROUNDING, delta)
 
 
@@ -67,10 +65,9 @@ Cost = PureCost | GaussianCost | ConcentratedCost
 
 
 class Costly(Protocol):
-    """What has a cost, such as a counter."""
+    """What has a cost: of one stream's releases, in parts that compose."""
 
-    def costs(self) -> Sequence[Cost]:
-        """The parts that one stream's releases are made of, which compose."""
+    def costs(self) -> Sequence[Cost]: ...
 
 
 def dp_event(counter: Costly, zcdp: bool = False) -> DpEvent:
@@ -87,7 +84,7 @@ def dp_event(counter: Costly, zcdp: bool = False) -> DpEvent:
       Unbounded and Sparse: a ComposedDpEvent of their two parts; if one is a ZCDpEvent, which
       PLDAccountant does not take, the pure one is given as such as well.
 
-    Guarantee: the event dominates the counter: whatever an accountant says of it holds for the
+    Guarantee: the event dominates the counter: what an accountant says of it holds for the
       releases. Numbers are rounded to the safe side. A discrete Laplace law of parameter epsilon
       and its shift by 1 have losses of epsilon and -epsilon only: they are randomised response,
       which dominates every epsilon-DP mechanism. (LaplaceDpEvent would not do: a continuous
@@ -97,32 +94,25 @@ def dp_event(counter: Costly, zcdp: bool = False) -> DpEvent:
       docs/proofs/counters.md for the rest.
 
     Raises:
-      ImportError: dp-accounting is not installed; the message says how to install it.
+      ImportError: dp-accounting is not installed.
       TypeError: counter is not a calibrated counter.
     """
     if not hasattr(counter, "costs"):
-        raise TypeError(
-            f"counter must be a calibrated counter, got {counter!r}: give calibrate(mechanism, "
-            "budget) or the .counter of a transform"
-        )
+        remedy = "give calibrate(mechanism, budget) or the .counter of a transform"
+        raise TypeError(f"counter must be a calibrated counter, got {counter!r}: {remedy}")
     return _event(counter.costs(), zcdp)
 
 
 def ledger_event(ledger: Ledger, claimed: bool = True, zcdp: bool = False) -> DpEvent:
     """What the shares of a ledger cost together, each taken to be spent in full.
 
+    It is a ComposedDpEvent of a ZCDpEvent (for RdpAccountant) or, in a pure ledger, of a
+    DiscreteLaplaceDpEvent (for PLDAccountant) a share. ImportError as for `dp_event`.
+
     Args:
       ledger: the account.
       claimed: only the shares that transforms have claimed; False: all, and what is left.
-      zcdp: give what is pure as ZCDpEvent, for RdpAccountant; it is so anyway where some share is
-        zCDP.
-
-    Returns:
-      A ComposedDpEvent of a ZCDpEvent (for RdpAccountant) or, in a pure ledger, of a
-      DiscreteLaplaceDpEvent (for PLDAccountant) a share.
-
-    Raises:
-      ImportError: dp-accounting is not installed; the message says how to install it.
+      zcdp: give what is pure as ZCDpEvent; it is so anyway where some share is zCDP.
     """
     parts = [of_budget(budget) for budget in ledger.parts(claimed, float_up)]
     return _event(parts, zcdp, composed=True)
@@ -144,10 +134,8 @@ def _event(parts: Sequence[Cost], zcdp: bool, composed: bool = False) -> DpEvent
     try:
         import dp_accounting as library
     except ImportError as error:
-        raise ImportError(
-            "events are those of dp-accounting, which is not installed: "
-            "pip install 'beam-dpcount[accounting]'"
-        ) from error
+        remedy = "pip install 'beam-dpcount[accounting]'"
+        raise ImportError(f"events need dp-accounting, which is not installed: {remedy}") from error
     zcdp = zcdp or any(isinstance(part, ConcentratedCost) for part in parts)
 
     def single(part: Cost) -> Any:

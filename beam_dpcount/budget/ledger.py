@@ -5,7 +5,6 @@ Knows budgets only: neither mechanisms nor Beam.
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 import uuid
@@ -13,14 +12,13 @@ import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from numbers import Real
 from typing import Any
 
 from beam_dpcount.budget.budgets import ZCDP, ApproxDP, Budget, PureDP, check_budget, warn_if_weak
-from beam_dpcount.budget.conversions import float_down, float_up, root_down, zcdp_epsilon
+from beam_dpcount.budget.conversions import float_down, float_up, positive, root_down, zcdp_epsilon
 
-# Ten times 0.1 is a hair above 1 in binary. A share that exceeds what is left by no more than this
-# part of itself gets what is left; and of a budget no more than this part is left is nothing.
+# Ten times 0.1 is a hair above 1 in binary. A share that exceeds what is left by this part of
+# itself gets what is left, and when only this part of a budget is left, nothing is.
 _ROUNDING = Fraction(1, 10**9)
 _DELTA = 1e-6  # at which the account of a zCDP budget gives epsilon, unless told otherwise
 
@@ -44,18 +42,13 @@ class ClaimedError(ValueError):
 class Share:
     """A part of a ledger's budget, to be passed to one transform in place of a budget.
 
-    Made by `Ledger.share`, `.spend` and `.rest`, not by hand. It pickles and copies as what it
-    is, a reference to its ledger: within a process, copies are the same share.
-
-    Attributes:
-      budget: PureDP or ZCDP; what the transform may spend.
-      name: unlike all others of its ledger.
-      cost: epsilon of a pure ledger or rho of others, exactly; `budget` costs at most this.
+    Made by `Ledger.share`, `.spend` and `.rest`, not by hand. It pickles and copies as a reference
+    to its ledger: within a process, copies are the same share.
     """
 
-    budget: PureDP | ZCDP
-    name: str
-    cost: Fraction
+    budget: PureDP | ZCDP  # what the transform may spend
+    name: str  # unlike all others of its ledger
+    cost: Fraction  # epsilon of a pure ledger or rho of others; `budget` costs at most this
     ledger: Ledger = field(repr=False)
 
     @property
@@ -95,8 +88,8 @@ class Ledger:
     """One privacy budget for all that a pipeline releases about one set of input data.
 
     Every transform takes a share of it: `clicks | PrefixCount(ledger.share(0.25), horizon=1000)`.
-    What would overspend it is refused when the share is taken, before anything runs. To see what
-    was spent where, `print(ledger)`.
+    What would overspend it is refused when the share is taken, before anything runs.
+    `print(ledger)` shows what was spent where.
 
     Args:
       budget: PureDP: shares are PureDP, and their epsilons add up. ZCDP: shares are ZCDP, and
@@ -108,23 +101,21 @@ class Ledger:
       WeakBudgetWarning: the budget is weak.
 
     Guarantee: all releases of all transforms that use shares of this ledger, each share once and
-      in one run, together satisfy `budget`, for inputs that are neighbours in the sense of every
-      one of the transforms, if one event of the input data is at most one element of what each of
-      them counts. The shares' costs are exact fractions and never sum to more than the budget. The
-      transforms may run at the same time, and each may be fed what was chosen from the releases
-      of others. The budget is per window; see `account`.
+      in one run, together satisfy `budget`, for inputs that are neighbours in the sense of each
+      transform, if one event of the input data is at most one element of what each counts. The
+      shares' costs are exact fractions and never sum to more than the budget. The transforms may
+      run at the same time, and each may be fed what was chosen from the releases of others. The
+      budget is per window; see `account`.
 
     Source: composition adds up epsilon, and rho [Bun, Steinke 2016], also of mechanisms that run
       concurrently on data still to come [Vadhan, Wang 2021; Lyu 2022; Henzinger, Safavi, Vadhan
       2024]; epsilon-DP is epsilon^2/2-zCDP [Bun, Steinke 2016, Proposition 1.4].
 
-    Pickling: a ledger pickles. Unpickled (or copied) in the process that made it, it is that
-    ledger. In any other, forked ones included, it can be read, but nothing can be spent from it:
-    two processes would spend the same budget twice.
+    Pickling: unpickled (or copied) in the process that made it, a ledger is itself. In any other,
+    forked ones included, it can only be read: two processes would spend the same budget twice.
 
     Raises:
-      ValueError, TypeError: budget is not a budget, or too small to convert; name is not one line
-        of text.
+      ValueError, TypeError: budget is none, or too small to convert; name is not one line of text.
 
     Example:
       >>> import beam_dpcount as dp
@@ -193,17 +184,12 @@ class Ledger:
         return self._take(_check_fraction(fraction) * self._total, name)
 
     def spend(self, budget: Budget, name: str = "") -> Share:
-        """An absolute amount.
+        """An absolute amount; name and errors as for `share`.
 
         Args:
           budget: PureDP from a pure ledger. From others ZCDP; or PureDP, which costs
-            epsilon^2 / 2 of rho, for mechanisms that take Laplace noise only.
-          name: of the share, usually what is counted; left out, it is numbered.
-
-        Raises:
-          OverspentError: less is left.
-          ValueError, TypeError: this kind of budget cannot be taken from this ledger, or the name
-            is taken.
+            epsilon^2 / 2 of rho, for mechanisms that take Laplace noise only. Other kinds are a
+            ValueError.
         """
         match check_budget(budget), self._budget:
             case PureDP(epsilon), PureDP():
@@ -211,24 +197,16 @@ class Ledger:
             case PureDP(epsilon), _:
                 return self._take(Fraction(epsilon) ** 2 / 2, name, pure=True)
             case other, PureDP():
-                raise ValueError(
-                    f"{other!r} is not pure, and {self._title()} promises pure DP: spend "
-                    "PureDP(epsilon), or give the ledger an ApproxDP or ZCDP budget"
-                )
+                remedy = "spend PureDP(epsilon), or give the ledger an ApproxDP or ZCDP budget"
+                raise ValueError(f"{other!r} is not pure, as {self._title()} promises: {remedy}")
             case ApproxDP() as approximate, _:
-                raise ValueError(
-                    f"{self._title()} adds up in zCDP, where epsilons and deltas do not: spend "
-                    f"{approximate!r}.to_zcdp(), or take share(fraction)"
-                )
+                remedy = f"spend {approximate!r}.to_zcdp(), or take share(fraction)"
+                raise ValueError(f"{self._title()} adds up in zCDP: {remedy}")
             case zcdp, _:
                 return self._take(Fraction(zcdp.to_zcdp().rho), name)
 
     def rest(self, name: str = "") -> Share:
-        """All that is left.
-
-        Raises:
-          OverspentError: nothing is left.
-        """
+        """All that is left; an OverspentError if that is nothing."""
         return self._take(None, name)
 
     def _take(self, cost: Fraction | None, name: str, pure: bool = False) -> Share:
@@ -251,10 +229,10 @@ class Ledger:
 
     def _overspent(self, name: str, cost: Fraction | None) -> OverspentError:
         asks = "what is left" if cost is None else _percent(cost / self._total)
-        left = _percent(self.left / self._total) if self.left else "nothing"
+        left, remedy = "nothing", "lower the other shares, or raise its budget"
+        if self.left:
+            left, remedy = _percent(self.left / self._total), "take less, or rest()"
         taken = ", ".join(f"{s.name} {_percent(s.part)}" for s in self._shares.values())
-        lower = "lower the other shares, or raise its budget"
-        remedy = "take less, or rest()" if self.left else lower
         return OverspentError(
             f"{self._title()} would be overspent: {name!r} asks for {asks} of {self._budget}, but "
             f"{left} is left{' after ' if taken else ''}{taken}: {remedy}"
@@ -267,9 +245,9 @@ class Ledger:
         with _LOCK:
             self._check_home()
             if self._shares.get(share.name) is not share:
+                remedy = "take it with share(), spend() or rest()"
                 raise ValueError(
-                    f"{self._title()} did not make this share {share.name!r}: take it with "
-                    "share(), spend() or rest()"
+                    f"{self._title()} did not make this share {share.name!r}: {remedy}"
                 )
             if share.name in self._claims:
                 raise ClaimedError(
@@ -282,9 +260,8 @@ class Ledger:
     def _check_home(self) -> None:
         if self._home != os.getpid():
             raise RuntimeError(
-                f"this is a copy of {self._title()} in another process, where it can only be "
-                "read: take and use shares where the ledger was made, or give a new one the "
-                "budget that is left"
+                f"this copy of {self._title()} in another process can only be read: take and use "
+                "shares where the ledger was made, or give a new one the budget that is left"
             )
 
     def epsilon_at(self, delta: float | None = None, claimed: bool = True) -> float:
@@ -292,8 +269,7 @@ class Ledger:
 
         Args:
           delta: default: the budget's own; 1e-6 for ZCDP; none, that is pure DP, for PureDP.
-          claimed: only of the shares that transforms have claimed; False: of all, and of what is
-            left.
+          claimed: only shares that transforms have claimed; False: all, and what is left.
         """
         parts = self.parts(claimed)
         pure = [Fraction(b.epsilon) for b in parts if isinstance(b, PureDP)]
@@ -324,8 +300,7 @@ class Ledger:
     def account(self, delta: float | None = None) -> str:
         """What was spent where, what is left, and the epsilon of what is claimed and of all.
 
-        Args:
-          delta: at which epsilon is given; default as for `epsilon_at`.
+        Epsilon is given at `delta`; default as for `epsilon_at`.
         """
         rows = [("share", "part", "budget", "claimed by")]
         for share in self.shares:
@@ -384,14 +359,8 @@ def _revived(
 def plain_budget(budget: Budget | Share) -> tuple[Budget, Mapping[str, str]]:
     """What transforms are calibrated to, and lines for their annotations and display data.
 
-    Args:
-      budget: a share, which is not used by that; or a plain budget, which has no lines.
-
-    Warns:
-      WeakBudgetWarning: a plain budget is weak; a ledger has warned of its shares' budget.
-
-    Raises:
-      TypeError: it is neither a budget nor a share.
+    A share is not used up by it. A plain budget has no lines, and gives a WeakBudgetWarning where
+    it is weak; a ledger has warned of its shares' budget.
     """
     if isinstance(budget, Share):
         return budget.budget, budget.describe()
@@ -405,28 +374,17 @@ def plain_budget(budget: Budget | Share) -> tuple[Budget, Mapping[str, str]]:
 def claim(budget: Budget | Share, by: str) -> None:
     """Mark a share as used; a plain budget passes.
 
-    Transforms call it once in `expand`, after all checks: every place where a transform is applied
-    spends its budget, and one that is refused or never applied spends nothing.
-
-    Args:
-      budget: what the transform was given.
-      by: who spends it, for the account: the transform's label.
-
-    Raises:
-      ClaimedError: another transform, or the same one elsewhere, has used this share.
+    Transforms call it once in `expand`, after all checks, with their label: every place where a
+    transform is applied spends its budget, and one that is refused or never applied spends nothing.
     """
     if isinstance(budget, Share):
         budget.claim(by)
 
 
 def _check_fraction(fraction: Any) -> Fraction:
-    remedy = "give a number above 0, up to 1, e.g. 0.25"
-    number: Any = fraction
-    if isinstance(fraction, bool) or not isinstance(fraction, Real):
-        raise TypeError(f"fraction must be a number, got {fraction!r}: {remedy}")
-    if not 0 < number < math.inf:
-        raise ValueError(f"fraction must be positive and finite, got {fraction!r}: {remedy}")
-    return number if isinstance(number, Fraction) else Fraction(float(number))
+    if isinstance(fraction, Fraction) and fraction > 0:  # exact
+        return fraction
+    return Fraction(positive("fraction", fraction, "give a number above 0, up to 1, e.g. 0.25"))
 
 
 def _percent(part: Fraction) -> str:

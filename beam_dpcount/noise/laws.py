@@ -58,7 +58,7 @@ class Law(ABC):
 
     @abstractmethod
     def sample(self, n: int, random_bytes: RandomBytes = os.urandom) -> IntArray:
-        """`n` independent draws, shape (n,), from uniform random bytes; tests give a seeded source."""
+        """`n` independent draws, shape (n,), from uniform random bytes; only tests seed them."""
 
     def first(self) -> Callable[[bytes], int | None]:
         """A function of 16 bytes or more: the draw of `sample(1)` from a source that begins so.
