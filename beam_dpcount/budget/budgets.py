@@ -1,7 +1,4 @@
-"""Privacy budgets, and the noise that a budget buys.
-
-Pure functions and frozen values; nothing here knows of mechanisms or of Beam.
-"""
+"""Privacy budgets, and the noise that a budget buys."""
 
 from __future__ import annotations
 
@@ -90,10 +87,7 @@ class ApproxDP:
         object.__setattr__(self, "delta", check_delta(self.delta))
 
     def split(self, parts: int | Sequence[float]) -> tuple[ApproxDP, ...]:
-        """Shares of epsilon and of delta by basic composition: `parts` equal ones, or fractions.
-
-        For more than two shares, `budget.to_zcdp().split(parts)` composes more tightly.
-        """
+        """As for `PureDP`, of epsilon and delta; more than two compose better by `to_zcdp()`."""
         epsilons, deltas = _shares(self.epsilon, parts), _shares(self.delta, parts)
         return tuple(ApproxDP(e, d) for e, d in zip(epsilons, deltas, strict=True))
 
@@ -110,7 +104,7 @@ class ZCDP:
     """Zero-concentrated differential privacy [Bun, Steinke 2016].
 
     Args:
-      rho: positive and finite. `ZCDP(rho).to_approx(delta)` says which (epsilon, delta) it gives.
+      rho: smaller is more private. `ZCDP(rho).to_approx(delta)` says which epsilon it gives.
 
     Raises:
       ValueError, TypeError: rho is not a positive, finite number.

@@ -6,9 +6,8 @@ For those who account for more than this package releases, or want a second opin
   accountant.compose(dp_event(counter))
   print(accountant.get_epsilon(1e-6))
 
-Events describe the noise that was drawn, not the budget. The sensitivity includes the neighbouring
-relation, so accountants keep their default one, ADD_OR_REMOVE_ONE: under REPLACE_ONE they would
-count every change twice.
+Events describe the noise, not the budget. The sensitivity includes the neighbouring relation, so
+accountants keep the default ADD_OR_REMOVE_ONE: REPLACE_ONE would count every change twice.
 """
 
 from __future__ import annotations

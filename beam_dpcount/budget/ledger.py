@@ -1,7 +1,4 @@
-"""One budget for a whole pipeline: what each transform takes of it, and the account of that.
-
-Knows budgets only: neither mechanisms nor Beam.
-"""
+"""One budget for a whole pipeline: what each transform takes of it, and the account of that."""
 
 from __future__ import annotations
 
@@ -62,10 +59,9 @@ class Share:
         return self.ledger._claims.get(self.name)
 
     def claim(self, by: str) -> PureDP | ZCDP:
-        """The budget, for use outside of transforms, once: `calibrate(m, share.claim("mine"))`.
+        """The budget, for use outside of transforms: `calibrate(m, share.claim("mine"))`.
 
-        Raises:
-          ClaimedError: it was claimed before.
+        A second time is a ClaimedError.
         """
         self.ledger._claim(self, by)
         return self.budget
@@ -187,9 +183,8 @@ class Ledger:
         """An absolute amount; name and errors as for `share`.
 
         Args:
-          budget: PureDP from a pure ledger. From others ZCDP; or PureDP, which costs
-            epsilon^2 / 2 of rho, for mechanisms that take Laplace noise only. Other kinds are a
-            ValueError.
+          budget: PureDP from a pure ledger. From others ZCDP; or PureDP, which costs epsilon^2 / 2
+            of rho, for mechanisms that take Laplace noise only. Other kinds are a ValueError.
         """
         match check_budget(budget), self._budget:
             case PureDP(epsilon), PureDP():
@@ -245,24 +240,19 @@ class Ledger:
         with _LOCK:
             self._check_home()
             if self._shares.get(share.name) is not share:
-                remedy = "take it with share(), spend() or rest()"
-                raise ValueError(
-                    f"{self._title()} did not make this share {share.name!r}: {remedy}"
-                )
+                problem = f"{self._title()} did not make this share {share.name!r}"
+                raise ValueError(f"{problem}: take it with share(), spend() or rest()")
             if share.name in self._claims:
-                raise ClaimedError(
-                    f"the share {share.name!r} of {self._title()} is spent by "
-                    f"{self._claims[share.name]!r} already, and {by!r} would spend it again: take "
-                    "a share for each transform and each place where one is applied"
-                )
+                spent = f"is spent by {self._claims[share.name]!r} already, and {by!r} would again"
+                remedy = "take a share for each transform and each place where one is applied"
+                raise ClaimedError(f"share {share.name!r} of {self._title()} {spent}: {remedy}")
             self._claims[share.name] = by
 
     def _check_home(self) -> None:
         if self._home != os.getpid():
-            raise RuntimeError(
-                f"this copy of {self._title()} in another process can only be read: take and use "
-                "shares where the ledger was made, or give a new one the budget that is left"
-            )
+            problem = f"this copy of {self._title()} in another process can only be read"
+            remedy = "take and use shares where the ledger was made"
+            raise RuntimeError(f"{problem}: {remedy}, or give a new one the budget that is left")
 
     def epsilon_at(self, delta: float | None = None, claimed: bool = True) -> float:
         """The epsilon that all shares together satisfy at this delta, rounded up.
@@ -274,8 +264,7 @@ class Ledger:
         parts = self.parts(claimed)
         pure = [Fraction(b.epsilon) for b in parts if isinstance(b, PureDP)]
         rho = sum((Fraction(b.rho) for b in parts if isinstance(b, ZCDP)), Fraction(0))
-        if delta is None:
-            delta = self._delta()
+        delta = self._delta() if delta is None else delta
         direct = sum(pure, Fraction(0))  # pure parts kept pure; else turned into zCDP
         if delta is None or not parts:
             return float_up(direct)
@@ -298,14 +287,10 @@ class Ledger:
         return [*(share.budget for share in self.shares), self._kind(rounded(self.left))]
 
     def account(self, delta: float | None = None) -> str:
-        """What was spent where, what is left, and the epsilon of what is claimed and of all.
-
-        Epsilon is given at `delta`; default as for `epsilon_at`.
-        """
+        """What was spent where, what is left, and `epsilon_at` of what is claimed and of all."""
         rows = [("share", "part", "budget", "claimed by")]
-        for share in self.shares:
-            by = share.claimed_by or "-"
-            rows.append((share.name, _percent(share.part), str(share.budget), by))
+        for s in self.shares:
+            rows.append((s.name, _percent(s.part), str(s.budget), s.claimed_by or "-"))
         of_left = str(self._kind(float_down(self.left))) if self.left else ""
         rows.append(("left", _percent(self.left / self._total), of_left, ""))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -64,10 +64,8 @@ class Change:
             if not math.isfinite(getattr(self, name)):
                 raise ValueError(f"{name} must be finite, got {bound!r}: give e.g. bounds=(0, 1)")
         if not self.low < self.high:
-            raise ValueError(
-                f"bounds must satisfy low < high, got ({self.low!r}, {self.high!r}): "
-                "give the range that values are clipped to, e.g. bounds=(0, 1)"
-            )
+            problem = f"bounds must satisfy low < high, got ({self.low!r}, {self.high!r})"
+            raise ValueError(f"{problem}: values are clipped to them, e.g. bounds=(0, 1)")
         if self.relation not in self.relations:
             known = ", ".join(self.relations)
             raise ValueError(f"relation must be one of {known}, got {self.relation!r}")
@@ -206,9 +204,8 @@ class ItemsChange(Change):
         super().__post_init__()
         _check_count("max_items", self.max_items)
         if (self.low, self.high) not in ((0, 1), (-1, 1)):
-            raise ValueError(
-                f"items count (0, 1), or (-1, 1) with removals, got ({self.low:g}, {self.high:g})"
-            )
+            bounds = f"({self.low:g}, {self.high:g})"
+            raise ValueError(f"items count (0, 1), or (-1, 1) with removals, got {bounds}")
 
     def magnitude(self, unit: float) -> int:
         if unit != 1:

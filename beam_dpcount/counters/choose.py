@@ -41,7 +41,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Choice:
-    """The best mechanism for a horizon and a budget, and the table that shows it; prints."""
+    """The best mechanism for a horizon and a budget, and the table that shows it (`print` it)."""
 
     mechanism: Mechanism
     objective: str
@@ -76,12 +76,11 @@ def choose(
 
     Args:
       horizon: number of steps.
-      budget: for the whole stream of one key.
+      budget, change, dimension, unit: as for `calibrate`.
       objective: "max" compares the largest variance of a release, "mean" the mean.
       max_state: the most numbers that may be kept per key and coordinate; None: any.
       replays: whether steps may be replayed with other data from the same state. Then mechanisms
         that draw noise early take a form that does not: see `Mechanism.replay_safe`.
-      change, dimension, unit: as for `calibrate`.
 
     Returns:
       The `mechanism`, and the table of all that take budget and horizon, best first; Binned is
@@ -123,9 +122,8 @@ def choose(
     fitting = [row for row in by_error if max_state is None or row.state_size <= max_state]
     if not fitting:
         least = min(row.state_size for row in rows)
-        raise ParameterError(
-            "max_state", f"is {max_state!r}, but the smallest state has {least} numbers"
-        )
+        problem = f"is {max_state!r}, but the smallest state has {least} numbers"
+        raise ParameterError("max_state", problem)
     dropped = [(row.mechanism.name, "state") for row in by_error if row not in fitting]
     return Choice(fitting[0].mechanism, objective, tuple(fitting), (*missing, *dropped))
 

@@ -78,10 +78,8 @@ class LatticeCounter(ABC):
         fingerprint = state.pop("fingerprint")
         self.__dict__.update(state)
         if self.fingerprint != fingerprint:  # the noise may be too little for these constants
-            raise RuntimeError(
-                "this counter was calibrated by another version of beam_dpcount: install the same "
-                "one where the pipeline is made and where it runs"
-            )
+            problem = "this counter was calibrated by another version of beam_dpcount"
+            raise RuntimeError(f"{problem}: install the same where the pipeline is made and runs")
 
     @abstractmethod
     def state_types(self, n: int) -> str:
@@ -366,8 +364,7 @@ def calibrate(
       unit: values are rounded to multiples of it before they are counted; 1 counts integers.
 
     Raises:
-      ValueError, TypeError: an argument is outside its range, or the mechanism cannot take this
-        kind of budget; the message says what to use.
+      ValueError, TypeError: an argument is outside its range, or not for this kind of budget.
 
     Example:
       >>> import beam_dpcount as dp

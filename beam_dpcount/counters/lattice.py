@@ -46,12 +46,7 @@ class Lattice:
         raise NotANumberError("the value is not a number")
 
     def all(self, xs: npt.ArrayLike, dimension: int | None) -> npt.NDArray[np.int64]:
-        """A whole stream, shape (n,) or (n, dimension).
-
-        Raises:
-          NotANumberError: some entry is not a number.
-          ValueError: the shape is wrong.
-        """
+        """A whole stream, shape (n,) or (n, dimension); a ValueError for any other."""
         rule = f"inputs must have shape {'(n,)' if dimension is None else f'(n, {dimension})'}"
         try:
             array = np.asarray(xs)

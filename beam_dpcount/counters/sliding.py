@@ -23,8 +23,7 @@ def difference_variance(counter: LatticeCounter, t: int, lag: int) -> float:
     dense decoder, for horizons up to 4096.
 
     Raises:
-      ValueError: t or lag is outside its range; or the counter is `Sparse`, which is not linear
-        and has no exact variance.
+      ValueError: t or lag is outside its range, or the counter is `Sparse`, which is not linear.
     """
     check_whole("lag", lag)
     steps = np.array([operator.index(t)], dtype=np.int64)

@@ -170,8 +170,7 @@ def sparse_for(
 ) -> Sparse:
     """The `Sparse` of least error bound for about this many ones.
 
-    With probability `level` no segment has fewer than half as many ones as it should, so that its
-    segments suffice for `ones`.
+    With probability `level` no segment has fewer than half its ones, so they suffice for `ones`.
 
     Args:
       ones: how many ones to expect; a public guess, not a count of the data.

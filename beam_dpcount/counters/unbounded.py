@@ -65,11 +65,10 @@ class UnboundedCounter(LatticeCounter):
 
     def of_epoch(self, i: int) -> Counter:
         """The calibrated base of epoch i."""
-        made = self._bases.get(i)
-        if made is None:
-            made = calibrate(self.mechanism.of_epoch(i), self.base_budget, *self._kind)
-            self._bases[i] = made
-        return made
+        if i not in self._bases:
+            base = self.mechanism.of_epoch(i)
+            self._bases[i] = calibrate(base, self.base_budget, *self._kind)
+        return self._bases[i]
 
     @property
     def _kind(self) -> tuple[Change, int | None, float]:
@@ -93,10 +92,8 @@ class UnboundedCounter(LatticeCounter):
         t, c = state[0] + 1, self.counters
         before, drawn, closed, epoch_sum = state[1], state[2], state[c], state[c + 1] + x
         if self.horizon is not None and t > self.horizon:
-            raise HorizonError(
-                f"step {t} is beyond the {self.horizon} steps that the base of "
-                f"{self.mechanism.name} takes: use one of any horizon, such as SmoothBinary"
-            )
+            problem = f"step {t} is beyond the {self.horizon} steps of the base"
+            raise HorizonError(f"{problem}: use one of any horizon, such as SmoothBinary")
         i, place = Unbounded.place(t)
         counter = self.of_epoch(i)
         part = Part(noise.for_law(counter.law), before)

@@ -157,8 +157,7 @@ class Mechanism(ABC):
     def step(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
         """Take one step: a new state, and the private prefix sum (a number, or shape (dim,)).
 
-        Raises:
-          HorizonError: the state has taken `horizon` steps already.
+        A HorizonError after `horizon` steps.
         """
 
     @abstractmethod
@@ -199,10 +198,9 @@ class Mechanism(ABC):
         The default holds L as a matrix, and raises a ValueError for horizons above 4096.
         """
         if self.horizon > _DENSE:
-            raise ValueError(
-                f"the variance of differences is not known for {self.name} beyond a horizon of "
-                f"{_DENSE}, got {self.horizon}: use one of mechanisms.ALL"
-            )
+            problem = f"the variance of differences is not known for {self.name}"
+            limit = f"a horizon of {_DENSE}, got {self.horizon}"
+            raise ValueError(f"{problem} beyond {limit}: use one of mechanisms.ALL")
         decoder = _decoder(self)
         return np.asarray(np.einsum("ij,ij->i", decoder[s - 1], decoder[s + lag - 1]))
 
@@ -214,17 +212,15 @@ class Mechanism(ABC):
         """The number of the step after `state`, or a HorizonError."""
         t: int = state[0] + 1
         if t > self.horizon:
-            raise HorizonError(
-                f"step {t} is beyond the horizon of {self.horizon} steps: declare a larger horizon"
-            )
+            problem = f"step {t} is beyond the horizon of {self.horizon} steps"
+            raise HorizonError(f"{problem}: declare a larger horizon")
         return t
 
     def check_steps(self, n: int) -> int:
         """n, or a HorizonError unless so many steps fit."""
         if n > self.horizon:
-            raise HorizonError(
-                f"{n} steps do not fit the horizon of {self.horizon}: declare a larger horizon"
-            )
+            problem = f"{n} steps do not fit the horizon of {self.horizon}"
+            raise HorizonError(f"{problem}: declare a larger horizon")
         return n
 
 
@@ -240,16 +236,14 @@ def _decoder(mechanism: Mechanism) -> FloatArray:
 
 def check_horizon(horizon: Any) -> int:
     """`horizon` as an int, or an error that says what to pass."""
-    remedy = "give the largest number of steps that any key will take, e.g. "
+    remedy = "give the largest number of steps that any key will take, e.g. {horizon=}100_000"
     try:
         value = operator.index(horizon)
     except TypeError:
-        raise TypeError(
-            f"horizon must be a whole number, got {horizon!r}: {remedy}horizon=100_000"
-        ) from None
+        example = remedy.replace("{horizon=}", "horizon=")
+        raise TypeError(f"horizon must be a whole number, got {horizon!r}: {example}") from None
     if isinstance(horizon, bool) or not 1 <= value <= MAX_HORIZON:
-        example = remedy + "{horizon=}100_000"
-        raise ParameterError("horizon", f"must be from 1 to 2^48, got {horizon!r}", example)
+        raise ParameterError("horizon", f"must be from 1 to 2^48, got {horizon!r}", remedy)
     return value
 
 

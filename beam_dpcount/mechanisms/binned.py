@@ -38,16 +38,14 @@ class Binned(WeightedMechanism):
       c: neighbouring bins are merged while L falls by less than this factor from end to end;
         0 < c < 1, default 6/7. Larger values make more bins.
       tau: entries of L below it (or 2^-64) share one bin; 0 <= tau < 1, default 1/T.
-      momentum, decay: beta and alpha, 0 <= beta < alpha <= 1: the release at t is W_t, where
-        V_t = beta V_(t-1) + x_t and W_t = alpha W_(t-1) + V_t. Default: prefix sums.
+      momentum, decay: beta and alpha, as for `SquareRoot`. Default: prefix sums.
 
     Guarantee: Delta_2 = the largest L2 norm of a column of R, over all columns (it is not the
       first's), with a proved bound on what its computation lost, and what rounding adds (at most
       1e-4, see RoundedMechanism): q = R x + L^-1 e, |e_t| <= 1/2, so that `rounding`, the most
       that it adds to the difference of two streams in a row, is the largest absolute row sum of
       L^-1, some 2. Bins are public. Gaussian noise: takes zero-concentrated and approximate
-      budgets. Variance of release t: that of one draw times the sum of weight^2 * width over
-      the bins of row t.
+      budgets. Variance of release t: that of one draw times sum of weight^2 * width over its bins.
 
     Source: [AP24, Algorithm 1, Definition 7], and Theorem 1 for its error.
     """

@@ -43,10 +43,8 @@ class Row(NamedTuple):
 def schedule(horizon: int, c: float, tau: float, workload: Workload) -> tuple[Row, ...]:
     """[AP24, Algorithm 1], and the weights: means of L at both ends of a bin."""
     if horizon > LONGEST:
-        raise UnsupportedHorizonError(
-            f"Binned searches all columns of its encoder, for horizons up to {LONGEST}, got "
-            f"{horizon}: use NormalizedBLT"
-        )
+        reach = f"Binned searches all columns of its encoder, for horizons up to {LONGEST}"
+        raise UnsupportedHorizonError(f"{reach}, got {horizon}: use NormalizedBLT")
     r = coefficients(workload, horizon).tolist()
     least = max(tau, _LEAST)
     rows: list[Row] = []

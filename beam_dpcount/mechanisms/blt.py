@@ -251,8 +251,7 @@ class NormalizedBLT(BLT):
     """A BLT whose encoder's columns are scaled to one norm: the least error of all that stream.
 
     R_n = R D^-1 and L_n = A D R^-1, D_t >= the norm of R's column t, which has T - t + 1 entries.
-    All items cost the same; in a plain BLT the last ones cost less than the budget allows.
-    Arguments are those of `BLT`.
+    All items cost the same; in a plain BLT the last ones cost less. Arguments are those of `BLT`.
 
     Guarantee: no column of R_n is longer than 1, so Delta_2 = 1, and what rounding adds (at most
       1e-4, see RoundedMechanism). D_t is kept constant while the number of steps left agrees in

@@ -59,9 +59,8 @@ def poles(kind: str, horizon: int, buffers: int | None) -> Poles:
     """
     log = max(LEAST_LOG, (horizon - 1).bit_length())
     if log > LARGEST_LOG:
-        raise UnsupportedHorizonError(
-            f"BLTs are fitted for horizons up to 2^{LARGEST_LOG}, got {horizon}: use SmoothBinary"
-        )
+        problem = f"BLTs are fitted for horizons up to 2^{LARGEST_LOG}, got {horizon}"
+        raise UnsupportedHorizonError(f"{problem}: use SmoothBinary")
     fits = _fits()[kind][str(log)]
     if buffers is None:
         least = min(fit["max_se"] for fit in fits.values())
@@ -226,14 +225,12 @@ class Tables:
     def row_norm2(self, t: int) -> float:
         """Var n_t, from a cache of blocks of steps."""
         b = t - 1 >> 12
-        block = self._blocks.get(b)
-        if block is None:
+        if b not in self._blocks:
             if len(self._blocks) >= 256:
                 self._blocks.clear()
             last = min(b + 1 << 12, self._horizon)
-            block = self.row_norms2(np.arange((b << 12) + 1, last + 1))
-            self._blocks[b] = block
-        return float(block[t - 1 & 4095])
+            self._blocks[b] = self.row_norms2(np.arange((b << 12) + 1, last + 1))
+        return float(self._blocks[b][t - 1 & 4095])
 
     def products(self, s: IntArray, lag: int) -> FloatArray:
         """Cov(n_s, n_t), t = s + lag, of these steps s, shape (n,).

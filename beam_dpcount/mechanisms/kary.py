@@ -25,7 +25,6 @@ class KAry(Mechanism):
     blocks a_i .. q_i - 1 if d_i > 0 and, with subtraction, takes away q_i .. a_i - 1 if d_i < 0.
 
     Args:
-      horizon: number of steps T.
       arity: k for all levels, odd with subtraction; or one radix per level, lowest first. None
         (default) takes the radices of least mean variance under Laplace noise, mixed ones
         included, so it is never worse than any single k.
@@ -61,10 +60,8 @@ class KAry(Mechanism):
                 raise ValueError(f"arity must be {what}, got {self.arity!r}")
         reach = _reach(self.radices, self.subtraction)
         if reach < self.horizon:
-            raise ValueError(
-                f"radices {self.arity} reach {reach} steps, short of the horizon {self.horizon}: "
-                "add a level or leave arity out"
-            )
+            problem = f"radices {self.arity} reach {reach} steps, not the horizon {self.horizon}"
+            raise ValueError(f"{problem}: add a level or leave arity out")
 
     @property
     def laws(self) -> frozenset[str]:

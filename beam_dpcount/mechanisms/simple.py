@@ -58,8 +58,7 @@ class Simple1(Forest):
 class Simple2(Forest):
     """Fresh noise on every item: release t sums t of them.
 
-    Guarantee: R is the identity: Delta_1 = Delta_2 = 1. Takes every budget. Variance of release
-      t: t times that of one draw.
+    Guarantee: R = I: Delta_1 = Delta_2 = 1. Takes every budget. Variance of release t: t draws.
 
     Source: [CSS11, Simple Counting Mechanism II].
     """
@@ -105,7 +104,6 @@ class TwoLevel(Forest):
     """Noise on every block of B items, and on the items since the last full block.
 
     Args:
-      horizon: number of steps T.
       block: B, from 1 to T; default round(sqrt(T)).
 
     Guarantee: an item lies in one block, and in one node of its own unless it ends the block:

@@ -24,7 +24,6 @@ class SmoothBinary(Forest):
     an item: all but the trailing ones.
 
     Args:
-      horizon: number of steps T.
       balanced: False (default) takes the (h, k) with the least k (h - k), and no noise for nodes
         without items. True is the paper's mechanism: h even, k = h/2, and fresh noise in place
         of every empty node, so that every release has the same law. It costs up to 1.5 times the
@@ -35,8 +34,7 @@ class SmoothBinary(Forest):
       zero-concentrated and approximate budgets. Variance of release t: at most h - k times that
       of one draw (exactly, if balanced).
 
-    Source: [AP23, Algorithm 2 and Theorem 1.1]; (h, k) not tied to h = 2k is shown safe in
-      docs/proofs/trees.md.
+    Source: [AP23, Algorithm 2 and Theorem 1.1]; for (h, k) beyond h = 2k docs/proofs/trees.md.
     """
 
     balanced: bool = False
@@ -119,29 +117,32 @@ class SmoothBinary(Forest):
         if not self.balanced:
             return super().release(xs, noise)
         n = self.check_steps(len(xs))
-        empty = self._empty(n)
-        last = np.cumsum(empty + 1)  # the coordinate of node t; its empty nodes' come before it
-        z = noise.draw(1, int(last[-1]) if n else 0)
+        first, rows = self._rows(n)
+        z = noise.draw(1, self.draws(n))
         sums = np.concatenate([np.zeros_like(z[:1]), np.cumsum(z, axis=0)])
-        extra: IntArray = sums[last - 1] - sums[last - 1 - empty]
-        return np.asarray(np.cumsum(xs, axis=0)) + self._noise_sums(z[last - 1]) + extra
+        extra: IntArray = sums[rows] - sums[first]
+        return np.asarray(np.cumsum(xs, axis=0)) + self._noise_sums(z[rows]) + extra
 
-    def _empty(self, n: int) -> IntArray:
-        """How many empty nodes, 1-bits of v_{t+1} without items below, are noised at t = 1 .. n."""
-        return np.asarray(self.row_norms2(n) - super().row_norms2(n), dtype=np.int64)
+    def _rows(self, n: int) -> tuple[IntArray, IntArray]:
+        """For t = 1 .. n, the row of its first empty node, and of node t, which comes after those.
+
+        Empty nodes are those of 1-bits of v_{t+1} without items below.
+        """
+        empty = np.asarray(self.row_norms2(n) - super().row_norms2(n), dtype=np.int64)
+        rows = np.cumsum(empty + 1) - 1
+        return rows - empty, rows
 
     def encoder(self, n: int) -> FloatArray:
         matrix = np.zeros((self.draws(n), n))
-        matrix[np.cumsum(self._empty(n) + 1) - 1] = super().encoder(n)
+        matrix[self._rows(n)[1]] = super().encoder(n)
         return matrix
 
     def decoder(self, n: int) -> FloatArray:
-        nodes, empty = super().decoder(n), self._empty(n)
-        last = np.cumsum(empty + 1)
+        first, rows = self._rows(n)
         matrix = np.zeros((n, self.draws(n)))
-        matrix[:, last - 1] = nodes
+        matrix[:, rows] = super().decoder(n)
         for t in range(n):
-            matrix[t, last[t] - 1 - empty[t] : last[t] - 1] = 1
+            matrix[t, first[t] : rows[t]] = 1
         return matrix
 
     def draws(self, n: int) -> int:

@@ -62,9 +62,8 @@ class SquareRoot(WeightedMechanism):
     @cached_property
     def _r(self) -> FloatArray:
         if self.horizon > self.longest:
-            raise UnsupportedHorizonError(
-                f"SquareRoot keeps all steps, too many at horizon {self.horizon}: use NormalizedBLT"
-            )
+            problem = f"SquareRoot keeps all steps, too many for horizon {self.horizon}"
+            raise UnsupportedHorizonError(f"{problem}: use NormalizedBLT")
         return coefficients(self.workload, self.horizon)
 
     @property

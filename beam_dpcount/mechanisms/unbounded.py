@@ -32,19 +32,16 @@ class Unbounded:
 
     def __post_init__(self) -> None:
         if not callable(self.base) or not isinstance(self.base(1), Mechanism):
-            raise TypeError(
-                f"base must make a mechanism from a horizon, e.g. SmoothBinary, got {self.base!r}"
-            )
+            rule = "base must make a mechanism from a horizon, e.g. SmoothBinary"
+            raise TypeError(f"{rule}, got {self.base!r}")
         if not self.base(1).workload.is_prefix_sums:
             raise ValueError(f"base must release prefix sums, which {self.base!r} does not")
         check_share(self.share)
         for i in range(MAX_HORIZON.bit_length()):
             made = self.of_epoch(i)
             if type(made) is not type(self.base(1)) or made.horizon < 1 << i:
-                raise ValueError(
-                    "base must make mechanisms of one kind and of the length it is given, but for "
-                    f"{1 << i} steps it made {made!r}"
-                )
+                rule = "base must make mechanisms of one kind, for all steps that it is told"
+                raise ValueError(f"{rule}, but for {1 << i} of them it made {made!r}")
 
     @property
     def epochs(self) -> int:

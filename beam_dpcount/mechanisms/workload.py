@@ -35,10 +35,8 @@ class Workload:
                 raise TypeError(f"{name} must be a number, got {value!r}: give e.g. {name}=0.9")
             object.__setattr__(self, name, float(value))
         if not 0 <= self.momentum < self.decay <= 1:
-            raise ValueError(
-                "momentum and decay must satisfy 0 <= momentum < decay <= 1, got "
-                f"momentum={self.momentum!r}, decay={self.decay!r}"
-            )
+            given = f"momentum={self.momentum!r}, decay={self.decay!r}"
+            raise ValueError(f"parameters must satisfy 0 <= momentum < decay <= 1, got {given}")
 
     @property
     def is_prefix_sums(self) -> bool:

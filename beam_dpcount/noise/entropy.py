@@ -1,7 +1,4 @@
-"""Where noise comes from: `Noise` hands out the draws of one stream, `Entropy` makes them.
-
-Only the operating system's entropy is here. Scripted noise lives in the tests.
-"""
+"""Where noise comes from: `Noise` hands out the draws of one stream, `Entropy` makes them."""
 
 from __future__ import annotations
 

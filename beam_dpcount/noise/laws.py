@@ -75,10 +75,9 @@ def _check_scale(parameter: Fraction, power: int) -> None:
             shown = f"{float(parameter) ** (1 / power):.3g}"
         except OverflowError:
             shown = "10^150 and more"
-        raise ScaleError(
-            f"this budget needs noise of scale {shown} lattice units, outside (0, 2^33]: raise "
-            "the budget, shorten the horizon or choose a larger unit"
-        )
+        problem = f"this budget needs noise of scale {shown} lattice units, outside (0, 2^33]"
+        remedy = "raise the budget, shorten the horizon or choose a larger unit"
+        raise ScaleError(f"{problem}: {remedy}")
 
 
 @dataclass(frozen=True)
@@ -264,8 +263,7 @@ class RoundedGaussian(_Gaussian):
 def _error_integral(r: decimal.Decimal) -> decimal.Decimal:
     """The integral of exp(-s^2) over s from 0 to sqrt(r), to the digits of the context.
 
-    It is exp(-r) sqrt(r) (1 + 2r/3 + (2r)^2/(3*5) + ...): positive terms, which at least halve
-    from the 2r-th on.
+    It is exp(-r) sqrt(r) (1 + 2r/3 + (2r)^2/(3*5) + ...); terms at least halve from the 2r-th on.
     """
     total = term = decimal.Decimal(1)
     twice, settled = 2 * r, int(2 * r)

@@ -75,10 +75,8 @@ class ReplayableEntropy(Entropy):
         key_file: str | os.PathLike[str] | None = None,
     ) -> None:
         if (variable is None) == (key_file is None):
-            raise ValueError(
-                "give the name of the environment variable that holds the secret, or key_file: "
-                'e.g. ReplayableEntropy("COUNTING_SECRET", run_id="purchases, May")'
-            )
+            example = 'ReplayableEntropy("COUNTING_SECRET", run_id="purchases, May")'
+            raise ValueError(f"give an environment variable that holds it, or key_file: {example}")
         key_file = None if key_file is None else os.fspath(key_file)
         for name, text in (("variable", variable), ("key_file", key_file), ("run_id", run_id)):
             if not isinstance(text, str) and (text is not None or name == "run_id"):
@@ -178,10 +176,9 @@ class Replay:
 
     def of_law(self, law: Law) -> tuple[bytes, Any]:
         """The key of a law's noise, and `law.first()`."""
-        made = self._laws.get(law)
-        if made is None:
-            made = self._laws[law] = _key(self._noises, b"law", repr(law)), law.first()
-        return made
+        if law not in self._laws:
+            self._laws[law] = _key(self._noises, b"law", repr(law)), law.first()
+        return self._laws[law]
 
     def __reduce__(self) -> Any:
         raise TypeError("this holds a secret, and is never pickled: pickle the ReplayableEntropy")

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 RandomBytes = Callable[[int], bytes]
+Tails = Callable[[int], Sequence[tuple[int, int]]]
 IntArray = npt.NDArray[np.int64]
 
 _CHUNK = 1 << 15  # proposals at a time, few enough to stay in the processor's cache
@@ -43,11 +44,7 @@ class InverseTable:
     """
 
     def __init__(
-        self,
-        tails: Callable[[int], Sequence[tuple[int, int]]],
-        signed: bool,
-        cell_bits: int = 15,
-        word_bits: int = 64,
+        self, tails: Tails, signed: bool, cell_bits: int = 15, word_bits: int = 64
     ) -> None:
         self._tails, self._signed = tails, signed
         self._cell_bits, self._word_bits = cell_bits, word_bits
