@@ -198,8 +198,8 @@ def _shares(total: float, parts: Any) -> list[float]:
         fractions = [Fraction(positive("a fraction of a budget", p, remedy)) for p in parts]
         # Ten times 0.1 is a hair above 1 in binary: meant as the whole, and paid as at most it.
         if sum(fractions) > 1 + Fraction(1, 10**12):
-            total = f"sum to {float(sum(fractions)):g}, more than 1"
-            raise ValueError(f"the fractions {list(parts)!r} {total}: lower them")
+            problem = f"the fractions {list(parts)!r} sum to {float(sum(fractions)):g}"
+            raise ValueError(f"{problem}, more than 1: lower them")
     whole = max(Fraction(1), sum(fractions, Fraction(0)))
     floats = [float(f / whole * Fraction(total)) for f in fractions]
     while sum(map(Fraction, floats)) > Fraction(total):

@@ -92,8 +92,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
 def zcdp_rho(epsilon: float, delta: float) -> float:
     """The largest rho for which rho-zCDP implies (epsilon, delta)-DP, rounded down."""
-    epsilon, delta = positive("epsilon", epsilon, "e.g. 1.0"), check_delta(delta)
-    high = 1.0
+    epsilon, delta, high = positive("epsilon", epsilon, "e.g. 1.0"), check_delta(delta), 1.0
     while zcdp_delta(high, epsilon) <= delta:
         high *= 2
     # Of so many steps, as rho may be as small as the smallest normal float.
@@ -142,8 +141,7 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
 
     Enough for a continuous Gaussian and what is made of it, but not for the discrete one.
     """
-    epsilon, delta = positive("epsilon", epsilon, "e.g. 1.0"), check_delta(delta)
-    low = 1.0
+    epsilon, delta, low = positive("epsilon", epsilon, "e.g. 1.0"), check_delta(delta), 1.0
     while gaussian_delta(epsilon, low) > delta:
         low /= 2
         if low < 1e-300:

@@ -1,6 +1,6 @@
 """What one protected event can change in a counted stream, and so in Rx.
 
-Pure functions; values are in the user's units unless they are said to be on the lattice.
+Values are in the user's units unless they are said to be on the lattice.
 """
 
 from __future__ import annotations

@@ -74,6 +74,9 @@ def choose(
 ) -> Choice:
     """The mechanism of least exact error for this horizon and budget.
 
+    With it comes the table of all that take both, best first, but for Binned beyond 2^12 steps,
+    where it is slow to calibrate.
+
     Args:
       horizon: number of steps.
       budget, change, dimension, unit: as for `calibrate`.
@@ -81,10 +84,6 @@ def choose(
       max_state: the most numbers that may be kept per key and coordinate; None: any.
       replays: whether steps may be replayed with other data from the same state. Then mechanisms
         that draw noise early take a form that does not: see `Mechanism.replay_safe`.
-
-    Returns:
-      The `mechanism`, and the table of all that take budget and horizon, best first; Binned is
-      left out beyond 2^12 steps, where it is slow to calibrate.
 
     Raises:
       ValueError, TypeError: an argument is outside its range, or no mechanism fits.

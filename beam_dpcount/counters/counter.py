@@ -138,7 +138,6 @@ class LatticeCounter(ABC):
         Args:
           state: from `init` or from the step before; it is not changed.
           x: a number, or shape (dimension,).
-          noise: this stream's noise.
 
         Raises:
           NotANumberError: x is not a number (the state is unchanged, the step not taken).

@@ -24,15 +24,11 @@ from beam_dpcount.noise.laws import DiscreteLaplace
 
 @dataclass(frozen=True)
 class SparseCounter(LatticeCounter):
-    """A calibrated `Sparse`. Frozen and picklable; made by `calibrate`, not by hand.
+    """A calibrated `Sparse`, for scalar streams. Frozen; made by `calibrate`, not by hand."""
 
-    `law` is the threshold's, `comparison` that of the comparisons, `inner.law` that of the
-    counter of segments. Scalar streams only.
-    """
-
-    mechanism: Sparse
+    mechanism: Sparse  # `law` is that of its thresholds
     comparison: DiscreteLaplace
-    inner: Counter
+    inner: Counter  # of segments
 
     horizon = None  # there is no last step, though there is a last segment
 
@@ -92,7 +88,6 @@ class SparseCounter(LatticeCounter):
         return values
 
     def variance(self, t: int) -> float:
-        """Refused: it is not linear."""
         raise ValueError("Sparse has no exact variance: see error_bound(steps, level)")
 
     def stddevs(self, n: int) -> FloatArray:
@@ -175,17 +170,14 @@ def sparse_for(
     Args:
       ones: how many ones to expect; a public guess, not a count of the data.
       steps: how many steps, at least `ones`.
-      budget: for the whole stream of one key.
+      budget: for the whole stream of one key; share: of it for finding the ends of segments.
       level: the probability with which the bound should hold.
-      share: of the budget for finding the ends of segments.
 
     Raises:
-      ValueError: ones or steps is below 1, or ones above steps.
+      ValueError: ones is below 1, or above steps.
     """
-    if ones < 1 or steps < 1:
-        raise ValueError(f"ones and steps must be at least 1, got {ones} and {steps}")
-    if ones > steps:
-        raise ValueError(f"ones must be at most steps, got {ones} and {steps}")
+    if not 1 <= ones <= steps:
+        raise ValueError(f"ones must be at least 1, and at most steps, got {ones} and {steps}")
 
     def bound(segment: int) -> tuple[float, Sparse]:
         made = Sparse(segment, -(-2 * ones // segment), share=share)

@@ -46,9 +46,9 @@ class UnboundedCounter(LatticeCounter):
         """None: there is no last step. Or the last that the base is long enough for."""
         return None if self.epochs == MAX_HORIZON.bit_length() else (1 << self.epochs) - 1
 
-    # t, the coordinates drawn before this epoch and by now, and the base's own.
     @cached_property
     def counters(self) -> int:
+        # t, the coordinates drawn before this epoch and by now, and the base's own.
         return 3 + self.mechanism.of_epoch(0).counters
 
     def state_types(self, n: int) -> str:

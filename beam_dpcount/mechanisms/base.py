@@ -1,11 +1,10 @@
 """The contract of a continual-counting mechanism.
 
 A mechanism factors the matrix A of prefix sums (A[t, s] = 1 for s <= t) as A = L R. It releases
-L (R x + z): the encoder R maps the stream to coordinates, each of which gets one noise z_i, drawn
-once, when its row of R x is complete; the decoder L is post-processing. Privacy is a matter of
-R x + z alone, so of the law of z and of the largest column norms of R; the variance of release t
-is (variance of z_i) * ||L_t||^2. Inputs and noise are integers. Where R is not, R x is rounded to
-integers before noise is added (see rounded.py). Nothing here knows of budgets or of Beam.
+L (R x + z). The encoder R maps the stream to coordinates. Each gets one noise z_i, drawn once,
+when its row of R x is complete. The decoder L is post-processing. Privacy depends on R x + z only:
+on the law of z and the largest column norms of R. Release t has variance Var(z_i) * ||L_t||^2.
+Inputs and noise are integers; a real R x is rounded before noise is added (see rounded.py).
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _DENSE = 4096  # the longest horizon whose decoder is held as a matrix
 
 
 class HorizonError(ValueError):
-    """A step beyond the declared horizon: nothing more may be released."""
+    """A step beyond the declared horizon: nothing more may be released, and `step` raises this."""
 
 
 class UnsupportedHorizonError(ValueError):
@@ -155,10 +154,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def step(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
-        """Take one step: a new state, and the private prefix sum (a number, or shape (dim,)).
-
-        A HorizonError after `horizon` steps.
-        """
+        """Take one step: a new state, and the private prefix sum (a number, or shape (dim,))."""
 
     @abstractmethod
     def release(self, xs: IntArray, noise: Noise) -> Any:

@@ -133,7 +133,6 @@ def search(horizon: int, c: float, tau: float, workload: Workload) -> Norms:
             inverse[t] += np.abs(entries).sum()
         l1, l2_squared = max(l1, float(absolute.max())), max(l2_squared, float(squares.max()))
         largest = max(largest, float(top.max()))
-
     a = workload.coefficients(horizon)
     of_decoder = max(float(np.dot([1.0, *row.weights], row.widths)) for row in rows)
     of_inverse = float(inverse.max())

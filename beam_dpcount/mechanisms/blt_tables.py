@@ -1,8 +1,8 @@
 """What a BLT knows of itself: its fitted poles, column norms, and the variance of each release.
 
 With e_i = 1 - theta_i and a_i = 1 - lambda_i, interlaced as e_1 < a_1 < e_2 < ... < a_d <= 1, all
-residues are positive, w of L's generating function and c of R's, so that every norm below is a
-sum of positive terms: the textbook forms cancel, and lose all digits from T = 2^14 on.
+residues are positive: w of L's generating function, and c of R's. So every norm below is a sum of
+positive terms. The textbook forms cancel, and lose all digits from T = 2^14 on.
 """
 
 from __future__ import annotations
@@ -53,15 +53,12 @@ def _fits() -> Any:
 
 @lru_cache(maxsize=256)
 def poles(kind: str, horizon: int, buffers: int | None) -> Poles:
-    """The fit of the next power of two, with these buffers or with the fewest that do.
-
-    kind: "blt" or "normalized_blt". UnsupportedHorizonError beyond 2^30.
-    """
+    """The fit of the next power of two, with these buffers or with the fewest that do."""
     log = max(LEAST_LOG, (horizon - 1).bit_length())
     if log > LARGEST_LOG:
         problem = f"BLTs are fitted for horizons up to 2^{LARGEST_LOG}, got {horizon}"
         raise UnsupportedHorizonError(f"{problem}: use SmoothBinary")
-    fits = _fits()[kind][str(log)]
+    fits = _fits()[kind][str(log)]  # "blt" or "normalized_blt"
     if buffers is None:
         least = min(fit["max_se"] for fit in fits.values())
         buffers = min(int(d) for d, fit in fits.items() if fit["max_se"] <= _ENOUGH * least)
@@ -273,10 +270,10 @@ class Tables:
     def lag_products(self, lags: range) -> list[float]:
         """Bounds on the products of normalized columns d or more apart, for each lag d.
 
-        With m steps left at the later one it is S(m, d) / (D D'), S(m, d) the sum over k < m of
-        r_k r_(k+d), D' the scale of the earlier, which has m + d left. r is positive and falls and
-        D' grows with d, so d stands for all larger lags. S grows with m: for all m of one scale D
-        it is at most that of the largest m, and D' at least that of the least.
+        With m steps left at the later it is S(m, d) / (D D'), S(m, d) the sum over k < m of
+        r_k r_(k+d), D' the scale of the earlier, with m + d left. r is positive and falls and D'
+        grows with d, so d stands for all larger lags. S grows with m: for all m of one scale D it
+        is at most that of the largest m, and D' at least that of the least.
         """
         scales, most = np.array(self.scales), scale_nodes(len(self.scales))
         least = np.append(1, most[:-1] + 1)

@@ -1,9 +1,9 @@
 """What the tree mechanisms share: each step completes one node, each release sums a few of them.
 
-Node t covers the items parent(t)+1 .. t, and is complete, and gets its noise z_t, at step t. The
-live nodes at step t are t, parent(t), parent(parent(t)), ... down to 0: they tile 1 .. t, so
-release t is the exact prefix sum plus their noises, N(t) = N(parent(t)) + z_t. All of a
-mechanism's structure (encoder, decoder, variance, vectorised release) follows from the parents.
+Node t covers the items parent(t)+1 .. t. At step t it is complete, and gets its noise z_t. The live
+nodes are then t, parent(t), parent(parent(t)), ... down to 0: they tile 1 .. t, so release t is the
+exact prefix sum plus their noises, N(t) = N(parent(t)) + z_t. Encoder, decoder, variance and
+vectorised release all follow from the parents.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import os
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from beam_dpcount.noise.laws import Law
 from beam_dpcount.noise.tables import IntArray
@@ -15,10 +15,7 @@ _BLOCK = 4096
 
 
 class Noise(Protocol):
-    """The noise coordinates of one stream, from 1, in the order in which rows of Rx are completed.
-
-    A mechanism asks for each of them once.
-    """
+    """One stream's noise: coordinates from 1, in the order of completed rows of Rx, once each."""
 
     def draw(self, first: int, n: int) -> IntArray:
         """Coordinates first .. first+n-1, shape (n,), or (n, dimension) for vector streams."""
@@ -41,10 +38,8 @@ class Entropy(ABC):
         """The same for one of several counts; replayable noise differs from name to name."""
         return self
 
-    @property
-    def is_replayable(self) -> bool:
-        """Whether noise follows from the history of a stream, and comes from `replay` instead."""
-        return False
+    # Whether noise follows from the history of a stream, and comes from `replay` instead.
+    is_replayable: ClassVar[bool] = False
 
     def replay(self, law: Law, dimension: int | None, parameters: str) -> Any:
         """Where `is_replayable`: what digests histories, and makes noise of them."""

@@ -47,8 +47,8 @@ class ReplayableEntropy(Entropy):
       variable: the environment variable that holds the secret, on every worker: 32 characters or
         more, such as 64 random hexadecimal digits.
       key_file: or a file that holds it, readable on every worker.
-      run_id: public; names this count of these data. Another one gives other noise. It is needed
-        with the same secret for another count of the same keys in another pipeline, and where
+      run_id: public; names this count of these data. Another one gives other noise; it is needed
+        for another count of the same keys, in another pipeline, with the same secret, and where
         data that have changed are counted again.
 
     The secret is read where it is used, and is in no pickle, repr, log or annotation.
@@ -66,6 +66,8 @@ class ReplayableEntropy(Entropy):
       ValueError, TypeError: both or none of variable and key_file are given, or no text.
       SecretError: on a worker, where the secret is missing or too short.
     """
+
+    is_replayable = True
 
     def __init__(
         self,
@@ -95,10 +97,6 @@ class ReplayableEntropy(Entropy):
         made = copy(self)
         made._name = name
         return made
-
-    @property
-    def is_replayable(self) -> bool:
-        return True
 
     def source(self, law: Law, dimension: int | None) -> Callable[[str, Any], Noise]:
         """Refused: replayable noise needs a history, and comes from `replay`."""
@@ -182,9 +180,6 @@ class Replay:
 
     def __reduce__(self) -> Any:
         raise TypeError("this holds a secret, and is never pickled: pickle the ReplayableEntropy")
-
-    def __repr__(self) -> str:
-        return "Replay()"
 
 
 class ReplayedDraws(Draws):

@@ -51,9 +51,7 @@ class InverseTable:
         words = self._thresholds()
         self._words = np.array(words[::-1], dtype=np.uint64)  # ascending: of m = len .. 1
         self._cell_mask = np.uint16((1 << cell_bits) - 1)
-
-        cells = 1 << cell_bits
-        shift = word_bits - cell_bits
+        cells, shift = 1 << cell_bits, word_bits - cell_bits
         starts = np.array([w >> shift for w in words[::-1]], dtype=np.int64)
         # Where no threshold lies in a cell, all of its reals have the same image.
         guide = len(words) - np.searchsorted(starts, np.arange(cells), side="right")
@@ -216,10 +214,7 @@ def _blocks(sigma2: Fraction) -> tuple[int, Fraction]:
 def _propose(
     tau2: Fraction, shift: int, rounded: bool, n: int, random_bytes: RandomBytes
 ) -> tuple[IntArray, IntArray]:
-    """`n` proposals of `from_blocks`, and the indices of those that are rejected.
-
-    Kept is what has V < exp(-u (2h + u) / (2 tau2)), V a uniform real that begins with 16 bits v.
-    """
+    """`n` proposals of `from_blocks`, and the indices of those that are rejected."""
     h = inverse_table(Block(tau2)).sample(n, random_bytes)
     words = np.frombuffer(random_bytes(4 * n), dtype="<u4")
     negative = (words >> 31).astype(np.int64)
@@ -229,6 +224,7 @@ def _propose(
     else:
         u = (u >> (31 - shift)) + negative
         y = (h << shift) + u
+    # Kept is what has V < exp(-u (2h + u) / (2 tau2)), V a uniform real that begins with bits v.
     v = np.frombuffer(random_bytes(2 * n), dtype="<u2")
     # u <= 1 and exp(-r) >= 1 - r: (v + 1) / 2^16 <= 1 - (2h + 1) / (2 tau2) is enough.
     slope = -(-65536 // tau2)
@@ -252,10 +248,7 @@ def _propose(
 def _is_kept(
     h: int, u: Fraction, width: Fraction, tau2: Fraction, v: int, random_bytes: RandomBytes
 ) -> bool:
-    """Whether V < exp(-U (2h + U) / (2 tau2)), V from 16 bits v on, U from u to u + width.
-
-    Further bits of both are drawn until it is sure.
-    """
+    """Whether V < exp(-U (2h + U) / (2 tau2)), by further bits of V, from v, and U, from u."""
     length = 16
     while True:
         rates = (end * (2 * h + end) / (2 * tau2) for end in (u + width, u))
