@@ -196,7 +196,7 @@ def _shares(total: float, parts: Any) -> list[float]:
     else:
         remedy = "give e.g. 0.5"
         fractions = [Fraction(positive("a fraction of a budget", p, remedy)) for p in parts]
-        # Ten times 0.1 is a hair above 1 in binary: meant as the whole, and paid as at most it.
+        # Ten times 0.1 is a hair above 1 in binary: it is taken as the whole, and costs no more.
         if sum(fractions) > 1 + Fraction(1, 10**12):
             problem = f"the fractions {list(parts)!r} sum to {float(sum(fractions)):g}"
             raise ValueError(f"{problem}, more than 1: lower them")
@@ -228,8 +228,8 @@ def noise_laws(
       parameter sigma^2 = l2_squared/(2 rho) is rho-zCDP on integer vectors [CKS20, Theorem 14
       and Proposition 5 for adaptive inputs]; rounded Gaussian noise of sigma^2 = l2_squared *
       gaussian_sigma^2 is (epsilon, delta)-DP on integer vectors, by rounding what a continuous
-      Gaussian mechanism gives [Balle, Wang 2018]. It also is for adaptive inputs: the change is
-      chosen from releases that hold none of the noise on it, and keeps this norm in any case.
+      Gaussian mechanism gives [Balle, Wang 2018]. This also holds for adaptive inputs: the change
+      is chosen from releases that hold none of the noise on it, and always keeps this norm.
       Parameters are exact rationals, so nothing is lost to rounding.
     """
     routes: list[tuple[Callable[[Fraction], Law], Fraction]] = []

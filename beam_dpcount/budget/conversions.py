@@ -95,7 +95,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     epsilon, delta, high = positive("epsilon", epsilon, "e.g. 1.0"), check_delta(delta), 1.0
     while zcdp_delta(high, epsilon) <= delta:
         high *= 2
-    # Of so many steps, as rho may be as small as the smallest normal float.
+    # 1100 steps, as rho may be as small as the smallest normal float.
     low, _ = _narrowed(0.0, high, lambda rho: zcdp_delta(rho, epsilon) > delta, 1100, MARGIN)
     if low < 1e-300:
         raise _too_small(epsilon, delta, "zCDP budget")

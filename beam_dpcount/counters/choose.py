@@ -26,7 +26,7 @@ _LARGE = 1000  # numbers of state that no default takes
 
 @dataclass(frozen=True)
 class Row:
-    """One mechanism in the table behind a choice; errors are standard deviations."""
+    """One mechanism in the table behind a choice."""
 
     counter: Counter
     max_stddev: float

@@ -52,11 +52,11 @@ class LatticeCounter(ABC):
     @property
     @abstractmethod
     def horizon(self) -> int | None:
-        """The most steps; None if there is no such bound."""
+        """The most steps; None if unbounded."""
 
     @property
     def draws(self) -> Callable[[int], int] | None:
-        """How many coordinates so many steps draw; None if they are not all drawn in order."""
+        """How many coordinates n steps draw; None if they are not all drawn in order."""
         return None
 
     @property
@@ -363,7 +363,7 @@ def calibrate(
       unit: values are rounded to multiples of it before they are counted; 1 counts integers.
 
     Raises:
-      ValueError, TypeError: an argument is outside its range, or not for this kind of budget.
+      ValueError, TypeError: an argument is outside its range, or the mechanism refuses the budget.
 
     Example:
       >>> import beam_dpcount as dp
@@ -389,7 +389,7 @@ def calibrate(
 def calibrated(
     mechanism: Any, budget: Budget, change: Change, dimension: int | None, unit: float
 ) -> LatticeCounter:
-    """`calibrate` for checked arguments; mechanisms beside ALL register their own."""
+    """`calibrate` for checked arguments; mechanisms that are not in ALL register their own."""
     raise TypeError(f"mechanism must be an instance such as BinaryTree(1000), got {mechanism!r}")
 
 

@@ -150,8 +150,7 @@ def _(
         if isinstance(budget, ApproxDP):
             rest = ApproxDP(rest.epsilon, budget.delta)
     m = change.magnitude(unit)
-    # One event moves all later counts of its segment the same way: see
-    # docs/proofs/unbounded_and_sparse.md, "Sparse".
+    # Why these scales are enough: docs/proofs/unbounded_and_sparse.md, "Sparse".
     law = comparison = DiscreteLaplace(m / Fraction(epsilon))
     # Sums of segments exceed their threshold by little. Clipping one keeps its sensitivity.
     most = 16 * (math.ceil(mechanism.segment / unit) + m) + 64 * math.ceil(law.scale)

@@ -43,7 +43,7 @@ class UnboundedCounter(LatticeCounter):
 
     @property
     def horizon(self) -> int | None:
-        """None: there is no last step. Or the last that the base is long enough for."""
+        """None, or the last step that the base is long enough for."""
         return None if self.epochs == MAX_HORIZON.bit_length() else (1 << self.epochs) - 1
 
     @cached_property

@@ -1,4 +1,4 @@
-"""The mechanisms: one file each, and one entry in ALL. Unbounded and Sparse stand beside it."""
+"""The mechanisms: one file each, and one entry in ALL, except for Unbounded and Sparse."""
 
 from beam_dpcount.mechanisms.base import HorizonError, Mechanism
 from beam_dpcount.mechanisms.binary import BinaryTree

@@ -213,7 +213,7 @@ class Mechanism(ABC):
         return t
 
     def check_steps(self, n: int) -> int:
-        """n, or a HorizonError unless so many steps fit."""
+        """n, or a HorizonError if it is beyond the horizon."""
         if n > self.horizon:
             problem = f"{n} steps do not fit the horizon of {self.horizon}"
             raise HorizonError(f"{problem}: declare a larger horizon")

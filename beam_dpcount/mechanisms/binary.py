@@ -15,7 +15,7 @@ from beam_dpcount.noise.entropy import Noise
 
 @dataclass(frozen=True)
 class Dyadic(Mechanism):
-    """Nodes of 2^i items, of which an item lies in one of each height up to log2(T), at most."""
+    """Nodes of 2^i items: an item lies in at most one of each height up to log2(T)."""
 
     @property
     def l1_sensitivity(self) -> int:

@@ -19,14 +19,14 @@ LONGEST = 1 << 14  # all columns of R are searched: T^2 / 2 sums of as many term
 _MOST_BINS = 1 << 23  # of all rows together; some 40 bytes each
 _LEAST = 2.0**-64  # nobody sees less; arithmetic near underflow is slow
 _COLUMNS = 2048  # that are searched side by side
-_LAGS, _ROWS = 128, 256  # columns less than _LAGS apart are multiplied, so many rows at once
+_LAGS, _ROWS = 128, 256  # columns less than _LAGS apart are multiplied, _ROWS rows at once
 
 
 class Row(NamedTuple):
     """A row of L. Bins go from right to left: t alone, of weight 1, and those of row t - 1."""
 
     lefts: list[int]  # first column of each bin, t's own included
-    merges: list[tuple[int, int]]  # in turn: so many bins from this one on become one
+    merges: list[tuple[int, int]]  # (at, count), in turn: `count` bins from `at` on become one
     weights: list[float]  # of all bins but t's own
 
     @property

@@ -117,7 +117,7 @@ def round_up(value: float) -> float:
 def lag_bounds(largest: float, products: Iterable[float], n: int) -> tuple[float, ...]:
     """g(0) .. g(n-1) of `Mechanism.lag_bounds`: products of lags from 1 on, rounded up; then 0.
 
-    Where rounding alone makes one increase, it also stands for those before; `largest` caps all.
+    Where rounding makes one increase, those before it are raised too; `largest` caps all.
     """
     rounded = [min(round_up(float(product)), largest) for product in products]
     falling = [*accumulate(reversed(rounded), max)][::-1]

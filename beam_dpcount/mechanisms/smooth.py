@@ -200,7 +200,7 @@ class SmoothBinary(Forest):
 
 @lru_cache(maxsize=256)
 def _best_shape(horizon: int) -> tuple[int, int]:
-    """The (h, k) with C(h, k) > horizon of least k (h-k); of equals the largest k."""
+    """The (h, k) with C(h, k) > horizon of least k (h-k); in a tie that of largest k."""
     h, k = _balanced_shape(horizon)
     best = (k * (h - k), -k, h)
     # Swapping zeros and ones changes neither k (h-k) nor C(h, k), so k <= h/2 covers all pairs;

@@ -28,8 +28,7 @@ class Sparse:
       scale 1/e1, new in each segment, against the gathered count + discrete Laplace of scale
       1/e1, new at each step), the rest for the counter of segments. Given the ends of segments an
       item lies in one of them, so it is charged for one threshold and as one item of the counter.
-      The threshold's noise stays in the state during its segment: replays of other data are not
-      covered.
+      The threshold's noise stays in state for its segment: replays of other data are not covered.
 
     Source: [DNRR15, Section 4], after the sparse vector technique, whose scales 2/e1 and 4/e1
       are not needed here, as one event moves all later counts of its segment the same way

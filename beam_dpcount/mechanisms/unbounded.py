@@ -40,8 +40,8 @@ class Unbounded:
         for i in range(MAX_HORIZON.bit_length()):
             made = self.of_epoch(i)
             if type(made) is not type(self.base(1)) or made.horizon < 1 << i:
-                rule = "base must make mechanisms of one kind, for all steps that it is told"
-                raise ValueError(f"{rule}, but for {1 << i} of them it made {made!r}")
+                rule = "base must make mechanisms of one kind, each of the horizon it is given"
+                raise ValueError(f"{rule}: for {1 << i} steps it made {made!r}")
 
     @property
     def epochs(self) -> int:

@@ -15,7 +15,7 @@ _BLOCK = 4096
 
 
 class Noise(Protocol):
-    """One stream's noise: coordinates from 1, in the order of completed rows of Rx, once each."""
+    """One stream's noise: coordinates from 1, as rows of Rx are completed, each asked for once."""
 
     def draw(self, first: int, n: int) -> IntArray:
         """Coordinates first .. first+n-1, shape (n,), or (n, dimension) for vector streams."""

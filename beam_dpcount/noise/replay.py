@@ -31,7 +31,7 @@ from beam_dpcount.noise.tables import IntArray
 # under the same noise would show the exact difference.
 NOISE_FORMAT = 1
 DIGEST_SIZE = 16
-NO_ID = object()  # of what is no element; None is what a field that is missing gives
+NO_ID = object()  # where there is no element; a missing field gives None
 _LEAST_SECRET, _LEAST_DIFFERENT = 32, 8
 _MAKE = 'make one with: python -c "import secrets; print(secrets.token_hex(32))"'
 
@@ -78,7 +78,7 @@ class ReplayableEntropy(Entropy):
     ) -> None:
         if (variable is None) == (key_file is None):
             example = 'ReplayableEntropy("COUNTING_SECRET", run_id="purchases, May")'
-            raise ValueError(f"give an environment variable that holds it, or key_file: {example}")
+            raise ValueError(f"give the secret's environment variable, or key_file: e.g. {example}")
         key_file = None if key_file is None else os.fspath(key_file)
         for name, text in (("variable", variable), ("key_file", key_file), ("run_id", run_id)):
             if not isinstance(text, str) and (text is not None or name == "run_id"):
@@ -111,7 +111,7 @@ class ReplayableEntropy(Entropy):
         return ReplayedDraws(self.replay(law, dimension, parameters))
 
     def check(self) -> None:
-        """Raise SecretError unless the secret is here, too, as it is on the workers."""
+        """Raise SecretError unless the secret can be read here."""
         self._secret()
 
     def _secret(self) -> bytes:
@@ -154,7 +154,6 @@ class Replay:
         self._own = self.of_law(law)
 
     def begin(self, key: str, window: Any) -> bytes:
-        """The digest of the empty history of one key in one window."""
         bounds = [getattr(window, name, None) for name in ("start", "end")]
         # Plain text, as a subclass may print otherwise; ASCII, as Pythons differ in what prints.
         place = ascii((str.__str__(key), type(window).__name__, *(b and b.micros for b in bounds)))
@@ -169,7 +168,6 @@ class Replay:
         return hashlib.blake2b(data, digest_size=DIGEST_SIZE, key=self._histories).digest()
 
     def noise(self, digest: bytes) -> HistoryNoise:
-        """The noise of the coordinates that the last element of a history completes."""
         return HistoryNoise(self, digest, self._law, self._dimension, self._own)
 
     def of_law(self, law: Law) -> tuple[bytes, Any]:
