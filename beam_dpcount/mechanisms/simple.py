@@ -58,7 +58,7 @@ class Simple1(Forest):
 class Simple2(Forest):
     """Fresh noise on every item: release t sums t of them.
 
-    Guarantee: R = I: Delta_1 = Delta_2 = 1. Takes every budget. Variance of release t: of t draws.
+    Guarantee: R = I, Delta_1 = Delta_2 = 1. Takes every budget. Variance of release t: t draws.
 
     Source: [CSS11, Simple Counting Mechanism II].
     """

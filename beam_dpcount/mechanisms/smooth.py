@@ -34,7 +34,7 @@ class SmoothBinary(Forest):
       zero-concentrated and approximate budgets. Variance of release t: at most h - k times that
       of one draw (exactly, if balanced).
 
-    Source: [AP23, Algorithm 2 and Theorem 1.1]; for (h, k) beyond h = 2k docs/proofs/trees.md.
+    Source: [AP23, Algorithm 2 and Theorem 1.1]; that h need not be 2k: docs/proofs/trees.md.
     """
 
     balanced: bool = False

@@ -95,9 +95,10 @@ class SystemNoise:
                 return self._pool.pop()
             except IndexError:
                 process = os.getpid()
-                fresh = self.draw(0, max(1, _BLOCK // (self._dimension or 1)))
+                drawn = self.draw(0, max(1, _BLOCK // (self._dimension or 1)))
+                fresh = drawn.tolist() if self._dimension is None else list(drawn)
                 if os.getpid() == process:  # a signal handler may have forked meanwhile
-                    self._pool.extend(fresh if self._dimension else fresh.tolist())
+                    self._pool.extend(fresh)
 
     def for_law(self, law: Law) -> SystemNoise:
         if law == self._law:

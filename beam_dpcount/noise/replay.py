@@ -5,10 +5,10 @@ cost: nothing new is seen. Noise z_i is drawn from
 
   PRF(secret; noise format, run id, label, all parameters, key, window, history, law, i)
 
-where history is a keyed digest of the (public id, value) of every element of the stream, up to the
-last one that row i of R x depends on. A digest without the current input, or without a parameter,
-would give two different inputs the same noise, and show their exact difference. Two counts of one
-name would share noise while their histories agree, and show that they do.
+where history is a keyed digest of the (public id, value) of every element of the stream, the last
+one included that row i of R x depends on. A digest without the current input, or a parameter, would
+give two different inputs the same noise, and show their exact difference. Two counts of one name
+would share noise while their histories agree, and show that they do.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class ReplayableEntropy(Entropy):
       however often they are seen. r runs that share their first steps and diverge at a public point
       cost at most r budgets. Every element needs a unique public id, or a replay in another order
       would be equal where values are. At ticks, a replay in which other events are late is not
-      covered: see TickCount. Equal releases tell that two histories are equal. Counting changed
-      data, or another column of them, needs another secret or run_id. Within a pipeline the labels
-      of transforms keep their noise apart.
+      covered: see TickCount. Whether two histories are equal is not protected: equal releases show
+      it. Counting changed data, or another column of them, needs another secret or run_id. Within
+      a pipeline the labels of transforms keep their noise apart.
 
     Raises:
       ValueError, TypeError: both or none of variable and key_file are given, or no text.
