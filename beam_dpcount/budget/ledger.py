@@ -193,7 +193,7 @@ class Ledger:
                 return self._take(Fraction(epsilon) ** 2 / 2, name, pure=True)
             case other, PureDP():
                 remedy = "spend PureDP(epsilon), or give the ledger an ApproxDP or ZCDP budget"
-                raise ValueError(f"{other!r} is not pure, as {self._title()} promises: {remedy}")
+                raise ValueError(f"{other!r} is not pure, but {self._title()} is: {remedy}")
             case ApproxDP() as approximate, _:
                 remedy = f"spend {approximate!r}.to_zcdp(), or take share(fraction)"
                 raise ValueError(f"{self._title()} adds up in zCDP: {remedy}")

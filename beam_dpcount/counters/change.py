@@ -68,7 +68,7 @@ class Change:
             raise ValueError(f"{problem}: values are clipped to them, e.g. bounds=(0, 1)")
         if self.relation not in self.relations:
             known = ", ".join(self.relations)
-            raise ValueError(f"relation must be one of {known}, got {self.relation!r}")
+            raise ValueError(f"neighbouring relation must be one of {known}, got {self.relation!r}")
         if self.coordinates is not None:
             _check_count("coordinates", self.coordinates)
             if not self.takes_coordinates:

@@ -75,7 +75,7 @@ def schedule(horizon: int, c: float, tau: float, workload: Workload) -> tuple[Ro
 
 
 def encode(rows: Sequence[Row], workload: Workload, first: int, last: int) -> Iterator[FloatArray]:
-    """Rows of R from `first` on, cut to columns `first` to `last` - 1, from 0; all others are 0."""
+    """Rows of R from `first` on (earlier are 0 there), columns `first` to `last` - 1, from 0."""
     n, width = len(rows), last - first
     column = np.append(workload.coefficients(n)[::-1], np.zeros(width))
     size = max((len(row.lefts) for row in rows), default=0)
