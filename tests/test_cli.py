@@ -845,6 +845,7 @@ def test_the_truth_drawn_is_of_the_rows_counted(
     assert drawn == [{"a": [value for *_, value in written(tmp_path / "c.csv")]}]
 
 
+@pytest.mark.exhaustive
 def test_the_command_needs_no_matplotlib(events: Path) -> None:
     """It is an extra, for --plot alone."""
     script = (

@@ -461,7 +461,7 @@ def test_in_another_process_a_ledger_can_only_be_read():
     first, *refusals, account = ran.stdout.decode().split("\n", 4)
     assert first == "PrefixCount None epsilon = 0.1 (pure) True"
     for refusal in refusals:
-        assert refusal.startswith("this is a copy of ledger feed in another process, where it can")
+        assert refusal.startswith("this copy of ledger feed in another process can only be read: ")
     assert account.rstrip("\n") == ledger.account()
     assert len(ledger.shares) == 2
 
