@@ -105,6 +105,10 @@ class Change:
         fine = mechanism.resolution(m, most)
         return mechanism.norms(m * fine, most * fine)
 
+    def event_cost(self, mechanism: Mechanism) -> int:
+        """How many times the cost of this change, in rho, one event's may be; 1 if it is that."""
+        return 1
+
     def __str__(self) -> str:
         return f"{self.relation} ({self.meanings[self.relation]}, {self._extent()})"
 
@@ -265,17 +269,29 @@ class SpreadChange(Change):
         return max(abs(low), abs(high))
 
     def norms(self, mechanism: Mechanism, unit: float, dimension: int | None) -> Norms:
-        reach, most = self.spread(mechanism), self.largest(unit)
+        most = self.largest(unit)
         fine = mechanism.resolution(self.magnitude(unit), most)
-        l1 = fine * reach.l1 * Fraction(mechanism.l1_sensitivity)
-        column = Fraction(mechanism.l2_sensitivity_squared)
-        l2_squared = fine**2 * min(reach.l2_squared, reach.l1**2 * column)
-        slack_l1, slack_l2 = mechanism.slack(most * fine)
-        if slack_l2 == 0:
-            return l1, l2_squared
-        l2 = math.sqrt(l2_squared) + math.sqrt(reach.touched) * slack_l2
-        whole = Fraction(round_up(float(l1) + reach.touched * slack_l1))
-        return whole, Fraction(round_up(l2)) ** 2
+        return spread_norms(mechanism, self.spread(mechanism), fine, most)
+
+
+def spread_norms(mechanism: Mechanism, reach: Spread, fine: int, most: int) -> Norms:
+    """`Change.norms` of a change that reaches so far.
+
+    Args:
+      mechanism: whose encoder it goes through.
+      reach: how far.
+      fine: into how many parts a unit is divided.
+      most: a bound on the absolute values that are counted.
+    """
+    l1 = fine * reach.l1 * Fraction(mechanism.l1_sensitivity)
+    column = Fraction(mechanism.l2_sensitivity_squared)
+    l2_squared = fine**2 * min(reach.l2_squared, reach.l1**2 * column)
+    slack_l1, slack_l2 = mechanism.slack(most * fine)
+    if slack_l2 == 0:
+        return l1, l2_squared
+    l2 = math.sqrt(l2_squared) + math.sqrt(reach.touched) * slack_l2
+    whole = Fraction(round_up(float(l1) + reach.touched * slack_l1))
+    return whole, Fraction(round_up(l2)) ** 2
 
 
 def _check_count(name: str, count: object) -> None:

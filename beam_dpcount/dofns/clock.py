@@ -55,7 +55,7 @@ def micros_of(moment: Any, name: str) -> int:
     return (made - _EPOCH) // _MICROSECOND
 
 
-def duration_of(tick: Any) -> int:
+def duration_of(tick: Any, name: str = "tick") -> int:
     """The length of a tick in microseconds, exactly.
 
     `tick` is seconds (a number), a timedelta, or anything with whole `micros`: Beam's Duration.
@@ -63,11 +63,11 @@ def duration_of(tick: Any) -> int:
     Raises:
       ValueError, TypeError: it is none of these, not positive, or has a fraction of a microsecond.
     """
-    remedy = "give tick in seconds, e.g. tick=60, or as a timedelta"
+    remedy = f"give {name} in seconds, e.g. {name}=60, or as a timedelta"
     timed = isinstance(tick, dt.timedelta)
-    micros = tick // _MICROSECOND if timed else _whole(tick, "tick", remedy)
+    micros = tick // _MICROSECOND if timed else _whole(tick, name, remedy)
     if micros <= 0:
-        raise ValueError(f"tick must be positive, got {tick!r}: {remedy}")
+        raise ValueError(f"{name} must be positive, got {tick!r}: {remedy}")
     return micros
 
 

@@ -23,7 +23,8 @@ import hashlib
 import struct
 import zlib
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ _HEAD = "<BBHHHIQq"
 _HEAD_SIZE = struct.calcsize(_HEAD)
 _COUNT = struct.Struct("<8xI")
 _CHECK = struct.Struct("<I")
+_NAME = struct.Struct("<8sI")
 _DTYPES = {"q": "<i8", "d": "<f8"}
 
 Part = tuple[str, str]  # of the parameters, and what to say where another one wrote the state
@@ -65,6 +67,10 @@ _OTHER_KEYS = (
 _OTHER_FOLD = (
     "the state belongs to post-processing with other parameters: resume with the window and domain "
     "it was started with"
+)
+_OTHER_BOUND = (
+    "the state of a person belongs to another bound (events, keys, per_key or gap): resume with the "
+    "one it was started with; another one needs a new stream, and spends its budget anew"
 )
 _OTHER_ENTROPY = (
     "the state was written under another entropy, replayable or not: resume with the one it was "
@@ -250,6 +256,64 @@ class FoldCodec(Envelope):
         return number, values.astype(np.float64)
 
 
+@dataclass
+class Seen:
+    """What counts of one person so far.
+
+    Fields:
+      events: how many events.
+      names: how many of them in each key, by its name: in state, by a digest of it.
+      times: those of the events, ascending; kept only for a gap.
+      salt: 8 bytes that key the digests, drawn for each person.
+    """
+
+    events: int = 0
+    names: dict[Hashable, int] = field(default_factory=dict)
+    times: list[int] = field(default_factory=list)
+    salt: bytes = b""
+
+    def digests(self, names: Iterable[bytes]) -> list[bytes]:
+        """The digests of names, 8 bytes each."""
+        return [hashlib.blake2b(name, digest_size=8, key=self.salt).digest() for name in names]
+
+
+class PersonCodec(Envelope):
+    """Packs what counts of one person: 40 bytes, 12 for each key, and 8 for each event's time.
+
+    The step is the number of events, the one number the salt; the memory is a digest and a u32 for
+    each key, then the times.
+
+    Args:
+      bound: the rule that it was taken by, as text.
+      keeps_times: whether there is a gap, so that times are kept.
+    """
+
+    def __init__(self, bound: str, keeps_times: bool) -> None:
+        super().__init__([(bound, _OTHER_BOUND)])
+        self._keeps_times = keeps_times
+
+    def encode(self, seen: Seen) -> bytes:
+        """What counts of a person, as bytes."""
+        front = struct.pack(_HEAD, *self.head(1, seen.events)) + seen.salt
+        names = b"".join(map(_NAME.pack, seen.names.keys(), seen.names.values()))  # type: ignore[arg-type]
+        return self.seal(front, names + struct.pack(f"<{len(seen.times)}q", *seen.times))
+
+    def decode(self, data: bytes) -> Seen:
+        """What was encoded.
+
+        Raises:
+          StateError: as for `open`.
+        """
+        events, memory = self.open(data)
+        last = len(data) - _CHECK.size
+        end = last - 8 * events * self._keeps_times
+        if memory != self._first + 8 or end < memory or (end - memory) % _NAME.size:
+            raise _corrupt()
+        times = list(struct.unpack_from(f"<{(last - end) // 8}q", data, end))
+        names: dict[Hashable, int] = dict(_NAME.iter_unpack(data[memory:end]))
+        return Seen(events, names, times, data[self._first : memory])
+
+
 def _fingerprint(parameters: str, size: int) -> int:
     digest = hashlib.blake2b(parameters.encode(), digest_size=size).digest()
     return int.from_bytes(digest, "little")
@@ -325,3 +389,69 @@ def take_due(pairs: bytes, step: int, cap: int) -> tuple[int, bytes]:
 def _limited(x: int) -> int:
     # Takes some 2^31 events in one tick. One event moves a limited sum no further than a free one.
     return min(max(x, -LARGEST), LARGEST)
+
+
+# An event on its way to its person: its time, in bytes that sort as times do, and a parcel
+
+
+_BIAS = 1 << 63
+_TIME = struct.Struct(">Q")
+_TICKS = struct.Struct(">qq")
+_ITEM = struct.Struct(">iq")
+_LENGTH = struct.Struct(">I")
+
+
+def timed(micros: int, parcel: bytes) -> bytes:
+    """A parcel behind its time."""
+    return _TIME.pack(micros + _BIAS) + parcel
+
+
+def time_of(entry: bytes) -> int:
+    """The time before a parcel, in microseconds."""
+    return int(_TIME.unpack_from(entry)[0]) - _BIAS
+
+
+def time_bytes(entry: bytes) -> bytes:
+    """The same, as bytes that sort."""
+    return entry[: _TIME.size]
+
+
+def parcel_of(entry: bytes) -> bytes:
+    """The parcel behind a time."""
+    return entry[_TIME.size :]
+
+
+def pack_items(step: int, epoch: int, items: Iterable[tuple[int, int]]) -> bytes:
+    """What an event counts at a clock: its tick, its epoch, and (place of a key, number) pairs."""
+    return _TICKS.pack(step, epoch) + b"".join(_ITEM.pack(*item) for item in items)
+
+
+def step_of(parcel: bytes) -> int:
+    """The tick of packed items."""
+    return int(_TICKS.unpack_from(parcel)[0])
+
+
+def epoch_of(parcel: bytes) -> bytes:
+    """The epoch of packed items, as bytes."""
+    return parcel[8 : _TICKS.size]
+
+
+def items_of(parcel: bytes) -> list[tuple[int, int]]:
+    """The pairs of packed items."""
+    return list(_ITEM.iter_unpack(parcel[_TICKS.size :]))
+
+
+def pack_keyed(key: str, data: bytes) -> bytes:
+    """An encoded element behind its key."""
+    name = key.encode("utf-8", "surrogatepass")
+    return _LENGTH.pack(len(name)) + name + data
+
+
+def key_of(parcel: bytes) -> bytes:
+    """The key before an encoded element."""
+    return parcel[_LENGTH.size : _LENGTH.size + _LENGTH.unpack_from(parcel)[0]]
+
+
+def after_key(parcel: bytes) -> bytes:
+    """The encoded element behind its key."""
+    return parcel[_LENGTH.size + _LENGTH.unpack_from(parcel)[0] :]

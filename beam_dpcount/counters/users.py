@@ -1,0 +1,178 @@
+"""What all events of one person can change, where a bound says how many of them count.
+
+A person's events may fall into one counter or into many. Counters of different keys, items and
+windows have independent noise, so their squared changes add up; and j events in one counter cost
+more than j in several. So the worst allocation fills one counter after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import ClassVar
+
+from beam_dpcount.counters.change import Change, Norms, Spread, TickChange, spread_norms
+from beam_dpcount.mechanisms.base import Mechanism
+
+
+def worst(total: int, each: int, cost: Callable[[int], Fraction]) -> Fraction:
+    """The largest sum of the costs of counters, over all allocations of events to them.
+
+    Args:
+      total: how many events there are to allocate; there are counters enough for all.
+      each: the most in one counter.
+      cost: of so many events in one counter: convex, and 0 for none.
+    """
+    full, rest = divmod(total, each)
+    return full * cost(each) + cost(rest)
+
+
+def column_cost(mechanism: Mechanism, k: int, gap: int) -> Fraction:
+    """D(k): how far k events of size 1 move R x in one counter, at most: its squared L2 norm.
+
+    k^2 g(0) where they may share a tick; where they are `gap` ticks apart or more,
+    k g(0) + 2 sum over 0 < i < k of (k - i) g(i gap), with g = `mechanism.lag_bounds`.
+    """
+    if not gap or k < 2:
+        return k * k * Fraction(mechanism.l2_sensitivity_squared)
+    g = _lags(mechanism, gap, k)
+    return k * g[0] + 2 * sum(((k - i) * g[i] for i in range(1, k)), Fraction(0))
+
+
+@lru_cache(maxsize=64)
+def _lags(mechanism: Mechanism, gap: int, k: int) -> tuple[Fraction, ...]:
+    """g(0), g(gap), ..., g((k - 1) gap)."""
+    bounds = mechanism.lag_bounds((k - 1) * gap + 1)
+    return tuple(Fraction(bounds[i]) for i in range(0, len(bounds), gap))
+
+
+@dataclass(frozen=True)
+class UserChange(TickChange):
+    """The difference between streams, counted at the ticks of a public clock, in one person.
+
+    Args:
+      low, high, most: as for TickChange.
+      relation: "add_remove" (default): all events of one person are there, or none. "replace_one":
+        they are any others, which costs twice as much; four times, where values have two signs or
+        R has negative entries.
+      max_items: in how many counters one event counts, at most.
+      events: k, the most events of a person that count.
+      keys: in how many keys (or items), at most.
+      per_key: how many of them in one key, over all windows.
+      gap: the fewest ticks between two of them; 0: they may fall into one tick.
+      windows: how many windows there are, each of as many ticks as the mechanism's horizon.
+      asserted: whether the bound is the user's word, which nothing enforces.
+
+    Guarantee: with D as `column_cost` has it, j the most events in one counter and n full counters,
+      Delta_2^2 = m^2 [n D(j) + D(rest)], and Delta_1 = m k b times an encoder's. Where R is
+      rounded, each counter that changes is rounded apart.
+    """
+
+    events: int = 1
+    keys: int = 1
+    per_key: int = 1
+    gap: int = 0
+    windows: int = 1
+    asserted: bool = False
+
+    meanings: ClassVar[Mapping[str, str]] = {
+        "replace_one": "what, when and under which keys all events of any one person count",
+        "add_remove": "whether any one person's events are there",
+    }
+
+    def norms(self, mechanism: Mechanism, unit: float, dimension: int | None) -> Norms:
+        if dimension is not None:
+            raise ValueError("at ticks each key counts single numbers: leave dimension out")
+        events, each = self.events, min(self.events, self.per_key)
+        if self.gap:  # no more fit, in all windows and in one
+            events = min(events, 1 + (mechanism.horizon * self.windows - 1) // self.gap)
+            each = min(each, 1 + (mechanism.horizon - 1) // self.gap)
+        total = min(events * self.max_items, self.keys * self.per_key)
+        touched = min(total, self.keys * self.windows)
+        times, sides, m = self._times(mechanism), self._sides, self.magnitude(unit)
+        squared = worst(total, each, lambda k: column_cost(mechanism, k, self.gap))
+        reach = Spread(sides * m * total, times * m * m * squared, sides * touched)
+        most = self.largest(unit)
+        return spread_norms(mechanism, reach, mechanism.resolution(m, most), most)
+
+    @property
+    def _sides(self) -> int:
+        return 1 if self.relation == "add_remove" else 2
+
+    def _times(self, mechanism: Mechanism) -> int:
+        """What two sets of events cost, in D: their squares add up if no products are negative."""
+        if self.relation == "add_remove":
+            return 1
+        return 2 if mechanism.is_nonnegative and (self.low >= 0 or self.high <= 0) else 4
+
+    def event_cost(self, mechanism: Mechanism) -> int:
+        # One event less may let others of the same person count: another set of a person's events.
+        if self.asserted or self.relation == "replace_one":
+            return 1
+        return 2 if mechanism.is_nonnegative and (self.low >= 0 or self.high <= 0) else 4
+
+    @property
+    def person(self) -> str:
+        asserted = ", by your word" if self.asserted else ""
+        return f"one person with at most {self.events} events{asserted}"
+
+    def _extent(self) -> str:
+        asserted = ", by your word" if self.asserted else ""
+        apart = f", {self.gap} ticks apart" if self.gap else ""
+        keys = "one key" if self.keys == 1 else f"{self.keys} keys"
+        many = f"at most {self.events} events a person{asserted}, in {keys}, {self.per_key} a key"
+        return f"{many}{apart}; {super()._extent()}"
+
+
+@dataclass(frozen=True)
+class GroupChange(Change):
+    """The difference in the contents of all elements of one person, of whom so many count.
+
+    Which elements count depends on what is public alone, so that only their contents differ.
+
+    Args:
+      low, high, relation: those of `one`.
+      one: what one element changes. Made by `group_of`.
+      events, per_key, asserted: as for UserChange.
+
+    Guarantee: changes of one counter add up at most to the sum of their norms, so that j elements
+      cost j^2 times the squared norm of one; keys have independent noise.
+    """
+
+    one: Change = Change()
+    events: int = 1
+    per_key: int = 1
+    asserted: bool = False
+
+    takes_coordinates = False
+
+    def __post_init__(self) -> None:
+        """`one` was checked, and knows its own relations."""
+
+    def magnitude(self, unit: float) -> int:
+        return self.one.magnitude(unit)
+
+    def largest(self, unit: float) -> int:
+        return self.one.largest(unit)
+
+    def norms(self, mechanism: Mechanism, unit: float, dimension: int | None) -> Norms:
+        l1, l2_squared = self.one.norms(mechanism, unit, dimension)
+        each = min(self.events, self.per_key)
+        return self.events * l1, worst(self.events, each, lambda k: k * k * l2_squared)
+
+    @property
+    def person(self) -> str:
+        asserted = ", by your word" if self.asserted else ""
+        return (
+            f"the contents of one person's elements, of which at most {self.events} count{asserted}"
+        )
+
+    def __str__(self) -> str:
+        return f"{self.person}, {self.per_key} a key; of each: {self.one}"
+
+
+def group_of(one: Change, events: int, per_key: int, asserted: bool) -> GroupChange:
+    """The change of so many elements of a person, each of which changes `one`."""
+    return GroupChange(one.low, one.high, one.relation, None, one, events, per_key, asserted)

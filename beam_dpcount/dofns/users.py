@@ -1,0 +1,408 @@
+"""How many of one person's events count: the rule, its state, and the DoFns that enforce it.
+
+An event travels to its person as bytes, with its time; what the person's bound lets through comes
+back as what it counts. Nothing tells which events did not: no metric, no log, no second output.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from bisect import bisect_left, insort
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.coders import BytesCoder, FastPrimitivesCoder
+from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
+from apache_beam.transforms.window import GlobalWindow, IntervalWindow
+from apache_beam.utils import windowed_value
+
+from beam_dpcount.checks import check_whole
+from beam_dpcount.dofns.clock import duration_of, seconds
+from beam_dpcount.dofns.intake import BY_DATA, Excess, has_str_key
+from beam_dpcount.dofns.states import (
+    PAIR,
+    PersonCodec,
+    Seen,
+    after_key,
+    epoch_of,
+    items_of,
+    key_of,
+    pack_items,
+    pack_keyed,
+    parcel_of,
+    step_of,
+    time_bytes,
+    time_of,
+    timed,
+)
+from beam_dpcount.dofns.ticks import TickIntake
+from beam_dpcount.dofns.windows import WindowCheck
+
+_NOBODY = ""
+
+# Aliases, because the declared defaults are Beam's markers and not of the parameters' types.
+_WindowedValue: Any = beam.DoFn.WindowedValueParam
+_placed: Any = windowed_value.create
+_EVERYWHERE = (GlobalWindow(),)
+
+
+@dataclass(frozen=True)
+class Users:
+    """Whom to protect: all events of one person, of which so many count.
+
+    An event counts if fewer than `events` of its person's count so far, fewer than `per_key` in its
+    key, its key is one of the first `keys` that count, and no event that counts is less than `gap`
+    away. On bounded input events are taken by time, ties by key and then by value; streaming, as
+    they arrive. The two agree where events arrive in their order.
+
+    Args:
+      by: gives the person of an event: a function of what `value=` gets, that returns a str. Events
+        of whom it gives no text, or an empty one, or raises ValueError, TypeError, ArithmeticError
+        or LookupError, have no person and do not count.
+      events: k, the most events of one person that count, in all keys together.
+      keys: the most keys of one person; default: as many as there are events.
+      per_key: the most events of one person in one key. Default 1, which is people, each once a
+        key, and costs the least noise.
+      gap: the least time between two events of a person, in seconds or as a timedelta: one at 12:00
+        and one at 13:00 are an hour apart. With a gap of many ticks the noise is far less.
+        Streaming, it needs late="drop".
+      asserted: True: your word that no person has more than that; nothing is left out, and nothing
+        is enforced. The guarantee says so.
+
+    Raises:
+      ValueError, TypeError: an argument is outside its range; the message says what to pass.
+
+    Example:
+      >>> import beam_dpcount as dp
+      >>> people = dp.Users(lambda event: event["user"], events=5)
+      >>> print(people)
+      at most 5 events a person, in 5 keys, 1 a key
+      >>> count = dp.TickCount(
+      ...     dp.ApproxDP(1.0, 1e-6), 3600, 0, horizon=1000, keys=["a", "b"], users=people
+      ... )
+      >>> round(count.counter.l2_sensitivity, 2)  # two keys of a person count, an event each
+      1.41
+    """
+
+    by: Callable[[Any], str]
+    events: int
+    keys: int | None = None
+    per_key: int = 1
+    gap: Any = None
+    asserted: bool = False
+
+    def __post_init__(self) -> None:
+        if not callable(self.by):
+            raise TypeError(
+                f"by must be a function that gives an event's person, got {self.by!r}: e.g. "
+                'by=lambda event: event["user"]'
+            )
+        for name in ("events", "keys", "per_key"):
+            given = getattr(self, name)
+            if given is not None:
+                object.__setattr__(self, name, check_whole(name, given))
+        if not isinstance(self.asserted, bool):
+            raise TypeError(f"asserted must be True or False, got {self.asserted!r}")
+        if self.gap is not None:
+            duration_of(self.gap, "gap")
+
+    @property
+    def micros(self) -> int:
+        """The gap in microseconds; 0: there is none."""
+        return 0 if self.gap is None else duration_of(self.gap, "gap")
+
+    def bound(self, items: int = 1) -> Bound:
+        """The rule, for events of so many items, each of which is a key."""
+        keys = self.events * items if self.keys is None else self.keys
+        return Bound(self.events, keys, min(self.per_key, self.events), self.micros)
+
+    def __str__(self) -> str:
+        keys = self.events if self.keys is None else self.keys
+        apart = f", {seconds(self.micros)} apart" if self.micros else ""
+        asserted = ", by your word" if self.asserted else ""
+        return (
+            f"at most {self.events} events a person, in {keys} keys, {self.per_key} a key"
+            f"{apart}{asserted}"
+        )
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Which of one person's events count; see `Users`. `gap` in microseconds, 0 is none."""
+
+    events: int
+    keys: int
+    per_key: int
+    gap: int
+
+    def take(self, seen: Seen, names: Sequence[Hashable], micros: int) -> list[int]:
+        """The places of the names under which an event counts, and note it in `seen`.
+
+        Args:
+          seen: what counts of the person so far; it is changed.
+          names: the keys of the event: one, or one an item.
+          micros: its time.
+        """
+        if seen.events >= self.events or not self._is_apart(seen.times, micros):
+            return []
+        kept = []
+        for place, name in enumerate(names):
+            n = seen.names.get(name, 0)
+            if n < self.per_key and (n or len(seen.names) < self.keys):
+                seen.names[name] = n + 1
+                kept.append(place)
+        if kept:
+            seen.events += 1
+            if self.gap:
+                insort(seen.times, micros)
+        return kept
+
+    def _is_apart(self, times: Sequence[int], micros: int) -> bool:
+        if not self.gap:
+            return True
+        at = bisect_left(times, micros)
+        return all(abs(micros - time) >= self.gap for time in times[max(at - 1, 0) : at + 1])
+
+
+class Parcels(ABC):
+    """How events travel to their person, and what comes back of them."""
+
+    @abstractmethod
+    def wrap(self, element: Any, micros: int, windows: Any) -> bytes | None:
+        """An event as bytes; None: it counts nothing whosever it is, and does not travel."""
+
+    @abstractmethod
+    def payload(self, element: Any) -> Any:
+        """What `Users.by` is given."""
+
+    @abstractmethod
+    def names(self, parcel: bytes) -> Sequence[bytes]:
+        """The keys of an event."""
+
+    @abstractmethod
+    def unwrap(self, parcel: bytes, kept: Sequence[int]) -> list[Any]:
+        """What is counted of an event of which these names count."""
+
+    def ordered(self, entries: Iterable[bytes]) -> list[bytes]:
+        """A person's events in the order in which they are taken: here by time, then contents."""
+        return sorted(entries)
+
+    # Whether one that does not count comes back, as an empty step.
+    keeps_all = False
+    # Whether events without a person travel, too.
+    takes_nobody = False
+
+
+class TickParcels(Parcels):
+    """Events that were read at a clock: their tick, and the keys and numbers that they count.
+
+    Args:
+      intake: what reads events.
+      keys: the public keys, in their order.
+      split: makes (key, value) pairs of an event; None: it is one.
+      epoch: microseconds after which a key is another to the bound, from the clock's start; 0: it
+        never is.
+    """
+
+    def __init__(
+        self,
+        intake: TickIntake,
+        keys: Sequence[str],
+        split: Callable[[Any], Iterable[Any]] | None = None,
+        epoch: int = 0,
+    ) -> None:
+        self._intake, self._split, self._keys, self._epoch = intake, split, tuple(keys), epoch
+        self._places = {key: place for place, key in enumerate(self._keys)}
+        self._names = [key.encode("utf-8", "surrogatepass") for key in self._keys]
+
+    def wrap(self, element: Any, micros: int, windows: Any) -> bytes | None:
+        pairs = (element,) if self._split is None else self._split(element)
+        read = [self._intake.read(pair, micros, windows) for pair in pairs]
+        counted = [found for found in read if found is not None]
+        if not counted:
+            return None
+        epoch = (micros - self._intake.clock.start) // self._epoch if self._epoch else 0
+        items = sorted((self._places[key], x) for key, _, x in counted)
+        return pack_items(counted[0][1], epoch, items)
+
+    def payload(self, element: Any) -> Any:
+        return element[1] if self._split is None else element
+
+    def names(self, parcel: bytes) -> Sequence[bytes]:
+        epoch = epoch_of(parcel) if self._epoch else b""
+        return [epoch + self._names[place] for place, _ in items_of(parcel)]
+
+    def unwrap(self, parcel: bytes, kept: Sequence[int]) -> list[Any]:
+        step, items = step_of(parcel), items_of(parcel)
+        return [(self._keys[items[i][0]], PAIR.pack(step, items[i][1])) for i in kept]
+
+
+class ElementParcels(Parcels):
+    """Events as they are, for several counts at a clock.
+
+    Args:
+      readers: how each count reads them: what none of them counts does not travel.
+      of_pairs: whether events are pairs, of a key; else they have none.
+    """
+
+    def __init__(self, readers: Sequence[Parcels], of_pairs: bool) -> None:
+        self._readers, self._of_pairs, self._coder = readers, of_pairs, FastPrimitivesCoder()
+
+    def wrap(self, element: Any, micros: int, windows: Any) -> bytes | None:
+        read = [reader.wrap(element, micros, windows) for reader in self._readers]
+        if all(found is None for found in read):
+            return None
+        key = str.__str__(element[0]) if self._has_key(element) else ""
+        return pack_keyed(key, self._coder.encode(element))
+
+    def payload(self, element: Any) -> Any:
+        return element[1] if self._has_key(element) else element
+
+    def _has_key(self, element: Any) -> bool:
+        return self._of_pairs and has_str_key(element)
+
+    def names(self, parcel: bytes) -> Sequence[bytes]:
+        return [key_of(parcel)]
+
+    def unwrap(self, parcel: bytes, kept: Sequence[int]) -> list[Any]:
+        return [self._coder.decode(after_key(parcel))]
+
+
+class StepParcels(Parcels):
+    """Elements each of which takes a step: those that do not count come back as empty ones.
+
+    Which ones count must be a function of what is public alone: the person, the key, the time, the
+    id, the order. So ties in time are by the id, or in the order of arrival; never by contents, and
+    elements that turn out to be rejected have used up their place.
+
+    Args:
+      check: that elements lie in one of the declared windows.
+      element_id: gives an element's public id.
+    """
+
+    keeps_all = takes_nobody = True
+
+    def __init__(self, check: WindowCheck, element_id: Callable[[Any], Any] | None) -> None:
+        self._check, self._element_id, self._coder = check, element_id, FastPrimitivesCoder()
+
+    def wrap(self, element: Any, micros: int, windows: Any) -> bytes | None:
+        self._check(windows)
+        key = str.__str__(element[0]) if has_str_key(element) else ""
+        return pack_keyed(key, self._coder.encode(element))
+
+    def payload(self, element: Any) -> Any:
+        return element[1] if has_str_key(element) else None
+
+    def names(self, parcel: bytes) -> Sequence[bytes]:
+        return [key_of(parcel)]
+
+    def unwrap(self, parcel: bytes, kept: Sequence[int]) -> list[Any]:
+        element = self._coder.decode(after_key(parcel))
+        if kept or not has_str_key(element):
+            return [element]
+        return [(element[0], Excess(element[1]))]
+
+    def ordered(self, entries: Iterable[bytes]) -> list[bytes]:
+        if self._element_id is None:
+            return sorted(entries, key=time_bytes)
+        return sorted(entries, key=self._place)
+
+    def _place(self, entry: bytes) -> tuple[bytes, Any]:
+        element = self._coder.decode(after_key(parcel_of(entry)))
+        identity: Any = self._element_id and self._element_id(element[1])
+        return time_bytes(entry), identity
+
+
+def person_of(by: Callable[[Any], Any], payload: Any) -> str:
+    """Whose event it is; an empty text: nobody's."""
+    try:
+        person = by(payload)
+    except BY_DATA:
+        return _NOBODY
+    return str.__str__(person) if isinstance(person, str) else _NOBODY
+
+
+class SendToPeople(beam.DoFn):
+    """An event to (person, its time and itself as bytes)."""
+
+    def __init__(self, users: Users, parcels: Parcels) -> None:
+        self._by, self._parcels = users.by, parcels
+
+    def process(self, element: Any, windowed: Any = _WindowedValue) -> Iterable[Any]:
+        parcels, micros = self._parcels, windowed.timestamp_micros
+        parcel = parcels.wrap(element, micros, windowed.windows)
+        if parcel is None:
+            return ()
+        person = person_of(self._by, parcels.payload(element))
+        if person == _NOBODY and not parcels.takes_nobody:
+            return ()
+        window = windowed.windows[0]
+        if isinstance(window, IntervalWindow):  # times that Beam has cut may lie outside
+            micros = min(max(micros, window.start.micros), window.end.micros - 1)
+        return ((person, timed(micros, parcel)),)
+
+
+class _Bounding(beam.DoFn):
+    """What lets through the events of a person that count."""
+
+    def __init__(self, bound: Bound, parcels: Parcels) -> None:
+        self._bound, self._parcels = bound, parcels
+
+    def _passed(self, seen: Seen | None, entry: bytes, named: Any = None) -> Iterator[Any]:
+        """What comes of one event; `seen` is changed. None: it is nobody's."""
+        micros, parcel = time_of(entry), parcel_of(entry)
+        kept: list[int] = []
+        if seen is not None:
+            names = self._parcels.names(parcel)
+            kept = self._bound.take(seen, names if named is None else named(names), micros)
+        for made in self._parcels.unwrap(parcel, kept) if kept or self._parcels.keeps_all else ():
+            yield _placed(made, micros, _EVERYWHERE)
+
+
+class BoundAtOnce(_Bounding):
+    """Bounded, after the grouping: all events of a person, in their order."""
+
+    def process(self, element: tuple[str, Iterable[bytes]]) -> Iterator[Any]:
+        person, entries = element
+        seen = Seen() if person != _NOBODY else None
+        for entry in self._parcels.ordered(entries):
+            yield from self._passed(seen, entry)
+            if seen and seen.events >= self._bound.events and not self._parcels.keeps_all:
+                return
+
+
+class BoundArriving(_Bounding):
+    """Streaming: each event as it arrives, from one cell of state a person. It never expires."""
+
+    STATE = ReadModifyWriteStateSpec("person", BytesCoder())
+
+    def setup(self) -> None:
+        self._codec = PersonCodec(repr(self._bound), self._bound.gap > 0)
+
+    def process(
+        self, element: tuple[str, bytes], cell: Any = beam.DoFn.StateParam(STATE)
+    ) -> Iterator[Any]:
+        person, entry = element
+        if person == _NOBODY:
+            yield from self._passed(None, entry)
+            return
+        data = cell.read()
+        seen = Seen(salt=os.urandom(8)) if data is None else self._codec.decode(data)
+        before = seen.events
+        made = list(self._passed(seen, entry, seen.digests))
+        if seen.events > before:
+            cell.write(self._codec.encode(seen))
+        yield from made
+
+
+class ReadyTicks:
+    """Reads what TickParcels made, as TickIntake reads events."""
+
+    def __init__(self, clock: Any) -> None:
+        self.clock = clock
+
+    def read(self, element: Any, micros: int, windows: Any) -> tuple[str, int, int]:
+        return (element[0], *PAIR.unpack(element[1]))

@@ -1,0 +1,67 @@
+"""How transforms bound each person's events before they count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.pvalue import PCollection
+from apache_beam.transforms.window import GlobalWindows
+
+from beam_dpcount.dofns.users import (
+    Bound,
+    BoundArriving,
+    BoundAtOnce,
+    Parcels,
+    SendToPeople,
+    Users,
+)
+from beam_dpcount.transforms.inputs import once_per_window
+
+
+def check_users(users: Any) -> Users:
+    """`users`, or a TypeError that says what to pass."""
+    if not isinstance(users, Users):
+        raise TypeError(
+            f"users must be Users(by, events), got {users!r}: e.g. "
+            'users=Users(lambda event: event["user"], events=5)'
+        )
+    return users
+
+
+def bounded_events(
+    events: PCollection[Any],
+    users: Users,
+    bound: Bound,
+    parcels: Parcels,
+    streaming: bool,
+    output: Any = Any,
+    windowing: Any = None,
+) -> PCollection[Any]:
+    """What parcels give back of the events that count, in the events' windows.
+
+    A person is bounded in the global window, over the whole stream: a bound in each window would
+    let each person count anew in every one of them.
+
+    Args:
+      events: what the parcels wrap.
+      users, bound: whose they are, and how many count.
+      parcels: how events travel.
+      streaming: whether events are taken as they arrive.
+      output: the type of what comes back.
+      windowing: windows of what comes back; default: those of the events.
+    """
+    sent = (
+        events
+        | "SendToPeople"
+        >> beam.ParDo(SendToPeople(users, parcels)).with_output_types(tuple[str, bytes])
+        | "WholeStream" >> beam.WindowInto(GlobalWindows())
+    )
+    if streaming:
+        by_person = sent
+        bounding: beam.DoFn = BoundArriving(bound, parcels)
+    else:
+        by_person = once_per_window(sent, GlobalWindows()) | "ByPerson" >> beam.GroupByKey()
+        bounding = BoundAtOnce(bound, parcels)
+    left = by_person | "BoundUsers" >> beam.ParDo(bounding).with_output_types(output)
+    return left | "Windows" >> beam.WindowInto(windowing or events.windowing)

@@ -1,0 +1,103 @@
+"""BoundUsers: one bound on each person's events, for several counts at a clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.pvalue import PCollection
+
+from beam_dpcount.dofns.users import ElementParcels, Users
+from beam_dpcount.transforms.bounding import bounded_events, check_users
+from beam_dpcount.transforms.distinct import DistinctUsers
+from beam_dpcount.transforms.inputs import use_streaming
+from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.ticks import TickCount
+
+Member = TickCount | TickHistogram | DistinctUsers
+_MEMBERS = (TickCount, TickHistogram, DistinctUsers)
+
+
+class BoundUsers(beam.PTransform[Any, Any]):
+    """Bounds each person's events once, and counts those that are left in several ways.
+
+    PCollection[KV[str, anything]] with event times -> dict of names to PCollection[Release]. The
+    bounded events themselves are never given out: who is left out is private, and what is counted
+    of them outside would hold for no one.
+
+    Args:
+      users: the bound. An event takes its place in it if any of the counts would count it. The
+        keys of the bound are those of the events, as they come.
+      counts: TickCount, TickHistogram or DistinctUsers by name; the name is the label of each. One
+        without `users` is calibrated to a person here, and is not to be applied elsewhere; one with
+        its own `users`, such as DistinctUsers, bounds those that are left once more.
+
+    Guarantee: each count's releases satisfy its own budget for inputs that differ in one person, as
+      for `TickCount(..., users=users)`; together they cost the sum: take shares of a `Ledger`. The
+      bound reads a person's own events only. Where a TickHistogram takes several items from an
+      event, or a TickCount maps keys to `other`, all of a person's events may fall into one of its
+      counters, and its noise is for that. A count that would promise something about one event is
+      refused: one event less may let others of its person's count in its place (first k: 2 events
+      differ; with a gap: up to 2 k).
+
+    Raises:
+      ValueError, TypeError: at construction, for arguments out of range or other transforms.
+
+    Example:
+      >>> import beam_dpcount as dp
+      >>> ledger = dp.Ledger(dp.ApproxDP(1.0, 1e-6))
+      >>> clock = {"tick": 3600, "start": 0, "horizon": 1000, "keys": ["a", "b"]}
+      >>> people = dp.Users(lambda event: event["user"], events=20, per_key=10)
+      >>> bound = dp.BoundUsers(people, {
+      ...     "events": dp.TickCount(ledger.share(0.5), **clock),
+      ...     "spent": dp.TickCount(
+      ...         ledger.share(0.5), **clock, bounds=(0, 100), value=lambda event: event["spent"]
+      ...     ),
+      ... })
+      >>> sorted(bound.counts)
+      ['events', 'spent']
+    """
+
+    def __init__(self, users: Users, counts: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.users = check_users(users)
+        if users.asserted:
+            raise ValueError(
+                "asserted users need no bound: give users=... to each of the counts instead"
+            )
+        if not isinstance(counts, Mapping) or not counts:
+            raise TypeError(f'counts must map names to counts, e.g. {{"a": TickCount(...)}}')
+        self.counts = {name: self._member(name, count) for name, count in counts.items()}
+
+    def _member(self, name: Any, count: Any) -> Member:
+        if not isinstance(name, str):
+            raise TypeError(f"counts must have names of text, got {name!r}")
+        if not isinstance(count, _MEMBERS):
+            raise TypeError(
+                f"{name} is {type(count).__name__}, which promises something about one event, and "
+                "behind a bound that is not so, as an event less lets others of its person's "
+                "count: give TickCount, TickHistogram or DistinctUsers, or users=... to it alone"
+            )
+        if count.users is not None:
+            return count
+        users = self.users
+        if isinstance(count, TickHistogram) or count.other is not None:
+            users = replace(users, keys=None, per_key=users.events)
+        made: Member = replace(count, users=users)
+        made.is_bounded = True
+        return made
+
+    def expand(self, events: PCollection[Any]) -> dict[str, PCollection[Any]]:
+        members = self.counts.values()
+        paths = {use_streaming(events, member.path) for member in members}
+        if len(paths) > 1:
+            raise ValueError("all counts must have one path: give each the same path")
+        readers = [member.parcels(events) for member in members]
+        of_pairs = not all(isinstance(member, TickHistogram) for member in members)
+        (streaming,) = paths
+        left = bounded_events(
+            events, self.users, self.users.bound(), ElementParcels(readers, of_pairs), streaming
+        )
+        return {name: left | name >> count for name, count in self.counts.items()}
