@@ -32,12 +32,14 @@ if TYPE_CHECKING:
     from beam_dpcount.counters.sparse import SparseCounter, sparse_for
     from beam_dpcount.counters.unbounded import UnboundedCounter
     from beam_dpcount.dofns.releases import Rejected, Release, TopRelease, VectorRelease
+    from beam_dpcount.dofns.users import Users
     from beam_dpcount.local.transforms import LocalConvexRisk, LocalMedian
     from beam_dpcount.mechanisms.base import HorizonError
     from beam_dpcount.noise.entropy import SystemEntropy
     from beam_dpcount.noise.replay import ReplayableEntropy, SecretError
     from beam_dpcount.transforms.checking import Checked, CheckError, check
     from beam_dpcount.transforms.counts import PrefixCount
+    from beam_dpcount.transforms.distinct import DistinctUsers
     from beam_dpcount.transforms.graphs import (
         CutGraph,
         DegreeHistogram,
@@ -63,19 +65,20 @@ if TYPE_CHECKING:
     from beam_dpcount.transforms.statistics import StatisticCount
     from beam_dpcount.transforms.tick_histograms import TickHistogram
     from beam_dpcount.transforms.ticks import TickCount
+    from beam_dpcount.transforms.users import BoundUsers
 
 # fmt: off
 __all__ = [
-    "ZCDP", "ApproxDP", "Change", "CheckError", "Checked", "Counter", "CutGraph", "DegreeHistogram",
-    "EdgeCount", "EpisodeCount", "HighDegreeCount", "Histogram", "HorizonError", "KStarCount",
-    "LastPerTick", "Ledger", "LocalConvexRisk", "LocalMedian", "Monotone", "NonNegative",
-    "NotANumberError", "OverspentError", "PrefixCount", "PureDP", "Rejected", "Release",
-    "ReplayableEntropy", "Rounded", "RunnerError", "RunnerWarning", "RunningAverage", "SecretError",
-    "Share", "SlidingSum", "SpanningForestCost", "SparseCounter", "StatisticCount",
-    "SubstringCount", "SystemEntropy", "TickCount", "TickHistogram", "TopK", "TopKPerTick",
-    "TopRelease", "TriangleCount", "UnboundedCounter", "VectorRelease", "WeakBudgetWarning",
-    "calibrate", "check", "choose", "half_width", "largest_error", "largest_half_width",
-    "mechanisms", "sparse_for",
+    "ZCDP", "ApproxDP", "BoundUsers", "Change", "CheckError", "Checked", "Counter", "CutGraph",
+    "DegreeHistogram", "DistinctUsers", "EdgeCount", "EpisodeCount", "HighDegreeCount", "Histogram",
+    "HorizonError", "KStarCount", "LastPerTick", "Ledger", "LocalConvexRisk", "LocalMedian",
+    "Monotone", "NonNegative", "NotANumberError", "OverspentError", "PrefixCount", "PureDP",
+    "Rejected", "Release", "ReplayableEntropy", "Rounded", "RunnerError", "RunnerWarning",
+    "RunningAverage", "SecretError", "Share", "SlidingSum", "SpanningForestCost", "SparseCounter",
+    "StatisticCount", "SubstringCount", "SystemEntropy", "TickCount", "TickHistogram", "TopK",
+    "TopKPerTick", "TopRelease", "TriangleCount", "UnboundedCounter", "Users", "VectorRelease",
+    "WeakBudgetWarning", "calibrate", "check", "choose", "half_width", "largest_error",
+    "largest_half_width", "mechanisms", "sparse_for",
 ]
 # fmt: on
 
@@ -94,8 +97,10 @@ _NAMES = {
     "counters.sparse": "SparseCounter sparse_for",
     "counters.unbounded": "UnboundedCounter",
     "dofns.releases": "Rejected Release TopRelease VectorRelease",
+    "dofns.users": "Users",
     "transforms.checking": "CheckError Checked check",
     "transforms.counts": "PrefixCount",
+    "transforms.distinct": "DistinctUsers",
     "transforms.graphs": (
         "CutGraph DegreeHistogram EdgeCount HighDegreeCount KStarCount SpanningForestCost "
         "TriangleCount"
@@ -110,6 +115,7 @@ _NAMES = {
     "transforms.statistics": "StatisticCount",
     "transforms.tick_histograms": "TickHistogram",
     "transforms.ticks": "TickCount",
+    "transforms.users": "BoundUsers",
     "local.transforms": "LocalConvexRisk LocalMedian",
 }
 _IMPORTING = RLock()  # Beam's own modules import each other in circles

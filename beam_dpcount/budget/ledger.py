@@ -6,7 +6,7 @@ import os
 import threading
 import uuid
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -24,6 +24,13 @@ Shares add up: one event may count in each of them. Windows do not: the budget i
 an event lies in one of FixedWindows. Nor do keys where releases come per element, as an element
 has one key. Every run over the same data spends all of it again."""
 
+_MIXED = """\
+For one person, nothing follows from shares that protect an event: someone with n events has n
+times their epsilon (n^2 times their rho), and nobody bounds n there. Give users= to all counts."""
+_BEHIND = """\
+For one event, what protects a person counts {how}: without that event, others
+of its person's may count in its place. The sum may exceed the budget, which is a person's."""
+
 _LOCK = threading.Lock()
 
 
@@ -33,6 +40,27 @@ class OverspentError(ValueError):
 
 class ClaimedError(ValueError):
     """A share that another transform has used."""
+
+
+@dataclass(frozen=True)
+class Protection:
+    """Whom a transform protects with its budget: one event, or one person.
+
+    Fields:
+      person: whose events, in words; empty: one event is protected.
+      event_cost: how many times its rho, and how often its epsilon, squared, one event may cost.
+    """
+
+    person: str = ""
+    event_cost: int = 1
+
+    def budget_of_event(self, budget: PureDP | ZCDP) -> PureDP | ZCDP:
+        """What one event costs."""
+        if self.event_cost == 1:
+            return budget
+        if isinstance(budget, PureDP):  # two sets of events, whatever their products
+            return PureDP(2 * budget.epsilon)
+        return ZCDP(self.event_cost * budget.rho)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,14 +84,19 @@ class Share:
     @property
     def claimed_by(self) -> str | None:
         """The transform that spends it, or None while there is none."""
-        return self.ledger._claims.get(self.name)
+        return self.ledger._claims.get(self.name, (None,))[0]
 
-    def claim(self, by: str) -> PureDP | ZCDP:
+    @property
+    def protects(self) -> Protection:
+        """Whom the transform that spends it protects; an event while there is none."""
+        return self.ledger._claims.get(self.name, (None, _AN_EVENT))[1]
+
+    def claim(self, by: str, protects: Protection | None = None) -> PureDP | ZCDP:
         """The budget, for use outside of transforms: `calibrate(m, share.claim("mine"))`.
 
-        A second time is a ClaimedError.
+        It protects an event, unless `protects` says otherwise. A second time is a ClaimedError.
         """
-        self.ledger._claim(self, by)
+        self.ledger._claim(self, by, protects or _AN_EVENT)
         return self.budget
 
     def describe(self) -> Mapping[str, str]:
@@ -74,6 +107,9 @@ class Share:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _share_of, (self.ledger, self.name)
+
+
+_AN_EVENT = Protection()
 
 
 def _share_of(ledger: Ledger, name: str) -> Share:
@@ -137,7 +173,7 @@ class Ledger:
         whole = budget.epsilon if isinstance(budget, PureDP) else budget.to_zcdp().rho
         self._total = Fraction(whole)
         self._shares: dict[str, Share] = {}
-        self._claims: dict[str, str] = {}
+        self._claims: dict[str, tuple[str, Protection]] = {}
 
     @property
     def budget(self) -> Budget:
@@ -233,7 +269,7 @@ class Ledger:
             f"{left} is left{' after ' if taken else ''}{taken}: {remedy}"
         )
 
-    def _claim(self, share: Share, by: str) -> None:
+    def _claim(self, share: Share, by: str, protects: Protection) -> None:
         if not isinstance(by, str):
             raise TypeError(f"by must be text, e.g. the transform's label, got {by!r}")
         by = " ".join(by.split())
@@ -243,10 +279,10 @@ class Ledger:
                 problem = f"{self._title()} did not make this share {share.name!r}"
                 raise ValueError(f"{problem}: take it with share(), spend() or rest()")
             if share.name in self._claims:
-                spent = f"is spent by {self._claims[share.name]!r} already, and {by!r} would again"
+                spent = f"is spent by {share.claimed_by!r} already, and {by!r} would again"
                 remedy = "take a share for each transform and each place where one is applied"
                 raise ClaimedError(f"share {share.name!r} of {self._title()} {spent}: {remedy}")
-            self._claims[share.name] = by
+            self._claims[share.name] = by, protects
 
     def _check_home(self) -> None:
         if self._home != os.getpid():
@@ -254,14 +290,36 @@ class Ledger:
             remedy = "take and use shares where the ledger was made"
             raise RuntimeError(f"{problem}: {remedy}, or give a new one the budget that is left")
 
-    def epsilon_at(self, delta: float | None = None, claimed: bool = True) -> float:
+    def epsilon_at(
+        self, delta: float | None = None, claimed: bool = True, unit: str | None = None
+    ) -> float:
         """The epsilon that all shares together satisfy at this delta, rounded up.
 
         Args:
           delta: default: the budget's own; 1e-6 for ZCDP; none, that is pure DP, for PureDP.
           claimed: only shares that transforms have claimed; False: all, and what is left.
+          unit: "event" or "person". Default: a person's if all claimed shares protect one, else an
+            event's.
+
+        Raises:
+          ValueError: nothing holds for a person, as some shares protect an event only.
         """
+        events = [s.name for s in self.shares if s.claimed_by and not s.protects.person]
+        people = any(s.protects.person for s in self.shares)
+        if unit not in (None, "event", "person"):
+            raise ValueError(f'unit must be "event" or "person", got {unit!r}')
+        if unit == "person" and (events or not people):
+            named = ", ".join(events) or "none is claimed for a person"
+            raise ValueError(
+                f"of {self._title()} nothing holds for a person, as these shares protect an event: "
+                f"{named}: give users= to what spends them"
+            )
         parts = self.parts(claimed)
+        if unit == "event" or (events and people):
+            parts = self.parts(claimed, of_event=True)
+        return self._epsilon(parts, delta)
+
+    def _epsilon(self, parts: Sequence[PureDP | ZCDP], delta: float | None) -> float:
         pure = [Fraction(b.epsilon) for b in parts if isinstance(b, PureDP)]
         rho = sum((Fraction(b.rho) for b in parts if isinstance(b, ZCDP)), Fraction(0))
         delta = self._delta() if delta is None else delta
@@ -279,18 +337,32 @@ class Ledger:
         return self._budget.delta if isinstance(self._budget, ApproxDP) else _DELTA
 
     def parts(
-        self, claimed: bool, rounded: Callable[[Fraction], float] = float_down
+        self,
+        claimed: bool,
+        rounded: Callable[[Fraction], float] = float_down,
+        of_event: bool = False,
     ) -> list[PureDP | ZCDP]:
-        """The budgets of claimed shares; or of all shares, and of what is left."""
+        """The budgets of claimed shares; or of all shares, and of what is left.
+
+        Args:
+          claimed, rounded: which, and how what is left is rounded.
+          of_event: what each costs for one event, where it protects a person.
+        """
+        shares = [s for s in self.shares if s.claimed_by is not None or not claimed]
+        parts = [s.protects.budget_of_event(s.budget) if of_event else s.budget for s in shares]
         if claimed or not self.left:
-            return [s.budget for s in self.shares if s.claimed_by is not None or not claimed]
-        return [*(share.budget for share in self.shares), self._kind(rounded(self.left))]
+            return parts
+        return [*parts, self._kind(rounded(self.left))]
 
     def account(self, delta: float | None = None) -> str:
         """What was spent where, what is left, and `epsilon_at` of what is claimed and of all."""
+        people = sorted({s.protects.person for s in self.shares} - {""})
         rows = [("share", "part", "budget", "claimed by")]
         for s in self.shares:
-            rows.append((s.name, _percent(s.part), str(s.budget), s.claimed_by or "-"))
+            by = s.claimed_by or "-"
+            if people and s.claimed_by:
+                by += f", for {s.protects.person or 'one event'}"
+            rows.append((s.name, _percent(s.part), str(s.budget), by))
         of_left = str(self._kind(float_down(self.left))) if self.left else ""
         rows.append(("left", _percent(self.left / self._total), of_left, ""))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -303,7 +375,29 @@ class Ledger:
         if isinstance(self._budget, ApproxDP):
             heading += f"; in all rho = {float(self._total):g} (zCDP)"
         epsilons = f"epsilon{where}: {spent:.6g} of what is claimed, {whole:.6g} of all"
+        if people:
+            epsilons += self._of_people(delta, where)
         return "\n".join([heading, "", *lines, "", epsilons, "", _NOTE])
+
+    def _of_people(self, delta: float | None, where: str) -> str:
+        """What holds for a person and for an event, where shares protect people."""
+        mine = [s for s in self.shares if s.protects.person]
+        mixed = any(s.claimed_by and not s.protects.person for s in self.shares)
+        person = self._epsilon([s.budget for s in mine], delta)
+        names = ", ".join(s.name for s in mine)
+        event = self.epsilon_at(delta, unit="event")
+        costs = {s.protects.event_cost for s in mine} - {1}
+        said = [
+            f" ({'for one event' if mixed else 'for one person'})",
+            f"for one person{where}: {person:.6g} by {names}" + " alone" * mixed,
+            f"for one event{where}: {event:.6g} of what is claimed",
+        ]
+        if costs:
+            factors = " or ".join(map(str, sorted(costs)))
+            pure = isinstance(self._budget, PureDP)
+            how = "twice in epsilon" if pure else f"{factors} times in rho"
+            said += ["", _BEHIND.format(how=how)]
+        return "\n".join(said + ["", _MIXED] * mixed)
 
     def describe(self) -> Mapping[str, str]:
         """All shares in one line, for annotations and display data."""
@@ -328,7 +422,7 @@ _LIVE: weakref.WeakValueDictionary[str, Ledger] = weakref.WeakValueDictionary()
 
 
 def _revived(
-    token: str, budget: Budget, name: str, shares: list[Any], claims: dict[str, str]
+    token: str, budget: Budget, name: str, shares: list[Any], claims: dict[str, Any]
 ) -> Ledger:
     """The ledger itself, where it lives in this process; else a copy that can only be read."""
     ledger = _LIVE.get(token)
@@ -356,14 +450,14 @@ def plain_budget(budget: Budget | Share) -> tuple[Budget, Mapping[str, str]]:
     return plain, {}
 
 
-def claim(budget: Budget | Share, by: str) -> None:
+def claim(budget: Budget | Share, by: str, protects: Protection | None = None) -> None:
     """Mark a share as used; a plain budget passes.
 
     Transforms call it once in `expand`, after all checks, with their label: every place where a
     transform is applied spends its budget, and one that is refused or never applied spends nothing.
     """
     if isinstance(budget, Share):
-        budget.claim(by)
+        budget.claim(by, protects)
 
 
 def _check_fraction(fraction: Any) -> Fraction:

@@ -105,6 +105,11 @@ class Change:
         fine = mechanism.resolution(m, most)
         return mechanism.norms(m * fine, most * fine)
 
+    @property
+    def person(self) -> str:
+        """Whose events are protected, in words; empty where it is one event."""
+        return ""
+
     def event_cost(self, mechanism: Mechanism) -> int:
         """How many times the cost of this change, in rho, one event's may be; 1 if it is that."""
         return 1

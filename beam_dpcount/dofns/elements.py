@@ -89,7 +89,7 @@ class CountEachElement(beam.DoFn):
         window, digest = windowed.windows[0], b""
         if draws.digest_size:
             before = draws.begin(key, window) if data is None else codec.digest_of(data)
-            identity = None if intake.element_id is None else intake.element_id(payload)
+            identity = intake.identity(payload)
             digest = draws.follow(before, identity, self._pack(0, codes))
         memory = statistic.init() if data is None else statistic.unpack(codec.memory_of(data))
         memory, x = statistic.count(memory, codes)
@@ -145,7 +145,7 @@ class ReadElements(beam.DoFn):
         step = self._pack(micros, codes)
         if intake.is_plain:
             return ((key, step),)
-        identity = None if intake.element_id is None else intake.element_id(payload)
+        identity = intake.identity(payload)
         return ((key, (step, micros, identity, payload if intake.collects else None, refusal)),)
 
 

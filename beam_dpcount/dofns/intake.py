@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,13 @@ BY_DATA = (ValueError, TypeError, ArithmeticError, LookupError)
 
 class RejectedElementError(ValueError):
     """An element was refused under on_reject="raise"; its presence in the data is thereby shown."""
+
+
+@dataclass(frozen=True)
+class Excess:
+    """The payload of an element that takes its step, but is not one of its person's that count."""
+
+    payload: Any
 
 
 class Intake:
@@ -45,6 +53,8 @@ class Intake:
     def codes(self, key: str, payload: Any, micros: int) -> tuple[Codes, Rejected | None]:
         """The codes of an element, and the refusal of what does not count of it, if any."""
         reason: str | None
+        if type(payload) is Excess:
+            return self.statistic.empty, None
         try:
             content = payload if self._value is None else self._value(payload)
             codes, reason = self.statistic.read(content)
@@ -68,6 +78,12 @@ class Intake:
         except BY_DATA:
             return self.statistic.unreadable
 
+    def identity(self, payload: Any) -> Any:
+        """The public id of an element; None where there are no ids."""
+        if self.element_id is None:
+            return None
+        return self.element_id(_given(payload))
+
     def refuse_key(self, element: Any, micros: int) -> Rejected:
         """Refuse an element without a str key: keys are public, so it cannot pass silently."""
         if is_row(element):
@@ -84,13 +100,13 @@ class Intake:
 
     def refuse(self, key: str, payload: Any, micros: int, reason: str) -> Rejected:
         """The record of a refusal, or the error that on_reject="raise" asked for."""
-        identity = None if self.element_id is None else self.element_id(payload)
+        identity = self.identity(payload)
         if self.on_reject == "raise":
             where = "" if identity is None else f" (element {identity})"
             remedy = 'fix the input, or count such elements as 0 with on_reject="drop"'
             raise RejectedElementError(f"{reason}{where}: {remedy}") from None
         shown = None if identity is None else str(identity)
-        return Rejected(key, micros, reason, repr(payload), shown)
+        return Rejected(key, micros, reason, repr(_given(payload)), shown)
 
     @property
     def parameters(self) -> str:
@@ -104,6 +120,10 @@ class Intake:
     def shown(self, value: Any) -> Any:
         """A value as releases have it."""
         return value if self._is_scalar else np.asarray(value).tolist()
+
+
+def _given(payload: Any) -> Any:
+    return payload.payload if type(payload) is Excess else payload
 
 
 def has_str_key(element: Any) -> bool:

@@ -69,8 +69,8 @@ _OTHER_FOLD = (
     "it was started with"
 )
 _OTHER_BOUND = (
-    "the state of a person belongs to another bound (events, keys, per_key or gap): resume with the "
-    "one it was started with; another one needs a new stream, and spends its budget anew"
+    "the state of a person belongs to another bound (events, keys, per_key or gap): resume with "
+    "the one it was started with; another one needs a new stream, and spends its budget anew"
 )
 _OTHER_ENTROPY = (
     "the state was written under another entropy, replayable or not: resume with the one it was "

@@ -60,14 +60,20 @@ def check_timed(micros: int) -> None:
 class TickIntake:
     """Reads events: the tick in which one falls, and its value on the lattice.
 
-    `numbers` makes a number of a value; `strict`: unknown keys are errors.
+    `numbers` makes a number of a value; `strict`: unknown keys are errors;
+    `other`: they count under this key.
     """
 
     def __init__(
-        self, clock: Clock, keys: Iterable[str], numbers: Intake, strict: bool = False
+        self,
+        clock: Clock,
+        keys: Iterable[str],
+        numbers: Intake,
+        strict: bool = False,
+        other: str | None = None,
     ) -> None:
         self.clock, self._keys = clock, frozenset(keys)
-        self._numbers, self._strict = numbers, strict
+        self._numbers, self._strict, self._other = numbers, strict, other
         self._window: Any = None  # the last one seen, and whether the clock counts in it
         self._counts = False
 
@@ -83,6 +89,8 @@ class TickIntake:
             raise RowElementError(TO_PAIRS)
         # A plain text: a subclass may compare unlike what it encodes to.
         key = str.__str__(element[0]) if known else ""
+        if known and key not in self._keys and self._other is not None:
+            key = self._other
         if not known or key not in self._keys:
             if self._strict:
                 remedy = 'add all public keys, or leave such events out with on_unknown="drop"'

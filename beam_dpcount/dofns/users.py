@@ -38,7 +38,7 @@ from beam_dpcount.dofns.states import (
     time_of,
     timed,
 )
-from beam_dpcount.dofns.ticks import TickIntake
+from beam_dpcount.dofns.ticks import TickIntake, check_timed
 from beam_dpcount.dofns.windows import WindowCheck
 
 _NOBODY = ""
@@ -203,8 +203,7 @@ class TickParcels(Parcels):
       intake: what reads events.
       keys: the public keys, in their order.
       split: makes (key, value) pairs of an event; None: it is one.
-      epoch: microseconds after which a key is another to the bound, from the clock's start; 0: it
-        never is.
+      restart: after how many ticks a key counts anew, and is another to the bound; None: never.
     """
 
     def __init__(
@@ -212,27 +211,31 @@ class TickParcels(Parcels):
         intake: TickIntake,
         keys: Sequence[str],
         split: Callable[[Any], Iterable[Any]] | None = None,
-        epoch: int = 0,
+        restart: int | None = None,
     ) -> None:
-        self._intake, self._split, self._keys, self._epoch = intake, split, tuple(keys), epoch
+        self._intake, self._split, self._keys, self._restart = intake, split, tuple(keys), restart
         self._places = {key: place for place, key in enumerate(self._keys)}
         self._names = [key.encode("utf-8", "surrogatepass") for key in self._keys]
 
     def wrap(self, element: Any, micros: int, windows: Any) -> bytes | None:
+        check_timed(micros)
         pairs = (element,) if self._split is None else self._split(element)
         read = [self._intake.read(pair, micros, windows) for pair in pairs]
         counted = [found for found in read if found is not None]
         if not counted:
             return None
-        epoch = (micros - self._intake.clock.start) // self._epoch if self._epoch else 0
+        step, epoch = counted[0][1], 0
+        if self._restart is not None:
+            epoch, step = divmod(step - 1, self._restart)
+            step += 1
         items = sorted((self._places[key], x) for key, _, x in counted)
-        return pack_items(counted[0][1], epoch, items)
+        return pack_items(step, epoch, items)
 
     def payload(self, element: Any) -> Any:
         return element[1] if self._split is None else element
 
     def names(self, parcel: bytes) -> Sequence[bytes]:
-        epoch = epoch_of(parcel) if self._epoch else b""
+        epoch = b"" if self._restart is None else epoch_of(parcel)
         return [epoch + self._names[place] for place, _ in items_of(parcel)]
 
     def unwrap(self, parcel: bytes, kept: Sequence[int]) -> list[Any]:

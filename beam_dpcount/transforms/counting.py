@@ -9,12 +9,14 @@ from typing import Any, ClassVar
 from apache_beam.pvalue import PCollection
 
 from beam_dpcount.budget.budgets import Budget
-from beam_dpcount.budget.ledger import Share, claim, plain_budget
+from beam_dpcount.budget.ledger import Protection, Share, claim, plain_budget
 from beam_dpcount.counters.choose import resolve
 from beam_dpcount.counters.counter import calibrate
 from beam_dpcount.dofns.intake import ON_REJECT
+from beam_dpcount.dofns.users import Users
 from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
 from beam_dpcount.noise.entropy import Entropy
+from beam_dpcount.transforms.bounding import check_users
 from beam_dpcount.transforms.described import Described
 from beam_dpcount.transforms.inputs import (
     PATHS,
@@ -45,7 +47,9 @@ class Counting(Described):
     path: str = "auto"
     entropy: Entropy | None = None
     allow_runner: bool = False
+    users: Users | None = None
 
+    _takes_any: ClassVar[bool] = False  # whether elements need not be pairs
     _on_reject: ClassVar[tuple[str, ...]] = ON_REJECT
 
     def __post_init__(self) -> None:
@@ -54,6 +58,8 @@ class Counting(Described):
         check_callable("value", self.value)
         check_choice("on_reject", self.on_reject, self._on_reject)
         check_choice("path", self.path, PATHS)
+        if self.users is not None:
+            check_users(self.users)
         self._entropy = check_entropy(self.entropy)
         self._budget, self._account = plain_budget(self.budget)
         self._set_up()
@@ -78,7 +84,8 @@ class Counting(Described):
     def _path_of(self, elements: PCollection[Any], of_pairs: bool = False) -> bool:
         """Whether to count on the streaming path, once the input and its runner pass the checks."""
         check_windows(elements)
-        check_pairs(elements, of_pairs)
+        if not self._takes_any:
+            check_pairs(elements, of_pairs)
         check_runner(elements.pipeline, self.allow_runner)
         return use_streaming(elements, self.path)
 
@@ -87,7 +94,9 @@ class Counting(Described):
         replayable = self._entropy.is_replayable
         if streaming or replayable:
             refuse_early_draws(counter.mechanism, replayable)
-        claim(self.budget, by=self.label)  # the last of the checks
+        change = counter.change
+        protects = Protection(change.person, change.event_cost(counter.mechanism))
+        claim(self.budget, by=self.label, protects=protects)  # the last of the checks
         object.__setattr__(self, "counter", counter)  # to others it is fixed
         self._show_applied(elements.pipeline)
         return self._entropy.named(elements.pipeline.transforms_stack[-1].full_label)

@@ -11,7 +11,9 @@ import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
 from beam_dpcount.checks import ParameterError, check_whole
+from beam_dpcount.counters.change import Change
 from beam_dpcount.counters.counter import LatticeCounter
+from beam_dpcount.counters.users import group_of
 from beam_dpcount.dofns.elements import (
     REJECTED,
     CheckKeys,
@@ -21,12 +23,14 @@ from beam_dpcount.dofns.elements import (
 )
 from beam_dpcount.dofns.intake import Intake
 from beam_dpcount.dofns.releases import Rejected
+from beam_dpcount.dofns.users import StepParcels
 from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.mechanisms import Sparse, Unbounded
 from beam_dpcount.mechanisms.base import MAX_HORIZON, check_horizon
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.statistics.base import Statistic
 from beam_dpcount.statistics.items import check_state
+from beam_dpcount.transforms.bounding import bounded_events
 from beam_dpcount.transforms.counting import Counting
 from beam_dpcount.transforms.inputs import check_callable, in_windows, once_per_window
 
@@ -76,7 +80,7 @@ class EachElement(Counting):
             remedy = "nothing would be released; give a smaller every"
             raise ParameterError("every", problem, remedy)
         self.statistic = self._made()
-        change, dimension = self.statistic.change(self.relation), self.statistic.dimension
+        change, dimension = self._change(), self.statistic.dimension
         unit = self.statistic.lattice_unit
         how: dict[str, Any] = {"change": change, "dimension": dimension, "unit": unit}
         given = self.mechanism, self.horizon
@@ -86,6 +90,21 @@ class EachElement(Counting):
                 check_state(_state_size(counter), dimension or 1, self._smaller)
         self.counter = self._counters[self.path == "streaming"]
 
+    def _change(self) -> Change:
+        """What is protected: of one element, or of all elements of a person that count."""
+        one, users = self.statistic.change(self.relation), self.users
+        if users is None:
+            return one
+        if users.gap is not None:
+            raise ValueError(
+                "after every element each one takes a step, whenever it is: leave gap out of users"
+            )
+        if self.horizon is None or isinstance(self.mechanism, Unbounded | Sparse):
+            raise ValueError("users= needs a horizon, and a mechanism of mechanisms.ALL or none")
+        bound = users.bound()
+        most = min(bound.events, bound.keys * bound.per_key)
+        return group_of(one, most, bound.per_key, users.asserted)
+
     def _intake(self) -> Intake:
         how = self.on_reject, self.value, self.element_id, self.every
         return Intake(self.counter, self.statistic, *how)
@@ -93,6 +112,10 @@ class EachElement(Counting):
     def expand(self, elements: PCollection[Any]) -> Any:
         streaming = self._path_of(elements, self.statistic.of_pairs and self.value is None)
         entropy = self._use(self._counters[streaming], elements, streaming)
+        if self.users is not None and not self.users.asserted:
+            parcels = StepParcels(_window_check(elements.windowing.windowfn), self.element_id)
+            bound = self.users.bound()
+            elements = bounded_events(elements, self.users, bound, parcels, streaming)
         return count_elements(elements, self._intake(), entropy, streaming)
 
     def problem(self, element: Any, micros: int | None = None) -> str | None:
@@ -105,6 +128,7 @@ class EachElement(Counting):
             **self.counter.describe(),
             **self.statistic.describe(),
             "released_after": every,
+            **({} if self.users is None else {"users": str(self.users)}),
             "entropy": repr(self._entropy),
             **self._account,
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 import apache_beam as beam
 from apache_beam import typehints
@@ -17,6 +17,7 @@ from beam_dpcount.dofns.intake import BY_DATA
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.rows import TO_ITEMS, RowElementError, is_row, is_row_type
 from beam_dpcount.dofns.ticks import check_timed
+from beam_dpcount.dofns.users import TickParcels, Users
 from beam_dpcount.mechanisms import Mechanism
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.statistics.items import Items
@@ -84,6 +85,9 @@ class TickHistogram(Described):
     path: str = "auto"
     entropy: Entropy | None = None
     allow_runner: bool = False
+    users: Users | None = None
+
+    is_bounded: ClassVar[bool] = False  # each person's events were bounded before
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -95,6 +99,7 @@ class TickHistogram(Described):
         self._ticks = TickCount(**{**options, "keys": items.domain, "max_items": items.max_items})
         # Of an event's items the first of the domain count.
         self._ticks._counted = items.domain, items.max_items  # type: ignore[misc]
+        self._ticks._split = self._split.pairs  # type: ignore[misc]
         self._fix()
 
     @property
@@ -113,9 +118,18 @@ class TickHistogram(Described):
             )
         split: Any = beam.ParDo(self._split).with_output_types(tuple[str, int])
         self._ticks = copy(self._ticks)  # what an application before shows stays as it is
-        releases = events | "SplitItems" >> split | "TickCount" >> self._ticks
+        self._ticks.is_bounded = self.is_bounded  # type: ignore[misc]
+        if self.users is None or self.users.asserted or self.is_bounded:
+            events = events | "SplitItems" >> split
+        else:  # an event stays whole until its person is known
+            self._ticks._takes_any = True  # type: ignore[misc]
+        releases = events | "TickCount" >> self._ticks
         self._show_applied(events.pipeline)
         return releases
+
+    def parcels(self, events: PCollection[Any]) -> TickParcels:
+        """How events travel to their person."""
+        return self._ticks.parcels(events)
 
     def problem(self, event: Any, micros: int | None = None) -> str | None:
         """Why an event does not count as it is; see `beam_dpcount.check`."""
@@ -133,6 +147,10 @@ class _SplitItems(beam.DoFn):
 
     def process(self, event: Any, windowed: Any = _WindowedValue) -> list[tuple[str, int]]:
         check_timed(windowed.timestamp_micros)  # whatever its items are
+        return self.pairs(event)
+
+    def pairs(self, event: Any) -> list[tuple[str, int]]:
+        """(item, 1) for each item of an event that counts."""
         if self._value is None and is_row(event):
             raise RowElementError(TO_ITEMS)
         try:

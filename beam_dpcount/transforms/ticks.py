@@ -10,9 +10,12 @@ from typing import Any, ClassVar
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms import window as windows
+from apache_beam.utils.timestamp import Duration, Timestamp
 
+from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.change import TickChange, check_bounds, check_unit
 from beam_dpcount.counters.counter import Counter
+from beam_dpcount.counters.users import UserChange
 from beam_dpcount.dofns.clock import LATE, Clock, check_keys, clock_of, default_most
 from beam_dpcount.dofns.intake import Intake
 from beam_dpcount.dofns.releases import Release
@@ -28,8 +31,10 @@ from beam_dpcount.dofns.ticks import (
     check_timed,
     groups_of,
 )
+from beam_dpcount.dofns.users import ReadyTicks, TickParcels, Users
 from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
 from beam_dpcount.statistics.numbers import Numbers
+from beam_dpcount.transforms.bounding import bounded_events
 from beam_dpcount.transforms.counting import Counting
 from beam_dpcount.transforms.inputs import check_choice, in_windows, once_per_window
 from beam_dpcount.transforms.runners import spreads_groups
@@ -138,17 +143,27 @@ class TickCount(Counting):
     max_per_tick: int | None = None
     late: str = "fold"
     on_unknown: str = "drop"
+    other: str | None = None
 
     counter: Counter = field(init=False)
 
     _on_reject = _POLICIES
     _counted: ClassVar[Any] = None  # what else decides which events count, for replayable noise
+    _split: ClassVar[Any] = None  # makes pairs of an event that is none
+    _restart: ClassVar[int | None] = None  # after so many ticks the count starts anew
+    is_bounded: ClassVar[bool] = False  # each person's events were bounded before
 
     def _set_up(self) -> None:
         check_choice("late", self.late, LATE)
         check_choice("on_unknown", self.on_unknown, _POLICIES)
-        self._clock = clock_of(self.tick, self.start, self.stop, self.horizon)
+        self._clock = self._whole = clock_of(self.tick, self.start, self.stop, self.horizon)
+        if self._restart is not None:
+            size = self._restart * self._whole.tick
+            self._clock = self._whole.in_windows(size, self._whole.start)
         self.keys = check_keys(self.keys)
+        if self.other is not None and self.other not in self.keys:
+            problem = f"must be one of keys, got {self.other!r}"
+            raise ParameterError("other", problem, "add it to keys, or leave {other} out")
         low, high = check_bounds(self.bounds)
         change = TickChange(low, high, relation=self.relation, max_items=self.max_items)
         self._numbers = Numbers(low, high, check_unit(self.unit, change))
@@ -179,20 +194,53 @@ class TickCount(Counting):
         mechanism: Any = self.mechanism
         if isinstance(mechanism, Mechanism):
             mechanism = replace(mechanism, horizon=clock.steps)
-        how: dict[str, Any] = {"change": self._change, "unit": self._numbers.unit}
+        change = self._change if self.users is None else self._of_person(self.users, clock)
+        how: dict[str, Any] = {"change": change, "unit": self._numbers.unit}
         made: Counter = self._calibrated(streaming, mechanism, clock.steps, **how)
         return made
+
+    def _of_person(self, users: Users, clock: Clock) -> UserChange:
+        """What all events of one person change that count."""
+        one, bound, windows = self._change, users.bound(self.max_items), len(clock.origins())
+        keys = min(bound.keys, len(self.keys))
+        if self._restart is not None:  # each window of a key is another key to the bound
+            keys, windows = min(bound.keys, windows * len(self.keys)), 1
+        return UserChange(
+            *(one.low, one.high, one.relation),
+            max_items=one.max_items,
+            most=one.most,
+            events=bound.events,
+            keys=keys,
+            per_key=bound.per_key,
+            gap=bound.gap // clock.tick,
+            windows=windows,
+            asserted=users.asserted,
+        )
 
     def expand(self, events: PCollection[Any]) -> PCollection[Release]:
         streaming = self._path_of(events)
         clock = self._used = self._windowed(events)
+        if streaming and self.late == "fold" and self.users is not None and self.users.micros:
+            raise ValueError(
+                'late="fold" counts a late event at another tick, and so closer to others of its '
+                'person than gap says: give late="drop", or leave gap out'
+            )
         known = clock == self._clock
         counter = self._counters[streaming] if known else self._at(clock, streaming)
         entropy = self._use(counter, events, streaming)
         if streaming and entropy.is_replayable:
             _LOGGER.warning("%s: %s", self.label, _LATE_REPLAYS)
-        numbers = Intake(counter, self._numbers, self.on_reject, self.value)
-        intake = TickIntake(clock, self.keys, numbers, strict=self.on_unknown == "raise")
+        intake: Any = self._intake(clock)
+        counted = self._counted
+        if self.users is not None and not self.users.asserted and not self.is_bounded:
+            bound = self.users.bound(self.max_items)
+            counted = counted, repr(bound), self._restart
+            events = bounded_events(
+                *(events, self.users, bound, self.parcels(events), streaming),
+                output=tuple[str, bytes],
+                windowing=self._restarting(),
+            )
+            intake = ReadyTicks(clock)
         plan = TickPlan(
             counter,
             clock,
@@ -200,11 +248,31 @@ class TickCount(Counting):
             cap=self._change.largest(self._numbers.unit),
             fold=self.late == "fold",
             entropy=entropy,
-            counted=self._counted,
+            counted=counted,
             alone=spreads_groups(events.pipeline),
         )
         released = self._each_tick if streaming else self._all_ticks
-        return released(events, intake, plan)
+        releases = released(events, intake, plan)
+        if self._restart is None:
+            return releases
+        return releases | "Rejoin" >> beam.WindowInto(windows.GlobalWindows())
+
+    def _intake(self, clock: Clock) -> TickIntake:
+        numbers = Intake(self.counter, self._numbers, self.on_reject, self.value)
+        strict = self.on_unknown == "raise"
+        return TickIntake(clock, self.keys, numbers, strict, self.other)
+
+    def parcels(self, events: PCollection[Any]) -> TickParcels:
+        """How events travel to their person."""
+        clock = self._windowed(events) if self._restart is None else self._whole
+        return TickParcels(self._intake(clock), self.keys, self._split, self._restart)
+
+    def _restarting(self) -> Any:
+        """The windows in each of which the count starts anew; None: those of the input."""
+        if self._restart is None:
+            return None
+        size, start = self._restart * self._whole.tick, self._clock.offset
+        return windows.FixedWindows(Duration(micros=size), Timestamp(micros=start))
 
     def _each_tick(
         self, events: PCollection[Any], intake: TickIntake, plan: TickPlan
@@ -263,6 +331,9 @@ class TickCount(Counting):
         function = events.windowing.windowfn
         if isinstance(function, windows.GlobalWindows):
             return self._clock
+        if self._restart is not None:
+            problem = f"{function!r} would count people anew in every window of the input"
+            raise ValueError(f"{problem}: use the global window, and give window, in ticks")
         if isinstance(function, windows.FixedWindows):
             return self._clock.in_windows(function.size.micros, function.offset.micros)
         problem = f"{function!r} leaves gaps between windows, or may"
@@ -277,6 +348,9 @@ class TickCount(Counting):
             "late": self.late,
             "entropy": repr(self._entropy),
             "max_per_tick": str(self._change.most),
-            "budget_covers": per if self._used.window is None else f"{per} in one window",
+            **({} if self.users is None else {"users": str(self.users)}),
+            "budget_covers": per
+            if self._used.window is None or self.users
+            else f"{per} in one window",
             **self._account,
         }

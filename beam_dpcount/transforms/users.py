@@ -68,7 +68,7 @@ class BoundUsers(beam.PTransform[Any, Any]):
                 "asserted users need no bound: give users=... to each of the counts instead"
             )
         if not isinstance(counts, Mapping) or not counts:
-            raise TypeError(f'counts must map names to counts, e.g. {{"a": TickCount(...)}}')
+            raise TypeError('counts must map names to counts, e.g. {"a": TickCount(...)}')
         self.counts = {name: self._member(name, count) for name, count in counts.items()}
 
     def _member(self, name: Any, count: Any) -> Member:

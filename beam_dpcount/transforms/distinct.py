@@ -1,0 +1,129 @@
+"""DistinctUsers: how many people there were, by key, at the ticks of a public clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import KW_ONLY, dataclass, fields
+from typing import Any
+
+from apache_beam.pvalue import PCollection
+
+from beam_dpcount.budget.budgets import Budget
+from beam_dpcount.budget.ledger import Share
+from beam_dpcount.checks import check_whole
+from beam_dpcount.dofns.releases import Release
+from beam_dpcount.dofns.users import TickParcels, Users
+from beam_dpcount.mechanisms import Mechanism
+from beam_dpcount.noise.entropy import Entropy
+from beam_dpcount.transforms.bounding import check_users
+from beam_dpcount.transforms.described import Described
+from beam_dpcount.transforms.ticks import TickCount
+
+
+@dataclass(eq=False, repr=False)
+class DistinctUsers(Described):
+    """How many people each key has had so far, or in a window of ticks, at every tick.
+
+    PCollection[KV[str, anything]] with event times -> PCollection[Release], one for each key at
+    every tick, as for TickCount. Each person counts once a key: in the tick of the first event.
+
+    Args:
+      users: `by` and `events`: a person counts in at most so many keys (of each window), which the
+        noise grows with the square root of. Leave keys, per_key and gap out.
+      window: in ticks; the count starts anew after so many: with tick=3600 and window=24, people of
+        the day so far, hour by hour. Release.step is the tick of the window, from 1, and
+        Release.timestamp tells which one. A person may count in every window, and each takes one
+        of the person's `events`: for all days of a month give events=31 times the keys a day.
+        Default: people since the start.
+      budget, tick, start, stop, keys, horizon, mechanism, relation, late, on_unknown, other, path,
+        entropy, allow_runner: as for TickCount.
+
+    Guarantee: the values of all releases of all keys, in all windows, together satisfy `budget` for
+      inputs that differ in all events of any one person, as for TickCount with
+      Users(by, events, per_key=1): people beyond that in a key are not counted, which no stddev
+      covers. Delta_2 = sqrt(events) c.
+
+    Raises:
+      ValueError, TypeError: as for TickCount, and for input that is not in the global window.
+
+    Example:
+      >>> import beam_dpcount as dp
+      >>> people = dp.DistinctUsers(
+      ...     dp.ApproxDP(1.0, 1e-6), 3600, 0, horizon=720, window=24, keys=["home", "shop"],
+      ...     users=dp.Users(lambda event: event["user"], events=60),
+      ... )
+      >>> people.counter.horizon
+      24
+    """
+
+    budget: Budget | Share
+    tick: Any
+    start: Any
+    stop: Any = None
+    _: KW_ONLY
+    keys: Sequence[str]
+    users: Users
+    window: int | None = None
+    horizon: int | None = None
+    mechanism: Mechanism | type[Mechanism] | str | None = None
+    relation: str = "add_remove"
+    late: str = "fold"
+    on_unknown: str = "drop"
+    other: str | None = None
+    path: str = "auto"
+    entropy: Entropy | None = None
+    allow_runner: bool = False
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        users = check_users(self.users)
+        if users.keys is not None or users.per_key != 1 or users.gap is not None:
+            raise ValueError(
+                "each person counts once a key: give Users(by, events) without keys, per_key or gap"
+            )
+        options = {one.name: getattr(self, one.name) for one in fields(self)}
+        del options["window"]
+        if self.window is not None:
+            check_whole("window", self.window)
+        self._ticks = _Restarting(**options, value=_one, restart=self.window)
+        self.keys = self._ticks.keys
+        self._fix()
+
+    @property
+    def counter(self) -> Any:
+        """The calibrated counter of each key; the one in use, once the transform is applied."""
+        return self._ticks.counter
+
+    def expand(self, events: PCollection[Any]) -> PCollection[Release]:
+        self._ticks = copy(self._ticks)  # what an application before shows stays as it is
+        releases: PCollection[Release] = events | "TickCount" >> self._ticks
+        self._show_applied(events.pipeline)
+        return releases
+
+    def parcels(self, events: PCollection[Any]) -> TickParcels:
+        """How events travel to their person."""
+        return self._ticks.parcels(events)
+
+    def problem(self, event: Any, micros: int | None = None) -> str | None:
+        """Why an event does not count as it is; see `beam_dpcount.check`."""
+        return self._ticks.problem(event, micros)
+
+    def _describe(self) -> Mapping[str, str]:
+        return self._ticks._describe()
+
+
+@dataclass(eq=False, repr=False)
+class _Restarting(TickCount):
+    """A TickCount that starts anew after so many ticks, which are windows of its own."""
+
+    _: KW_ONLY
+    restart: int | None = None
+
+    def _set_up(self) -> None:
+        self._restart = self.restart  # type: ignore[misc]
+        super()._set_up()
+
+
+def _one(_: Any) -> int:
+    return 1
