@@ -295,7 +295,7 @@ class PersonCodec(Envelope):
     def encode(self, seen: Seen) -> bytes:
         """What counts of a person, as bytes."""
         front = struct.pack(_HEAD, *self.head(1, seen.events)) + seen.salt
-        names = b"".join(map(_NAME.pack, seen.names.keys(), seen.names.values()))  # type: ignore[arg-type]
+        names = b"".join(map(_NAME.pack, seen.names.keys(), seen.names.values()))
         return self.seal(front, names + struct.pack(f"<{len(seen.times)}q", *seen.times))
 
     def decode(self, data: bytes) -> Seen:

@@ -86,7 +86,7 @@ class BoundUsers(beam.PTransform[Any, Any]):
         if isinstance(count, TickHistogram) or count.other is not None:
             users = replace(users, keys=None, per_key=users.events)
         made: Member = replace(count, users=users)
-        made.is_bounded = True
+        made.is_bounded = True  # type: ignore[misc]
         return made
 
     def expand(self, events: PCollection[Any]) -> dict[str, PCollection[Any]]:
