@@ -19,6 +19,7 @@ from beam_dpcount.counters.change import TickChange
 from beam_dpcount.counters.users import UserChange, column_cost, group_of, worst
 from beam_dpcount.mechanisms import KAry, NormalizedBLT
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
+from beam_dpcount.statistics.graph_counts import Degrees, Triangles
 from beam_dpcount.statistics.items import Items
 
 KINDS: list[Any] = [*mechanisms.ALL, lambda horizon: KAry(horizon, subtraction=False)]
@@ -227,3 +228,31 @@ def test_all_contents_of_a_persons_elements(kind: Any) -> None:
         for d in itertools.product((-3, 3), repeat=3)
     )
     assert found <= float(bound) / fine**2
+
+
+@pytest.mark.parametrize("max_degree", [2, 3])
+@pytest.mark.parametrize("make", [Triangles, Degrees], ids=lambda make: make.__name__)
+def test_elements_of_a_person_in_a_graph(make: Any, max_degree: int) -> None:
+    """Others may insert the same edge: an element is two changes of one."""
+    mechanism, statistic = mechanisms.SmoothBinary(4), make(4, max_degree=max_degree)
+    pairs = [*itertools.combinations(range(4), 2)]
+    one = statistic.change("edge")
+    norms = [group_of(one, k, k, False).norms(mechanism, 1, statistic.dimension) for k in (1, 2)]
+    R = mechanism.encoder(4)
+
+    @lru_cache
+    def encoded(stream: tuple[Any, ...]) -> np.ndarray:
+        codes = [statistic.empty if pair is None else statistic.read(pair)[0] for pair in stream]
+        added = statistic.all(statistic.init(), np.array(codes))[1]
+        return R @ added
+
+    found = [0.0, 0.0]
+    for stream in itertools.product(pairs, repeat=4):
+        for k, (l1, l2_squared) in zip((1, 2), norms, strict=True):
+            for mine in itertools.combinations(range(4), k):
+                without = tuple(None if i in mine else pair for i, pair in enumerate(stream))
+                d = encoded(stream) - encoded(without)
+                assert np.abs(d).sum() <= l1
+                assert (d * d).sum() <= l2_squared
+                found[k - 1] = max(found[k - 1], float((d * d).sum()))
+    assert 0 < found[0] < found[1]

@@ -106,6 +106,15 @@ class Change:
         return mechanism.norms(m * fine, most * fine)
 
     @property
+    def for_element(self) -> int:
+        """How many such changes lead from one element's contents to none.
+
+        2 where a change is of all insertions of an edge or vertex: they are taken out, and then the
+        others' put back.
+        """
+        return 1 if self.relation in RELATIONS else 2
+
+    @property
     def person(self) -> str:
         """Whose events are protected, in words; empty where it is one event."""
         return ""

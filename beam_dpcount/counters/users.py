@@ -138,7 +138,8 @@ class GroupChange(Change):
       events, per_key, asserted: as for UserChange.
 
     Guarantee: changes of one counter add up at most to the sum of their norms, so that j elements
-      cost j^2 times the squared norm of one; keys have independent noise.
+      cost j^2 times the squared norm of one; keys have independent noise. An element of a graph is
+      two changes of an edge (or vertex), as others may insert the same one: `for_element`.
     """
 
     one: Change = Change()
@@ -159,8 +160,9 @@ class GroupChange(Change):
 
     def norms(self, mechanism: Mechanism, unit: float, dimension: int | None) -> Norms:
         l1, l2_squared = self.one.norms(mechanism, unit, dimension)
-        each = min(self.events, self.per_key)
-        return self.events * l1, worst(self.events, each, lambda k: k * k * l2_squared)
+        each, n = min(self.events, self.per_key), self.one.for_element
+        squared = worst(self.events, each, lambda k: (k * n) ** 2 * l2_squared)
+        return self.events * n * l1, squared
 
     @property
     def person(self) -> str:

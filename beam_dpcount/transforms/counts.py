@@ -51,12 +51,19 @@ class PrefixCount(EachElement):
         `element_id`, unique for each element.
       allow_runner: True: accept any runner. Otherwise runners that are known to break the
         guarantee, or not known at all, are refused (docs/engines.md).
+      users: Users(by, events): protect the contents of all elements of one person, not only of one.
+        At most `events` of them count, `per_key` in a key; the others, and elements without a
+        person, count 0 and take their step. Needs a horizon.
 
     Guarantee: for each key, and window, the values of all its releases together satisfy `budget`
       for streams that differ in the value of any one element. Public, so not protected: the keys,
       and the number, order and timestamps of the elements. So this transform protects what an
       event's value was, not that it happened. An element lies in one key and one window, so the
-      budget is not multiplied by their number. Sensitivity: `counter.l1_sensitivity` and
+      budget is not multiplied by their number. With `users`: all values of one person's elements,
+      for all keys and windows together. Who a person's elements are is public then, too, and which
+      of them count: the first ones, by time and id on bounded input, of arrival on unbounded input,
+      whatever their values. What does not count is missing from the releases: a bias that no stddev
+      covers. Sensitivity: `counter.l1_sensitivity` and
       `.l2_sensitivity`, of the encoder's columns (docs/proofs/counters.md, "Sensitivity").
       Noise: exact, on integers: discrete Laplace, discrete Gaussian or rounded Gaussian,
       `counter.law`. A runner that retries work draws noise again; what nobody saw costs nothing.

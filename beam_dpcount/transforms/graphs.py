@@ -61,8 +61,9 @@ class EdgeCount(_GraphCount):
       relation: "edge" (default), or "node", which needs `asserted`.
       on_reject: as for PrefixCount, for elements that are not an edge of the vertices: a loop, an
         unknown vertex, a deletion, anything else. They are steps without an event in any case.
-      budget, horizon, every, mechanism, value, element_id, path, entropy, allow_runner: as for
-        PrefixCount, without Unbounded and Sparse; `value` takes the edge out of an element's value.
+      budget, horizon, every, mechanism, value, element_id, path, entropy, allow_runner, users: as
+        for PrefixCount, without Unbounded and Sparse; `value` takes the edge out of an element's
+        value. With `users`, an element costs twice an edge: another person's may insert the same.
 
     Guarantee: for each key, and window, the values of all its releases together satisfy `budget`
       for graphs of which one has all insertions of any one pair of vertices, and the other has

@@ -34,8 +34,8 @@ class Histogram(EachElement):
         count, or the element is empty; it takes less noise.
       on_reject: as for PrefixCount, for elements whose value is not an item, or names an unknown
         one, or too many. The rest of an element counts in any case.
-      budget, horizon, mechanism, every, value, element_id, path, entropy, allow_runner: as for
-        PrefixCount, but without Sparse; `value` takes the items out of an element's value.
+      budget, horizon, mechanism, every, value, element_id, path, entropy, allow_runner, users: as
+        for PrefixCount, but without Sparse; `value` takes the items out of an element's value.
 
     Guarantee: for each key, and window, the values of all its releases together satisfy `budget`
       for streams that differ in the items of any one element. Public, so not protected: the keys,

@@ -29,8 +29,9 @@ class SubstringCount(StatisticCount):
         letter is there, or its step is empty; it takes less noise.
       on_reject: as for PrefixCount, for elements that are not a letter of the alphabet. They count
         as the empty letter in any case.
-      budget, every, mechanism, value, element_id, path, entropy, allow_runner: as for PrefixCount,
-        without Unbounded and Sparse; `value` takes the letter out of an element's value.
+      budget, every, mechanism, value, element_id, path, entropy, allow_runner, users: as for
+        PrefixCount, without Unbounded and Sparse; `value` takes the letter out of an element's
+        value.
 
     Guarantee: for each key, and window, the values of all its releases together satisfy `budget`
       for sequences that differ in any one letter as `relation` says. Public, so not protected: the

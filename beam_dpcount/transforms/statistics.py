@@ -21,8 +21,8 @@ class StatisticCount(EachElement):
     Args:
       statistic: what is counted, such as `statistics.Triangles(100, max_degree=5)`.
       relation: the neighbouring relation, as `statistic.change` takes it.
-      budget, horizon, every, on_reject, mechanism, value, element_id, path, entropy, allow_runner:
-        as for PrefixCount, without Unbounded and Sparse.
+      budget, horizon, every, on_reject, mechanism, value, element_id, path, entropy, allow_runner,
+        users: as for PrefixCount, without Unbounded and Sparse.
 
     Guarantee: for each key, and window, the values of all its releases together satisfy `budget`
       for streams that differ as `statistic.change(relation)` says. It rests on that method, which

@@ -45,6 +45,8 @@ class TickHistogram(Described):
       value: takes the item or items out of an event.
       budget, tick, start, stop, horizon, mechanism, relation, max_per_tick, late, path, entropy,
         allow_runner: as for TickCount.
+      users: Users(by, events), as for TickCount: an item is a key. An event that names several
+        items counts under those of them that its person's bound lets through.
 
     Guarantee: as for TickCount; an event counts 1 under at most `max_items` items.
 

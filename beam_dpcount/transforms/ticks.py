@@ -86,6 +86,11 @@ class TickCount(Counting):
       on_reject: the same for an event whose value is not a number.
       value, path, allow_runner: as for PrefixCount; on the streaming path, timers release.
       entropy: where the noise comes from; default the operating system.
+      other: a key of `keys`, under which events with keys that are not listed count. Default: they
+        do not count.
+      users: Users(by, events): protect all events of one person, not only one. At most `events` of
+        them count, `per_key` in a key, `gap` apart; the others, and events without a person, do
+        not. Events with unlisted keys, outside the clock, or that count 0 take no one's place.
 
     Guarantee: the values of all releases of all keys together satisfy `budget` for inputs that
       differ in any one event, as `relation` says: whether an event happened at all, when within
@@ -104,6 +109,13 @@ class TickCount(Counting):
       which the same events are late, best none; if the watermark moved otherwise, only replays
       without such events are equal, which shows whether there are any. Sensitivity:
       `counter.l1_sensitivity` and `.l2_sensitivity` (docs/proofs/items_and_ticks.md, "Ticks").
+      With `users`: the same for inputs that differ in all events of any one person, whoever that
+      is, for all windows together (docs/proofs/people.md). It does not follow that one event is
+      protected by `budget`: without it, others of its person's may count in its place, which costs
+      up to 2 rho (4 rho where numbers have two signs, or R negative entries; 2 epsilon if pure).
+      What does not count is missing from the releases: a bias that no stddev covers. Streaming,
+      events are taken by arrival, and the promise assumes that a person's events change neither
+      order nor lateness of others' events.
       Noise and retries as for PrefixCount.
 
     Attributes:
@@ -111,7 +123,7 @@ class TickCount(Counting):
 
     Raises:
       ValueError, TypeError: as for PrefixCount, and when applied, for windows other than the global
-        one and FixedWindows on the grid of ticks.
+        one and FixedWindows on the grid of ticks, and for a gap with late="fold" when streaming.
       UntimedElementError, RowElementError: when run, where elements have no timestamps or are rows.
 
     Example:
