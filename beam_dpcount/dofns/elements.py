@@ -63,7 +63,7 @@ class CountEachElement(beam.DoFn):
         self._past_horizon = Metrics.counter("beam_dpcount", PAST_HORIZON)
         self._draws = draws = intake.draws(self._entropy)
         self._codec = statistic_codec(intake.counter, intake.statistic, draws.digest_size)
-        self._pack = packer(intake.statistic.width)
+        self._start, self._pack = intake.statistic.init(), packer(intake.statistic.width)
 
     def process(
         self,
@@ -91,11 +91,14 @@ class CountEachElement(beam.DoFn):
             before = draws.begin(key, window) if data is None else codec.digest_of(data)
             identity = intake.identity(payload)
             digest = draws.follow(before, identity, self._pack(0, codes))
-        memory = statistic.init() if data is None else statistic.unpack(codec.memory_of(data))
+        memory = self._start
+        if data is not None and memory is not None:  # None: nothing is ever remembered
+            memory = statistic.unpack(codec.memory_of(data))
         memory, x = statistic.count(memory, codes)
         state, value = counter.step_lattice(state, x, draws.noise(key, window, digest))
         # State first: what is yielded must never be ahead of what is remembered.
-        cell.write(codec.encode(state, digest, statistic.pack(memory)))
+        packed = b"" if memory is None else statistic.pack(memory)
+        cell.write(codec.encode(state, digest, packed))
         if rejected is not None:
             yield beam.pvalue.TaggedOutput(REJECTED, rejected)
         if state[0] % intake.every:

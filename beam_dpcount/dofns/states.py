@@ -38,7 +38,8 @@ from beam_dpcount.statistics.base import Statistic
 FORMAT = 2
 
 _HEAD = "<BBHHHIQq"
-_HEAD_SIZE = struct.calcsize(_HEAD)
+_HEADER = struct.Struct(_HEAD)
+_HEAD_SIZE = _HEADER.size
 _COUNT = struct.Struct("<8xI")
 _CHECK = struct.Struct("<I")
 _NAME = struct.Struct("<8sI")
@@ -92,12 +93,13 @@ class Envelope:
         self.digest_size, self._said = digest_size, [said for _, said in parts]
         shorts = [_fingerprint(text, 2) for text, _ in parts]
         self._shorts = (*shorts, *(0,) * (3 - len(shorts)))
+        self._start = (FORMAT, digest_size, *self._shorts)
         self._fingerprint = _fingerprint(ascii([text for text, _ in parts]), 8)
         self._first = _HEAD_SIZE + digest_size  # where the numbers are
 
     def head(self, count: int, step: int) -> tuple[int, ...]:
         """What `_HEAD` packs, for so many numbers at this step."""
-        return FORMAT, self.digest_size, *self._shorts, count, self._fingerprint, step
+        return (*self._start, count, self._fingerprint, step)
 
     def seal(self, front: bytes, memory: bytes) -> bytes:
         body = front + memory
@@ -110,18 +112,18 @@ class Envelope:
           StateError: the bytes are cut short, altered, of another format or of other parameters.
         """
         end = len(data) - _CHECK.size
-        if end < self._first or not _is_checked(data):
-            raise self._error(data)
-        form, digest, _, _, _, count, fingerprint, step = struct.unpack_from(_HEAD, data)
-        memory = self._first + 8 * count
-        if (
-            form != FORMAT
-            or digest != self.digest_size
-            or fingerprint != self._fingerprint
-            or memory > end
-        ):
-            raise self._error(data)
-        return step, memory
+        # In line, as a function costs as much as the check, and a step has two.
+        if end >= self._first and zlib.crc32(data[:end]) == _CHECK.unpack_from(data, end)[0]:
+            form, digest, _, _, _, count, fingerprint, step = _HEADER.unpack_from(data)
+            memory = self._first + 8 * count
+            if (
+                fingerprint == self._fingerprint
+                and digest == self.digest_size
+                and form == FORMAT
+                and memory <= end
+            ):
+                return step, memory
+        raise self._error(data)
 
     # The following take bytes that were opened.
 
@@ -181,8 +183,10 @@ class StateCodec(Envelope):
             arrays = b"".join(np.asarray(x, dtype=_DTYPES[kind]).tobytes() for kind, x in tail)
             state, n = state[:c], c - 1 + (n + 1 - c) * self._dimension
         step, *numbers = state
-        front = self._layout(n).pack(*self.head(n, step), digest, *numbers)
-        return self.seal(front + arrays, memory)
+        layout = self._layouts.get(n) or self._layout(n)
+        start = layout.pack(*self._start, n, self._fingerprint, step, digest, *numbers)
+        body = start + arrays + memory
+        return body + _CHECK.pack(zlib.crc32(body))
 
     def decode(self, data: bytes) -> State:
         """The state that was encoded, with read-only arrays; or a StateError, as for `open`."""
@@ -190,7 +194,7 @@ class StateCodec(Envelope):
         n = (memory - self._first) >> 3
         bare = self._is_bare and len(data) != memory + _CHECK.size  # nothing is kept beside it
         if n >= self._counters - 1 and not bare:
-            layout = self._layout(n)
+            layout = self._layouts.get(n) or self._layout(n)
             numbers = layout.unpack_from(data)[9:]
             if self._dimension is None:
                 if layout.size == memory:  # else no state of this counter has so many numbers
@@ -320,8 +324,7 @@ def _fingerprint(parameters: str, size: int) -> int:
 
 
 def _is_checked(data: bytes) -> bool:
-    end = len(data) - _CHECK.size
-    return zlib.crc32(memoryview(data)[:end]) == _CHECK.unpack_from(data, end)[0]
+    return zlib.crc32(data[: -_CHECK.size]) == int.from_bytes(data[-_CHECK.size :], "little")
 
 
 def _corrupt() -> StateError:

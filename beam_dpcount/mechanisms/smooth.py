@@ -87,9 +87,10 @@ class SmoothBinary(Forest):
         run = (carried & ~v).bit_length() - low.bit_length()
         following = carried | (1 << run - 1) - 1
         kept = state[4:] if v & 1 else state[4 : len(state) - run]
-        empty = run - 1 if self.balanced else 0
-        extra = sum(noise.one(state[2] + i) for i in range(1, empty + 1))
-        drawn = state[2] + empty + 1
+        drawn, extra = state[2] + 1, 0
+        if self.balanced:
+            extra = sum(noise.one(drawn + i) for i in range(run - 1))
+            drawn += run - 1
         z = noise.one(drawn)
         return (t, following, drawn, total, *kept, z), total + sum(kept) + z + extra
 
