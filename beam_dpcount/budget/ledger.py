@@ -297,12 +297,14 @@ class Ledger:
 
         Args:
           delta: default: the budget's own; 1e-6 for ZCDP; none, that is pure DP, for PureDP.
-          claimed: only shares that transforms have claimed; False: all, and what is left.
+          claimed: only shares that transforms have claimed; False: all, and what is left, which is
+            taken to protect whom the claimed ones do.
           unit: "event" or "person". Default: a person's if all claimed shares protect one, else an
             event's.
 
         Raises:
-          ValueError: nothing holds for a person, as some shares protect an event only.
+          ValueError: nothing holds for a person, as some shares protect an event only; or for an
+            event, as some of what is not claimed may yet protect people.
         """
         events = [s.name for s in self.shares if s.claimed_by and not s.protects.person]
         people = any(s.protects.person for s in self.shares)
@@ -315,7 +317,12 @@ class Ledger:
                 f"{named}: give users= to what spends them"
             )
         parts = self.parts(claimed)
-        if unit == "event" or (events and people):
+        if people and (events or unit == "event"):
+            if not claimed and (self.left or any(s.claimed_by is None for s in self.shares)):
+                raise ValueError(
+                    "what is not claimed may yet protect people, which costs an event more: leave "
+                    "claimed=False out"
+                )
             parts = self.parts(claimed, of_event=True)
         return self._epsilon(parts, delta)
 
@@ -370,13 +377,14 @@ class Ledger:
         lines = [f"{a:<{x}}  {b:>{y}}  {c:<{z}}  {d}".rstrip() for a, b, c, d in rows]
         delta = self._delta() if delta is None else delta
         where = "" if delta is None else f" at delta = {delta:g}"
-        spent, whole = self.epsilon_at(delta), self.epsilon_at(delta, claimed=False)
         heading = f"{self._title()}: {self._budget}"
         if isinstance(self._budget, ApproxDP):
             heading += f"; in all rho = {float(self._total):g} (zCDP)"
-        epsilons = f"epsilon{where}: {spent:.6g} of what is claimed, {whole:.6g} of all"
         if people:
-            epsilons += self._of_people(delta, where)
+            epsilons = self._of_people(delta, where)
+        else:
+            spent, whole = self.epsilon_at(delta), self.epsilon_at(delta, claimed=False)
+            epsilons = f"epsilon{where}: {spent:.6g} of what is claimed, {whole:.6g} of all"
         return "\n".join([heading, "", *lines, "", epsilons, "", _NOTE])
 
     def _of_people(self, delta: float | None, where: str) -> str:
@@ -386,17 +394,19 @@ class Ledger:
         person = self._epsilon([s.budget for s in mine], delta)
         names = ", ".join(s.name for s in mine)
         event = self.epsilon_at(delta, unit="event")
-        costs = {s.protects.event_cost for s in mine} - {1}
         said = [
-            f" ({'for one event' if mixed else 'for one person'})",
-            f"for one person{where}: {person:.6g} by {names}" + " alone" * mixed,
-            f"for one event{where}: {event:.6g} of what is claimed",
+            f"epsilon{where}, for one person: {person:.6g} by {names}" + " alone" * mixed,
+            f"epsilon{where}, for one event: {event:.6g} of what is claimed",
         ]
-        if costs:
-            factors = " or ".join(map(str, sorted(costs)))
-            pure = isinstance(self._budget, PureDP)
-            how = "twice in epsilon" if pure else f"{factors} times in rho"
-            said += ["", _BEHIND.format(how=how)]
+        more = [s for s in mine if s.protects.event_cost > 1]
+        ways = {
+            "twice in epsilon"
+            if isinstance(s.budget, PureDP)
+            else f"{s.protects.event_cost} times in rho"
+            for s in more
+        }
+        if ways:
+            said += ["", _BEHIND.format(how=" or ".join(sorted(ways)))]
         return "\n".join(said + ["", _MIXED] * mixed)
 
     def describe(self) -> Mapping[str, str]:

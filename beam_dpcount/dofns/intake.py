@@ -42,11 +42,13 @@ class Intake:
         value: Callable[[Any], Any] | None = None,
         element_id: Callable[[Any], Any] | None = None,
         every: int = 1,
+        counted: Any = None,
     ) -> None:
         self.counter, self.statistic, self.on_reject = counter, statistic, on_reject
         self.collects = on_reject == "collect"
         self._value, self.element_id, self.every = value, element_id, every
         self.is_plain = element_id is None and not self.collects
+        self._counted = counted  # what else says which elements count, for replayable noise
         self._is_scalar = statistic.dimension is None
         self.release_type: Any = Release if self._is_scalar else VectorRelease
 
@@ -111,7 +113,8 @@ class Intake:
     @property
     def parameters(self) -> str:
         """All that releases depend on, for replayable noise."""
-        return self.statistic.noise_parameters(self.counter.fingerprint)
+        whole = self.statistic.noise_parameters(self.counter.fingerprint)
+        return whole if self._counted is None else ascii((whole, self._counted))
 
     def draws(self, entropy: Entropy) -> Draws:
         """The noise of the counter."""

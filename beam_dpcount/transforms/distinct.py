@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 from apache_beam.pvalue import PCollection
+from apache_beam.transforms.window import GlobalWindows
 
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.ledger import Share
@@ -75,6 +76,8 @@ class DistinctUsers(Described):
     entropy: Entropy | None = None
     allow_runner: bool = False
 
+    _bound_before: ClassVar[str | None] = None  # how BoundUsers has, for replayable noise
+
     def __post_init__(self) -> None:
         super().__init__()
         users = check_users(self.users)
@@ -96,7 +99,11 @@ class DistinctUsers(Described):
         return self._ticks.counter
 
     def expand(self, events: PCollection[Any]) -> PCollection[Release]:
+        if not isinstance(events.windowing.windowfn, GlobalWindows):
+            problem = f"{events.windowing.windowfn!r} would count people anew in each window"
+            raise ValueError(f"{problem}: use the global window, and give window, in ticks")
         self._ticks = copy(self._ticks)  # what an application before shows stays as it is
+        self._ticks._bound_before = self._bound_before  # type: ignore[misc]
         releases: PCollection[Release] = events | "TickCount" >> self._ticks
         self._show_applied(events.pipeline)
         return releases

@@ -106,7 +106,8 @@ class EachElement(Counting):
         return group_of(one, most, bound.per_key, users.asserted)
 
     def _intake(self) -> Intake:
-        how = self.on_reject, self.value, self.element_id, self.every
+        counted = None if self.users is None else repr(self.users.bound())
+        how = self.on_reject, self.value, self.element_id, self.every, counted
         return Intake(self.counter, self.statistic, *how)
 
     def expand(self, elements: PCollection[Any]) -> Any:
@@ -120,7 +121,10 @@ class EachElement(Counting):
 
     def problem(self, element: Any, micros: int | None = None) -> str | None:
         """Why an element does not count as it is; see `beam_dpcount.check`."""
-        return self._intake().problem(element)
+        problem = self._intake().problem(element)
+        if problem is None and self.users is not None:
+            problem = self.users.problem(element[1])
+        return problem
 
     def _describe(self) -> dict[str, str]:
         every = "every step" if self.every == 1 else f"every {self.every} steps"

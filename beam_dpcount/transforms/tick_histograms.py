@@ -89,7 +89,8 @@ class TickHistogram(Described):
     allow_runner: bool = False
     users: Users | None = None
 
-    is_bounded: ClassVar[bool] = False  # each person's events were bounded before
+    _is_bounded: ClassVar[bool] = False  # BoundUsers has bounded each person's events
+    _bound_before: ClassVar[str | None] = None  # and how, for replayable noise
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -120,8 +121,9 @@ class TickHistogram(Described):
             )
         split: Any = beam.ParDo(self._split).with_output_types(tuple[str, int])
         self._ticks = copy(self._ticks)  # what an application before shows stays as it is
-        self._ticks.is_bounded = self.is_bounded  # type: ignore[misc]
-        if self.users is None or self.users.asserted or self.is_bounded:
+        self._ticks._is_bounded = self._is_bounded  # type: ignore[misc]
+        self._ticks._bound_before = self._bound_before  # type: ignore[misc]
+        if self.users is None or self.users.asserted or self._is_bounded:
             events = events | "SplitItems" >> split
         else:  # an event stays whole until its person is known
             self._ticks._takes_any = True  # type: ignore[misc]
@@ -135,7 +137,10 @@ class TickHistogram(Described):
 
     def problem(self, event: Any, micros: int | None = None) -> str | None:
         """Why an event does not count as it is; see `beam_dpcount.check`."""
-        return self._split.problem(event) or self._ticks.problem_of_time(micros)
+        problem = self._split.problem(event)
+        if problem is None and self.users is not None:
+            problem = self.users.problem(event)
+        return problem or self._ticks.problem_of_time(micros)
 
     def _describe(self) -> Mapping[str, str]:
         return self._ticks._describe()

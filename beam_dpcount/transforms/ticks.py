@@ -163,7 +163,8 @@ class TickCount(Counting):
     _counted: ClassVar[Any] = None  # what else decides which events count, for replayable noise
     _split: ClassVar[Any] = None  # makes pairs of an event that is none
     _restart: ClassVar[int | None] = None  # after so many ticks the count starts anew
-    is_bounded: ClassVar[bool] = False  # each person's events were bounded before
+    _is_bounded: ClassVar[bool] = False  # BoundUsers has bounded each person's events
+    _bound_before: ClassVar[str | None] = None  # and how, for replayable noise
 
     def _set_up(self) -> None:
         check_choice("late", self.late, LATE)
@@ -244,7 +245,9 @@ class TickCount(Counting):
             _LOGGER.warning("%s: %s", self.label, _LATE_REPLAYS)
         intake: Any = self._intake(clock)
         counted = self._counted
-        if self.users is not None and not self.users.asserted and not self.is_bounded:
+        if self._bound_before is not None:
+            counted = counted, self._bound_before
+        if self.users is not None and not self.users.asserted and not self._is_bounded:
             bound = self.users.bound(self.max_items)
             counted = counted, repr(bound), self._restart
             events = bounded_events(
@@ -326,7 +329,9 @@ class TickCount(Counting):
     def problem(self, event: Any, micros: int | None = None) -> str | None:
         """Why an event does not count as it is; see `beam_dpcount.check`."""
         problem = Intake(self.counter, self._numbers, "raise", self.value).problem(event)
-        if problem is None and event[0] not in self.keys:
+        if problem is None and self.users is not None and self._split is None:
+            problem = self.users.problem(event[1])
+        if problem is None and self.other is None and event[0] not in self.keys:
             return "the key is not among keys"
         return problem or self.problem_of_time(micros)
 
@@ -343,9 +348,6 @@ class TickCount(Counting):
         function = events.windowing.windowfn
         if isinstance(function, windows.GlobalWindows):
             return self._clock
-        if self._restart is not None:
-            problem = f"{function!r} would count people anew in every window of the input"
-            raise ValueError(f"{problem}: use the global window, and give window, in ticks")
         if isinstance(function, windows.FixedWindows):
             return self._clock.in_windows(function.size.micros, function.offset.micros)
         problem = f"{function!r} leaves gaps between windows, or may"

@@ -9,7 +9,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
-from beam_dpcount.dofns.users import ElementParcels, Users
+from beam_dpcount.dofns.users import Bound, ElementParcels, Users
 from beam_dpcount.transforms.bounding import bounded_events, check_users
 from beam_dpcount.transforms.distinct import DistinctUsers
 from beam_dpcount.transforms.inputs import use_streaming
@@ -31,16 +31,20 @@ class BoundUsers(beam.PTransform[Any, Any]):
       users: the bound. An event takes its place in it if any of the counts would count it. The
         keys of the bound are those of the events, as they come.
       counts: TickCount, TickHistogram or DistinctUsers by name; the name is the label of each. One
-        without `users` is calibrated to a person here, and is not to be applied elsewhere; one with
-        its own `users`, such as DistinctUsers, bounds those that are left once more.
+        without `users` is calibrated to a person here, in a copy: `counters` has it. One with its
+        own `users`, such as DistinctUsers, bounds those that are left once more, and must have the
+        same `by`: whose events are left says who is protected.
+
+    Attributes:
+      counters: the calibrated counter of each count, by name.
 
     Guarantee: each count's releases satisfy its own budget for inputs that differ in one person, as
       for `TickCount(..., users=users)`; together they cost the sum: take shares of a `Ledger`. The
-      bound reads a person's own events only. Where a TickHistogram takes several items from an
-      event, or a TickCount maps keys to `other`, all of a person's events may fall into one of its
-      counters, and its noise is for that. A count that would promise something about one event is
-      refused: one event less may let others of its person's count in its place (first k: 2 events
-      differ; with a gap: up to 2 k).
+      bound reads a person's own events only. Where a TickHistogram takes items from an event, or a
+      TickCount maps keys to `other`, all of a person's events may fall into one of its counters,
+      and its noise is for that. A count that would promise something about one event is refused:
+      one event less may let others of its person's count in its place (first k: 2 events differ;
+      with a gap or a limit on keys: up to 2 k).
 
     Raises:
       ValueError, TypeError: at construction, for arguments out of range or other transforms.
@@ -56,8 +60,8 @@ class BoundUsers(beam.PTransform[Any, Any]):
       ...         ledger.share(0.5), **clock, bounds=(0, 100), value=lambda event: event["spent"]
       ...     ),
       ... })
-      >>> sorted(bound.counts)
-      ['events', 'spent']
+      >>> round(bound.counters["events"].l2_sensitivity, 1)  # ten events in one key, ten in another
+      14.1
     """
 
     def __init__(self, users: Users, counts: Mapping[str, Any]) -> None:
@@ -69,7 +73,20 @@ class BoundUsers(beam.PTransform[Any, Any]):
             )
         if not isinstance(counts, Mapping) or not counts:
             raise TypeError('counts must map names to counts, e.g. {"a": TickCount(...)}')
-        self.counts = {name: self._member(name, count) for name, count in counts.items()}
+        self._of_pairs = not all(isinstance(count, TickHistogram) for count in counts.values())
+        self._counts = {name: self._member(name, count) for name, count in counts.items()}
+
+    @property
+    def counters(self) -> dict[str, Any]:
+        """The calibrated counter of each count, by name."""
+        return {name: count.counter for name, count in self._counts.items()}
+
+    @property
+    def _bound(self) -> Bound:
+        if self._of_pairs:
+            return self.users.bound()
+        # Events without keys: there is nothing that keys and per_key could be about.
+        return replace(self.users, keys=None, per_key=self.users.events).bound()
 
     def _member(self, name: Any, count: Any) -> Member:
         if not isinstance(name, str):
@@ -80,24 +97,34 @@ class BoundUsers(beam.PTransform[Any, Any]):
                 "behind a bound that is not so, as an event less lets others of its person's "
                 "count: give TickCount, TickHistogram or DistinctUsers, or users=... to it alone"
             )
-        if count.users is not None:
-            return count
-        users = self.users
-        if isinstance(count, TickHistogram) or count.other is not None:
-            users = replace(users, keys=None, per_key=users.events)
-        made: Member = replace(count, users=users)
-        made.is_bounded = True  # type: ignore[misc]
+        if count.users is None:
+            made: Member = replace(count, users=self._users_of(count))
+            made._is_bounded = True  # type: ignore[misc]
+        elif count.users.by is self.users.by:
+            made = replace(count)
+        else:
+            raise ValueError(
+                f"{name} has users with another `by`, and of what is left of one person's events "
+                "nothing holds for the other's: give both the same function"
+            )
+        made._bound_before = repr(self._bound)  # type: ignore[misc]
         return made
 
+    def _users_of(self, count: TickCount | TickHistogram) -> Users:
+        """How many events of a person this count may get, by its own keys."""
+        if isinstance(count, TickCount) and count.other is None:
+            return self.users
+        bound = self._bound
+        most = min(bound.events, bound.keys * bound.per_key)
+        return replace(self.users, events=most, keys=None, per_key=most)
+
     def expand(self, events: PCollection[Any]) -> dict[str, PCollection[Any]]:
-        members = self.counts.values()
+        members = self._counts.values()
         paths = {use_streaming(events, member.path) for member in members}
         if len(paths) > 1:
             raise ValueError("all counts must have one path: give each the same path")
         readers = [member.parcels(events) for member in members]
-        of_pairs = not all(isinstance(member, TickHistogram) for member in members)
         (streaming,) = paths
-        left = bounded_events(
-            events, self.users, self.users.bound(), ElementParcels(readers, of_pairs), streaming
-        )
-        return {name: left | name >> count for name, count in self.counts.items()}
+        parcels = ElementParcels(readers, self._of_pairs)
+        left = bounded_events(events, self.users, self._bound, parcels, streaming)
+        return {name: left | name >> count for name, count in self._counts.items()}
