@@ -17,6 +17,7 @@ import beam_dpcount as dp
 from beam_dpcount import mechanisms
 from beam_dpcount.counters.change import TickChange
 from beam_dpcount.counters.users import UserChange, column_cost, group_of, worst
+from beam_dpcount.dofns.users import person_of
 from beam_dpcount.mechanisms import KAry, NormalizedBLT
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.statistics.graph_counts import Degrees, Triangles
@@ -203,6 +204,14 @@ def test_windows_and_items_are_counters_too() -> None:
     # With a gap a window has room for few, and the next one for more.
     gap = {"events": 8, "keys": 1, "per_key": 8, "gap": 20}
     assert l2(**gap, windows=2) > 1.2 * l2(**gap)
+
+
+@pytest.mark.parametrize("found", ["", None, 7, b"ann", "\ud800", "ann\udfff"])
+def test_who_is_no_text_is_nobody(found: Any) -> None:
+    """Half a surrogate pair too: coders refuse it, and a pipeline that stops shows that it came."""
+    assert person_of(lambda payload: payload, found) == ""
+    assert person_of(lambda payload: payload["who"], {}) == ""
+    assert person_of(lambda payload: payload, "änn") == "änn"
 
 
 @pytest.mark.parametrize("kind", [mechanisms.SmoothBinary, NormalizedBLT])

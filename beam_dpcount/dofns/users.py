@@ -323,9 +323,13 @@ def person_of(by: Callable[[Any], Any], payload: Any) -> str:
     """Whose event it is; an empty text: nobody's."""
     try:
         person = by(payload)
+        if not isinstance(person, str):
+            return _NOBODY
+        text = str.__str__(person)
+        text.encode()  # half a surrogate pair is no text, and would stop the pipeline later
+        return text
     except BY_DATA:
         return _NOBODY
-    return str.__str__(person) if isinstance(person, str) else _NOBODY
 
 
 class SendToPeople(beam.DoFn):
