@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import beam_dpcount as dp
 from beam_dpcount.commands import options as opt
-from beam_dpcount.commands import report
+from beam_dpcount.commands import report, users
 from beam_dpcount.commands.files.formats import Places, Source, counted
 from beam_dpcount.commands.report import Estimate, many
 from beam_dpcount.commands.start import command
@@ -34,6 +34,7 @@ class Count(Task):
         opt.add_time(source)
 
         opt.add_budget(parser)
+        users.add_users(parser)
         count = parser.add_argument_group("counting")
         opt.add_horizon(count)
         opt.add_mechanism(parser, count)
@@ -54,6 +55,7 @@ class Count(Task):
 
     def check(self) -> None:
         opt.check_bounds(self.options)
+        users.check_users(self.options)
 
     def source(self) -> Source:
         return self.read(*counted(self.options.value, self.options.where), instead=TICKS)
@@ -65,6 +67,9 @@ class Count(Task):
         return dp.PrefixCount(opt.budget_of(options), options.horizon, **given)
 
     def notes(self) -> list[str]:
+        return [*self._counted(), *report.of_people(self.options, self.people_are_public)]
+
+    def _counted(self) -> list[str]:
         if self.options.value is not None:
             return [f"note: values are {report.clipping(self.options)}"]
         if self.options.where is not None:
@@ -79,10 +84,11 @@ class Count(Task):
         # Rows past the horizon need no mention: they have no release.
         options = self.options
         if not report.changes(options):
-            return Estimate()
+            return report.bounded(options, Estimate())
         values = "values" if options.value is not None else "zeros and ones"
         clipped = report.clipped(options)
-        return Estimate(f"the sum of {values} {clipped}", clipped, report.lost(options))
+        made = Estimate(f"the sum of {values} {clipped}", clipped, report.lost(options))
+        return report.bounded(options, made)
 
     def largest(self) -> str:
         return f"the largest error of a key's {many(self.counter.mechanism.horizon, 'release')}"

@@ -16,6 +16,7 @@ from functools import partial
 
 import beam_dpcount as dp
 from beam_dpcount.commands import options as opt
+from beam_dpcount.commands import report, users
 from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.files.formats import Places, Source, Table, text, vectors
 from beam_dpcount.commands.report import Estimate, many, unchecked
@@ -41,6 +42,7 @@ class Histogram(Task):
         opt.add_time(source)
 
         opt.add_budget(parser)
+        users.add_users(parser)
         count = parser.add_argument_group("counting")
         opt.add_horizon(count)
         opt.add_mechanism(parser, count)
@@ -57,6 +59,9 @@ class Histogram(Task):
               which biases them upwards (default: the first {_BARS} of the domain)
         """
         opt.add(parser, top)
+
+    def check(self) -> None:
+        users.check_users(self.options)
 
     def source(self) -> Source:
         separator = self.options.separator
@@ -88,16 +93,17 @@ class Histogram(Task):
                 f"each item of its {options.item}, between {options.separator!r}, that is one of "
                 f"the {domain} to the letter, up to the first {options.max_items:,} of them"
             )
-        return [f"note: a row counts 1 for {counted}", unchecked("items are", "their")]
+        said = [f"note: a row counts 1 for {counted}", unchecked("items are", "their")]
+        return [*said, *report.of_people(options, self.people_are_public)]
 
     def estimate(self) -> Estimate:
         options, left_out = self.options, ["items that are not of the domain"]
         if options.separator is None:
             what = "the true count of an item of the domain"
-            return Estimate(what, "items of the domain", left_out)
+            return report.bounded(options, Estimate(what, "items of the domain", left_out))
         first = f"the first {options.max_items:,} items of the domain in a row"
         left_out.append(f"those of a row beyond its first {options.max_items:,} (--max-items)")
-        return Estimate(f"the count of {first}", first, left_out)
+        return report.bounded(options, Estimate(f"the count of {first}", first, left_out))
 
     def draw(self) -> list[str]:
         from beam_dpcount.commands.figures import bars, frames  # here: matplotlib is an extra

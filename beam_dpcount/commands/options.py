@@ -28,7 +28,7 @@ NOT_COUNTED = frozenset(
     ("path", "output", "plot", "plot_keys", "rejected", "show_truth", "top", "all", "min_count")
 ) | {"secret_env", "secret_file", "show_header"}
 _BOUNDS = (0.0, 1.0)  # the default
-_WHOLE = frozenset("BDKMNTW")  # metavars
+_WHOLE = frozenset("BDJKMNTW")  # metavars
 REQUIRED = {"required": True}
 
 Group = argparse._ArgumentGroup
@@ -154,8 +154,8 @@ def add(group: Any, table: str, **more: dict[str, Any]) -> None:
     """Adds options from a table like their help, ``--name METAVAR: help``; longer help is indented.
 
     Without a metavar an option is a switch. Several metavars take as many values, ``FILE ...`` any
-    number; ``{this,that}`` is a choice. B, D, K, M, N, T and W stand for whole numbers. `more` has
-    further arguments of `add_argument`, by the name of the parsed option.
+    number; ``{this,that}`` is a choice. B, D, J, K, M, N, T and W stand for whole numbers. `more`
+    has further arguments of `add_argument`, by the name of the parsed option.
     """
     for entry in re.split(r"\n(?=\S)", textwrap.dedent(table).strip()):
         usage, _, text = entry.partition(": ")
@@ -312,7 +312,7 @@ def add_output(parser: Parser) -> Group:
         --plot-keys KEY ...: the keys to draw; default: chosen by public facts named in the picture
     """
     add(group, table, output=REQUIRED)
-    parser.set_defaults(rejected=None, on_reject="drop", show_truth=False)
+    parser.set_defaults(rejected=None, on_reject="drop", show_truth=False, user=None)
     return group
 
 

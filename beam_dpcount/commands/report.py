@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import beam_dpcount as dp
+from beam_dpcount.commands.files import times
 from beam_dpcount.counters.counter import Counter
 
 
@@ -104,6 +105,64 @@ def past_horizon(horizon: int, late: int) -> list[str]:
         "raise --horizon (and expect slightly more noise)"
     )
     return [warning] if late else []
+
+
+# People
+
+UNBOUNDED = (
+    "the exact counts include what bounding people leaves out (--user): they are apart from the "
+    "private ones by more than noise"
+)
+
+
+def most_rows(options: argparse.Namespace) -> str:
+    """How many rows of a person count."""
+    limits = [f"{many(options.per_user, 'row')} of a person", f"{options.per_key:,} a key"]
+    if options.max_keys is not None:
+        limits.append(f"in {many(options.max_keys, 'key')}")
+    if getattr(options, "min_gap", None) is not None:
+        length = times.every(options.min_gap).removeprefix("every ")
+        limits.append(f"{length if length[0].isdigit() else f'1 {length}'} apart")
+    return f"at most {', '.join(limits)}"
+
+
+def protected(options: argparse.Namespace, steps: bool) -> str:
+    """What a guarantee for a person protects; `steps`: rows that do not count take a step."""
+    most, empty = most_rows(options), f"an empty cell of {options.user}"
+    if steps:
+        return (
+            f"what all rows of one person say, where {most}, count (the rest of a person's rows, "
+            f"and rows without a person, {empty}, count 0 and have a release)"
+        )
+    return (
+        f"one person with all rows, where {most}, count (the rest of a person's rows do not count, "
+        f"nor do rows without a person, {empty})"
+    )
+
+
+def of_people(options: argparse.Namespace, steps: bool) -> list[str]:
+    """Notes on --user."""
+    if options.user is None:
+        return []
+    several = not steps and options.separator is not None
+    each = " (each key of a row as a row)" * several
+    return [
+        f"note: {most_rows(options)}, count{each}; a person is a cell of {options.user} to "
+        "the letter: one who is spelt in two ways is two people, and protected as two"
+    ]
+
+
+def bounded(options: argparse.Namespace, made: Estimate) -> Estimate:
+    """What a release estimates where rows of people are left out."""
+    if options.user is None:
+        return made
+    most = most_rows(options)
+    left_out = (
+        "rows of a person beyond that bound, and rows without a person (--user): a bias whose "
+        "size is private, and not shown here (python -m pipelines.bounds shows it, of a sample)"
+    )
+    title = ", ".join(filter(None, [made.title, most]))
+    return Estimate(f"{made.what}, with {most}", title, [*made.left_out, left_out])
 
 
 # Clipped numbers

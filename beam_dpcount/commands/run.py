@@ -21,7 +21,7 @@ from beam_dpcount.commands.files.formats import Event, InputError, Places
 from beam_dpcount.commands.files.read import ReadEvents, all_events, matched
 from beam_dpcount.commands.options import budget_of, named_as_options, unknown_argument
 from beam_dpcount.commands.progress import CountReleases, Progress, counted
-from beam_dpcount.commands.report import errors, past_horizon
+from beam_dpcount.commands.report import UNBOUNDED, errors, past_horizon
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.dofns.elements import PAST_HORIZON
 from beam_dpcount.transforms.runners import check_name
@@ -98,6 +98,7 @@ def report(task: Task, late: int) -> list[str]:
         task.written(),
         *([f"picture: {options.plot}"] if options.plot else []),
         *(["note: the picture shows the exact counts: it is private"] * options.show_truth),
+        *([f"note: {UNBOUNDED}"] if options.show_truth and options.user is not None else []),
         *([f"rejected rows (private): {options.rejected}"] if options.rejected else []),
         *task.findings(),
         task.guarantee(),

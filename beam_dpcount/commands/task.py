@@ -12,7 +12,8 @@ from beam_dpcount.commands.figures import keys
 from beam_dpcount.commands.files import times
 from beam_dpcount.commands.files.formats import RELEASES, Places, Source, Table, value_of
 from beam_dpcount.commands.options import Parser, entropy_of
-from beam_dpcount.commands.report import Estimate, many, one_run
+from beam_dpcount.commands.report import UNBOUNDED, Estimate, many, one_run, protected
+from beam_dpcount.commands.users import users_of
 from beam_dpcount.counters.counter import Counter
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Task(ABC):
     name: ClassVar[str]  # of the command
     known: ClassVar[str]  # what is public beside the keys: the end of a sentence
     heading: ClassVar[str] = "private counts"
+    people_are_public: ClassVar[bool] = True  # whose the rows are
     remedies: Mapping[str, str] = {}  # by parameters of the library, in words of the command
     split: Callable[[Any], Iterable[Any]] | None = None  # from an event to several
     counter: Counter  # of the path in use, once the transform is applied
@@ -54,7 +56,8 @@ class Task(ABC):
 
     def read(self, columns: Sequence[str], measure: Callable[..., object], **more: Any) -> Source:
         """The rows of --input, by these columns; see `Source`."""
-        names = ("key", "timestamp", "timestamp_format", "timezone", "delimiter", "show_header")
+        names = ("key", "user", "timestamp", "timestamp_format", "timezone", "delimiter")
+        names = (*names, "show_header")
         how = {name: getattr(self.options, name) for name in names}
         return Source(self.options.input, columns=tuple(columns), measure=measure, **how, **more)
 
@@ -64,8 +67,11 @@ class Task(ABC):
 
     def shared(self, places: Places) -> dict[str, Any]:
         """The arguments that all transforms per element take."""
-        how = {name: getattr(self.options, name) for name in ("mechanism", "path")}
-        return how | {"value": value_of, "element_id": places, "entropy": entropy_of(self.options)}
+        options = self.options
+        how = {name: getattr(options, name) for name in ("mechanism", "path")}
+        if options.user is not None:
+            how["users"] = users_of(options)
+        return how | {"value": value_of, "element_id": places, "entropy": entropy_of(options)}
 
     def finish(self, releases: Any) -> Any:
         """What is written of the releases."""
@@ -86,15 +92,20 @@ class Task(ABC):
 
     def covers(self) -> str:
         """Whose releases the guarantee covers."""
-        return "of a key " if self.options.key else ""
+        if not self.options.key:
+            return ""
+        return "of a key " if self.options.user is None else "of all keys "
 
     def public(self) -> str:
         """What the guarantee takes as public: the end of a sentence."""
-        return f"{'the keys, ' if self.options.key else ''}{self.known}"
+        people = "whose the rows are, " if self.options.user and self.people_are_public else ""
+        return f"{'the keys, ' if self.options.key else ''}{people}{self.known}"
 
     def scope(self) -> str:
         """What the guarantee protects."""
-        return "one row, not for all rows of a person"
+        if self.options.user is None:
+            return "one row, not for all rows of a person"
+        return protected(self.options, self.people_are_public)
 
     def guarantee(self) -> str:
         return (
@@ -134,6 +145,8 @@ class Task(ABC):
 
         options, columns = self.options, self.output.columns()
         said = SHOWN if options.show_truth else self.guarantee()
+        if options.show_truth and options.user is not None:
+            said = f"{said} Note: {UNBOUNDED}."
         series.prefix_counts(
             columns,
             options.plot,

@@ -11,18 +11,16 @@ Options that are not listed here go to Beam, e.g. --runner.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from fractions import Fraction
 
 import beam_dpcount as dp
 from beam_dpcount.checks import check_whole
+from beam_dpcount.commands import clock as public_clock
 from beam_dpcount.commands import options as opt
-from beam_dpcount.commands import report
+from beam_dpcount.commands import report, users
 from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.files import formats, times
-from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.commands.report import Estimate, many
 from beam_dpcount.commands.start import command
 from beam_dpcount.commands.task import Task
@@ -36,6 +34,7 @@ class Ticks(Task):
 
     name = "ticks"
     known = "the keys and the clock, and with them the number and times of the releases."
+    people_are_public = False
 
     @staticmethod
     def add_arguments(parser: opt.Parser) -> None:
@@ -47,26 +46,17 @@ class Ticks(Task):
         opt.add_value(source, where)
         opt.add_time(source, required=True)
 
-        clock = """
-            --tick TIME: the time between releases: seconds, or with a unit (s, m, h, d) as in 10m
-            --start TIME: seconds since 1970, or ISO 8601 such as 2024-01-31T00:00:00Z (without an
-              offset: in --timezone)
-            --stop TIME: rows at or after it do not count
-            --horizon N: the number of ticks, in place of --stop
-        """
-        length = {"type": tick, "required": True}
-        public = parser.add_argument_group("clock (public)")
-        opt.add(public, clock, tick=length, start=opt.REQUIRED)
-
+        public_clock.add_clock(parser)
         opt.add_budget(parser, "all releases of all keys together")
+        users.add_users(parser, with_gap=True)
         count = parser.add_argument_group("counting")
         opt.add_mechanism(parser, count)
         opt.add_bounds(count)
         opt.add_relation(
             count,
             ("add_remove", "replace_one"),
-            "what is protected: that any one row is there (default), or that it is any other row, "
-            "which costs up to twice as much",
+            "what is protected: that any one row (--user: a person's rows) is there (default), "
+            "or that it is any other, which costs up to twice as much",
         )
         limits = f"""
             --max-per-tick N: the sum of a key's rows in one tick is clipped to N times the largest
@@ -81,6 +71,7 @@ class Ticks(Task):
 
     def check(self) -> None:
         opt.check_bounds(self.options)
+        users.check_users(self.options)
 
     def source(self) -> formats.Source:
         return self.read(*formats.counted(self.options.value, self.options.where), per_tick=True)
@@ -89,10 +80,12 @@ class Ticks(Task):
         options, paths = self.options, places.paths
         self.keys = opt.public_list("keys", options, paths)
         plot_keys.check_listed(options, self.keys)
-        start, stop = clock(options)
+        start, stop = public_clock.limits(options)
         most = opt.most_items(options, "--keys", self.keys)
         if options.separator is not None:
             self.split = SplitKeys(self.keys, options.separator, most)
+        if options.user is not None:
+            most = 1  # each key of a row is an event of its person
         if options.max_per_tick is not None:
             check_whole("max_per_tick", options.max_per_tick)
         named = ("horizon", "mechanism", "unit", "relation", "max_per_tick", "late", "path")
@@ -105,6 +98,7 @@ class Ticks(Task):
             bounds=tuple(options.bounds),
             max_items=most,
             value=formats.value_of,
+            users=users.users_of(options),
             # Ticks have no ids of rows: a file more, or its keys in another order, would show.
             entropy=opt.entropy_of(options, ([*map(opt.real_path, paths)], self.keys)),
             **{name: getattr(options, name) for name in named},
@@ -123,6 +117,7 @@ class Ticks(Task):
             lines = [f"note: rows {within} {counted}"]
         else:
             lines = [f"note: every row {within} counts 1"]
+        lines += report.of_people(options, self.people_are_public)
         names = "keys and the condition are" if options.where else "keys are"
         lines.append(report.unchecked(names, "their"))
         if any(text and times.lacks_offset(text) for text in (options.start, options.stop)):
@@ -164,7 +159,8 @@ class Ticks(Task):
         if options.path == "streaming":
             until = "" if options.late == "drop" else ", until the next tick"
             left_out.append(f"late rows{until} (--late {options.late})")
-        return Estimate(f"{what}, each tick's part clipped to {most}", ", ".join(title), left_out)
+        what = f"{what}, each tick's part clipped to {most}"
+        return report.bounded(options, Estimate(what, ", ".join(title), left_out))
 
     def covers(self) -> str:
         return "of all keys "
@@ -203,41 +199,6 @@ class SplitKeys:
         cell, event = element
         codes, _ = read_items(cell.split(self._separator), self._known, self._most, removals=False)
         return ((self._keys[code - 1], event) for code in codes)
-
-
-def clock(options: argparse.Namespace) -> tuple[Fraction, Fraction | None]:
-    """--start and --stop in seconds, or an InputError."""
-    if options.stop is None and options.horizon is None:
-        raise InputError("give --stop, the time of the end, or --horizon, the number of ticks")
-    start = moment("--start", options.start, options.timezone)
-    stop = None if options.stop is None else moment("--stop", options.stop, options.timezone)
-    if stop is not None and stop <= start:
-        remedy = "give a later --stop, or --horizon, the number of ticks, in its place"
-        got = f"{options.stop!r} and {options.start!r}"
-        raise InputError(f"--stop must be after --start, got {got}: {remedy}")
-    return start, stop
-
-
-def moment(name: str, text: str, timezone: str) -> Fraction:
-    """A time in seconds since 1970, given as such or in ISO 8601; an InputError for others."""
-    number = times.is_number(text)
-    try:
-        return Fraction(times.parser("unix" if number else "iso", timezone)(text), 10**6)
-    except ValueError:
-        wrong = "lies outside the years 1 to 9999" if number else "is not a time"
-        remedy = "give seconds since 1970, or ISO 8601 such as 2024-01-31T00:00:00Z"
-        remedy = f"milliseconds? {remedy}" if number else remedy
-        raise InputError(f"{name} {wrong}, got {text!r}: {remedy}") from None
-
-
-def tick(text: str) -> Fraction:
-    """The length of a tick in seconds."""
-    try:
-        return times.duration(text)
-    except ValueError:
-        wrong = f"must be a positive time of whole microseconds, got {text!r}"
-        remedy = "give seconds, or a unit (s, m, h, d), e.g. --tick 10m"
-        raise argparse.ArgumentTypeError(f"{wrong}: {remedy}") from None
 
 
 main = command(Ticks)

@@ -28,15 +28,23 @@ class InputError(ValueError):
 
 
 class Event(NamedTuple):
-    """What one row of a file says, and its place: rows count from 1, after the header."""
+    """What one row of a file says, its place, and whose it is: rows count from 1.
+
+    A `person` that is an empty text is nobody.
+    """
 
     value: object
     file: str
     row: int
+    person: str = ""
 
 
 def value_of(event: Event) -> object:
     return event.value
+
+
+def person_of(event: Event) -> str:
+    return event.person
 
 
 @dataclass(frozen=True)
@@ -58,8 +66,9 @@ class Source:
       delimiter: of CSV; the two characters ``\\t`` mean a tab.
       show_header: whether an error about a missing column may show the first line of a CSV file,
         which is data if there is no header.
-      per_tick: whether events are counted per tick. Then keys and times are protected too, and may
-        be counted.
+      per_tick: whether events are counted per tick. Then keys, times and people are protected too,
+        and may be counted.
+      user: the column that says whose a row is, as `shown_person` reads it; None: nobody's.
       instead: what else to do if what is counted is public, beside naming another column.
 
     Raises:
@@ -77,13 +86,14 @@ class Source:
     show_header: bool = False
     per_tick: bool = False
     instead: str = ""
+    user: str | None = None
     parse: Callable[[object], int] = field(init=False)
 
     def __post_init__(self) -> None:
         if not self.inputs:
             raise InputError("no input files: inputs is an empty list")
         if "" in self.names:
-            raise InputError("key, value and timestamp must name columns, got an empty name")
+            raise InputError("key, value, user and timestamp must name columns, got an empty name")
         separator = "\t" if self.delimiter == r"\t" else self.delimiter
         if len(separator) != 1 or separator in '"\r\n':
             valid = "one character, or \\t for a tab"
@@ -95,8 +105,9 @@ class Source:
         object.__setattr__(self, "delimiter", separator)
         object.__setattr__(self, "parse", parse)
         for column in () if self.per_tick else self.columns:
-            if column in self.public:
-                role = "times" if column == self.timestamp else "keys"
+            roles = {self.user: "people", self.key: "keys", self.timestamp: "times"}
+            if column in roles:
+                role = roles[column]
                 raise InputError(
                     f"column {column!r} is counted and holds the {role} as well, which are public "
                     f"per element: nothing would be protected: name another column{self.instead}"
@@ -104,8 +115,9 @@ class Source:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All columns: the key's if there is one, those counted, the times' if there is one."""
-        return tuple(n for n in (self.key, *self.columns, self.timestamp) if n is not None)
+        """All columns: those of the key, of what is counted, of the person and of the time."""
+        every = self.key, *self.columns, self.user, self.timestamp
+        return tuple(name for name in every if name is not None)
 
     @property
     def public(self) -> frozenset[str]:
@@ -150,6 +162,16 @@ def number(cell: object) -> object:
 def text(cell: object) -> object:
     """A cell as text: the item 007 is not a number. None for a null."""
     return cell if cell is None or isinstance(cell, str) else str(cell)
+
+
+def shown_person(cell: object) -> str:
+    """Whose a row is, to the letter; an empty text for a null, which is nobody.
+
+    In Parquet 7 and 7.0 are one person: a column of whole numbers with nulls often has floats.
+    """
+    if cell is None or cell != cell:  # not a number: a null, too
+        return ""
+    return str(whole(cell) if isinstance(cell, float) else cell)
 
 
 def whole(cell: object) -> object:

@@ -25,7 +25,7 @@ from apache_beam.pvalue import PBegin, PCollection
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
-from beam_dpcount.commands.files.formats import ALL, Event, InputError, Source
+from beam_dpcount.commands.files.formats import ALL, Event, InputError, Source, shown_person
 
 csv.field_size_limit(2**31 - 1)  # stopping at a long cell would reveal it
 _PARQUET = (".parquet", ".pq")
@@ -39,7 +39,12 @@ class _EventCoder(coders.Coder):
     """Takes half the time and size of Beam's pickling when events are shuffled."""
 
     _fields = coders.TupleCoder(
-        (coders.FastPrimitivesCoder(), coders.StrUtf8Coder(), coders.VarIntCoder())
+        (
+            coders.FastPrimitivesCoder(),
+            coders.StrUtf8Coder(),
+            coders.VarIntCoder(),
+            coders.StrUtf8Coder(),
+        )
     )
 
     def encode(self, value: Event) -> bytes:
@@ -98,6 +103,7 @@ def events(source: Source, readable: ReadableFile) -> Iterator[Any]:
     file = readable.metadata.path
     keyed, parse, measure = source.key is not None, source.parse, source.measure
     first, end = int(keyed), int(keyed) + len(source.columns)
+    whose = None if source.user is None else end
     for row, cells in (_of_parquet if _is_parquet(file) else _of_csv)(source, readable):
         key = cells[0] if keyed else ALL
         if type(key) is not str:
@@ -105,7 +111,8 @@ def events(source: Source, readable: ReadableFile) -> Iterator[Any]:
                 place = _place(file, row, source.key)
                 raise InputError(f"{place}: the key is null; an empty text would do")
             key = str(key)
-        element = key, Event(measure(*cells[first:end]), file, row)
+        person = "" if whose is None else shown_person(cells[whose])
+        element = key, Event(measure(*cells[first:end]), file, row, person)
         if source.timestamp is None:
             yield element
             continue
