@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from beam_dpcount.mechanisms.base import HorizonError
     from beam_dpcount.noise.entropy import SystemEntropy
     from beam_dpcount.noise.replay import ReplayableEntropy, SecretError
+    from beam_dpcount.transforms.bounds import suggest_bounds
     from beam_dpcount.transforms.checking import Checked, CheckError, check
     from beam_dpcount.transforms.counts import PrefixCount
     from beam_dpcount.transforms.distinct import DistinctUsers
@@ -78,7 +79,7 @@ __all__ = [
     "StatisticCount", "SubstringCount", "SystemEntropy", "TickCount", "TickHistogram", "TopK",
     "TopKPerTick", "TopRelease", "TriangleCount", "UnboundedCounter", "Users", "VectorRelease",
     "WeakBudgetWarning", "calibrate", "check", "choose", "half_width", "largest_error",
-    "largest_half_width", "mechanisms", "sparse_for",
+    "largest_half_width", "mechanisms", "sparse_for", "suggest_bounds",
 ]
 # fmt: on
 
@@ -98,6 +99,7 @@ _NAMES = {
     "counters.unbounded": "UnboundedCounter",
     "dofns.releases": "Rejected Release TopRelease VectorRelease",
     "dofns.users": "Users",
+    "transforms.bounds": "suggest_bounds",
     "transforms.checking": "CheckError Checked check",
     "transforms.counts": "PrefixCount",
     "transforms.distinct": "DistinctUsers",

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from beam_dpcount.commands import choose, count, graph, histogram, sequences, ticks
+from beam_dpcount.commands import bounds, choose, count, graph, histogram, sequences, ticks
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 TASKS = (count.Count, ticks.Ticks, histogram.Histogram, sequences.Sequences, graph.Graph)
-PARSERS = [choose.arguments(), *(task.parser() for task in TASKS)]
+PARSERS = [choose.arguments(), bounds.arguments(), *(task.parser() for task in TASKS)]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 POINTER = re.compile(r"""\bdocs/([\w./-]+\.md)(?:, (?:"([^"]+)"|([A-Z]\w+)))?""")
 

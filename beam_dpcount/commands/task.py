@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from beam_dpcount.commands.figures import keys
 from beam_dpcount.commands.files import times
-from beam_dpcount.commands.files.formats import RELEASES, Places, Source, Table, value_of
+from beam_dpcount.commands.files.formats import (
+    RELEASES,
+    SOURCE_OPTIONS,
+    Places,
+    Source,
+    Table,
+    value_of,
+)
 from beam_dpcount.commands.options import Parser, entropy_of
 from beam_dpcount.commands.report import UNBOUNDED, Estimate, many, one_run, protected
 from beam_dpcount.commands.users import users_of
@@ -56,9 +63,7 @@ class Task(ABC):
 
     def read(self, columns: Sequence[str], measure: Callable[..., object], **more: Any) -> Source:
         """The rows of --input, by these columns; see `Source`."""
-        names = ("key", "user", "timestamp", "timestamp_format", "timezone", "delimiter")
-        names = (*names, "show_header")
-        how = {name: getattr(self.options, name) for name in names}
+        how = {name: getattr(self.options, name) for name in SOURCE_OPTIONS}
         return Source(self.options.input, columns=tuple(columns), measure=measure, **how, **more)
 
     @abstractmethod

@@ -15,6 +15,9 @@ from beam_dpcount.commands.files import times
 
 ALL = "all"  # the key of all rows where no column is named
 PLACED = ("key", "step", "timestamp")  # the first columns of every output
+# Arguments of `Source` that options have the names of.
+_ROW = ("key", "user", "timestamp")
+SOURCE_OPTIONS = (*_ROW, "timestamp_format", "timezone", "delimiter", "show_header")
 Columns = Sequence[tuple[str, type]]  # names and types: str, int or float
 _MAX_NUMBER = 300  # characters: no count is longer, and int() takes quadratic time
 _DIGITS = re.compile(r"[0-9]{1,18}", re.ASCII)

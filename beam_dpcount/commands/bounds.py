@@ -1,0 +1,112 @@
+"""PRIVATE: what bounds on each person (--per-user) leave out of counts at a clock, and their noise.
+
+For several bounds, best first: the shares of events, people and keys that are left out; the bias,
+which is the root mean square over keys of what the last count lacks; the largest standard deviation
+of the noise at this budget; and the root of the sum of their squares, by which they are compared.
+It prints facts about the rows without any noise: do not publish them. If you choose a bound by the
+rows that you then count, the guarantee of that count does not cover the choice: give public rows
+here, or those of another period. Rows are read as `ticks` reads them. Nothing is written or spent.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import beam_dpcount as dp
+from beam_dpcount.budget.budgets import weakness
+from beam_dpcount.checks import check_whole
+from beam_dpcount.commands import clock
+from beam_dpcount.commands import options as opt
+from beam_dpcount.commands.files import formats
+
+
+def arguments() -> opt.Parser:
+    parser = opt.Parser("bounds", __doc__)
+    source = opt.add_source(parser)
+    opt.add(source, "--key COLUMN: the keys", key=opt.REQUIRED)
+    opt.add_public(source, "keys", "KEY", "all (public) keys; rows of others do not count")
+    opt.add(source, "--user COLUMN: whose a row is; an empty cell is no person", user=opt.REQUIRED)
+    opt.add_value(source, "count the rows where the column has this text; default: every row")
+    opt.add_time(source, required=True)
+    clock.add_clock(parser)
+    opt.add_budget(parser, "all releases of all keys together")
+    count = parser.add_argument_group("counting")
+    opt.add(count, "--mechanism NAME: as for ticks", mechanism={"type": opt.mechanism})
+    opt.add_bounds(count)
+    both = ("add_remove", "replace_one")
+    opt.add_relation(count, both, "what is protected: that a person is there, or which one is")
+    tried = """
+        --per-user K ...: the most rows of a person that count (default 1 2 5 10 20 50 100)
+        --max-keys M ...: the most keys of a person (default: as many as rows)
+        --per-key J ...: the most rows of a person in one key; beyond --per-user, as many as that
+          (default: 1, and as many as --per-user)
+        --min-gap TIME ...: the least time between two rows of a person (default: none)
+        --sample SHARE: the share of all people whose rows these are (default 1): what is left out
+          is divided by it; sample people, with all their rows, and not rows
+    """
+    group = parser.add_argument_group("bounds to try, in all combinations")
+    gap, sample = {"type": clock.duration("--min-gap 1h")}, {"type": float, "default": 1.0}
+    opt.add(group, tried, min_gap=gap, sample=sample)
+    parser.set_defaults(output=None, plot=None)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command; mistakes in the options or files are ValueErrors or TypeErrors."""
+    options = arguments().parse_ours(argv)
+    budget = opt.budget_of(options)
+    opt.check_bounds(options)
+    from beam_dpcount.commands.files.read import all_events, matched  # here: it imports Beam
+
+    source = source_of(options)
+    with opt.named_as_options(options):
+        keys = opt.public_list("keys", options, matched(source.inputs))
+        tried = tried_of(options)
+        start, stop = clock.limits(options)
+        count = dp.TickCount(
+            *(budget, options.tick, start, stop),
+            keys=keys,
+            horizon=options.horizon,
+            mechanism=options.mechanism,
+            bounds=tuple(options.bounds),
+            unit=options.unit,
+            relation=options.relation,
+        )
+        found = dp.suggest_bounds(rows(all_events(source)), count, sample=options.sample, **tried)
+    if weak := weakness(budget):
+        print(f"warning: {weak}")
+    ticks = f"{count.counter.horizon:,} ticks"
+    print(f"{found}\n\nnoise at {budget}, {ticks}, {len(keys):,} keys, {options.relation}")
+    print(f"least error (private, as it is chosen by the rows): {as_options(found.best.users)}")
+
+
+def source_of(options: argparse.Namespace) -> formats.Source:
+    """The rows as `ticks` reads them."""
+    columns, measure = formats.counted(options.value, options.where)
+    how = {name: getattr(options, name) for name in formats.SOURCE_OPTIONS}
+    return formats.Source(options.input, columns=columns, measure=measure, per_tick=True, **how)
+
+
+def tried_of(options: argparse.Namespace) -> dict[str, Any]:
+    """The values to try, by the names of the library; a ParameterError for numbers out of range."""
+    for name in ("per_user", "max_keys", "per_key"):
+        for given in getattr(options, name) or ():
+            check_whole(name, given)
+    named = {"events": "per_user", "keys": "max_keys", "per_key": "per_key", "gap": "min_gap"}
+    return {name: x for name, given in named.items() if (x := getattr(options, given)) is not None}
+
+
+def rows(events: Iterator[Any]) -> Iterator[tuple[Any, ...]]:
+    """(person, key, time, value) of each row of the files."""
+    for timed in events:
+        key, event = timed.value
+        yield event.person, key, timed.timestamp, event.value
+
+
+def as_options(users: Any) -> str:
+    """A bound, as the commands that count take it."""
+    given = f"--per-user {users.events} --per-key {users.per_key}"
+    given += "" if users.keys is None else f" --max-keys {users.keys}"
+    return given + (f" --min-gap {users.micros / 10**6:.10g}" if users.micros else "")

@@ -1,0 +1,299 @@
+"""suggest_bounds: what bounds on each person leave out, beside the noise that they need."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter as Tally
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from beam_dpcount.checks import ParameterError
+from beam_dpcount.counters.lattice import NotANumberError
+from beam_dpcount.dofns.clock import micros_of, seconds
+from beam_dpcount.dofns.states import Seen
+from beam_dpcount.dofns.users import Users
+from beam_dpcount.transforms.counts import PrefixCount
+from beam_dpcount.transforms.histograms import Histogram
+from beam_dpcount.transforms.ticks import TickCount
+
+_PRIVATE = (
+    "PRIVATE: computed from the rows, without noise. Do not publish it. Bounds that are chosen by "
+    "it for the rows that it is of are outside the guarantee: take public rows, or those of "
+    "another period."
+)
+_EVENTS = (1, 2, 5, 10, 20, 50, 100)
+
+Row = Sequence[Any]
+_Event = tuple[int, Any, int, int]  # microseconds, what decides ties, the key, what it counts
+
+
+@dataclass(frozen=True)
+class BoundRow:
+    """One bound in a table of `suggest_bounds`: private, but for `stddev`.
+
+    Fields:
+      users: the bound; give it your `by`: `dataclasses.replace(row.users, by=...)`.
+      events, people, keys: shares of what is left out: of the events; of the people, of whom an
+        event is; of the keys, of which all events are.
+      kept_events, kept_keys: how many count; how many keys have one that does.
+      bias: the root mean square over keys of what the last count of each lacks.
+      stddev: the largest standard deviation of a release.
+    """
+
+    users: Users
+    events: float
+    people: float
+    keys: float
+    kept_events: int
+    kept_keys: int
+    bias: float
+    stddev: float
+
+    @property
+    def error(self) -> float:
+        """The root of bias^2 + stddev^2, by which bounds are compared."""
+        return math.hypot(self.bias, self.stddev)
+
+    def __repr__(self) -> str:
+        return f"BoundRow({self.users}; the rest is private)"
+
+
+@dataclass(frozen=True)
+class SuggestedBounds:
+    """Bounds on each person, best first, and what they are of; private (`print` it to see it).
+
+    Fields:
+      rows: a BoundRow for each bound.
+      events, people, keys: how many there are; people without those whose rows do not count.
+      nobody: how many of the events have no person: no bound lets them count.
+    """
+
+    rows: tuple[BoundRow, ...]
+    events: int
+    people: int
+    keys: int
+    nobody: int
+
+    @property
+    def best(self) -> BoundRow:
+        return self.rows[0]
+
+    def __repr__(self) -> str:
+        return f"SuggestedBounds(of {len(self.rows)} bounds; private, print it to see it)"
+
+    def __str__(self) -> str:
+        head = f"{'events':>8}{'keys':>8}{'per key':>9}{'gap':>12}"
+        head += f"{'events out':>12}{'people cut':>12}{'keys out':>10}"
+        lines = [f"{head}{'bias':>11}{'noise':>11}{'both':>11}"]
+        for row in self.rows:
+            users = row.users
+            keys = users.events if users.keys is None else users.keys
+            gap = seconds(users.micros) if users.micros else "-"
+            lines.append(
+                f"{users.events:>8,}{keys:>8,}{users.per_key:>9,}{gap:>12}"
+                f"{row.events:>12.1%}{row.people:>12.1%}{row.keys:>10.1%}"
+                f"{row.bias:>11.4g}{row.stddev:>11.4g}{row.error:>11.4g}"
+            )
+        return "\n".join(
+            [
+                _PRIVATE,
+                "",
+                f"{self.events:,} events of {self.people:,} people in {self.keys:,} keys; "
+                f"{self.nobody:,} events of nobody, which never count",
+                *lines,
+                "out, cut: the shares of events that do not count, of people who have such, and of "
+                "keys that have no others",
+                "bias: the root mean square over keys of what the last count lacks; noise: the "
+                "largest standard deviation; both: the root of the sum of squares; best first",
+            ]
+        )
+
+
+def suggest_bounds(
+    rows: Iterable[Row],
+    count: TickCount | PrefixCount | Histogram,
+    *,
+    events: Sequence[int] = _EVENTS,
+    keys: Sequence[int | None] = (None,),
+    per_key: Sequence[int | None] = (1, None),
+    gap: Sequence[Any] = (None,),
+    sample: float = 1,
+) -> SuggestedBounds:
+    """What several bounds on each person leave out of a count, and the noise that they need.
+
+    **Its result is private**: it is computed from the rows without noise, and tells of single
+    people. Do not publish it. Nor is a count protected whose bounds were chosen by it on the rows
+    that are then counted: take public rows, or those of another period, and people who gave them
+    for this. Nothing is spent, drawn or logged, and no pipeline runs.
+
+    Bounds are compared by the root of bias^2 + noise^2: the root mean square, over the keys, of
+    what the last count of each lacks; and the largest standard deviation of a release. With one
+    error of this size all keys are as wrong at the end as with the bound.
+
+    Args:
+      rows: (person, key, time) or (person, key, time, value), e.g. `zip(people, keys, times)` of
+        arrays. The person is a text, or None or an empty one, which is nobody, whose rows never
+        count. The time is as for `TickCount.start`; after every element it may be None everywhere,
+        and rows are in order. The value is a number, and of no use in a histogram; default 1.
+      count: the count that the bound is for: a TickCount, PrefixCount or Histogram, with its keys,
+        clock, budget, bounds and mechanism. After every element the keys are those of the rows.
+        Its own `users` are put aside. For a TickHistogram give a TickCount of its items.
+      events, keys, per_key, gap: the values to try, each as for `Users`, in all combinations.
+        per_key=None: as many as `events`.
+      sample: the share of all people whose rows these are; what is left out is divided by it.
+        (A sample must be of people, with all their rows, and not of rows.)
+
+    Raises:
+      ValueError, TypeError: an argument is out of range, or a row cannot be read; the message has
+        the number of the row, from 1, and never what it holds.
+
+    Example:
+      >>> import beam_dpcount as dp
+      >>> count = dp.TickCount(dp.ApproxDP(1.0, 1e-6), 60, 0, horizon=10, keys=["a", "b"])
+      >>> visits = [("ann", "a", 5), ("ann", "a", 70), ("bob", "b", 70), ("ann", "b", 500)]
+      >>> found = dp.suggest_bounds(visits, count, events=[1, 3], per_key=[1])
+      >>> found
+      SuggestedBounds(of 2 bounds; private, print it to see it)
+      >>> for row in found.rows:
+      ...     print(row.users.events, row.kept_events, f"{row.bias:.3f}", round(row.stddev, 1))
+      1 2 1.000 5.8
+      3 3 0.707 8.2
+    """
+    if not isinstance(count, TickCount | PrefixCount | Histogram):
+        raise TypeError(
+            f"count must be a TickCount, PrefixCount or Histogram, got {type(count).__name__}: for "
+            "a TickHistogram give a TickCount whose keys are its items"
+        )
+    if isinstance(sample, bool) or not isinstance(sample, int | float) or not 0 < sample <= 1:
+        problem = f"must be a number above 0, up to 1, got {sample!r}"
+        raise ParameterError("sample", problem, "give the share of people, e.g. {sample=}0.01")
+    tried = _combined(events, keys, per_key, gap)
+    if not tried:
+        raise ValueError("there is no bound to try: give events, keys, per_key and gap values")
+    log = _Log(count)
+    for number, row in enumerate(rows, start=1):
+        log.add(number, row)
+    log.sort()
+    made = [log.tried(users, sample) for users in tried]
+    ranked = tuple(sorted(made, key=lambda row: row.error))
+    return SuggestedBounds(ranked, log.events, len(log.people), log.keys, len(log.nobody))
+
+
+def _nobody(_: Any) -> str:
+    return ""
+
+
+def _combined(*values: Sequence[Any]) -> list[Users]:
+    """Different bounds, of all combinations of the values."""
+    made = {}
+    for events, keys, per_key, gap in itertools.product(*values):
+        gap = None if events == 1 else gap  # which is apart from no other
+        users = Users(_nobody, events, keys, events if per_key is None else per_key, gap)
+        bound = users.bound()
+        most = None if bound.keys >= bound.events else bound.keys
+        made[bound.events, most, bound.per_key, bound.gap] = replace(
+            users, keys=most, per_key=bound.per_key
+        )
+    return list(made.values())
+
+
+class _Log:
+    """The rows that a count counts, by person, in the order in which they are taken."""
+
+    def __init__(self, count: Any) -> None:
+        self._count = count
+        self._at_ticks = isinstance(count, TickCount)
+        self._places = {key: n for n, key in enumerate(count.keys)} if self._at_ticks else {}
+        self.people: dict[str, list[_Event]] = defaultdict(list)
+        self.nobody: list[_Event] = []
+        self.used: Tally[int] = Tally()  # how many events a key has
+        self.events = 0
+
+    @property
+    def keys(self) -> int:
+        return len(self._places)
+
+    def add(self, number: int, row: Row) -> None:
+        """Take a row; `number` is for messages."""
+        try:
+            person, key, time, *values = row
+            value = values[0] if values else 1
+            valid = len(values) < 2 and isinstance(key, str) and isinstance(person, str | None)
+        except (TypeError, ValueError):
+            valid = False
+        if not valid:
+            raise TypeError(
+                f"row {number} is not (person, key, time) or (person, key, time, value), where the "
+                "person is a text or None, and the key a text"
+            )
+        micros = self._micros(number, time)
+        place, size = self._place(key), self._size(value)
+        if place is None:
+            return
+        tie: Any = number
+        if self._at_ticks:  # as TickParcels sorts them
+            if not size or not self._count._clock.step_at(micros, self._count._clock.start):
+                return
+            tie = place, size % 2**64
+        event = micros, tie, place, size
+        (self.people[person] if person else self.nobody).append(event)
+        self.used[place] += 1
+        self.events += 1
+
+    def _micros(self, number: int, time: Any) -> int:
+        if time is None and not self._at_ticks:
+            return 0
+        try:
+            return micros_of(time, "time")
+        except (ValueError, TypeError):  # its message shows the time
+            raise ValueError(
+                f"row {number}: the time is neither seconds since 1970, nor a datetime or text "
+                "with an offset"
+            ) from None
+
+    def _place(self, key: str) -> int | None:
+        if not self._at_ticks:
+            return self._places.setdefault(key, len(self._places))
+        return self._places.get(key, self._places.get(self._count.other))
+
+    def _size(self, value: Any) -> int:
+        if isinstance(self._count, Histogram):
+            return 1
+        try:
+            return int(self._count.counter.quantise(value))
+        except NotANumberError:
+            return 0
+
+    def tried(self, users: Users, sample: float) -> BoundRow:
+        """What a bound leaves out, and its noise."""
+        counter = replace(self._count, users=users).counter
+        bound = users.bound()
+        left_out, cut = list(self.nobody), 0
+        for events in self.people.values():
+            seen, before = Seen(), len(left_out)
+            left_out += [e for e in events if not bound.take(seen, (e[2],), e[0])]
+            cut += len(left_out) > before
+        lacking: dict[int, int] = defaultdict(int)
+        gone: Tally[int] = Tally()
+        for *_, place, size in left_out:
+            lacking[place] += size
+            gone[place] += 1
+        kept_keys = sum(n > gone[place] for place, n in self.used.items())
+        unit = counter.unit / sample
+        return BoundRow(
+            users,
+            events=len(left_out) / max(self.events, 1),
+            people=cut / max(len(self.people), 1),
+            keys=1 - kept_keys / max(len(self.used), 1),
+            kept_events=self.events - len(left_out),
+            kept_keys=kept_keys,
+            bias=math.hypot(*(x * unit for x in lacking.values())) / math.sqrt(self.keys or 1),
+            stddev=math.sqrt(counter.max_variance()),
+        )
+
+    def sort(self) -> None:
+        for events in self.people.values():
+            events.sort()
