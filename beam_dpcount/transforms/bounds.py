@@ -287,7 +287,7 @@ class _Log:
             users,
             events=len(left_out) / max(self.events, 1),
             people=cut / max(len(self.people), 1),
-            keys=1 - kept_keys / max(len(self.used), 1),
+            keys=(len(self.used) - kept_keys) / max(len(self.used), 1),
             kept_events=self.events - len(left_out),
             kept_keys=kept_keys,
             bias=math.hypot(*(x * unit for x in lacking.values())) / math.sqrt(self.keys or 1),
