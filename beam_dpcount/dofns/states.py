@@ -458,3 +458,25 @@ def key_of(parcel: bytes) -> bytes:
 def after_key(parcel: bytes) -> bytes:
     """The encoded element behind its key."""
     return parcel[_LENGTH.size + _LENGTH.unpack_from(parcel)[0] :]
+
+
+# Many people's events together, on their way to a grouping: how long a person and an entry are,
+# and both, one after the other
+
+
+_RECORD = struct.Struct(">II")
+
+
+def record_of(person: bytes, entry: bytes) -> bytes:
+    """A person's event, to be joined with others."""
+    return _RECORD.pack(len(person), len(entry)) + person + entry
+
+
+def records_of(joined: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The (person, entry) pairs of joined records."""
+    at, size, end = 0, _RECORD.size, len(joined)
+    while at < end:
+        person, entry = _RECORD.unpack_from(joined, at)
+        middle = at + size + person
+        yield joined[at + size : middle], joined[middle : middle + entry]
+        at = middle + entry

@@ -12,8 +12,10 @@ from beam_dpcount.dofns.users import (
     Bound,
     BoundArriving,
     BoundAtOnce,
+    GatherPeople,
     Parcels,
     SendToPeople,
+    SplitPeople,
     Users,
 )
 from beam_dpcount.transforms.inputs import once_per_window
@@ -51,17 +53,21 @@ def bounded_events(
       output: the type of what comes back.
       windowing: windows of what comes back; default: those of the events.
     """
-    sent = (
-        events
-        | "SendToPeople"
-        >> beam.ParDo(SendToPeople(users, parcels)).with_output_types(tuple[str, bytes])
-        | "WholeStream" >> beam.WindowInto(GlobalWindows())
+    sent = events | "SendToPeople" >> beam.ParDo(SendToPeople(users, parcels)).with_output_types(
+        tuple[str, bytes]
     )
+    is_global = isinstance(events.windowing.windowfn, GlobalWindows)
     if streaming:
-        by_person = sent
+        by_person = sent if is_global else sent | "WholeStream" >> beam.WindowInto(GlobalWindows())
         bounding: beam.DoFn = BoundArriving(bound, parcels)
     else:
-        by_person = once_per_window(sent, GlobalWindows()) | "ByPerson" >> beam.GroupByKey()
+        gathered: Any = beam.ParDo(GatherPeople()).with_output_types(tuple[int, bytes])
+        split: Any = beam.ParDo(SplitPeople()).with_output_types(tuple[str, list[bytes]])
+        shards = once_per_window(sent | "GatherPeople" >> gathered, GlobalWindows())
+        by_person = shards | "ByPerson" >> beam.GroupByKey() | "SplitPeople" >> split
         bounding = BoundAtOnce(bound, parcels)
     left = by_person | "BoundUsers" >> beam.ParDo(bounding).with_output_types(output)
+    if windowing is None and is_global:  # as it is; WindowInto costs as much as all the rest
+        left._windowing = events.windowing
+        return left
     return left | "Windows" >> beam.WindowInto(windowing or events.windowing)
