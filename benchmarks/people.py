@@ -79,10 +79,14 @@ def count_of(k: int | None, path: str, keys: int | None = None) -> dp.TickCount:
         *(dp.ApproxDP(1.0, 1e-6), TICK, 0),
         horizon=TICKS,
         keys=KEYS,
-        value=bool,
+        value=_one,
         users=users,
         path=path,
     )
+
+
+def _one(_: str) -> int:
+    return 1
 
 
 def run_bounded(way: str, events: int, skewed: bool, k: int) -> None:

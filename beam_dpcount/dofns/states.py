@@ -260,7 +260,7 @@ class FoldCodec(Envelope):
         return number, values.astype(np.float64)
 
 
-@dataclass
+@dataclass(slots=True)
 class Seen:
     """What counts of one person so far.
 
@@ -411,7 +411,8 @@ def timed(micros: int, parcel: bytes) -> bytes:
 
 def time_of(entry: bytes) -> int:
     """The time before a parcel, in microseconds."""
-    return int(_TIME.unpack_from(entry)[0]) - _BIAS
+    biased: int = _TIME.unpack_from(entry)[0]
+    return biased - _BIAS
 
 
 def time_bytes(entry: bytes) -> bytes:
@@ -426,12 +427,13 @@ def parcel_of(entry: bytes) -> bytes:
 
 def pack_items(step: int, epoch: int, items: Iterable[tuple[int, int]]) -> bytes:
     """What an event counts at a clock: its tick, its epoch, and (place of a key, number) pairs."""
-    return _TICKS.pack(step, epoch) + b"".join(_ITEM.pack(*item) for item in items)
+    return _TICKS.pack(step, epoch) + b"".join([_ITEM.pack(*item) for item in items])
 
 
 def step_of(parcel: bytes) -> int:
     """The tick of packed items."""
-    return int(_TICKS.unpack_from(parcel)[0])
+    step: int = _TICKS.unpack_from(parcel)[0]
+    return step
 
 
 def epoch_of(parcel: bytes) -> bytes:

@@ -153,13 +153,13 @@ class Bound:
           names: the keys of the event: one, or one an item.
           micros: its time.
         """
-        if seen.events >= self.events or not self._is_apart(seen.times, micros):
+        if seen.events >= self.events or (self.gap and not self._is_apart(seen.times, micros)):
             return []
-        kept = []
+        kept, counted = [], seen.names
         for place, name in enumerate(names):
-            n = seen.names.get(name, 0)
-            if n < self.per_key and (n or len(seen.names) < self.keys):
-                seen.names[name] = n + 1
+            n = counted.get(name, 0)
+            if n < self.per_key and (n or len(counted) < self.keys):
+                counted[name] = n + 1
                 kept.append(place)
         if kept:
             seen.events += 1
@@ -168,8 +168,6 @@ class Bound:
         return kept
 
     def _is_apart(self, times: Sequence[int], micros: int) -> bool:
-        if not self.gap:
-            return True
         at = bisect_left(times, micros)
         return all(abs(micros - time) >= self.gap for time in times[max(at - 1, 0) : at + 1])
 
@@ -226,24 +224,31 @@ class TickParcels(Parcels):
 
     def wrap(self, element: Any, micros: int, windows: Any) -> bytes | None:
         check_timed(micros)
-        pairs = (element,) if self._split is None else self._split(element)
-        read = [self._intake.read(pair, micros, windows) for pair in pairs]
-        counted = [found for found in read if found is not None]
+        read = self._intake.read
+        if self._split is None:
+            found = read(element, micros, windows)
+            counted = () if found is None else (found,)
+        else:
+            every = [read(pair, micros, windows) for pair in self._split(element)]
+            counted = [found for found in every if found is not None]
         if not counted:
             return None
         step, epoch = counted[0][1], 0
         if self._restart is not None:
             epoch, step = divmod(step - 1, self._restart)
             step += 1
-        items = sorted((self._places[key], x) for key, _, x in counted)
-        return pack_items(step, epoch, items)
+        items = [(self._places[key], x) for key, _, x in counted]
+        return pack_items(step, epoch, sorted(items))
 
     def payload(self, element: Any) -> Any:
         return element[1] if self._split is None else element
 
     def names(self, parcel: bytes) -> Sequence[bytes]:
-        epoch = b"" if self._restart is None else epoch_of(parcel)
-        return [epoch + self._names[place] for place, _ in items_of(parcel)]
+        names = [self._names[place] for place, _ in items_of(parcel)]
+        if self._restart is None:
+            return names
+        epoch = epoch_of(parcel)
+        return [epoch + name for name in names]
 
     def unwrap(self, parcel: bytes, kept: Sequence[int]) -> list[Any]:
         step, items = step_of(parcel), items_of(parcel)
@@ -346,36 +351,36 @@ class SendToPeople(beam.DoFn):
         self._by, self._parcels = users.by, parcels
 
     def process(self, element: Any, windowed: Any = _WindowedValue) -> Iterable[Any]:
-        parcels, micros = self._parcels, windowed.timestamp_micros
-        parcel = parcels.wrap(element, micros, windowed.windows)
+        parcels, micros, windows = self._parcels, windowed.timestamp_micros, windowed.windows
+        parcel = parcels.wrap(element, micros, windows)
         if parcel is None:
             return ()
         person = person_of(self._by, parcels.payload(element))
         if person == _NOBODY and not parcels.takes_nobody:
             return ()
-        window = windowed.windows[0]
+        window = windows[0]
         if isinstance(window, IntervalWindow):  # times that Beam has cut may lie outside
             micros = min(max(micros, window.start.micros), window.end.micros - 1)
         return ((person, timed(micros, parcel)),)
 
 
-class GatherPeople(beam.DoFn):
-    """Bounded: (person, entry) to (shard of people, many entries joined), one a shard and bundle.
+class SendToShards(SendToPeople):
+    """Bounded: events to (shard of people, many of them joined), one a shard and bundle.
 
-    A grouping by person would cost local runners 100 us a person, by shard a few ms in all.
+    Each goes with its person. To group by person would cost a local runner 100 us a person.
     """
 
     def start_bundle(self) -> None:
         self._gathered, self._earliest = 0, _NEVER
         self._shards: dict[int, list[bytes]] = {}
 
-    def process(self, element: tuple[str, bytes]) -> Iterable[Any]:
-        person, entry = element
-        name = person.encode("utf-8", "surrogatepass")
-        # The same on every worker, as Python's own hash is not.
-        self._shards.setdefault(crc32(name) % SHARDS, []).append(record_of(name, entry))
-        self._earliest = min(self._earliest, time_of(entry))
-        self._gathered += 1
+    def process(self, element: Any, windowed: Any = _WindowedValue) -> Iterable[Any]:
+        for person, entry in super().process(element, windowed):
+            name = person.encode("utf-8", "surrogatepass")
+            # The same on every worker, as Python's own hash is not.
+            self._shards.setdefault(crc32(name) % SHARDS, []).append(record_of(name, entry))
+            self._earliest = min(self._earliest, time_of(entry))
+            self._gathered += 1
         return self._flushed() if self._gathered >= _GATHERED else ()
 
     def finish_bundle(self) -> Iterable[Any]:
@@ -390,37 +395,26 @@ class GatherPeople(beam.DoFn):
         ]
 
 
-class SplitPeople(beam.DoFn):
-    """Bounded, after the grouping: all people of a shard, each with all entries."""
-
-    def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[tuple[str, list[bytes]]]:
-        people: dict[bytes, list[bytes]] = {}
-        for joined in element[1]:
-            for name, entry in records_of(joined):
-                people.setdefault(name, []).append(entry)
-        for name, entries in people.items():
-            yield name.decode("utf-8", "surrogatepass"), entries
-
-
 class _Bounding(beam.DoFn):
     """What lets through the events of a person that count."""
 
     def __init__(self, bound: Bound, parcels: Parcels) -> None:
         self._bound, self._parcels = bound, parcels
 
-    def _passed(self, seen: Seen | None, entry: bytes, named: Any = None) -> Iterator[Any]:
+    def _passed(self, seen: Seen | None, entry: bytes, named: Any = None) -> list[Any]:
         """What comes of one event; `seen` is changed. None: it is nobody's."""
-        micros, parcel = time_of(entry), parcel_of(entry)
+        parcels, micros, parcel = self._parcels, time_of(entry), parcel_of(entry)
         kept: list[int] = []
         if seen is not None:
-            names = self._parcels.names(parcel)
+            names = parcels.names(parcel)
             kept = self._bound.take(seen, names if named is None else named(names), micros)
-        for made in self._parcels.unwrap(parcel, kept) if kept or self._parcels.keeps_all else ():
-            yield _placed(made, micros, _EVERYWHERE)
+        if not kept and not parcels.keeps_all:
+            return []
+        return [_placed(made, micros, _EVERYWHERE) for made in parcels.unwrap(parcel, kept)]
 
 
 class BoundAtOnce(_Bounding):
-    """Bounded, after the grouping: all events of a person, in their order."""
+    """Bounded: all events of a person, in their order."""
 
     def process(self, element: tuple[str, Iterable[bytes]]) -> Iterator[Any]:
         person, entries = element
@@ -429,6 +423,18 @@ class BoundAtOnce(_Bounding):
             yield from self._passed(seen, entry)
             if seen and seen.events >= self._bound.events and not self._parcels.keeps_all:
                 return
+
+
+class BoundShards(BoundAtOnce):
+    """Bounded, after the grouping: all events of the people of a shard, a person at a time."""
+
+    def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[Any]:  # type: ignore[override]
+        people: dict[bytes, list[bytes]] = {}
+        for joined in element[1]:
+            for name, entry in records_of(joined):
+                people.setdefault(name, []).append(entry)
+        for name, entries in people.items():
+            yield from super().process((name.decode("utf-8", "surrogatepass"), entries))
 
 
 class BoundArriving(_Bounding):
@@ -449,7 +455,7 @@ class BoundArriving(_Bounding):
         data = cell.read()
         seen = Seen(salt=os.urandom(8)) if data is None else self._codec.decode(data)
         before = seen.events
-        made = list(self._passed(seen, entry, seen.digests))
+        made = self._passed(seen, entry, seen.digests)
         if seen.events > before:
             cell.write(self._codec.encode(seen))
         yield from made

@@ -11,11 +11,10 @@ from apache_beam.transforms.window import GlobalWindows
 from beam_dpcount.dofns.users import (
     Bound,
     BoundArriving,
-    BoundAtOnce,
-    GatherPeople,
+    BoundShards,
     Parcels,
     SendToPeople,
-    SplitPeople,
+    SendToShards,
     Users,
 )
 from beam_dpcount.transforms.inputs import once_per_window
@@ -53,19 +52,17 @@ def bounded_events(
       output: the type of what comes back.
       windowing: windows of what comes back; default: those of the events.
     """
-    sent = events | "SendToPeople" >> beam.ParDo(SendToPeople(users, parcels)).with_output_types(
-        tuple[str, bytes]
-    )
     is_global = isinstance(events.windowing.windowfn, GlobalWindows)
     if streaming:
+        send: Any = beam.ParDo(SendToPeople(users, parcels))
+        sent = events | "SendToPeople" >> send.with_output_types(tuple[str, bytes])
         by_person = sent if is_global else sent | "WholeStream" >> beam.WindowInto(GlobalWindows())
         bounding: beam.DoFn = BoundArriving(bound, parcels)
     else:
-        gathered: Any = beam.ParDo(GatherPeople()).with_output_types(tuple[int, bytes])
-        split: Any = beam.ParDo(SplitPeople()).with_output_types(tuple[str, list[bytes]])
-        shards = once_per_window(sent | "GatherPeople" >> gathered, GlobalWindows())
-        by_person = shards | "ByPerson" >> beam.GroupByKey() | "SplitPeople" >> split
-        bounding = BoundAtOnce(bound, parcels)
+        send = beam.ParDo(SendToShards(users, parcels))
+        sent = events | "SendToPeople" >> send.with_output_types(tuple[int, bytes])
+        by_person = once_per_window(sent, GlobalWindows()) | "ByPerson" >> beam.GroupByKey()
+        bounding = BoundShards(bound, parcels)
     left = by_person | "BoundUsers" >> beam.ParDo(bounding).with_output_types(output)
     if windowing is None and is_global:  # as it is; WindowInto costs as much as all the rest
         left._windowing = events.windowing
