@@ -224,20 +224,18 @@ class TickParcels(Parcels):
 
     def wrap(self, element: Any, micros: int, windows: Any) -> bytes | None:
         check_timed(micros)
-        read = self._intake.read
-        if self._split is None:
-            found = read(element, micros, windows)
-            counted = () if found is None else (found,)
-        else:
-            every = [read(pair, micros, windows) for pair in self._split(element)]
-            counted = [found for found in every if found is not None]
-        if not counted:
+        pairs = (element,) if self._split is None else self._split(element)
+        items, step, epoch = [], 0, 0
+        for pair in pairs:
+            read = self._intake.read(pair, micros, windows)
+            if read is not None:
+                key, step, x = read
+                items.append((self._places[key], x))
+        if not items:
             return None
-        step, epoch = counted[0][1], 0
         if self._restart is not None:
             epoch, step = divmod(step - 1, self._restart)
             step += 1
-        items = [(self._places[key], x) for key, _, x in counted]
         return pack_items(step, epoch, sorted(items))
 
     def payload(self, element: Any) -> Any:
@@ -417,11 +415,13 @@ class BoundAtOnce(_Bounding):
     """Bounded: all events of a person, in their order."""
 
     def process(self, element: tuple[str, Iterable[bytes]]) -> Iterator[Any]:
-        person, entries = element
-        seen = Seen() if person != _NOBODY else None
+        return self._counting(None if element[0] == _NOBODY else Seen(), element[1])
+
+    def _counting(self, seen: Seen | None, entries: Iterable[bytes]) -> Iterator[Any]:
+        most = self._bound.events
         for entry in self._parcels.ordered(entries):
             yield from self._passed(seen, entry)
-            if seen and seen.events >= self._bound.events and not self._parcels.keeps_all:
+            if seen and seen.events >= most and not self._parcels.keeps_all:
                 return
 
 
@@ -434,7 +434,7 @@ class BoundShards(BoundAtOnce):
             for name, entry in records_of(joined):
                 people.setdefault(name, []).append(entry)
         for name, entries in people.items():
-            yield from super().process((name.decode("utf-8", "surrogatepass"), entries))
+            yield from self._counting(Seen() if name else None, entries)
 
 
 class BoundArriving(_Bounding):
