@@ -302,6 +302,10 @@ class PersonCodec(Envelope):
         names = b"".join(map(_NAME.pack, seen.names.keys(), seen.names.values()))
         return self.seal(front, names + struct.pack(f"<{len(seen.times)}q", *seen.times))
 
+    def events_of(self, data: bytes) -> int:
+        """How many events count, without reading the rest; or a StateError, as for `open`."""
+        return self.open(data)[0]
+
     def decode(self, data: bytes) -> Seen:
         """What was encoded.
 

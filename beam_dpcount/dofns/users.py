@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -145,6 +146,10 @@ class Bound:
     per_key: int
     gap: int
 
+    def is_full(self, events: int) -> bool:
+        """Whether no more events count where so many do."""
+        return events >= self.events
+
     def take(self, seen: Seen, names: Sequence[Hashable], micros: int) -> list[int]:
         """The places of the names under which an event counts, and note it in `seen`.
 
@@ -153,7 +158,7 @@ class Bound:
           names: the keys of the event: one, or one an item.
           micros: its time.
         """
-        if seen.events >= self.events or (self.gap and not self._is_apart(seen.times, micros)):
+        if self.is_full(seen.events) or (self.gap and not self._is_apart(seen.times, micros)):
             return []
         kept, counted = [], seen.names
         for place, name in enumerate(names):
@@ -370,14 +375,15 @@ class SendToShards(SendToPeople):
 
     def start_bundle(self) -> None:
         self._gathered, self._earliest = 0, _NEVER
-        self._shards: dict[int, list[bytes]] = {}
+        self._shards: dict[int, list[bytes]] = defaultdict(list)
 
     def process(self, element: Any, windowed: Any = _WindowedValue) -> Iterable[Any]:
         for person, entry in super().process(element, windowed):
             name = person.encode("utf-8", "surrogatepass")
             # The same on every worker, as Python's own hash is not.
-            self._shards.setdefault(crc32(name) % SHARDS, []).append(record_of(name, entry))
-            self._earliest = min(self._earliest, time_of(entry))
+            self._shards[crc32(name) % SHARDS].append(record_of(name, entry))
+            if (micros := time_of(entry)) < self._earliest:
+                self._earliest = micros
             self._gathered += 1
         return self._flushed() if self._gathered >= _GATHERED else ()
 
@@ -400,7 +406,7 @@ class _Bounding(beam.DoFn):
         self._bound, self._parcels = bound, parcels
 
     def _passed(self, seen: Seen | None, entry: bytes, named: Any = None) -> list[Any]:
-        """What comes of one event; `seen` is changed. None: it is nobody's."""
+        """What comes of one event; `seen` is changed. None: it does not count, as nobody's."""
         parcels, micros, parcel = self._parcels, time_of(entry), parcel_of(entry)
         kept: list[int] = []
         if seen is not None:
@@ -418,10 +424,9 @@ class BoundAtOnce(_Bounding):
         return self._counting(None if element[0] == _NOBODY else Seen(), element[1])
 
     def _counting(self, seen: Seen | None, entries: Iterable[bytes]) -> Iterator[Any]:
-        most = self._bound.events
         for entry in self._parcels.ordered(entries):
             yield from self._passed(seen, entry)
-            if seen and seen.events >= most and not self._parcels.keeps_all:
+            if seen and self._bound.is_full(seen.events) and not self._parcels.keeps_all:
                 return
 
 
@@ -429,10 +434,10 @@ class BoundShards(BoundAtOnce):
     """Bounded, after the grouping: all events of the people of a shard, a person at a time."""
 
     def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[Any]:  # type: ignore[override]
-        people: dict[bytes, list[bytes]] = {}
+        people: dict[bytes, list[bytes]] = defaultdict(list)
         for joined in element[1]:
             for name, entry in records_of(joined):
-                people.setdefault(name, []).append(entry)
+                people[name].append(entry)
         for name, entries in people.items():
             yield from self._counting(Seen() if name else None, entries)
 
@@ -447,18 +452,22 @@ class BoundArriving(_Bounding):
 
     def process(
         self, element: tuple[str, bytes], cell: Any = beam.DoFn.StateParam(STATE)
-    ) -> Iterator[Any]:
+    ) -> Iterable[Any]:
         person, entry = element
         if person == _NOBODY:
-            yield from self._passed(None, entry)
-            return
+            return self._passed(None, entry)
         data = cell.read()
-        seen = Seen(salt=os.urandom(8)) if data is None else self._codec.decode(data)
+        if data is None:
+            seen = Seen(salt=os.urandom(8))
+        elif self._bound.is_full(self._codec.events_of(data)):  # most events of some people
+            return self._passed(None, entry)
+        else:
+            seen = self._codec.decode(data)
         before = seen.events
         made = self._passed(seen, entry, seen.digests)
         if seen.events > before:
             cell.write(self._codec.encode(seen))
-        yield from made
+        return made
 
 
 class ReadyTicks:
