@@ -180,7 +180,7 @@ def test_people_of_parquet(log: Path) -> None:
 
 def test_the_person_may_be_the_key_or_what_is_counted(log: Path) -> None:
     """At ticks all of it is protected; after every row whose it is is public."""
-    people = ("--user", "page", "--per-user", 2, "--per-key", 2)
+    people: tuple[object, ...] = ("--user", "page", "--per-user", 2, "--per-key", 2)
     succeed("ticks", log, *EXACT, *people)
     assert written(log.parent / "out.csv") == series((2, 2, 2), (1, 2, 2))
     people = ("--user", "who", "--per-user", 9, "--where", "who=ann")
