@@ -85,6 +85,11 @@ class DistinctUsers(Described):
             raise ValueError(
                 "each person counts once a key: give Users(by, events) without keys, per_key or gap"
             )
+        if users.asserted:
+            raise ValueError(
+                "each person's first events are found out while they are bounded, so that nothing "
+                "is left to assert: leave asserted out"
+            )
         options = {one.name: getattr(self, one.name) for one in fields(self)}
         del options["window"]
         if self.window is not None:
