@@ -1,0 +1,702 @@
+"""The person-level guarantee, exactly: the rule as it is run, for all events of one person.
+
+Events go through the DoFns that bound them, without a runner; what comes out is summed, and every
+difference of the sums goes through the encoder of the transform's own counter, whose noise is then
+held against its budget. Mutants of the rule and of the calibration must fail.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from apache_beam.transforms.window import FixedWindows, GlobalWindow, GlobalWindows, IntervalWindow
+from apache_beam.utils.timestamp import Timestamp
+
+import beam_dpcount as dp
+from beam_dpcount.budget.ledger import Protection
+from beam_dpcount.counters import users as norms
+from beam_dpcount.dofns import users as dofns
+from beam_dpcount.dofns.states import PAIR
+from beam_dpcount.dofns.users import (
+    Bound,
+    BoundArriving,
+    BoundAtOnce,
+    ElementParcels,
+    Parcels,
+    SendToPeople,
+    StepParcels,
+)
+from beam_dpcount.dofns.windows import WindowCheck
+from beam_dpcount.mechanisms import NormalizedBLT
+from beam_dpcount.mechanisms.rounded import RoundedMechanism
+from tests.audit import Tape, keeps_budget, seen_weights
+
+SECOND, TICK = 1_000_000, 10
+PATHS = ("bounded", "streaming")
+PURE, RHO, APPROXIMATE = dp.PureDP(1.0), dp.ZCDP(0.1), dp.ApproxDP(1.0, 1e-4)
+
+each_path = pytest.mark.parametrize("path", PATHS)
+
+# Key, (person, number), and the tick, from 0.
+Event = tuple[Any, Any, int]
+
+
+def by(payload: Any) -> str:
+    return payload[0]
+
+
+def number(payload: Any) -> Any:
+    return payload[1]
+
+
+# The rule that is run
+
+
+class Cell:
+    """One person's state."""
+
+    data: bytes | None = None
+
+    def read(self) -> bytes | None:
+        return self.data
+
+    def write(self, data: bytes) -> None:
+        self.data = data
+
+
+def placed(element: Any, micros: int, function: Any) -> SimpleNamespace:
+    """Where an element is, for a DoFn that asks."""
+    window: Any = GlobalWindow()
+    if isinstance(function, FixedWindows):
+        size = function.size.micros
+        start = micros // size * size
+        window = IntervalWindow(Timestamp(micros=start), Timestamp(micros=start + size))
+    return SimpleNamespace(timestamp_micros=micros, windows=(window,))
+
+
+def survivors(
+    users: dp.Users,
+    bound: Bound,
+    parcels: Parcels,
+    rows: Sequence[tuple[Any, int]],
+    path: str,
+    function: Any = None,
+) -> list[tuple[Any, int]]:
+    """Of elements and their times, what the DoFns let through, with its time."""
+    send, made = SendToPeople(users, parcels), []
+    sent = [p for row in rows for p in send.process(row[0], placed(*row, function))]
+    if path == "bounded":
+        people: dict[str, list[bytes]] = {}
+        for person, entry in sent:
+            people.setdefault(person, []).append(entry)
+        at_once = BoundAtOnce(bound, parcels)
+        for person in people.items():
+            made += at_once.process(person)
+    else:
+        cells: dict[str, Cell] = {}
+        arriving = BoundArriving(bound, parcels)
+        arriving.setup()
+        for person, entry in sent:
+            made += arriving.process((person, entry), cells.setdefault(person, Cell()))
+    return [(windowed.value, windowed.timestamp.micros) for windowed in made]
+
+
+def at_ticks(count: Any, function: Any = None) -> tuple[Any, Any]:
+    """The TickCount inside, and its counter in such windows."""
+    inner = getattr(count, "_ticks", count)
+    clock = inner._windowed(collection(function))
+    return inner, inner._at(clock, False)
+
+
+def collection(function: Any) -> Any:
+    """All that is asked of a collection in such windows."""
+    return SimpleNamespace(windowing=SimpleNamespace(windowfn=function or GlobalWindows()))
+
+
+class Sums:
+    """What a count at a clock adds up of lists of events: an array (counters, ticks)."""
+
+    def __init__(
+        self, count: Any, path: str, function: Any = None, parcels: Any = None, bound: Any = None
+    ) -> None:
+        self.count, self.path, self.function = count, path, function
+        self.inner, self.counter = at_ticks(count, function)
+        self.parcels = parcels or count.parcels(collection(function))
+        self.bound = bound or count.users.bound(self.inner.max_items)
+        self.ticks = self.counter.horizon
+        clock = self.inner._whole
+        self.epochs = -(-clock.steps // self.ticks)
+
+    def rows(self, events: Iterable[Event]) -> list[tuple[Any, int]]:
+        """Events as elements: of a histogram, whose items are the numbers, without their keys."""
+        alone = isinstance(self.count, dp.TickHistogram)
+        return [(p if alone else (key, p), t * TICK * SECOND) for key, p, t in events]
+
+    def __call__(self, events: Iterable[Event]) -> tuple[tuple[int, ...], ...]:
+        left = survivors(
+            self.count.users, self.bound, self.parcels, self.rows(events), self.path, self.function
+        )
+        sums = np.zeros((len(self.inner.keys), self.epochs, self.ticks), dtype=np.int64)
+        for (key, packed), micros in left:
+            step, x = PAIR.unpack(packed)
+            epoch = micros // (TICK * SECOND) // self.ticks
+            sums[self.inner.keys.index(key), epoch, step - 1] += x
+        return tuple(map(tuple, sums.reshape(-1, self.ticks).tolist()))
+
+
+# What is noised
+
+
+class Noised:
+    """The integers that noise is added to: Rx, or its rounding as the counter rounds it."""
+
+    def __init__(self, counter: Any) -> None:
+        self.counter, self.known = counter, {}
+        self.R = counter.mechanism.encoder(counter.horizon)
+        self.weights = None
+        if isinstance(counter.mechanism, RoundedMechanism):
+            self.weights = seen_weights(counter, len(self.R))[0]
+
+    def __call__(self, sums: tuple[tuple[int, ...], ...]) -> np.ndarray:
+        return np.concatenate([self.one(xs) for xs in sums])
+
+    def one(self, xs: tuple[int, ...]) -> np.ndarray:
+        if xs not in self.known:
+            self.known[xs] = self._one(xs)
+        return self.known[xs]
+
+    def _one(self, xs: tuple[int, ...]) -> np.ndarray:
+        counter = self.counter
+        if self.weights is None:
+            return (self.R @ np.array(xs)).astype(np.int64)
+        state, tape, releases = counter.init(), Tape(np.zeros(counter.horizon, int)), []
+        for x in xs:
+            state, value = counter.step_lattice(state, x, tape)
+            releases.append(value)
+        q = np.linalg.solve(self.weights, np.array(releases) / counter.grid)
+        assert np.allclose(q, np.rint(q), atol=1e-6)
+        return np.rint(q).astype(np.int64)
+
+
+def added(one: Any, other: Any) -> tuple[tuple[int, ...], ...]:
+    return tuple(map(tuple, (np.array(one) + np.array(other)).tolist()))
+
+
+def changes(counter: Any, sums: Iterable[Any], others: Iterable[Any]) -> list[np.ndarray]:
+    """What noise must hide: a person's sums against none, or any others, beside other people's."""
+    noised, sums = Noised(counter), set(sums)
+    nothing = added(next(iter(sums)), -np.array(next(iter(sums))))
+    against = {nothing} if counter.change.relation == "add_remove" else sums | {nothing}
+    return [
+        noised(added(one, base)) - noised(added(other, base))
+        for base in set(others)
+        for one in sums
+        for other in against
+    ]
+
+
+def lists(events: Sequence[Event], most: int, ordered: bool) -> Iterator[tuple[Event, ...]]:
+    """All lists of so many of the events; in every order, if it matters."""
+    for n in range(most + 1):
+        if ordered:
+            yield from itertools.product(events, repeat=n)
+        else:
+            yield from itertools.combinations_with_replacement(events, n)
+
+
+def universe(keys: Sequence[str], ticks: Sequence[int], values: Sequence[Any]) -> list[Event]:
+    """The events that a person p may have."""
+    return [(key, ("p", x), t) for key in keys for t in ticks for x in values]
+
+
+def others_of(sums: Sums, events: Sequence[Event]) -> list[Any]:
+    """What other people's events add, next to none: of one person q, with all of them or some."""
+    theirs = [(key, ("q", x), t) for key, (_, x), t in events]
+    return [sums(theirs[:n]) for n in (0, 1, len(theirs))]
+
+
+def audit(sums: Sums, events: Sequence[Event], most: int, counter: Any = None) -> bool:
+    """Whether the counter's noise hides all of a person's events, whatever they are."""
+    found = {sums(chosen) for chosen in lists(events, most, sums.path == "streaming")}
+    assert len(found) > 3
+    counter = counter or sums.counter
+    return keeps_budget(counter, changes(counter, found, others_of(sums, events)))
+
+
+CLOCK: dict[str, Any] = {"tick": TICK, "start": 0, "horizon": 3, "max_per_tick": 8}
+
+
+def tick_count(
+    budget: Any = RHO, mechanism: Any = "BinaryTree", keys: Any = ("a", "b"), **given: Any
+) -> dp.TickCount:
+    options = {name: given.pop(name) for name in ("events", "per_key", "gap") if name in given}
+    most = given.pop("most_keys", None)
+    users = dp.Users(by, options.pop("events", 2), most, **options)
+    given = {**CLOCK, "keys": keys, "value": number, **given}
+    return dp.TickCount(budget, mechanism=mechanism, users=users, **given)
+
+
+LAWS: dict[str, Any] = {
+    "Laplace": (PURE, "BinaryTree"),
+    "Gaussian": (RHO, "SmoothBinary"),
+    "Gaussian, (epsilon, delta)": (APPROXIMATE, "BinaryTree"),
+    "rounded": (RHO, "NormalizedBLT"),
+}
+each_law = pytest.mark.parametrize("law", LAWS)
+BOUNDS: dict[str, dict[str, Any]] = {
+    "people": {"events": 2},
+    "one key": {"events": 2, "most_keys": 1, "per_key": 2},
+    "two of three in a key": {"events": 3, "per_key": 2},
+    "a gap": {"events": 2, "per_key": 2, "gap": 2 * TICK},
+    "a gap of a tick and a half": {"events": 3, "per_key": 3, "gap": 1.5 * TICK},
+    "others": {"events": 2, "other": "b"},
+}
+# Two public keys, one that nobody listed, and a time off the clock.
+EVENTS = universe(["a", "b", "z"], [0, 1, 2, -1], [1])
+
+
+@each_path
+@each_law
+@pytest.mark.parametrize("bound", BOUNDS)
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+@pytest.mark.exhaustive("law", "bound", "relation", "path")
+def test_counts_hide_a_person(bound: str, relation: str, law: str, path: str) -> None:
+    budget, mechanism = LAWS[law]
+    options = BOUNDS[bound]
+    count = tick_count(budget, mechanism, relation=relation, **options)
+    assert audit(Sums(count, path), EVENTS, 3 if path == "streaming" else 4)
+
+
+@each_law
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+@pytest.mark.exhaustive("law", "relation")
+def test_numbers_of_two_signs_hide_a_person(relation: str, law: str) -> None:
+    budget, mechanism = LAWS[law]
+    count = tick_count(budget, mechanism, bounds=(-1, 1), relation=relation, per_key=2)
+    events = universe(["a", "b"], [0, 1, 2], [-1, 1, 5, None])
+    assert audit(Sums(count, "bounded"), events, 3)
+
+
+@each_path
+@each_law
+@pytest.mark.parametrize("options", [{}, {"per_key": 3}, {"per_key": 2, "keys": 1}], ids=str)
+@pytest.mark.exhaustive("law", "options", "path")
+def test_histograms_hide_a_person(options: dict[str, Any], law: str, path: str) -> None:
+    """With events of several items."""
+    budget, mechanism = LAWS[law]
+    users = dp.Users(by, 3, **options)
+    count = dp.TickHistogram(
+        *(budget,),
+        **CLOCK,
+        domain=["a", "b"],
+        max_items=2,
+        mechanism=mechanism,
+        users=users,
+        value=number,
+    )
+    events = universe([""], [0, 1, 2], ["a", "b", ("a", "b"), "z"])
+    assert audit(Sums(count, path), events, 3 if path == "streaming" else 4)
+
+
+@each_path
+@each_law
+@pytest.mark.exhaustive("law", "path")
+def test_windows_of_the_input_hide_a_person(law: str, path: str) -> None:
+    """k counts over all windows together."""
+    budget, mechanism = LAWS[law]
+    count = tick_count(budget, mechanism, horizon=4, per_key=2)
+    function = FixedWindows(2 * TICK)
+    sums = Sums(count, path, function)
+    assert (sums.epochs, sums.ticks) == (2, 2)
+    events = universe(["a", "b"], [0, 1, 2, 3], [1])
+    assert audit(sums, events, 3)
+    most = max(np.array(sums(chosen)).sum() for chosen in lists(events, 3, False))
+    assert most == 2
+
+
+@each_path
+@each_law
+@pytest.mark.parametrize("window", [None, 2])
+@pytest.mark.exhaustive("law", "window", "path")
+def test_distinct_people_hide_a_person(window: int | None, law: str, path: str) -> None:
+    budget, mechanism = LAWS[law]
+    count = dp.DistinctUsers(
+        *(budget, TICK, 0),
+        horizon=4,
+        keys=["a", "b"],
+        mechanism=mechanism,
+        users=dp.Users(by, 2),
+        window=window,
+    )
+    sums = Sums(count, path)
+    assert sums.counter.l2_sensitivity == pytest.approx(
+        math.sqrt(2) * column(sums.counter.mechanism), rel=1e-3
+    )
+    events = universe(["a", "b", "z"], [0, 1, 2, 3], ["x"])
+    assert audit(sums, events, 3)
+    assert {x for chosen in lists(events, 2, False) for xs in sums(chosen) for x in xs} == {0, 1}
+
+
+def column(mechanism: Any) -> float:
+    return math.sqrt(mechanism.l2_sensitivity_squared)
+
+
+def test_no_noise_is_wasted() -> None:
+    """Some person attains what was calibrated to: with less noise the audit fails."""
+    for budget, mechanism in LAWS.values():
+        count = tick_count(budget, mechanism, per_key=2)
+        sums = Sums(count, "bounded")
+        less = replace(count.counter.change, events=1, keys=1, per_key=1)
+        for change, kept in ((count.counter.change, True), (less, False)):
+            counter = dp.calibrate(sums.counter.mechanism, budget, change)
+            assert audit(sums, EVENTS, 2, counter) == kept
+
+
+def test_others_change_nothing_of_a_person() -> None:
+    """The rule reads a person's own events: sums of two are the sums of each."""
+    count = tick_count(per_key=2, gap=2 * TICK)
+    for path in PATHS:
+        sums = Sums(count, path)
+        few = universe(["a", "b"], [0, 1, 2], [1])
+        for mine in lists(few, 2, True):
+            for theirs in ([], few[:3], few[::-1]):
+                renamed = [(key, ("q", x), t) for key, (_, x), t in theirs]
+                for mixed in ([*mine, *renamed], [*renamed, *mine]):
+                    assert sums(mixed) == added(sums(mine), sums(renamed))
+
+
+# After every element: all contents of one person's elements
+
+
+def steps_of(
+    count: Any, rows: Sequence[tuple[Any, int]], path: str, parcels: Any = None
+) -> dict[str, np.ndarray]:
+    """What each key's steps add, shape (steps, dimension)."""
+    made = parcels or StepParcels(WindowCheck(None), count.element_id)
+    left = survivors(count.users, count.users.bound(), made, rows, path)
+    intake, added_up = count._intake(), {}
+    if path == "bounded":
+        left = sorted(left, key=lambda row: row[1])
+    for (key, payload), micros in left:
+        codes, _ = intake.codes(key, payload, micros)
+        _, x = count.statistic.count(count.statistic.init(), codes)
+        added_up.setdefault(key, []).append(np.atleast_1d(np.array(x)))
+    return {key: np.array(steps) for key, steps in sorted(added_up.items())}
+
+
+def keeps_contents(
+    count: Any, people: str, values: Sequence[Any], path: str, parcels: Any = None
+) -> bool:
+    """Whether all contents of p's elements stay hidden; elements are of key a, or b if upper."""
+
+    def noised(contents: Sequence[Any]) -> np.ndarray:
+        given = iter(contents)
+        rows = [
+            (
+                "b" if who.isupper() else "a",
+                (who.lower(), next(given) if who in "pP" else values[0], i),
+            )
+            for i, who in enumerate(people)
+        ]
+        timed = [(row, i * SECOND) for i, row in enumerate(rows)]
+        parts = steps_of(count, timed, path, parcels)
+        assert sum(map(len, parts.values())) == len(people)  # each element takes its step
+        R = count.counter.mechanism.encoder(count.counter.horizon)
+        columns = [R[:, : len(x)] @ x for x in parts.values()]
+        return np.concatenate([c.ravel() for c in columns]) * count.counter.resolution
+
+    mine = sum(who in "pP" for who in people)
+    all_of_them = {tuple(noised(c).tolist()) for c in itertools.product(values, repeat=mine)}
+    pairs = itertools.combinations(map(np.array, all_of_them), 2)
+    found = {tuple(np.rint(np.abs(one - other)).astype(np.int64).tolist()) for one, other in pairs}
+    assert found
+    return keeps_budget(count.counter, [*map(np.array, found)])
+
+
+PEOPLE = ("ppp", "pqp", "qpp", "pPp", "pPPp", "qPpQ")
+
+
+def prefix(
+    budget: Any = RHO,
+    mechanism: Any = "BinaryTree",
+    bounds: Any = (-1, 2),
+    horizon: int = 4,
+    **given: Any,
+) -> Any:
+    users = dp.Users(by, **{"events": 2, **given})
+    return dp.PrefixCount(
+        budget, horizon, mechanism=mechanism, bounds=bounds, users=users, value=number
+    )
+
+
+@pytest.mark.slow
+@each_path
+@pytest.mark.parametrize("law", [law for law in LAWS if law != "rounded"])
+@pytest.mark.exhaustive("law", "path")
+def test_prefix_counts_hide_all_contents_of_a_person(law: str, path: str) -> None:
+    budget, mechanism = LAWS[law]
+    for options in ({}, {"per_key": 2}, {"events": 3, "per_key": 2}, {"keys": 1, "per_key": 2}):
+        count = prefix(budget, mechanism, **options)
+        for people in PEOPLE:
+            assert keeps_contents(count, people, [0, -1, 2, 9, None], path), (options, people)
+
+
+@each_path
+@pytest.mark.parametrize("budget", [PURE, RHO], ids=str)
+@pytest.mark.exhaustive("budget", "path")
+def test_histograms_hide_all_contents_of_a_person(budget: Any, path: str) -> None:
+    count = dp.Histogram(
+        *(budget, 4, ["a", "b"]),
+        max_items=2,
+        mechanism="BinaryTree",
+        users=dp.Users(by, 2, per_key=2),
+        value=number,
+    )
+    for people in PEOPLE:
+        assert keeps_contents(count, people, ["a", "b", ("a", "b"), "z", None], path), people
+
+
+def test_contents_at_the_noise_of_one_element_show() -> None:
+    count = prefix(per_key=2)
+    object.__setattr__(count, "counter", prefix(events=1).counter)
+    assert not keeps_contents(count, "pp", [0, -1, 2], "bounded")
+
+
+class ValidOnly(StepParcels):
+    """A mutant: elements that would be rejected take no place: contents decide."""
+
+    def names(self, parcel: bytes) -> Sequence[bytes]:
+        (element,) = self.unwrap(parcel, [0])
+        return [] if element[1][1] is None else super().names(parcel)
+
+
+class TiesByContents(StepParcels):
+    """A mutant: elements of one time are taken in the order of what they hold."""
+
+    def ordered(self, entries: Iterable[bytes]) -> list[bytes]:
+        return sorted(entries)
+
+
+def test_first_k_valid_elements_are_not_private() -> None:
+    """Their contents would decide which ones count: an element less moves the next one in."""
+    for events in (1, 2):
+        count = prefix(RHO, "NormalizedBLT", (0, 1), 9, events=events, per_key=events)
+        check = WindowCheck(None)
+        for parcels, kept in ((StepParcels(check, None), True), (ValidOnly(check, None), False)):
+            found = keeps_contents(count, 9 * "p", [1, None], "bounded", parcels)
+            assert found == kept, (events, kept)
+
+
+def test_ties_by_contents_are_not_private() -> None:
+    """One person's elements at one time, of which the smallest counts."""
+    count = prefix(events=1)
+    check = WindowCheck(None)
+
+    def places(contents: Sequence[int], parcels: Parcels) -> list[int]:
+        rows: list[Any] = [(("a", ("p", x, i)), 0) for i, x in enumerate(contents)]
+        left = survivors(count.users, count.users.bound(), parcels, rows, "bounded")
+        return sorted(p[2] for (_, p), _ in left if not isinstance(p, dofns.Excess))
+
+    ids = StepParcels(check, lambda payload: -payload[2])
+    for contents in itertools.product((0, 1, 2), repeat=3):
+        assert places(contents, StepParcels(check, None)) == [0]
+        assert places(contents, ids) == [2]
+    mutant = {tuple(places(c, TiesByContents(check, None))) for c in ((0, 1, 2), (2, 1, 0))}
+    assert len(mutant) == 2
+
+
+# Mutants that the audit must find
+
+
+def test_k_for_k_squared_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All events may fall into one tick."""
+
+    def once_each(mechanism: Any, k: int, gap: int) -> Any:
+        return k * norms.Fraction(mechanism.l2_sensitivity_squared)
+
+    right = tick_count(per_key=2)
+    monkeypatch.setattr(norms, "column_cost", once_each)
+    wrong = tick_count(per_key=2)
+    sums = Sums(right, "bounded")
+    assert wrong.counter.law.scale < right.counter.law.scale
+    assert audit(sums, EVENTS, 2, right.counter)
+    assert not audit(sums, EVENTS, 2, wrong.counter)
+
+
+def test_noise_for_one_key_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a person who counts in two."""
+    monkeypatch.setattr(norms, "worst", lambda total, each, cost: cost(each))
+    assert not audit(Sums(tick_count(), "bounded"), EVENTS, 2)
+
+
+@each_path
+def test_a_rule_that_ignores_keys_is_found(path: str) -> None:
+    count = tick_count(most_keys=1)
+    right = count.users.bound()
+    assert audit(Sums(count, path), EVENTS, 2)
+    assert not audit(Sums(count, path, bound=replace(right, keys=2)), EVENTS, 2)
+    assert not audit(Sums(count, path, bound=replace(right, per_key=2)), EVENTS, 2)
+
+
+@each_path
+def test_a_rule_without_the_gap_is_found(path: str) -> None:
+    count = tick_count(per_key=2, gap=2 * TICK)
+    right = count.users.bound()
+    assert not audit(Sums(count, path, bound=replace(right, gap=0)), EVENTS, 2)
+
+
+def test_a_gap_against_the_last_event_only_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As events arrive, one may come between two that count."""
+    count = tick_count(events=3, per_key=3, gap=2 * TICK)
+    events = universe(["a"], [0, 1, 2], [1])
+    assert audit(Sums(count, "streaming"), events, 3)
+    monkeypatch.setattr(
+        Bound, "_is_apart", lambda self, times, t: not times or abs(t - times[-1]) >= self.gap
+    )
+    # 2, then 0, then 0 again, whose last one is not the last in time
+    assert not audit(Sums(count, "streaming"), events, 3)
+
+
+class InWindows(SendToPeople):
+    """A mutant: a person counts anew in every window."""
+
+    def process(self, element: Any, windowed: Any = None) -> Iterable[Any]:
+        for person, entry in super().process(element, windowed):
+            yield f"{person} in {windowed.windows[0]}", entry
+
+
+@each_path
+def test_a_bound_in_every_window_is_found(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = tick_count(horizon=4, per_key=2)
+    events = universe(["a"], [0, 1, 2, 3], [1])
+    monkeypatch.setattr(__name__ + ".SendToPeople", InWindows)
+    sums = Sums(count, path, FixedWindows(2 * TICK))
+    assert not audit(sums, events, 4)
+    # With the multiplication it is right: rho for each of two windows.
+    twice = dp.calibrate(
+        sums.counter.mechanism, dp.ZCDP(RHO.rho / 2), replace(sums.counter.change, windows=1)
+    )
+    both = changes(sums.counter, {sums(c) for c in lists(events, 4, False)}, [sums([])])
+    assert keeps_budget(SimpleNamespace(law=twice.law, budget=RHO), both)
+
+
+@each_path
+def test_keys_that_are_bounded_before_they_are_mapped_are_found(path: str) -> None:
+    """Two keys that nobody listed are one key, `other`."""
+    count = tick_count(other="b")
+    events = universe(["a", "y", "z"], [0, 1, 2], [1])
+    reader = count.parcels(collection(None))
+    assert audit(Sums(count, path), events, 2)
+
+    def sums(chosen: Sequence[Event]) -> Any:
+        right = Sums(count, path)
+        before = ElementParcels([reader], True)
+        left = survivors(count.users, count.users.bound(), before, right.rows(chosen), path)
+        everything = replace(right.bound, events=99, keys=99, per_key=99)
+        return Sums(count, path, bound=everything)(
+            [(key, payload, micros // (TICK * SECOND)) for (key, payload), micros in left]
+        )
+
+    found = {sums(chosen) for chosen in lists(events, 2, False)}
+    assert not keeps_budget(count.counter, changes(count.counter, found, [sums([])]))
+    # So one bound for several counts, which is on keys as they come, pays for all in one counter.
+    shared = dp.BoundUsers(count.users, {"a": replace(count, users=None)}).counts["a"]
+    assert keeps_budget(shared.counter, changes(shared.counter, found, [sums([])]))
+
+
+class Coarse(NormalizedBLT):
+    """Rounds to quarters, where others round to millionths: so that rounding can be seen."""
+
+    def resolution(self, magnitude: int, most: int) -> int:
+        return 4
+
+
+@pytest.mark.parametrize("many", ["windows", "max_items", "keys"])
+def test_counters_that_are_not_counted_for_rounding_are_found(
+    many: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each counter that a person touches is rounded apart, and may be off by as much."""
+    mechanism, k = Coarse(3), 24
+    given: dict[str, Any] = {
+        "windows": {"events": k, "per_key": k, "windows": k, "gap": 3},
+        "max_items": {"keys": k, "max_items": k},
+        "keys": {"events": k, "keys": k},
+    }
+    change = norms.UserChange(**given[many], most=40)
+    R = mechanism.encoder(3) * mechanism.resolution(1, 40)
+    # One event in each counter, beside others that make its rounding worst.
+    best = max(
+        int(np.square(np.rint(R @ (base + event)) - np.rint(R @ base)).sum())
+        for event in np.eye(3)
+        for base in map(np.array, itertools.product(range(14), repeat=3))
+    )
+    assert k * best <= change.norms(mechanism, 1, None)[1]
+    real = norms.spread_norms
+    monkeypatch.setattr(
+        norms, "spread_norms", lambda m, reach, *more: real(m, reach._replace(touched=1), *more)
+    )
+    assert k * best > change.norms(mechanism, 1, None)[1]
+
+
+# One event of a person who is bounded
+
+
+def without_one(sums: Sums, events: Sequence[Event], most: int) -> list[tuple[Any, Any]]:
+    """The sums of a person's events, and of the same without one of them."""
+    found = {
+        (sums(chosen), sums([*chosen[:i], *chosen[i + 1 :]]))
+        for chosen in lists(events, most, sums.path == "streaming")
+        for i in range(len(chosen))
+    }
+    return [(a, b) for a, b in found if a != b]
+
+
+@each_path
+@pytest.mark.parametrize("budget", [PURE, RHO], ids=str)
+@pytest.mark.parametrize(("low", "factor"), [(0, 2), (-1, 4)])
+def test_an_event_less_costs_more_than_one_event(
+    low: int, factor: int, budget: Any, path: str
+) -> None:
+    """Of first k: it lets another one in. The ledger's factor is needed, and is enough."""
+    count = tick_count(budget, events=1, bounds=(low, 1))
+    events = universe(["a", "b"], [0, 1, 2], [1, -1] if low else [1])
+    sums = Sums(count, path)
+    noised, pairs = Noised(count.counter), without_one(sums, events, 2)
+    found = [noised(a) - noised(b) for a, b in pairs]
+    change, mechanism = count.counter.change, count.counter.mechanism
+    assert change.event_cost(mechanism) == factor
+    one_event = norms.TickChange(low, 1, most=8).norms(mechanism, 1, None)[1]
+    assert max(int(d @ d) for d in found) == factor * one_event
+    protection = Protection(change.person, factor)
+    costs = [
+        (budget, False),
+        (protection.budget_of_event(budget), True),
+    ]
+    if budget is RHO:
+        costs.append((dp.ZCDP(0.99 * factor * RHO.rho), False))
+    for cost, kept in costs:
+        assert keeps_budget(SimpleNamespace(law=count.counter.law, budget=cost), found) == kept
+
+
+def test_an_event_less_may_change_all_events_of_a_person() -> None:
+    """A greedy gap lets other events in, one after the other; so do bounds on keys."""
+    count = tick_count(horizon=6, events=3, per_key=3, gap=2 * TICK, keys=("a",))
+    sums = Sums(count, "bounded")
+    events = [("a", ("p", 1), t) for t in range(6)]
+    (all_of_them,), (without,) = sums(events), sums(events[1:])
+    assert np.abs(np.array(all_of_them) - without).sum() == 6
+    # A B B B: only A's key counts; without A all of B's do.
+    count = tick_count(events=3, most_keys=1, per_key=3)
+    sums, noised = Sums(count, "bounded"), Noised(count.counter)
+    events = [("a", ("p", 1), 0), *[("b", ("p", 1), 0)] * 3]
+    d = noised(sums(events)) - noised(sums(events[1:]))
+    one = norms.TickChange(most=8).norms(count.counter.mechanism, 1, None)[1]
+    assert count.counter.change.norms(count.counter.mechanism, 1, None)[1] == 9 * one
+    assert d @ d == 10 * one
