@@ -1,0 +1,806 @@
+"""Counts of bounded people inside pipelines: who counts, on each path, and what shows it."""
+
+from __future__ import annotations
+
+import csv
+import logging
+import random
+import struct
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.internal import pickler
+from apache_beam.runners.portability.fn_api_runner import worker_handlers
+from apache_beam.transforms.window import FixedWindows, GlobalWindow, GlobalWindows
+from apache_beam.utils.timestamp import Timestamp
+
+import beam_dpcount as dp
+from beam_dpcount.budget.ledger import Ledger
+from beam_dpcount.counters.users import UserChange
+from beam_dpcount.dofns.states import PersonCodec, StateError, timed
+from beam_dpcount.dofns.states import Seen as SeenOfPerson
+from beam_dpcount.dofns.users import Bound, BoundArriving, ElementParcels
+from beam_dpcount.transforms import ticks as tick_transforms
+from tests.runners import Outcome, Row, feed, run
+from tests.test_side_doors import _noted_updates, listening, outside  # noqa: F401
+from tests.test_tick_pipelines import (
+    DATA,
+    EXACT,
+    RUN_AT_ONCE,
+    SECOND,
+    each_path,
+    each_runner_and_path,
+    run_stream,
+    stream,
+)
+
+TICK, TICKS = 10, 12
+CLOCK: dict[str, Any] = {"tick": TICK, "start": 0, "horizon": TICKS}
+PATHS = ("bounded", "streaming")
+KEYS = ("a", "b", "c")
+MINUTE = 60 * SECOND
+
+
+@pytest.fixture(autouse=True)
+def _no_state_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The local runner's cache measures every state that it holds, some 1 ms a key and bundle.
+    monkeypatch.setattr(worker_handlers, "STATE_CACHE_SIZE_MB", 0)
+
+
+def who(payload: Any) -> Any:
+    return payload["who"]
+
+
+def who_of_pair(event: Any) -> Any:
+    return event[1]["who"]
+
+
+def items_of_pair(event: Any) -> Any:
+    return event[1]["items"]
+
+
+def number(payload: Any) -> Any:
+    return payload["n"]
+
+
+def people(events: int, **options: Any) -> dp.Users:
+    return dp.Users(who, events, **options)
+
+
+def tick_count(users: dp.Users | None, **options: Any) -> dp.TickCount:
+    given: dict[str, Any] = {"budget": EXACT, "mechanism": "SmoothBinary", "keys": KEYS, **CLOCK}
+    given |= {"value": number, "bounds": (0, 2), "users": users, **options}
+    return dp.TickCount(**given)
+
+
+def crowd(busy: int = 100, seed: int = 1) -> list[Row]:
+    """A busy person, some with a few events, and events of nobody; by time, all distinct."""
+    chance = random.Random(seed)
+    names = ["busy"] * busy + [f"p{chance.randrange(20)}" for _ in range(60)] + [None, "", 7, []]
+    chance.shuffle(names)
+    times, rows = sorted(chance.sample(range(118 * SECOND), len(names))), []
+    for name, micros in zip(names, times, strict=True):
+        payload = {
+            "who": name,
+            "n": chance.choice([1, 2]),
+            "items": chance.sample(["x", "y", "z", "none"], chance.randrange(1, 4)),
+        }
+        rows.append((chance.choice("abcd"), payload, micros))
+    rows.append(("a", {"n": 1, "items": ["x"]}, 119 * SECOND))  # `who` raises
+    return rows
+
+
+# What is expected, from the rule's words
+
+
+def kept(
+    rows: Sequence[Row],
+    events: int,
+    keys: int | None = None,
+    per_key: int = 1,
+    gap: int = 0,
+    names: Callable[[Row], Sequence[Any]] = lambda row: [row[0]],
+) -> list[tuple[Row, list[Any]]]:
+    """Rows that count, in their order, and the names under which they do."""
+    seen: dict[str, list[tuple[int, list[Any]]]] = {}
+    found = []
+    for row in rows:
+        person = row[1].get("who")
+        if not isinstance(person, str) or not person:
+            continue
+        mine = seen.setdefault(person, [])
+        of_name = Tally(name for _, taken in mine for name in taken)
+        if len(mine) >= events or any(abs(row[2] - at) < gap * SECOND for at, _ in mine):
+            continue
+        taken: list[Any] = []
+        for name in names(row):
+            known = {*of_name, *taken}
+            room = name in known or len(known) < (events if keys is None else keys)
+            if of_name[name] < per_key and room:
+                taken.append(name)
+        if taken:
+            mine.append((row[2], taken))
+            found.append((row, taken))
+    return found
+
+
+def sums(
+    found: Iterable[tuple[Row, list[Any]]],
+    keys: Sequence[str] = KEYS,
+    amount: Callable[[Row], int] = lambda row: row[1]["n"],
+    steps: int = TICKS,
+) -> dict[str, list[float]]:
+    """The running sums at the ticks."""
+    added = {key: np.zeros(steps) for key in keys}
+    for row, names in found:
+        for name in names:
+            added[name][row[2] // (TICK * SECOND)] += amount(row)
+    return {key: np.cumsum(x).tolist() for key, x in added.items()}
+
+
+def listed(rows: Sequence[Row], keys: Sequence[str] = KEYS) -> list[Row]:
+    return [row for row in rows if row[0] in keys and 0 <= row[2] < TICKS * TICK * SECOND]
+
+
+def values(seen: Iterable[Any]) -> dict[str, list[float]]:
+    """Of one output: each key's releases, in order of time."""
+    found: dict[str, list[float]] = {}
+    for one in sorted(seen, key=lambda s: (s.value.key, s.value.timestamp)):
+        found.setdefault(one.value.key, []).append(round(one.value.value, 6))
+    return found
+
+
+HISTOGRAM = {"domain": ["x", "y", "z"], "max_items": 2}
+
+
+def several(events: Any, path: str) -> dict[str, Any]:
+    """All that counts people at a clock."""
+    late = {"late": "drop"}
+    histogram = dp.TickHistogram(
+        EXACT,
+        **CLOCK,
+        **HISTOGRAM,
+        mechanism="SmoothBinary",
+        path=path,
+        value=items_of_pair,
+        users=dp.Users(who_of_pair, 6, per_key=4),
+    )
+    distinct = {"keys": KEYS, "mechanism": "SmoothBinary", "path": path}
+    members = {
+        "shared": tick_count(None, path=path),
+        "shared items": dp.TickHistogram(
+            EXACT, **CLOCK, **HISTOGRAM, mechanism="SmoothBinary", path=path, value=items_of_pair
+        ),
+    }
+    made = {
+        "k": events | "K" >> tick_count(people(20, per_key=20), path=path),
+        "keys": events | "Keys" >> tick_count(people(20, keys=2, per_key=7), path=path),
+        "other": events | "Other" >> tick_count(people(9, per_key=5), path=path, other="c"),
+        "gap": events | "Gap" >> tick_count(people(9, per_key=9, gap=15), path=path, **late),
+        "asserted": events
+        | "Asserted" >> tick_count(people(20, per_key=20, asserted=True), path=path),
+        "items": events | "Items" >> histogram,
+        "distinct": events | "Distinct" >> dp.DistinctUsers(EXACT, **CLOCK, **distinct, users=FEW),
+        "daily": events
+        | "Daily" >> dp.DistinctUsers(EXACT, **CLOCK, **distinct, users=FEW, window=4),
+        "windows": events
+        | beam.WindowInto(FixedWindows(4 * TICK))
+        | "Windows" >> tick_count(people(20, per_key=20), path=path),
+        **(events | "Several" >> dp.BoundUsers(people(20, per_key=8), members)),
+    }
+    return made
+
+
+FEW = people(5)
+
+
+def restarted(running: dict[str, list[float]], every: int) -> dict[str, list[float]]:
+    """Running sums that start anew after so many ticks."""
+    found = {}
+    for key, xs in running.items():
+        steps = np.diff(xs, prepend=0).reshape(-1, every)
+        found[key] = np.cumsum(steps, axis=1).ravel().tolist()
+    return found
+
+
+def expected(rows: Sequence[Row]) -> dict[str, dict[str, list[float]]]:
+    """Of `several`, from the rule's words. The rows are in order of time."""
+
+    def once(_: Row) -> int:
+        return 1
+
+    def items(row: Row) -> list[str]:
+        """The first two of an event, in the order of the domain."""
+        return [x for x in HISTOGRAM["domain"] if x in row[1]["items"]][:2]
+
+    def mapped(row: Row) -> list[str]:
+        return [row[0] if row[0] in KEYS else "c"]
+
+    def epoch(row: Row) -> list[Any]:
+        return [(row[2] // (4 * TICK * SECOND), row[0])]
+
+    mine, counted = listed(rows), [row for row in rows if items(row)]
+    either = [row for row in rows if row in mine or items(row)]
+    shared = [row for row, _ in kept(either, 20, per_key=8)]
+    day = [(row, [row[0]]) for row, _ in kept(mine, 5, names=epoch)]
+    return {
+        "k": sums(kept(mine, 20, per_key=20)),
+        "keys": sums(kept(mine, 20, keys=2, per_key=7)),
+        "other": sums(kept(rows, 9, per_key=5, names=mapped)),
+        "gap": sums(kept(mine, 9, per_key=9, gap=15)),
+        "asserted": sums([(row, [row[0]]) for row in mine]),
+        "items": sums(kept(counted, 6, keys=12, per_key=4, names=items), HISTOGRAM["domain"], once),
+        "distinct": sums(kept(mine, 5), amount=once),
+        "daily": restarted(sums(day, amount=once), 4),
+        "windows": restarted(sums(kept(mine, 20, per_key=20)), 4),
+        "shared": sums([(row, [row[0]]) for row in shared if row in mine]),
+        "shared items": sums([(row, items(row)) for row in shared], HISTOGRAM["domain"], once),
+    }
+
+
+def check(outcome: Outcome, names: Sequence[str], rows: Sequence[Row]) -> None:
+    """That it holds what is expected, and that nothing was counted by metrics."""
+    for name, output in zip(names, outcome.outputs, strict=True):
+        assert values(output) == expected(rows)[name], name
+    assert not outcome.metrics()
+
+
+@each_runner_and_path
+def test_a_person_with_a_thousand_events_counts_k_times(runner: str, path: str) -> None:
+    busy = [row for row in crowd(1000) if row[1].get("who") == "busy"]
+    assert len(busy) == 1000
+    for events, per_key in ((20, 20), (20, 5), (2, 1)):
+        count = tick_count(people(events, per_key=per_key), bounds=(0, 1), path=path)
+        releases = run(lambda p, count=count: p | feed(busy) | count, runner).releases
+        assert sum(r.value for r in releases if r.step == TICKS) == min(events, 3 * per_key)
+
+
+@each_runner_and_path
+def test_who_counts_is_what_the_rule_says(runner: str, path: str) -> None:
+    """On every path and runner, for all that count people at a clock."""
+    rows = crowd()
+    names: list[str] = []
+
+    def build(pipeline: beam.Pipeline) -> Any:
+        made = several(pipeline | feed(rows), path)
+        names[:] = made
+        return tuple(made.values())
+
+    check(run(build, runner), names, rows)
+
+
+def test_people_of_a_stream_whose_watermark_moves() -> None:
+    """What bundles cannot run at once."""
+    rows, names = crowd(), []
+
+    def build(pipeline: beam.Pipeline) -> Any:
+        parts: list[Any] = []
+        for seconds in range(0, 130, 10):
+            parts += [seconds, *(r for r in rows if seconds <= r[2] / SECOND < seconds + 10)]
+        made = several(pipeline | stream(*parts), "streaming")
+        names[:] = made
+        return tuple(made.values())
+
+    check(run(build, "bundles", ["--streaming"]), names, rows)
+    assert ("bundles", "streaming") not in RUN_AT_ONCE
+
+
+def test_on_the_bounded_path_the_earliest_events_count() -> None:
+    """Whatever the order of arrival; streaming, the first to arrive."""
+    rows = crowd()
+    arrived = random.Random(5).sample(rows, len(rows))
+    count = {path: tick_count(people(3, per_key=2), path=path) for path in PATHS}
+    by_time, by_arrival = (
+        values(run(lambda p, path=path: p | feed(arrived) | count[path]).outputs[0])
+        for path in PATHS
+    )
+    assert by_time == sums(kept(listed(rows), 3, per_key=2))
+    assert by_arrival == sums(kept(listed(arrived), 3, per_key=2))
+    assert by_time != by_arrival
+
+
+def test_ties_are_by_key_and_value_and_not_by_arrival() -> None:
+    rows: list[Row] = [(key, {"who": "p", "n": n}, 5) for key in "cba" for n in (2, 1)]
+    for seed in range(3):
+        random.Random(seed).shuffle(rows)
+        made = run(lambda p: p | feed(rows) | tick_count(people(1))).outputs[0]
+        assert {key: xs[-1] for key, xs in values(made).items()} == {"a": 1, "b": 0, "c": 0}
+
+
+@each_path
+def test_a_gap_is_to_both_sides(path: str) -> None:
+    """Of events in any order: 30, then 50 and 10 are far enough, and nothing between."""
+    seconds = [30, 41, 19, 50, 10, 31, 69, 70, 0]
+    count = tick_count(people(9, per_key=9, gap=20), path=path, late="drop", keys=["a"])
+    rows: list[Row] = [("a", {"who": "p", "n": 1}, at * SECOND) for at in seconds]
+    (found,) = values(run(lambda p: p | feed(rows) | count).outputs[0]).values()
+    taken = [0, 30, 50, 70] if path == "bounded" else [30, 50, 10, 70]
+    if path == "bounded":  # by time: 0, 19 is too near, 30, 50, 70
+        assert [at for at in sorted(seconds) if at in taken] == taken
+    assert found == [sum(at // TICK <= tick for at in taken) for tick in range(TICKS)]
+
+
+# Late events, and a gap
+
+
+def test_a_gap_needs_that_late_events_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folded, two events that are 30 s apart count at one tick: more than noise was made for."""
+    users = people(2, per_key=2, gap=30)
+    rows: list[Row] = [("a", {"who": "p", "n": 1}, at * SECOND) for at in (5, 39)]
+    other: Row = ("a", {"who": "q", "n": 1}, 1 * SECOND)
+    parts = [other, 31, *rows, 50, 130]  # the first of p's is late, by 3 ticks
+
+    def change(count: Any) -> np.ndarray:
+        """What p's events change, tick by tick."""
+        with_p, without = (
+            values(run_stream(count, *given).outputs[0])["a"]
+            for given in (parts, [other, 31, 50, 130])
+        )
+        return np.round(np.diff(np.array(with_p) - without, prepend=0), 3)
+
+    def size(count: Any, x: np.ndarray) -> float:
+        mechanism = count.counter.mechanism
+        return float(np.square(mechanism.encoder(TICKS) @ x).sum())
+
+    given = {"keys": ["a"], "bounds": (0, 1), "mechanism": "NormalizedBLT", "max_per_tick": 4}
+    with pytest.raises(ValueError, match='late="fold" counts a late event at another tick'):
+        _ = beam.Pipeline() | stream(5) | tick_count(users, **given)
+    count = tick_count(users, late="drop", **given)
+    assert change(count).tolist() == [0, 0, 0, 1] + [0] * 8
+    limit = UserChange(events=2, per_key=2, gap=3, most=4).norms(count.counter.mechanism, 1, None)
+    fine = count.counter.mechanism.resolution(1, 4)
+    assert size(count, change(count)) <= float(limit[1]) / fine**2
+
+    real = tick_transforms.TickPlan
+
+    def folding(*arguments: Any, fold: bool, **options: Any) -> Any:
+        return real(*arguments, fold=True, **options)
+
+    monkeypatch.setattr(tick_transforms, "TickPlan", folding)  # the mutant
+    assert change(count).tolist() == [0, 0, 0, 2] + [0] * 8
+    assert size(count, change(count)) > float(limit[1]) / fine**2 * 1.01
+
+
+def test_a_late_event_takes_its_place_whether_it_counts_or_not() -> None:
+    """The bound knows no watermark: it reads a person's own events only."""
+    first: Row = ("a", {"who": "p", "n": 1}, 5 * SECOND)
+    second: Row = ("b", {"who": "p", "n": 1}, 55 * SECOND)
+    for late, at in (("drop", None), ("fold", 4)):
+        outcome = run_stream(tick_count(people(1), late=late), 42, first, second, 130)
+        found = values(outcome.outputs[0])
+        assert found["b"] == [0] * TICKS
+        assert found["a"] == [float(at is not None and tick >= at) for tick in range(TICKS)]
+
+
+# After every element
+
+
+def elements(n: int = 60, seed: int = 3) -> list[Row]:
+    chance = random.Random(seed)
+    rows = []
+    for i in range(n):
+        name = chance.choice(["p", "p", "q", "r", None])
+        payload = {"who": name, "n": chance.choice([1, 2, -1, None, "x"]), "items": "x", "id": i}
+        payload["items"] = chance.choice(["x", "y", ["x", "y"], "no", None])
+        rows.append((chance.choice("ab"), payload, i * SECOND))
+    return rows
+
+
+def each(path: str, kind: str, **options: Any) -> Any:
+    given: dict[str, Any] = {"budget": EXACT, "horizon": 40, "path": path, "users": people(9)}
+    given |= {"mechanism": "SmoothBinary", **options}
+    if kind == "PrefixCount":
+        return dp.PrefixCount(**{"value": number, "bounds": (-1, 2), **given})
+    return dp.Histogram(**{"value": lambda p: p["items"], "domain": ["x", "y"], **given})
+
+
+def element_sums(rows: Sequence[Row], kind: str, **bound: Any) -> dict[str, list[Any]]:
+    """Running sums after each element of a key, of which some count 0."""
+    counted = {id(row) for row, _ in kept(rows, **bound)}
+    running: dict[str, Any] = {}
+    found: dict[str, list[Any]] = {}
+    for row in rows:
+        x: Any = np.zeros(1 if kind == "PrefixCount" else 2)
+        if id(row) in counted and kind == "PrefixCount":
+            n = row[1]["n"]
+            x += n if isinstance(n, int) else 0
+        elif id(row) in counted:
+            taken = row[1]["items"] or []
+            single = [i for i, item in enumerate("xy") if item in taken][:1]
+            x[single] += 1
+        running[row[0]] = running.get(row[0], 0) + x
+        found.setdefault(row[0], []).append(running[row[0]].tolist())
+    return found
+
+
+@each_runner_and_path
+@pytest.mark.parametrize("kind", ["PrefixCount", "Histogram"])
+def test_elements_beyond_the_bound_take_their_step_and_count_0(
+    kind: str, runner: str, path: str
+) -> None:
+    """Those that are rejected have used up their place; so the contents decide nothing."""
+    rows = elements()
+    outcome = run(lambda p: p | feed(rows) | each(path, kind, users=people(9, per_key=6)), runner)
+    found: dict[str, list[Any]] = {}
+    for release in outcome.releases:
+        value = release.value if kind == "Histogram" else [release.value]
+        found.setdefault(release.key, []).append(np.round(value, 6).tolist())
+    assert found == element_sums(rows, kind, events=9, per_key=6)
+    assert [r.timestamp for r in outcome.releases if r.key == "a"] == [
+        row[2] for row in rows if row[0] == "a"
+    ]
+
+
+@each_path
+def test_refused_elements_are_collected_with_what_they_held(path: str) -> None:
+    """Of elements that count; one that is left out is not looked at."""
+    rows: list[Row] = [("a", {"who": "p", "n": n, "id": i}, i) for i, n in enumerate(["x", "y"])]
+    rows.append((7, {"who": "p", "n": 1, "id": 2}, 2))
+    made = each(
+        path, "PrefixCount", users=people(1), on_reject="collect", element_id=lambda p: p["id"]
+    )
+    outcome = run(lambda p: p | feed(rows, tuple[Any, Any]) | made)
+    assert [r.value for r in outcome.releases] == [0, 0]
+    assert sorted(r.id for r in outcome.rejected) == ["0", "2"]
+
+
+def test_ties_of_elements_are_by_id() -> None:
+    """Of one time: the smallest id counts, whatever it holds and whenever it came."""
+    ids = random.Random(2).sample(range(8), 8)
+    rows: list[Row] = [("a", {"who": "p", "n": 2 - i % 2, "id": i}, 5) for i in ids]
+    made = each("bounded", "PrefixCount", users=people(1), element_id=lambda p: p["id"])
+    found = [r.value for r in run(lambda p: p | feed(rows) | made).releases]
+    assert found == [2] * 8
+
+
+# Replayable noise
+
+
+@pytest.fixture
+def replayable(monkeypatch: pytest.MonkeyPatch) -> dp.ReplayableEntropy:
+    monkeypatch.setenv("PEOPLE_SECRET", "0123456789abcdef" * 4)
+    return dp.ReplayableEntropy("PEOPLE_SECRET", run_id="people")
+
+
+@pytest.mark.parametrize("kind", ["PrefixCount", "Histogram"])
+def test_replayable_noise_is_one_on_both_paths(kind: str, replayable: dp.ReplayableEntropy) -> None:
+    rows = elements()
+    how = {"budget": dp.ZCDP(0.1), "entropy": replayable, "element_id": lambda p: p["id"]}
+    found = [
+        run(lambda p, path=path: p | feed(rows) | each(path, kind, **how)).releases
+        for path in (*PATHS, "streaming")
+    ]
+    assert found[0] == found[1] == found[2]
+    exact = run(lambda p: p | feed(rows) | each("bounded", kind)).releases
+    assert [r.value for r in found[0]] != [r.value for r in exact]
+
+
+@pytest.mark.filterwarnings("ignore")
+@each_path
+def test_replayable_noise_at_ticks(path: str, replayable: dp.ReplayableEntropy) -> None:
+    """The same again for the same events that count, even if others are there that do not."""
+    rows, options = crowd(), {"budget": dp.ZCDP(0.1), "entropy": replayable, "path": path}
+
+    def releases(rows: list[Row], users: dp.Users) -> list[Any]:
+        return run(lambda p: p | feed(rows) | "X" >> tick_count(users, **options)).releases
+
+    one = releases(rows, people(4))
+    fewer = [row for row, _ in kept(listed(rows), 4)]
+    assert one == releases(rows, people(4)) == releases(fewer, people(4))
+    assert one != releases(rows, people(4, per_key=2))  # another bound, other noise
+
+
+# collegemsg: who wrote to whom
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("events", "per_key", "left", "keys"),
+    [(5, 5, 5_548, 1_049), (20, 20, 16_248, 1_411), (20, 1, 12_215, 1_589)],
+)
+def test_exact_counts_of_collegemsg(events: int, per_key: int, left: int, keys: int) -> None:
+    """Rows of one second are a microsecond apart, so that ties are by the file."""
+    path = DATA / "collegemsg.txt"
+    if not path.exists():
+        pytest.skip("collegemsg.txt is not in ../shared/data beside the repository")
+    with open(path, encoding="utf-8", newline="") as file:
+        read = list(csv.DictReader(file, delimiter=" "))
+    assert len(read) == 59_835
+    rows: list[Row] = [
+        (row["dst"], {"who": row["src"]}, int(row["time"]) * SECOND + place)
+        for place, row in enumerate(read)
+    ]
+    first = min(micros for *_, micros in rows)
+    days = (max(micros for *_, micros in rows) - first) // (86_400 * SECOND) + 1
+    count = dp.TickCount(
+        *(EXACT, 86_400 * days, Timestamp(micros=first)),
+        horizon=1,
+        keys=sorted({row[0] for row in rows}),
+        mechanism="SmoothBinary",
+        value=lambda _: 1,
+        users=people(events, per_key=per_key),
+        path="bounded",
+    )
+    found = [r.value for r in run(lambda p: p | feed(rows) | count).releases]
+    assert (sum(found), sum(x > 0 for x in found)) == (left, keys)
+
+
+# State
+
+
+def cells(bound: Bound, rows: Sequence[tuple[str, int]]) -> tuple[Any, list[Any]]:
+    """A person's state after elements of these keys and times, and which of them passed."""
+    cell = SimpleNamespace(data=None)
+    cell.read, passed = lambda: cell.data, []
+    cell.write = lambda data: setattr(cell, "data", data)
+    parcels = ElementParcels([SimpleNamespace(wrap=lambda *_: b"")], True)
+    dofn = BoundArriving(bound, parcels)
+    dofn.setup()
+    for key, micros in rows:
+        entry = timed(micros, parcels.wrap((key, "secret text"), micros, (GlobalWindow(),)))
+        passed.append(bool([*dofn.process(("person", entry), cell)]))
+    return cell.data, passed
+
+
+@pytest.mark.parametrize("gap", [0, 5])
+@pytest.mark.parametrize("keys", [1, 3, 50])
+def test_the_state_of_a_person_is_small(keys: int, gap: int) -> None:
+    bound = Bound(1000, keys, 4, gap)
+    rows = [(f"a long name of a key, {i % 60}", 10 * i) for i in range(500)]
+    data, passed = cells(bound, rows)
+    assert sum(passed) == 4 * keys
+    assert len(data) == 40 + 12 * keys + (8 * sum(passed) if gap else 0)
+    assert b"name" not in data
+    assert b"person" not in data
+    # What did not count leaves it as it is; a person of whom nothing counts has none.
+    assert cells(bound, rows[:1])[0] != data
+    assert cells(Bound(1, 1, 1, gap), [("a", 1)])[0] is not None
+    codec = PersonCodec(repr(bound), gap > 0)
+    seen = codec.decode(data)
+    assert (seen.events, len(seen.names)) == (4 * keys, keys)
+    assert seen.times == ([10 * i for i, ok in enumerate(passed) if ok] if gap else [])
+    assert codec.encode(seen) == data
+
+
+def test_digests_of_keys_are_keyed_by_person() -> None:
+    """Else equal digests would tell of equal keys."""
+    bound = Bound(1, 1, 1, 0)
+    codec = PersonCodec(repr(bound), False)
+    found = [codec.decode(cells(bound, [("a", 1)])[0]) for _ in range(2)]
+    assert found[0].salt != found[1].salt
+    assert [*found[0].names] != [*found[1].names]
+
+
+@pytest.mark.parametrize("gap", [0, 5])
+def test_states_that_are_not_this_persons_are_refused(gap: int) -> None:
+    bound = Bound(4, 2, 3, gap)
+    codec = PersonCodec(repr(bound), gap > 0)
+    data, _ = cells(bound, [("a", 0), ("b", 10), ("a", 20)])
+    for size in range(len(data)):
+        with pytest.raises(StateError):
+            codec.decode(data[:size])
+    for place in range(len(data)):
+        altered = bytearray(data)
+        altered[place] ^= 1
+        with pytest.raises(StateError) as error:
+            codec.decode(bytes(altered))
+        assert str(data) not in str(error.value)
+    for other in (Bound(5, 2, 3, gap), Bound(4, 1, 3, gap), Bound(4, 2, 1, gap), Bound(4, 2, 3, 7)):
+        with pytest.raises(StateError, match="the state of a person belongs to another bound"):
+            PersonCodec(repr(other), other.gap > 0).decode(data)
+    # A sound seal over what no person has: names cut in the middle, and no salt.
+    seen = codec.decode(data)
+    cut = SeenOfPerson(seen.events + 99, seen.names, seen.times, seen.salt)
+    if gap:
+        with pytest.raises(StateError):
+            codec.decode(codec.encode(cut))
+    front = data[: 28 + 8]
+    with pytest.raises(StateError):
+        codec.decode(codec.seal(front, data[36:-4] + b"odd"))
+
+
+def test_state_is_written_for_what_counts_only() -> None:
+    """Of a person at the bound nothing more is written."""
+    bound, writes = Bound(2, 2, 2, 0), []
+    parcels = ElementParcels([SimpleNamespace(wrap=lambda *_: b"")], True)
+    dofn = BoundArriving(bound, parcels)
+    dofn.setup()
+    cell = SimpleNamespace(read=lambda: writes[-1] if writes else None, write=writes.append)
+    for micros in range(20):
+        entry = timed(micros, parcels.wrap(("a", 1), micros, (GlobalWindow(),)))
+        list(dofn.process(("p", entry), cell))
+    assert len(writes) == 2
+    assert struct.unpack_from("<q", writes[-1], 20) == (2,)
+
+
+# What tells nothing
+
+GLOBAL = beam.WindowInto(GlobalWindows())
+PERSON, OTHER_PERSON = "person-4711-who", "person-0815-who"
+TELLING: list[Row] = [
+    *(
+        ("abz"[i % 3], {"who": PERSON, "n": 1, "items": ["x", "y"][: 1 + i % 2]}, i * SECOND)
+        for i in range(110)
+    ),
+    ("a", {"who": PERSON, "n": None, "items": None}, 7),
+    ("a", {"who": OTHER_PERSON, "n": 2, "items": ["x"]}, -5),
+    ("b", {"n": 1, "items": ["z"]}, 5 * SECOND),
+]
+FEWER: list[list[Row]] = [[], TELLING[:1], TELLING[:2], TELLING[::7]]
+STAYS: list[Row] = [("c", {"who": "q", "n": 1, "items": ["z"]}, i * 30 * SECOND) for i in (0, 1)]
+
+
+@pytest.mark.usefixtures("_noted_updates")
+@each_path
+def test_whose_events_count_leaves_by_no_side_door(
+    path: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Neighbours in all events of one person: nothing but values differs, nor their order."""
+
+    def build(pipeline: beam.Pipeline, rows: list[Row]) -> dict[str, Any]:
+        made = several(pipeline | feed(rows), path)
+        del made["asserted"]
+        return {name: releases | f"All {name}" >> GLOBAL for name, releases in made.items()}
+
+    found = [outside(lambda p, r=r: build(p, STAYS + r), capfd) for r in (TELLING, *FEWER[:2])]
+    assert set(found[0].counts.values()) == {len(KEYS) * TICKS}
+    assert len(found[0].counts) == 10
+    for other in found[1:]:
+        assert found[0] == other
+    for one in found:
+        for text in (PERSON, "4711", "0815"):
+            assert text not in repr(one)
+
+
+@pytest.mark.usefixtures("_noted_updates")
+@each_path
+def test_which_contents_count_leaves_by_no_side_door(
+    path: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """After every element: all contents of one person's elements differ."""
+
+    def build(pipeline: beam.Pipeline, n: Any, items: Any) -> dict[str, Any]:
+        rows = [
+            (key, {**payload, "n": n, "items": items} if payload["who"] == "p" else payload, at)
+            for key, payload, at in elements()
+        ]
+        events = pipeline | feed(rows)
+        made = {kind: events | kind >> each(path, kind) for kind in ("PrefixCount", "Histogram")}
+        collected = events | "Collect" >> each(path, "PrefixCount", on_reject="collect")
+        return {**made, "collect": collected[0]}
+
+    found = [
+        outside(lambda p, c=c: build(p, *c), capfd) for c in ((1, "x"), (None, "no"), ("s", 7))
+    ]
+    assert found[0] == found[1] == found[2]
+    assert set(found[0].counts) == {"PrefixCount", "Histogram", "collect"}
+
+
+def test_the_order_of_releases_is_the_same_for_neighbours() -> None:
+    """As they come, of two runs that differ in a person."""
+
+    def order(rows: list[Row], path: str) -> list[Any]:
+        came: list[Any] = []
+
+        def build(pipeline: beam.Pipeline) -> Any:
+            made = several(pipeline | feed(rows), path)
+            for name, releases in made.items():
+                _ = releases | f"Note {name}" >> beam.Map(_note, name)
+            return made["k"]
+
+        _came.clear()
+        run(build)
+        came += _came
+        return came
+
+    for path in PATHS:
+        with_person, without = order(STAYS + TELLING, path), order(STAYS, path)
+        assert sorted(with_person) == sorted(without)
+        for name in {name for name, *_ in without}:
+            ones, others = ([r for r in found if r[0] == name] for found in (with_person, without))
+            assert ones == others, (path, name)
+
+
+_came: list[Any] = []
+
+
+def _note(release: Any, name: str) -> None:
+    _came.append((name, release.key, release.step, release.timestamp))
+
+
+def applied() -> list[Any]:
+    made = [
+        tick_count(people(3, per_key=2, gap=20), late="drop"),
+        dp.TickHistogram(EXACT, **CLOCK, **HISTOGRAM, users=dp.Users(who_of_pair, 3)),
+        dp.DistinctUsers(EXACT, **CLOCK, keys=KEYS, users=FEW, window=4),
+        each("auto", "PrefixCount"),
+        each("auto", "Histogram"),
+    ]
+    bound = dp.BoundUsers(people(3), {"a": tick_count(None)})
+    return [*made, bound.counts["a"]]
+
+
+@pytest.mark.parametrize("place", range(6))
+def test_what_a_transform_says_of_people_is_public(place: int) -> None:
+    """It names the bound, and holds nothing of data, pickled or not, once it has run."""
+    made = applied()[place]
+    said = {**made.display_data(), **made.annotations()}
+    assert said["users"] == str(made.users)
+    assert "person" in said["neighbouring_relation"]
+    assert f"at most {made.users.events} " in said["neighbouring_relation"]
+    rows = STAYS + TELLING
+    with listening() as records:
+        outcome = run(lambda p: p | feed(rows) | made)
+    shown = [*map(str, said.values()), repr(made), str(vars(made))]
+    shown += [record.getMessage() for record in records]
+    shown += map(str, outcome.outputs[0])
+    assert not [text for text in shown if "4711" in text]
+    assert b"4711" not in pickler.dumps(made)
+
+
+def test_people_are_named_in_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    """What `by` says of an event shows nowhere, even if it fails."""
+
+    def failing(payload: Any) -> str:
+        raise ValueError(payload["who"])
+
+    caplog.set_level(logging.DEBUG)
+    count = tick_count(dp.Users(failing, 3))
+    outcome = run(lambda p: p | feed(TELLING) | count)
+    assert not any(r.value for r in outcome.releases)  # they are nobody's
+    assert "4711" not in caplog.text
+
+
+# One bound for several counts
+
+
+def test_bound_users_refuses_what_promises_something_about_one_event() -> None:
+    users = people(3)
+    for count in (
+        dp.PrefixCount(EXACT, 4),
+        dp.Histogram(EXACT, 4, ["a"]),
+        dp.EdgeCount(EXACT, 4, 5, max_degree=2),
+        beam.Map(print),
+    ):
+        with pytest.raises(TypeError, match="an event less lets others"):
+            dp.BoundUsers(users, {"a": count})
+    with pytest.raises(ValueError, match="asserted users need no bound"):
+        dp.BoundUsers(people(3, asserted=True), {"a": tick_count(None)})
+    with pytest.raises(TypeError, match="counts must map names to counts"):
+        dp.BoundUsers(users, {})
+    made = dp.BoundUsers(users, {"a": tick_count(None)})
+    assert made.counts["a"].counter.change.person == "one person with at most 3 events"
+
+
+def test_shares_of_a_ledger_behind_a_bound_are_of_people() -> None:
+    ledger = Ledger(dp.ApproxDP(1.0, 1e-6))
+    members = {
+        "count": tick_count(None, budget=ledger.share(0.5, "count")),
+        "people": dp.DistinctUsers(
+            ledger.share(0.5, "people"), **CLOCK, keys=KEYS, users=people(2)
+        ),
+    }
+    run(lambda p: tuple((p | feed(STAYS) | dp.BoundUsers(people(3), members)).values()))
+    protects = {share.name: share.protects for share in ledger.shares}
+    assert protects["count"].person == "one person with at most 3 events"
+    assert protects["people"].person == "one person with at most 2 events"
+    assert {p.event_cost for p in protects.values()} == {2}
+    assert ledger.epsilon_at(unit="person") < 1.000001 < ledger.epsilon_at(unit="event")
+
+
+def test_distinct_people_are_found_out_and_not_asserted() -> None:
+    for wrong in ({"asserted": True}, {"per_key": 2}, {"keys": 2}, {"gap": 60}):
+        with pytest.raises(ValueError, match=r"leave asserted out|once a key"):
+            dp.DistinctUsers(EXACT, **CLOCK, keys=KEYS, users=people(2, **wrong))
+    with pytest.raises(ValueError, match="would count people anew in every window"):
+        _ = (
+            beam.Pipeline()
+            | feed(STAYS)
+            | beam.WindowInto(FixedWindows(40))
+            | dp.DistinctUsers(EXACT, **CLOCK, keys=KEYS, users=FEW, window=4)
+        )
