@@ -21,7 +21,14 @@ import beam_dpcount as dp
 from beam_dpcount import mechanisms
 from beam_dpcount.budget import ledger as module
 from beam_dpcount.budget.conversions import float_down, float_up, root_down, zcdp_epsilon
-from beam_dpcount.budget.ledger import ClaimedError, Ledger, OverspentError, claim, plain_budget
+from beam_dpcount.budget.ledger import (
+    ClaimedError,
+    Ledger,
+    OverspentError,
+    Protection,
+    claim,
+    plain_budget,
+)
 from tests import audit as audits
 
 repeatable = settings(deadline=None, derandomize=True, database=None, max_examples=200)
@@ -416,6 +423,131 @@ def test_epsilon_of_an_account():
 
 
 # Copies
+
+
+# Whom shares protect
+
+FIVE = Protection("one person with at most 5 events", 2)
+SIGNED = Protection("one person with at most 9 events", 4)
+
+
+def claimed(budget, **protections):
+    """A ledger with shares of a quarter each, claimed for these; None: for an event."""
+    ledger = Ledger(budget, "shop")
+    for name, protects in protections.items():
+        claim(ledger.share(0.25, name), by="Count", protects=protects)
+    return ledger
+
+
+def test_a_share_knows_whom_it_protects():
+    ledger = claimed(dp.ZCDP(0.4), clicks=None, buyers=FIVE)
+    ledger.share(0.25, "later")
+    assert {s.name: s.protects.person for s in ledger.shares} == {
+        "clicks": "",
+        "buyers": FIVE.person,
+        "later": "",
+    }
+    restored = pickle.loads(pickle.dumps(ledger.shares))
+    assert restored[1] is ledger.shares[1]
+    assert restored[1].protects is FIVE
+    # A second claim changes nothing.
+    with pytest.raises(ClaimedError):
+        claim(ledger.shares[1], by="Count", protects=SIGNED)
+    assert ledger.shares[1].protects is FIVE
+
+
+@pytest.mark.parametrize(
+    ("protects", "budget", "cost"),
+    [
+        (Protection(), dp.ZCDP(0.1), dp.ZCDP(0.1)),
+        (FIVE, dp.ZCDP(0.1), dp.ZCDP(0.2)),
+        (SIGNED, dp.ZCDP(0.1), dp.ZCDP(0.4)),
+        (FIVE, dp.PureDP(0.1), dp.PureDP(0.2)),
+        (SIGNED, dp.PureDP(0.1), dp.PureDP(0.2)),
+        (Protection("one person, by your word", 1), dp.ZCDP(0.1), dp.ZCDP(0.1)),
+    ],
+)
+def test_what_one_event_costs_behind_a_bound(protects, budget, cost):
+    assert protects.budget_of_event(budget) == cost
+
+
+def test_epsilon_of_events_and_of_people():
+    events = claimed(dp.ZCDP(0.4), clicks=None)
+    assert events.epsilon_at() == events.epsilon_at(unit="event")
+    with pytest.raises(ValueError, match=r"nothing holds for a person, .* an event: clicks: give"):
+        events.epsilon_at(unit="person")
+    with pytest.raises(ValueError, match=r"nothing holds for a person, .*none is claimed"):
+        Ledger(dp.ZCDP(0.4)).epsilon_at(unit="person")
+    with pytest.raises(ValueError, match='unit must be "event" or "person", got \'user\''):
+        events.epsilon_at(unit="user")
+
+    people = claimed(dp.ZCDP(0.4), buyers=FIVE, flows=SIGNED)
+    assert people.epsilon_at() == people.epsilon_at(unit="person")
+    assert people.epsilon_at() == pytest.approx(zcdp_epsilon(0.2, 1e-6), rel=1e-9)
+    of_event = zcdp_epsilon(2 * 0.1 + 4 * 0.1, 1e-6)
+    assert people.epsilon_at(unit="event") == pytest.approx(of_event, rel=1e-9)
+
+    # Both: a person has no promise, and an event's is what is said.
+    both = claimed(dp.ZCDP(0.4), clicks=None, buyers=FIVE)
+    assert both.epsilon_at() == both.epsilon_at(unit="event")
+    assert both.epsilon_at() == pytest.approx(zcdp_epsilon(0.3, 1e-6), rel=1e-9)
+    with pytest.raises(ValueError, match="nothing holds for a person"):
+        both.epsilon_at(unit="person")
+    assert both.epsilon_at(claimed=False) > both.epsilon_at()
+
+    pure = claimed(dp.PureDP(1.0), clicks=None, buyers=SIGNED)
+    assert pure.epsilon_at() == pytest.approx(0.25 + 2 * 0.25)
+    assert pure.epsilon_at() >= Fraction(3, 4)
+
+
+def test_the_account_of_people():
+    ledger = claimed(dp.ApproxDP(1.0, 1e-6), buyers=FIVE)
+    ledger.share(0.25, "later")
+    text = ledger.account()
+    rows = dict(line.split("  ", 1) for line in text.split("\n\n")[1].splitlines())
+    assert rows["buyers"].endswith("  Count, for one person with at most 5 events")
+    assert rows["later"].endswith("  -")
+    said = (
+        f"epsilon at delta = 1e-06: {ledger.epsilon_at():.6g} of what is claimed, "
+        "1 of all (for one person)\n"
+        f"for one person at delta = 1e-06: {ledger.epsilon_at():.6g} by buyers\n"
+        f"for one event at delta = 1e-06: {ledger.epsilon_at(unit='event'):.6g} of what is "
+        "claimed\n\nFor one event, what protects a person counts 2 times in rho: without "
+    )
+    assert said in text
+    assert "nothing follows" not in text
+    signed = claimed(dp.ZCDP(1.0), buyers=FIVE, flows=SIGNED).account()
+    assert "counts 2 or 4 times in rho" in signed
+    pure = claimed(dp.PureDP(1.0), buyers=SIGNED).account()
+    assert "counts twice in epsilon" in pure
+    assert "rho:" not in pure
+    asserted = claimed(dp.ZCDP(1.0), buyers=Protection("one person, by your word", 1)).account()
+    assert "for one person, by your word" in asserted
+    assert "without that event" not in asserted
+
+
+def test_the_account_of_events_and_people():
+    ledger = claimed(dp.ApproxDP(1.0, 1e-6), clicks=None, buyers=FIVE)
+    text = ledger.account()
+    alone = claimed(dp.ApproxDP(1.0, 1e-6), buyers=FIVE).epsilon_at()
+    assert "  Count, for one event\n" in text
+    assert f"{ledger.epsilon_at():.6g} of what is claimed, " in text
+    assert " of all (for one event)\n" in text
+    assert f"for one person at delta = 1e-06: {alone:.6g} by buyers alone\n" in text
+    assert "nothing follows from shares that protect an event: someone with n events has n" in text
+    # Of events only, nobody speaks of people.
+    events = claimed(dp.ApproxDP(1.0, 1e-6), clicks=None).account()
+    assert "person" not in events
+
+
+def test_a_copy_in_another_process_knows_them_too(monkeypatch):
+    ledger = claimed(dp.ApproxDP(1.0, 1e-6), clicks=None, buyers=FIVE)
+    data = pickle.dumps(ledger)
+    monkeypatch.setattr(module, "_LIVE", {})
+    restored = pickle.loads(data)
+    assert restored is not ledger
+    assert restored.account() == ledger.account()
+    assert restored.epsilon_at(unit="event") == ledger.epsilon_at(unit="event")
 
 
 def test_copies_are_the_same_share():
