@@ -40,6 +40,9 @@ MADE: dict[str, Callable[[], Any]] = {
     "CutGraph": lambda: dp.CutGraph(**GRAPH),
     "TickCount": lambda: dp.TickCount(PURE, 1, 0, horizon=STEPS, keys=["a", "b"]),
     "TickHistogram": lambda: dp.TickHistogram(PURE, 1, 0, horizon=STEPS, domain=["a", "b"]),
+    "DistinctUsers": lambda: dp.DistinctUsers(
+        PURE, 1, 0, horizon=STEPS, keys=["a", "b"], users=dp.Users(str, 1)
+    ),
 }
 
 
@@ -144,6 +147,8 @@ def test_annotations_and_display_data_are_of_the_counter_in_use(
 def test_each_application_of_one_transform_shows_its_own(name: str) -> None:
     pipeline, count = beam.Pipeline(), MADE[name]()
     windows = beam.WindowInto(FixedWindows(100))
+    if name == "DistinctUsers":  # which takes no windows
+        windows = beam.Map(lambda event: event)
     _ = bounded(pipeline) | "First" >> count
     _ = unbounded(pipeline) | "Second" >> count
     _ = pipeline | beam.Create([]).with_output_types(Any) | windows | "Third" >> count

@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,15 +23,17 @@ from apache_beam.utils.timestamp import Timestamp
 import beam_dpcount as dp
 from beam_dpcount.budget.ledger import Protection
 from beam_dpcount.counters import users as norms
-from beam_dpcount.dofns import users as dofns
+from beam_dpcount.counters.change import TickChange, spread_norms
+from beam_dpcount.dofns.intake import Excess
 from beam_dpcount.dofns.states import PAIR
 from beam_dpcount.dofns.users import (
     Bound,
     BoundArriving,
-    BoundAtOnce,
+    BoundShards,
     ElementParcels,
     Parcels,
     SendToPeople,
+    SendToShards,
     StepParcels,
 )
 from beam_dpcount.dofns.windows import WindowCheck
@@ -93,12 +96,13 @@ def survivors(
     send, made = SendToPeople(users, parcels), []
     sent = [p for row in rows for p in send.process(row[0], placed(*row, function))]
     if path == "bounded":
-        people: dict[str, list[bytes]] = {}
-        for person, entry in sent:
-            people.setdefault(person, []).append(entry)
-        at_once = BoundAtOnce(bound, parcels)
-        for person in people.items():
-            made += at_once.process(person)
+        shards = SendToShards(users, parcels)
+        shards.start_bundle()
+        for row in rows:
+            assert not shards.process(row[0], placed(*row, function))
+        at_once = BoundShards(bound, parcels)
+        for shard in shards.finish_bundle():
+            made += at_once.process((shard.value[0], [shard.value[1]]))
     else:
         cells: dict[str, Cell] = {}
         arriving = BoundArriving(bound, parcels)
@@ -235,7 +239,7 @@ CLOCK: dict[str, Any] = {"tick": TICK, "start": 0, "horizon": 3, "max_per_tick":
 
 def tick_count(
     budget: Any = RHO, mechanism: Any = "BinaryTree", keys: Any = ("a", "b"), **given: Any
-) -> dp.TickCount:
+) -> Any:
     options = {name: given.pop(name) for name in ("events", "per_key", "gap") if name in given}
     most = given.pop("most_keys", None)
     users = dp.Users(by, options.pop("events", 2), most, **options)
@@ -353,7 +357,7 @@ def test_no_noise_is_wasted() -> None:
     for budget, mechanism in LAWS.values():
         count = tick_count(budget, mechanism, per_key=2)
         sums = Sums(count, "bounded")
-        less = replace(count.counter.change, events=1, keys=1, per_key=1)
+        less = norms.UserChange(most=8)
         for change, kept in ((count.counter.change, True), (less, False)):
             counter = dp.calibrate(sums.counter.mechanism, budget, change)
             assert audit(sums, EVENTS, 2, counter) == kept
@@ -502,7 +506,7 @@ def test_ties_by_contents_are_not_private() -> None:
     def places(contents: Sequence[int], parcels: Parcels) -> list[int]:
         rows: list[Any] = [(("a", ("p", x, i)), 0) for i, x in enumerate(contents)]
         left = survivors(count.users, count.users.bound(), parcels, rows, "bounded")
-        return sorted(p[2] for (_, p), _ in left if not isinstance(p, dofns.Excess))
+        return sorted(p[2] for (_, p), _ in left if not isinstance(p, Excess))
 
     ids = StepParcels(check, lambda payload: -payload[2])
     for contents in itertools.product((0, 1, 2), repeat=3):
@@ -519,7 +523,7 @@ def test_k_for_k_squared_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """All events may fall into one tick."""
 
     def once_each(mechanism: Any, k: int, gap: int) -> Any:
-        return k * norms.Fraction(mechanism.l2_sensitivity_squared)
+        return k * Fraction(mechanism.l2_sensitivity_squared)
 
     right = tick_count(per_key=2)
     monkeypatch.setattr(norms, "column_cost", once_each)
@@ -607,14 +611,14 @@ def test_keys_that_are_bounded_before_they_are_mapped_are_found(path: str) -> No
     found = {sums(chosen) for chosen in lists(events, 2, False)}
     assert not keeps_budget(count.counter, changes(count.counter, found, [sums([])]))
     # So one bound for several counts, which is on keys as they come, pays for all in one counter.
-    shared = dp.BoundUsers(count.users, {"a": replace(count, users=None)}).counts["a"]
+    shared = dp.BoundUsers(count.users, {"a": replace(count, users=None)})._counts["a"]
     assert keeps_budget(shared.counter, changes(shared.counter, found, [sums([])]))
 
 
 class Coarse(NormalizedBLT):
     """Rounds to quarters, where others round to millionths: so that rounding can be seen."""
 
-    def resolution(self, magnitude: int, most: int) -> int:
+    def resolution(self, magnitude: int, largest: int | None = None) -> int:
         return 4
 
 
@@ -638,10 +642,11 @@ def test_counters_that_are_not_counted_for_rounding_are_found(
         for base in map(np.array, itertools.product(range(14), repeat=3))
     )
     assert k * best <= change.norms(mechanism, 1, None)[1]
-    real = norms.spread_norms
-    monkeypatch.setattr(
-        norms, "spread_norms", lambda m, reach, *more: real(m, reach._replace(touched=1), *more)
-    )
+
+    def as_one(mechanism: Any, reach: Any, *more: Any) -> Any:
+        return spread_norms(mechanism, reach._replace(touched=1), *more)
+
+    monkeypatch.setattr(norms, "spread_norms", as_one)
     assert k * best > change.norms(mechanism, 1, None)[1]
 
 
@@ -672,7 +677,7 @@ def test_an_event_less_costs_more_than_one_event(
     found = [noised(a) - noised(b) for a, b in pairs]
     change, mechanism = count.counter.change, count.counter.mechanism
     assert change.event_cost(mechanism) == factor
-    one_event = norms.TickChange(low, 1, most=8).norms(mechanism, 1, None)[1]
+    one_event = TickChange(low, 1, most=8).norms(mechanism, 1, None)[1]
     assert max(int(d @ d) for d in found) == factor * one_event
     protection = Protection(change.person, factor)
     costs = [
@@ -697,6 +702,6 @@ def test_an_event_less_may_change_all_events_of_a_person() -> None:
     sums, noised = Sums(count, "bounded"), Noised(count.counter)
     events = [("a", ("p", 1), 0), *[("b", ("p", 1), 0)] * 3]
     d = noised(sums(events)) - noised(sums(events[1:]))
-    one = norms.TickChange(most=8).norms(count.counter.mechanism, 1, None)[1]
+    one = TickChange(most=8).norms(count.counter.mechanism, 1, None)[1]
     assert count.counter.change.norms(count.counter.mechanism, 1, None)[1] == 9 * one
     assert d @ d == 10 * one

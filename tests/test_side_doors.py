@@ -294,9 +294,27 @@ def tick_items(**options: Any) -> Any:
     return beam.Values() | dp.TickHistogram(BUDGET, domain=ABC, **given)
 
 
+# Of whom all events are.
+ONE_PERSON = dp.Users(lambda value: "p", 2)
+
+
+def distinct(**options: Any) -> dp.DistinctUsers:
+    given = {"entropy": ScriptedEntropy(), **CLOCK, **options}
+    del given["max_per_tick"]
+    return dp.DistinctUsers(BUDGET, keys=ABC, users=ONE_PERSON, **given)
+
+
+@beam.ptransform_fn
+def one_of_bound(events: Any, **options: Any) -> Any:
+    counts = {"count": ticks(**options), "people": distinct(**options)}
+    return (events | dp.BoundUsers(ONE_PERSON, counts))["count"]
+
+
 EACH_TICK: dict[str, tuple[Callable[..., Any], list[Row], list[Row]]] = {
     "TickCount": (ticks, KEYED, MORE),
     "TickHistogram": (tick_items, ITEMS, MORE_ITEMS),
+    "DistinctUsers": (distinct, KEYED, MORE),
+    "BoundUsers": (one_of_bound, KEYED, MORE),
 }
 
 

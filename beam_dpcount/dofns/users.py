@@ -63,13 +63,14 @@ class Users:
 
     An event counts if fewer than `events` of its person's count so far, fewer than `per_key` in its
     key, its key is one of the first `keys` that count, and no event that counts is less than `gap`
-    away. On bounded input events are taken by time, ties by key and then by value; streaming, as
-    they arrive. The two agree where events arrive in their order.
+    away. On bounded input events are taken by time, ties by what the event itself holds; streaming,
+    as they arrive. The two agree where events arrive in their order.
 
     Args:
       by: gives the person of an event: a function of what `value=` gets, that returns a str. Events
-        of whom it gives no text, or an empty one, or raises ValueError, TypeError, ArithmeticError
-        or LookupError, have no person and do not count.
+        have no person, and do not count, where it gives no text, an empty one, or one that UTF-8
+        cannot hold (lone surrogates), or raises ValueError, TypeError, ArithmeticError or
+        LookupError. `beam_dpcount.check` tells.
       events: k, the most events of one person that count, in all keys together.
       keys: the most keys of one person; default: as many as there are events.
       per_key: the most events of one person in one key. Default 1, which is people, each once a
@@ -77,8 +78,8 @@ class Users:
       gap: the least time between two events of a person, in seconds or as a timedelta: one at 12:00
         and one at 13:00 are an hour apart. With a gap of many ticks the noise is far less.
         Streaming, it needs late="drop".
-      asserted: True: your word that no person has more than that; nothing is left out, and nothing
-        is enforced. The guarantee says so.
+      asserted: True: your word that no person has more than that, `keys` and `per_key` included;
+        nothing is left out, and nothing is enforced. The guarantee says so.
 
     Raises:
       ValueError, TypeError: an argument is outside its range; the message says what to pass.
@@ -126,6 +127,12 @@ class Users:
         """The rule, for events of so many items, each of which is a key."""
         keys = self.events * items if self.keys is None else self.keys
         return Bound(self.events, keys, min(self.per_key, self.events), self.micros)
+
+    def problem(self, payload: Any) -> str | None:
+        """Why an event has no person; errors of `by` are not caught."""
+        if _text_of(self.by(payload)):
+            return None
+        return "the event has no person: users.by gave no text, or an empty one"
 
     def __str__(self) -> str:
         keys = self.events if self.keys is None else self.keys
@@ -187,6 +194,13 @@ class Parcels(ABC):
     @abstractmethod
     def payload(self, element: Any) -> Any:
         """What `Users.by` is given."""
+
+    def person(self, by: Callable[[Any], Any], element: Any) -> str:
+        """Whose event it is; an empty text: nobody's."""
+        try:
+            return _text_of(by(self.payload(element)))
+        except BY_DATA:
+            return _NOBODY
 
     @abstractmethod
     def names(self, parcel: bytes) -> Sequence[bytes]:
@@ -274,7 +288,8 @@ class ElementParcels(Parcels):
         if all(found is None for found in read):
             return None
         key = str.__str__(element[0]) if self._has_key(element) else ""
-        return pack_keyed(key, self._coder.encode(element))
+        encoded = _encoded(self._coder, element)
+        return None if encoded is None else pack_keyed(key, encoded)
 
     def payload(self, element: Any) -> Any:
         return element[1] if self._has_key(element) else element
@@ -309,10 +324,16 @@ class StepParcels(Parcels):
     def wrap(self, element: Any, micros: int, windows: Any) -> bytes | None:
         self._check(windows)
         key = str.__str__(element[0]) if has_str_key(element) else ""
-        return pack_keyed(key, self._coder.encode(element))
+        encoded = _encoded(self._coder, element)
+        if encoded is None:  # it counts 0, as what cannot be read does
+            encoded = self._coder.encode((key, Excess(None)))
+        return pack_keyed(key, encoded)
 
     def payload(self, element: Any) -> Any:
-        return element[1] if has_str_key(element) else None
+        return element[1]
+
+    def person(self, by: Callable[[Any], Any], element: Any) -> str:
+        return super().person(by, element) if has_str_key(element) else _NOBODY
 
     def names(self, parcel: bytes) -> Sequence[bytes]:
         return [key_of(parcel)]
@@ -328,23 +349,31 @@ class StepParcels(Parcels):
             return sorted(entries, key=time_bytes)
         return sorted(entries, key=self._place)
 
-    def _place(self, entry: bytes) -> tuple[bytes, Any]:
+    def _place(self, entry: bytes) -> tuple[Any, ...]:
         element = self._coder.decode(after_key(parcel_of(entry)))
-        identity: Any = self._element_id and self._element_id(element[1])
-        return time_bytes(entry), identity
+        if self._element_id is None or not has_str_key(element):  # refused later, without an id
+            return time_bytes(entry), False
+        return time_bytes(entry), True, self._element_id(element[1])
 
 
-def person_of(by: Callable[[Any], Any], payload: Any) -> str:
-    """Whose event it is; an empty text: nobody's."""
+def _encoded(coder: Any, element: Any) -> bytes | None:
+    """An element as bytes; None if no coder takes it, which its contents can cause."""
     try:
-        person = by(payload)
-        if not isinstance(person, str):
-            return _NOBODY
-        text = str.__str__(person)
-        text.encode()  # half a surrogate pair is no text, and would stop the pipeline later
-        return text
-    except BY_DATA:
+        return bytes(coder.encode(element))
+    except Exception:  # whatever a pickler raises
+        return None
+
+
+def _text_of(person: Any) -> str:
+    """A person as a plain text; nobody where it is none that UTF-8 holds."""
+    if not isinstance(person, str):
         return _NOBODY
+    text = str.__str__(person)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # it would stop the runner, with a message that shows it
+        return _NOBODY
+    return text
 
 
 class SendToPeople(beam.DoFn):
@@ -355,10 +384,12 @@ class SendToPeople(beam.DoFn):
 
     def process(self, element: Any, windowed: Any = _WindowedValue) -> Iterable[Any]:
         parcels, micros, windows = self._parcels, windowed.timestamp_micros, windowed.windows
+        if not windows:  # in a gap between windows, where nothing is counted
+            return ()
         parcel = parcels.wrap(element, micros, windows)
         if parcel is None:
             return ()
-        person = person_of(self._by, parcels.payload(element))
+        person = parcels.person(self._by, element)
         if person == _NOBODY and not parcels.takes_nobody:
             return ()
         window = windows[0]
@@ -417,29 +448,23 @@ class _Bounding(beam.DoFn):
         return [_placed(made, micros, _EVERYWHERE) for made in parcels.unwrap(parcel, kept)]
 
 
-class BoundAtOnce(_Bounding):
-    """Bounded: all events of a person, in their order."""
-
-    def process(self, element: tuple[str, Iterable[bytes]]) -> Iterator[Any]:
-        return self._counting(None if element[0] == _NOBODY else Seen(), element[1])
-
-    def _counting(self, seen: Seen | None, entries: Iterable[bytes]) -> Iterator[Any]:
-        for entry in self._parcels.ordered(entries):
-            yield from self._passed(seen, entry)
-            if seen and self._bound.is_full(seen.events) and not self._parcels.keeps_all:
-                return
-
-
-class BoundShards(BoundAtOnce):
+class BoundShards(_Bounding):
     """Bounded, after the grouping: all events of the people of a shard, a person at a time."""
 
-    def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[Any]:  # type: ignore[override]
+    def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[Any]:
         people: dict[bytes, list[bytes]] = defaultdict(list)
         for joined in element[1]:
             for name, entry in records_of(joined):
                 people[name].append(entry)
         for name, entries in people.items():
             yield from self._counting(Seen() if name else None, entries)
+
+    def _counting(self, seen: Seen | None, entries: Iterable[bytes]) -> Iterator[Any]:
+        """What comes of the events of one person, in their order."""
+        for entry in self._parcels.ordered(entries):
+            yield from self._passed(seen, entry)
+            if seen and self._bound.is_full(seen.events) and not self._parcels.keeps_all:
+                return
 
 
 class BoundArriving(_Bounding):

@@ -75,6 +75,10 @@ class BoundUsers(beam.PTransform[Any, Any]):
             raise TypeError('counts must map names to counts, e.g. {"a": TickCount(...)}')
         self._of_pairs = not all(isinstance(count, TickHistogram) for count in counts.values())
         self._counts = {name: self._member(name, count) for name, count in counts.items()}
+        # All that decides which events are left, so far as it is known.
+        before = repr((self._bound, [_counted(count) for count in self._counts.values()]))
+        for count in self._counts.values():
+            count._bound_before = before  # type: ignore[misc]
 
     @property
     def counters(self) -> dict[str, Any]:
@@ -107,7 +111,6 @@ class BoundUsers(beam.PTransform[Any, Any]):
                 f"{name} has users with another `by`, and of what is left of one person's events "
                 "nothing holds for the other's: give both the same function"
             )
-        made._bound_before = repr(self._bound)  # type: ignore[misc]
         return made
 
     def _users_of(self, count: TickCount | TickHistogram) -> Users:
@@ -128,3 +131,10 @@ class BoundUsers(beam.PTransform[Any, Any]):
         parcels = ElementParcels(readers, self._of_pairs)
         left = bounded_events(events, self.users, self._bound, parcels, streaming)
         return {name: left | name >> count for name, count in self._counts.items()}
+
+
+def _counted(count: Member) -> tuple[Any, ...]:
+    """Which events a count may count: its keys and its clock."""
+    said = count.display_data()
+    keys = count.domain if isinstance(count, TickHistogram) else count.keys
+    return tuple(keys), getattr(count, "other", None), said["start"], said["stop"]

@@ -17,7 +17,7 @@ from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
 from beam_dpcount.commands.progress import counted
-from tests import test_order
+from tests import test_order, test_people
 from tests.engines.conftest import Engine
 from tests.engines.test_pipelines import EXACT, ticks
 from tests.runners import counters, feed
@@ -76,6 +76,28 @@ def test_bounded_releases_are_not_late_for_groupings_by_window(on_prism: Engine)
     outputs = on_prism.run(build).outputs
     steps = [[seen.value.step for seen in output] for output in outputs]
     assert steps == [[10, 20, 30, 40, 50, 60], [10, 20, 30, 40, 50, 60], [1, 3, 5, 6]]
+
+
+# People
+
+
+@pytest.mark.parametrize("path", ["bounded", "streaming"])
+def test_people_are_bounded(path: str, on_prism: Engine) -> None:
+    """A person with 1000 events counts k times; and all that counts people, as the rule says."""
+    mode = ("--streaming",) if path == "streaming" else ()
+    busy = [row for row in test_people.crowd(1000) if row[1].get("who") == "busy"]
+    count = test_people.tick_count(test_people.people(20, per_key=20), bounds=(0, 1), path=path)
+    releases = on_prism.run(lambda p: p | feed(busy) | count, *mode).releases
+    assert sum(r.value for r in releases if r.step == test_people.TICKS) == 20
+
+    rows, names = test_people.crowd(), []
+
+    def build(pipeline: beam.Pipeline) -> Any:
+        made = test_people.several(pipeline | feed(rows), path)
+        names[:] = made
+        return tuple(made.values())
+
+    test_people.check(on_prism.run(build, *mode), names, rows)
 
 
 # An unbounded source
