@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # One worker a core, and one thread a worker.
 unit test test-all audit: export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo unit test test-all test-engines check lint audit bench soak crash clean
+.PHONY: demo unit test test-all test-engines check lint audit bench soak scale crash clean
 
 demo: $(VENV)/ready
 	$(BIN)/python -m pipelines.demo
@@ -51,6 +51,10 @@ bench: $(VENV)/ready
 # Five million events over ten thousand keys: a minute.
 soak: $(VENV)/ready
 	$(BIN)/python -m benchmarks.soak --skewed
+
+# Bounding each of up to ten million people, beside a GroupByKey: a quarter of an hour, 5 GB.
+scale: $(VENV)/ready
+	$(BIN)/python -m benchmarks.people
 
 # 20 times kill -9 for each kind of count, on Flink and on an engine of our own: seven minutes.
 # docs/reliability.md says how to read the summaries.

@@ -149,7 +149,8 @@ class Streaming:
 
     def __init__(self, users: dp.Users | None) -> None:
         found = dofns_of(count_of("streaming", KEYS, users))
-        self._send, self._bound = found.get(SendToPeople), found.get(BoundArriving)
+        self._send: Any = found.get(SendToPeople)
+        self._bound: Any = found.get(BoundArriving)
         self._read, self._count = found[ReadTicks], found[CountEachTick]
         self.people, self._keys = Cell(), Cell()
         self._timer = SimpleNamespace(set=lambda time: None)
