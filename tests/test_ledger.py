@@ -493,7 +493,11 @@ def test_epsilon_of_events_and_of_people():
     assert both.epsilon_at() == pytest.approx(zcdp_epsilon(0.3, 1e-6), rel=1e-9)
     with pytest.raises(ValueError, match="nothing holds for a person"):
         both.epsilon_at(unit="person")
-    assert both.epsilon_at(claimed=False) > both.epsilon_at()
+    with pytest.raises(ValueError, match="what is not claimed may yet protect people"):
+        both.epsilon_at(claimed=False)
+    claim(both.rest("later"), by="Count", protects=SIGNED)
+    whole = both.epsilon_at(claimed=False)
+    assert whole == pytest.approx(zcdp_epsilon(0.3 + 4 * 0.2, 1e-6), rel=1e-9)
 
     pure = claimed(dp.PureDP(1.0), clicks=None, buyers=SIGNED)
     assert pure.epsilon_at() == pytest.approx(0.25 + 2 * 0.25)
@@ -508,16 +512,17 @@ def test_the_account_of_people():
     assert rows["buyers"].endswith("  Count, for one person with at most 5 events")
     assert rows["later"].endswith("  -")
     said = (
-        f"epsilon at delta = 1e-06: {ledger.epsilon_at():.6g} of what is claimed, "
-        "1 of all (for one person)\n"
-        f"for one person at delta = 1e-06: {ledger.epsilon_at():.6g} by buyers\n"
-        f"for one event at delta = 1e-06: {ledger.epsilon_at(unit='event'):.6g} of what is "
-        "claimed\n\nFor one event, what protects a person counts 2 times in rho: without "
+        f"epsilon at delta = 1e-06, for one person: {ledger.epsilon_at():.6g} by buyers, 1 of all\n"
+        f"epsilon at delta = 1e-06, for one event: {ledger.epsilon_at(unit='event'):.6g} of what "
+        "is claimed\n\nFor one event, what protects a person counts 2 times in rho: without "
     )
     assert said in text
     assert "nothing follows" not in text
     signed = claimed(dp.ZCDP(1.0), buyers=FIVE, flows=SIGNED).account()
-    assert "counts 2 or 4 times in rho" in signed
+    assert "counts 2 times in rho or 4 times in rho" in signed
+    mixed = Ledger(dp.ZCDP(0.4))
+    claim(mixed.spend(dp.PureDP(0.1), "laplace"), by="Count", protects=SIGNED)
+    assert "counts twice in epsilon" in mixed.account()
     pure = claimed(dp.PureDP(1.0), buyers=SIGNED).account()
     assert "counts twice in epsilon" in pure
     assert "rho:" not in pure
@@ -531,9 +536,8 @@ def test_the_account_of_events_and_people():
     text = ledger.account()
     alone = claimed(dp.ApproxDP(1.0, 1e-6), buyers=FIVE).epsilon_at()
     assert "  Count, for one event\n" in text
-    assert f"{ledger.epsilon_at():.6g} of what is claimed, " in text
-    assert " of all (for one event)\n" in text
-    assert f"for one person at delta = 1e-06: {alone:.6g} by buyers alone\n" in text
+    assert f"1e-06, for one event: {ledger.epsilon_at():.6g} of what is claimed\n" in text
+    assert f"epsilon at delta = 1e-06, for one person: {alone:.6g} by buyers alone\n" in text
     assert "nothing follows from shares that protect an event: someone with n events has n" in text
     # Of events only, nobody speaks of people.
     events = claimed(dp.ApproxDP(1.0, 1e-6), clicks=None).account()

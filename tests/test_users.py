@@ -17,7 +17,7 @@ import beam_dpcount as dp
 from beam_dpcount import mechanisms
 from beam_dpcount.counters.change import TickChange
 from beam_dpcount.counters.users import UserChange, column_cost, group_of, worst
-from beam_dpcount.dofns.users import person_of
+from beam_dpcount.dofns.users import TickParcels
 from beam_dpcount.mechanisms import KAry, NormalizedBLT
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.statistics.graph_counts import Degrees, Triangles
@@ -209,9 +209,10 @@ def test_windows_and_items_are_counters_too() -> None:
 @pytest.mark.parametrize("found", ["", None, 7, b"ann", "\ud800", "ann\udfff"])
 def test_who_is_no_text_is_nobody(found: Any) -> None:
     """Half a surrogate pair too: coders refuse it, and a pipeline that stops shows that it came."""
-    assert person_of(lambda payload: payload, found) == ""
-    assert person_of(lambda payload: payload["who"], {}) == ""
-    assert person_of(lambda payload: payload, "änn") == "änn"
+    parcels: Any = TickParcels(None, ("k",))  # type: ignore[arg-type]
+    assert parcels.person(lambda payload: payload, ("k", found)) == ""
+    assert parcels.person(lambda payload: payload["who"], ("k", {})) == ""
+    assert parcels.person(lambda payload: payload, ("k", "änn")) == "änn"
 
 
 @pytest.mark.parametrize("kind", [mechanisms.SmoothBinary, NormalizedBLT])

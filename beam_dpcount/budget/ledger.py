@@ -394,8 +394,9 @@ class Ledger:
         person = self._epsilon([s.budget for s in mine], delta)
         names = ", ".join(s.name for s in mine)
         event = self.epsilon_at(delta, unit="event")
+        rest = " alone" if mixed else f", {self.epsilon_at(delta, claimed=False):.6g} of all"
         said = [
-            f"epsilon{where}, for one person: {person:.6g} by {names}" + " alone" * mixed,
+            f"epsilon{where}, for one person: {person:.6g} by {names}{rest}",
             f"epsilon{where}, for one event: {event:.6g} of what is claimed",
         ]
         more = [s for s in mine if s.protects.event_cost > 1]

@@ -159,8 +159,8 @@ def suggest_bounds(
       SuggestedBounds(of 2 bounds; private, print it to see it)
       >>> for row in found.rows:
       ...     print(row.users.events, row.kept_events, f"{row.bias:.3f}", round(row.stddev, 1))
-      1 2 1.000 5.8
-      3 3 0.707 8.2
+      1 2 1.000 4.3
+      3 3 0.707 8.9
     """
     if not isinstance(count, TickCount | PrefixCount | Histogram):
         raise TypeError(
