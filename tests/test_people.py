@@ -8,6 +8,8 @@ import random
 import struct
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from operator import itemgetter
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,10 +30,12 @@ from apache_beam.utils.timestamp import Timestamp
 import beam_dpcount as dp
 from beam_dpcount.budget.ledger import Ledger
 from beam_dpcount.counters.users import UserChange
+from beam_dpcount.dofns.intake import Excess
 from beam_dpcount.dofns.states import PersonCodec, StateError, timed
 from beam_dpcount.dofns.states import Seen as SeenOfPerson
 from beam_dpcount.dofns.ticks import TickPlan
-from beam_dpcount.dofns.users import Bound, BoundArriving, ElementParcels
+from beam_dpcount.dofns.users import Bound, BoundArriving, ElementParcels, StepParcels
+from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.transforms import ticks as tick_transforms
 from tests.runners import Outcome, Row, feed, run
 from tests.test_side_doors import _noted_updates, listening, outside  # noqa: F401
@@ -899,3 +903,78 @@ def test_distinct_people_are_found_out_and_not_asserted() -> None:
                 | beam.WindowInto(FixedWindows(40))
                 | dp.DistinctUsers(EXACT, **CLOCK, keys=KEYS, users=FEW, window=window)
             )
+
+
+def device(payload: Any) -> Any:
+    return payload["device"]
+
+
+def test_a_member_protects_the_same_people_as_its_bound() -> None:
+    """One person may have many devices: what is left of that person's events is any one's."""
+    outer = people(20, per_key=20)
+    inner = dp.DistinctUsers(EXACT, **CLOCK, keys=KEYS, users=dp.Users(device, 1))
+    with pytest.raises(ValueError, match="other's: give both the same function"):
+        dp.BoundUsers(outer, {"devices": inner})
+    mine = dp.DistinctUsers(EXACT, **CLOCK, keys=KEYS, users=people(2))
+    bound = dp.BoundUsers(outer, {"people": mine})
+    rows = [("a", {"who": "u", "n": 1}, i * SECOND) for i in range(9)]
+    built = lambda p: (p | feed(rows) | bound)["people"]  # noqa: E731
+    assert max(release.value for release in run(built).releases) == 1
+
+
+def test_what_was_given_to_a_bound_is_as_it_was() -> None:
+    """Applied elsewhere, a member bounds nobody, and so claims an event's protection only."""
+    count = tick_count(None)
+    before = count.counter
+    bound = dp.BoundUsers(people(5, per_key=5), {"a": count})
+    assert count.counter is before
+    assert count.users is None
+    assert bound.counters["a"].change.person == "one person with at most 5 events"
+    assert not hasattr(bound, "counts")
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_events_without_keys_are_bounded_by_their_number_alone(path: str) -> None:
+    histogram = dp.TickHistogram(EXACT, **CLOCK, domain=["x"], value=itemgetter("item"), path=path)
+    bound = dp.BoundUsers(dp.Users(itemgetter("who"), 7), {"h": histogram})
+    assert bound.counters["h"].l2_sensitivity == pytest.approx(7 * histogram.counter.l2_sensitivity)
+    rows: list[Row] = [("", {"who": "u", "item": "x"}, i * SECOND) for i in range(20)]
+    built = lambda p: (p | feed(rows) | beam.Values() | bound)["h"]  # noqa: E731
+    assert max(release.value for release in run(built).releases) == 7
+
+
+def test_a_count_behind_a_bound_pays_for_what_can_pass_only() -> None:
+    users = dp.Users(who, 20, keys=2, per_key=3)
+    plain = tick_count(None)
+    bound = dp.BoundUsers(users, {"a": replace(plain, other="a")})
+    assert bound.counters["a"].l2_sensitivity == pytest.approx(6 * plain.counter.l2_sensitivity)
+
+
+class Unpicklable:
+    def __reduce__(self) -> Any:
+        raise TypeError(SECRET_NAME)
+
+
+SECRET_NAME = "n4me"
+
+
+def test_contents_that_no_coder_takes_stop_nothing() -> None:
+    """Not here; upstream, Beam's own coders may."""
+    odd = ("a", {"who": "u", "n": 1, "odd": Unpicklable()})
+    steps = StepParcels(WindowCheck(None), None)
+    parcel = steps.wrap(odd, 0, (GlobalWindow(),))
+    assert parcel is not None
+    assert steps.names(parcel) == [b"a"]
+    assert steps.unwrap(parcel, [0]) == [("a", Excess(None))]  # it counts 0, and takes its step
+
+    several = ElementParcels([SimpleNamespace(wrap=lambda *_: b"")], True)
+    assert several.wrap(odd, 0, (GlobalWindow(),)) is None
+    assert several.wrap(("a", {"who": "u"}), 0, (GlobalWindow(),)) is not None
+
+
+def test_check_says_who_has_no_person() -> None:
+    count = tick_count(dp.Users(lambda payload: payload["id"], 3), value=None)
+    rows = [beam.window.TimestampedValue(("a", {"id": 7}), 1)]
+    assert "no person" in str(dp.check(count, rows)) or "not a number" in str(dp.check(count, rows))
+    numbers = tick_count(dp.Users(lambda payload: payload["id"], 3), value=lambda payload: 1)
+    assert "no person" in str(dp.check(numbers, rows))

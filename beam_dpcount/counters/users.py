@@ -167,9 +167,8 @@ class GroupChange(Change):
     @property
     def person(self) -> str:
         asserted = ", by your word" if self.asserted else ""
-        return (
-            f"the contents of one person's elements, of which at most {self.events} count{asserted}"
-        )
+        what = "the contents of" if self.relation == "replace_one" else "whether all of"
+        return f"{what} one person's elements, of which at most {self.events} count{asserted}"
 
     def __str__(self) -> str:
         return f"{self.person}, {self.per_key} a key; of each: {self.one}"
