@@ -119,6 +119,7 @@ def rows_within(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if 0 <= row[2] < 60]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("given", "events", "keys"),
     [

@@ -258,6 +258,7 @@ def test_real_data_through_a_portable_job_service(tmp_path: Path) -> None:
     assert written(output) == SCREEN.expected(by_time=True)
 
 
+@pytest.mark.exhaustive
 def test_real_data_in_a_process_of_its_own(tmp_path: Path) -> None:
     output = tmp_path / "counts.csv"
     ended = process(*SCREEN.arguments(), "--output", output)
@@ -331,6 +332,7 @@ def test_files_are_taken_in_the_order_given(tmp_path: Path, path: str) -> None:
 UNICODE = ["", "ä", "漢字", "🙂 \U0010fffd", "two\nlines", 'say "hi", now', "cr\r\nlf", " pad "]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("output", ["counts.csv", "counts.parquet"])
 def test_formats_agree(output: str, tmp_path: Path) -> None:
     facts = [(key, float(i % 3), (100 - i) * 1_000_000) for i, key in enumerate(UNICODE * 5) if key]
@@ -662,6 +664,7 @@ def test_a_bad_value_where_it_shall_stop(runner: tuple[str, ...], path: str, eve
     assert not (events.parent / "counts.csv").exists()
 
 
+@pytest.mark.exhaustive
 def test_a_bad_value_on_a_remote_worker(events: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Beam prints the worker's traceback itself; the last line is ours."""
     ended = command(*arguments(events, *BUDGET, "--on-reject", "raise", *GRPC))
@@ -785,6 +788,7 @@ def test_no_rejected_rows(tmp_path: Path) -> None:
 # Pictures
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("flags", [(), ("--show-truth",)], ids=["private", "truth"])
 @pytest.mark.parametrize("timed", [True, False], ids=["times", "steps"])
 def test_plots(flags: tuple[str, ...], timed: bool, events: Path) -> None:

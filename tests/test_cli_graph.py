@@ -367,6 +367,7 @@ def test_every_of_cuts_is_a_hundredth_of_the_horizon(events: Path) -> None:
 # Pictures
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("what", ["triangles", "forest", "degrees", "cuts"])
 @pytest.mark.parametrize(
     ("output", "keyed"), [("out.csv", True), ("out.parquet", False)], ids=["key", "no key"]

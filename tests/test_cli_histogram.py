@@ -183,6 +183,7 @@ def test_the_report_does_not_depend_on_the_items(relation: str, events: Path) ->
 # Pictures
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("output", ["counts.csv", "counts.parquet"])
 @pytest.mark.parametrize("flags", [(), ("--top", 1)], ids=["all", "top"])
 def test_plots(flags: tuple[object, ...], output: str, events: Path) -> None:

@@ -373,6 +373,7 @@ def test_the_rest_of_the_report_does_not_depend_on_the_letters(relation: str, ev
 # Pictures
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("output", ["counts.csv", "counts.parquet"])
 @pytest.mark.parametrize("key", [True, False], ids=["key", "no key"])
 def test_plots(key: bool, output: str, events: Path) -> None:

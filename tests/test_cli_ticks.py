@@ -163,6 +163,7 @@ def test_another_row_costs_more_than_a_row_more(events: Path) -> None:
     assert largest[0] < largest[1]
 
 
+@pytest.mark.exhaustive
 def test_lengths_of_ticks_in_any_unit(events: Path) -> None:
     for tick in ("10", "10s", "1e1", "10.0s"):
         succeed(*arguments(events, *EXACT, "--tick", tick))

@@ -254,6 +254,7 @@ def test_a_gap_takes_less_noise(log: Path) -> None:
     assert largest[1] < 0.8 * largest[0]
 
 
+@pytest.mark.exhaustive
 def test_exact_counts_are_of_all_rows_and_the_picture_says_so(log: Path) -> None:
     picture = ("--plot", log.parent / "out.png", "--show-truth")
     people = ("--user", "who", "--per-user", 1)
@@ -267,6 +268,7 @@ def test_exact_counts_are_of_all_rows_and_the_picture_says_so(log: Path) -> None
     assert "with at most 1 row of a person, 1 a key" in task.estimate().band
 
 
+@pytest.mark.exhaustive
 def test_replayable_noise_knows_the_bound(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COUNTING_SECRET", os.urandom(32).hex())
     found = []

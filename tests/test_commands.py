@@ -88,6 +88,7 @@ def test_every_command_has_both_doors(name: str) -> None:
         assert done.stdout.startswith(f"usage: python -m {' '.join(started)} ")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["compare", "demo"])
 def test_what_imports_beam_for_its_help_keeps_its_warnings_to_itself(name: str) -> None:
     words = [sys.executable, "-m", f"pipelines.{name}", "--help"]

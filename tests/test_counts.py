@@ -715,6 +715,7 @@ def test_keys_may_be_any_text(path: str, runner: str) -> None:
     assert outcome.releases == by_hand(count.counter, rows, path)
 
 
+@pytest.mark.exhaustive
 @each_path
 def test_many_keys(path: str) -> None:
     rows = [(f"key{i % 400}", i % 2, i) for i in range(1200)]

@@ -198,7 +198,7 @@ def test_other_noise_and_mutants_are_caught(
     ("mutant", "transform", "kills"),
     [
         pytest.param("floats_zeroed", "elements", 1, marks=pytest.mark.exhaustive),
-        ("floats_zeroed", "ticks", 0),
+        pytest.param("floats_zeroed", "ticks", 0, marks=pytest.mark.exhaustive),
         pytest.param("memory_lost", "elements", 1, marks=pytest.mark.exhaustive),
         ("keys_swapped", "elements", 1),
     ],
@@ -289,6 +289,7 @@ def test_checkpoints_come_back_whole_or_not_at_all(tmp_path: Path) -> None:
         Snapshot.read(path)
 
 
+@pytest.mark.exhaustive
 def test_statuses(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     small = ["--keys", "2", "--events", "60", "--checkpoint", "20", "--kills", "0"]
     assert crash.main(small) == 0

@@ -127,6 +127,7 @@ def check_files(without: str, carls: str) -> None:
     assert one != other
 
 
+@pytest.mark.exhaustive
 def test_files_are_in_the_public_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(VARIABLE, SECRET)
     check_files(*files(tmp_path, 0, ".csv"))

@@ -262,6 +262,7 @@ def check(outcome: Outcome, names: Sequence[str], rows: Sequence[Row]) -> None:
     assert not outcome.metrics()
 
 
+@pytest.mark.exhaustive("path")
 @each_runner_and_path
 def test_a_person_with_a_thousand_events_counts_k_times(runner: str, path: str) -> None:
     busy = [row for row in crowd(1000) if row[1].get("who") == "busy"]
@@ -272,6 +273,7 @@ def test_a_person_with_a_thousand_events_counts_k_times(runner: str, path: str) 
         assert sum(r.value for r in releases if r.step == TICKS) == min(events, 3 * per_key)
 
 
+@pytest.mark.exhaustive("path")
 @each_runner_and_path
 def test_who_counts_is_what_the_rule_says(runner: str, path: str) -> None:
     """On every path and runner, for all that count people at a clock."""
@@ -341,6 +343,7 @@ def test_a_gap_is_to_both_sides(path: str) -> None:
 # Late events, and a gap
 
 
+@pytest.mark.exhaustive
 def test_a_gap_needs_that_late_events_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Folded, two events that are 30 s apart count at one tick: more than noise was made for."""
     users = people(2, per_key=2, gap=30)
@@ -535,6 +538,7 @@ def test_replayable_noise_at_ticks(path: str, replayable: dp.ReplayableEntropy) 
     assert one != releases(rows, people(4, per_key=2))  # another bound, other noise
 
 
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore")
 def test_bounds_for_several_counts_have_noise_of_their_own(
     replayable: dp.ReplayableEntropy,
@@ -760,6 +764,7 @@ def test_which_contents_count_leaves_by_no_side_door(
     assert set(found[0].counts) == {"PrefixCount", "Histogram", "collect"}
 
 
+@pytest.mark.exhaustive
 def test_the_order_of_releases_is_the_same_for_neighbours() -> None:
     """As they come, of two runs that differ in a person."""
 
@@ -822,6 +827,7 @@ def test_what_a_transform_says_of_people_is_public(place: int) -> None:
     assert b"4711" not in pickler.dumps(made)
 
 
+@pytest.mark.exhaustive
 @each_runner_and_path
 def test_people_whom_utf_8_cannot_name_are_nobody(runner: str, path: str) -> None:
     """As of JSON's escapes. Else the runner stops, and shows who it was."""

@@ -405,6 +405,7 @@ def test_file_is_reproducible_and_says_nothing_of_its_origin(tmp_path: Path) -> 
     assert b"iTXt" not in written
 
 
+@pytest.mark.exhaustive
 def test_pyplot_is_never_imported() -> None:
     figures = "beam_dpcount.commands.figures"
     modules = ", ".join(f"{figures}.{name}" for name in ("series", "bars", "graph"))

@@ -688,7 +688,17 @@ PINNED = {
 }
 
 
-@pytest.mark.parametrize("name", COUNTED)
+# What their kinds share is tested of these; what is theirs, of all.
+_SOME = ("BinaryTree", "TickCount, fold, streaming", "TickHistogram", "SubstringCount", "CutGraph")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in _SOME else pytest.param(name, marks=pytest.mark.exhaustive)
+        for name in COUNTED
+    ],
+)
 def test_a_history_is_counted_as_ever(name: str) -> None:
     make, values = COUNTED[name]
     rows = identified([("k", value, 1_000_000 * i) for i, value in enumerate(values)])
@@ -824,6 +834,7 @@ def test_states_of_another_entropy_are_refused() -> None:
 # From the command line
 
 
+@pytest.mark.exhaustive
 def test_commands_give_the_same_numbers_for_the_same_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -135,6 +135,7 @@ def test_every_person_of_very_many_counts_k_times(skewed: bool) -> None:
         assert_that(released | beam.Map(lambda release: round(release.value)), equal_to([total]))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_bounding_costs_little_beside_a_grouping() -> None:
     """CPU time and memory of whole pipelines, each in a process of its own.

@@ -216,6 +216,7 @@ def test_the_order_of_arrival_does_not_matter(path: str) -> None:
     assert outcomes[0] == outcomes[1] == outcomes[2] == by_hand(count, rows)
 
 
+@pytest.mark.exhaustive("path")
 @each_runner_and_path
 def test_keys_without_events_have_releases(runner: str, path: str) -> None:
     count = scripted(path=path)
@@ -341,6 +342,7 @@ def test_numbers_are_clipped_and_rounded(
 NOT_NUMBERS: list[Any] = [None, "1", SECRET_TEXT, math.nan, 1j, [1], {"x": 1}, {}]
 
 
+@pytest.mark.exhaustive("path")
 @each_runner_and_path
 def test_what_is_no_number_counts_nothing(runner: str, path: str) -> None:
     rows: list[Row] = [("a", 1, 0), *(("a", bad, 5) for bad in NOT_NUMBERS), ("b", None, 7)]
@@ -539,6 +541,7 @@ def assert_same(given: list[Seen], expected: list[Seen]) -> None:
         assert hand.micros - 1000 < seen.micros <= hand.micros  # some runners cut to milliseconds
 
 
+@pytest.mark.exhaustive("path")
 @each_runner_and_path
 def test_each_fixed_window_starts_anew(runner: str, path: str) -> None:
     rows = some_rows(120, [0, 1, 5])
@@ -891,6 +894,7 @@ def running_counts(
     return found
 
 
+@pytest.mark.exhaustive
 @each_path
 def test_exact_counts_of_bgl_by_day(path: str) -> None:
     rows = real_rows("bgl_2k.csv", "Level", "Timestamp", ",")
@@ -965,6 +969,7 @@ def test_what_is_public_is_the_same_for_neighbours(path: str) -> None:
         assert public(neighbour) == expected
 
 
+@pytest.mark.exhaustive("path")
 @each_runner_and_path
 def test_logs_and_metrics_show_no_data(
     runner: str, path: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]

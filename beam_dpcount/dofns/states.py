@@ -93,13 +93,13 @@ class Envelope:
         self.digest_size, self._said = digest_size, [said for _, said in parts]
         shorts = [_fingerprint(text, 2) for text, _ in parts]
         self._shorts = (*shorts, *(0,) * (3 - len(shorts)))
-        self._start = (FORMAT, digest_size, *self._shorts)
+        self._start = (digest_size, *self._shorts)
         self._fingerprint = _fingerprint(ascii([text for text, _ in parts]), 8)
         self._first = _HEAD_SIZE + digest_size  # where the numbers are
 
     def head(self, count: int, step: int) -> tuple[int, ...]:
         """What `_HEAD` packs, for so many numbers at this step."""
-        return (*self._start, count, self._fingerprint, step)
+        return (FORMAT, *self._start, count, self._fingerprint, step)
 
     def seal(self, front: bytes, memory: bytes) -> bytes:
         body = front + memory
@@ -184,7 +184,7 @@ class StateCodec(Envelope):
             state, n = state[:c], c - 1 + (n + 1 - c) * self._dimension
         step, *numbers = state
         layout = self._layouts.get(n) or self._layout(n)
-        start = layout.pack(*self._start, n, self._fingerprint, step, digest, *numbers)
+        start = layout.pack(FORMAT, *self._start, n, self._fingerprint, step, digest, *numbers)
         body = start + arrays + memory
         return body + _CHECK.pack(zlib.crc32(body))
 

@@ -376,6 +376,11 @@ def _text_of(person: Any) -> str:
     return text
 
 
+def _newcomer(source: Callable[[int], bytes] = os.urandom) -> Seen:
+    """A person of whom nothing counts yet. The salt keys digests; it is in no release."""
+    return Seen(salt=source(8))
+
+
 class SendToPeople(beam.DoFn):
     """An event to (person, its time and itself as bytes)."""
 
@@ -483,7 +488,7 @@ class BoundArriving(_Bounding):
             return self._passed(None, entry)
         data = cell.read()
         if data is None:
-            seen = Seen(salt=os.urandom(8))
+            seen = _newcomer()
         elif self._bound.is_full(self._codec.events_of(data)):  # most events of some people
             return self._passed(None, entry)
         else:
