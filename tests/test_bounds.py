@@ -145,7 +145,7 @@ def test_noise_is_that_of_the_count() -> None:
     count = clocked(budget=BUDGET, bounds=(0, 1))
     found = dp.suggest_bounds([("ann", "a", 5)], count, events=[1, 4], per_key=[1, None])
     for row in found.rows:
-        counter = replace(count, users=row.users).counter
+        counter = replace(count, users=row.users, value=lambda _: 1).counter
         assert row.stddev == math.sqrt(counter.max_variance())
         assert row.bias == row.events == row.people == row.keys == 0
     assert [(row.users.events, row.users.per_key) for row in found.rows] == [(1, 1), (4, 1), (4, 4)]
@@ -205,7 +205,7 @@ def test_it_says_that_it_is_private_and_hides_itself() -> None:
     said = str(found)
     assert said.startswith("PRIVATE: computed from the rows, without noise. Do not publish it.")
     assert "outside the guarantee" in said
-    assert re.search(r"1\d\d events of 12 people in 3 keys; \d+ events of nobody", said)
+    assert re.search(r"1\d\d events of 12 people in 3 keys, and \d+ of nobody", said)
     shown = f"{found!r} {found.rows!r}"
     assert "private" in shown
     for number in (found.events, found.nobody, found.best.kept_events, found.best.bias):
@@ -302,8 +302,8 @@ def test_the_command_prints_what_the_library_finds(log: Path) -> None:
 
 def test_the_command_counts_rows_or_a_condition(log: Path) -> None:
     out = test_cli.succeed(*arguments(log), main=bounds.main)
-    within = [row for row in some_rows() if row[1] in KEYS and 0 <= row[2] < 60]
-    assert f"\n{len(within):,} events of 12 people in 3 keys" in out
+    within = [row for row in some_rows() if row[0] and row[1] in KEYS and 0 <= row[2] < 60]
+    assert f"\n{len(within):,} events of 12 people in 3 keys, and " in out
     assert len(re.findall(r"(?m)^ +\d+ ", out)) == 13
     out = test_cli.succeed(*arguments(log, "--where", "n=3"), main=bounds.main)
     assert f"\n{sum(row[3] == 3 for row in within):,} events of " in out

@@ -979,8 +979,15 @@ def test_contents_that_no_coder_takes_stop_nothing() -> None:
 
 
 def test_check_says_who_has_no_person() -> None:
-    count = tick_count(dp.Users(lambda payload: payload["id"], 3), value=None)
-    rows = [beam.window.TimestampedValue(("a", {"id": 7}), 1)]
-    assert "no person" in str(dp.check(count, rows)) or "not a number" in str(dp.check(count, rows))
+    rows = [TimestampedValue(("a", {"id": 7}), 1)]
     numbers = tick_count(dp.Users(lambda payload: payload["id"], 3), value=lambda payload: 1)
     assert "no person" in str(dp.check(numbers, rows))
+
+
+@pytest.mark.parametrize(
+    "make", [tick_count, lambda users, value: dp.PrefixCount(EXACT, 9, users=users)]
+)
+def test_what_counts_is_to_be_said_where_values_hold_people(make: Any) -> None:
+    """Or each would be no number, and all counts 0."""
+    with pytest.raises(ValueError, match="say what counts"):
+        make(people(3), value=None)

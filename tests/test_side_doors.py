@@ -306,7 +306,7 @@ def distinct(**options: Any) -> dp.DistinctUsers:
 
 @beam.ptransform_fn
 def one_of_bound(events: Any, **options: Any) -> Any:
-    counts = {"count": ticks(**options), "people": distinct(**options)}
+    counts = {"count": ticks(value=lambda value: value, **options), "people": distinct(**options)}
     return (events | dp.BoundUsers(ONE_PERSON, counts))["count"]
 
 

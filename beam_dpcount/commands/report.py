@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import beam_dpcount as dp
 from beam_dpcount.commands.files import times
+from beam_dpcount.commands.users import per_key_of
 from beam_dpcount.counters.counter import Counter
 
 
@@ -117,7 +118,7 @@ UNBOUNDED = (
 
 def most_rows(options: argparse.Namespace) -> str:
     """How many rows of a person count."""
-    limits = [f"{many(options.per_user, 'row')} of a person", f"{options.per_key:,} a key"]
+    limits = [f"{many(options.per_user, 'row')} of a person", f"{per_key_of(options):,} a key"]
     if options.max_keys is not None:
         limits.append(f"in {many(options.max_keys, 'key')}")
     if getattr(options, "min_gap", None) is not None:

@@ -25,14 +25,15 @@ def add_users(parser: opt.Parser, with_gap: bool = False) -> None:
         --per-user K: the most rows of a person that count, in all keys together; more of them need
           more noise, fewer leave more out (`bounds` compares them)
         --max-keys M: the most keys of a person (default: as many as rows)
-        --per-key J: the most rows of a person in one key (default 1: people, each once a key)
+        --per-key J: the most rows of a person in one key (default 1: people, each once a key; where
+          all rows are of one key, as many as --per-user)
     """
     gap = """
         --min-gap TIME: the least time between two rows of a person, as for --tick; one of many
           ticks takes much less noise; needs --late drop with --path streaming
     """
     group = parser.add_argument_group("protecting people, each with all their rows")
-    opt.add(group, table, per_key={"default": 1})
+    opt.add(group, table)
     if with_gap:
         opt.add(group, gap, min_gap={"type": duration("--min-gap 1h")})
 
@@ -74,4 +75,10 @@ def users_of(options: argparse.Namespace) -> Users | None:
         if given is not None:
             check_whole(name, given)
     gap = getattr(options, "min_gap", None)
-    return dp.Users(person_of, options.per_user, options.max_keys, options.per_key, gap)
+    return dp.Users(person_of, options.per_user, options.max_keys, per_key_of(options), gap)
+
+
+def per_key_of(options: argparse.Namespace) -> int:
+    """The most rows of a person in one key: as given, or else 1, unless all rows are of one key."""
+    default = options.per_user if options.key is None else 1
+    return int(default if options.per_key is None else options.per_key)

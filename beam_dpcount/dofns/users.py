@@ -90,7 +90,8 @@ class Users:
       >>> print(people)
       at most 5 events a person, in 5 keys, 1 a key
       >>> count = dp.TickCount(
-      ...     dp.ApproxDP(1.0, 1e-6), 3600, 0, horizon=1000, keys=["a", "b"], users=people
+      ...     dp.ApproxDP(1.0, 1e-6), 3600, 0, horizon=1000, keys=["a", "b"],
+      ...     value=lambda event: 1, users=people,
       ... )
       >>> round(count.counter.l2_sensitivity, 2)  # two keys of a person count, an event each
       1.41
@@ -132,14 +133,15 @@ class Users:
         """Why an event has no person; errors of `by` are not caught."""
         if _text_of(self.by(payload)):
             return None
-        return "the event has no person: users.by gave no text, or an empty one"
+        return "the event has no person: users.by gave no text (ids need str()), or an empty one"
 
     def __str__(self) -> str:
-        keys = self.events if self.keys is None else self.keys
+        bound = self.bound()
+        keys = "one key" if bound.keys == 1 else f"{min(bound.keys, bound.events)} keys"
         apart = f", {seconds(self.micros)} apart" if self.micros else ""
         asserted = ", by your word" if self.asserted else ""
         return (
-            f"at most {self.events} events a person, in {keys} keys, {self.per_key} a key"
+            f"at most {bound.events} events a person, in {keys}, {bound.per_key} a key"
             f"{apart}{asserted}"
         )
 

@@ -17,7 +17,7 @@ from beam_dpcount.dofns.states import Seen
 from beam_dpcount.dofns.users import Users
 from beam_dpcount.transforms.counts import PrefixCount
 from beam_dpcount.transforms.histograms import Histogram
-from beam_dpcount.transforms.ticks import TickCount
+from beam_dpcount.transforms.ticks import TickCount, one
 
 _PRIVATE = (
     "PRIVATE: computed from the rows, without noise. Do not publish it. Bounds that are chosen by "
@@ -101,8 +101,8 @@ class SuggestedBounds:
             [
                 _PRIVATE,
                 "",
-                f"{self.events:,} events of {self.people:,} people in {self.keys:,} keys; "
-                f"{self.nobody:,} events of nobody, which never count",
+                f"{self.events - self.nobody:,} events of {self.people:,} people in {self.keys:,} "
+                f"keys, and {self.nobody:,} of nobody, which never count, and so are out as well",
                 *lines,
                 "out, cut: the shares of events that do not count, of people who have such, and of "
                 "keys that have no others",
@@ -269,7 +269,7 @@ class _Log:
 
     def tried(self, users: Users, sample: float) -> BoundRow:
         """What a bound leaves out, and its noise."""
-        counter = replace(self._count, users=users).counter
+        counter = replace(self._count, users=users, value=self._count.value or one).counter
         bound = users.bound()
         left_out, cut = list(self.nobody), 0
         for events in self.people.values():

@@ -50,6 +50,7 @@ class Counting(Described):
     users: Users | None = None
 
     _takes_any: ClassVar[bool] = False  # whether elements need not be pairs
+    _counts_numbers: ClassVar[bool] = False  # whether what counts must be a number
     _on_reject: ClassVar[tuple[str, ...]] = ON_REJECT
 
     def __post_init__(self) -> None:
@@ -60,6 +61,11 @@ class Counting(Described):
         check_choice("path", self.path, PATHS)
         if self.users is not None:
             check_users(self.users)
+            if self._counts_numbers and self.value is None and not self.users.asserted:
+                raise ValueError(
+                    "users takes the person out of an event's value, which is then no number: say "
+                    "what counts, e.g. value=lambda event: 1"
+                )
         self._entropy = check_entropy(self.entropy)
         self._budget, self._account = plain_budget(self.budget)
         self._set_up()
@@ -96,7 +102,8 @@ class Counting(Described):
             refuse_early_draws(counter.mechanism, replayable)
         change = counter.change
         protects = Protection(change.person, change.event_cost(counter.mechanism))
-        claim(self.budget, by=self.label, protects=protects)  # the last of the checks
+        applied = elements.pipeline.transforms_stack[-1].full_label
+        claim(self.budget, by=applied, protects=protects)  # the last of the checks
         object.__setattr__(self, "counter", counter)  # to others it is fixed
         self._show_applied(elements.pipeline)
-        return self._entropy.named(elements.pipeline.transforms_stack[-1].full_label)
+        return self._entropy.named(applied)

@@ -62,8 +62,8 @@ class PrefixCount(EachElement):
       budget is not multiplied by their number. With `users`: all values of one person's elements,
       for all keys and windows together. Who a person's elements are is public then, too, and which
       of them count: the first ones, by time and id on bounded input, of arrival on unbounded input,
-      whatever their values. What does not count is missing from the releases: a bias that no stddev
-      covers. Sensitivity: `counter.l1_sensitivity` and
+      whatever their values: one that counts 0 takes a place, too. What does not count is missing
+      from the releases: a bias that no stddev covers. Sensitivity: `counter.l1_sensitivity` and
       `.l2_sensitivity`, of the encoder's columns (docs/proofs/counters.md, "Sensitivity").
       Noise: exact, on integers: discrete Laplace, discrete Gaussian or rounded Gaussian,
       `counter.law`. A runner that retries work draws noise again; what nobody saw costs nothing.
@@ -94,6 +94,7 @@ class PrefixCount(EachElement):
     unit: float = 1
 
     _smaller = None
+    _counts_numbers = True
 
     def _check_mechanism(self) -> None:
         pass  # `resolve` says where a horizon is missing, or is one too many

@@ -19,7 +19,7 @@ from beam_dpcount.mechanisms import Mechanism
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.transforms.bounding import check_users
 from beam_dpcount.transforms.described import Described
-from beam_dpcount.transforms.ticks import TickCount
+from beam_dpcount.transforms.ticks import TickCount, one
 
 
 @dataclass(eq=False, repr=False)
@@ -94,7 +94,7 @@ class DistinctUsers(Described):
         del options["window"]
         if self.window is not None:
             check_whole("window", self.window)
-        self._ticks = _Restarting(**options, value=_one, restart=self.window)
+        self._ticks = _Restarting(**options, value=one, restart=self.window)
         self.keys = self._ticks.keys
         self._fix()
 
@@ -135,7 +135,3 @@ class _Restarting(TickCount):
     def _set_up(self) -> None:
         self._restart = self.restart  # type: ignore[misc]
         super()._set_up()
-
-
-def _one(_: Any) -> int:
-    return 1

@@ -22,7 +22,7 @@ from beam_dpcount.mechanisms import Mechanism
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.statistics.items import Items
 from beam_dpcount.transforms.described import Described
-from beam_dpcount.transforms.ticks import TickCount
+from beam_dpcount.transforms.ticks import TickCount, one
 
 # An alias, because the declared default is Beam's marker.
 _WindowedValue: Any = beam.DoFn.WindowedValueParam
@@ -98,7 +98,8 @@ class TickHistogram(Described):
         self.domain = items.domain
         self._split = _SplitItems(items, self.value)
         options = {one.name: getattr(self, one.name) for one in fields(self)}
-        del options["domain"], options["value"]
+        del options["domain"]
+        options["value"] = None if self.users is None else one  # of each (item, 1)
         self._ticks = TickCount(**{**options, "keys": items.domain, "max_items": items.max_items})
         # Of an event's items the first of the domain count.
         self._ticks._counted = items.domain, items.max_items  # type: ignore[misc]

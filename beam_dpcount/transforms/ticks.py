@@ -160,6 +160,7 @@ class TickCount(Counting):
     counter: Counter = field(init=False)
 
     _on_reject = _POLICIES
+    _counts_numbers = True
     _counted: ClassVar[Any] = None  # what else decides which events count, for replayable noise
     _split: ClassVar[Any] = None  # makes pairs of an event that is none
     _restart: ClassVar[int | None] = None  # after so many ticks the count starts anew
@@ -368,3 +369,8 @@ class TickCount(Counting):
             else f"{per} in one window",
             **self._account,
         }
+
+
+def one(_: Any) -> int:
+    """What an event counts, whatever it holds."""
+    return 1

@@ -55,7 +55,7 @@ class BoundUsers(beam.PTransform[Any, Any]):
       >>> clock = {"tick": 3600, "start": 0, "horizon": 1000, "keys": ["a", "b"]}
       >>> people = dp.Users(lambda event: event["user"], events=20, per_key=10)
       >>> bound = dp.BoundUsers(people, {
-      ...     "events": dp.TickCount(ledger.share(0.5), **clock),
+      ...     "events": dp.TickCount(ledger.share(0.5), **clock, value=lambda event: 1),
       ...     "spent": dp.TickCount(
       ...         ledger.share(0.5), **clock, bounds=(0, 100), value=lambda event: event["spent"]
       ...     ),
