@@ -17,9 +17,9 @@ import pytest
 import beam_dpcount as dp
 from beam_dpcount.commands import bounds
 from beam_dpcount.dofns.users import Users
-from tests import test_cli
+from tests import command_lines
+from tests.command_lines import DATA, SECRET, SECRET_TEXT, Ended
 from tests.runners import feed, run
-from tests.test_cli import DATA, SECRET, SECRET_TEXT
 
 EXACT = dp.ZCDP(1e12)
 BUDGET = dp.ApproxDP(1.0, 1e-6)
@@ -286,7 +286,7 @@ def arguments(log: Path, *more: object) -> list[object]:
 def test_the_command_prints_what_the_library_finds(log: Path) -> None:
     tried = ("--per-user", 2, 8, "--max-keys", 1, 2, "--per-key", 1, 3, "--min-gap", "7s")
     values = ("--value", "n", "--bounds", -1, 3, "--sample", 0.5)
-    out = test_cli.succeed(*arguments(log, *tried, *values), main=bounds.main)
+    out = command_lines.succeed(*arguments(log, *tried, *values), main=bounds.main)
     found = dp.suggest_bounds(
         some_rows(),
         clocked(budget=BUDGET, mechanism=None),
@@ -301,11 +301,11 @@ def test_the_command_prints_what_the_library_finds(log: Path) -> None:
 
 
 def test_the_command_counts_rows_or_a_condition(log: Path) -> None:
-    out = test_cli.succeed(*arguments(log), main=bounds.main)
+    out = command_lines.succeed(*arguments(log), main=bounds.main)
     within = [row for row in some_rows() if row[0] and row[1] in KEYS and 0 <= row[2] < 60]
     assert f"\n{len(within):,} events of 12 people in 3 keys, and " in out
     assert len(re.findall(r"(?m)^ +\d+ ", out)) == 13
-    out = test_cli.succeed(*arguments(log, "--where", "n=3"), main=bounds.main)
+    out = command_lines.succeed(*arguments(log, "--where", "n=3"), main=bounds.main)
     assert f"\n{sum(row[3] == 3 for row in within):,} events of " in out
 
 
@@ -323,7 +323,7 @@ def test_the_command_counts_rows_or_a_condition(log: Path) -> None:
     ],
 )
 def test_mistakes_take_one_line(more: tuple[object, ...], said: str, log: Path) -> None:
-    def command(*words: object) -> test_cli.Ended:
-        return test_cli.command(*words, main=bounds.main)
+    def command(*words: object) -> Ended:
+        return command_lines.command(*words, main=bounds.main)
 
-    assert said in test_cli.fail(*arguments(log, *more), run=command, started=False)
+    assert said in command_lines.fail(*arguments(log, *more), run=command, started=False)

@@ -21,20 +21,33 @@ from beam_dpcount.commands.figures import bars
 from beam_dpcount.commands.figures import graph as plots_graph
 from beam_dpcount.commands.figures import series as plots
 from beam_dpcount.commands.figures.frames import Panel
-from tests import test_cli
-from tests.test_cli import BUDGET, BUNDLES, EXACT, GRPC, PNG, SECRET, SECRET_TEXT, each_path
+from tests import command_lines
+from tests.command_lines import (
+    BUDGET,
+    BUNDLES,
+    DATA,
+    EXACT,
+    GRPC,
+    NOT_NOISE,
+    PNG,
+    SECRET,
+    SECRET_TEXT,
+    Ended,
+    each_path,
+    process,
+)
 
 
 def succeed(*words: object) -> str:
-    return test_cli.succeed(*words, main=graph.main)
+    return command_lines.succeed(*words, main=graph.main)
 
 
-def run(*words: object) -> test_cli.Ended:
-    return test_cli.command(*words, main=graph.main)
+def run(*words: object) -> Ended:
+    return command_lines.command(*words, main=graph.main)
 
 
 def fail(*words: object, started: bool = True) -> str:
-    return test_cli.fail(*words, run=run, started=started)
+    return command_lines.fail(*words, run=run, started=started)
 
 
 # Key, step, timestamp and values of a release.
@@ -491,7 +504,7 @@ def test_errors_are_of_what_is_estimated(
     assert re.search(rf"within [\d.e+]+ of {re.escape(estimated)}; the largest", out)
     for text in (out, how["guarantee"]):
         assert "truth" not in text
-        assert f"{test_cli.NOT_NOISE}rows that name another vertex{left_out}." in text
+        assert f"{NOT_NOISE}rows that name another vertex{left_out}." in text
     assert what == "cuts" or f"about 95 %, {estimated}" in how["guarantee"]
     _, bracket, limits = estimated.partition(" (")
     assert f"{bracket}{limits} by who" in how["title"]
@@ -517,7 +530,7 @@ def test_the_keys_that_are_drawn(events: Path, monkeypatch: pytest.MonkeyPatch) 
 @each_path
 def test_real_data(path: str, tmp_path: Path) -> None:
     """The busiest 30 students' messages, both ways added up."""
-    source, output, listed = test_cli.DATA / "collegemsg.txt", tmp_path / "o.csv", tmp_path / "v"
+    source, output, listed = DATA / "collegemsg.txt", tmp_path / "o.csv", tmp_path / "v"
     if not source.exists():
         pytest.skip(f"{source.name} is not in ../shared/data beside the repository")
     with open(source, encoding="utf-8", newline="") as lines:
@@ -655,7 +668,7 @@ def test_a_short_row_says_which_column(events: Path) -> None:
 
 
 def test_help() -> None:
-    ended = test_cli.process("--help", module="pipelines.graph")
+    ended = process("--help", module="pipelines.graph")
     assert (ended.status, ended.err) == (0, "")
     assert ended.out.startswith("usage: python -m pipelines.graph")
     assert all(action.help for action in graph.Graph.parser()._actions)

@@ -16,20 +16,33 @@ import pytest
 from beam_dpcount.commands import histogram
 from beam_dpcount.commands.figures import bars as plots
 from beam_dpcount.commands.figures.frames import Panel
-from tests import test_cli
-from tests.test_cli import BUDGET, EXACT, PNG, SECRET, SECRET_TEXT, each_path
+from tests import command_lines
+from tests.command_lines import (
+    BUDGET,
+    DATA,
+    EXACT,
+    HEALTH_TIME,
+    NOT_NOISE,
+    PNG,
+    SECRET,
+    SECRET_TEXT,
+    Ended,
+    each_path,
+    health_micros,
+    process,
+)
 
 
 def succeed(*words: object) -> str:
-    return test_cli.succeed(*words, main=histogram.main)
+    return command_lines.succeed(*words, main=histogram.main)
 
 
-def run(*words: object) -> test_cli.Ended:
-    return test_cli.command(*words, main=histogram.main)
+def run(*words: object) -> Ended:
+    return command_lines.command(*words, main=histogram.main)
 
 
 def fail(*words: object, started: bool = True) -> str:
-    return test_cli.fail(*words, run=run, started=started)
+    return command_lines.fail(*words, run=run, started=started)
 
 
 Line = tuple[str, int, int | None, tuple[float, ...]]
@@ -286,7 +299,7 @@ def test_errors_are_of_what_is_estimated(
     assert f"about 95 %, {what}." in how["guarantee"]
     for text in (out, how["guarantee"]):
         assert "truth" not in text
-        assert test_cli.NOT_NOISE + left_out in text
+        assert NOT_NOISE + left_out in text
 
 
 def test_counts_and_items_must_agree(tmp_path: Path) -> None:
@@ -338,7 +351,7 @@ def test_a_null_is_no_item_of_several(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "key", "item", "time", "micros", "flags"),
     [
-        ("healthapp_2k.csv", None, "EventId", "Time", test_cli.health_micros, test_cli.HEALTH_TIME),
+        ("healthapp_2k.csv", None, "EventId", "Time", health_micros, HEALTH_TIME),
         (
             "bgl_2k.csv",
             "Level",
@@ -360,7 +373,7 @@ def test_real_data(
     path: str,
     tmp_path: Path,
 ) -> None:
-    source, output, listed = test_cli.DATA / file, tmp_path / "c.parquet", tmp_path / "domain.txt"
+    source, output, listed = DATA / file, tmp_path / "c.parquet", tmp_path / "domain.txt"
     if not source.exists():
         pytest.skip(f"{file} is not in ../shared/data beside the repository")
     with open(source, encoding="utf-8", newline="") as lines:
@@ -460,6 +473,6 @@ def test_arguments_that_do_not_fit(
 
 
 def test_help() -> None:
-    ended = test_cli.process("--help", module="pipelines.histogram")
+    ended = process("--help", module="pipelines.histogram")
     assert (ended.status, ended.err) == (0, "")
     assert ended.out.startswith("usage: python -m pipelines.histogram")

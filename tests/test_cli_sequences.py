@@ -18,23 +18,36 @@ import pytest
 import beam_dpcount as dp
 from beam_dpcount.commands import sequences
 from beam_dpcount.commands.figures import bars as plots_sequences
-from tests import test_cli
-from tests.test_cli import BUDGET, EXACT, PNG, SECRET, SECRET_TEXT, each_path
+from tests import command_lines
+from tests.command_lines import (
+    BUDGET,
+    DATA,
+    EXACT,
+    HEALTH_TIME,
+    NOT_NOISE,
+    PNG,
+    SECRET,
+    SECRET_TEXT,
+    Ended,
+    each_path,
+    health_micros,
+    process,
+)
 from tests.test_sequences import occurrences
 
 COLUMNS = ["key", "step", "timestamp", "rank", "word", "value", "low", "high"]
 
 
 def succeed(*words: object) -> str:
-    return test_cli.succeed(*words, main=sequences.main)
+    return command_lines.succeed(*words, main=sequences.main)
 
 
-def run(*words: object) -> test_cli.Ended:
-    return test_cli.command(*words, main=sequences.main)
+def run(*words: object) -> Ended:
+    return command_lines.command(*words, main=sequences.main)
 
 
 def fail(*words: object, started: bool = True) -> str:
-    return test_cli.fail(*words, run=run, started=started)
+    return command_lines.fail(*words, run=run, started=started)
 
 
 Letter = str | None
@@ -455,7 +468,7 @@ def test_errors_are_of_what_is_estimated(
     assert what in how["guarantee"]
     for text in (out, how["guarantee"]):
         assert "truth" not in text
-        assert test_cli.NOT_NOISE + left_out in text
+        assert NOT_NOISE + left_out in text
 
 
 # Real data
@@ -463,7 +476,7 @@ def test_errors_are_of_what_is_estimated(
 
 def healthapp() -> tuple[Path, list[str], list[dict[str, str]]]:
     """The file, its events, commonest first, and its rows."""
-    path = test_cli.DATA / "healthapp_2k.csv"
+    path = DATA / "healthapp_2k.csv"
     if not path.exists():
         pytest.skip("healthapp_2k.csv is not in ../shared/data beside the repository")
     with path.open(encoding="utf-8", newline="") as file:
@@ -477,16 +490,16 @@ def test_words_of_real_data(path: str, tmp_path: Path) -> None:
     source, common, rows = healthapp()
     common, output = common[:12], tmp_path / "counts.parquet"
     succeed(
-        *("--input", source, "--letter", "EventId", "--timestamp", "Time", *test_cli.HEALTH_TIME),
+        *("--input", source, "--letter", "EventId", "--timestamp", "Time", *HEALTH_TIME),
         *("--alphabet", *common, "other", "--rest", "other", "--max-length", 3),
         *("--horizon", 2000, "--every", 500, "--path", path, *EXACT, "--all"),
         *("--output", output),
     )
     if path == "bounded":
-        rows.sort(key=lambda row: test_cli.health_micros(row["Time"]))
+        rows.sort(key=lambda row: health_micros(row["Time"]))
     letters = [row["EventId"] if row["EventId"] in common else "other" for row in rows]
     counts = exact(output)
-    times = [test_cli.health_micros(row["Time"]) for row in rows]
+    times = [health_micros(row["Time"]) for row in rows]
     assert sorted(counts) == [("all", step, times[step - 1]) for step in (500, 1000, 1500, 2000)]
     for (_, step, _), found in counts.items():
         assert len(found) == 13 + 13**2 + 13**3
@@ -623,7 +636,7 @@ def test_an_empty_word(events: Path) -> None:
 
 
 def test_help() -> None:
-    ended = test_cli.process("--help", module="pipelines.sequences")
+    ended = process("--help", module="pipelines.sequences")
     assert (ended.status, ended.err) == (0, "")
     assert ended.out.startswith("usage: python -m pipelines.sequences")
     assert "post-processing of the private counts" in " ".join(ended.out.split())

@@ -17,22 +17,37 @@ import pytest
 from beam_dpcount.commands import ticks
 from beam_dpcount.commands.figures import series as plots
 from beam_dpcount.commands.files.formats import Places
-from tests import test_cli
-from tests.test_cli import EXACT, PNG, SECRET, SECRET_TEXT, Line, each_path, stddevs, written
+from tests import command_lines
+from tests.command_lines import (
+    DATA,
+    EXACT,
+    HEALTH_TIME,
+    NOT_NOISE,
+    PNG,
+    SECRET,
+    SECRET_TEXT,
+    Ended,
+    Line,
+    each_path,
+    health_micros,
+    process,
+    stddevs,
+    written,
+)
 
 BUDGET = ("--epsilon", "1", "--delta", "1e-6")
 
 
 def succeed(*words: object) -> str:
-    return test_cli.succeed(*words, main=ticks.main)
+    return command_lines.succeed(*words, main=ticks.main)
 
 
-def run(*words: object) -> test_cli.Ended:
-    return test_cli.command(*words, main=ticks.main)
+def run(*words: object) -> Ended:
+    return command_lines.command(*words, main=ticks.main)
 
 
 def fail(*words: object, started: bool = True) -> str:
-    return test_cli.fail(*words, run=run, started=started)
+    return command_lines.fail(*words, run=run, started=started)
 
 
 # Time, key, amount: the clock is [100, 130) in ticks of 10.
@@ -305,7 +320,7 @@ def test_errors_are_of_what_is_estimated(
     for text in (out, how["guarantee"]):
         assert f"{what}; " in text
         assert "truth" not in text
-        assert f"{test_cli.NOT_NOISE}rows outside the clock or of other keys; " in text
+        assert f"{NOT_NOISE}rows outside the clock or of other keys; " in text
         for part in left_out:
             assert part in text
     assert ("late" in out) == ("--path" in flags)
@@ -316,7 +331,7 @@ def test_errors_are_of_what_is_estimated(
 
 
 def real(name: str) -> Path:
-    path = test_cli.DATA / name
+    path = DATA / name
     if not path.exists():
         pytest.skip(f"{name} is not in ../shared/data beside the repository")
     return path
@@ -341,8 +356,8 @@ Moment = Callable[[str], int]
             "healthapp_2k.csv",
             "EventId",
             "Time",
-            test_cli.health_micros,
-            ("--tick", 900, "--start", "2017-12-23T22:00", "--horizon", 14, *test_cli.HEALTH_TIME),
+            health_micros,
+            ("--tick", 900, "--start", "2017-12-23T22:00", "--horizon", 14, *HEALTH_TIME),
         ),
     ],
     ids=["bgl", "health"],
@@ -475,7 +490,7 @@ def test_a_bad_timestamp_in_a_later_row(path: str, events: Path) -> None:
 
 
 def test_help() -> None:
-    ended = test_cli.process("--help", module="pipelines.ticks")
+    ended = process("--help", module="pipelines.ticks")
     assert (ended.status, ended.err) == (0, "")
     assert ended.out.startswith("usage: python -m pipelines.ticks")
     assert "privacy budget, for all releases of all keys together" in ended.out

@@ -15,8 +15,8 @@ import pytest
 
 from beam_dpcount.commands import count, histogram, ticks
 from beam_dpcount.commands.files.formats import InputError, Source, one, shown_person
-from tests import test_cli
-from tests.test_cli import EXACT, SECRET, SECRET_TEXT, Line, each_path, stddevs, written
+from tests import command_lines
+from tests.command_lines import EXACT, SECRET, SECRET_TEXT, Ended, Line, each_path, stddevs, written
 
 BUDGET = ("--epsilon", "1", "--delta", "1e-6")
 MAINS: dict[str, Callable[..., None]] = {
@@ -61,14 +61,14 @@ def arguments(name: str, log: Path, *more: object) -> list[object]:
 
 
 def succeed(name: str, log: Path, *more: object) -> str:
-    return test_cli.succeed(*arguments(name, log, *more), main=MAINS[name])
+    return command_lines.succeed(*arguments(name, log, *more), main=MAINS[name])
 
 
 def fail(name: str, log: Path, *more: object) -> str:
-    def run(*words: object) -> test_cli.Ended:
-        return test_cli.command(*words, main=MAINS[name])
+    def run(*words: object) -> Ended:
+        return command_lines.command(*words, main=MAINS[name])
 
-    return test_cli.fail(*arguments(name, log, *more), run=run, started=False)
+    return command_lines.fail(*arguments(name, log, *more), run=run, started=False)
 
 
 def series(a: Sequence[float], b: Sequence[float]) -> list[Line]:

@@ -28,7 +28,7 @@ import beam_dpcount as dp
 from beam_dpcount.commands import app as cli
 from beam_dpcount.commands import count, graph, histogram, sequences, ticks
 from beam_dpcount.transforms.runners import spreads_groups
-from tests.test_cli import command
+from tests.command_lines import command
 from tests.test_rows import ALL
 
 ROOT = Path(__file__).parents[1]

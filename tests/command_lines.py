@@ -1,0 +1,137 @@
+"""Command lines as tests run them, in this process or in one of its own, and what they wrote."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import datetime as dt
+import io
+import logging
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from beam_dpcount.commands import app as cli
+from beam_dpcount.commands import count
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT / ".." / "shared" / "data"
+# A number and a text that turn up nowhere by chance.
+SECRET, SECRET_TEXT = 77_431, "s3cr3t"
+PNG = b"\x89PNG\r\n\x1a\n"
+# A budget so large that the noise is 0.
+EXACT = ("--rho", "1e12", "--mechanism", "SmoothBinary")
+BUDGET = ("--epsilon", "1", "--delta", "1e-6")
+GRPC = ("--direct_running_mode", "multi_threading")
+BUNDLES = ("--runner", "BundleBasedDirectRunner")
+HEALTH_TIME = ("--timestamp-format", "%Y%m%d-%H:%M:%S:%L")
+NOT_NOISE = "What is left out is not noise, and no standard deviation covers it: "
+
+each_path = pytest.mark.parametrize("path", ["bounded", "streaming"])
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+def command(*words: object, main: Callable[..., None] = count.main) -> Ended:
+    """Run a command in this process, as its module would."""
+    loggers = [logging.getLogger(name) for name in (None, "apache_beam")]
+    levels = [logger.level for logger in loggers]
+    out, err, status = io.StringIO(), io.StringIO(), 0
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            cli.run_main(lambda _: main([str(word) for word in words]))
+    except SystemExit as end:
+        status = int(end.code or 0)
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+    return Ended(status, out.getvalue(), err.getvalue())
+
+
+def process(*words: object, module: str = "pipelines.count", **environment: str) -> Ended:
+    """Run a command in a process of its own, from another directory."""
+    ended = subprocess.run(
+        [sys.executable, "-m", module, *map(str, words)],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+    )
+    return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+
+def succeed(*words: object, **options: Any) -> str:
+    """What a command printed that must succeed, without a word on stderr."""
+    ended = command(*words, **options)
+    # A slow machine may show how far it has come.
+    said = re.sub(r"(?m)^[\d,]+ releases in .*\n", "", ended.err)
+    assert (ended.status, said) == (0, "")
+    assert "Traceback" not in ended.out
+    return ended.out
+
+
+def fail(*words: object, run: Callable[..., Ended] = command, started: bool = True) -> str:
+    """The one line that a command printed that must fail; all, where it must not start."""
+    ended = run(*words)
+    assert started or not ended.out
+    assert "Traceback" not in ended.err
+    assert ended.status == 2, ended.err
+    assert ended.err.startswith("error: ")
+    assert ended.err.endswith("\n")
+    assert len(ended.err.splitlines()) == 1
+    assert SECRET_TEXT not in ended.err
+    assert str(SECRET) not in ended.err
+    return ended.err
+
+
+Line = tuple[str, int, int | None, float]
+
+
+def written(path: Path) -> list[Line]:
+    """Key, step, timestamp and value of every release in a file, sorted."""
+    if path.suffix == ".parquet":
+        table = pq.read_table(path)
+        assert table.column_names == ["key", "step", "timestamp", "value", "stddev"]
+        rows: Any = table.to_pylist()
+    else:
+        with open(path, encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file, strict=True))
+    return sorted(
+        (
+            row["key"],
+            int(row["step"]),
+            int(row["timestamp"]) if row["timestamp"] not in ("", None) else None,
+            float(row["value"]),
+        )
+        for row in rows
+    )
+
+
+def stddevs(path: Path) -> dict[tuple[str, int], float]:
+    with open(path, encoding="utf-8", newline="") as file:
+        return {
+            (row["key"], int(row["step"])): float(row["stddev"]) for row in csv.DictReader(file)
+        }
+
+
+def health_micros(text: str) -> int:
+    day, hour, minute, second, milli = map(int, re.split("[-:]", text))
+    date = dt.date(day // 10_000, day // 100 % 100, day % 100)
+    days = (date - dt.date(1970, 1, 1)).days
+    return ((((days * 24 + hour) * 60 + minute) * 60 + second) * 1000 + milli) * 1000
