@@ -13,10 +13,10 @@ import pytest
 import beam_dpcount as dp
 from beam_dpcount import mechanisms
 from beam_dpcount.budget.budgets import noise_laws
-from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from tests import audit as audits
 from tests.audit import audit
+from tests.rounding import ROUNDED, FedBackRoot, UncountedRounding, Unrounded, coarse
 
 BUDGETS = (
     dp.PureDP(0.3),
@@ -34,18 +34,6 @@ BUDGETS = (
 GAUSSIANS = (DiscreteGaussian, RoundedGaussian)
 
 
-def coarse(kind):
-    """With so coarse a lattice that rounding is a good part of the sensitivity."""
-    return dataclass(frozen=True)(
-        type(
-            f"Coarse{kind.__name__}",
-            (kind,),
-            {"resolution": lambda self, magnitude, largest=None: 4},
-        )
-    )
-
-
-ROUNDED = [kind for kind in mechanisms.ALL if issubclass(kind, RoundedMechanism)]
 KINDS = (*mechanisms.ALL, *map(coarse, ROUNDED))
 
 every = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -373,41 +361,6 @@ class BareBulkTree(mechanisms.BinaryTree):
         released = super().release(xs, noise)
         released[-1] = xs.sum(axis=0)
         return released
-
-
-@dataclass(frozen=True)
-class Unrounded(mechanisms.NormalizedBLT):
-    """Adds integer noise to real numbers, whose fractions show through."""
-
-    def init(self, dimension=None):
-        return (0,)
-
-    def step(self, state, x, noise):
-        t = self.next_step(state)
-        xs, ys = [*state[1:t], x], state[t:]
-        y = self.encoder(t)[-1] @ xs + noise.one(t)
-        return (t, *xs, *ys, y), self.decoder(t)[-1] @ [*ys, y]
-
-
-@dataclass(frozen=True)
-class FedBackRoot(mechanisms.SquareRoot):
-    """Keeps of an item what the noise makes of it: what is noised is no function of the stream."""
-
-    def step(self, state, x, noise):
-        state, value = super().step(state, x, noise)
-        t = state[0]
-        return (t, *state[1:t], state[t] + state[-1] % 2, *state[t + 1 :]), value
-
-
-@dataclass(frozen=True)
-class UncountedRounding(mechanisms.SquareRoot):
-    """Calibrates to R alone, on a lattice where rounding matters."""
-
-    def resolution(self, magnitude, largest=None):
-        return 1
-
-    def norms(self, magnitude, largest=None):
-        return magnitude, magnitude**2 * Fraction(self.l2_sensitivity_squared)
 
 
 MUTANTS = [

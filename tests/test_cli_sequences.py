@@ -33,7 +33,7 @@ from tests.command_lines import (
     health_micros,
     process,
 )
-from tests.test_sequences import occurrences
+from tests.episodes import occurrences
 
 COLUMNS = ["key", "step", "timestamp", "rank", "word", "value", "low", "high"]
 

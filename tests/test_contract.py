@@ -26,6 +26,7 @@ from beam_dpcount.mechanisms.base import MAX_HORIZON, HorizonError
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace
 from tests.audit import law_moments
+from tests.numerics import same
 from tests.scripted import Script, SeededNoise, random_script
 
 
@@ -54,20 +55,6 @@ calibrated = pytest.mark.parametrize(
     ],
 )
 examples = settings(max_examples=30, deadline=None, derandomize=True, database=None)
-
-
-def same(a, b) -> bool:
-    """Equal, where both are integers; equal to 1e-9 otherwise."""
-    a, b = np.asarray(a), np.asarray(b)
-    if a.shape != b.shape:
-        return False
-    if integral(a) and integral(b):
-        return np.array_equal(a, b)
-    return np.allclose(a, b, rtol=1e-9, atol=1e-9)
-
-
-def integral(a) -> bool:
-    return np.array_equal(a, np.rint(a))
 
 
 def expected(mechanism, xs):

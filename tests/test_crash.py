@@ -20,6 +20,7 @@ from benchmarks import crash
 from benchmarks.crash import examine
 from benchmarks.engine_own import OwnJob, Snapshot
 from benchmarks.jobs import SECRET, TICK, HarnessError, Lives, parsed, totals, write_input
+from tests.cells import Kept
 
 SMALL = {"keys": 4, "events": 300, "checkpoint": 25}
 
@@ -82,20 +83,6 @@ def one_key_anew() -> ReplayableEntropy:
 def of_the_process() -> ReplayableEntropy:
     """A mutant: something in the hash differs from worker to worker."""
     return ReplayableEntropy(SECRET, run_id=str(os.getpid()))
-
-
-class Kept:
-    """A cell that is read from the DoFn."""
-
-    def __init__(self, cells: dict[str, bytes], key: str, cell: Any) -> None:
-        self._cells, self._key, self._cell = cells, key, cell
-
-    def read(self) -> bytes | None:
-        return self._cells.get(self._key)
-
-    def write(self, data: bytes) -> None:
-        self._cells[self._key] = data
-        self._cell.write(data)
 
 
 def state_on_self() -> ReplayableEntropy:

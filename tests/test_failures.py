@@ -33,9 +33,9 @@ from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.transforms import elements
 from beam_dpcount.transforms import ticks as tick_transforms
 from benchmarks.jobs import dofns_of
+from tests.cells import Kept as Outside
 from tests.runners import run
 from tests.scripted import ScriptedEntropy
-from tests.test_crash import Kept as Outside
 
 VARIABLE = "COUNTING_SECRET"
 SECOND = 1_000_000

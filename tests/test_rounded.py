@@ -21,7 +21,6 @@ from beam_dpcount.mechanisms.doubles import double_double, multiply_add, two_pro
 from beam_dpcount.mechanisms.rounded import (
     ARITHMETIC,
     SLACK,
-    RoundedMechanism,
     left_dot,
     left_sum,
     round_up,
@@ -32,9 +31,9 @@ from beam_dpcount.statistics.graph_change import GraphChange
 from beam_dpcount.statistics.graph_counts import Degrees, Edges
 from beam_dpcount.statistics.words import Words
 from tests.neighbours import neighbours
+from tests.rounding import ROUNDED
 
 examples = settings(max_examples=300, deadline=None, derandomize=True, database=None)
-ROUNDED = [kind for kind in dp.mechanisms.ALL if issubclass(kind, RoundedMechanism)]
 
 
 def bits(values):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -22,10 +21,9 @@ from beam_dpcount.dofns.rows import (
     is_row_type,
 )
 from tests.runners import RUNNERS, root, run
+from tests.transforms import ALL, BUDGET, CLOCK, KEYED, OTHERS, TICKS
 
-BUDGET = dp.ZCDP(0.5)
 EXACT = dp.ZCDP(1e12)  # its noise is 0
-CLOCK: dict[str, Any] = {"tick": 10, "start": 0, "stop": 30}
 
 
 class Visit(NamedTuple):
@@ -46,28 +44,6 @@ ROWS: dict[str, Any] = {
     "named": Visit("buy", "/home"),
     "dataclass": Seen("buy", "/home"),
 }
-# Of a key, and so of pairs.
-KEYED: dict[str, Callable[..., Any]] = {
-    "PrefixCount": lambda **more: dp.PrefixCount(BUDGET, 8, **more),
-    "Histogram": lambda **more: dp.Histogram(BUDGET, 8, ["buy", "/home"], **more),
-    "SubstringCount": lambda **more: dp.SubstringCount(BUDGET, 8, ["buy", "/home"], 1, **more),
-    "EpisodeCount": lambda **more: dp.EpisodeCount(BUDGET, 8, ["buy", "/home"], 1, **more),
-    "EdgeCount": lambda **more: dp.EdgeCount(BUDGET, 8, 3, **more),
-    "TriangleCount": lambda **more: dp.TriangleCount(BUDGET, 8, 3, max_degree=2, **more),
-    "KStarCount": lambda **more: dp.KStarCount(BUDGET, 8, 3, 1, max_degree=2, **more),
-    "HighDegreeCount": lambda **more: dp.HighDegreeCount(BUDGET, 8, 3, 1, **more),
-    "DegreeHistogram": lambda **more: dp.DegreeHistogram(BUDGET, 8, 3, max_degree=2, **more),
-    "SpanningForestCost": lambda **more: dp.SpanningForestCost(BUDGET, 8, 3, 1, **more),
-    "CutGraph": lambda **more: dp.CutGraph(BUDGET, 8, 3, **more),
-}
-TICKS = {
-    "TickCount": lambda **more: dp.TickCount(BUDGET, **CLOCK, keys=["buy", "/home"], **more),
-    "TickHistogram": lambda **more: dp.TickHistogram(
-        BUDGET, **CLOCK, domain=["buy", "/home"], **more
-    ),
-}
-OTHERS = {"LocalMedian": lambda **more: dp.LocalMedian(BUDGET, 4, **more)}
-ALL = {**KEYED, **TICKS, **OTHERS}
 SAID = {"TickHistogram": TO_ITEMS, "LocalMedian": TO_NUMBERS}
 
 each = pytest.mark.parametrize("name", ALL)

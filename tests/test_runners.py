@@ -29,7 +29,7 @@ from beam_dpcount.commands import app as cli
 from beam_dpcount.commands import count, graph, histogram, sequences, ticks
 from beam_dpcount.transforms.runners import spreads_groups
 from tests.command_lines import command
-from tests.test_rows import ALL
+from tests.transforms import ALL
 
 ROOT = Path(__file__).parents[1]
 BUDGET = dp.ZCDP(0.5)

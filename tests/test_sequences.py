@@ -18,6 +18,7 @@ import beam_dpcount as dp
 from beam_dpcount.dofns.releases import VectorRelease
 from beam_dpcount.dofns.states import StateError, statistic_codec
 from beam_dpcount.statistics import Episodes, Statistic, Words
+from tests.episodes import occurrences
 from tests.runners import RUNNERS, Row, feed, run
 from tests.scripted import KeyedScript, ScriptedEntropy, random_script
 
@@ -188,23 +189,6 @@ def test_episodes_of_healthapp_equal_their_definition(path: str, span: int | Non
         for name, value in zip(count.domain, release.value, strict=True):
             assert value == occurrences(name.split(" "), some, span)
     assert len(outcome.releases) == 4
-
-
-def occurrences(episode: list[str], letters: list[Any], span: int | None) -> int:
-    """Minimal occurrences of an episode of one or two letters, from the definition."""
-    if len(episode) == 1:
-        return letters.count(episode[0])
-    first, second = episode
-    total = 0
-    for end, letter in enumerate(letters):
-        if letter == second:
-            starts = [i for i in range(end) if letters[i] == first]
-            if starts:
-                within = letters[starts[-1] + 1 : end]
-                # No shorter stretch from that start holds it; none that starts later can.
-                short = span is None or end - starts[-1] < span
-                total += second not in within and short
-    return total
 
 
 @each_path

@@ -32,8 +32,8 @@ from beam_dpcount.mechanisms import (
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from tests.audit import log_pmf, pure_loss
+from tests.rounding import ROUNDED
 from tests.scripted import Script, SeededBytes
-from tests.test_audit import ROUNDED
 
 PURE = dp.PureDP(1.0)
 COUNTERS = [

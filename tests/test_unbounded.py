@@ -40,9 +40,9 @@ from beam_dpcount.mechanisms.base import MAX_HORIZON
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from tests.audit import ALPHAS, LARGE, close, largest, law_moments, log_pmf, pure_loss, renyi
+from tests.numerics import same
+from tests.rounding import ROUNDED, FedBackRoot, UncountedRounding, Unrounded, coarse
 from tests.scripted import Script, SeededNoise, random_script
-from tests.test_audit import ROUNDED, FedBackRoot, UncountedRounding, Unrounded, coarse
-from tests.test_contract import same
 
 PURE, ZCDP, APPROX = dp.PureDP(1.0), dp.ZCDP(0.5), dp.ApproxDP(1.0, 1e-6)
 # So much delta that totals take rounded Gaussian noise beside a base of Laplace noise.

@@ -1,0 +1,19 @@
+"""Cells of state that are not where they should be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Kept:
+    """A cell that is read from the DoFn."""
+
+    def __init__(self, cells: dict[str, bytes], key: str, cell: Any) -> None:
+        self._cells, self._key, self._cell = cells, key, cell
+
+    def read(self) -> bytes | None:
+        return self._cells.get(self._key)
+
+    def write(self, data: bytes) -> None:
+        self._cells[self._key] = data
+        self._cell.write(data)
