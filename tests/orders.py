@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,9 @@ from apache_beam.transforms.window import FixedWindows
 import beam_dpcount as dp
 from tests.runners import RUNNERS, feed
 
+ROOT = Path(__file__).parents[1]
 Record = list[Any]  # key, step, value, window
+Found = dict[str, dict[str, dict[str, list[Any]]]]
 
 VARIABLE, SECRET = "COUNTING_SECRET", "0123456789abcdef" * 4
 BUDGET = dp.ZCDP(0.1)
@@ -121,6 +125,59 @@ def main(words: Sequence[str]) -> None:
                 given: outputs(make(), flags, rows, path) for given, rows in INPUTS.items()
             }
     json.dump(found, sys.stdout)
+
+
+# What it should print
+
+
+def in_a_process(seed: int, *words: str) -> str:
+    """What a program printed whose strings have the hashes of this seed."""
+    environment = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(
+        [sys.executable, *words], env=environment, capture_output=True, text=True, timeout=600
+    )
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    return ended.stdout
+
+
+def by_key(steps: range) -> list[list[Any]]:
+    return [[key, step] for key in KEYS for step in steps]
+
+
+def by_window() -> list[list[Any]]:
+    return [[key, step] for key in KEYS for _ in range(0, TICKS, 2) for step in (1, 2)]
+
+
+EVERY = range(1, TICKS + 1)
+EXPECTED = {
+    "counts": by_key(EVERY),
+    "histogram": by_key(EVERY),
+    "windows": by_window(),
+    "sliding": by_key(EVERY),
+    "monotone": by_key(EVERY),
+    "nonnegative": by_key(EVERY),
+    "top": [["", step] for step in EVERY],
+    # Ticks end at 10, 20, ...: releases 1; 2 and 3; 4 and 5; 6 share a window of two ticks.
+    "last": [[key, step] for key in KEYS for step in (1, 3, 5, 6)],
+}
+
+
+def check(found: Found, names: set[str]) -> None:
+    """That order and windows are the public ones, and only the touched key's values differ."""
+    for runner, inputs in found.items():
+        for name in names:
+            made = {given: outputs[name] for given, outputs in inputs.items()}
+            placed = {given: [[k, s, w] for k, s, _, w in rows] for given, rows in made.items()}
+            for one, other in pairwise(placed):
+                assert placed[one] == placed[other], (runner, name, one, other)
+            if not runner.endswith("streaming"):
+                assert [row[:2] for row in placed["none"]] == EXPECTED[name], (runner, name)
+            if name == "top":
+                continue
+            for one, other in (("none", "one"), ("others", "first")):
+                others = [[r for r in made[given] if r[0] != TOUCHED] for given in (one, other)]
+                assert others[0] == others[1], (runner, name)
+                assert name != "counts" or made[one] != made[other], runner
 
 
 if __name__ == "__main__":

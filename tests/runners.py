@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+import pytest
 from apache_beam.metrics.metric import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineRunner
+from apache_beam.testing import test_stream
 from apache_beam.transforms import environments
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
@@ -29,6 +31,17 @@ RUNNERS: dict[str, Callable[[], PipelineRunner]] = {
     ),
 }
 
+PATHS = ("bounded", "streaming")
+
+each_path = pytest.mark.parametrize("path", PATHS)
+# The bundle-based runner ends before it fires timers, if its watermark jumps to the end; that pair
+# is tested with streams whose watermark moves.
+RUN_AT_ONCE = [
+    (r, path) for r in RUNNERS for path in PATHS if (r, path) != ("bundles", "streaming")
+]
+each_runner_and_path = pytest.mark.parametrize(("runner", "path"), RUN_AT_ONCE)
+
+SECOND = 1_000_000
 # Key, payload, time in microseconds: of an event, before it is an element of a pipeline.
 Row = tuple[Any, Any, int]
 
@@ -40,6 +53,19 @@ def feed(rows: Iterable[Row], element_type: Any = tuple[str, Any]) -> beam.PTran
     ).with_output_types(element_type)
     # A reshuffle, Create's default, would mix up the order of arrival.
     return "Feed" >> beam.Create(list(rows), reshuffle=False) | "Stamp" >> stamped
+
+
+def stream(*parts: Any, element_type: Any = tuple[str, Any]) -> Any:
+    """An unbounded source: rows, and whole seconds to which the watermark advances."""
+    source = test_stream.TestStream()
+    for part in parts:
+        if isinstance(part, tuple):
+            key, payload, micros = part
+            source.add_elements([TimestampedValue((key, payload), Timestamp(micros=micros))])
+        else:
+            source.advance_watermark_to(part)
+    source = source.advance_watermark_to_infinity()
+    return "Stream" >> source | "Typed" >> beam.Map(lambda e: e).with_output_types(element_type)
 
 
 @dataclass(frozen=True)
@@ -128,6 +154,16 @@ def run(
         result.wait_until_finish()
         outputs = [_read(directory) for directory in directories]
     return Outcome(outputs, result)
+
+
+def run_stream(count: Any, *parts: Any, windows: Any = None) -> Outcome:
+    def build(pipeline: beam.Pipeline) -> Any:
+        events = pipeline | stream(*parts)
+        if windows is not None:
+            events = events | beam.WindowInto(windows)
+        return events | count
+
+    return run(build, "bundles", ["--streaming"])
 
 
 def _read(directory: Path) -> list[Seen]:

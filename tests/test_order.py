@@ -6,72 +6,24 @@ Elsewhere outputs are sorted before they are compared. Here they are not.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.orders import KEYS, SECRET, TICK, TICKS, TOUCHED, VARIABLE
+from tests.orders import (
+    EVERY,
+    EXPECTED,
+    KEYS,
+    SECRET,
+    TICK,
+    TOUCHED,
+    VARIABLE,
+    check,
+    in_a_process,
+)
 
-ROOT = Path(__file__).parents[1]
 # By what was seen to differ: several give other orders of sets, and of the stages of a pipeline.
 SEEDS = range(12)
-
-Found = dict[str, dict[str, dict[str, list[Any]]]]
-
-
-def in_a_process(seed: int, *words: str) -> str:
-    """What a program printed whose strings have the hashes of this seed."""
-    environment = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": str(ROOT)}
-    ended = subprocess.run(
-        [sys.executable, *words], env=environment, capture_output=True, text=True, timeout=600
-    )
-    assert ended.returncode == 0, ended.stderr[-2000:]
-    return ended.stdout
-
-
-def by_key(steps: range) -> list[list[Any]]:
-    return [[key, step] for key in KEYS for step in steps]
-
-
-def by_window() -> list[list[Any]]:
-    return [[key, step] for key in KEYS for _ in range(0, TICKS, 2) for step in (1, 2)]
-
-
-EVERY = range(1, TICKS + 1)
-EXPECTED = {
-    "counts": by_key(EVERY),
-    "histogram": by_key(EVERY),
-    "windows": by_window(),
-    "sliding": by_key(EVERY),
-    "monotone": by_key(EVERY),
-    "nonnegative": by_key(EVERY),
-    "top": [["", step] for step in EVERY],
-    # Ticks end at 10, 20, ...: releases 1; 2 and 3; 4 and 5; 6 share a window of two ticks.
-    "last": [[key, step] for key in KEYS for step in (1, 3, 5, 6)],
-}
-
-
-def check(found: Found, names: set[str]) -> None:
-    """That order and windows are the public ones, and only the touched key's values differ."""
-    for runner, inputs in found.items():
-        for name in names:
-            made = {given: outputs[name] for given, outputs in inputs.items()}
-            placed = {given: [[k, s, w] for k, s, _, w in rows] for given, rows in made.items()}
-            for one, other in pairwise(placed):
-                assert placed[one] == placed[other], (runner, name, one, other)
-            if not runner.endswith("streaming"):
-                assert [row[:2] for row in placed["none"]] == EXPECTED[name], (runner, name)
-            if name == "top":
-                continue
-            for one, other in (("none", "one"), ("others", "first")):
-                others = [[r for r in made[given] if r[0] != TOUCHED] for given in (one, other)]
-                assert others[0] == others[1], (runner, name)
-                assert name != "counts" or made[one] != made[other], runner
 
 
 @pytest.mark.parametrize(

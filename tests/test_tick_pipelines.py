@@ -22,7 +22,6 @@ import numpy as np
 import pytest
 from apache_beam.pvalue import PCollection
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
-from apache_beam.testing import test_stream
 from apache_beam.transforms import trigger
 from apache_beam.transforms.display import DisplayData
 from apache_beam.transforms.window import (
@@ -55,23 +54,26 @@ from beam_dpcount.noise.laws import Law
 from beam_dpcount.transforms import ticks as tick_transforms
 from beam_dpcount.transforms.ticks import TickCount
 from benchmarks.jobs import dofns_of
-from tests.runners import RUNNERS, Outcome, Row, Seen, feed, root, run
+from tests.runners import (
+    RUNNERS,
+    SECOND,
+    Outcome,
+    Row,
+    Seen,
+    each_path,
+    each_runner_and_path,
+    feed,
+    root,
+    run,
+    run_stream,
+    stream,
+)
 from tests.scripted import KeyedScript, ScriptedEntropy
 
-PATHS = ("bounded", "streaming")
 BUDGET = dp.ApproxDP(1.0, 1e-6)
 EXACT = dp.ZCDP(1e12)  # its noise is 0
-SECOND = 1_000_000
 SECRET, SECRET_TEXT = 77_431, "s3cr3t"
 DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
-
-each_path = pytest.mark.parametrize("path", PATHS)
-# The bundle-based runner ends before it fires timers, if its watermark jumps to the end; that pair
-# is tested with streams whose watermark moves.
-RUN_AT_ONCE = [
-    (r, path) for r in RUNNERS for path in PATHS if (r, path) != ("bundles", "streaming")
-]
-each_runner_and_path = pytest.mark.parametrize(("runner", "path"), RUN_AT_ONCE)
 
 
 @pytest.fixture(autouse=True)
@@ -137,29 +139,6 @@ def some_rows(n: int, values: Sequence[Any] = (0, 1), seed: int = 1, until: int 
     rows += [("a", 1, -1), ("a", 1, until * SECOND), ("z", 1, 5), ("b", 1, -(10**12))]
     chance.shuffle(rows)
     return rows
-
-
-def stream(*parts: Any, element_type: Any = tuple[str, Any]) -> Any:
-    """An unbounded source: rows, and whole seconds to which the watermark advances."""
-    source = test_stream.TestStream()
-    for part in parts:
-        if isinstance(part, tuple):
-            key, payload, micros = part
-            source.add_elements([TimestampedValue((key, payload), Timestamp(micros=micros))])
-        else:
-            source.advance_watermark_to(part)
-    source = source.advance_watermark_to_infinity()
-    return "Stream" >> source | "Typed" >> beam.Map(lambda e: e).with_output_types(element_type)
-
-
-def run_stream(count: Any, *parts: Any, windows: Any = None) -> Outcome:
-    def build(pipeline: beam.Pipeline) -> Any:
-        events = pipeline | stream(*parts)
-        if windows is not None:
-            events = events | beam.WindowInto(windows)
-        return events | count
-
-    return run(build, "bundles", ["--streaming"])
 
 
 def values_of(outcome: Outcome, key: str) -> list[float]:
