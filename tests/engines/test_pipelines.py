@@ -25,12 +25,11 @@ from apache_beam.transforms.window import FixedWindows
 import beam_dpcount as dp
 from beam_dpcount.commands import count, progress
 from tests.engines.conftest import SECRET, VARIABLE, Engine
+from tests.engines.counts import BUDGET, ticks
 from tests.runners import Row, counters, feed, run
 from tests.scripted import ScriptedEntropy
 
 ROOT = Path(__file__).parents[2]
-BUDGET = dp.ZCDP(0.5)
-EXACT = dp.ZCDP(1e12)  # its noise is 0
 SECOND = 1_000_000
 
 # On Flink, transforms with state take its streaming mode; others run in batch.
@@ -133,20 +132,6 @@ def test_the_runner_decides_the_order_of_the_streaming_path(engine: Engine) -> N
     ordered = [of_time[release.timestamp] for release in releases]
     assert sorted(ordered) == sorted(rows)
     assert releases == run(lambda p: p | feed(ordered) | made).releases
-
-
-def ticks(**given: Any) -> dp.TickCount:
-    """Ten-second ticks over two minutes."""
-    options: dict[str, Any] = {
-        "budget": BUDGET,
-        "mechanism": "SmoothBinary",
-        "entropy": ScriptedEntropy(),
-        "bounds": (0, 2),
-        **given,
-    }
-    return dp.TickCount(
-        options.pop("budget"), 10, 0, horizon=12, keys=["x", "y", "empty"], **options
-    )
 
 
 def untidy(n: int) -> list[Row]:

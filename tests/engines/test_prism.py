@@ -17,9 +17,9 @@ from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
 from beam_dpcount.commands.progress import counted
-from tests import test_order, test_people
+from tests import orders, people
 from tests.engines.conftest import Engine
-from tests.engines.test_pipelines import EXACT, ticks
+from tests.engines.counts import EXACT, ticks
 from tests.runners import counters, feed
 
 
@@ -54,9 +54,9 @@ def test_the_order_of_releases_is_public_on_prism(binary: Path) -> None:
     """At two seeds. It groups keys in an order of chance, so what groups again is left out here."""
     for seed in (1, 2):
         words = "-m", "tests.orders", "prism", f"--prism_location={binary}"
-        found = json.loads(test_order.in_a_process(seed, *words))
+        found = json.loads(orders.in_a_process(seed, *words))
         grouped_once = {"prism bounded": found["prism bounded"]}
-        test_order.check(grouped_once, {"counts", "histogram", "windows", "nonnegative"})
+        orders.check(grouped_once, {"counts", "histogram", "windows", "nonnegative"})
 
 
 def test_bounded_releases_are_not_late_for_groupings_by_window(on_prism: Engine) -> None:
@@ -85,19 +85,19 @@ def test_bounded_releases_are_not_late_for_groupings_by_window(on_prism: Engine)
 def test_people_are_bounded(path: str, on_prism: Engine) -> None:
     """A person with 1000 events counts k times; and all that counts people, as the rule says."""
     mode = ("--streaming",) if path == "streaming" else ()
-    busy = [row for row in test_people.crowd(1000) if row[1].get("who") == "busy"]
-    count = test_people.tick_count(test_people.people(20, per_key=20), bounds=(0, 1), path=path)
+    busy = [row for row in people.crowd(1000) if row[1].get("who") == "busy"]
+    count = people.tick_count(people.people(20, per_key=20), bounds=(0, 1), path=path)
     releases = on_prism.run(lambda p: p | feed(busy) | count, *mode).releases
-    assert sum(r.value for r in releases if r.step == test_people.TICKS) == 20
+    assert sum(r.value for r in releases if r.step == people.TICKS) == 20
 
-    rows, names = test_people.crowd(), []
+    rows, names = people.crowd(), []
 
     def build(pipeline: beam.Pipeline) -> Any:
-        made = test_people.several(pipeline | feed(rows), path)
+        made = people.several(pipeline | feed(rows), path)
         names[:] = made
         return tuple(made.values())
 
-    test_people.check(on_prism.run(build, *mode), names, rows)
+    people.check(on_prism.run(build, *mode), names, rows)
 
 
 # An unbounded source
