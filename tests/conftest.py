@@ -12,6 +12,10 @@ import pytest
 
 from tests.selection import cover, starts
 
+# What these assert is shown as what tests assert is.
+for helper in ("command_lines", "orders", "people", "side_doors"):
+    pytest.register_assert_rewrite(f"tests.{helper}")
+
 # Of these arguments each test has one value in `make test`; all tests together have them all.
 TURNS = ("path", "runner")
 ALONE = {(name,) for name in TURNS}
