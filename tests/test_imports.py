@@ -104,6 +104,17 @@ def test_nothing_imports_what_stands_above_it(top: str) -> None:
         assert not above & {target.split(".")[0] for target in imported(path)}, name
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("top", BESIDE)
+def test_tests_are_imported_by_nothing(top: str) -> None:
+    """What they share is in modules beside them that hold no tests."""
+    for name, path in modules(ROOT / top).items():
+        for target in imported(path):
+            home, *words = target.split(".")
+            is_test = home == "tests" and any(word.startswith("test_") for word in words)
+            assert not is_test, f"{name} imports {target}"
+
+
 @pytest.mark.parametrize("top", BESIDE)
 def test_no_import_is_hidden(top: str) -> None:
     for name, path in modules(ROOT / top).items():
