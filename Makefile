@@ -20,7 +20,8 @@ demo: $(VENV)/ready
 unit: $(VENV)/ready
 	$(BIN)/python -m pytest -rs -n $(JOBS) --dist worksteal -m "not (audit or exhaustive or pipeline or slow)" tests
 
-# Of long tests, cases that have each mechanism, law, transform, path and runner.
+# Of long tests, cases that have each mechanism, law, path and runner; of those that run pipelines,
+# three at most.
 test: $(VENV)/ready
 	$(BIN)/python -m pytest -rs -n $(JOBS) --dist worksteal -m "not (audit or exhaustive)" tests
 

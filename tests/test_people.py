@@ -538,6 +538,7 @@ FEWER: list[list[Row]] = [[], TELLING[:1], TELLING[:2], TELLING[::7]]
 STAYS: list[Row] = [("c", {"who": "q", "n": 1, "items": ["z"]}, i * 30 * SECOND) for i in (0, 1)]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("_noted_updates")
 @each_path
 def test_whose_events_count_leaves_by_no_side_door(
