@@ -1,8 +1,20 @@
-"""Cells of state that are not where they should be."""
+"""Cells of state: a plain one, and one that is not where it should be."""
 
 from __future__ import annotations
 
 from typing import Any
+
+
+class Cell:
+    """A cell of state."""
+
+    data: bytes | None = None
+
+    def read(self) -> bytes | None:
+        return self.data
+
+    def write(self, data: bytes) -> None:
+        self.data = data
 
 
 class Kept:

@@ -22,19 +22,28 @@ from apache_beam.transforms.window import (
     FixedWindows,
     GlobalWindow,
     GlobalWindows,
+    IntervalWindow,
     SlidingWindows,
     TimestampedValue,
 )
+from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
 from beam_dpcount.budget.ledger import Ledger
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.dofns.intake import Excess
-from beam_dpcount.dofns.states import PersonCodec, StateError, timed
+from beam_dpcount.dofns.states import PersonCodec, StateError, time_of, timed
 from beam_dpcount.dofns.states import Seen as SeenOfPerson
 from beam_dpcount.dofns.ticks import TickPlan
-from beam_dpcount.dofns.users import Bound, BoundArriving, ElementParcels, StepParcels
+from beam_dpcount.dofns.users import (
+    Bound,
+    BoundArriving,
+    ElementParcels,
+    SendToPeople,
+    SendToShards,
+    StepParcels,
+)
 from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.transforms import ticks as tick_transforms
 from tests.people import (
@@ -812,3 +821,21 @@ def test_what_counts_is_to_be_said_where_values_hold_people(make: Any) -> None:
     """Or each would be no number, and all counts 0."""
     with pytest.raises(ValueError, match="say what counts"):
         make(people(3), value=None)
+
+
+def test_times_that_beam_has_cut_stay_in_their_window_and_people_in_their_shard() -> None:
+    """Else the count of another window would get them, or a person would be bounded twice."""
+    parcels: Any = SimpleNamespace(
+        wrap=lambda *_: b"", person=lambda by, element: element, keeps_all=False
+    )
+    window = IntervalWindow(0, 10)
+    send = SendToPeople(people(1), parcels)
+    for micros, found in ((-1, 0), (0, 0), (5, 5), (10_000_000, 9_999_999)):
+        element = windowed_value.create("ann", micros, (window,))
+        assert [time_of(entry) for _, entry in send.process("ann", element)] == [found]
+    shards = SendToShards(people(1), parcels)
+    shards.start_bundle()
+    for name in ("ann", "\u00e4nn", "ann"):
+        assert not shards.process(name, windowed_value.create(name, 5, (window,)))
+    # As they were found elsewhere: on every worker, and from one version to the next.
+    assert {made.value[0] for made in shards.finish_bundle()} == {627, 318}

@@ -41,6 +41,7 @@ from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.mechanisms import NormalizedBLT
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from tests.audit import Tape, keeps_budget, seen_weights
+from tests.cells import Cell
 
 SECOND, TICK = 1_000_000, 10
 PATHS = ("bounded", "streaming")
@@ -61,18 +62,6 @@ def number(payload: Any) -> Any:
 
 
 # The rule that is run
-
-
-class Cell:
-    """One person's state."""
-
-    data: bytes | None = None
-
-    def read(self) -> bytes | None:
-        return self.data
-
-    def write(self, data: bytes) -> None:
-        self.data = data
 
 
 def placed(element: Any, micros: int, function: Any) -> SimpleNamespace:

@@ -23,6 +23,7 @@ from apache_beam.utils import windowed_value
 import beam_dpcount as dp
 from beam_dpcount.commands import count, graph, histogram, sequences, ticks
 from beam_dpcount.dofns.elements import CountEachElement
+from tests.cells import Cell
 
 PACKAGE = Path(dp.__file__).parent
 ROOMS = (
@@ -88,18 +89,6 @@ def check(files: list[str]) -> None:
     assert climbs(files) <= CLIMBS, files
     file, visits = Counter(files).most_common(1)[0]
     assert visits - 1 <= AGAIN, (file, files)
-
-
-class Cell:
-    """A cell of state."""
-
-    data: bytes | None = None
-
-    def read(self) -> bytes | None:
-        return self.data
-
-    def write(self, data: bytes) -> None:
-        self.data = data
 
 
 def count_one(transform: dp.PrefixCount) -> list[Any]:

@@ -91,27 +91,22 @@ class UserChange(TickChange):
             each = min(each, 1 + (mechanism.horizon - 1) // self.gap)
         total = min(events * self.max_items, self.keys * self.per_key)
         touched = min(total, self.keys * self.windows)
-        times, sides, m = self._times(mechanism), self._sides, self.magnitude(unit)
+        times, sides, m = 1, 1, self.magnitude(unit)
+        if self.relation == "replace_one":
+            times, sides = self._of_two(mechanism), 2
         squared = worst(total, each, lambda k: column_cost(mechanism, k, self.gap))
         reach = Spread(sides * m * total, times * m * m * squared, sides * touched)
         most = self.largest(unit)
         return spread_norms(mechanism, reach, mechanism.resolution(m, most), most)
 
-    @property
-    def _sides(self) -> int:
-        return 1 if self.relation == "add_remove" else 2
-
-    def _times(self, mechanism: Mechanism) -> int:
+    def _of_two(self, mechanism: Mechanism) -> int:
         """What two sets of events cost, in D: their squares add up if no products are negative."""
-        if self.relation == "add_remove":
-            return 1
         return 2 if mechanism.is_nonnegative and (self.low >= 0 or self.high <= 0) else 4
 
     def event_cost(self, mechanism: Mechanism) -> int:
         # One event less may let others of the same person count: another set of a person's events.
-        if self.asserted or self.relation == "replace_one":
-            return 1
-        return 2 if mechanism.is_nonnegative and (self.low >= 0 or self.high <= 0) else 4
+        plain = self.asserted or self.relation == "replace_one"
+        return 1 if plain else self._of_two(mechanism)
 
     @property
     def person(self) -> str:

@@ -155,6 +155,11 @@ class Bound:
     per_key: int
     gap: int
 
+    @property
+    def most(self) -> int:
+        """The most events of a person that count, each in one key."""
+        return min(self.events, self.keys * self.per_key)
+
     def is_full(self, events: int) -> bool:
         """Whether no more events count where so many do."""
         return events >= self.events
@@ -216,10 +221,8 @@ class Parcels(ABC):
         """A person's events in the order in which they are taken: here by time, then contents."""
         return sorted(entries)
 
-    # Whether one that does not count comes back, as an empty step.
+    # Whether those that do not count, or are nobody's, come back too, as empty steps.
     keeps_all = False
-    # Whether events without a person travel, too.
-    takes_nobody = False
 
 
 class TickParcels(Parcels):
@@ -318,7 +321,7 @@ class StepParcels(Parcels):
       element_id: gives an element's public id.
     """
 
-    keeps_all = takes_nobody = True
+    keeps_all = True
 
     def __init__(self, check: WindowCheck, element_id: Callable[[Any], Any] | None) -> None:
         self._check, self._element_id, self._coder = check, element_id, FastPrimitivesCoder()
@@ -397,7 +400,7 @@ class SendToPeople(beam.DoFn):
         if parcel is None:
             return ()
         person = parcels.person(self._by, element)
-        if person == _NOBODY and not parcels.takes_nobody:
+        if person == _NOBODY and not parcels.keeps_all:
             return ()
         window = windows[0]
         if isinstance(window, IntervalWindow):  # times that Beam has cut may lie outside
@@ -417,7 +420,7 @@ class SendToShards(SendToPeople):
 
     def process(self, element: Any, windowed: Any = _WindowedValue) -> Iterable[Any]:
         for person, entry in super().process(element, windowed):
-            name = person.encode("utf-8", "surrogatepass")
+            name = person.encode()
             # The same on every worker, as Python's own hash is not.
             self._shards[crc32(name) % SHARDS].append(record_of(name, entry))
             if (micros := time_of(entry)) < self._earliest:

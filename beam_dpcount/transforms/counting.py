@@ -50,6 +50,7 @@ class Counting(Described):
     users: Users | None = None
 
     _takes_any: ClassVar[bool] = False  # whether elements need not be pairs
+    _is_bounded: ClassVar[bool] = False  # BoundUsers has bounded each person's events
     _counts_numbers: ClassVar[bool] = False  # whether what counts must be a number
     _on_reject: ClassVar[tuple[str, ...]] = ON_REJECT
 
@@ -86,6 +87,11 @@ class Counting(Described):
         replays = streaming or self._entropy.is_replayable
         chosen = resolve(mechanism, horizon, self._budget, replays=replays, **how)
         return calibrate(chosen, self._budget, **how)
+
+    @property
+    def _bounds(self) -> bool:
+        """Whether each person's elements are to be bounded here."""
+        return self.users is not None and not self.users.asserted and not self._is_bounded
 
     def _path_of(self, elements: PCollection[Any], of_pairs: bool = False) -> bool:
         """Whether to count on the streaming path, once the input and its runner pass the checks."""

@@ -102,8 +102,7 @@ class EachElement(Counting):
         if self.horizon is None or isinstance(self.mechanism, Unbounded | Sparse):
             raise ValueError("users= needs a horizon, and a mechanism of mechanisms.ALL or none")
         bound = users.bound()
-        most = min(bound.events, bound.keys * bound.per_key)
-        return group_of(one, most, bound.per_key, users.asserted)
+        return group_of(one, bound.most, bound.per_key, users.asserted)
 
     def _intake(self) -> Intake:
         counted = None if self.users is None else repr(self.users.bound())
@@ -113,7 +112,7 @@ class EachElement(Counting):
     def expand(self, elements: PCollection[Any]) -> Any:
         streaming = self._path_of(elements, self.statistic.of_pairs and self.value is None)
         entropy = self._use(self._counters[streaming], elements, streaming)
-        if self.users is not None and not self.users.asserted:
+        if self.users is not None and self._bounds:
             parcels = StepParcels(_window_check(elements.windowing.windowfn), self.element_id)
             bound = self.users.bound()
             elements = bounded_events(elements, self.users, bound, parcels, streaming)

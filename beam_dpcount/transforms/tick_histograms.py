@@ -124,10 +124,10 @@ class TickHistogram(Described):
         self._ticks = copy(self._ticks)  # what an application before shows stays as it is
         self._ticks._is_bounded = self._is_bounded  # type: ignore[misc]
         self._ticks._bound_before = self._bound_before  # type: ignore[misc]
-        if self.users is None or self.users.asserted or self._is_bounded:
-            events = events | "SplitItems" >> split
-        else:  # an event stays whole until its person is known
+        if self._ticks._bounds:  # an event stays whole until its person is known
             self._ticks._takes_any = True  # type: ignore[misc]
+        else:
+            events = events | "SplitItems" >> split
         releases = events | "TickCount" >> self._ticks
         self._show_applied(events.pipeline)
         return releases

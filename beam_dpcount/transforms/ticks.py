@@ -164,8 +164,7 @@ class TickCount(Counting):
     _counted: ClassVar[Any] = None  # what else decides which events count, for replayable noise
     _split: ClassVar[Any] = None  # makes pairs of an event that is none
     _restart: ClassVar[int | None] = None  # after so many ticks the count starts anew
-    _is_bounded: ClassVar[bool] = False  # BoundUsers has bounded each person's events
-    _bound_before: ClassVar[str | None] = None  # and how, for replayable noise
+    _bound_before: ClassVar[str | None] = None  # how BoundUsers has, for replayable noise
 
     def _set_up(self) -> None:
         check_choice("late", self.late, LATE)
@@ -248,7 +247,7 @@ class TickCount(Counting):
         counted = self._counted
         if self._bound_before is not None:
             counted = counted, self._bound_before
-        if self.users is not None and not self.users.asserted and not self._is_bounded:
+        if self.users is not None and self._bounds:
             bound = self.users.bound(self.max_items)
             counted = counted, repr(bound), self._restart
             events = bounded_events(

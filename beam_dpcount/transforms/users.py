@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -105,7 +106,7 @@ class BoundUsers(beam.PTransform[Any, Any]):
             made: Member = replace(count, users=self._users_of(count))
             made._is_bounded = True  # type: ignore[misc]
         elif count.users.by is self.users.by:
-            made = replace(count)
+            made = copy(count)
         else:
             raise ValueError(
                 f"{name} has users with another `by`, and of what is left of one person's events "
@@ -117,8 +118,7 @@ class BoundUsers(beam.PTransform[Any, Any]):
         """How many events of a person this count may get, by its own keys."""
         if isinstance(count, TickCount) and count.other is None:
             return self.users
-        bound = self._bound
-        most = min(bound.events, bound.keys * bound.per_key)
+        most = self._bound.most
         return replace(self.users, events=most, keys=None, per_key=most)
 
     def expand(self, events: PCollection[Any]) -> dict[str, PCollection[Any]]:
