@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from beam_dpcount.counters.counter import Counter, calibrate
     from beam_dpcount.counters.errors import half_width, largest_error, largest_half_width
     from beam_dpcount.counters.lattice import NotANumberError
+    from beam_dpcount.counters.selection import SelectKeys
     from beam_dpcount.counters.sparse import SparseCounter, sparse_for
     from beam_dpcount.counters.unbounded import UnboundedCounter
     from beam_dpcount.dofns.releases import Rejected, Release, TopRelease, VectorRelease
@@ -75,11 +76,11 @@ __all__ = [
     "HorizonError", "KStarCount", "LastPerTick", "Ledger", "LocalConvexRisk", "LocalMedian",
     "Monotone", "NonNegative", "NotANumberError", "OverspentError", "PrefixCount", "PureDP",
     "Rejected", "Release", "ReplayableEntropy", "Rounded", "RunnerError", "RunnerWarning",
-    "RunningAverage", "SecretError", "Share", "SlidingSum", "SpanningForestCost", "SparseCounter",
-    "StatisticCount", "SubstringCount", "SystemEntropy", "TickCount", "TickHistogram", "TopK",
-    "TopKPerTick", "TopRelease", "TriangleCount", "UnboundedCounter", "Users", "VectorRelease",
-    "WeakBudgetWarning", "calibrate", "check", "choose", "half_width", "largest_error",
-    "largest_half_width", "mechanisms", "sparse_for", "suggest_bounds",
+    "RunningAverage", "SecretError", "SelectKeys", "Share", "SlidingSum", "SpanningForestCost",
+    "SparseCounter", "StatisticCount", "SubstringCount", "SystemEntropy", "TickCount",
+    "TickHistogram", "TopK", "TopKPerTick", "TopRelease", "TriangleCount", "UnboundedCounter",
+    "Users", "VectorRelease", "WeakBudgetWarning", "calibrate", "check", "choose", "half_width",
+    "largest_error", "largest_half_width", "mechanisms", "sparse_for", "suggest_bounds",
 ]
 # fmt: on
 
@@ -95,6 +96,7 @@ _NAMES = {
     "counters.choose": "choose",
     "counters.errors": "half_width largest_error largest_half_width",
     "counters.lattice": "NotANumberError",
+    "counters.selection": "SelectKeys",
     "counters.sparse": "SparseCounter sparse_for",
     "counters.unbounded": "UnboundedCounter",
     "dofns.releases": "Rejected Release TopRelease VectorRelease",

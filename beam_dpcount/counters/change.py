@@ -131,6 +131,14 @@ class Change:
         return f"values in [{self.low:g}, {self.high:g}]{some}"
 
 
+class Touched(NamedTuple):
+    """Counters in which neighbours at a clock differ, for what may show a key."""
+
+    counters: int  # the most that count what is there on one side only
+    each: int  # the most events that are in one of them
+    sides: int = 1  # 2: as many others may have what is there on the other side only
+
+
 @dataclass(frozen=True)
 class TickChange(Change):
     """The difference between streams of events that are counted at the ticks of a public clock.
@@ -180,6 +188,10 @@ class TickChange(Change):
         (low, high), m = self.lattice_bounds(unit), self.magnitude(unit)
         apart = Fraction(max(high, 0) - min(low, 0), m) ** 2
         return 2 * l1, l2_squared * (max(Fraction(2), apart) if mechanism.is_nonnegative else 4)
+
+    def touched(self, mechanism: Mechanism) -> Touched:
+        """How many counters what is protected is in, and how much of it in one."""
+        return Touched(self.max_items, 1, 1 + (self.relation == "replace_one"))
 
     def _extent(self) -> str:
         some = "" if self.max_items == 1 else f", in at most {self.max_items} keys"

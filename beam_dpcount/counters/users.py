@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar
 
-from beam_dpcount.counters.change import Change, Norms, Spread, TickChange, spread_norms
+from beam_dpcount.counters.change import Change, Norms, Spread, TickChange, Touched, spread_norms
 from beam_dpcount.mechanisms.base import Mechanism
 
 
@@ -85,19 +85,28 @@ class UserChange(TickChange):
     def norms(self, mechanism: Mechanism, unit: float, dimension: int | None) -> Norms:
         if dimension is not None:
             raise ValueError("at ticks each key counts single numbers: leave dimension out")
-        events, each = self.events, min(self.events, self.per_key)
-        if self.gap:  # no more fit, in all windows and in one
-            events = min(events, 1 + (mechanism.horizon * self.windows - 1) // self.gap)
-            each = min(each, 1 + (mechanism.horizon - 1) // self.gap)
-        total = min(events * self.max_items, self.keys * self.per_key)
-        touched = min(total, self.keys * self.windows)
-        times, sides, m = 1, 1, self.magnitude(unit)
+        total, (touched, each, sides) = self._total(mechanism), self.touched(mechanism)
+        times, m = 1, self.magnitude(unit)
         if self.relation == "replace_one":
-            times, sides = self._of_two(mechanism), 2
+            times = self._of_two(mechanism)
         squared = worst(total, each, lambda k: column_cost(mechanism, k, self.gap))
         reach = Spread(sides * m * total, times * m * m * squared, sides * touched)
         most = self.largest(unit)
         return spread_norms(mechanism, reach, mechanism.resolution(m, most), most)
+
+    def _total(self, mechanism: Mechanism) -> int:
+        """How often all events of a person count, in all counters together."""
+        events = self.events
+        if self.gap:  # no more fit
+            events = min(events, 1 + (mechanism.horizon * self.windows - 1) // self.gap)
+        return min(events * self.max_items, self.keys * self.per_key)
+
+    def touched(self, mechanism: Mechanism) -> Touched:
+        each = min(self.events, self.per_key)
+        if self.gap:  # in one window
+            each = min(each, 1 + (mechanism.horizon - 1) // self.gap)
+        counters = min(self._total(mechanism), self.keys * self.windows)
+        return Touched(counters, each, 1 + (self.relation == "replace_one"))
 
     def _of_two(self, mechanism: Mechanism) -> int:
         """What two sets of events cost, in D: their squares add up if no products are negative."""

@@ -25,11 +25,13 @@ import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from beam_dpcount.counters.columns import Columns
 from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.dofns.clock import LARGEST, Clock
 from beam_dpcount.mechanisms.base import IntArray, State
@@ -43,6 +45,8 @@ _HEAD_SIZE = _HEADER.size
 _COUNT = struct.Struct("<8xI")
 _CHECK = struct.Struct("<I")
 _NAME = struct.Struct("<8sI")
+_SHARD = struct.Struct("<4I")
+_LATER = struct.Struct("<qQ")
 _DTYPES = {"q": "<i8", "d": "<f8"}
 
 Part = tuple[str, str]  # of the parameters, and what to say where another one wrote the state
@@ -63,6 +67,11 @@ _OTHER_CLOCK = (
 _OTHER_KEYS = (
     "the list of keys (TickHistogram: the domain), or its order, is not the one that the state was "
     "written under: resume with that list; another one needs a new stream, under a new label, and "
+    "spends its budget anew"
+)
+_OTHER_SELECTION = (
+    "the state belongs to keys that were selected otherwise (delta, at_least, every, shards or "
+    "person's bound): resume with what it was started with; another rule needs a new stream, and "
     "spends its budget anew"
 )
 _OTHER_FOLD = (
@@ -240,6 +249,77 @@ def tick_codec(
     return StateCodec(counter, digest_size, parts)
 
 
+class ShardCodec(Envelope):
+    """Packs the columns of a shard's keys, and what waits for its tick; see `columns.Columns`.
+
+    The numbers are the plain ints of the mechanism's state but for the step, or none where there
+    are no keys. The memory: how many keys, arrays, waiting keys and pending ticks there are; the
+    keys and their lengths; the arrays; a byte a key, whether it is shown; what waits; what is
+    pending. It holds exact sums, of hidden keys too: its very size is private.
+    """
+
+    def __init__(self, counter: LatticeCounter, said: str, clock: Clock, digest_size: int) -> None:
+        parts = [
+            (counter.fingerprint, _OTHER_COUNTER),
+            (clock.fingerprint, _OTHER_CLOCK),
+            (said, _OTHER_SELECTION),
+        ]
+        super().__init__(parts, digest_size)
+        self._counters, self._types = counter.counters, counter.state_types
+
+    def encode(self, columns: Columns, digest: bytes, pending: Mapping[int, bytes]) -> bytes:
+        step, names, state, shown, waiting = columns
+        plain, arrays = state[1 : self._counters], state[self._counters :]
+        kinds = self._types(len(state))[self._counters :]
+        parts = [
+            _SHARD.pack(len(names), len(arrays), len(waiting), len(pending)),
+            *_texts(names),
+            *(np.asarray(a, _DTYPES[kind]).tobytes() for kind, a in zip(kinds, arrays, strict=True)),
+            shown.tobytes(),
+            *_texts(list(waiting)),
+            struct.pack(f"<{len(waiting)}q", *waiting.values()),
+            *(_LATER.pack(at, len(data)) + data for at, data in pending.items()),
+        ]
+        head = struct.pack(_HEAD, *self.head(len(plain), step))
+        return self.seal(head + digest + struct.pack(f"<{len(plain)}q", *plain), b"".join(parts))
+
+    def decode(self, data: bytes) -> tuple[Columns, dict[int, bytes]]:
+        """What was encoded; or a StateError, as for `open`."""
+        step, at = self.open(data)
+        plain = struct.unpack_from(f"<{(at - self._first) // 8}q", data, self._first)
+        n, arrays, held, later = _SHARD.unpack_from(data, at)
+        names, at = _texts_of(data, at + _SHARD.size, n)
+        kinds = self._types(self._counters + arrays)[self._counters :] if n else ""
+        columns = []
+        for kind in kinds:
+            columns.append(np.frombuffer(data, _DTYPES[kind], n, at))
+            at += 8 * n
+        shown = np.frombuffer(data, np.bool_, n, at)
+        keys, at = _texts_of(data, at + n, held)
+        waiting = dict(zip(keys, struct.unpack_from(f"<{held}q", data, at), strict=True))
+        at, pending = at + 8 * held, dict[int, bytes]()
+        for _ in range(later):
+            tick, size = _LATER.unpack_from(data, at)
+            at += _LATER.size + size
+            pending[tick] = data[at - size : at]
+        if at != len(data) - _CHECK.size:
+            raise _corrupt()
+        return Columns(step, names, (step, *plain, *columns) if n else (), shown, waiting), pending
+
+
+def _texts(texts: Sequence[str]) -> tuple[bytes, bytes]:
+    """Texts as bytes: the length of each, then all of them."""
+    encoded = [text.encode() for text in texts]
+    return struct.pack(f"<{len(texts)}I", *map(len, encoded)), b"".join(encoded)
+
+
+def _texts_of(data: bytes, at: int, n: int) -> tuple[list[str], int]:
+    """So many texts, and where they end."""
+    ends = accumulate(struct.unpack_from(f"<{n}I", data, at), initial=at + 4 * n)
+    places = [*ends]
+    return [data[a:b].decode() for a, b in pairwise(places)], places[-1]
+
+
 class FoldCodec(Envelope):
     """Packs the states of one fold: a whole number, as the step, and an array, as the memory.
 
@@ -398,6 +478,47 @@ def _limited(x: int) -> int:
     return min(max(x, -LARGEST), LARGEST)
 
 
+# Sums of ticks of many keys, in a shuffle and pending: arrays of one length behind their own
+
+
+_BATCH = struct.Struct("<Iq")
+
+
+def pack_batch(entries: Mapping[tuple[str, int], int], origin: int = 0) -> bytes:
+    """Sums by (key, tick), to be joined with others, of the count that starts at `origin`."""
+    n, (keys, steps) = len(entries), zip(*entries, strict=True)
+    lengths, names = _texts(keys)
+    xs = struct.pack(f"<{n}q", *map(_limited, entries.values()))
+    ticks = struct.pack(f"<{n}q", *steps)
+    return b"".join((_BATCH.pack(n, origin), lengths, ticks, xs, names))
+
+
+def origin_of_batch(batch: bytes) -> int:
+    """When the count of a batch starts."""
+    origin: int = _BATCH.unpack_from(batch)[1]
+    return origin
+
+
+def tick_of_batch(batch: bytes) -> int:
+    """The tick of the first of its sums."""
+    tick: int = _TICK.unpack_from(batch, _BATCH.size + 4 * _BATCH.unpack_from(batch)[0])[0]
+    return tick
+
+
+def batches_of(joined: bytes) -> Iterator[tuple[list[str], IntArray, IntArray]]:
+    """The keys, ticks and sums of joined batches."""
+    at = 0
+    while at < len(joined):
+        n, _ = _BATCH.unpack_from(joined, at)
+        lengths = at + _BATCH.size
+        steps = lengths + 4 * n
+        xs = steps + 8 * n
+        ends = [*accumulate(np.frombuffer(joined, "<u4", n, lengths).tolist(), initial=xs + 8 * n)]
+        keys = [joined[a:b].decode() for a, b in pairwise(ends)]
+        at = ends[-1]
+        yield keys, np.frombuffer(joined, "<i8", n, steps), np.frombuffer(joined, "<i8", n, xs)
+
+
 # An event on its way to its person: its time, in bytes that sort as times do, and a parcel
 
 
@@ -405,6 +526,7 @@ _BIAS = 1 << 63
 _TIME = struct.Struct(">Q")
 _TICKS = struct.Struct(">qq")
 _ITEM = struct.Struct(">iq")
+_TEXT = struct.Struct(">Iq")
 _LENGTH = struct.Struct(">I")
 
 
@@ -448,6 +570,25 @@ def epoch_of(parcel: bytes) -> bytes:
 def items_of(parcel: bytes) -> list[tuple[int, int]]:
     """The pairs of packed items."""
     return list(_ITEM.iter_unpack(parcel[_TICKS.size :]))
+
+
+def pack_texts(step: int, epoch: int, items: Iterable[tuple[str, int]]) -> bytes:
+    """The same of keys that nobody listed: (key, number) pairs, in their order."""
+    parts = [_TICKS.pack(step, epoch)]
+    for key, x in items:
+        name = key.encode()
+        parts += _TEXT.pack(len(name), x), name
+    return b"".join(parts)
+
+
+def texts_of(parcel: bytes) -> list[tuple[bytes, int]]:
+    """The pairs of packed texts."""
+    made, at = [], _TICKS.size
+    while at < len(parcel):
+        size, x = _TEXT.unpack_from(parcel, at)
+        at += _TEXT.size + size
+        made.append((parcel[at - size : at], x))
+    return made
 
 
 def pack_keyed(key: str, data: bytes) -> bytes:

@@ -60,19 +60,20 @@ def check_timed(micros: int) -> None:
 class TickIntake:
     """Reads events: the tick in which one falls, and its value on the lattice.
 
-    `numbers` makes a number of a value; `strict`: unknown keys are errors;
-    `other`: they count under this key.
+    `numbers` makes a number of a value; `keys`: those that count, None: all that are text;
+    `strict`: unknown keys are errors; `other`: they count under this key.
     """
 
     def __init__(
         self,
         clock: Clock,
-        keys: Iterable[str],
+        keys: Iterable[str] | None,
         numbers: Intake,
         strict: bool = False,
         other: str | None = None,
     ) -> None:
-        self.clock, self._keys = clock, frozenset(keys)
+        self.clock = clock
+        self._keys: Any = _Texts() if keys is None else frozenset(keys)
         self._numbers, self._strict, self._other = numbers, strict, other
         self._window: Any = None  # the last one seen, and whether the clock counts in it
         self._counts = False
@@ -109,6 +110,19 @@ class TickIntake:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_window": None}
+
+
+class _Texts:
+    """All texts that UTF-8 can hold: others would stop a runner, with a message that shows them."""
+
+    def __contains__(self, key: str) -> bool:
+        if key.isascii():
+            return True
+        try:
+            key.encode()
+        except UnicodeEncodeError:
+            return False
+        return True
 
 
 def origin_of(clock: Clock, window: Any) -> int:

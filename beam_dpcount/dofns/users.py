@@ -34,10 +34,12 @@ from beam_dpcount.dofns.states import (
     key_of,
     pack_items,
     pack_keyed,
+    pack_texts,
     parcel_of,
     record_of,
     records_of,
     step_of,
+    texts_of,
     time_bytes,
     time_of,
     timed,
@@ -254,27 +256,47 @@ class TickParcels(Parcels):
             read = self._intake.read(pair, micros, windows)
             if read is not None:
                 key, step, x = read
-                items.append((self._places[key], x))
+                items.append((key, x))
         if not items:
             return None
         if self._restart is not None:
             epoch, step = divmod(step - 1, self._restart)
             step += 1
-        return pack_items(step, epoch, sorted(items))
+        return self._packed(step, epoch, items)
+
+    def _packed(self, step: int, epoch: int, items: Iterable[tuple[str, int]]) -> bytes:
+        return pack_items(step, epoch, sorted((self._places[key], x) for key, x in items))
 
     def payload(self, element: Any) -> Any:
         return element[1] if self._split is None else element
 
     def names(self, parcel: bytes) -> Sequence[bytes]:
-        names = [self._names[place] for place, _ in items_of(parcel)]
+        names = self._names_of(parcel)
         if self._restart is None:
             return names
         epoch = epoch_of(parcel)
         return [epoch + name for name in names]
 
+    def _names_of(self, parcel: bytes) -> list[bytes]:
+        return [self._names[place] for place, _ in items_of(parcel)]
+
     def unwrap(self, parcel: bytes, kept: Sequence[int]) -> list[Any]:
         step, items = step_of(parcel), items_of(parcel)
         return [(self._keys[items[i][0]], PAIR.pack(step, items[i][1])) for i in kept]
+
+
+class TextParcels(TickParcels):
+    """The same for keys that nobody listed: their texts travel. `keys` is empty."""
+
+    def _packed(self, step: int, epoch: int, items: Iterable[tuple[str, int]]) -> bytes:
+        return pack_texts(step, epoch, items)
+
+    def _names_of(self, parcel: bytes) -> list[bytes]:
+        return [name for name, _ in texts_of(parcel)]
+
+    def unwrap(self, parcel: bytes, kept: Sequence[int]) -> list[Any]:
+        step, items = step_of(parcel), texts_of(parcel)
+        return [(items[i][0].decode(), PAIR.pack(step, items[i][1])) for i in kept]
 
 
 class ElementParcels(Parcels):

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol
+
+import numpy as np
 
 from beam_dpcount.noise.laws import Law
 from beam_dpcount.noise.tables import IntArray
 
 _BLOCK = 4096
+_LARGE = 256  # so many draws at once cost no more each than those of a pool
 
 
 class Noise(Protocol):
@@ -70,6 +73,26 @@ class Draws:
         """The noise of the coordinates that the last element of a history completes."""
         return self._source(key, window)
 
+    def of_keys(self, keys: Sequence[str], window: Any, digest: bytes) -> Noise:
+        """The same of many keys whose counters are one vector, a column each."""
+        return SideBySide([self._source(key, window) for key in keys])
+
+
+class SideBySide:
+    """The noises of many streams, each of numbers, as that of one of vectors."""
+
+    def __init__(self, noises: Sequence[Noise]) -> None:
+        self._noises = noises
+
+    def draw(self, first: int, n: int) -> IntArray:
+        return np.stack([noise.draw(first, n) for noise in self._noises], axis=1)
+
+    def one(self, coordinate: int) -> Any:
+        return np.array([noise.one(coordinate) for noise in self._noises], dtype=np.int64)
+
+    def for_law(self, law: Law) -> SideBySide:
+        return SideBySide([noise.for_law(law) for noise in self._noises])
+
 
 class SystemNoise:
     """Fresh draws from the operating system's entropy; nothing is ever drawn twice.
@@ -126,6 +149,31 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork eithe
     os.register_at_fork(after_in_child=_forget_all)
 
 
+class _SystemDraws(Draws):
+    """`Draws` whose streams share one pool."""
+
+    def of_keys(self, keys: Sequence[str], window: Any, digest: bytes) -> Noise:
+        return _FromPool(self._source("", window), len(keys))
+
+
+class _FromPool:
+    """Vectors of a stream of numbers' own draws; large ones are drawn at once."""
+
+    def __init__(self, noise: Noise, dimension: int) -> None:
+        self._noise, self._dimension = noise, dimension
+
+    def draw(self, first: int, n: int) -> IntArray:
+        return self._noise.draw(first, n * self._dimension).reshape(n, self._dimension)
+
+    def one(self, coordinate: int) -> Any:
+        if self._dimension >= _LARGE:
+            return self._noise.draw(coordinate, self._dimension)
+        return np.array([self._noise.one(coordinate) for _ in range(self._dimension)])
+
+    def for_law(self, law: Law) -> _FromPool:
+        return _FromPool(self._noise.for_law(law), self._dimension)
+
+
 class SystemEntropy(Entropy):
     """The default: every draw is new, in a retried bundle too (docs/proofs/noise.md, "Retries")."""
 
@@ -133,6 +181,9 @@ class SystemEntropy(Entropy):
         # One pool serves all keys: a draw that one of them got is gone for the others.
         noise = SystemNoise(law, dimension)
         return lambda key, window: noise
+
+    def draws(self, law: Law, dimension: int | None, parameters: str) -> Draws:
+        return _SystemDraws(self.source(law, dimension))
 
     def __repr__(self) -> str:
         return "SystemEntropy()"

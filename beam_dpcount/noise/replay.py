@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -167,8 +167,10 @@ class Replay:
             data += b"".join((name, len(name).to_bytes(8, "little")))
         return hashlib.blake2b(data, digest_size=DIGEST_SIZE, key=self._histories).digest()
 
-    def noise(self, digest: bytes) -> HistoryNoise:
-        return HistoryNoise(self, digest, self._law, self._dimension, self._own)
+    def noise(self, digest: bytes, dimension: int | None = None) -> HistoryNoise:
+        """Of the last element of a history; `dimension`: in place of the counter's own."""
+        dimension = self._dimension if dimension is None else dimension
+        return HistoryNoise(self, digest, self._law, dimension, self._own)
 
     def of_law(self, law: Law) -> tuple[bytes, Any]:
         """The key of a law's noise, and `law.first()`."""
@@ -191,6 +193,9 @@ class ReplayedDraws(Draws):
 
     def noise(self, key: str, window: Any, digest: bytes) -> Noise:
         return self._replay.noise(digest)
+
+    def of_keys(self, keys: Sequence[str], window: Any, digest: bytes) -> Noise:
+        return self._replay.noise(digest, len(keys))
 
 
 class HistoryNoise:

@@ -51,6 +51,7 @@ class Counting(Described):
 
     _takes_any: ClassVar[bool] = False  # whether elements need not be pairs
     _is_bounded: ClassVar[bool] = False  # BoundUsers has bounded each person's events
+    _keys_delta: ClassVar[float] = 0.0  # of it, what keys that nobody listed take
     _counts_numbers: ClassVar[bool] = False  # whether what counts must be a number
     _on_reject: ClassVar[tuple[str, ...]] = ON_REJECT
 
@@ -109,7 +110,8 @@ class Counting(Described):
         change = counter.change
         protects = Protection(change.person, change.event_cost(counter.mechanism))
         applied = elements.pipeline.transforms_stack[-1].full_label
-        claim(self.budget, by=applied, protects=protects)  # the last of the checks
+        # The last of the checks.
+        claim(self.budget, by=applied, protects=protects, keys_delta=self._keys_delta)
         object.__setattr__(self, "counter", counter)  # to others it is fixed
         self._show_applied(elements.pipeline)
         return self._entropy.named(applied)

@@ -1,4 +1,4 @@
-"""TickCount: private running counts of public keys, at the ticks of a public clock."""
+"""TickCount: private running counts by key, at the ticks of a public clock."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.change import TickChange, check_bounds, check_unit
 from beam_dpcount.counters.counter import Counter
+from beam_dpcount.counters.selection import SelectKeys, Selection, selection_of
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.dofns.clock import LATE, Clock, check_keys, clock_of, default_most
 from beam_dpcount.dofns.intake import Intake
 from beam_dpcount.dofns.releases import Release
+from beam_dpcount.dofns.shards import CountAllShards, CountShards, ShardPlan, SumShards
 from beam_dpcount.dofns.ticks import (
     SEED,
     CountAllTicks,
@@ -31,7 +33,7 @@ from beam_dpcount.dofns.ticks import (
     check_timed,
     groups_of,
 )
-from beam_dpcount.dofns.users import ReadyTicks, TickParcels, Users
+from beam_dpcount.dofns.users import ReadyTicks, TextParcels, TickParcels, Users
 from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
 from beam_dpcount.statistics.numbers import Numbers
 from beam_dpcount.transforms.bounding import bounded_events
@@ -66,6 +68,8 @@ class TickCount(Counting):
         a horizon of more ticks than reach `stop` has releases beyond it.
       keys: all keys, distinct texts. Public. Events with other keys do not count. A stream that is
         resumed from a savepoint takes the same list, in the same order; another one is an error.
+        Or `SelectKeys()`, where nobody knows them, or which there are is private: a key then has
+        releases from the first tick on at which its private count is high enough, and none before.
       mechanism: as for PrefixCount. An instance has the clock's number of ticks (in FixedWindows it
         is made anew with those of a window).
       bounds: (low, high); an event's number is clipped to them. Default (0, 1).
@@ -116,10 +120,17 @@ class TickCount(Counting):
       What does not count is missing from the releases: a bias that no stddev covers. Streaming,
       events are taken by arrival, and the promise assumes that a person's events change neither
       order nor lateness of others' events.
+      With `SelectKeys` the budget is (epsilon, delta): which keys there are is protected too, and
+      the delta of `selection` is a part of the budget's, or beside a budget without one. Which
+      releases there are depends on the data, through releases only; on bounded input they come by
+      window, key and time. Public, in place of the keys: the shards, and all that `selection` says.
+      A key's first releases were chosen for being high, so that they are biased upwards; stddev is
+      that of releases at their tick, chosen or not (docs/proofs/selection.md).
       Noise and retries as for PrefixCount.
 
     Attributes:
       counter: the calibrated counter of each key; the one in use, once the transform is applied.
+      selection: when keys are shown; None where they were listed. `print` it before you run.
 
     Raises:
       ValueError, TypeError: as for PrefixCount, and when applied, for windows other than the global
@@ -146,7 +157,7 @@ class TickCount(Counting):
     start: Any
     stop: Any = None
     _: KW_ONLY
-    keys: Sequence[str]
+    keys: Sequence[str] | SelectKeys
     horizon: int | None = None
     bounds: tuple[float, float] = (0, 1)
     unit: float = 1
@@ -158,6 +169,7 @@ class TickCount(Counting):
     other: str | None = None
 
     counter: Counter = field(init=False)
+    selection: Selection | None = field(init=False)
 
     _on_reject = _POLICIES
     _counts_numbers = True
@@ -173,8 +185,16 @@ class TickCount(Counting):
         if self._restart is not None:
             size = self._restart * self._whole.tick
             self._clock = self._whole.in_windows(size, self._whole.start)
-        self.keys = check_keys(self.keys)
-        if self.other is not None and self.other not in self.keys:
+        self._select = self.keys if isinstance(self.keys, SelectKeys) else None
+        self._listed: tuple[str, ...] = ()
+        if self._select is not None:
+            self._check_unlisted()
+            self._whole_budget = self._budget
+            self._budget, delta = self._select.part_of(self._budget)
+            self._keys_delta = delta  # type: ignore[misc]
+        else:
+            self.keys = self._listed = check_keys(self.keys)
+        if self.other is not None and self.other not in self._listed:
             problem = f"must be one of keys, got {self.other!r}"
             raise ParameterError("other", problem, "add it to keys, or leave {other} out")
         low, high = check_bounds(self.bounds)
@@ -187,7 +207,14 @@ class TickCount(Counting):
         self._check_mechanism()
         self._counters = {way: self._at(self._clock, way) for way in (False, True)}
         self.counter = self._counters[self.path == "streaming"]
+        self.selection = self._selecting(self.counter)
         self._used = self._clock
+
+    def _check_unlisted(self) -> None:
+        """Refuse what means something for keys that are listed only."""
+        for name, plain in (("on_unknown", "drop"), ("other", None)):
+            if getattr(self, name) != plain:
+                raise ValueError(f"{name} is for keys that are listed: leave it out of SelectKeys")
 
     def _check_mechanism(self) -> None:
         mechanism = self.mechanism
@@ -212,12 +239,22 @@ class TickCount(Counting):
         made: Counter = self._calibrated(streaming, mechanism, clock.steps, **how)
         return made
 
+    def _selecting(self, counter: Counter) -> Selection | None:
+        """When keys that nobody listed are shown."""
+        if self._select is None:
+            return None
+        return selection_of(self._select, self._whole_budget, counter, self._keys_delta)
+
     def _of_person(self, users: Users, clock: Clock) -> UserChange:
         """What all events of one person change that count."""
         one, bound, windows = self._change, users.bound(self.max_items), len(clock.origins())
-        keys = min(bound.keys, len(self.keys))
+        keys = bound.keys
         if self._restart is not None:  # each window of a key is another key to the bound
-            keys, windows = min(bound.keys, windows * len(self.keys)), 1
+            known, windows = windows * len(self._listed), 1
+        else:
+            known = len(self._listed)
+        if self._listed:
+            keys = min(keys, known)
         return UserChange(
             *(one.low, one.high, one.relation),
             max_items=one.max_items,
@@ -240,6 +277,8 @@ class TickCount(Counting):
             )
         known = clock == self._clock
         counter = self._counters[streaming] if known else self._at(clock, streaming)
+        selection = self._selecting(counter)
+        object.__setattr__(self, "selection", selection)  # to others it is fixed
         entropy = self._use(counter, events, streaming)
         if streaming and entropy.is_replayable:
             _LOGGER.warning("%s: %s", self.label, _LATE_REPLAYS)
@@ -256,18 +295,21 @@ class TickCount(Counting):
                 windowing=self._restarting(),
             )
             intake = ReadyTicks(clock)
-        plan = TickPlan(
-            counter,
-            clock,
-            self.keys,
-            cap=self._change.largest(self._numbers.unit),
-            fold=self.late == "fold",
-            entropy=entropy,
-            counted=counted,
-            alone=spreads_groups(events.pipeline),
-        )
-        released = self._each_tick if streaming else self._all_ticks
-        releases = released(events, intake, plan)
+        how: dict[str, Any] = {
+            "cap": self._change.largest(self._numbers.unit),
+            "fold": self.late == "fold",
+            "entropy": entropy,
+            "counted": counted,
+            "alone": spreads_groups(events.pipeline),
+        }
+        if selection is not None and self._select is not None:
+            shards = ShardPlan(selection, clock, shards=self._select.shards, **how)
+            select = self._select_each if streaming else self._select_all
+            releases = select(events, intake, shards)
+        else:
+            plan = TickPlan(counter, clock, self._listed, **how)
+            released = self._each_tick if streaming else self._all_ticks
+            releases = released(events, intake, plan)
         if self._restart is None:
             return releases
         return releases | "Rejoin" >> beam.WindowInto(windows.GlobalWindows())
@@ -275,12 +317,13 @@ class TickCount(Counting):
     def _intake(self, clock: Clock) -> TickIntake:
         numbers = Intake(self.counter, self._numbers, self.on_reject, self.value)
         strict = self.on_unknown == "raise"
-        return TickIntake(clock, self.keys, numbers, strict, self.other)
+        return TickIntake(clock, self._listed or None, numbers, strict, self.other)
 
     def parcels(self, events: PCollection[Any]) -> TickParcels:
         """How events travel to their person."""
         clock = self._windowed(events) if self._restart is None else self._whole
-        return TickParcels(self._intake(clock), self.keys, self._split, self._restart)
+        kind = TickParcels if self._listed else TextParcels
+        return kind(self._intake(clock), self._listed, self._split, self._restart)
 
     def _restarting(self) -> Any:
         """The windows in each of which the count starts anew; None: those of the input."""
@@ -320,8 +363,46 @@ class TickCount(Counting):
             | "GroupByKey" >> beam.GroupByKey()
             | "CountAllTicks" >> beam.ParDo(CountAllTicks(plan)).with_output_types(Release)
         )
+        return self._in_windows_of(events, releases, intake.clock)
+
+    def _select_each(
+        self, events: PCollection[Any], intake: TickIntake, plan: ShardPlan
+    ) -> PCollection[Release]:
+        seeds: Any = beam.ParDo(SeedKeys(intake.clock)).with_output_types(tuple[int, bytes])
+        seeded = (
+            events.pipeline
+            | "Shards" >> beam.Create(range(plan.shards), reshuffle=False)
+            | "SeedShards" >> seeds
+            | "Window" >> beam.WindowInto(events.windowing)
+        )
+        read: Any = beam.ParDo(SumShards(intake, plan.shards, ticks_apart=True))
+        sums = events | "SumShards" >> read.with_output_types(tuple[int, bytes])
+        both = (seeded, sums) | "Flatten" >> beam.Flatten()
+        return both | "CountShards" >> beam.ParDo(CountShards(plan)).with_output_types(Release)
+
+    def _select_all(
+        self, events: PCollection[Any], intake: TickIntake, plan: ShardPlan
+    ) -> PCollection[Release]:
+        groups = plan.shards if plan.alone else 1
+        read: Any = beam.ParDo(SumShards(intake, groups, ticks_apart=False))
+        sums = (
+            events
+            | "SumShards" >> read.with_output_types(tuple[int, bytes])
+            | "Global" >> beam.WindowInto(windows.GlobalWindows())
+        )
+        releases = (
+            once_per_window(sums, windows.GlobalWindows())
+            | "GroupByKey" >> beam.GroupByKey()
+            | "CountAllShards" >> beam.ParDo(CountAllShards(plan)).with_output_types(Release)
+        )
+        return self._in_windows_of(events, releases, intake.clock)
+
+    def _in_windows_of(
+        self, events: PCollection[Any], releases: PCollection[Release], clock: Clock
+    ) -> PCollection[Release]:
+        """Releases that were made in the global window, in the windows of the events."""
         function = events.windowing.windowfn
-        if intake.clock.window is None:
+        if clock.window is None:
             in_windows(releases, function)
             return releases
         return releases | "Window" >> beam.WindowInto(function)
@@ -331,8 +412,9 @@ class TickCount(Counting):
         problem = Intake(self.counter, self._numbers, "raise", self.value).problem(event)
         if problem is None and self.users is not None and self._split is None:
             problem = self.users.problem(event[1])
-        if problem is None and self.other is None and event[0] not in self.keys:
-            return "the key is not among keys"
+        if problem is None and self.other is None and self._listed:
+            if event[0] not in self._listed:
+                return "the key is not among keys"
         return problem or self.problem_of_time(micros)
 
     def problem_of_time(self, micros: int | None) -> str | None:
@@ -355,10 +437,17 @@ class TickCount(Counting):
 
     def _describe(self) -> dict[str, str]:
         per = "all releases of all keys"
+        keys = {"keys": str(len(self._listed))}
+        if self._select is not None and self.selection is not None:
+            both = f"{self._whole_budget}"
+            if self._select.delta is not None and self._whole_budget == self._budget:
+                both += ", but for keys_delta"
+            keys = {"budget": both, "keys": "selected", "shards": str(self._select.shards)}
+            keys |= self.selection.describe()
         return {
             **self.counter.describe(),
             **self._used.describe(),
-            "keys": str(len(self.keys)),
+            **keys,
             "late": self.late,
             "entropy": repr(self._entropy),
             "max_per_tick": str(self._change.most),

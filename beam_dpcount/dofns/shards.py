@@ -1,0 +1,349 @@
+"""The DoFns that count keys that nobody listed, and show those whose count is high enough.
+
+Keys are spread over public shards, each of which has releases or none, and no one can tell which
+keys are in it: one cell of state holds the columns of all of its keys, with one timer a tick.
+
+A cell a key would not do, even hidden: it would be made at the key's first event, so that a later
+one, too late for its tick, would be folded into the next if the key were known, and else counted at
+its own tick. One event would decide how another counts.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from zlib import crc32
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.coders import BytesCoder
+from apache_beam.transforms.timeutil import TimeDomain
+from apache_beam.transforms.userstate import (
+    BagStateSpec,
+    ReadModifyWriteStateSpec,
+    TimerSpec,
+    on_timer,
+)
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.utils import windowed_value
+from apache_beam.utils.timestamp import Timestamp
+
+from beam_dpcount.counters.columns import Columns, Sums, advance, all_ticks, counted
+from beam_dpcount.counters.selection import Selection
+from beam_dpcount.dofns.clock import LARGEST, Clock
+from beam_dpcount.dofns.releases import Release
+from beam_dpcount.dofns.states import (
+    ShardCodec,
+    batches_of,
+    origin_of_batch,
+    pack_batch,
+    tick_of_batch,
+)
+from beam_dpcount.dofns.ticks import SEED, TickIntake, origin_of, window_from
+from beam_dpcount.mechanisms.base import IntArray
+from beam_dpcount.noise.entropy import Draws, Entropy
+from beam_dpcount.noise.replay import NO_ID
+
+_GATHERED = 1 << 17  # events that a bundle sums up before it passes the sums on
+_SIDE_BY_SIDE = 1 << 13  # keys whose ticks are computed together: their vectors stay in the cache
+
+# Aliases, because the declared defaults are Beam's markers and not of the parameters' types.
+_Key: Any = beam.DoFn.KeyParam
+_Window: Any = beam.DoFn.WindowParam
+_WindowedValue: Any = beam.DoFn.WindowedValueParam
+_placed: Any = windowed_value.create
+
+
+def shard_of(key: str, shards: int) -> int:
+    """The shard of a key: public, and the same on every worker and in every version."""
+    return crc32(key.encode()) % shards
+
+
+@dataclass(frozen=True)
+class ShardPlan:
+    """What counts which events of keys that nobody listed, and shows them.
+
+    Args:
+      selection: each key's counter, and when it is shown.
+      clock: the ticks.
+      cap: a tick's sum is clipped to +-cap, on the lattice.
+      fold: events of ticks already released count at the next one; else they do not count.
+      entropy: where the noise comes from.
+      shards: over how many keys are spread.
+      counted: what else decides which events count, for replayable noise and for states.
+      alone: on the bounded path, whether each shard is a group of its own, as for `groups_of`.
+    """
+
+    selection: Selection
+    clock: Clock
+    cap: int
+    fold: bool
+    entropy: Entropy
+    shards: int
+    counted: Any = None
+    alone: bool = False
+
+    @property
+    def said(self) -> str:
+        """All but counter and clock that decides what is shown, as text."""
+        fingerprint = self.selection.fingerprint
+        return ascii((fingerprint, self.shards, self.cap, self.fold, self.counted))
+
+    def draws(self, path: str) -> Draws:
+        """The noise of the counters, another on each path; see `TickPlan.draws`."""
+        counter = self.selection.counter
+        parameters = ascii((path, self.clock, self.said, counter.fingerprint))
+        return self.entropy.draws(counter.law, None, parameters)
+
+
+class SumShards(beam.DoFn):
+    """(key, value) to (group, sums of keys' ticks), one a group, window and bundle.
+
+    Args:
+      intake: what reads events.
+      groups: over how many groups keys are spread.
+      ticks_apart: streaming, sums of each tick travel apart, at a time within it: together with a
+        late event, those that are in time would have its time, and might become late themselves.
+    """
+
+    def __init__(self, intake: TickIntake, groups: int, ticks_apart: bool) -> None:
+        self._intake, self._groups, self._ticks_apart = intake, groups, ticks_apart
+
+    def start_bundle(self) -> None:
+        self._gathered = 0
+        # By origin, tick and group: the windows, the earliest time, and the sums.
+        self._sums: dict[tuple[int, int, int], list[Any]] = {}
+
+    def process(self, element: Any, windowed: Any = _WindowedValue) -> Iterable[Any]:
+        windows, micros = windowed.windows, windowed.timestamp_micros
+        read = self._intake.read(element, micros, windows)
+        if read is None:
+            return ()
+        key, step, x = read
+        group = 0 if self._groups == 1 else shard_of(key, self._groups)
+        origin = origin_of(self._intake.clock, windows[0])
+        place = origin, step if self._ticks_apart else 0, group
+        found = self._sums.get(place)
+        if found is None:
+            found = self._sums[place] = [windows, micros, {}]
+        elif micros < found[1]:
+            found[1] = micros
+        sums, entry = found[2], (key, step)
+        sums[entry] = sums.get(entry, 0) + x
+        self._gathered += 1
+        return self._flushed() if self._gathered >= _GATHERED else ()
+
+    def finish_bundle(self) -> Iterable[Any]:
+        return self._flushed()
+
+    def _flushed(self) -> list[Any]:
+        made = [
+            _placed((group, pack_batch(sums, origin)), micros, windows)
+            for (origin, _, group), (windows, micros, sums) in self._sums.items()
+        ]
+        self.start_bundle()
+        return made
+
+
+class CountShards(beam.DoFn):
+    """Streaming: at each tick the releases of a shard's keys that are shown, sorted by key."""
+
+    ARRIVED = BagStateSpec("arrived", BytesCoder())
+    STATE = ReadModifyWriteStateSpec("keys", BytesCoder())
+    TIMER = TimerSpec("tick", TimeDomain.WATERMARK)
+
+    def __init__(self, plan: ShardPlan) -> None:
+        self._plan = plan
+
+    def setup(self) -> None:
+        plan, self._draws = self._plan, self._plan.draws("streaming")
+        self._codec = ShardCodec(
+            plan.selection.counter, plan.said, plan.clock, self._draws.digest_size
+        )
+        self._stddevs = plan.selection.counter.stddevs(plan.clock.steps).tolist()
+
+    def process(
+        self,
+        element: tuple[int, bytes],
+        windowed: Any = _WindowedValue,
+        arrived: Any = beam.DoFn.StateParam(ARRIVED),
+        cell: Any = beam.DoFn.StateParam(STATE),
+        timer: Any = beam.DoFn.TimerParam(TIMER),
+    ) -> None:
+        shard, data = element
+        if data != SEED:
+            arrived.add(data)  # the cell is large: it is read once a tick
+            return
+        # Only a seed starts a clock; see CountEachTick.
+        window, before = windowed.windows[0], cell.read()
+        if before is None:
+            digest = self._draws.begin(str(shard), window)
+            cell.write(self._codec.encode(Columns(), digest, {}))
+        if before is None or not self._codec.open(before)[0]:
+            self._set(timer, window, 1)
+
+    @on_timer(TIMER)
+    def release(
+        self,
+        window: Any = _Window,
+        arrived: Any = beam.DoFn.StateParam(ARRIVED),
+        cell: Any = beam.DoFn.StateParam(STATE),
+        timer: Any = beam.DoFn.TimerParam(TIMER),
+    ) -> Iterator[Any]:
+        plan, codec, draws = self._plan, self._codec, self._draws
+        clock, data = plan.clock, cell.read()
+        columns, pending = codec.decode(data)
+        step = columns.step + 1
+        if step > clock.steps:
+            return
+        due = take_due(pending, arrived.read(), step, plan.fold)
+        arrived.clear()
+        sums = add_batches(due, plan.cap)
+        digest = draws.follow(codec.digest_of(data), NO_ID, said_of(step, sums))
+        columns, shown = advance(
+            plan.selection, columns, sums, lambda keys: draws.of_keys(keys, window, digest)
+        )
+        # State first: what is yielded must never be ahead of what is remembered.
+        cell.write(codec.encode(columns, digest, pending))
+        if step < clock.steps:
+            self._set(timer, window, step + 1)
+        micros, stddev = clock.end(origin_of(clock, window), step), self._stddevs[step - 1]
+        last, windows = window.max_timestamp().micros, (window,)
+        for key, value in shown:
+            yield _placed(Release(key, step, micros, value, stddev), min(micros, last), windows)
+
+    def _set(self, timer: Any, window: Any, step: int) -> None:
+        clock = self._plan.clock
+        timer.set(Timestamp(micros=clock.alarm(origin_of(clock, window), step)))
+
+
+def take_due(
+    pending: dict[int, bytes], arrived: Iterable[bytes], step: int, fold: bool
+) -> bytes:
+    """What is due at a tick, as joined batches; what comes later stays in `pending`.
+
+    Each batch that arrived since the last tick is of one tick. One of a tick before came too late:
+    it counts now, with `fold`, and else not at all.
+    """
+    due = [pending.pop(step, b"")]
+    for batch in arrived:
+        at = tick_of_batch(batch)
+        if at > step:
+            pending[at] = pending.get(at, b"") + batch
+        elif at == step or fold:
+            due.append(batch)
+    return b"".join(due)
+
+
+def add_batches(joined: bytes, cap: int) -> dict[str, int]:
+    """The sum of each key in joined batches, clipped to +-cap; sorted by key."""
+    sums: dict[str, int] = {}
+    for keys, _, xs in batches_of(joined):
+        for key, x in zip(keys, xs.tolist(), strict=True):
+            sums[key] = sums.get(key, 0) + x
+    return {key: min(max(sums[key], -cap), cap) for key in sorted(sums)}
+
+
+def said_of(step: int, sums: dict[str, int]) -> bytes:
+    """What a tick adds to the history of a shard."""
+    return pack_batch({(key, step): x for key, x in sums.items()}) if sums else b""
+
+
+class CountAllShards(beam.DoFn):
+    """Bounded, after the grouping: all releases of a group's keys that are shown.
+
+    By window, then key, then time; never by what came first. The input is in the global window.
+    """
+
+    def __init__(self, plan: ShardPlan) -> None:
+        self._plan = plan
+
+    def setup(self) -> None:
+        self._draws = self._plan.draws("bounded")
+        self._stddevs = self._plan.selection.counter.stddevs(self._plan.clock.steps).tolist()
+
+    def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[Any]:
+        group, everything = element
+        found: dict[int, list[bytes]] = defaultdict(list)
+        for packed in everything:
+            found[origin_of_batch(packed)].append(packed)
+        for origin in sorted(found):
+            names, sums = joined_sums(found.pop(origin), self._plan.cap)
+            made = self._replayed if self._draws.digest_size else self._all_ticks
+            yield from made(group, names, sums, origin)
+
+    def _all_ticks(self, group: int, names: Any, sums: Sums, origin: int) -> Iterator[Any]:
+        plan = self._plan
+        selection, window = plan.selection, window_from(plan.clock, origin)
+        sums = counted(sums, selection.skipped)
+        there, places = np.unique(sums.places, return_inverse=True)
+        for first in range(0, len(there), _SIDE_BY_SIDE):
+            last = min(first + _SIDE_BY_SIDE, len(there))
+            part = slice(*np.searchsorted(places, [first, last]))
+            some = Sums(places[part] - first, sums.steps[part], sums.xs[part])
+            keys = [names[i] for i in there[first:last].tolist()]
+            noise = self._draws.of_keys(keys, window, b"")
+            for place, since, values in all_ticks(selection, some, len(keys), noise):
+                yield from self._placed(keys[place], since, values.tolist(), origin, window)
+
+    def _replayed(self, group: int, names: Any, sums: Sums, origin: int) -> Iterator[Any]:
+        """The releases that CountShards makes of these sums, tick after tick, shard by shard."""
+        plan, draws = self._plan, self._draws
+        window = window_from(plan.clock, origin)
+        shards: dict[int, dict[int, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
+        for place, step, x in zip(*(array.tolist() for array in sums), strict=True):
+            shards[shard_of(names[place], plan.shards)][step][names[place]] = x
+        series: dict[str, tuple[int, list[float]]] = {}
+        for shard, ticks in shards.items():
+            columns, digest = Columns(), draws.begin(str(shard), window)
+            for step in range(1, plan.clock.steps + 1):
+                tick = dict(sorted(ticks.get(step, {}).items()))
+                digest = draws.follow(digest, NO_ID, said_of(step, tick))
+
+                def noise(keys: Sequence[str], digest: bytes = digest) -> Any:
+                    return draws.of_keys(keys, window, digest)
+
+                columns, shown = advance(plan.selection, columns, tick, noise)
+                for key, value in shown:
+                    series.setdefault(key, (step, []))[1].append(value)
+        for key, (since, values) in sorted(series.items()):
+            yield from self._placed(key, since, values, origin, window)
+
+    def _placed(
+        self, key: str, since: int, values: Iterable[float], origin: int, window: Any
+    ) -> Iterator[Any]:
+        clock, windows = self._plan.clock, (GlobalWindow(),)
+        last, stddevs = window.max_timestamp().micros, self._stddevs
+        for step, value in enumerate(values, start=since):
+            micros = clock.end(origin, step)
+            made = Release(key, step, micros, value, stddevs[step - 1])
+            yield _placed(made, min(micros, last), windows)
+
+
+def joined_sums(batches: Iterable[bytes], cap: int) -> tuple[list[str], Sums]:
+    """All keys of batches, sorted, and their sums, each tick's clipped to +-cap."""
+    known: dict[str, int] = {}
+    columns: list[tuple[IntArray, IntArray, IntArray]] = []
+    for batch in batches:
+        for keys, steps, xs in batches_of(batch):
+            found = [known.setdefault(key, len(known)) for key in keys]
+            columns.append((np.array(found, dtype=np.int64), steps, xs))
+    places, steps, xs = (np.concatenate(parts) for parts in zip(*columns, strict=True))
+    names = sorted(known)
+    ranks = np.empty(len(names), dtype=np.int64)
+    ranks[[known[name] for name in names]] = np.arange(len(names))
+    places = ranks[places]
+    order = np.lexsort((steps, places))
+    places, steps, xs = places[order], steps[order], xs[order]
+    is_first = np.ones(len(places), dtype=np.bool_)
+    is_first[1:] = (places[1:] != places[:-1]) | (steps[1:] != steps[:-1])
+    starts = np.flatnonzero(is_first)
+    if len(xs) * int(np.abs(xs).max(initial=0)) <= LARGEST:
+        sums = np.add.reduceat(xs, starts)
+    else:  # beyond 64 bits
+        ends = [*starts[1:].tolist(), len(xs)]
+        exact = [sum(xs[a:b].tolist()) for a, b in zip(starts.tolist(), ends, strict=True)]
+        sums = np.array([min(max(x, -cap), cap) for x in exact], dtype=np.int64)
+    return names, Sums(places[starts], steps[starts], np.clip(sums, -cap, cap))
