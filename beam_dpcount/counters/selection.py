@@ -7,10 +7,11 @@ tick's threshold. There is no second counter, and no second epsilon; docs/proofs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,10 +21,13 @@ from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.counters.change import TickChange
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.tails import quantiles
-from beam_dpcount.mechanisms.base import FloatArray
+from beam_dpcount.mechanisms.base import FloatArray, State
+from beam_dpcount.noise.entropy import Noise, SystemNoise
 from beam_dpcount.noise.laws import DiscreteLaplace
 
 MOST_SHARDS = 1 << 16
+_TRIED = 1000  # made-up keys of a simulation
+_LATEST, _LONGEST = 2000, 4000  # the tick at which they begin, and for how many they are followed
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,26 @@ class SelectKeys:
                 "delta, or leave it out for half"
             )
         return ApproxDP(budget.epsilon, float_down(whole - delta)), float_down(delta)
+
+
+class Outlook(NamedTuple):
+    """What to expect of a made-up key that grows by as much at every tick.
+
+    Fields:
+      rate: by how much, in the values' units.
+      begins: the tick of its first event.
+      delay: the median number of ticks from then until it is shown; None: more than were tried.
+      count: its median count by then.
+      bias: by how much its first release is too high on average, having been chosen for being high.
+      bias_later: the same of the release ten ticks later.
+    """
+
+    rate: float
+    begins: int
+    delay: int | None
+    count: float | None
+    bias: float | None
+    bias_later: float | None
 
 
 @dataclass(frozen=True)
@@ -170,6 +194,74 @@ class Selection:
     def fingerprint(self) -> str:
         """All that hidden keys depend on."""
         return repr((self.delta, self.at_least, self.every))
+
+    def outlook(self, rates: Sequence[float] = (1, 10, 100), keys: int = _TRIED) -> list[Outlook]:
+        """When keys that grow at these rates would be shown: by simulation, without any data.
+
+        Args:
+          rates: by how much a key grows at each tick, in the values' units.
+          keys: how many keys are simulated; results vary by a few percent.
+        """
+        mechanism, horizon = self.counter.mechanism, self.counter.horizon
+        begins = 1 + min(horizon // 3, _LATEST)
+        noise = SystemNoise(self.counter.law, keys)
+        state = mechanism.after(begins - 1, noise, keys)
+        return [self._simulated(rate, begins, state, noise, keys) for rate in rates]
+
+    def _simulated(
+        self, rate: float, begins: int, state: State, noise: Noise, keys: int
+    ) -> Outlook:
+        counter, unit = self.counter, self.counter.unit
+        most = self._change.largest(unit)
+        grows, total = min(max(1, round(rate / unit)), most), 0
+        first = np.zeros(keys, dtype=np.int64)  # the tick that shows each, 0: none yet
+        errors = np.zeros((2, keys))
+        for step in range(begins, min(counter.horizon, begins + _LONGEST) + 1):
+            before, total = max(total - self.skipped, 0), total + grows
+            x = max(total - self.skipped, 0) - before
+            state, y = counter.step_units(state, np.full(keys, x, dtype=np.int64), noise)
+            error = y + self.skipped - total
+            if total > self.skipped:
+                new = (first == 0) & (y >= self.lattice_thresholds[step - 1])
+                first[new], errors[0, new] = step, error[new]
+            later = (first > 0) & (step == first + 10)
+            errors[1, later] = error[later]
+            if first.all() and step >= int(first.max()) + 10:
+                break
+        shown, followed = first > 0, (first > 0) & (first + 10 <= step)
+        if 2 * np.count_nonzero(shown) < keys:
+            return Outlook(rate, begins, None, None, None, None)
+        median = int(np.median(np.where(shown, first, counter.horizon + 1)))
+        mean = [
+            float(e[of].mean() * unit) if of.any() else None
+            for e, of in zip(errors, (shown, followed), strict=True)
+        ]
+        count = (median - begins + 1) * grows * unit
+        return Outlook(rate, begins, median - begins, count, mean[0], mean[1])
+
+    def __str__(self) -> str:
+        tested = np.where(np.isfinite(self.lattice_thresholds), self.thresholds, 0.0)
+        highest = int(np.argmax(tested))
+        first = int(np.argmax(tested > 0))
+        lines = [
+            f"a key is shown at the first tick at which its private count reaches "
+            f"{tested[first]:.4g} (tick {first + 1}) to {tested[highest]:.4g} (tick {highest + 1})"
+        ]
+        rows = self.outlook()
+        lines.append(
+            f"a key that begins at tick {rows[0].begins} and grows by so much at each tick is "
+            "shown (by simulation, without data)"
+        )
+        for row in rows:
+            if row.delay is None:
+                lines.append(f"  {row.rate:>5g}: not within the ticks that were tried")
+                continue
+            later = "" if row.bias_later is None else f", {row.bias_later:+.2g} ten ticks later"
+            lines.append(
+                f"  {row.rate:>5g}: after {row.delay} ticks (median), at a count of "
+                f"{row.count:.4g}; its first release is off by {row.bias:+.2g} on average{later}"
+            )
+        return "\n".join(lines)
 
     def describe(self) -> Mapping[str, str]:
         """The public parameters."""

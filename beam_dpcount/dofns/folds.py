@@ -24,6 +24,8 @@ from beam_dpcount.dofns.releases import TopRelease, VectorRelease
 from beam_dpcount.dofns.states import FoldCodec
 from beam_dpcount.statistics.items import largest, places
 
+# An alias, because the declared default is Beam's marker.
+_Window: Any = beam.DoFn.WindowParam
 FloatArray = npt.NDArray[np.float64]
 # A whole number and an array of its own, which `add` may change.
 FoldState = tuple[int, FloatArray]
@@ -121,6 +123,24 @@ class TopOfKeys(Fold):
         return None, [top_items(whole, self._k, self._domain)]
 
 
+class TopOfShown(beam.DoFn):
+    """The keys of the largest counts among those that have a release of a step, however many."""
+
+    def __init__(self, k: int) -> None:
+        self._k = k
+
+    def process(self, element: tuple[int, Iterable[Any]], window: Any = _Window) -> Iterator[Any]:
+        found = {release.key: release for release in element[1]}
+        keys = sorted(found)  # ties, as for a domain; never by what came first
+        releases = [found[key] for key in keys]
+        latest = max(release.timestamp for release in releases)
+        stddev = max(release.stddev for release in releases)
+        values = [release.value for release in releases]
+        whole = VectorRelease("", element[0], latest, values, stddev)
+        made = top_items(whole, self._k, keys)
+        yield windowed_value.create(made, min(latest, window.max_timestamp().micros), (window,))
+
+
 def _with(release: Any, values: FloatArray, stddev: float) -> Any:
     """The release with these values, in its own form."""
     scalar = isinstance(release.value, float | int)
@@ -136,10 +156,6 @@ def top_items(release: Any, k: int, domain: Sequence[str]) -> TopRelease:
     best = largest(values, k)
     items, counts = [domain[i] for i in best], [values[i] for i in best]
     return TopRelease(key, step, timestamp, items, counts, stddev)
-
-
-# An alias, because the declared default is Beam's marker.
-_Window: Any = beam.DoFn.WindowParam
 
 
 class FoldEach(beam.DoFn):

@@ -219,9 +219,7 @@ class CountShards(beam.DoFn):
         timer.set(Timestamp(micros=clock.alarm(origin_of(clock, window), step)))
 
 
-def take_due(
-    pending: dict[int, bytes], arrived: Iterable[bytes], step: int, fold: bool
-) -> bytes:
+def take_due(pending: dict[int, bytes], arrived: Iterable[bytes], step: int, fold: bool) -> bytes:
     """What is due at a tick, as joined batches; what comes later stays in `pending`.
 
     Each batch that arrived since the last tick is of one tick. One of a tick before came too late:

@@ -274,7 +274,10 @@ class ShardCodec(Envelope):
         parts = [
             _SHARD.pack(len(names), len(arrays), len(waiting), len(pending)),
             *_texts(names),
-            *(np.asarray(a, _DTYPES[kind]).tobytes() for kind, a in zip(kinds, arrays, strict=True)),
+            *(
+                np.asarray(a, _DTYPES[kind]).tobytes()
+                for kind, a in zip(kinds, arrays, strict=True)
+            ),
             shown.tobytes(),
             *_texts(list(waiting)),
             struct.pack(f"<{len(waiting)}q", *waiting.values()),

@@ -12,6 +12,7 @@ from typing import Any
 
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.lattice import NotANumberError
+from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.dofns.clock import micros_of, seconds
 from beam_dpcount.dofns.states import Seen
 from beam_dpcount.dofns.users import Users
@@ -166,6 +167,10 @@ def suggest_bounds(
         raise TypeError(
             f"count must be a TickCount, PrefixCount or Histogram, got {type(count).__name__}: for "
             "a TickHistogram give a TickCount whose keys are its items"
+        )
+    if isinstance(count, TickCount) and isinstance(count.keys, SelectKeys):
+        raise ValueError(
+            "bounds are compared for keys that are listed: give the sample's, e.g. keys=[...]"
         )
     if isinstance(sample, bool) or not isinstance(sample, int | float) or not 0 < sample <= 1:
         problem = f"must be a number above 0, up to 1, got {sample!r}"

@@ -8,11 +8,12 @@ from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar
 
 from apache_beam.pvalue import PCollection
-from apache_beam.transforms.window import GlobalWindows
+from apache_beam.transforms.window import FixedWindows, GlobalWindows
 
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.ledger import Share
 from beam_dpcount.checks import check_whole
+from beam_dpcount.counters.selection import Selection, SelectKeys
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.users import TickParcels, Users
 from beam_dpcount.mechanisms import Mechanism
@@ -63,7 +64,7 @@ class DistinctUsers(Described):
     start: Any
     stop: Any = None
     _: KW_ONLY
-    keys: Sequence[str]
+    keys: Sequence[str] | SelectKeys
     users: Users
     window: int | None = None
     horizon: int | None = None
@@ -103,6 +104,11 @@ class DistinctUsers(Described):
         """The calibrated counter of each key; the one in use, once the transform is applied."""
         return self._ticks.counter
 
+    @property
+    def selection(self) -> Selection | None:
+        """When keys that nobody listed are shown; None where they were."""
+        return self._ticks.selection
+
     def expand(self, events: PCollection[Any]) -> PCollection[Release]:
         if not isinstance(events.windowing.windowfn, GlobalWindows):
             problem = f"{events.windowing.windowfn!r} would count people anew in each window"
@@ -112,6 +118,10 @@ class DistinctUsers(Described):
         releases: PCollection[Release] = events | "TickCount" >> self._ticks
         self._show_applied(events.pipeline)
         return releases
+
+    def tick_windows(self) -> FixedWindows:
+        """As for TickCount."""
+        return self._ticks.tick_windows()
 
     def parcels(self, events: PCollection[Any]) -> TickParcels:
         """How events travel to their person."""

@@ -20,6 +20,7 @@ from apache_beam.pvalue import PCollection
 
 from beam_dpcount.checks import check_whole
 from beam_dpcount.counters.counter import LatticeCounter
+from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.counters.sliding import difference_variance
 from beam_dpcount.dofns.folds import (
     Difference,
@@ -28,6 +29,7 @@ from beam_dpcount.dofns.folds import (
     FoldGroup,
     RunningMaximum,
     TopOfKeys,
+    TopOfShown,
     top_items,
 )
 from beam_dpcount.dofns.releases import Release, TopRelease, VectorRelease
@@ -101,10 +103,7 @@ class _Folded(beam.PTransform[Any, Any]):
     def expand(self, releases: PCollection[Any]) -> PCollection[Any]:
         declared = _declared(releases, self.takes)
         fold, group = self._fold, self._fold.group
-        if self._path == "bounded" and not releases.is_bounded:
-            problem = 'path="bounded" on an unbounded input would wait for its end'
-            raise ValueError(f'{problem}: use path="auto" or path="streaming"')
-        streaming = self._path == "streaming" or not releases.is_bounded
+        streaming = _is_streaming(releases, self._path)
         key = int if group == "step" else str
         keyed: Any = beam.Map(lambda release: (getattr(release, group), release))
         pairs = releases | "Key" >> keyed.with_output_types(typehints.KV[key, declared])
@@ -116,6 +115,14 @@ class _Folded(beam.PTransform[Any, Any]):
         made = groups | "FoldGroup" >> beam.ParDo(FoldGroup(fold)).with_output_types(given)
         in_windows(made, function)
         return made
+
+
+def _is_streaming(releases: PCollection[Any], path: str) -> bool:
+    """Whether releases are taken as they come, or a ValueError where none of the paths will do."""
+    if path == "bounded" and not releases.is_bounded:
+        problem = 'path="bounded" on an unbounded input would wait for its end'
+        raise ValueError(f'{problem}: use path="auto" or path="streaming"')
+    return path == "streaming" or not releases.is_bounded
 
 
 def _declared(releases: PCollection[Any], takes: tuple[Any, ...]) -> Any:
@@ -172,7 +179,7 @@ class TopK(_Each):
         return top_items(release, self._k, self._domain)
 
 
-class TopKPerTick(_Folded):
+class TopKPerTick(beam.PTransform[Any, Any]):
     """The k keys of the largest counts at every step, once all keys have released it.
 
     PCollection[Release] -> PCollection[TopRelease] with the key "". For counts of a public set of
@@ -183,7 +190,10 @@ class TopKPerTick(_Folded):
 
     Args:
       k: how many keys, from 1 to the size of the domain.
-      domain: the keys, a sequence of distinct str.
+      domain: the keys, a sequence of distinct str; or the TickCount, TickHistogram or DistinctUsers
+        that makes the releases. One that selects keys has no domain: then the k largest of the keys
+        that are shown at a tick, or all where they are fewer; a tick without any gives nothing.
+        Ties go by key. Streaming, it takes a clock of whole milliseconds.
       path: "auto" (default) follows `is_bounded` of the input; "streaming" keeps the incomplete
         steps in state, (len(domain) + 1) numbers each; "bounded" groups by step.
 
@@ -205,12 +215,48 @@ class TopKPerTick(_Folded):
       1 1
     """
 
+    def __init__(self, k: int, domain: Sequence[str] | Any, path: str = "auto") -> None:
+        super().__init__()
+        given = domain
+        if isinstance(domain, beam.PTransform):
+            given = getattr(domain, "domain", getattr(domain, "keys", domain))
+        if isinstance(given, SelectKeys):
+            self._top: _Folded | _TopOfShown = _TopOfShown(check_whole("k", k), domain, path)
+        else:
+            items = check_domain(given)
+            self._top = _TopOfListed(TopOfKeys(check_whole("k", k, len(items)), items), path)
+
+    def expand(self, releases: PCollection[Any]) -> PCollection[Any]:
+        return self._top.expand(releases)
+
+
+class _TopOfListed(_Folded):
+    """Of the keys of a domain, each of which has a release at every tick."""
+
     takes = (Release,)
     gives = TopRelease
 
-    def __init__(self, k: int, domain: Sequence[str], path: str = "auto") -> None:
-        items = check_domain(domain)
-        super().__init__(TopOfKeys(check_whole("k", k, len(items)), items), path)
+
+class _TopOfShown(beam.PTransform[Any, Any]):
+    """Of the keys that are shown at a tick; streaming, once the watermark has passed it."""
+
+    def __init__(self, k: int, count: Any, path: str) -> None:
+        super().__init__()
+        self._k, self._count, self._path = k, count, check_choice("path", path, PATHS)
+
+    def expand(self, releases: PCollection[Any]) -> PCollection[Any]:
+        declared = _declared(releases, (Release,))
+        streaming, function = _is_streaming(releases, self._path), releases.windowing.windowfn
+        keyed: Any = beam.Map(lambda release: (release.step, release))
+        pairs = releases | "Key" >> keyed.with_output_types(typehints.KV[int, declared])
+        top: Any = beam.ParDo(TopOfShown(self._k)).with_output_types(TopRelease)
+        if streaming:
+            ticks = beam.WindowInto(self._count.tick_windows())
+            made = pairs | "Ticks" >> ticks | "GroupByKey" >> beam.GroupByKey() | "Top" >> top
+            return made | "Window" >> beam.WindowInto(releases.windowing)
+        made = once_per_window(pairs, function) | "GroupByKey" >> beam.GroupByKey() | "Top" >> top
+        in_windows(made, function)
+        return made
 
 
 class RunningAverage(_Each):

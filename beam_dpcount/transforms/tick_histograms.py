@@ -1,8 +1,10 @@
-"""TickHistogram: private running counts of public items, at the ticks of a public clock."""
+"""TickHistogram: private running counts of items, at the ticks of a public clock."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar
@@ -10,9 +12,12 @@ from typing import Any, ClassVar
 import apache_beam as beam
 from apache_beam import typehints
 from apache_beam.pvalue import PCollection
+from apache_beam.transforms.window import FixedWindows
 
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.ledger import Share
+from beam_dpcount.checks import check_whole
+from beam_dpcount.counters.selection import Selection, SelectKeys
 from beam_dpcount.dofns.intake import BY_DATA
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.rows import TO_ITEMS, RowElementError, is_row, is_row_type
@@ -20,7 +25,7 @@ from beam_dpcount.dofns.ticks import check_timed
 from beam_dpcount.dofns.users import TickParcels, Users
 from beam_dpcount.mechanisms import Mechanism
 from beam_dpcount.noise.entropy import Entropy
-from beam_dpcount.statistics.items import Items
+from beam_dpcount.statistics.items import NOT_ITEMS, TOO_MANY, Items
 from beam_dpcount.transforms.described import Described
 from beam_dpcount.transforms.ticks import TickCount, one
 
@@ -39,7 +44,9 @@ class TickHistogram(Described):
     `max_items` distinct ones, in the order of the domain, count; other texts count nothing.
 
     Args:
-      domain: the items, a sequence of distinct str; public.
+      domain: the items, a sequence of distinct str; public. Or `SelectKeys()`, as for TickCount:
+        all items, shown once their private count is high enough. Of an event's, the first
+        `max_items` distinct ones count, as they come (those of a set: sorted).
       max_items: the most items that one event counts; enforced. The noise grows with its square
         root (Gaussian), or with it (Laplace).
       value: takes the item or items out of an event.
@@ -52,7 +59,8 @@ class TickHistogram(Described):
 
     Attributes:
       counter: the calibrated counter of each item.
-      domain: the items, as a tuple.
+      domain: the items, as a tuple; or SelectKeys.
+      selection: as for TickCount.
 
     Raises:
       ValueError, TypeError: as for TickCount, and for a bad domain.
@@ -76,7 +84,7 @@ class TickHistogram(Described):
     start: Any
     stop: Any = None
     _: KW_ONLY
-    domain: Sequence[str]
+    domain: Sequence[str] | SelectKeys
     max_items: int = 1
     value: Callable[[Any], Any] | None = None
     horizon: int | None = None
@@ -94,15 +102,19 @@ class TickHistogram(Described):
 
     def __post_init__(self) -> None:
         super().__init__()
-        items = Items(self.domain, self.max_items)  # type: ignore[arg-type]
-        self.domain = items.domain
-        self._split = _SplitItems(items, self.value)
+        if isinstance(self.domain, SelectKeys):
+            most = check_whole("max_items", self.max_items)
+            self._split: _Split = _SplitTexts(most, self.value)
+        else:
+            items = Items(self.domain, self.max_items)  # type: ignore[arg-type]
+            self.domain, most = items.domain, items.max_items
+            self._split = _SplitItems(items, self.value)
         options = {one.name: getattr(self, one.name) for one in fields(self)}
         del options["domain"]
         options["value"] = None if self.users is None else one  # of each (item, 1)
-        self._ticks = TickCount(**{**options, "keys": items.domain, "max_items": items.max_items})
-        # Of an event's items the first of the domain count.
-        self._ticks._counted = items.domain, items.max_items  # type: ignore[misc]
+        self._ticks = TickCount(**{**options, "keys": self.domain, "max_items": most})
+        # Which of an event's items count.
+        self._ticks._counted = self.domain, most  # type: ignore[misc]
         self._ticks._split = self._split.pairs  # type: ignore[misc]
         self._fix()
 
@@ -110,6 +122,11 @@ class TickHistogram(Described):
     def counter(self) -> Any:
         """The calibrated counter of each item; the one in use, once the transform is applied."""
         return self._ticks.counter
+
+    @property
+    def selection(self) -> Selection | None:
+        """When items that nobody listed are shown; None where they were."""
+        return self._ticks.selection
 
     def expand(self, events: PCollection[Any]) -> PCollection[Release]:
         if self.value is None and is_row_type(events.element_type):
@@ -132,6 +149,10 @@ class TickHistogram(Described):
         self._show_applied(events.pipeline)
         return releases
 
+    def tick_windows(self) -> FixedWindows:
+        """As for TickCount."""
+        return self._ticks.tick_windows()
+
     def parcels(self, events: PCollection[Any]) -> TickParcels:
         """How events travel to their person."""
         return self._ticks.parcels(events)
@@ -147,11 +168,11 @@ class TickHistogram(Described):
         return self._ticks._describe()
 
 
-class _SplitItems(beam.DoFn):
+class _Split(beam.DoFn):
     """An event to (item, 1) for each of its items that counts."""
 
-    def __init__(self, items: Items, value: Callable[[Any], Any] | None) -> None:
-        self._items, self._value = items, value
+    def __init__(self, value: Callable[[Any], Any] | None) -> None:
+        self._value = value
 
     def process(self, event: Any, windowed: Any = _WindowedValue) -> list[tuple[str, int]]:
         check_timed(windowed.timestamp_micros)  # whatever its items are
@@ -162,15 +183,64 @@ class _SplitItems(beam.DoFn):
         if self._value is None and is_row(event):
             raise RowElementError(TO_ITEMS)
         try:
-            payload = event if self._value is None else self._value(event)
-            codes, _ = self._items.read(payload)
+            return [(item, 1) for item in self.items(self.payload(event))]
         except BY_DATA:
             return []  # such an event counts nothing, and nobody may learn that there was one
-        return [(self._items.domain[code - 1], 1) for code in codes if code]
+
+    def payload(self, event: Any) -> Any:
+        """The item or items of an event."""
+        return event if self._value is None else self._value(event)
+
+    @abstractmethod
+    def items(self, payload: Any) -> Iterable[str]:
+        """Those that count."""
 
     def problem(self, event: Any) -> str | None:
         """Why something of an event does not count; errors of `value` are not caught."""
         if self._value is None and is_row(event):
             raise RowElementError(TO_ITEMS)
-        payload = event if self._value is None else self._value(event)
+        return self.reason(self.payload(event))
+
+    @abstractmethod
+    def reason(self, payload: Any) -> str | None:
+        """Why something of a payload does not count."""
+
+
+class _SplitItems(_Split):
+    """Of a public domain."""
+
+    def __init__(self, items: Items, value: Callable[[Any], Any] | None) -> None:
+        super().__init__(value)
+        self._items = items
+
+    def items(self, payload: Any) -> Iterable[str]:
+        codes, _ = self._items.read(payload)
+        return [self._items.domain[code - 1] for code in codes if code]
+
+    def reason(self, payload: Any) -> str | None:
         return self._items.problem(payload)
+
+
+class _SplitTexts(_Split):
+    """Of no known domain."""
+
+    def __init__(self, most: int, value: Callable[[Any], Any] | None) -> None:
+        super().__init__(value)
+        self._most = most
+
+    def items(self, payload: Any) -> Iterable[str]:
+        return self._distinct(payload)[: self._most]
+
+    def reason(self, payload: Any) -> str | None:
+        if not isinstance(payload, str | Iterable) or isinstance(payload, bytes | Mapping):
+            return NOT_ITEMS
+        return TOO_MANY if len(self._distinct(payload)) > self._most else None
+
+    def _distinct(self, payload: Any) -> list[str]:
+        if isinstance(payload, str):
+            payload = (payload,)
+        elif isinstance(payload, bytes | Mapping):
+            return []
+        texts = dict.fromkeys(str.__str__(item) for item in payload if isinstance(item, str))
+        # The order of a set differs from run to run.
+        return sorted(texts) if isinstance(payload, AbstractSet) else list(texts)

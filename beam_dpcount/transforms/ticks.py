@@ -15,9 +15,17 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.change import TickChange, check_bounds, check_unit
 from beam_dpcount.counters.counter import Counter
-from beam_dpcount.counters.selection import SelectKeys, Selection, selection_of
+from beam_dpcount.counters.selection import Selection, SelectKeys, selection_of
 from beam_dpcount.counters.users import UserChange
-from beam_dpcount.dofns.clock import LATE, Clock, check_keys, clock_of, default_most
+from beam_dpcount.dofns.clock import (
+    LATE,
+    Clock,
+    check_keys,
+    clock_of,
+    default_most,
+    instant,
+    seconds,
+)
 from beam_dpcount.dofns.intake import Intake
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.shards import CountAllShards, CountShards, ShardPlan, SumShards
@@ -407,6 +415,22 @@ class TickCount(Counting):
             return releases
         return releases | "Window" >> beam.WindowInto(function)
 
+    def tick_windows(self) -> windows.FixedWindows:
+        """Windows in each of which lie the releases of one tick, which ends where a tick does.
+
+        Raises:
+          ValueError: the clock is finer than Beam's windows.
+        """
+        tick, start = self._whole.tick, self._whole.start
+        if tick % 1000 or start % 1000:
+            raise ValueError(
+                f"windows are of whole milliseconds, but ticks are of {seconds(tick)} from "
+                f"{instant(start)}: give such a tick and start"
+            )
+        # The release at the end of a tick is the last millisecond of its window.
+        offset = Timestamp(micros=(start + 1000) % tick)
+        return windows.FixedWindows(Duration(micros=tick), offset)
+
     def problem(self, event: Any, micros: int | None = None) -> str | None:
         """Why an event does not count as it is; see `beam_dpcount.check`."""
         problem = Intake(self.counter, self._numbers, "raise", self.value).problem(event)
@@ -444,8 +468,11 @@ class TickCount(Counting):
                 both += ", but for keys_delta"
             keys = {"budget": both, "keys": "selected", "shards": str(self._select.shards)}
             keys |= self.selection.describe()
+        counter = dict(self.counter.describe())
+        if self._select is not None:
+            del counter["also_satisfies"]  # without what keys take
         return {
-            **self.counter.describe(),
+            **counter,
             **self._used.describe(),
             **keys,
             "late": self.late,

@@ -137,4 +137,4 @@ def _counted(count: Member) -> tuple[Any, ...]:
     """Which events a count may count: its keys and its clock."""
     said = count.display_data()
     keys = count.domain if isinstance(count, TickHistogram) else count.keys
-    return tuple(keys), getattr(count, "other", None), said["start"], said["stop"]
+    return keys, getattr(count, "other", None), said["start"], said["stop"]
