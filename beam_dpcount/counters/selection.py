@@ -8,10 +8,10 @@ tick's threshold. There is no second counter, and no second epsilon; docs/proofs
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -103,7 +103,7 @@ class Outlook(NamedTuple):
       rate: by how much, in the values' units.
       begins: the tick of its first event.
       delay: the median number of ticks from then until it is shown; None: more than were tried.
-      count: its median count by then.
+      shown_at: its median count by then.
       bias: by how much its first release is too high on average, having been chosen for being high.
       bias_later: the same of the release ten ticks later.
     """
@@ -111,7 +111,7 @@ class Outlook(NamedTuple):
     rate: float
     begins: int
     delay: int | None
-    count: float | None
+    shown_at: float | None
     bias: float | None
     bias_later: float | None
 
@@ -125,12 +125,12 @@ class Selection:
       delta: see SelectKeys; `selection` knows the default.
       at_least, every: as for SelectKeys.
 
-    Guarantee: whatever the keys of the data, with all releases of a key from the tick on at which it
-      is shown, and none before, the releases of all keys together satisfy the counter's budget for
-      its change, but for `delta`, which adds to that of the budget. Sensitivity: the counter's.
-      Threshold of tick t: above the most that what is there on one side only can count in a key, by
-      what the noise of release t exceeds with a probability of at most delta / (ticks with a test *
-      counters that change), from the noise's own law: `tails.quantiles`.
+    Guarantee: whatever keys the data have, where a key has all its releases from the tick on at
+      which it is shown, and none before, the releases of all keys together satisfy the counter's
+      budget for its change, but for `delta`, which adds to that of the budget. Sensitivity: the
+      counter's. The threshold of tick t is the most that can be in a key of what neighbours differ
+      by, and what the noise of release t reaches with a probability of at most
+      delta / (ticks with a test * counters that change), from its own law: `tails.quantiles`.
 
     Source: docs/proofs/selection.md.
     """
@@ -156,6 +156,9 @@ class Selection:
         if self.every > self.counter.horizon:
             problem = f"is {self.every}, but there are {self.counter.horizon} ticks: no key is seen"
             raise ParameterError("every", problem, "give a smaller {every}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # no caches
 
     @property
     def _change(self) -> TickChange:
@@ -259,7 +262,7 @@ class Selection:
             later = "" if row.bias_later is None else f", {row.bias_later:+.2g} ten ticks later"
             lines.append(
                 f"  {row.rate:>5g}: after {row.delay} ticks (median), at a count of "
-                f"{row.count:.4g}; its first release is off by {row.bias:+.2g} on average{later}"
+                f"{row.shown_at:.4g}; its first release is off by {row.bias:+.2g} on average{later}"
             )
         return "\n".join(lines)
 
@@ -276,7 +279,7 @@ class Selection:
 
 def selection_of(keys: SelectKeys, budget: Budget, counter: Counter, delta: float) -> Selection:
     """The selection of a counter calibrated to what `keys.part_of(budget)` left."""
-    if keys.delta is None and isinstance(budget, ApproxDP):
-        if isinstance(counter.law, DiscreteLaplace):  # pure: it leaves all of delta
-            delta = budget.delta
+    pure = isinstance(counter.law, DiscreteLaplace)
+    if pure and keys.delta is None and isinstance(budget, ApproxDP):
+        delta = budget.delta  # of which such noise needs nothing
     return Selection(counter, delta, keys.at_least, keys.every)

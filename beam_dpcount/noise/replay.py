@@ -167,10 +167,12 @@ class Replay:
             data += b"".join((name, len(name).to_bytes(8, "little")))
         return hashlib.blake2b(data, digest_size=DIGEST_SIZE, key=self._histories).digest()
 
-    def noise(self, digest: bytes, dimension: int | None = None) -> HistoryNoise:
-        """Of the last element of a history; `dimension`: in place of the counter's own."""
-        dimension = self._dimension if dimension is None else dimension
-        return HistoryNoise(self, digest, self._law, dimension, self._own)
+    def noise(self, digest: bytes) -> HistoryNoise:
+        return HistoryNoise(self, digest, self._law, self._dimension, self._own)
+
+    def of_keys(self, digest: bytes, keys: int) -> HistoryNoise:
+        """The same of a vector of so many keys."""
+        return HistoryNoise(self, digest, self._law, keys, self._own)
 
     def of_law(self, law: Law) -> tuple[bytes, Any]:
         """The key of a law's noise, and `law.first()`."""
@@ -195,7 +197,7 @@ class ReplayedDraws(Draws):
         return self._replay.noise(digest)
 
     def of_keys(self, keys: Sequence[str], window: Any, digest: bytes) -> Noise:
-        return self._replay.noise(digest, len(keys))
+        return self._replay.of_keys(digest, len(keys))
 
 
 class HistoryNoise:

@@ -436,9 +436,9 @@ class TickCount(Counting):
         problem = Intake(self.counter, self._numbers, "raise", self.value).problem(event)
         if problem is None and self.users is not None and self._split is None:
             problem = self.users.problem(event[1])
-        if problem is None and self.other is None and self._listed:
-            if event[0] not in self._listed:
-                return "the key is not among keys"
+        listed = self._listed if self.other is None else ()
+        if problem is None and listed and event[0] not in listed:
+            return "the key is not among keys"
         return problem or self.problem_of_time(micros)
 
     def problem_of_time(self, micros: int | None) -> str | None:
