@@ -156,6 +156,19 @@ class Mechanism(ABC):
     def step(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
         """Take one step: a new state, and the private prefix sum (a number, or shape (dim,))."""
 
+    def after(self, n: int, noise: Noise, dimension: int | None = None) -> State:
+        """The state after n empty steps: as n times `step` with 0 makes it, under this noise.
+
+        Noise that the state no longer depends on need not be drawn. The default takes the steps.
+
+        Raises:
+          HorizonError: n is beyond the horizon.
+        """
+        state, x = self.init(dimension), zero(dimension)
+        for _ in range(self.check_steps(n)):
+            state, _ = self.step(state, x, noise)
+        return state
+
     @abstractmethod
     def release(self, xs: IntArray, noise: Noise) -> Any:
         """All prefix sums of `xs`, shape (n,) or (n, dim): the numbers that n steps would give."""
@@ -223,6 +236,12 @@ class Mechanism(ABC):
 def zero(dimension: int | None) -> Any:
     """A sum of nothing: an int, or shape (dimension,)."""
     return 0 if dimension is None else np.zeros(dimension, dtype=np.int64)
+
+
+def added(draws: IntArray) -> Any:
+    """The sum of draws, shape (n,) or (n, dimension): an int, or shape (dimension,)."""
+    total = np.sum(draws, axis=0, dtype=np.int64)
+    return int(total) if draws.ndim == 1 else total
 
 
 @lru_cache(maxsize=1)

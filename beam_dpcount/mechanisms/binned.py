@@ -12,7 +12,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from beam_dpcount.mechanisms import binned_tables as tables
-from beam_dpcount.mechanisms.base import FloatArray, IntArray, State, UnsupportedHorizonError, zero
+from beam_dpcount.mechanisms.base import (
+    FloatArray,
+    IntArray,
+    State,
+    UnsupportedHorizonError,
+    added,
+    zero,
+)
 from beam_dpcount.mechanisms.doubles import multiply_add, two_sum
 from beam_dpcount.mechanisms.rounded import (
     ULP,
@@ -157,6 +164,11 @@ class Binned(WeightedMechanism):
 
     def step(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
         return self._advance(state, x, noise.one(self.next_step(state)))
+
+    def after(self, n: int, noise: Noise, dimension: int | None = None) -> State:
+        z, empty = noise.draw(1, self.check_steps(n)), zero(dimension)
+        ys = [added(z[first - 1 : last]) for first, last in (self.bins(n) if n else ())]
+        return (n, *self.init(dimension)[1:], *[empty] * len(ys), *ys)
 
     def release(self, xs: IntArray, noise: Noise) -> Any:
         n, tail = self.check_steps(len(xs)), np.shape(xs)[1:]

@@ -160,56 +160,67 @@ class BLT(RoundedMechanism):
         z = noise.draw(1, n)
         if n == 0:
             return np.zeros(np.shape(xs))
-        run, tail = self._steps, np.shape(xs)[1:]
-        blocks = -(-n // self._block)
-        # Blocks side by side, shape (places, blocks, ...): contiguous for a step of all of them.
-        places = min(self._block, n)
-
-        def cut(values: Any) -> Any:
-            padded = np.zeros((blocks * self._block, *tail))
-            padded[:n] = values
-            return np.moveaxis(padded.reshape(blocks, self._block, *tail), 1, 0)[:places].copy()
-
-        def join(cut: Any) -> Any:
-            whole = np.zeros((blocks, self._block, *tail), dtype=cut.dtype)
-            whole[:, :places] = np.moveaxis(cut, 0, 1)
-            return whole.reshape(-1, *tail)[:n]
-
-        def spread(numbers: Any) -> Any:
-            return np.reshape(numbers, (-1, *[1] * (1 + len(tail))))
-
-        scales = self._column_scales(n + 1).reshape(-1, *[1] * len(tail))
-        v = cut(xs / scales[:n])
+        run, block, tail = self._steps, self._block, np.shape(xs)[1:]
+        scales = self._column_scales(n).reshape(-1, *[1] * len(tail))
+        v = _cut(xs / scales, block)
         local = np.zeros_like(v)
-        a, c = spread(run.a), spread(run.c)
-        ends = np.zeros((len(run.a), blocks, *tail))
-        for place in range(places):
+        a, c = (_spread(numbers, v) for numbers in (run.a, run.c))
+        ends = np.zeros((len(run.a), *v.shape[1:]))
+        for place in range(len(v)):
             ends = ends - a * ends + c * v[place]
             local[place] = left_sum(ends)
         before = np.zeros_like(ends)
         for i, faded in enumerate(run.faded):
             pair: tuple[Any, Any] = (np.zeros(tail), np.zeros(tail))
-            for k in range(blocks):
+            for k in range(v.shape[1]):
                 before[i, k] = pair[0]
                 pair = multiply_add(faded, pair, ends[i, k])
-        encode = [spread(column) for column in zip(*run.encode[:places], strict=True)]
-        y = join(to_integers(left_dot(encode, before) + local)) + z
+        encode = [_spread(column, v) for column in zip(*run.encode[: len(v)], strict=True)]
+        y = _join(to_integers(left_dot(encode, before) + local), block)[:n] + z
+        b, _, _ = self._decoded(y)
+        scales, falls = self._scales_and_falls(b)
+        earlier = np.cumsum(np.concatenate([np.zeros_like(falls[:1]), falls[:-1]]), axis=0)
+        return scales * b + earlier
 
-        v = cut(y)
-        e, w = spread(run.e), spread(run.w)
-        ends = np.zeros((len(run.e), blocks, *tail))
-        for place in range(places):
+    def after(self, n: int, noise: Noise, dimension: int | None = None) -> State:
+        if not self.check_steps(n):
+            return self.init(dimension)
+        b, buffers, before = self._decoded(noise.draw(1, n))
+        earlier = np.cumsum(self._scales_and_falls(b)[1], axis=0)[-1]
+        kept = [earlier, *buffers, *before]
+        if dimension is None:
+            kept = [float(number) for number in kept]
+        empty = [zero(dimension) * 1.0] * (3 * self._poles.buffers + 3)
+        return (n, kept[0] + 0.0, *empty, *kept[1:])
+
+    def _decoded(self, y: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The plain decoder's b, shape (n, ...), and its buffers and those before after n steps."""
+        run, block, n = self._steps, self._block, len(y)
+        v = _cut(y, block)
+        local, e, w = np.zeros_like(v), _spread(run.e, v), _spread(run.w, v)
+        ends = np.zeros((len(run.e), *v.shape[1:]))
+        last = (n - 1) % block
+        for place in range(len(v)):
             local[place] = left_sum(ends)
             ends = ends - e * ends + w * v[place]
+            if place == last:  # the last block is padded
+                buffers = ends[:, -1].copy()
         before = np.zeros_like(ends)
         for i, forgot in enumerate(run.forgot):
-            for k in range(blocks - 1):
+            for k in range(v.shape[1] - 1):
                 before[i, k + 1] = forgot * before[i, k] + ends[i, k]
-        decode = [spread(column) for column in zip(*run.decode[:places], strict=True)]
-        b = join(v + (left_dot(decode, before) + local))
-        falls = (scales[:-1] - scales[1:]) * b
-        earlier = np.cumsum(np.concatenate([np.zeros_like(falls[:1]), falls[:-1]]), axis=0)
-        return scales[:-1] * b + earlier
+        decode = [_spread(column, v) for column in zip(*run.decode[: len(v)], strict=True)]
+        b = _join(v + (left_dot(decode, before) + local), block)[:n]
+        old = before[:, -1]
+        if last == block - 1:  # the block is closed
+            old = _spread(run.forgot, old) * old + buffers
+            buffers = buffers * 0.0
+        return b, buffers, old
+
+    def _scales_and_falls(self, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """D of each step, and its fall to the next one times b."""
+        scales = self._column_scales(len(b) + 1).reshape(-1, *[1] * (b.ndim - 1))
+        return scales[:-1], (scales[:-1] - scales[1:]) * b
 
     def _column_scales(self, n: int) -> FloatArray:
         """D of steps 1 .. n, as `step` takes them; step T + 1 has that of T."""
@@ -244,6 +255,31 @@ class BLT(RoundedMechanism):
 
     def mean_row_norm2(self) -> float:
         return self._tables.mean_row_norm2()
+
+
+# Blocks lie side by side, shape (places, blocks, ...): contiguous for a step of all of them.
+
+
+def _cut(values: Any, block: int) -> FloatArray:
+    """Values of steps, shape (n, ...), as blocks; the last one is padded with zeros."""
+    n, tail = len(values), np.shape(values)[1:]
+    blocks = -(-n // block)
+    padded = np.zeros((blocks * block, *tail))
+    padded[:n] = values
+    return np.moveaxis(padded.reshape(blocks, block, *tail), 1, 0)[: min(block, n)].copy()
+
+
+def _join(cut: Any, block: int) -> Any:
+    """Blocks as values of steps, those of padding included."""
+    places, blocks, *tail = cut.shape
+    whole = np.zeros((blocks, block, *tail), dtype=cut.dtype)
+    whole[:, :places] = np.moveaxis(cut, 0, 1)
+    return whole.reshape(-1, *tail)
+
+
+def _spread(numbers: Any, like: Any) -> Any:
+    """Numbers along a first axis, to go with arrays whose other axes are those of `like`."""
+    return np.reshape(numbers, (-1, *[1] * (like.ndim - 1)))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_dpcount.mechanisms.base import FloatArray, IntArray, State
+from beam_dpcount.mechanisms.base import FloatArray, IntArray, State, zero
 from beam_dpcount.mechanisms.binary import Dyadic
 from beam_dpcount.mechanisms.digits import first_difference, ones
 from beam_dpcount.noise.entropy import Noise
@@ -59,22 +59,24 @@ class Honaker(Dyadic):
             value = value + kept
         return state, value
 
+    def after(self, n: int, noise: Noise, dimension: int | None = None) -> State:
+        self.check_steps(n)
+        shape = (n + 1,) if dimension is None else (n + 1, dimension)
+        estimates = _estimates(np.zeros(shape, dtype=np.int64), noise.draw(1, _drawn(n)))
+        kept = list[Any]()
+        for height in range(n.bit_length() - 1, -1, -1):
+            if n >> height & 1:
+                estimate = estimates[height][(n >> height) - 1]
+                kept += zero(dimension), float(estimate) if dimension is None else estimate
+        return (n, *kept)
+
     def release(self, xs: IntArray, noise: Noise) -> Any:
         n = self.check_steps(len(xs))
         z = noise.draw(1, _drawn(n))
         values = np.zeros((n + 1, *np.shape(xs)[1:]))
         t = np.arange(n + 1, dtype=np.int64)
-        first = np.cumsum(np.frexp(t & -t)[1])  # `_drawn` of each step
         sums = np.concatenate([np.zeros_like(xs[:1]), np.cumsum(xs, axis=0)])
-        estimates: list[Any] = []
-        for j in range(n.bit_length()):
-            ends = t[1 << j :: 1 << j]
-            y = (sums[ends] - sums[ends - (1 << j)] + z[first[ends - 1] + j]) * 1.0
-            if j:
-                below = estimates[-1][: 2 * len(ends)]
-                y = _estimate(j, y, below[::2], below[1::2])
-            estimates.append(y)
-        for j, estimate in reversed(list(enumerate(estimates))):
+        for j, estimate in reversed(list(enumerate(_estimates(sums, z)))):
             ends = t[1 << j :: 2 << j]
             values[ends] = values[ends - (1 << j)] + estimate[::2]
         return values[1:]
@@ -144,6 +146,21 @@ def _weight(height: int) -> float:
 def _estimate(height: int, y: Any, left: Any, right: Any) -> Any:
     v = _weight(height)
     return v * y + (1 - v) * (left + right)
+
+
+def _estimates(sums: IntArray, z: IntArray) -> list[Any]:
+    """All nodes' estimates by height, from the prefix sums of 0 .. n steps and their noise."""
+    t = np.arange(len(sums), dtype=np.int64)
+    first = np.cumsum(np.frexp(t & -t)[1])  # `_drawn` of each step
+    estimates: list[Any] = []
+    for j in range((len(sums) - 1).bit_length()):
+        ends = t[1 << j :: 1 << j]
+        y = (sums[ends] - sums[ends - (1 << j)] + z[first[ends - 1] + j]) * 1.0
+        if j:
+            below = estimates[-1][: 2 * len(ends)]
+            y = _estimate(j, y, below[::2], below[1::2])
+        estimates.append(y)
+    return estimates
 
 
 def _drawn(t: int) -> int:

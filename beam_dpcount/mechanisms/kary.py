@@ -11,7 +11,7 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from beam_dpcount.mechanisms.base import FloatArray, IntArray, Mechanism, State
+from beam_dpcount.mechanisms.base import FloatArray, IntArray, Mechanism, State, zero
 from beam_dpcount.mechanisms.digits import digits, largest_cost, total_cost
 from beam_dpcount.noise.entropy import Noise
 
@@ -149,6 +149,19 @@ class KAry(Mechanism):
             if not over:
                 break
         return (t, drawn, total, noises, *changed, *state[held:]), total + noises
+
+    def after(self, n: int, noise: Noise, dimension: int | None = None) -> State:
+        if not self.check_steps(n):
+            return self.init(dimension)
+        levels, drawn = self._layout(n)
+        held, noises = list[Any](), zero(dimension)
+        for q, start, coordinates in levels:
+            a, b = int(start[-1]), int(q[-1])
+            level = [noise.one(i) for i in coordinates[min(a, b) : max(a, b)].tolist()]
+            for z in level:
+                noises = noises + z if a < b else noises - z
+            held += level
+        return (n, drawn, zero(dimension), noises, *held)
 
     def release(self, xs: IntArray, noise: Noise) -> IntArray:
         levels, rows = self._layout(self.check_steps(len(xs)))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_dpcount.mechanisms.base import FloatArray, IntArray, State, zero
+from beam_dpcount.mechanisms.base import FloatArray, IntArray, State, added, zero
 from beam_dpcount.mechanisms.trees import Forest
 from beam_dpcount.noise.entropy import Noise
 
@@ -37,6 +37,9 @@ class Simple1(Forest):
         t = self.next_step(state)
         total = state[1] + x
         return (t, total), total + noise.one(t)
+
+    def after(self, n: int, noise: Noise, dimension: int | None = None) -> State:
+        return (self.check_steps(n), zero(dimension))
 
     def parents(self, n: int) -> IntArray:
         return np.zeros(n, dtype=np.int64)
@@ -76,6 +79,9 @@ class Simple2(Forest):
         t = self.next_step(state)
         total, noises = state[1] + x, state[2] + noise.one(t)
         return (t, total, noises), total + noises
+
+    def after(self, n: int, noise: Noise, dimension: int | None = None) -> State:
+        return (self.check_steps(n), zero(dimension), added(noise.draw(1, n)))
 
     def parents(self, n: int) -> IntArray:
         return np.arange(n, dtype=np.int64)
@@ -150,6 +156,12 @@ class TwoLevel(Forest):
         else:
             blocks, items = blocks + z, items * 0
         return (t, total, blocks, items), total + blocks + items
+
+    def after(self, n: int, noise: Noise, dimension: int | None = None) -> State:
+        full, rest = divmod(self.check_steps(n), self.size)
+        ends = (noise.one(end * self.size) for end in range(1, full + 1))
+        blocks = sum(ends, start=zero(dimension))
+        return (n, zero(dimension), blocks, added(noise.draw(n - rest + 1, rest)))
 
     def parents(self, n: int) -> IntArray:
         t = np.arange(1, n + 1, dtype=np.int64)

@@ -94,6 +94,19 @@ class SmoothBinary(Forest):
         z = noise.one(drawn)
         return (t, following, drawn, total, *kept, z), total + sum(kept) + z + extra
 
+    def after(self, n: int, noise: Noise, dimension: int | None = None) -> State:
+        nodes, (h, zeros), v, rest = self._live(self.check_steps(n)), self.shape, 0, n
+        for bit in range(h - 1, -1, -1):  # of the leaf with n before it
+            first = comb(bit, zeros - 1) if zeros else 0
+            if rest < first:
+                zeros -= 1
+            else:
+                v, rest = v | 1 << bit, rest - first
+        if self.balanced:
+            rows = self._rows(n)[1]
+            nodes = [int(rows[node - 1]) + 1 for node in nodes]
+        return (n, v, self.draws(n), zero(dimension), *map(noise.one, nodes))
+
     def parents(self, n: int) -> IntArray:
         h, k = self.shape
         while k > 0 and h > k and n < comb(h - 1, k - 1):

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from beam_dpcount.mechanisms.base import FloatArray, IntArray, State, UnsupportedHorizonError
+from beam_dpcount.mechanisms.base import FloatArray, IntArray, State, UnsupportedHorizonError, zero
 from beam_dpcount.mechanisms.rounded import ULP, WeightedMechanism, lag_bounds, to_integers
 from beam_dpcount.mechanisms.workload import Workload, toeplitz
 from beam_dpcount.noise.entropy import Noise
@@ -103,6 +103,10 @@ class SquareRoot(WeightedMechanism):
         xs, ys = [*state[1:t], x + 0], state[t:]
         y = to_integers(_convolved(self._r, xs)) + noise.one(t)
         return (t, *xs, *ys, y), _convolved(self._r, [*ys, y])
+
+    def after(self, n: int, noise: Noise, dimension: int | None = None) -> State:
+        z = noise.draw(1, self.check_steps(n))
+        return (n, *[zero(dimension)] * n, *(z.tolist() if dimension is None else z))
 
     def release(self, xs: IntArray, noise: Noise) -> Any:
         z = noise.draw(1, self.check_steps(len(xs)))
