@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from fractions import Fraction
 from statistics import NormalDist
 
@@ -95,15 +96,19 @@ def chernoff(law: Law, norm2: float, nats: float) -> float:
     """m with P(noise >= m) <= exp(-nats), for weights of at most 1 with this sum of squares."""
     if isinstance(law, DiscreteGaussian | RoundedGaussian):
         return math.sqrt(2 * law.variance_proxy * norm2 * nats)
-    # E exp(l z) = (1-q)^2 / ((1 - q e^l)(1 - q e^-l)) for l < 1/scale. Its logarithm is convex in
-    # l^2, so a draw of weight w <= 1 contributes at most w^2 of it.
-    best = math.inf
-    for share in np.linspace(0.001, 0.999, 999):
+    return min((norm2 * log_mgf + nats) / lam for lam, log_mgf in laplace_log_mgf(law))
+
+
+def laplace_log_mgf(law: Law) -> Iterator[tuple[float, float]]:
+    """(l, log E exp(l z)) of a discrete Laplace law, at many l below 1/scale.
+
+    E exp(l z) = (1-q)^2 / ((1 - q e^l)(1 - q e^-l)). Its logarithm is convex in l^2, so a draw of
+    weight w <= 1 contributes at most w^2 of it.
+    """
+    for share in np.linspace(0.001, 0.999, 999).tolist():
         lam = share / law.scale
         logs = (math.log(-math.expm1(sign * lam - 1 / law.scale)) for sign in (1, -1))
-        log_mgf = 2 * math.log(-math.expm1(-1 / law.scale)) - sum(logs)
-        best = min(best, (norm2 * log_mgf + nats) / lam)
-    return best
+        yield lam, 2 * math.log(-math.expm1(-1 / law.scale)) - sum(logs)
 
 
 def normal_half_width(stddev: float, level: float = 0.95) -> float:
