@@ -12,7 +12,14 @@ from fractions import Fraction
 from typing import Any
 
 from beam_dpcount.budget.budgets import ZCDP, ApproxDP, Budget, PureDP, check_budget, warn_if_weak
-from beam_dpcount.budget.conversions import float_down, float_up, positive, root_down, zcdp_epsilon
+from beam_dpcount.budget.conversions import (
+    check_delta,
+    float_down,
+    float_up,
+    positive,
+    root_down,
+    zcdp_epsilon,
+)
 
 # Ten times 0.1 is a hair above 1 in binary. A share that exceeds what is left by this part of
 # itself gets what is left, and when only this part of a budget is left, nothing is.
@@ -30,6 +37,10 @@ times their epsilon (n^2 times their rho), and nobody bounds n there. Give users
 _BEHIND = """\
 For one event, what protects a person counts {how}: without that event, others
 of its person's may count in its place. The sum may exceed the budget, which is a person's."""
+
+_KEYS = """\
+Delta for keys is the probability that keys that nobody listed show what they must not. It adds up
+beside the shares; where there is a delta, epsilon is that of what keys leave of it."""
 
 _LOCK = threading.Lock()
 
@@ -63,6 +74,26 @@ class Protection:
         return ZCDP(self.event_cost * budget.rho)
 
 
+@dataclass(frozen=True)
+class Claim:
+    """What a transform has said of a share that it spends.
+
+    Fields:
+      by: its label.
+      protects: whom it protects.
+      keys_delta: the delta that keys that nobody listed take beside the share.
+    """
+
+    by: str
+    protects: Protection
+    keys_delta: Fraction = Fraction(0)
+
+    @property
+    def keys_delta_of_event(self) -> Fraction:
+        """What it is for one event: twice, where others of its person's may count in its place."""
+        return self.keys_delta * (1 if self.protects.event_cost == 1 else 2)
+
+
 @dataclass(frozen=True, eq=False)
 class Share:
     """A part of a ledger's budget, to be passed to one transform in place of a budget.
@@ -84,19 +115,24 @@ class Share:
     @property
     def claimed_by(self) -> str | None:
         """The transform that spends it, or None while there is none."""
-        return self.ledger._claims.get(self.name, (None,))[0]
+        claimed = self.ledger._claims.get(self.name)
+        return None if claimed is None else claimed.by
 
     @property
     def protects(self) -> Protection:
         """Whom the transform that spends it protects; an event while there is none."""
-        return self.ledger._claims.get(self.name, (None, _AN_EVENT))[1]
+        claimed = self.ledger._claims.get(self.name)
+        return _AN_EVENT if claimed is None else claimed.protects
 
-    def claim(self, by: str, protects: Protection | None = None) -> PureDP | ZCDP:
+    def claim(
+        self, by: str, protects: Protection | None = None, keys_delta: float = 0.0
+    ) -> PureDP | ZCDP:
         """The budget, for use outside of transforms: `calibrate(m, share.claim("mine"))`.
 
-        It protects an event, unless `protects` says otherwise. A second time is a ClaimedError.
+        It protects an event, unless `protects` says otherwise. `keys_delta` is what keys that
+        nobody listed take of the ledger's own. A second time is a ClaimedError.
         """
-        self.ledger._claim(self, by, protects or _AN_EVENT)
+        self.ledger._claim(self, by, protects or _AN_EVENT, keys_delta)
         return self.budget
 
     def describe(self) -> Mapping[str, str]:
@@ -128,6 +164,9 @@ class Ledger:
         their rhos add up. ApproxDP: turned into zCDP once (numeric conversion), and shares are
         ZCDP; only the account speaks of epsilon and delta again.
       name: for messages and the account; may be left out.
+      keys_delta: what all transforms with `SelectKeys` may take together, each with a delta of its
+        own: a part of the delta of an ApproxDP budget, so that its shares have the rest, or beside
+        a budget without one. Default: none.
 
     Warns:
       WeakBudgetWarning: the budget is weak.
@@ -137,7 +176,8 @@ class Ledger:
       transform, if one event of the input data is at most one element of what each counts. The
       shares' costs are exact fractions and never sum to more than the budget. The transforms may
       run at the same time, and each may be fed what was chosen from the releases of others. The
-      budget is per window; see `account`.
+      budget is per window; see `account`. With `keys_delta` beside a pure or zCDP budget, all this
+      holds but for a probability of `keys_delta`.
 
     Source: composition adds up epsilon, and rho [Bun, Steinke 2016], also of mechanisms that run
       concurrently on data still to come [Vadhan, Wang 2021; Lyu 2022; Henzinger, Safavi, Vadhan
@@ -161,19 +201,29 @@ class Ledger:
       OverspentError: ledger shop would be overspent
     """
 
-    def __init__(self, budget: Budget, name: str = "") -> None:
-        self._set_up(uuid.uuid4().hex, check_budget(budget), _check_line("name", name))
+    def __init__(self, budget: Budget, name: str = "", keys_delta: float | None = None) -> None:
+        keys = Fraction(0) if keys_delta is None else Fraction(check_delta(keys_delta))
+        self._set_up(uuid.uuid4().hex, check_budget(budget), _check_line("name", name), keys)
         warn_if_weak(budget)  # a share of a weak budget may look strong
         self._home: int | None = os.getpid()
         _LIVE[self._token] = self
 
-    def _set_up(self, token: str, budget: Budget, name: str) -> None:
+    def _set_up(self, token: str, budget: Budget, name: str, keys_delta: Fraction) -> None:
         self._token, self._budget, self._name = token, budget, name
+        self._keys_delta = keys_delta
         self._kind = PureDP if isinstance(budget, PureDP) else ZCDP  # of most shares
-        whole = budget.epsilon if isinstance(budget, PureDP) else budget.to_zcdp().rho
+        counts = budget
+        if keys_delta and isinstance(budget, ApproxDP):
+            if keys_delta >= Fraction(budget.delta):
+                raise ValueError(
+                    f"keys_delta = {float(keys_delta):g} leaves nothing of {budget}: give less "
+                    "than its delta, e.g. half"
+                )
+            counts = ApproxDP(budget.epsilon, float_down(Fraction(budget.delta) - keys_delta))
+        whole = counts.epsilon if isinstance(counts, PureDP) else counts.to_zcdp().rho
         self._total = Fraction(whole)
         self._shares: dict[str, Share] = {}
-        self._claims: dict[str, tuple[str, Protection]] = {}
+        self._claims: dict[str, Claim] = {}
 
     @property
     def budget(self) -> Budget:
@@ -189,6 +239,24 @@ class Ledger:
     def total(self) -> Fraction:
         """What all shares may cost: epsilon of a pure budget, else rho."""
         return self._total
+
+    @property
+    def keys_delta(self) -> Fraction:
+        """What all selections of keys may take together; 0: none may."""
+        return self._keys_delta
+
+    @property
+    def keys_delta_left(self) -> Fraction:
+        """What no selection of keys has taken of it."""
+        return self._keys_delta - self._keys_delta_of(claimed=True)
+
+    def _keys_delta_of(self, claimed: bool, of_event: bool = False) -> Fraction:
+        """What selections of keys take that are claimed; or may take."""
+        if not claimed:
+            return self._keys_delta * (1 + of_event)
+        taken = self._claims.values()
+        parts = (c.keys_delta_of_event if of_event else c.keys_delta for c in taken)
+        return sum(parts, Fraction(0))
 
     @property
     def left(self) -> Fraction:
@@ -269,7 +337,7 @@ class Ledger:
             f"{left} is left{' after ' if taken else ''}{taken}: {remedy}"
         )
 
-    def _claim(self, share: Share, by: str, protects: Protection) -> None:
+    def _claim(self, share: Share, by: str, protects: Protection, keys_delta: float) -> None:
         if not isinstance(by, str):
             raise TypeError(f"by must be text, e.g. the transform's label, got {by!r}")
         by = " ".join(by.split())
@@ -282,7 +350,22 @@ class Ledger:
                 spent = f"is spent by {share.claimed_by!r} already, and {by!r} would again"
                 remedy = "take a share for each transform and each place where one is applied"
                 raise ClaimedError(f"share {share.name!r} of {self._title()} {spent}: {remedy}")
-            self._claims[share.name] = by, protects
+            self._claims[share.name] = Claim(by, protects, self._granted(by, keys_delta))
+
+    def _granted(self, by: str, asked: float) -> Fraction:
+        """A delta for keys, or an OverspentError where less is left."""
+        if not asked:
+            return Fraction(0)
+        delta, left = Fraction(check_delta(asked)), self.keys_delta_left
+        if delta - left > delta * _ROUNDING:
+            remedy = "make it with Ledger(budget, keys_delta=...), for all selections of keys"
+            if self._keys_delta:
+                remedy = f"{float(left):g} of {float(self._keys_delta):g} is left: take less"
+            raise OverspentError(
+                f"{by!r} selects keys with a delta of {asked:g}, which {self._title()} has not: "
+                f"{remedy}"
+            )
+        return min(delta, left)
 
     def _check_home(self) -> None:
         if self._home != os.getpid():
@@ -296,7 +379,8 @@ class Ledger:
         """The epsilon that all shares together satisfy at this delta, rounded up.
 
         Args:
-          delta: default: the budget's own; 1e-6 for ZCDP; none, that is pure DP, for PureDP.
+          delta: default: the budget's own; 1e-6, and `keys_delta`, for ZCDP; none for PureDP, which
+            is pure DP, but for what keys take. Of a delta, epsilon is that of what keys leave.
           claimed: only shares that transforms have claimed; False: all, and what is left, which is
             taken to protect whom the claimed ones do.
           unit: "event" or "person". Default: a person's if all claimed shares protect one, else an
@@ -324,12 +408,23 @@ class Ledger:
                     "claimed=False out"
                 )
             parts = self.parts(claimed, of_event=True)
-        return self._epsilon(parts, delta)
+            return self._epsilon(parts, delta, self._keys_delta_of(claimed, of_event=True))
+        return self._epsilon(parts, delta, self._keys_delta_of(claimed))
 
-    def _epsilon(self, parts: Sequence[PureDP | ZCDP], delta: float | None) -> float:
+    def _epsilon(
+        self, parts: Sequence[PureDP | ZCDP], delta: float | None, keys_delta: Fraction
+    ) -> float:
         pure = [Fraction(b.epsilon) for b in parts if isinstance(b, PureDP)]
         rho = sum((Fraction(b.rho) for b in parts if isinstance(b, ZCDP)), Fraction(0))
         delta = self._delta() if delta is None else delta
+        if delta is not None and keys_delta:
+            left = Fraction(delta) - keys_delta
+            if left <= 0:
+                raise ValueError(
+                    f"keys that nobody listed take a delta of {float(keys_delta):g}, and nothing "
+                    f"follows at delta = {delta:g}: ask for a larger one"
+                )
+            delta = float_down(left)
         direct = sum(pure, Fraction(0))  # pure parts kept pure; else turned into zCDP
         if delta is None or not parts:
             return float_up(direct)
@@ -341,7 +436,9 @@ class Ledger:
     def _delta(self) -> float | None:
         if isinstance(self._budget, PureDP):
             return None
-        return self._budget.delta if isinstance(self._budget, ApproxDP) else _DELTA
+        if isinstance(self._budget, ApproxDP):
+            return self._budget.delta
+        return _DELTA + float_up(self._keys_delta)
 
     def parts(
         self,
@@ -364,20 +461,34 @@ class Ledger:
     def account(self, delta: float | None = None) -> str:
         """What was spent where, what is left, and `epsilon_at` of what is claimed and of all."""
         people = sorted({s.protects.person for s in self.shares} - {""})
-        rows = [("share", "part", "budget", "claimed by")]
+        rows = [("share", "part", "budget", "delta for keys", "claimed by")]
         for s in self.shares:
             by = s.claimed_by or "-"
             if people and s.claimed_by:
                 by += f", for {s.protects.person or 'one event'}"
-            rows.append((s.name, _percent(s.part), str(s.budget), by))
+            taken = self._claims[s.name].keys_delta if s.claimed_by else Fraction(0)
+            keys = f"{float(taken):g}" if taken else ""
+            rows.append((s.name, _percent(s.part), str(s.budget), keys, by))
         of_left = str(self._kind(float_down(self.left))) if self.left else ""
-        rows.append(("left", _percent(self.left / self._total), of_left, ""))
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        x, y, z, _ = widths
-        lines = [f"{a:<{x}}  {b:>{y}}  {c:<{z}}  {d}".rstrip() for a, b, c, d in rows]
+        of_keys = f"{float(self.keys_delta_left):g}"
+        rows.append(("left", _percent(self.left / self._total), of_left, of_keys, ""))
+        if not self._keys_delta:
+            rows = [(*row[:3], row[4]) for row in rows]
+        *widths, _ = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join(
+                f"{cell:>{width}}" if place == 1 else f"{cell:<{width}}"
+                for place, (cell, width) in enumerate(zip(row, [*widths, 0], strict=True))
+            ).rstrip()
+            for row in rows
+        ]
         delta = self._delta() if delta is None else delta
         where = "" if delta is None else f" at delta = {delta:g}"
         heading = f"{self._title()}: {self._budget}"
+        if self._keys_delta:
+            heading += f"; delta for keys {float(self._keys_delta):g}"
+            if not isinstance(self._budget, ApproxDP):
+                heading += ", beside it"
         if isinstance(self._budget, ApproxDP):
             heading += f"; in all rho = {float(self._total):g} (zCDP)"
         if people:
@@ -385,13 +496,17 @@ class Ledger:
         else:
             spent, whole = self.epsilon_at(delta), self.epsilon_at(delta, claimed=False)
             epsilons = f"epsilon{where}: {spent:.6g} of what is claimed, {whole:.6g} of all"
-        return "\n".join([heading, "", *lines, "", epsilons, "", _NOTE])
+        said = [heading, "", *lines, "", epsilons]
+        if self._keys_delta:
+            said += ["", _KEYS]
+        return "\n".join([*said, "", _NOTE])
 
     def _of_people(self, delta: float | None, where: str) -> str:
         """What holds for a person and for an event, where shares protect people."""
         mine = [s for s in self.shares if s.protects.person]
         mixed = any(s.claimed_by and not s.protects.person for s in self.shares)
-        person = self._epsilon([s.budget for s in mine], delta)
+        keys = sum((self._claims[s.name].keys_delta for s in mine), Fraction(0))
+        person = self._epsilon([s.budget for s in mine], delta, keys)
         names = ", ".join(s.name for s in mine)
         event = self.epsilon_at(delta, unit="event")
         rest = " alone" if mixed else f", {self.epsilon_at(delta, claimed=False):.6g} of all"
@@ -426,20 +541,26 @@ class Ledger:
 
     def __reduce__(self) -> tuple[Any, ...]:
         shares = [(s.budget, s.name, s.cost) for s in self.shares]
-        return _revived, (self._token, self._budget, self._name, shares, dict(self._claims))
+        parts = (self._budget, self._name, self._keys_delta, shares, dict(self._claims))
+        return _revived, (self._token, *parts)
 
 
 _LIVE: weakref.WeakValueDictionary[str, Ledger] = weakref.WeakValueDictionary()
 
 
 def _revived(
-    token: str, budget: Budget, name: str, shares: list[Any], claims: dict[str, Any]
+    token: str,
+    budget: Budget,
+    name: str,
+    keys_delta: Fraction,
+    shares: list[Any],
+    claims: dict[str, Claim],
 ) -> Ledger:
     """The ledger itself, where it lives in this process; else a copy that can only be read."""
     ledger = _LIVE.get(token)
     if ledger is None:
         ledger = Ledger.__new__(Ledger)
-        ledger._set_up(token, budget, name)
+        ledger._set_up(token, budget, name, keys_delta)
         ledger._home = None
         ledger._shares = {of: Share(part, of, cost, ledger) for part, of, cost in shares}
         ledger._claims = claims
@@ -461,14 +582,19 @@ def plain_budget(budget: Budget | Share) -> tuple[Budget, Mapping[str, str]]:
     return plain, {}
 
 
-def claim(budget: Budget | Share, by: str, protects: Protection | None = None) -> None:
+def claim(
+    budget: Budget | Share,
+    by: str,
+    protects: Protection | None = None,
+    keys_delta: float = 0.0,
+) -> None:
     """Mark a share as used; a plain budget passes.
 
     Transforms call it once in `expand`, after all checks, with their label: every place where a
     transform is applied spends its budget, and one that is refused or never applied spends nothing.
     """
     if isinstance(budget, Share):
-        budget.claim(by, protects)
+        budget.claim(by, protects, keys_delta)
 
 
 def _check_fraction(fraction: Any) -> Fraction:

@@ -83,7 +83,8 @@ class SelectKeys:
             if self.delta is None:
                 raise ValueError(
                     f"{budget!r} has no delta, which keys that nobody listed need a part of: give "
-                    "e.g. SelectKeys(delta=1e-7), which is then beside it, or an ApproxDP budget"
+                    "e.g. SelectKeys(delta=1e-7), which is then beside it (beside a share: of its "
+                    "Ledger(budget, keys_delta=...)), or an ApproxDP budget"
                 )
             return budget, self.delta
         whole = Fraction(budget.delta)
