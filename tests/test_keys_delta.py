@@ -1,4 +1,4 @@
-"""What keys that nobody listed take of a ledger: it adds up beside the shares, and is taken once."""
+"""What keys that nobody listed take of a ledger: it adds up beside the shares."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_selections_take_of_it_until_nothing_is_left(
         ledger.share(0.05, f"share {part}").claim("Count", keys_delta=1e-8)
     assert ledger.keys_delta_left < 1e-20
     late = ledger.share(0.1, "late")
-    with pytest.raises(dp.OverspentError, match="'Late' selects keys .* is left: take less"):
+    with pytest.raises(dp.OverspentError, match=r"'Late' selects keys .* is left: take less"):
         late.claim("Late", keys_delta=1e-9)
     assert late.claimed_by is None
     late.claim("Late")
@@ -44,7 +44,7 @@ def test_selections_take_of_it_until_nothing_is_left(
 
 def test_a_ledger_without_any_says_how_to_make_one() -> None:
     share = dp.Ledger(dp.ZCDP(0.1)).rest()
-    with pytest.raises(dp.OverspentError, match="Ledger\\(budget, keys_delta=...\\)"):
+    with pytest.raises(dp.OverspentError, match=r"Ledger\(budget, keys_delta=\.\.\.\)"):
         claim(share, "Count", keys_delta=1e-7)
 
 
@@ -67,7 +67,6 @@ def test_epsilon_is_converted_once_at_what_keys_leave() -> None:
     taken = zcdp_epsilon(rho, 1e-6 - 3e-7)
     assert ledger.epsilon_at() == pytest.approx(taken, rel=1e-9)
     assert zcdp_epsilon(rho, 1e-6) < taken * (1 - 1e-3)  # what forgetting them would say
-    assert ledger.epsilon_at(claimed=False) <= 1.0
     assert ledger.epsilon_at(claimed=False) == pytest.approx(1.0, rel=1e-6)
     with pytest.raises(ValueError, match="nothing follows at delta = 3e-07: ask for a larger one"):
         ledger.epsilon_at(3e-7)

@@ -106,8 +106,8 @@ def ledger_event(ledger: Ledger, claimed: bool = True, zcdp: bool = False) -> Dp
     """What the shares of a ledger cost together, each taken to be spent in full.
 
     It is a ComposedDpEvent of a ZCDpEvent (for RdpAccountant) or, in a pure ledger, of a
-    DiscreteLaplaceDpEvent (for PLDAccountant) a share. ImportError as for `dp_event`. What keys that
-    nobody listed take is in no event: ask an accountant for epsilon at delta less their sum,
+    DiscreteLaplaceDpEvent (for PLDAccountant) a share. ImportError as for `dp_event`. What keys
+    that nobody listed take is in no event: ask an accountant for epsilon at delta less their sum,
     `ledger.keys_delta - ledger.keys_delta_left`.
 
     Args:

@@ -472,15 +472,16 @@ class Ledger:
         of_left = str(self._kind(float_down(self.left))) if self.left else ""
         of_keys = f"{float(self.keys_delta_left):g}"
         rows.append(("left", _percent(self.left / self._total), of_left, of_keys, ""))
+        columns = [column for column in zip(*rows, strict=True)]
         if not self._keys_delta:
-            rows = [(*row[:3], row[4]) for row in rows]
-        *widths, _ = [max(map(len, column)) for column in zip(*rows, strict=True)]
+            del columns[3]
+        *widths, _ = [max(map(len, column)) for column in columns]
         lines = [
             "  ".join(
                 f"{cell:>{width}}" if place == 1 else f"{cell:<{width}}"
                 for place, (cell, width) in enumerate(zip(row, [*widths, 0], strict=True))
             ).rstrip()
-            for row in rows
+            for row in zip(*columns, strict=True)
         ]
         delta = self._delta() if delta is None else delta
         where = "" if delta is None else f" at delta = {delta:g}"
