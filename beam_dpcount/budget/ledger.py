@@ -472,7 +472,7 @@ class Ledger:
         of_left = str(self._kind(float_down(self.left))) if self.left else ""
         of_keys = f"{float(self.keys_delta_left):g}"
         rows.append(("left", _percent(self.left / self._total), of_left, of_keys, ""))
-        columns = [column for column in zip(*rows, strict=True)]
+        columns = list(zip(*rows, strict=True))
         if not self._keys_delta:
             del columns[3]
         *widths, _ = [max(map(len, column)) for column in columns]
