@@ -25,7 +25,7 @@ from beam_dpcount.counters.change import TickChange, Touched
 from beam_dpcount.counters.columns import Columns, Sums, advance, all_ticks, counted
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.selection import Selection
-from beam_dpcount.counters.tails import quantiles
+from beam_dpcount.counters.tails import thresholds
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law
 from tests.scripted import Script
@@ -382,23 +382,23 @@ def test_one_keys_share_taken_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_normal_quantile_for_laplace_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    def normal(counter: Counter, p: float) -> Any:
-        return -NormalDist().inv_cdf(p) * counter.stddevs(counter.horizon)
+    def normal(counter: Counter, total: float, tested: Any) -> Any:
+        return -NormalDist().inv_cdf(total / len(tested)) * counter.stddevs(counter.horizon)
 
-    monkeypatch.setattr(rules, "quantiles", normal)
+    monkeypatch.setattr(rules, "thresholds", normal)
     counter = Coarse(
         dp.mechanisms.BinaryTree(TICKS), dp.ZCDP(1.0), LAPLACE, TickChange(0, 1), None, 1
     )
     paths = Paths(Selection(counter, 1e-3), 14)
     assert paths.q(1) > 2e-3
-    monkeypatch.setattr(rules, "quantiles", quantiles)
+    monkeypatch.setattr(rules, "thresholds", thresholds)
     assert Paths(Selection(counter, 1e-3), 14).q(1) <= 1e-3
 
 
 def test_fresh_noise_for_each_test() -> None:
     """Tests with noise of their own are paid for by nothing."""
     paths = made(dp.mechanisms.BinaryTree, LAPLACE, half=7, ticks=2)
-    n, thresholds = len(paths.names), paths.selection.lattice_thresholds
+    n, levels = len(paths.names), paths.selection.lattice_thresholds
 
     def shown(x: Stream) -> Shown:
         if not any(x):
@@ -408,7 +408,7 @@ def test_fresh_noise_for_each_test() -> None:
         for begins in (*range(first, 2), 2):
             chance = 1.0
             for t in range(first, min(begins + 1, 2)):
-                beyond = [LAPLACE.pmf(np.arange(math.ceil(thresholds[t] - sum(x[: t + 1])), 90))]
+                beyond = [LAPLACE.pmf(np.arange(math.ceil(levels[t] - sum(x[: t + 1])), 90))]
                 cross = float(beyond[0].sum())
                 chance *= cross if t == begins else 1 - cross
             keys, found = paths.law(np.where(np.arange(2) >= begins, values, np.nan))
@@ -416,7 +416,7 @@ def test_fresh_noise_for_each_test() -> None:
         keys = np.concatenate([law[0] for law in laws])
         return keys, np.concatenate([law[1] for law in laws])
 
-    tried = list(itertools.product(range(math.ceil(thresholds.max()) + 4), repeat=2))
+    tried = list(itertools.product(range(math.ceil(levels.max()) + 4), repeat=2))
     worst = -1.0
     for x in tried:
         for other in removals(x):

@@ -135,13 +135,13 @@ LATE = ("fold", "drop")
 
 
 def ticks(**options: Any) -> dp.TickCount:
-    given = {"bounds": (0, 2), "entropy": ScriptedEntropy(), **CLOCK, **options}
-    return dp.TickCount(BUDGET, keys=ABC, **given)
+    given = {"bounds": (0, 2), "entropy": ScriptedEntropy(), "keys": ABC, **CLOCK, **options}
+    return dp.TickCount(BUDGET, **given)
 
 
 def tick_items(**options: Any) -> Any:
-    given = {"max_items": 2, "entropy": ScriptedEntropy(), **CLOCK, **options}
-    return beam.Values() | dp.TickHistogram(BUDGET, domain=ABC, **given)
+    given = {"max_items": 2, "entropy": ScriptedEntropy(), "domain": ABC, **CLOCK, **options}
+    return beam.Values() | dp.TickHistogram(BUDGET, **given)
 
 
 # Of whom all events are.
@@ -149,9 +149,9 @@ ONE_PERSON = dp.Users(lambda value: "p", 2)
 
 
 def distinct(**options: Any) -> dp.DistinctUsers:
-    given = {"entropy": ScriptedEntropy(), **CLOCK, **options}
+    given = {"entropy": ScriptedEntropy(), "keys": ABC, **CLOCK, **options}
     del given["max_per_tick"]
-    return dp.DistinctUsers(BUDGET, keys=ABC, users=ONE_PERSON, **given)
+    return dp.DistinctUsers(BUDGET, users=ONE_PERSON, **given)
 
 
 @beam.ptransform_fn
@@ -280,6 +280,35 @@ def test_presence_of_events_at_ticks_leaves_by_no_side_door(
         outside(lambda p, rows=rows: build(p, rows), capfd) for rows in (rows, [*rows, *more], [])
     )
     assert usual.counts == {"bounded": 12, "streaming": 12}
+    assert usual == other == none
+
+
+SELECT = dp.SelectKeys(delta=1e-9, shards=3)
+SELECTED: dict[str, tuple[Callable[..., Any], list[Row], list[Row]]] = {
+    "TickCount": (lambda **o: ticks(keys=SELECT, **o), KEYED, MORE),
+    "TickHistogram": (lambda **o: tick_items(domain=SELECT, **o), ITEMS, MORE_ITEMS),
+    "DistinctUsers": (lambda **o: distinct(keys=SELECT, **o), KEYED, MORE),
+    "at_least": (
+        lambda **o: ticks(keys=dp.SelectKeys(delta=1e-9, at_least=2), **o),
+        KEYED,
+        MORE,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SELECTED)
+def test_hidden_keys_leave_by_no_side_door(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """All of them are: nothing tells how many there are, or that there is any."""
+    make, rows, more = SELECTED[name]
+
+    def build(pipeline: beam.Pipeline, rows: list[Row]) -> dict[str, Any]:
+        events = pipeline | feed(rows, Any)
+        return {path: events | path >> make(path=path) for path in ("bounded", "streaming")}
+
+    usual, other, none = (
+        outside(lambda p, rows=rows: build(p, rows), capfd) for rows in (rows, [*rows, *more], [])
+    )
+    assert usual.counts == {}
     assert usual == other == none
 
 

@@ -72,6 +72,22 @@ def test_thresholds_of_the_default_mechanism(horizon: int, theta: float) -> None
     assert np.all(found <= normal * 1.0005)
 
 
+@pytest.mark.parametrize("kind", ["BinaryTree", "SmoothBinary", "Simple1", "NormalizedBLT"])
+@pytest.mark.parametrize("total", [0.3, 1e-2, 1e-7])
+def test_levels_take_no_more_than_their_total(kind: Any, total: float) -> None:
+    """And most of it, where sums are whole: by the exact law."""
+    counter = dp.calibrate(getattr(dp.mechanisms, kind)(60), dp.ApproxDP(2.0, 1e-5), CHANGE)
+    tested = np.arange(60) % 3 == 2
+    levels = tails.thresholds(counter, total, tested)
+    assert np.isinf(levels[~tested]).all()
+    assert np.all(levels[tested] <= quantiles(counter, total / 20)[tested])
+    if not counter.mechanism.unit_weights:
+        return
+    terms = np.rint(counter.mechanism.row_norms2(60)).astype(int)
+    spent = sum(_tail(counter.law, terms[t], round(levels[t])) for t in np.flatnonzero(tested))
+    assert total / 3 < spent <= total * (1 + 1e-6)
+
+
 def test_a_normal_quantile_would_overspend() -> None:
     """By how much, of the sum over all ticks that keys may take."""
     counter = dp.calibrate(dp.mechanisms.BinaryTree(100), dp.PureDP(1.0), CHANGE)
@@ -103,7 +119,7 @@ def test_a_coarser_lattice_lies_above() -> None:
         above = np.cumsum(sums[::-1])[::-1]
         for p in (1e-3, 1e-9):
             exact = int(np.argmax(above <= p)) - len(sums) // 2
-            found = tails._sum_quantiles(law, p)[terms - 1]
+            found = tails._sums(law, -math.log(p))[terms - 1].quantile(p)
             assert exact <= found <= exact * 1.01
 
 

@@ -20,7 +20,7 @@ from beam_dpcount.budget.conversions import check_delta, float_down
 from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.counters.change import TickChange
 from beam_dpcount.counters.counter import Counter
-from beam_dpcount.counters.tails import quantiles
+from beam_dpcount.counters.tails import thresholds
 from beam_dpcount.mechanisms.base import FloatArray, State
 from beam_dpcount.noise.entropy import Noise, SystemNoise
 from beam_dpcount.noise.laws import DiscreteLaplace
@@ -130,8 +130,8 @@ class Selection:
       which it is shown, and none before, the releases of all keys together satisfy the counter's
       budget for its change, but for `delta`, which adds to that of the budget. Sensitivity: the
       counter's. The threshold of tick t is the most that can be in a key of what neighbours differ
-      by, and what the noise of release t reaches with a probability of at most
-      delta / (ticks with a test * counters that change), from its own law: `tails.quantiles`.
+      by, and what noise reaches at any tick with a test with a probability of at most
+      delta / (counters that change), from its own law: `tails.thresholds`.
 
     Source: docs/proofs/selection.md.
     """
@@ -177,12 +177,12 @@ class Selection:
     def lattice_thresholds(self) -> FloatArray:
         """`thresholds` of what is counted, in multiples of the unit."""
         counter, steps = self.counter, self.counter.horizon
-        touched, tests = self._change.touched(counter.mechanism), steps // self.every
+        touched = self._change.touched(counter.mechanism)
         each = touched.each * self._change.magnitude(counter.unit)
         # Floats are rounded by far less than 1e-12 here.
-        chance = self.delta / (touched.sides * touched.counters * tests) * (1 - 1e-12)
+        total = self.delta / (touched.sides * touched.counters) * (1 - 1e-12)
         tested = np.arange(1, steps + 1) % self.every == 0
-        made = np.where(tested, each + quantiles(counter, chance), np.inf)
+        made = each + thresholds(counter, total, tested)
         made.flags.writeable = False
         return made
 

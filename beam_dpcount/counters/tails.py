@@ -9,12 +9,14 @@ import math
 from functools import lru_cache
 from itertools import accumulate
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.errors import chernoff, laplace_log_mgf
-from beam_dpcount.mechanisms.base import FloatArray
+from beam_dpcount.mechanisms.base import FloatArray, IntArray
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
 
 _TERMS = 64  # the most draws whose sum is convolved
@@ -22,6 +24,8 @@ _COARSE = 128  # discrete Laplace laws are convolved up to this scale
 _FINE = 32  # and Gaussian ones up to this
 _BEYOND = 50.0  # nats below the probability asked for, where arrays are cut
 _ROUNDING = 1 + 1e-9  # far above that of floats in sums of positive numbers
+
+BoolArray = npt.NDArray[np.bool_]
 
 
 def quantiles(counter: Counter, p: float, n: int | None = None) -> FloatArray:
@@ -48,11 +52,52 @@ def quantiles(counter: Counter, p: float, n: int | None = None) -> FloatArray:
         normal = (lam + 1e-9) * law.scale * np.sqrt(norms2)  # and what floats of releases lose
         best = np.minimum(best, normal + away * _l1_norms(counter, norms2) + rounding)
     if mechanism.unit_weights:  # then the encoder's entries are whole, too
-        sums = np.array([math.inf, *_sum_quantiles(law, p)])
-        terms = np.minimum(np.rint(norms2).astype(np.int64), _TERMS)
-        exact = np.where((norms2 <= _TERMS) & (terms < len(sums)), sums[terms % len(sums)], np.inf)
+        convolved = np.array([math.inf, *(found.quantile(p) for found in _sums(law, nats))])
+        terms = _terms(norms2)
+        exact = np.where(terms < len(convolved), convolved[terms % len(convolved)], np.inf)
         best = np.minimum(np.ceil(best), exact)
     return np.asarray(best / fine, dtype=np.float64)
+
+
+def thresholds(counter: Counter, total: float, tested: BoolArray) -> FloatArray:
+    """Levels with a sum over the tested releases of P(noise >= level) of at most `total`.
+
+    Shape (n,), in multiples of the counter's unit; infinite where there is no test. As `quantiles`
+    at total / tests. But whole sums that are convolved rarely have just that probability: there the
+    levels are lowered until the sum of what they do have reaches the total.
+
+    Args:
+      counter: whose releases.
+      total: the probability that any noise reaches its level, at most; below 1/2.
+      tested: which of the first releases are tested, shape (n,).
+    """
+    least = total / int(np.count_nonzero(tested))
+    made = np.where(tested, quantiles(counter, least, len(tested)), np.inf)
+    if not counter.mechanism.unit_weights:
+        return made
+    known = _sums(counter.law, -math.log(least))
+    terms = _terms(counter.mechanism.row_norms2(len(tested)))
+    kinds, places, counts = np.unique(terms[tested], return_inverse=True, return_counts=True)
+    if kinds.max() > len(known):
+        return made
+    sums = [known[kind - 1] for kind in kinds.tolist()]
+
+    def spent(p: float) -> float:
+        tails = (one.tail(one.quantile(p)) for one in sums)
+        return math.fsum(n * tail for n, tail in zip(counts.tolist(), tails, strict=True))
+
+    low, high = least, total
+    for _ in range(40):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if spent(middle) <= total else (low, middle)
+    levels = np.array([one.quantile(low) for one in sums], dtype=np.float64)
+    made[tested] = np.minimum(made[tested], levels[places.ravel()])
+    return made
+
+
+def _terms(norms2: FloatArray) -> IntArray:
+    """How many draws a sum has; those that are not convolved have one too many."""
+    return np.asarray(np.minimum(np.rint(norms2), _TERMS + 1), dtype=np.int64)
 
 
 def _l1_norms(counter: Counter, norms2: FloatArray) -> FloatArray:
@@ -78,12 +123,36 @@ def _chernoff(law: Law, norms2: FloatArray, nats: float) -> FloatArray:
     return best
 
 
-@lru_cache(maxsize=64)
-def _sum_quantiles(law: Law, p: float) -> tuple[int, ...]:
-    """For sums of 1, 2, ... draws the least m, or nearly, with P(sum >= m) <= p.
+class Sum(NamedTuple):
+    """The law of a sum of draws, or of one that is nearly as large at least.
 
-    They end where a sum is no longer convolved.
+    Fields:
+      tails: P(sum >= m) for m from `first` on, rounded up.
+      every: by how much steps of `tails` are apart.
+      more: what is added to a value, to be as large at least as the sum of draws.
     """
+
+    tails: FloatArray
+    first: int
+    every: int
+    more: int
+
+    def quantile(self, p: float) -> int:
+        """The least m, or nearly, with P(sum >= m) <= p."""
+        return self.every * (int(np.argmax(self.tails <= p)) + self.first) + self.more
+
+    def tail(self, m: int) -> float:
+        """P(sum >= m) of such an m."""
+        return float(self.tails[(m - self.more) // self.every - self.first])
+
+
+def _sums(law: Law, nats: float) -> tuple[Sum, ...]:
+    """Sums of 1, 2, ... draws, down to probabilities of e^-nats; none where they are too wide."""
+    return _convolved(law, 16 * math.ceil(nats / 16))
+
+
+@lru_cache(maxsize=16)
+def _convolved(law: Law, nats: int) -> tuple[Sum, ...]:
     coarse, every = law, 1
     if isinstance(law, DiscreteLaplace):
         # k X' + k - 1 is at least X, where X' has the scale s / k: digits of geometric draws.
@@ -91,19 +160,18 @@ def _sum_quantiles(law: Law, p: float) -> tuple[int, ...]:
         coarse = DiscreteLaplace(law.parameter / every)
     elif law.scale > _FINE:
         return ()
-    nats = -math.log(p) + _BEYOND
+    beyond = nats + _BEYOND
     # Cut at `reach`, sums lose no more than paths that leave: at most 4 P(sum > reach), by Levy;
     # and draws that are cut themselves at most 2 P(draw > half) each.
-    reach = math.ceil(chernoff(coarse, _TERMS, nats)) + 1
-    lost = (4 + 2 * _TERMS) * math.exp(-nats)
+    reach = math.ceil(chernoff(coarse, _TERMS, beyond)) + 1
+    lost = (4 + 2 * _TERMS) * math.exp(-beyond)
     sums = np.zeros(2 * reach + 1)
     sums[reach] = 1.0
     found = []
     for terms in range(1, _TERMS + 1):
-        sums = _with_another(sums, coarse, nats)
+        sums = _with_another(sums, coarse, beyond)
         tails = np.cumsum(sums[::-1])[::-1] * _ROUNDING + lost
-        at = int(np.argmax(tails <= p)) - reach
-        found.append(every * at + terms * (every - 1))
+        found.append(Sum(tails, -reach, every, terms * (every - 1)))
     return tuple(found)
 
 

@@ -1,0 +1,625 @@
+"""Keys that nobody listed, in pipelines: the same on all paths, and what one event can change.
+
+The guarantee is audited exactly in test_selected_keys_audit.py.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.runners.portability.fn_api_runner import worker_handlers
+from apache_beam.transforms.window import FixedWindows, GlobalWindow
+from apache_beam.utils.timestamp import Timestamp
+
+import beam_dpcount as dp
+from beam_dpcount.counters.columns import Columns, Sums, advance, all_ticks
+from beam_dpcount.counters.selection import Selection
+from beam_dpcount.counters.users import UserChange
+from beam_dpcount.dofns.clock import clock_of
+from beam_dpcount.dofns.shards import CountShards, ShardPlan, shard_of
+from beam_dpcount.dofns.states import ShardCodec, StateError, pack_batch
+from beam_dpcount.dofns.ticks import SEED
+from beam_dpcount.transforms.ticks import TickCount
+from tests.cells import Cell
+from tests.runners import RUN_AT_ONCE, SECOND, Row, feed, run, run_stream
+from tests.scripted import ScriptedEntropy, SeededNoise, random_script
+
+BUDGET = dp.ApproxDP(5.0, 1e-2)  # so weak that keys of a few events are shown
+TICK, TICKS = 10, 9
+CLOCK: dict[str, Any] = {"tick": TICK, "start": 0, "horizon": TICKS}
+DEFAULT = "NormalizedBLT"
+MECHANISMS = ("NormalizedBLT", "BinaryTree", "SmoothBinary", "Honaker", "Simple2")
+
+# Keys of a few events and of many, one that comes late, and one whose name is not ASCII.
+ROWS: list[Row] = sorted(
+    [
+        *(("often", 1, i * SECOND) for i in range(0, 90, 2)),
+        *(("sometimes", 1, i * SECOND) for i in range(3, 90, 7)),
+        *((f"rare {i}", 1, (11 * i % 90) * SECOND) for i in range(12)),
+        *(("late", 1, i * SECOND) for i in range(60, 80)),
+        *(("n\u00e4\u00efve", 1, i * SECOND) for i in range(1, 40, 3)),
+    ],
+    key=lambda row: row[2],
+)
+
+
+def count(**options: Any) -> TickCount:
+    given = {"keys": dp.SelectKeys(shards=3), "entropy": ScriptedEntropy(6), **CLOCK, **options}
+    return dp.TickCount(given.pop("budget", BUDGET), **given)
+
+
+def seen_of(
+    transform: Any, rows: Iterable[Row] = ROWS, runner: str = "fn", windows: Any = None
+) -> Any:
+    def build(pipeline: beam.Pipeline) -> Any:
+        events = pipeline | feed(rows, Any)
+        return (events if windows is None else events | beam.WindowInto(windows)) | transform
+
+    return run(build, runner).outputs[0]
+
+
+def by_ticks(rows: Iterable[Row], ticks: int = TICKS) -> list[Any]:
+    """The parts of a stream whose watermark follows the events."""
+    parts: list[Any] = []
+    for tick in range(ticks):
+        parts += [row for row in rows if tick * TICK <= row[2] // SECOND < (tick + 1) * TICK]
+        parts.append((tick + 1) * TICK)
+    return parts
+
+
+@pytest.fixture(autouse=True)
+def _no_state_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The local runner's cache measures every state that it holds, some 1 ms a key and bundle.
+    monkeypatch.setattr(worker_handlers, "STATE_CACHE_SIZE_MB", 0)
+
+
+# The rule's numbers
+
+
+@pytest.mark.parametrize(("horizon", "theta"), [(100, 59.7), (1000, 82.9), (10_000, 108.5)])
+def test_largest_thresholds(horizon: int, theta: float) -> None:
+    made = dp.TickCount(
+        dp.ApproxDP(1.0, 1e-6),
+        1,
+        0,
+        horizon=horizon,
+        keys=dp.SelectKeys(),
+        mechanism="NormalizedBLT",
+    )
+    assert made.selection is not None
+    assert made.selection.delta == 5e-7
+    assert made.selection.thresholds.max() == pytest.approx(theta, rel=1e-3)
+
+
+PERSON = [
+    ((5, 5, 1), 30, 192),
+    ((5, 5, 5), 67, 427),
+    ((20, 20, 1), 60, 395),
+    ((20, 4, 5), 134, 853),
+    ((20, 20, 20), 268, 1762),
+]
+
+
+@pytest.mark.parametrize(("bound", "sigma", "theta"), PERSON)
+def test_thresholds_for_people(bound: tuple[int, int, int], sigma: float, theta: float) -> None:
+    """At most 2 % above the worst allocation of events to keys."""
+    events, keys, per_key = bound
+    made = dp.TickCount(
+        dp.ApproxDP(1.0, 1e-6),
+        **{**CLOCK, "horizon": 1000},
+        keys=dp.SelectKeys(),
+        mechanism="NormalizedBLT",
+        value=lambda event: 1,
+        users=dp.Users(lambda event: "", events, keys, per_key),
+    )
+    assert made.selection is not None
+    assert made.counter.stddevs(1000).max() == pytest.approx(sigma, rel=0.02)
+    assert theta * 0.998 <= made.selection.thresholds.max() <= theta * 1.02
+
+
+@pytest.mark.parametrize("events", [1, 2, 3, 4])
+@pytest.mark.parametrize("per_key", [1, 2, 4])
+def test_no_allocation_takes_more_than_delta(events: int, per_key: int) -> None:
+    """All ways in which a person's events may lie in keys; union bounds by the exact law."""
+    change = UserChange(0, 1, events=events, keys=3, per_key=min(per_key, events))
+    counter = dp.calibrate(dp.mechanisms.BinaryTree(7), dp.PureDP(1.0), change)
+    selection, law = Selection(counter, 1e-2), counter.law
+    terms = np.rint(counter.mechanism.row_norms2(7)).astype(int)
+    one = law.pmf(np.arange(-600, 601))
+    sums = dict.fromkeys((1,), one)
+    for n in range(2, terms.max() + 1):
+        sums[n] = np.convolve(sums[n - 1], one)
+
+    def q(k: int) -> float:
+        total = 0.0
+        for n, theta in zip(terms.tolist(), selection.lattice_thresholds.tolist(), strict=True):
+            total += sums[n][len(sums[n]) // 2 + math.ceil(theta) - k :].sum()
+        return total
+
+    allowed = [
+        ks
+        for ks in itertools.product(range(per_key + 1), repeat=3)
+        if 0 < sum(ks) <= events and max(ks) <= per_key
+    ]
+    assert max(sum(q(k) for k in ks if k) for ks in allowed) <= 1e-2
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "least"),
+    [
+        ("NormalizedBLT", 0.5e-2),
+        pytest.param("SmoothBinary", 0.5e-2, marks=pytest.mark.exhaustive),
+        pytest.param("BinaryTree", 0.4e-2, marks=pytest.mark.exhaustive),
+    ],
+)
+def test_how_often_a_key_of_one_event_appears(mechanism: str, least: float) -> None:
+    """In 100,000 trials, each a column; and that a threshold without that event would show."""
+    horizon, trials, at_once = 100, 100_000, 20_000
+    budget: Any = dp.PureDP(3.0) if mechanism == "BinaryTree" else dp.ApproxDP(3.0, 2e-2)
+    made = dp.TickCount(
+        budget, 1, 0, horizon=horizon, keys=dp.SelectKeys(delta=1e-2), mechanism=mechanism
+    )
+    selection = made.selection
+    assert selection is not None
+    low = Selection(made.counter, 1e-2)
+    low.__dict__["lattice_thresholds"] = selection.lattice_thresholds - 1
+    noise = SeededNoise(made.counter.law, 3, at_once)
+    columns = np.arange(at_once)
+    sums = Sums(columns, np.ones_like(columns), np.ones_like(columns))
+
+    def rate(rule: Selection) -> float:
+        parts = (len([*all_ticks(rule, sums, at_once, noise)]) for _ in range(trials // at_once))
+        return sum(parts) / trials
+
+    shown, wrong = rate(selection), rate(low)
+    assert least <= shown <= 1.06e-2
+    # Crossings of a Laplace tree come together: there a union over ticks leaves more room.
+    assert wrong > (1.3 * shown if mechanism == "BinaryTree" else 1.06e-2)
+
+
+def test_delays_and_bias_are_those_measured() -> None:
+    made = dp.TickCount(
+        dp.ApproxDP(1.0, 1e-6), 1, 0, horizon=1000, keys=dp.SelectKeys(), mechanism="NormalizedBLT"
+    )
+    assert made.selection is not None
+    one, ten, hundred = made.selection.outlook()
+    assert one.delay == pytest.approx(73, rel=0.1)
+    assert ten.delay == pytest.approx(8, abs=1)
+    assert hundred.delay == 0
+    assert one.bias == pytest.approx(12, abs=2.5)
+    assert one.bias_later == pytest.approx(1.4, abs=2)
+    said = str(made.selection)
+    assert "a key is shown at the first tick at which its private count reaches" in said
+    assert "82.88" in said
+    assert said.count("after ") == 3
+
+
+def test_laplace_noise_leaves_all_of_delta() -> None:
+    made = count(mechanism="BinaryTree", budget=dp.ApproxDP(1.0, 1e-6), entropy=None)
+    assert made.selection is not None
+    assert made.counter.law.__class__.__name__ == "DiscreteLaplace"
+    assert made.selection.delta == 1e-6
+    gauss = count(mechanism="SmoothBinary", budget=dp.ApproxDP(1.0, 1e-6), entropy=None)
+    assert gauss.selection is not None
+    assert gauss.selection.delta == 5e-7
+    assert gauss.counter.budget == dp.ApproxDP(1.0, 5e-7)
+
+
+# The same on all paths
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"keys": dp.SelectKeys(at_least=3, every=2, shards=2)},
+        {"bounds": (-1, 2), "keys": dp.SelectKeys(shards=1)},
+        {"relation": "replace_one", "late": "drop"},
+    ],
+    ids=["plain", "at least 3, every 2", "negative", "replace_one"],
+)
+def test_both_paths_show_the_same(mechanism: str, options: dict[str, Any]) -> None:
+    rows = [
+        (k, -1 if i % 5 == 0 and "bounds" in options else 1, t) for i, (k, _, t) in enumerate(ROWS)
+    ]
+    made = [
+        seen_of(count(mechanism=mechanism, path=p, **options), rows)
+        for p in ("bounded", "streaming")
+    ]
+    assert made[0] == made[1]
+    shown = {seen.value.key for seen in made[0]}
+    assert "often" in shown
+    assert len(shown) < len({row[0] for row in ROWS})
+
+
+@pytest.mark.parametrize(("runner", "path"), [case for case in RUN_AT_ONCE if case[0] != "fn"])
+def test_all_runners_show_the_same(runner: str, path: str) -> None:
+    assert seen_of(count(path=path), runner=runner) == seen_of(count(path="bounded"))
+
+
+@pytest.mark.parametrize("late", ["fold", pytest.param("drop", marks=pytest.mark.exhaustive)])
+def test_a_live_stream_shows_the_same(late: str) -> None:
+    live = run_stream(count(late=late), *by_ticks(ROWS))
+    assert live.outputs[0] == seen_of(count(path="bounded"))
+
+
+def test_windows_start_anew() -> None:
+    options = {"horizon": 8, "keys": dp.SelectKeys(shards=2)}
+    made = [
+        seen_of(count(path=path, **options), windows=FixedWindows(40))
+        for path in ("bounded", "streaming")
+    ]
+    assert made[0] == made[1]
+    assert {seen.value.step for seen in made[0]} <= {1, 2, 3, 4}
+    assert len({seen.window for seen in made[0]}) == 2
+
+
+def payload(row: Row, number: int) -> Row:
+    return row[0], {"who": f"p{number % 17}"}, row[2]
+
+
+PEOPLE = [payload(row, number) for number, row in enumerate(ROWS)]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path: count(
+            path=path, value=lambda e: 1, users=dp.Users(lambda e: e["who"], 6, per_key=3)
+        ),
+        lambda path: dp.DistinctUsers(
+            BUDGET,
+            **CLOCK,
+            window=3,
+            keys=dp.SelectKeys(shards=2),
+            users=dp.Users(lambda e: e["who"], 6),
+            path=path,
+            entropy=ScriptedEntropy(1),
+        ),
+    ],
+    ids=["TickCount", "DistinctUsers"],
+)
+def test_people_on_both_paths(make: Any) -> None:
+    made = [seen_of(make(path), PEOPLE) for path in ("bounded", "streaming")]
+    assert made[0] == made[1]
+    assert made[0]
+
+
+def who(event: Any) -> str:
+    return str(event["who"])
+
+
+def test_one_bound_for_several_counts() -> None:
+    both = dp.BoundUsers(
+        dp.Users(who, 40, per_key=20),
+        {
+            "events": count(value=lambda e: 1),
+            "people": dp.DistinctUsers(
+                BUDGET, **CLOCK, keys=dp.SelectKeys(), users=dp.Users(who, 5)
+            ),
+        },
+    )
+    assert both.counters["events"].change.events == 40
+
+    def build(pipeline: beam.Pipeline) -> Any:
+        made = pipeline | feed(PEOPLE, Any) | both
+        return made["events"], made["people"]
+
+    run(build)
+
+
+def items(path: str) -> Any:
+    return dp.TickHistogram(
+        BUDGET,
+        **CLOCK,
+        domain=dp.SelectKeys(shards=3),
+        max_items=2,
+        value=lambda event: event[1],
+        path=path,
+        entropy=ScriptedEntropy(6),
+    )
+
+
+BASKETS: list[Row] = [
+    ("", basket, (i % 90) * SECOND)
+    for i, basket in enumerate(
+        [("b", "a"), {"c", "a", "b"}, "a", ["d", "a", "d", "b"], ["rare"], [], 7, {"a": 1}, b"a"]
+        * 9
+    )
+]
+
+
+def test_items_and_the_largest_of_them() -> None:
+    rows = sorted(BASKETS, key=lambda row: row[2])
+    made = {path: seen_of(items(path), rows) for path in ("bounded", "streaming")}
+    assert made["bounded"] == made["streaming"]
+    # Of a set the first in order, of others as they come.
+    exact = dp.TickHistogram(
+        dp.ApproxDP(1e3, 1e-1), **CLOCK, domain=dp.SelectKeys(), max_items=2, value=lambda e: e[1]
+    )
+    last = {
+        s.value.key: round(s.value.value) for s in seen_of(exact, rows) if s.value.step == TICKS
+    }
+    assert last == {"a": 36, "b": 18, "d": 9, "rare": 9}
+    tops = []
+    for path in ("bounded", "streaming"):
+        histogram = items(path)
+        tops.append(seen_of(histogram | dp.TopKPerTick(2, histogram, path), rows))
+    assert tops[0] == tops[1]
+    for top in (seen.value for seen in tops[0]):
+        shown = {s.value.key: s.value.value for s in made["bounded"] if s.value.step == top.step}
+        assert list(top.items) == sorted(shown, key=lambda key: (-shown[key], key))[:2]
+    live = items("streaming")
+    assert run_stream(live | dp.TopKPerTick(2, live), *by_ticks(rows)).outputs[0] == tops[0]
+
+
+# What one event changes
+
+
+@pytest.mark.parametrize(
+    ("late", "mechanism"),
+    [
+        ("fold", "NormalizedBLT"),
+        pytest.param("drop", "NormalizedBLT", marks=pytest.mark.exhaustive),
+        pytest.param("fold", "BinaryTree", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_a_late_first_event_changes_one_column(late: str, mechanism: str) -> None:
+    """An event of a key's second tick, come after its fifth, is treated alike whoever is there."""
+    extra = ("late", 1, 15 * SECOND)
+    parts = by_ticks(ROWS)
+    place = parts.index(50) + 1
+    kept: list[dict[str, list[Any]]] = []
+    for rows in (parts, [*parts[:place], extra, *parts[place:]]):
+        live = run_stream(count(late=late, mechanism=mechanism), *rows)
+        found: dict[str, list[Any]] = {}
+        for seen in live.outputs[0]:
+            found.setdefault(seen.value.key, []).append(seen)
+        kept.append(found)
+    without, with_it = kept
+    others = [{k: v for k, v in found.items() if k != "late"} for found in kept]
+    assert others[0] == others[1]
+    moved = {
+        a.value.step: b.value.value - a.value.value
+        for a, b in zip(without["late"], with_it["late"][-len(without["late"]) :], strict=True)
+    }
+    if late == "drop":
+        assert without == with_it
+    else:
+        assert all(change == pytest.approx(1, abs=1e-4) for change in moved.values())
+
+
+def test_columns_are_those_of_a_key_that_is_alone() -> None:
+    """To the last bit, whatever keys there are beside it."""
+    for mechanism in MECHANISMS:
+        everyone = seen_of(count(mechanism=mechanism, keys=dp.SelectKeys(shards=1)))
+        for key in ("often", "late"):
+            alone = seen_of(
+                count(mechanism=mechanism, keys=dp.SelectKeys(shards=1)),
+                [row for row in ROWS if row[0] == key],
+            )
+            assert alone == [seen for seen in everyone if seen.value.key == key]
+
+
+def test_replays_repeat_a_shard_and_others_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COUNTING_SECRET", "0123456789abcdef" * 4)
+    entropy = dp.ReplayableEntropy("COUNTING_SECRET", run_id="keys")
+    keys = dp.SelectKeys(shards=4)
+    mine = shard_of("often", 4)
+    extra = next(f"new {i}" for i in range(99) if shard_of(f"new {i}", 4) == mine)
+    for path in ("bounded", "streaming"):
+
+        def made(rows: list[Row], path: str = path) -> Any:
+            counted = count(entropy=entropy, keys=keys, path=path, mechanism=DEFAULT)
+            return seen_of("n" >> counted, rows)
+
+        first, again, other = made(ROWS), made(ROWS), made([*ROWS, (extra, 1, 0)])
+        assert first == again
+        changed = {s.value.key for s in first} & {s.value.key for s in other}
+        for key in changed:
+            a, b = ([s.value.value for s in out if s.value.key == key] for out in (first, other))
+            assert (a == b) is (shard_of(key, 4) != mine)
+
+
+def as_they_come(rows: list[Row], path: Path) -> list[Any]:
+    """All releases, in the order in which they came."""
+    path.touch()
+
+    def note(release: Any) -> None:
+        with path.open("a") as file:
+            file.write(json.dumps(tuple(release)) + "\n")
+
+    with beam.Pipeline("FnApiRunner") as pipeline:
+        _ = pipeline | feed(rows) | count(path="bounded") | "Note" >> beam.Map(note)
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    path.unlink()
+    return found
+
+
+def test_releases_come_by_key_and_time_whatever_came_first(tmp_path: Path) -> None:
+    found = as_they_come(ROWS, tmp_path / "out")
+    assert found == sorted(found)
+    for rows in (ROWS[::-1], [("zzz", 1, 1), *ROWS], [("aaa", 1, 80 * SECOND), *ROWS]):
+        other = as_they_come(rows, tmp_path / "out")
+        assert [row for row in other if row[0] not in ("aaa", "zzz")] == found
+
+
+# The DoFn and its state
+
+
+class Bag:
+    def __init__(self) -> None:
+        self.data: list[bytes] = []
+
+    def add(self, data: bytes) -> None:
+        self.data.append(data)
+
+    def read(self) -> list[bytes]:
+        return self.data
+
+    def clear(self) -> None:
+        self.data = []
+
+
+class Timer:
+    at: Any = None
+
+    def set(self, at: Any) -> None:
+        self.at = at
+
+
+def plan(**options: Any) -> ShardPlan:
+    made = count(**options)
+    assert made.selection is not None
+    clock = clock_of(TICK, 0, None, TICKS)
+    return ShardPlan(made.selection, clock, 5, True, ScriptedEntropy(6), 3)
+
+
+def test_one_timer_a_shard_and_one_cell() -> None:
+    dofn: Any = CountShards(plan())
+    dofn.setup()
+    bag, cell, timer = Bag(), Cell(), Timer()
+    where = SimpleNamespace(windows=(GlobalWindow(),))
+    dofn.process((0, SEED), where, bag, cell, timer)
+    assert timer.at == Timestamp(TICK)
+    before = cell.data
+    for key in ("a", "b"):
+        dofn.process((0, pack_batch({(key, 2): 3})), where, bag, cell, timer)
+    dofn.process((0, SEED), where, bag, cell, timer)  # a second one changes nothing
+    assert cell.data == before
+    assert len(bag.data) == 2
+    for step in range(1, TICKS + 1):
+        list(dofn.release(GlobalWindow(), bag, cell, timer))
+        assert bag.data == []
+        columns, pending = dofn._codec.decode(cell.data)
+        assert (columns.step, list(pending)) == (step, [2] if step == 1 else [])
+        assert list(columns.names) == (["a", "b"] if step > 1 else [])
+    assert timer.at == Timestamp(TICK * TICKS)
+    assert list(dofn.release(GlobalWindow(), bag, cell, timer)) == []
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_states_come_back_as_they_were(mechanism: str) -> None:
+    rule = plan(mechanism=mechanism, keys=dp.SelectKeys(at_least=3))
+    codec = ShardCodec(rule.selection.counter, rule.said, rule.clock, 16)
+    columns, digest = Columns(), bytes(range(16))
+    script = random_script(rule.selection.counter.mechanism.draws(TICKS), 4)
+    for step, sums in enumerate([{}, {"b": 4, "w": 1}, {}, {"a": 5, "\u00e4": 3, "c": 9}], start=1):
+        pending = {step + 2: b"later", step + 1: b""}
+        packed = codec.encode(columns, digest, pending)
+        found, waits = codec.decode(packed)
+        assert waits == pending
+        assert codec.digest_of(packed) == digest
+        assert codec.encode(found, digest, waits) == packed
+        after = [
+            advance(rule.selection, state, sums, lambda names: _Sliced(script, len(names)))
+            for state in (columns, found)
+        ]
+        assert after[0][1] == after[1][1]
+        columns = after[0][0]
+    assert columns.waiting == {"w": 1}
+    assert list(columns.names) == ["b", "a", "c", "\u00e4"]
+
+
+class _Sliced:
+    """The first columns of a script."""
+
+    def __init__(self, script: Any, columns: int) -> None:
+        self._z, self._columns = script.z, columns
+
+    def one(self, coordinate: int) -> Any:
+        return self._z[coordinate - 1, : self._columns]
+
+    def draw(self, first: int, n: int) -> Any:
+        return self._z[first - 1 : first - 1 + n, : self._columns]
+
+
+def test_states_of_other_rules_are_refused() -> None:
+    rule = plan()
+    data = ShardCodec(rule.selection.counter, rule.said, rule.clock, 0).encode(Columns(), b"", {})
+    for other in (
+        plan(keys=dp.SelectKeys(at_least=2)),
+        plan(keys=dp.SelectKeys(delta=1e-3)),
+        plan(mechanism="BinaryTree"),
+    ):
+        codec = ShardCodec(other.selection.counter, other.said, other.clock, 0)
+        with pytest.raises(StateError, match="the state belongs to"):
+            codec.decode(data)
+    codec = ShardCodec(rule.selection.counter, rule.said + "4 shards", rule.clock, 0)
+    with pytest.raises(StateError, match="selected otherwise"):
+        codec.decode(data)
+
+
+# Wrong inputs
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"budget": dp.PureDP(1.0)}, "has no delta"),
+        ({"budget": dp.ZCDP(0.1)}, "SelectKeys\\(delta=1e-7\\)"),
+        ({"keys": dp.SelectKeys(delta=0.5)}, "takes all of"),
+        ({"on_unknown": "raise"}, "on_unknown is for keys that are listed"),
+        ({"other": "rest"}, "other is for keys that are listed"),
+        ({"bounds": (-1, 1), "keys": dp.SelectKeys(at_least=2)}, "not negative"),
+        ({"keys": dp.SelectKeys(every=10)}, "no key is seen"),
+        (
+            {
+                "keys": dp.SelectKeys(at_least=2),
+                "value": int,
+                "users": dp.Users(str, 2, gap=TICK, per_key=2),
+            },
+            "gap",
+        ),
+    ],
+)
+def test_what_does_not_go_together(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        count(**options)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"delta": 0}, "delta"),
+        ({"delta": 1}, "delta"),
+        ({"at_least": 0}, "at_least must be a whole number"),
+        ({"at_least": 1.5}, "at_least must be a whole number"),
+        ({"every": 0}, "every must be a whole number"),
+        ({"shards": 0}, "shards must be a whole number"),
+        ({"shards": 1 << 20}, "shards must be at most"),
+    ],
+)
+def test_arguments_out_of_range(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        dp.SelectKeys(**given)
+
+
+def test_the_budget_is_shown_whole() -> None:
+    said = count(budget=dp.ApproxDP(1.0, 1e-6)).display_data()
+    assert said["budget"] == "epsilon = 1, delta = 1e-06"
+    assert said["keys"] == "selected"
+    assert "also_satisfies" not in said
+    pure = count(budget=dp.PureDP(1.0), keys=dp.SelectKeys(delta=1e-7)).display_data()
+    assert pure["budget"] == "epsilon = 1 (pure), but for keys_delta"
+    assert pure["keys_delta"] == "1e-07"
+
+
+def test_keys_that_no_coder_takes_leave_no_trace() -> None:
+    def broken(event: Any) -> Any:
+        return ({"lone": "\ud800", "none": None, "seven": 7}.get(event[0], event[0]), event[1])
+
+    rows = [*ROWS, *((key, 1, 5 * SECOND) for key in ("lone", "none", "seven"))]
+    for path in ("bounded", "streaming"):
+        mended = beam.Map(broken).with_output_types(Any) | count(path=path)
+        assert seen_of(mended, rows) == seen_of(count(path=path))
