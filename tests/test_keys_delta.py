@@ -130,3 +130,26 @@ def test_transforms_take_theirs_when_they_are_applied() -> None:
     events = beam.Pipeline("FnApiRunner") | beam.Create([("a", 1)])
     _ = events | count
     assert ledger.keys_delta_left == Fraction(4e-7) - Fraction(1e-7)
+
+
+@pytest.mark.parametrize(
+    "ledger",
+    [
+        dp.Ledger(dp.ApproxDP(1.0, 1e-6), keys_delta=5e-7),
+        dp.Ledger(dp.ApproxDP(1.0, 1e-6), keys_delta=7e-7),
+        dp.Ledger(dp.ZCDP(0.1), keys_delta=1e-6),
+        dp.Ledger(dp.PureDP(1.0), keys_delta=1e-6),
+    ],
+    ids=repr,
+)
+def test_half_of_delta_for_keys_of_people_can_be_printed(ledger: dp.Ledger) -> None:
+    """For one event keys then take all of it."""
+    ledger.rest("people").claim("People", ONE_PERSON, keys_delta=float(ledger.keys_delta))
+    if isinstance(ledger.budget, dp.ApproxDP):
+        assert "for one event: nothing follows" in str(ledger)
+    else:
+        assert "for one event: " in str(ledger)
+    assert "for one person: " in str(ledger)
+    assert f"{float(ledger.keys_delta):g}" in repr(ledger)
+    assert f"{float(ledger.keys_delta):g}" in ledger.describe()["ledger"]
+    assert f"{float(ledger.keys_delta):g}" in ledger.shares[0].describe()["ledger"]

@@ -96,6 +96,18 @@ def test_it_counts(budget: Any, dimension: int | None) -> None:
     assert pickle.loads(pickle.dumps(counter)) == counter
 
 
+@pytest.mark.parametrize("dimension", [None, 3])
+def test_it_starts_late_by_the_contracts_default(dimension: int | None) -> None:
+    mechanism, noise = Restarted(20), random_script(20, dimension)
+    xs = np.ones((20, 3) if dimension else 20, dtype=np.int64)
+    xs[:13] = 0
+    released = mechanism.release(xs, noise)
+    state = mechanism.after(13, noise, dimension)
+    for t in range(13, 20):
+        state, value = mechanism.step(state, xs[t], noise)
+        assert np.array_equal(value, released[t])
+
+
 def test_differences_go_by_its_own_products() -> None:
     mechanism = Restarted(90)
     for lag in (1, 4, 9, 40):

@@ -363,6 +363,28 @@ def test_items_and_the_largest_of_them() -> None:
     assert run_stream(live | dp.TopKPerTick(2, live), *by_ticks(rows)).outputs[0] == tops[0]
 
 
+def test_the_largest_of_windows_that_start_anew() -> None:
+    """Steps come again in each: what is shown at a time goes together."""
+
+    def people(path: str) -> Any:
+        return dp.DistinctUsers(
+            dp.ApproxDP(1e3, 1e-1),
+            **{**CLOCK, "horizon": 8},
+            window=4,
+            keys=dp.SelectKeys(shards=2),
+            users=dp.Users(who, 40),
+            path=path,
+        )
+
+    tops = []
+    for path in ("bounded", "streaming"):
+        counted = people(path)
+        found = seen_of(counted | dp.TopKPerTick(1, counted, path), PEOPLE)
+        tops.append([(s.value.timestamp, s.value.step, round(s.value.values[0])) for s in found])
+    assert sorted(tops[0]) == sorted(tops[1])
+    assert [step for _, step, _ in sorted(tops[0])] == [1, 2, 3, 4] * 2
+
+
 # What one event changes
 
 
@@ -573,6 +595,8 @@ def test_states_of_other_rules_are_refused() -> None:
         ({"other": "rest"}, "other is for keys that are listed"),
         ({"bounds": (-1, 1), "keys": dp.SelectKeys(at_least=2)}, "not negative"),
         ({"keys": dp.SelectKeys(every=10)}, "no key is seen"),
+        ({"mechanism": dp.mechanisms.SquareRoot(TICKS, momentum=0.9)}, "leave out momentum"),
+        ({"mechanism": dp.mechanisms.Binned(TICKS, decay=0.9)}, "leave out momentum and decay"),
         (
             {
                 "keys": dp.SelectKeys(at_least=2),

@@ -84,10 +84,11 @@ def dp_event(counter: Costly, zcdp: bool = False) -> DpEvent:
       PLDAccountant does not take, the pure one is given as such as well.
 
     Guarantee: the event dominates the counter: what an accountant says of it holds for the
-      releases. Numbers are rounded to the safe side. A discrete Laplace law of parameter epsilon
-      and its shift by 1 have losses of epsilon and -epsilon only: they are randomised response,
-      which dominates every epsilon-DP mechanism. (LaplaceDpEvent would not do: a continuous
-      Laplace law reaches its largest loss less often than a discrete one.)
+      releases; those of keys that nobody listed have the delta of their `selection` on top. Numbers
+      are rounded to the safe side. A discrete Laplace law of parameter epsilon and its shift by 1
+      have losses of epsilon and -epsilon only: they are randomised response, which dominates every
+      epsilon-DP mechanism. (LaplaceDpEvent would not do: a continuous Laplace law reaches its
+      largest loss less often than a discrete one.)
 
     Source: [Kairouz, Oh, Viswanath 2015] for pure DP as randomised response; `noise_laws` and
       docs/proofs/counters.md for the rest.

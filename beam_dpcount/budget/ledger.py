@@ -138,6 +138,8 @@ class Share:
     def describe(self) -> Mapping[str, str]:
         """Its line for annotations and display data."""
         of = f"{_percent(self.part)} of {self.ledger.budget}"
+        if self.ledger.keys_delta:
+            of += f", and keys a delta of {float(self.ledger.keys_delta):g} in all"
         where = f" (ledger {self.ledger.name})" if self.ledger.name else ""
         return {"ledger": f"{self.name}: {of}{where}"}
 
@@ -438,7 +440,7 @@ class Ledger:
             return None
         if isinstance(self._budget, ApproxDP):
             return self._budget.delta
-        return _DELTA + float_up(self._keys_delta)
+        return _DELTA + float_up(max(self._keys_delta, self._keys_delta_of(True, of_event=True)))
 
     def parts(
         self,
@@ -509,11 +511,14 @@ class Ledger:
         keys = sum((self._claims[s.name].keys_delta for s in mine), Fraction(0))
         person = self._epsilon([s.budget for s in mine], delta, keys)
         names = ", ".join(s.name for s in mine)
-        event = self.epsilon_at(delta, unit="event")
+        try:
+            event = f"{self.epsilon_at(delta, unit='event'):.6g} of what is claimed"
+        except ValueError:  # where others may count in its place, keys take twice their delta
+            event = "nothing follows, as keys take all of that delta: ask for a larger one"
         rest = " alone" if mixed else f", {self.epsilon_at(delta, claimed=False):.6g} of all"
         said = [
             f"epsilon{where}, for one person: {person:.6g} by {names}{rest}",
-            f"epsilon{where}, for one event: {event:.6g} of what is claimed",
+            f"epsilon{where}, for one event: {event}",
         ]
         more = [s for s in mine if s.protects.event_cost > 1]
         ways = {
@@ -529,7 +534,8 @@ class Ledger:
     def describe(self) -> Mapping[str, str]:
         """All shares in one line, for annotations and display data."""
         parts = [f"{s.name}: {_percent(s.part)} of {self._budget}" for s in self.shares]
-        return {"ledger": "; ".join([*parts, f"left: {_percent(self.left / self._total)}"])}
+        keys = [f"delta for keys: {float(self._keys_delta):g}"] if self._keys_delta else []
+        return {"ledger": "; ".join([*parts, f"left: {_percent(self.left / self._total)}", *keys])}
 
     def _title(self) -> str:
         return f"ledger {self._name}".rstrip()
@@ -538,7 +544,8 @@ class Ledger:
         return self.account()
 
     def __repr__(self) -> str:
-        return f"Ledger({self._budget!r}, name={self._name!r})"
+        keys = f", keys_delta={float(self._keys_delta):g}" if self._keys_delta else ""
+        return f"Ledger({self._budget!r}, name={self._name!r}{keys})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         shares = [(s.budget, s.name, s.cost) for s in self.shares]

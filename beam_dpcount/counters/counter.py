@@ -289,6 +289,9 @@ class Counter(LatticeCounter):
     def epsilon_at(self, delta: float) -> float:
         """The epsilon that all releases together satisfy at this delta, whatever the budget says.
 
+        Where a transform selects keys with it, its selection's delta comes on top: the releases are
+        (epsilon_at(delta), delta + selection.delta)-DP.
+
         Laplace noise of scale b also satisfies Delta_2^2/(2 b^2)-zCDP, as a change of c_i in
         coordinate i costs c_i/b in pure DP. It implies Theorem 1.3 of *Count on Your Elders*, and
         numeric conversion makes it tighter.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from fractions import Fraction
 from statistics import NormalDist
 
 import numpy as np
 
 from beam_dpcount.counters.counter import Counter
+from beam_dpcount.mechanisms.base import FloatArray
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
 
 _FINE = 64  # lattice units a scale at which a law has its continuous shape to plotting accuracy
@@ -94,21 +94,24 @@ def largest_error(counter: Counter, streams: int = 1, level: float = 0.95) -> fl
 
 def chernoff(law: Law, norm2: float, nats: float) -> float:
     """m with P(noise >= m) <= exp(-nats), for weights of at most 1 with this sum of squares."""
+    return float(chernoffs(law, np.array([norm2]), nats)[0])
+
+
+def chernoffs(law: Law, norms2: FloatArray, nats: float) -> FloatArray:
+    """`chernoff` of many sums of squares, shape (n,)."""
     if isinstance(law, DiscreteGaussian | RoundedGaussian):
-        return math.sqrt(2 * law.variance_proxy * norm2 * nats)
-    return min((norm2 * log_mgf + nats) / lam for lam, log_mgf in laplace_log_mgf(law))
-
-
-def laplace_log_mgf(law: Law) -> Iterator[tuple[float, float]]:
-    """(l, log E exp(l z)) of a discrete Laplace law, at many l below 1/scale.
-
-    E exp(l z) = (1-q)^2 / ((1 - q e^l)(1 - q e^-l)). Its logarithm is convex in l^2, so a draw of
-    weight w <= 1 contributes at most w^2 of it.
-    """
-    for share in np.linspace(0.001, 0.999, 999).tolist():
-        lam = share / law.scale
-        logs = (math.log(-math.expm1(sign * lam - 1 / law.scale)) for sign in (1, -1))
-        yield lam, 2 * math.log(-math.expm1(-1 / law.scale)) - sum(logs)
+        return np.asarray(np.sqrt(2 * law.variance_proxy * norms2 * nats))
+    # E exp(l z) = 1 / (1 - (sinh(l/2) / sinh(1/(2 scale)))^2) for l < 1/scale. Its logarithm is
+    # convex in l^2, so a draw of weight w <= 1 contributes at most w^2 of it.
+    lam = np.linspace(0.001, 0.999, 999) / law.scale
+    ratio = np.exp((lam - 1 / law.scale) / 2) * np.expm1(-lam) / np.expm1(-1 / law.scale)
+    slopes, starts = -np.log1p(-(ratio**2)) / lam, nats / lam
+    # Each l gives a bound, a line over norms2, and is the best of all between two of these ends,
+    # which fall as l grows. For tiny scales slopes vanish: the largest l is best.
+    with np.errstate(divide="ignore", over="ignore"):
+        ends = (starts[:-1] - starts[1:]) / np.diff(slopes)
+    best = len(ends) - np.searchsorted(ends[::-1], norms2)
+    return np.asarray(norms2 * slopes[best] + starts[best])
 
 
 def normal_half_width(stddev: float, level: float = 0.95) -> float:

@@ -26,6 +26,7 @@ from beam_dpcount.noise.entropy import Noise, SystemNoise
 from beam_dpcount.noise.laws import DiscreteLaplace
 
 MOST_SHARDS = 1 << 16
+_ROUNDING = 2e-9
 _TRIED = 1000  # made-up keys of a simulation
 _LATEST, _LONGEST = 2000, 4000  # the tick at which they begin, and for how many they are followed
 
@@ -142,7 +143,13 @@ class Selection:
     every: int = 1
 
     def __post_init__(self) -> None:
-        change = self._change
+        change, mechanism = self._change, self.counter.mechanism
+        if not mechanism.workload.is_prefix_sums:
+            raise ValueError(
+                f"{mechanism.name} releases {mechanism.workload}, of which one event may be more "
+                "than its own size, and keys are selected by prefix sums: leave out momentum and "
+                "decay"
+            )
         if self.at_least > 1:
             if change.low < 0:
                 raise ParameterError(
@@ -179,8 +186,8 @@ class Selection:
         counter, steps = self.counter, self.counter.horizon
         touched = self._change.touched(counter.mechanism)
         each = touched.each * self._change.magnitude(counter.unit)
-        # Floats are rounded by far less than 1e-12 here.
-        total = self.delta / (touched.sides * touched.counters) * (1 - 1e-12)
+        # Floats are rounded by less, and so is what a ledger grants.
+        total = self.delta / (touched.sides * touched.counters) * (1 - _ROUNDING)
         tested = np.arange(1, steps + 1) % self.every == 0
         made = each + thresholds(counter, total, tested)
         made.flags.writeable = False

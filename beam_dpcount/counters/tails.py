@@ -1,187 +1,307 @@
-"""Upper tails of the noise of releases, proved from its own law and not from a normal one.
+"""Upper bounds on the noise of releases that hold with tiny probabilities, from the law's own tail.
 
-docs/proofs/tails.md has the proofs.
+The normal quantile is none: for trees with Laplace noise it is exceeded thousands of times too
+often. Proofs: docs/proofs/tails.md.
 """
 
 from __future__ import annotations
 
 import math
-from functools import lru_cache
-from itertools import accumulate
+from collections.abc import Iterator
+from dataclasses import dataclass
 from statistics import NormalDist
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from beam_dpcount.counters.counter import Counter
-from beam_dpcount.counters.errors import chernoff, laplace_log_mgf
-from beam_dpcount.mechanisms.base import FloatArray, IntArray
+from beam_dpcount.counters.errors import chernoff, chernoffs
+from beam_dpcount.mechanisms.base import FloatArray
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
 
-_TERMS = 64  # the most draws whose sum is convolved
-_COARSE = 128  # discrete Laplace laws are convolved up to this scale
-_FINE = 32  # and Gaussian ones up to this
-_BEYOND = 50.0  # nats below the probability asked for, where arrays are cut
-_ROUNDING = 1 + 1e-9  # far above that of floats in sums of positive numbers
+# Sums of so many draws are convolved: of Gaussians up to the first scale; of discrete Laplace noise
+# up to the second, and of larger ones coarsened to it.
+_TERMS = 64
+_GAUSSIAN_SCALE = 128
+_LAPLACE_SCALE = 512
+
+_LEAST = 1e-300  # the least p
+_LEAST_EXACT = 1e-200  # and the least one whose probabilities are far above underflow
+_UNDERFLOW = 1e-250  # more than all that underflow loses
+_ERROR = 1e-9  # more than all roundings of sums of positive numbers, and of row norms
+_CUT = 1e-8  # of p: what may lie beyond the arrays, where it is counted as exceeding everything
+_ARITHMETIC = 1e-6  # of a stddev, for the release's own floating point
 
 BoolArray = npt.NDArray[np.bool_]
 
 
 def quantiles(counter: Counter, p: float, n: int | None = None) -> FloatArray:
-    """For each release 1 .. n (default: the horizon) an x with P(noise >= x) <= p; shape (n,).
+    """For each of the releases 1 .. n an x with P(noise >= x) <= p, shape (n,).
 
-    In multiples of the counter's unit. The noise of a release includes the encoder's rounding. The
-    least of the bounds that apply: sums of whole draws are convolved (exact, but for what is said
-    of large scales); sums of Gaussian draws are at most a normal variable and a margin; Chernoff's
-    bound. Tight to a few percent of x at worst, where draws are many or their lattice is coarse.
+    The noise is release minus exact count, what the encoder rounds included, in multiples of the
+    counter's unit. x is the least of the bounds that apply:
+
+    - for releases that add or subtract up to 64 whole draws: the exact quantile, for Gaussians of
+      scales up to 128 lattice units and Laplace noise up to 512; for Laplace noise of larger scales
+      a little more, less than 0.3 % for p up to 1e-6;
+    - for Gaussian noise: a normal quantile, and what law and encoder may differ from the normal;
+    - for any noise: Chernoff's bound.
+
+    Where releases are whole numbers, so is x.
 
     Args:
-      counter: whose releases.
-      p: the probability, below 1/2; 1e-300 and less will do.
-      n: how many releases.
+      counter: of any of `mechanisms.ALL`.
+      p: a probability, from 1e-300 to 1/2, excluded.
+      n: how many releases; default: the horizon.
+
+    Guarantee: it holds for every stream within the bounds, and for each release by itself. Weights
+      of Laplace noise must be at most 1, as in all of `mechanisms.ALL`. A millionth of a stddev is
+      for a release's own floating point: measured, more than enough for counts up to 10^7 stddevs.
+
+    Raises:
+      ValueError: p is out of range.
+      HorizonError: n is beyond the horizon.
+      TypeError: `calibrate` does not choose this law.
+
+    Source: docs/proofs/tails.md.
+
+    Example:
+      >>> import beam_dpcount as dp
+      >>> counter = dp.calibrate(dp.mechanisms.BinaryTree(horizon=8), dp.PureDP(1.0))
+      >>> quantiles(counter, 1e-9)  # one draw of scale 4, two, or three
+      array([81., 81., 91., 81., 91., 91., 99., 81.])
     """
-    mechanism, law = counter.mechanism, counter.law
-    norms2 = mechanism.row_norms2(counter.horizon if n is None else n)
-    fine, nats = counter.resolution, -math.log(p)
-    rounding = _encoder_rounding(counter) * _l1_norms(counter, norms2)
-    best = _chernoff(law, norms2, nats) + rounding
-    if isinstance(law, RoundedGaussian) or (isinstance(law, DiscreteGaussian) and law.sigma2 >= 1):
-        away = 0.5 if isinstance(law, RoundedGaussian) else 1.0
-        lam = -NormalDist().inv_cdf(min(p, 0.5)) * _ROUNDING
-        normal = (lam + 1e-9) * law.scale * np.sqrt(norms2)  # and what floats of releases lose
-        best = np.minimum(best, normal + away * _l1_norms(counter, norms2) + rounding)
-    if mechanism.unit_weights:  # then the encoder's entries are whole, too
-        convolved = np.array([math.inf, *(found.quantile(p) for found in _sums(law, nats))])
-        terms = _terms(norms2)
-        exact = np.where(terms < len(convolved), convolved[terms % len(convolved)], np.inf)
-        best = np.minimum(np.ceil(best), exact)
-    return np.asarray(best / fine, dtype=np.float64)
+    if not _LEAST <= p < 0.5:
+        raise ValueError(f"p must be from {_LEAST:g} to 1/2, excluded, got {p!r}")
+    if not isinstance(counter.law, DiscreteLaplace | DiscreteGaussian | RoundedGaussian):
+        raise TypeError(f"the tail of {counter.law!r} is not known: use one that calibrate chooses")
+    mechanism = counter.mechanism
+    norms2 = mechanism.row_norms2(mechanism.horizon if n is None else mechanism.check_steps(n))
+    each, places = np.unique(norms2, return_inverse=True)
+    bounds = np.min([way(counter, each, p) for way in (_exact, _normal, _chernoff)], axis=0)
+    if mechanism.unit_weights:
+        bounds = np.ceil(bounds)  # the same event, as releases are whole numbers
+    return np.asarray(bounds[places] / counter.resolution)
+
+
+# Each way takes the distinct squared norms of rows, and bounds noise in steps of its lattice.
+
+
+def _exact(counter: Counter, norms2: FloatArray, p: float) -> FloatArray:
+    bounds = np.full(len(norms2), np.inf)
+    if not counter.mechanism.unit_weights or p < _LEAST_EXACT:
+        return bounds
+    terms = np.rint(norms2).astype(np.int64)
+    few = terms <= _TERMS
+    if few.any():
+        known = sum_quantiles(counter.law, int(terms[few].max()), p)
+        bounds[few] = known[terms[few] - 1] + norms2[few] * _encoding(counter)
+    return bounds
+
+
+def _normal(counter: Counter, norms2: FloatArray, p: float) -> FloatArray:
+    match counter.law:
+        case RoundedGaussian(sigma2):
+            apart = 0.5
+        case DiscreteGaussian(sigma2):
+            apart = 1.0
+        case _:
+            return np.full(len(norms2), np.inf)
+    stddevs = np.sqrt(float(sigma2) * norms2)
+    margins = _norms1(counter, norms2) * (apart + _encoding(counter))
+    return (normal_quantile(p) + _ARITHMETIC) * stddevs + (1 + _ERROR) * margins
+
+
+def _chernoff(counter: Counter, norms2: FloatArray, p: float) -> FloatArray:
+    bounds = chernoffs(counter.law, norms2, -math.log(p))
+    margins = _norms1(counter, norms2) * _encoding(counter)
+    arithmetic = _ARITHMETIC * np.sqrt(counter.law.variance * norms2)
+    return (1 + _ERROR) * (bounds + margins) + arithmetic
+
+
+def _norms1(counter: Counter, norms2: FloatArray) -> FloatArray:
+    """Bounds on the L1 norms of rows of L, from their squared L2 norms."""
+    mechanism = counter.mechanism
+    if mechanism.unit_weights:
+        return norms2
+    return np.sqrt(mechanism.draws(mechanism.horizon) * norms2)
+
+
+def _encoding(counter: Counter) -> float:
+    """A bound on what rounding changes any entry of R x by, in steps of the noise's lattice."""
+    largest = counter.change.largest(counter.unit) * counter.resolution
+    return counter.mechanism.slack(largest)[0] / counter.horizon
+
+
+def normal_quantile(p: float) -> float:
+    """The least z, nearly, with P(Z >= z) <= p of a standard normal Z, never below it.
+
+    Accurate to 1e-11 for p from 1e-300 to 1/2: what 1 - p would round is not lost.
+    """
+    z = -NormalDist().inv_cdf(p)
+    # erfc errs by some units in the last place, and by z^2 times those of its argument.
+    while math.erfc(z / math.sqrt(2)) / 2 > p * (1 - 1e-12):
+        z += 1e-13 * (1 + z)
+    return z
+
+
+# Exact sums. All that is added and multiplied is positive, so that relative errors stay tiny.
+
+
+@dataclass(frozen=True)
+class _Above:
+    """A law that a sum of noise is stochastically below, as P(x) for -reach <= x <= reach.
+
+    What lies below is put at -reach; `beyond` lies above it, anywhere.
+    """
+
+    inside: FloatArray
+    beyond: float
+
+    @property
+    def reach(self) -> int:
+        return len(self.inside) // 2
+
+    def quantile(self, p: float) -> float:
+        """The least integer m with P(x >= m) <= p; infinite if it is out of reach."""
+        tails = np.cumsum(self.inside[::-1])[::-1] + self.beyond
+        m = int(np.count_nonzero(tails * (1 + _ERROR) + _UNDERFLOW > p))
+        return m - self.reach if m < len(tails) else math.inf
+
+    def tail(self, m: float) -> float:
+        """P(x >= m) of a quantile m."""
+        if m == math.inf:
+            return 0.0
+        inside = float(self.inside[int(m) + self.reach :].sum())
+        return (inside + self.beyond) * (1 + _ERROR) + _UNDERFLOW
+
+    def cut(self, reach: int) -> _Above:
+        out = self.reach - reach
+        if out <= 0:
+            return self
+        inside = self.inside[out:-out].copy()
+        inside[0] += self.inside[:out].sum()
+        return _Above(inside, self.beyond + float(self.inside[-out:].sum()))
+
+
+def sum_quantiles(law: Law, terms: int, p: float) -> FloatArray:
+    """The least integer m with P(sum of j draws >= m) <= p, for j = 1 .. terms.
+
+    Exact, unless a probability is within a millionth of p, for Gaussians of scales up to 128 and
+    discrete Laplace noise up to 512. Beyond that it is infinite for Gaussians. A discrete Laplace X
+    of scale s is at most k X' + k - 1, X' of scale s / k. p is from 1e-200 to 1/2.
+    """
+    fine, k = _coarse(law)
+    sums = _sums(fine, terms, p)
+    if sums is None:
+        return np.full(terms, np.inf)
+    return np.array([k * m.quantile(p) + j * (k - 1) for j, m in enumerate(sums, 1)])
+
+
+def _coarse(law: Law) -> tuple[Law, int]:
+    """A law of a scale that is convolved, and of how many steps of the lattice its own is."""
+    if not isinstance(law, DiscreteLaplace):
+        return law, 1
+    k = math.ceil(law.parameter / _LAPLACE_SCALE)
+    return DiscreteLaplace(law.parameter / k), k
+
+
+def _sums(law: Law, terms: int, p: float) -> list[_Above] | None:
+    """Of 1 .. terms draws; None where they are too wide to convolve."""
+    if isinstance(law, DiscreteLaplace):
+        return list(_laplace_sums(law, terms, p))
+    return None if law.scale > _GAUSSIAN_SCALE else list(_convolved(law, terms, p))
+
+
+def _reach(law: Law, terms: int, p: float) -> int:
+    """The sum of `terms` draws exceeds it with a probability that does not matter beside p."""
+    return math.ceil(chernoff(law, terms, math.log(terms / (_CUT * p))))
+
+
+def _laplace_sums(law: DiscreteLaplace, terms: int, p: float) -> Iterator[_Above]:
+    """Of 1 .. terms draws, each the difference of two geometrics."""
+    reach = _reach(law, terms, p)
+    inside, beyond = np.zeros(2 * reach + 1), 0.0
+    inside[reach] = 1
+    for _ in range(terms):
+        inside, below = _plus_geometric(inside[::-1], law.scale)
+        inside = inside[::-1]
+        inside[0] += below
+        inside, above = _plus_geometric(inside, law.scale)
+        beyond += above
+        yield _Above(inside, beyond)
+
+
+def _plus_geometric(inside: FloatArray, scale: float) -> tuple[FloatArray, float]:
+    """Probabilities of x + G, P(G = i) = (1 - q) q^i, q = exp(-1 / scale); and what leaves the end.
+
+    y_i = (1 - q) x_i + q y_(i-1), in passes over the whole array, each for twice as many i.
+    """
+    total, step = inside * -math.expm1(-1 / scale), 1
+    while step < len(total):
+        total[step:] += math.exp(-step / scale) * total[:-step]
+        step *= 2
+    return total, float(inside @ np.exp(-np.arange(len(inside), 0, -1) / scale))
+
+
+def _convolved(law: Law, terms: int, p: float) -> Iterator[_Above]:
+    """Of 1 .. terms draws of a law whose logarithm is concave."""
+    reach = _reach(law, 1, p / terms)
+    draw = law.pmf(np.arange(-reach, reach + 1))
+    following, after = law.pmf(np.array([reach + 1, reach + 2])).tolist()
+    # Ratios of neighbours fall, so what follows is less than a geometric series.
+    rest = following / (1 - after / following) if following > 0 else 0.0
+    draw[0] += rest
+    total = one = _Above(draw, rest)
+    yield total
+    for j in range(2, terms + 1):
+        both = _Above(np.convolve(total.inside, one.inside), total.beyond + one.beyond)
+        total = both.cut(_reach(law, j, p))
+        yield total
+
+
+# Levels that share a probability
 
 
 def thresholds(counter: Counter, total: float, tested: BoolArray) -> FloatArray:
-    """Levels with a sum over the tested releases of P(noise >= level) of at most `total`.
+    """Levels of the first releases, one of which noise reaches with a probability <= total.
 
-    Shape (n,), in multiples of the counter's unit; infinite where there is no test. As `quantiles`
-    at total / tests. But whole sums that are convolved rarely have just that probability: there the
-    levels are lowered until the sum of what they do have reaches the total.
+    By a union over the releases that are tested, shape (n,): `quantiles` at total / tests. Whole
+    sums rarely have just that probability. There levels are lowered, as if for a larger one, until
+    the sum of what they do have is as near to the total as one such probability for all can bring
+    it.
 
     Args:
-      counter: whose releases.
-      total: the probability that any noise reaches its level, at most; below 1/2.
-      tested: which of the first releases are tested, shape (n,).
+      counter: as for `quantiles`.
+      total: above 0, below 1/2.
+      tested: which releases are tested, shape (n,). The level of others is infinite.
+
+    Raises:
+      ValueError, TypeError, HorizonError: as for `quantiles`.
     """
     least = total / int(np.count_nonzero(tested))
     made = np.where(tested, quantiles(counter, least, len(tested)), np.inf)
-    if not counter.mechanism.unit_weights:
+    if not counter.mechanism.unit_weights or least < _LEAST_EXACT:
         return made
-    known = _sums(counter.law, -math.log(least))
-    terms = _terms(counter.mechanism.row_norms2(len(tested)))
+    terms = np.rint(counter.mechanism.row_norms2(len(tested))).astype(np.int64)
     kinds, places, counts = np.unique(terms[tested], return_inverse=True, return_counts=True)
-    if kinds.max() > len(known):
+    if kinds.max() > _TERMS:
         return made
-    sums = [known[kind - 1] for kind in kinds.tolist()]
+    law, every = _coarse(counter.law)
+    sums = _sums(law, int(kinds.max()), least)
+    if sums is None:
+        return made
+    used = [sums[kind - 1] for kind in kinds.tolist()]
 
     def spent(p: float) -> float:
-        tails = (one.tail(one.quantile(p)) for one in sums)
+        tails = [one.tail(one.quantile(p)) for one in used]
         return math.fsum(n * tail for n, tail in zip(counts.tolist(), tails, strict=True))
 
     low, high = least, total
     for _ in range(40):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if spent(middle) <= total else (low, middle)
-    levels = np.array([one.quantile(low) for one in sums], dtype=np.float64)
+    more = kinds * (every - 1)
+    levels = np.array([one.quantile(low) for one in used]) * every + more
     made[tested] = np.minimum(made[tested], levels[places.ravel()])
     return made
-
-
-def _terms(norms2: FloatArray) -> IntArray:
-    """How many draws a sum has; those that are not convolved have one too many."""
-    return np.asarray(np.minimum(np.rint(norms2), _TERMS + 1), dtype=np.int64)
-
-
-def _l1_norms(counter: Counter, norms2: FloatArray) -> FloatArray:
-    """Bounds on the L1 norms of the decoder's rows (Cauchy and Schwarz)."""
-    if counter.mechanism.unit_weights:
-        return norms2
-    return np.sqrt(counter.mechanism.draws(len(norms2)) * norms2)
-
-
-def _encoder_rounding(counter: Counter) -> float:
-    """The most by which rounding moves a coordinate of R x."""
-    largest = counter.change.largest(counter.unit) * counter.resolution
-    return counter.mechanism.slack(largest)[0] / counter.horizon
-
-
-def _chernoff(law: Law, norms2: FloatArray, nats: float) -> FloatArray:
-    """`chernoff` of many sums."""
-    if not isinstance(law, DiscreteLaplace):
-        return np.asarray(np.sqrt(norms2) * chernoff(law, 1.0, nats))
-    best = np.full(len(norms2), np.inf)
-    for lam, log_mgf in laplace_log_mgf(law):
-        np.minimum(best, (norms2 * log_mgf + nats) / lam, out=best)
-    return best
-
-
-class Sum(NamedTuple):
-    """The law of a sum of draws, or of one that is nearly as large at least.
-
-    Fields:
-      tails: P(sum >= m) for m from `first` on, rounded up.
-      every: by how much steps of `tails` are apart.
-      more: what is added to a value, to be as large at least as the sum of draws.
-    """
-
-    tails: FloatArray
-    first: int
-    every: int
-    more: int
-
-    def quantile(self, p: float) -> int:
-        """The least m, or nearly, with P(sum >= m) <= p."""
-        return self.every * (int(np.argmax(self.tails <= p)) + self.first) + self.more
-
-    def tail(self, m: int) -> float:
-        """P(sum >= m) of such an m."""
-        return float(self.tails[(m - self.more) // self.every - self.first])
-
-
-def _sums(law: Law, nats: float) -> tuple[Sum, ...]:
-    """Sums of 1, 2, ... draws, down to probabilities of e^-nats; none where they are too wide."""
-    return _convolved(law, 16 * math.ceil(nats / 16))
-
-
-@lru_cache(maxsize=16)
-def _convolved(law: Law, nats: int) -> tuple[Sum, ...]:
-    coarse, every = law, 1
-    if isinstance(law, DiscreteLaplace):
-        # k X' + k - 1 is at least X, where X' has the scale s / k: digits of geometric draws.
-        every = math.ceil(law.parameter / _COARSE)
-        coarse = DiscreteLaplace(law.parameter / every)
-    elif law.scale > _FINE:
-        return ()
-    beyond = nats + _BEYOND
-    # Cut at `reach`, sums lose no more than paths that leave: at most 4 P(sum > reach), by Levy;
-    # and draws that are cut themselves at most 2 P(draw > half) each.
-    reach = math.ceil(chernoff(coarse, _TERMS, beyond)) + 1
-    lost = (4 + 2 * _TERMS) * math.exp(-beyond)
-    sums = np.zeros(2 * reach + 1)
-    sums[reach] = 1.0
-    found = []
-    for terms in range(1, _TERMS + 1):
-        sums = _with_another(sums, coarse, beyond)
-        tails = np.cumsum(sums[::-1])[::-1] * _ROUNDING + lost
-        found.append(Sum(tails, -reach, every, terms * (every - 1)))
-    return tuple(found)
-
-
-def _with_another(sums: FloatArray, law: Law, nats: float) -> FloatArray:
-    """The probabilities of a sum and one more draw, cut where those of the sum are."""
-    if isinstance(law, DiscreteLaplace):
-        q = math.exp(-1 / law.scale)
-        forth = [*accumulate(sums.tolist(), lambda y, x: q * y + x)]
-        back = [*accumulate(sums[::-1].tolist(), lambda y, x: q * y + x)][::-1]
-        return np.asarray((np.array(forth) + np.array(back) - sums) * math.tanh(0.5 / law.scale))
-    # Beyond it lies less than what is added for paths that leave.
-    half = min(math.ceil(chernoff(law, 1.0, nats)) + 1, len(sums) // 2)
-    return np.convolve(sums, law.pmf(np.arange(-half, half + 1)), "same")

@@ -124,7 +124,7 @@ class TopOfKeys(Fold):
 
 
 class TopOfShown(beam.DoFn):
-    """The keys of the largest counts among those that have a release of a step, however many."""
+    """The keys of the largest counts among those that have a release at a time, however many."""
 
     def __init__(self, k: int) -> None:
         self._k = k
@@ -133,10 +133,10 @@ class TopOfShown(beam.DoFn):
         found = {release.key: release for release in element[1]}
         keys = sorted(found)  # ties, as for a domain; never by what came first
         releases = [found[key] for key in keys]
-        latest = max(release.timestamp for release in releases)
+        step, latest = releases[0].step, element[0]
         stddev = max(release.stddev for release in releases)
         values = [release.value for release in releases]
-        whole = VectorRelease("", element[0], latest, values, stddev)
+        whole = VectorRelease("", step, latest, values, stddev)
         made = top_items(whole, self._k, keys)
         yield windowed_value.create(made, min(latest, window.max_timestamp().micros), (window,))
 

@@ -157,16 +157,22 @@ class Mechanism(ABC):
         """Take one step: a new state, and the private prefix sum (a number, or shape (dim,))."""
 
     def after(self, n: int, noise: Noise, dimension: int | None = None) -> State:
-        """The state after n empty steps: as n times `step` with 0 makes it, under this noise.
+        """The state after n empty steps, n from 0: as n times `step` gives it for an input of 0.
 
-        Noise that the state no longer depends on need not be drawn. The default takes the steps.
+        For a key that is first seen late, whose counter must be as if it had run from the start:
+        bit for bit the same state under the same noise, in one call. Coordinates are asked for in
+        ascending order, each once, and only those that the state still depends on need be. Each of
+        the `dimension` streams comes out as it would alone. Memory may grow with n * dimension.
+
+        The default takes the steps. Where a state follows from few draws, or from sums of them,
+        override it.
 
         Raises:
-          HorizonError: n is beyond the horizon.
+          HorizonError: n is beyond the horizon. Nothing is drawn then.
         """
-        state, x = self.init(dimension), zero(dimension)
+        state, nothing = self.init(dimension), zero(dimension)
         for _ in range(self.check_steps(n)):
-            state, _ = self.step(state, x, noise)
+            state, _ = self.step(state, nothing, noise)
         return state
 
     @abstractmethod
@@ -238,10 +244,9 @@ def zero(dimension: int | None) -> Any:
     return 0 if dimension is None else np.zeros(dimension, dtype=np.int64)
 
 
-def added(draws: IntArray) -> Any:
-    """The sum of draws, shape (n,) or (n, dimension): an int, or shape (dimension,)."""
-    total = np.sum(draws, axis=0, dtype=np.int64)
-    return int(total) if draws.ndim == 1 else total
+def owned(value: Any) -> Any:
+    """One row of an array as a state keeps it: a Python number, or an array of its own."""
+    return value.item() if np.ndim(value) == 0 else value.copy()
 
 
 @lru_cache(maxsize=1)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_dpcount.mechanisms.base import FloatArray, IntArray, Mechanism, State
+from beam_dpcount.mechanisms.base import FloatArray, IntArray, Mechanism, State, zero
 from beam_dpcount.mechanisms.digits import first_difference, ones
 from beam_dpcount.mechanisms.trees import Forest
 from beam_dpcount.noise.entropy import Noise
@@ -54,6 +54,11 @@ class BinaryTree(Dyadic, Forest):
         kept = state[2 : len(state) - (t & -t).bit_length() + 1]
         z = noise.one(t)
         return (t, total, *kept, z), total + sum(kept) + z
+
+    def after(self, n: int, noise: Noise, dimension: int | None = None) -> State:
+        bits = range(self.check_steps(n).bit_length() - 1, -1, -1)
+        live = [n >> i << i for i in bits if n >> i & 1]
+        return (n, zero(dimension), *map(noise.one, live))
 
     def parents(self, n: int) -> IntArray:
         t = np.arange(1, n + 1, dtype=np.int64)

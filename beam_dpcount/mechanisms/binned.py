@@ -17,7 +17,7 @@ from beam_dpcount.mechanisms.base import (
     IntArray,
     State,
     UnsupportedHorizonError,
-    added,
+    owned,
     zero,
 )
 from beam_dpcount.mechanisms.doubles import multiply_add, two_sum
@@ -166,9 +166,14 @@ class Binned(WeightedMechanism):
         return self._advance(state, x, noise.one(self.next_step(state)))
 
     def after(self, n: int, noise: Noise, dimension: int | None = None) -> State:
-        z, empty = noise.draw(1, self.check_steps(n)), zero(dimension)
-        ys = [added(z[first - 1 : last]) for first, last in (self.bins(n) if n else ())]
-        return (n, *self.init(dimension)[1:], *[empty] * len(ys), *ys)
+        start = self.init(dimension)
+        if self.check_steps(n) == 0:
+            return start
+        z = noise.draw(1, n)
+        sums = np.concatenate([np.zeros_like(z[:1]), np.cumsum(z, axis=0)])
+        bins = self.bins(n)
+        y = [owned(sums[last] - sums[first - 1]) for first, last in bins]
+        return (n, *start[1:], *[zero(dimension)] * len(bins), *y)
 
     def release(self, xs: IntArray, noise: Noise) -> Any:
         n, tail = self.check_steps(len(xs)), np.shape(xs)[1:]

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from beam_dpcount.mechanisms import blt_tables as tables
-from beam_dpcount.mechanisms.base import FloatArray, IntArray, State, zero
+from beam_dpcount.mechanisms.base import FloatArray, IntArray, State, owned, zero
 from beam_dpcount.mechanisms.blt_tables import BUFFERS, Poles, Steps, Tables, powers
 from beam_dpcount.mechanisms.doubles import multiply_add
 from beam_dpcount.mechanisms.rounded import (
@@ -155,72 +155,87 @@ class BLT(RoundedMechanism):
             buffers = [m * 0.0 for m in buffers]
         return (t, earlier, *local, *high, *low, *buffers, *before), value
 
+    def after(self, n: int, noise: Noise, dimension: int | None = None) -> State:
+        if self.check_steps(n) == 0:
+            return self.init(dimension)
+        run, tail = self._steps, () if dimension is None else (dimension,)
+        cut = _Cut(n, self._block, tail)
+        y = cut.blocks(noise.draw(1, n))  # of zeros the encoder's sums stay 0
+        local, before, buffers = self._run_decoder(cut, y)
+
+        # E takes up b at the steps where D falls; the others need no b.
+        scales = self._column_scales(n + 1)
+        falls = np.flatnonzero(scales[:-1] != scales[1:])
+
+        def spread(numbers: Any) -> Any:
+            return np.reshape(numbers, (*np.shape(numbers), *[1] * len(tail)))
+
+        k, place = np.divmod(falls, self._block)
+        decode = spread(np.array(run.decode).T[:, place])
+        b = y[place, k] + (left_dot(decode, before[:, k]) + local[place, k])
+        terms = spread(scales[falls] - scales[falls + 1]) * b
+        earlier = np.cumsum(np.concatenate([np.zeros((1, *tail)), terms]), axis=0)[-1]
+
+        start = before[:, -1]
+        if n % self._block == 0:  # the block is over; 0 has the sign that `step` gives it
+            start, buffers = spread(run.forgot) * start + buffers, buffers * 0.0
+        sums = [zero(dimension) * 1.0] * (3 * len(run.a))
+        return (n, owned(earlier), *sums, *map(owned, buffers), *map(owned, start))
+
     def release(self, xs: IntArray, noise: Noise) -> Any:
         n = self.check_steps(len(xs))
         z = noise.draw(1, n)
         if n == 0:
             return np.zeros(np.shape(xs))
-        run, block, tail = self._steps, self._block, np.shape(xs)[1:]
-        scales = self._column_scales(n).reshape(-1, *[1] * len(tail))
-        v = _cut(xs / scales, block)
+        run, tail = self._steps, np.shape(xs)[1:]
+        cut = _Cut(n, self._block, tail)
+
+        scales = self._column_scales(n + 1).reshape(-1, *[1] * len(tail))
+        v = cut.blocks(xs / scales[:n])
         local = np.zeros_like(v)
-        a, c = (_spread(numbers, v) for numbers in (run.a, run.c))
+        a, c = cut.spread(run.a), cut.spread(run.c)
         ends = np.zeros((len(run.a), *v.shape[1:]))
-        for place in range(len(v)):
+        for place in range(cut.places):
             ends = ends - a * ends + c * v[place]
             local[place] = left_sum(ends)
         before = np.zeros_like(ends)
         for i, faded in enumerate(run.faded):
             pair: tuple[Any, Any] = (np.zeros(tail), np.zeros(tail))
-            for k in range(v.shape[1]):
+            for k in range(cut.count):
                 before[i, k] = pair[0]
                 pair = multiply_add(faded, pair, ends[i, k])
-        encode = [_spread(column, v) for column in zip(*run.encode[: len(v)], strict=True)]
-        y = _join(to_integers(left_dot(encode, before) + local), block)[:n] + z
-        b, _, _ = self._decoded(y)
-        scales, falls = self._scales_and_falls(b)
+        encode = [cut.spread(column) for column in zip(*run.encode[: cut.places], strict=True)]
+        y = cut.join(to_integers(left_dot(encode, before) + local)) + z
+
+        v = cut.blocks(y)
+        local, before, _ = self._run_decoder(cut, v)
+        decode = [cut.spread(column) for column in zip(*run.decode[: cut.places], strict=True)]
+        b = cut.join(v + (left_dot(decode, before) + local))
+        falls = (scales[:-1] - scales[1:]) * b
         earlier = np.cumsum(np.concatenate([np.zeros_like(falls[:1]), falls[:-1]]), axis=0)
-        return scales * b + earlier
+        return scales[:-1] * b + earlier
 
-    def after(self, n: int, noise: Noise, dimension: int | None = None) -> State:
-        if not self.check_steps(n):
-            return self.init(dimension)
-        b, buffers, before = self._decoded(noise.draw(1, n))
-        earlier = np.cumsum(self._scales_and_falls(b)[1], axis=0)[-1]
-        kept = [earlier, *buffers, *before]
-        if dimension is None:
-            kept = [float(number) for number in kept]
-        empty = [zero(dimension) * 1.0] * (3 * self._poles.buffers + 3)
-        return (n, kept[0] + 0.0, *empty, *kept[1:])
+    def _run_decoder(self, cut: _Cut, y: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The decoder's buffers, of all blocks side by side.
 
-    def _decoded(self, y: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """The plain decoder's b, shape (n, ...), and its buffers and those before after n steps."""
-        run, block, n = self._steps, self._block, len(y)
-        v = _cut(y, block)
-        local, e, w = np.zeros_like(v), _spread(run.e, v), _spread(run.w, v)
-        ends = np.zeros((len(run.e), *v.shape[1:]))
-        last = (n - 1) % block
-        for place in range(len(v)):
+        Returns:
+          The sum of the local ones before each step, shaped as y; those at the start of each block,
+          shape (d, blocks, ...); the local ones after the last step, shape (d, ...).
+        """
+        run, local = self._steps, np.zeros_like(y)
+        e, w = cut.spread(run.e), cut.spread(run.w)
+        ends = np.zeros((len(run.e), *y.shape[1:]))
+        last = ends[:, -1]
+        for place in range(cut.places):
             local[place] = left_sum(ends)
-            ends = ends - e * ends + w * v[place]
-            if place == last:  # the last block is padded
-                buffers = ends[:, -1].copy()
+            ends = ends - e * ends + w * y[place]
+            if place == cut.last:
+                last = ends[:, -1]
         before = np.zeros_like(ends)
         for i, forgot in enumerate(run.forgot):
-            for k in range(v.shape[1] - 1):
+            for k in range(cut.count - 1):
                 before[i, k + 1] = forgot * before[i, k] + ends[i, k]
-        decode = [_spread(column, v) for column in zip(*run.decode[: len(v)], strict=True)]
-        b = _join(v + (left_dot(decode, before) + local), block)[:n]
-        old = before[:, -1]
-        if last == block - 1:  # the block is closed
-            old = _spread(run.forgot, old) * old + buffers
-            buffers = buffers * 0.0
-        return b, buffers, old
-
-    def _scales_and_falls(self, b: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """D of each step, and its fall to the next one times b."""
-        scales = self._column_scales(len(b) + 1).reshape(-1, *[1] * (b.ndim - 1))
-        return scales[:-1], (scales[:-1] - scales[1:]) * b
+        return local, before, last
 
     def _column_scales(self, n: int) -> FloatArray:
         """D of steps 1 .. n, as `step` takes them; step T + 1 has that of T."""
@@ -257,29 +272,31 @@ class BLT(RoundedMechanism):
         return self._tables.mean_row_norm2()
 
 
-# Blocks lie side by side, shape (places, blocks, ...): contiguous for a step of all of them.
+class _Cut:
+    """n > 0 steps cut into blocks that are computed side by side; `tail` is the shape of a step."""
 
+    def __init__(self, n: int, block: int, tail: tuple[int, ...]) -> None:
+        self.n, self.block, self.tail = n, block, tail
+        self.count = -(-n // block)
+        self.places = min(block, n)
+        self.last = (n - 1) % block  # the place of step n
 
-def _cut(values: Any, block: int) -> FloatArray:
-    """Values of steps, shape (n, ...), as blocks; the last one is padded with zeros."""
-    n, tail = len(values), np.shape(values)[1:]
-    blocks = -(-n // block)
-    padded = np.zeros((blocks * block, *tail))
-    padded[:n] = values
-    return np.moveaxis(padded.reshape(blocks, block, *tail), 1, 0)[: min(block, n)].copy()
+    def blocks(self, values: Any) -> FloatArray:
+        """Shape (places, blocks, ...), contiguous for a step of all of them, from (n, ...)."""
+        padded = np.zeros((self.count * self.block, *self.tail))
+        padded[: self.n] = values
+        cut = padded.reshape(self.count, self.block, *self.tail)
+        return np.moveaxis(cut, 1, 0)[: self.places].copy()
 
+    def join(self, cut: Any) -> Any:
+        """Shape (n, ...) again."""
+        whole = np.zeros((self.count, self.block, *self.tail), dtype=cut.dtype)
+        whole[:, : self.places] = np.moveaxis(cut, 0, 1)
+        return whole.reshape(-1, *self.tail)[: self.n]
 
-def _join(cut: Any, block: int) -> Any:
-    """Blocks as values of steps, those of padding included."""
-    places, blocks, *tail = cut.shape
-    whole = np.zeros((blocks, block, *tail), dtype=cut.dtype)
-    whole[:, :places] = np.moveaxis(cut, 0, 1)
-    return whole.reshape(-1, *tail)
-
-
-def _spread(numbers: Any, like: Any) -> Any:
-    """Numbers along a first axis, to go with arrays whose other axes are those of `like`."""
-    return np.reshape(numbers, (-1, *[1] * (like.ndim - 1)))
+    def spread(self, numbers: Any) -> FloatArray:
+        """Numbers for the first axis, the same for all blocks and streams."""
+        return np.reshape(numbers, (-1, *[1] * (1 + len(self.tail))))
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from beam_dpcount.mechanisms.base import FloatArray, IntArray, State, zero
+from beam_dpcount.mechanisms.base import FloatArray, IntArray, State, owned, zero
 from beam_dpcount.mechanisms.binary import Dyadic
 from beam_dpcount.mechanisms.digits import first_difference, ones
 from beam_dpcount.noise.entropy import Noise
@@ -60,24 +61,24 @@ class Honaker(Dyadic):
         return state, value
 
     def after(self, n: int, noise: Noise, dimension: int | None = None) -> State:
-        self.check_steps(n)
-        shape = (n + 1,) if dimension is None else (n + 1, dimension)
-        estimates = _estimates(np.zeros(shape, dtype=np.int64), noise.draw(1, _drawn(n)))
-        kept = list[Any]()
-        for height in range(n.bit_length() - 1, -1, -1):
-            if n >> height & 1:
-                estimate = estimates[height][(n >> height) - 1]
-                kept += zero(dimension), float(estimate) if dimension is None else estimate
-        return (n, *kept)
+        if self.check_steps(n) == 0:
+            return self.init(dimension)
+        z = noise.draw(1, _drawn(n))
+        estimates = _estimates(z[rows] * 1.0 for _, rows in _nodes(n))
+        nodes = [(j, (n >> j) - 1) for j in range(n.bit_length() - 1, -1, -1) if n >> j & 1]
+        return (n, *[v for j, i in nodes for v in (zero(dimension), owned(estimates[j][i]))])
 
     def release(self, xs: IntArray, noise: Noise) -> Any:
         n = self.check_steps(len(xs))
         z = noise.draw(1, _drawn(n))
         values = np.zeros((n + 1, *np.shape(xs)[1:]))
-        t = np.arange(n + 1, dtype=np.int64)
         sums = np.concatenate([np.zeros_like(xs[:1]), np.cumsum(xs, axis=0)])
-        for j, estimate in reversed(list(enumerate(_estimates(sums, z)))):
-            ends = t[1 << j :: 2 << j]
+        estimates = _estimates(
+            (sums[ends] - sums[ends - (1 << j)] + z[rows]) * 1.0
+            for j, (ends, rows) in enumerate(_nodes(n))
+        )
+        for j, estimate in reversed(list(enumerate(estimates))):
+            ends = np.arange(1 << j, n + 1, 2 << j)
             values[ends] = values[ends - (1 << j)] + estimate[::2]
         return values[1:]
 
@@ -148,16 +149,21 @@ def _estimate(height: int, y: Any, left: Any, right: Any) -> Any:
     return v * y + (1 - v) * (left + right)
 
 
-def _estimates(sums: IntArray, z: IntArray) -> list[Any]:
-    """All nodes' estimates by height, from the prefix sums of 0 .. n steps and their noise."""
-    t = np.arange(len(sums), dtype=np.int64)
+def _nodes(n: int) -> Iterator[tuple[IntArray, IntArray]]:
+    """Of each height the last items of all nodes that n steps complete, and their rows of z."""
+    t = np.arange(n + 1, dtype=np.int64)
     first = np.cumsum(np.frexp(t & -t)[1])  # `_drawn` of each step
-    estimates: list[Any] = []
-    for j in range((len(sums) - 1).bit_length()):
+    for j in range(n.bit_length()):
         ends = t[1 << j :: 1 << j]
-        y = (sums[ends] - sums[ends - (1 << j)] + z[first[ends - 1] + j]) * 1.0
+        yield ends, first[ends - 1] + j
+
+
+def _estimates(noisy: Iterable[Any]) -> list[FloatArray]:
+    """The estimates of all nodes of each height, from their noisy sums."""
+    estimates: list[FloatArray] = []
+    for j, y in enumerate(noisy):
         if j:
-            below = estimates[-1][: 2 * len(ends)]
+            below = estimates[-1][: 2 * len(y)]
             y = _estimate(j, y, below[::2], below[1::2])
         estimates.append(y)
     return estimates

@@ -151,17 +151,25 @@ class KAry(Mechanism):
         return (t, drawn, total, noises, *changed, *state[held:]), total + noises
 
     def after(self, n: int, noise: Noise, dimension: int | None = None) -> State:
-        if not self.check_steps(n):
-            return self.init(dimension)
-        levels, drawn = self._layout(n)
-        held, noises = list[Any](), zero(dimension)
-        for q, start, coordinates in levels:
-            a, b = int(start[-1]), int(q[-1])
-            level = [noise.one(i) for i in coordinates[min(a, b) : max(a, b)].tolist()]
-            for z in level:
-                noises = noises + z if a < b else noises - z
-            held += level
-        return (n, drawn, zero(dimension), noises, *held)
+        held = self._held(self.check_steps(n))
+        z = {coordinate: noise.one(coordinate) for coordinate in sorted(c for c, _ in held)}
+        noises = sum((sign * z[c] for c, sign in held), zero(dimension))
+        return (n, self.draws(n), zero(dimension), noises, *[z[c] for c, _ in held])
+
+    def _held(self, n: int) -> list[tuple[int, int]]:
+        """The coordinate and sign of each block in the state after n steps, in its order."""
+        held, below = [], 0  # what the levels below draw in a step in which this one changes
+        for k, weight, shift, half in self._levels():
+            q = (n + shift) // weight
+            digit = (q + half) % k - half
+            for change in range(q - digit + 1, q + 1):  # the last one drawn in its step
+                held.append((self.draws(change * weight - shift), 1))
+            if digit < 0:  # the last ones of `half` that were drawn at once
+                step = (q - digit - half) * weight - shift
+                last = self.draws(step - 1) + below + half
+                held += [(c, -1) for c in range(last + digit + 1, last + 1)]
+            below += half
+        return held
 
     def release(self, xs: IntArray, noise: Noise) -> IntArray:
         levels, rows = self._layout(self.check_steps(len(xs)))

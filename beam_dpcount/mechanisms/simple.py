@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_dpcount.mechanisms.base import FloatArray, IntArray, State, added, zero
+from beam_dpcount.mechanisms.base import FloatArray, IntArray, State, owned, zero
 from beam_dpcount.mechanisms.trees import Forest
 from beam_dpcount.noise.entropy import Noise
 
@@ -81,7 +81,8 @@ class Simple2(Forest):
         return (t, total, noises), total + noises
 
     def after(self, n: int, noise: Noise, dimension: int | None = None) -> State:
-        return (self.check_steps(n), zero(dimension), added(noise.draw(1, n)))
+        noises = _drawn(noise, 1, self.check_steps(n), dimension)
+        return (n, zero(dimension), noises)
 
     def parents(self, n: int) -> IntArray:
         return np.arange(n, dtype=np.int64)
@@ -158,10 +159,10 @@ class TwoLevel(Forest):
         return (t, total, blocks, items), total + blocks + items
 
     def after(self, n: int, noise: Noise, dimension: int | None = None) -> State:
-        full, rest = divmod(self.check_steps(n), self.size)
-        ends = (noise.one(end * self.size) for end in range(1, full + 1))
-        blocks = sum(ends, start=zero(dimension))
-        return (n, zero(dimension), blocks, added(noise.draw(n - rest + 1, rest)))
+        full = self.check_steps(n) // self.size * self.size
+        ends = range(self.size, full + 1, self.size)
+        blocks = sum(map(noise.one, ends), zero(dimension))
+        return (n, zero(dimension), blocks, _drawn(noise, full + 1, n - full, dimension))
 
     def parents(self, n: int) -> IntArray:
         t = np.arange(1, n + 1, dtype=np.int64)
@@ -197,3 +198,8 @@ class TwoLevel(Forest):
         within = blocks * size * (size - 1) // 2 + rest * (rest + 1) // 2
         of_blocks = size * blocks * (blocks - 1) // 2 + blocks * (rest + 1)
         return (within + of_blocks) / self.horizon
+
+
+def _drawn(noise: Noise, first: int, n: int, dimension: int | None) -> Any:
+    """The sum of n coordinates."""
+    return owned(noise.draw(first, n).sum(axis=0)) if n else zero(dimension)

@@ -95,17 +95,22 @@ class SmoothBinary(Forest):
         return (t, following, drawn, total, *kept, z), total + sum(kept) + z + extra
 
     def after(self, n: int, noise: Noise, dimension: int | None = None) -> State:
-        nodes, (h, zeros), v, rest = self._live(self.check_steps(n)), self.shape, 0, n
-        for bit in range(h - 1, -1, -1):  # of the leaf with n before it
-            first = comb(bit, zeros - 1) if zeros else 0
-            if rest < first:
-                zeros -= 1
+        # Down the tree of leaves (see below) to v_{n+1}: a turn right is a 1-bit and a live node.
+        # Where no item is left, only ones of empty nodes are.
+        h, k = self.shape
+        v, node, left = 0, 0, self.check_steps(n)
+        live = []
+        while left:
+            h, first = h - 1, comb(h - 1, k - 1)
+            if left < first:
+                k -= 1
             else:
-                v, rest = v | 1 << bit, rest - first
-        if self.balanced:
-            rows = self._rows(n)[1]
-            nodes = [int(rows[node - 1]) + 1 for node in nodes]
-        return (n, v, self.draws(n), zero(dimension), *map(noise.one, nodes))
+                v, node, left = v | 1 << h, node + first, left - first
+                live.append(node)
+        v |= (1 << h - k) - 1
+        # Of the coordinates of a step the last one is its node's.
+        coordinates = [self.draws(node) for node in live]
+        return (n, v, self.draws(n), zero(dimension), *map(noise.one, coordinates))
 
     def parents(self, n: int) -> IntArray:
         h, k = self.shape

@@ -8,7 +8,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from beam_dpcount.mechanisms.base import FloatArray, IntArray, State, UnsupportedHorizonError, zero
+from beam_dpcount.mechanisms.base import (
+    FloatArray,
+    IntArray,
+    State,
+    UnsupportedHorizonError,
+    owned,
+    zero,
+)
 from beam_dpcount.mechanisms.rounded import ULP, WeightedMechanism, lag_bounds, to_integers
 from beam_dpcount.mechanisms.workload import Workload, toeplitz
 from beam_dpcount.noise.entropy import Noise
@@ -106,7 +113,7 @@ class SquareRoot(WeightedMechanism):
 
     def after(self, n: int, noise: Noise, dimension: int | None = None) -> State:
         z = noise.draw(1, self.check_steps(n))
-        return (n, *[zero(dimension)] * n, *(z.tolist() if dimension is None else z))
+        return (n, *[zero(dimension)] * n, *map(owned, z))
 
     def release(self, xs: IntArray, noise: Noise) -> Any:
         z = noise.draw(1, self.check_steps(len(xs)))

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from beam_dpcount.mechanisms.base import FloatArray, IntArray, Mechanism, State, zero
+from beam_dpcount.mechanisms.base import FloatArray, IntArray, Mechanism
 from beam_dpcount.noise.entropy import Noise
 
 
@@ -35,18 +35,6 @@ class Forest(Mechanism):
     @abstractmethod
     def parents(self, n: int) -> IntArray:
         """parent(t) for t = 1 .. n, shape (n,); 0 is the empty prefix."""
-
-    def after(self, n: int, noise: Noise, dimension: int | None = None) -> State:
-        live = (noise.one(node) for node in self._live(self.check_steps(n)))
-        return (n, zero(dimension), *live)
-
-    def _live(self, n: int) -> list[int]:
-        """The live nodes after n steps, oldest first."""
-        parents, nodes = _structure(self, n)[0] if n else (), list[int]()
-        while n:
-            nodes.append(n)
-            n = int(parents[n - 1])
-        return nodes[::-1]
 
     def release(self, xs: IntArray, noise: Noise) -> IntArray:
         z = noise.draw(1, self.check_steps(len(xs)))

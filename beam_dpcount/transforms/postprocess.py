@@ -247,7 +247,8 @@ class _TopOfShown(beam.PTransform[Any, Any]):
     def expand(self, releases: PCollection[Any]) -> PCollection[Any]:
         declared = _declared(releases, (Release,))
         streaming, function = _is_streaming(releases, self._path), releases.windowing.windowfn
-        keyed: Any = beam.Map(lambda release: (release.step, release))
+        # Not by step, which starts anew where a count does.
+        keyed: Any = beam.Map(lambda release: (release.timestamp, release))
         pairs = releases | "Key" >> keyed.with_output_types(typehints.KV[int, declared])
         top: Any = beam.ParDo(TopOfShown(self._k)).with_output_types(TopRelease)
         if streaming:

@@ -131,9 +131,10 @@ class TickCount(Counting):
       With `SelectKeys` the budget is (epsilon, delta): which keys there are is protected too, and
       the delta of `selection` is a part of the budget's, or beside a budget without one. Which
       releases there are depends on the data, through releases only; on bounded input they come by
-      window, key and time. Public, in place of the keys: the shards, and all that `selection` says.
-      A key's first releases were chosen for being high, so that they are biased upwards; stddev is
-      that of releases at their tick, chosen or not (docs/proofs/selection.md).
+      window, key and time, where one worker has all keys. Public, in place of the keys: the shards,
+      and all that `selection` says. A key's first releases were chosen for being high, so that they
+      are biased upwards; stddev is that of releases at their tick, chosen or not
+      (docs/proofs/selection.md).
       Noise and retries as for PrefixCount.
 
     Attributes:
