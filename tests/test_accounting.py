@@ -408,6 +408,23 @@ def test_the_events_of_a_pure_ledger():
     assert theirs < many.epsilon_at(1e-6) < 1.15 * theirs
 
 
+def test_the_delta_for_keys_is_in_no_event():
+    ledger = Ledger(dp.ApproxDP(1.0, 1e-6), keys_delta=5e-7)
+    assert ledger_event(ledger) == library.ComposedDpEvent([])  # nothing is claimed yet
+    ledger.share(0.5).claim("a", keys_delta=2e-7)
+    for claimed in (True, False):
+        with pytest.raises(ValueError, match=r"subtract ledger\.delta_for_keys\(\) from the delta"):
+            ledger_event(ledger, claimed)
+        event = ledger_event(ledger, claimed, without_keys=True)
+        theirs = by_rdp(event, 1e-6 - ledger.delta_for_keys(claimed))
+        ours = ledger.epsilon_at(claimed=claimed)
+        assert theirs * (1 - 1e-6) <= ours <= theirs * (1 + 1e-8)
+    assert by_rdp(event, 1e-6) < 0.99  # which forgets them
+    listed = Ledger(dp.PureDP(1.0), keys_delta=5e-7)
+    listed.share(0.25).claim("a")
+    assert ledger_event(listed) == library.ComposedDpEvent([laplace(0.25)])
+
+
 # Refusals
 
 

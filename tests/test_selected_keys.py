@@ -582,6 +582,27 @@ def test_states_of_other_rules_are_refused() -> None:
         codec.decode(data)
 
 
+# Ledgers
+
+
+def test_a_share_takes_its_delta_when_it_is_applied() -> None:
+    ledger = dp.Ledger(dp.ApproxDP(1.0, 1e-6), keys_delta=4e-7)
+    with pytest.raises(ValueError, match="keys_delta"):
+        dp.TickCount(ledger.share(0.5, "none"), **CLOCK, keys=dp.SelectKeys())
+    made = dp.TickCount(
+        ledger.rest("people"),
+        **CLOCK,
+        keys=dp.SelectKeys(delta=4e-7),
+        value=lambda event: 1,
+        users=dp.Users(who, 5),
+    )
+    assert ledger.delta_for_keys() == 0
+    _ = beam.Pipeline("FnApiRunner") | feed(PEOPLE, Any) | made
+    assert ledger.delta_for_keys() == pytest.approx(4e-7)
+    assert "for one person" in str(ledger)
+    assert ledger.delta_for_keys(unit="event") == pytest.approx(8e-7)
+
+
 # Wrong inputs
 
 

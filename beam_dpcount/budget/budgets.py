@@ -143,8 +143,13 @@ class WeakBudgetWarning(UserWarning):
     """
 
 
-def weakness(budget: Budget) -> str:
-    """Why a budget is weak, in a sentence; empty where it is not."""
+def weakness(budget: Budget, keys_delta: float = 0.0) -> str:
+    """Why a budget is weak, in a sentence; empty where it is not.
+
+    Args:
+      budget: what it is.
+      keys_delta: what comes beside one that has no delta, where keys that nobody listed are shown.
+    """
     reasons = []
     if isinstance(budget, ZCDP):
         epsilon = zcdp_epsilon(budget.rho, _USUAL_DELTA) if budget.rho >= _WEAK_RHO else 0.0
@@ -156,21 +161,22 @@ def weakness(budget: Budget) -> str:
         factor = f"e^{epsilon:.3g}" + (f" = {math.exp(epsilon):,.0f}" if epsilon < 20 else "")
         shift = "lets one event shift the odds of a conclusion by a factor of up to"
         reasons.append(f"{means}{shift} {factor}; {usual}")
-    if isinstance(budget, ApproxDP) and budget.delta >= _WEAK_DELTA:
+    delta = budget.delta if isinstance(budget, ApproxDP) else keys_delta
+    if delta >= _WEAK_DELTA:
         usual = "delta well below 1 / (number of people) is usual, as 1e-6"
-        reasons.append(f"may fail altogether with probability {budget.delta:g}; {usual}")
+        reasons.append(f"may fail altogether with probability {delta:g}; {usual}")
     return f"weak budget: {budget} {', and '.join(reasons)}" if reasons else ""
 
 
-_warned: set[Budget] = set()
+_warned: set[str] = set()
 
 
-def warn_if_weak(budget: Budget) -> None:
+def warn_if_weak(budget: Budget, keys_delta: float = 0.0) -> None:
     """Give the WeakBudgetWarning of a whole budget, once; as from the line outside the package."""
-    text = "" if budget in _warned else weakness(budget)
-    if not text:
+    text = weakness(budget, keys_delta)
+    if not text or text in _warned:
         return
-    _warned.add(budget)
+    _warned.add(text)
     package, level, frame = __name__.partition(".")[0], 1, sys._getframe(0)
     while frame.f_back and str(frame.f_globals.get("__name__")).partition(".")[0] == package:
         frame, level = frame.f_back, level + 1

@@ -84,11 +84,10 @@ def dp_event(counter: Costly, zcdp: bool = False) -> DpEvent:
       PLDAccountant does not take, the pure one is given as such as well.
 
     Guarantee: the event dominates the counter: what an accountant says of it holds for the
-      releases; those of keys that nobody listed have the delta of their `selection` on top. Numbers
-      are rounded to the safe side. A discrete Laplace law of parameter epsilon and its shift by 1
-      have losses of epsilon and -epsilon only: they are randomised response, which dominates every
-      epsilon-DP mechanism. (LaplaceDpEvent would not do: a continuous Laplace law reaches its
-      largest loss less often than a discrete one.)
+      releases. Numbers are rounded to the safe side. A discrete Laplace law of parameter epsilon
+      and its shift by 1 have losses of epsilon and -epsilon only: they are randomised response,
+      which dominates every epsilon-DP mechanism. (LaplaceDpEvent would not do: a continuous
+      Laplace law reaches its largest loss less often than a discrete one.)
 
     Source: [Kairouz, Oh, Viswanath 2015] for pure DP as randomised response; `noise_laws` and
       docs/proofs/counters.md for the rest.
@@ -103,19 +102,33 @@ def dp_event(counter: Costly, zcdp: bool = False) -> DpEvent:
     return _event(counter.costs(), zcdp)
 
 
-def ledger_event(ledger: Ledger, claimed: bool = True, zcdp: bool = False) -> DpEvent:
+def ledger_event(
+    ledger: Ledger, claimed: bool = True, zcdp: bool = False, without_keys: bool = False
+) -> DpEvent:
     """What the shares of a ledger cost together, each taken to be spent in full.
 
     It is a ComposedDpEvent of a ZCDpEvent (for RdpAccountant) or, in a pure ledger, of a
-    DiscreteLaplaceDpEvent (for PLDAccountant) a share. ImportError as for `dp_event`. What keys
-    that nobody listed take is in no event: ask an accountant for epsilon at delta less their sum,
-    `ledger.keys_delta - ledger.keys_delta_left`.
+    DiscreteLaplaceDpEvent (for PLDAccountant) a share. ImportError as for `dp_event`.
 
     Args:
       ledger: the account.
       claimed: only the shares that transforms have claimed; False: all, and what is left.
       zcdp: give what is pure as ZCDpEvent; it is so anyway where some share is zCDP.
+      without_keys: the event is to leave out the delta of keys that nobody listed, as you subtract
+        it: `accountant.get_epsilon(delta - ledger.delta_for_keys())`, with the same `claimed`.
+
+    Raises:
+      ValueError: the ledger has a delta for keys, and `without_keys` is not given. No event of
+        dp-accounting has it: it adds to delta, and a mechanism of delta alone that is composed
+        with the others adds less.
     """
+    keys = any(share.keys_delta for share in ledger.shares) if claimed else ledger.keys_delta
+    if keys and not without_keys:
+        raise ValueError(
+            "no event holds what showing keys that nobody listed takes of delta: subtract "
+            "ledger.delta_for_keys() from the delta that you give the accountant, and say so by "
+            "without_keys=True"
+        )
     parts = [of_budget(budget) for budget in ledger.parts(claimed, float_up)]
     return _event(parts, zcdp, composed=True)
 

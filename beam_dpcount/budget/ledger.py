@@ -9,7 +9,8 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from numbers import Real
+from typing import Any, NamedTuple
 
 from beam_dpcount.budget.budgets import ZCDP, ApproxDP, Budget, PureDP, check_budget, warn_if_weak
 from beam_dpcount.budget.conversions import (
@@ -22,7 +23,8 @@ from beam_dpcount.budget.conversions import (
 )
 
 # Ten times 0.1 is a hair above 1 in binary. A share that exceeds what is left by this part of
-# itself gets what is left, and when only this part of a budget is left, nothing is.
+# itself gets what is left, and when only this part of a budget is left, nothing is. What is kept
+# for keys is kept with this part more: a claim comes too late to lower a threshold's delta by it.
 _ROUNDING = Fraction(1, 10**9)
 _DELTA = 1e-6  # at which the account of a zCDP budget gives epsilon, unless told otherwise
 
@@ -39,8 +41,9 @@ For one event, what protects a person counts {how}: without that event, others
 of its person's may count in its place. The sum may exceed the budget, which is a person's."""
 
 _KEYS = """\
-Delta for keys is the probability that keys that nobody listed show what they must not. It adds up
-beside the shares; where there is a delta, epsilon is that of what keys leave of it."""
+Delta for keys: where keys are not listed but shown once their private counts are high enough, the
+probability, at most, of showing any that only {whom} has. It adds up over shares.
+{beside}"""
 
 _LOCK = threading.Lock()
 
@@ -73,25 +76,14 @@ class Protection:
             return PureDP(2 * budget.epsilon)
         return ZCDP(self.event_cost * budget.rho)
 
+    def delta_of_event(self, keys_delta: Fraction) -> Fraction:
+        """What one event takes of the delta for keys.
 
-@dataclass(frozen=True)
-class Claim:
-    """What a transform has said of a share that it spends.
-
-    Fields:
-      by: its label.
-      protects: whom it protects.
-      keys_delta: the delta that keys that nobody listed take beside the share.
-    """
-
-    by: str
-    protects: Protection
-    keys_delta: Fraction = Fraction(0)
-
-    @property
-    def keys_delta_of_event(self) -> Fraction:
-        """What it is for one event: twice, where others of its person's may count in its place."""
-        return self.keys_delta * (1 if self.protects.event_cost == 1 else 2)
+        Behind a bound one event less may lose its person some keys and gain them others. The noise
+        alone crosses the thresholds of those gained with no more probability than with events that
+        a person may have: twice as much in all, however many events change.
+        """
+        return keys_delta if self.event_cost == 1 else 2 * keys_delta
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,22 +107,37 @@ class Share:
     @property
     def claimed_by(self) -> str | None:
         """The transform that spends it, or None while there is none."""
-        claimed = self.ledger._claims.get(self.name)
-        return None if claimed is None else claimed.by
+        return self._claimed.by
 
     @property
     def protects(self) -> Protection:
         """Whom the transform that spends it protects; an event while there is none."""
-        claimed = self.ledger._claims.get(self.name)
-        return _AN_EVENT if claimed is None else claimed.protects
+        return self._claimed.protects
+
+    @property
+    def keys_delta(self) -> Fraction:
+        """What the transform that spends it takes of the ledger's `keys_delta`; most take 0."""
+        return self._claimed.keys_delta
+
+    @property
+    def _claimed(self) -> _Claim:
+        return self.ledger._claims.get(self.name, _UNCLAIMED)
 
     def claim(
-        self, by: str, protects: Protection | None = None, keys_delta: float = 0.0
+        self, by: str, protects: Protection | None = None, keys_delta: float | Fraction = 0.0
     ) -> PureDP | ZCDP:
         """The budget, for use outside of transforms: `calibrate(m, share.claim("mine"))`.
 
-        It protects an event, unless `protects` says otherwise. `keys_delta` is what keys that
-        nobody listed take of the ledger's own. A second time is a ClaimedError.
+        Args:
+          by: what spends it, for the account.
+          protects: whom; default: an event.
+          keys_delta: where keys that nobody listed are shown, the probability of showing one that
+            must not be. It is taken from the ledger's.
+
+        Raises:
+          ClaimedError: it was claimed before.
+          OverspentError: the ledger has less left for keys. Then the share is not used.
+          ValueError, TypeError: keys_delta is no number from 0 to below 1.
         """
         self.ledger._claim(self, by, protects or _AN_EVENT, keys_delta)
         return self.budget
@@ -138,16 +145,26 @@ class Share:
     def describe(self) -> Mapping[str, str]:
         """Its line for annotations and display data."""
         of = f"{_percent(self.part)} of {self.ledger.budget}"
-        if self.ledger.keys_delta:
-            of += f", and keys a delta of {float(self.ledger.keys_delta):g} in all"
         where = f" (ledger {self.ledger.name})" if self.ledger.name else ""
-        return {"ledger": f"{self.name}: {of}{where}"}
+        keys = f", delta for keys {float(self.keys_delta):g}" if self.keys_delta else ""
+        return {"ledger": f"{self.name}: {of}{keys}{where}"}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _share_of, (self.ledger, self.name)
 
 
 _AN_EVENT = Protection()
+
+
+class _Claim(NamedTuple):
+    """Who spends a share, whom that protects, and what it takes of the delta for keys."""
+
+    by: str | None = None
+    protects: Protection = _AN_EVENT
+    keys_delta: Fraction = Fraction(0)
+
+
+_UNCLAIMED = _Claim()
 
 
 def _share_of(ledger: Ledger, name: str) -> Share:
@@ -166,20 +183,25 @@ class Ledger:
         their rhos add up. ApproxDP: turned into zCDP once (numeric conversion), and shares are
         ZCDP; only the account speaks of epsilon and delta again.
       name: for messages and the account; may be left out.
-      keys_delta: what all transforms with `SelectKeys` may take together, each with a delta of its
-        own: a part of the delta of an ApproxDP budget, so that its shares have the rest, or beside
-        a budget without one. Default: none.
+      keys_delta: what all transforms that show keys nobody listed may take together, as the
+        probability of showing one that must not be. It is set aside first, with a billionth of it
+        for sums of floats: shares of ApproxDP(epsilon, delta) are made from epsilon and the rest
+        of delta. Default: nothing.
 
     Warns:
-      WeakBudgetWarning: the budget is weak.
+      WeakBudgetWarning: the budget, or keys_delta, is weak.
 
     Guarantee: all releases of all transforms that use shares of this ledger, each share once and
       in one run, together satisfy `budget`, for inputs that are neighbours in the sense of each
       transform, if one event of the input data is at most one element of what each counts. The
       shares' costs are exact fractions and never sum to more than the budget. The transforms may
       run at the same time, and each may be fed what was chosen from the releases of others. The
-      budget is per window; see `account`. With `keys_delta` beside a pure or zCDP budget, all this
-      holds but for a probability of `keys_delta`.
+      budget is per window; see `account`. Deltas for keys add up, beside epsilon and rho: if the
+      noisy counts of all keys, shown or not, are (epsilon, delta)-DP together, then what is
+      released is (epsilon, delta + their sum)-DP. So ApproxDP holds as it is, as keys_delta was
+      taken from its delta. The others hold but for d = `delta_for_keys()`: PureDP(epsilon) as
+      (epsilon, d)-DP, ZCDP(rho) as (epsilon, delta + d)-DP for whatever (epsilon, delta) follows
+      from rho.
 
     Source: composition adds up epsilon, and rho [Bun, Steinke 2016], also of mechanisms that run
       concurrently on data still to come [Vadhan, Wang 2021; Lyu 2022; Henzinger, Safavi, Vadhan
@@ -189,7 +211,8 @@ class Ledger:
     forked ones included, it can only be read: two processes would spend the same budget twice.
 
     Raises:
-      ValueError, TypeError: budget is none, or too small to convert; name is not one line of text.
+      ValueError, TypeError: budget is none, or too small to convert; name is not one line of text;
+        keys_delta is no number from 0 to below 1, or not below the budget's delta.
 
     Example:
       >>> import beam_dpcount as dp
@@ -203,10 +226,12 @@ class Ledger:
       OverspentError: ledger shop would be overspent
     """
 
-    def __init__(self, budget: Budget, name: str = "", keys_delta: float | None = None) -> None:
-        keys = Fraction(0) if keys_delta is None else Fraction(check_delta(keys_delta))
-        self._set_up(uuid.uuid4().hex, check_budget(budget), _check_line("name", name), keys)
-        warn_if_weak(budget)  # a share of a weak budget may look strong
+    def __init__(
+        self, budget: Budget, name: str = "", keys_delta: float | Fraction | None = None
+    ) -> None:
+        kept = Fraction(0) if keys_delta is None else _check_keys_delta(keys_delta)
+        self._set_up(uuid.uuid4().hex, check_budget(budget), _check_line("name", name), kept)
+        warn_if_weak(budget, float(kept))  # a share of a weak budget may look strong
         self._home: int | None = os.getpid()
         _LIVE[self._token] = self
 
@@ -214,18 +239,9 @@ class Ledger:
         self._token, self._budget, self._name = token, budget, name
         self._keys_delta = keys_delta
         self._kind = PureDP if isinstance(budget, PureDP) else ZCDP  # of most shares
-        counts = budget
-        if keys_delta and isinstance(budget, ApproxDP):
-            if keys_delta >= Fraction(budget.delta):
-                raise ValueError(
-                    f"keys_delta = {float(keys_delta):g} leaves nothing of {budget}: give less "
-                    "than its delta, e.g. half"
-                )
-            counts = ApproxDP(budget.epsilon, float_down(Fraction(budget.delta) - keys_delta))
-        whole = counts.epsilon if isinstance(counts, PureDP) else counts.to_zcdp().rho
-        self._total = Fraction(whole)
+        self._total = _whole(budget, self._keys_room)
         self._shares: dict[str, Share] = {}
-        self._claims: dict[str, Claim] = {}
+        self._claims: dict[str, _Claim] = {}
 
     @property
     def budget(self) -> Budget:
@@ -238,33 +254,39 @@ class Ledger:
         return self._name
 
     @property
+    def _has_delta(self) -> bool:
+        return isinstance(self._budget, ApproxDP)
+
+    @property
     def total(self) -> Fraction:
         """What all shares may cost: epsilon of a pure budget, else rho."""
         return self._total
-
-    @property
-    def keys_delta(self) -> Fraction:
-        """What all selections of keys may take together; 0: none may."""
-        return self._keys_delta
-
-    @property
-    def keys_delta_left(self) -> Fraction:
-        """What no selection of keys has taken of it."""
-        return self._keys_delta - self._keys_delta_of(claimed=True)
-
-    def _keys_delta_of(self, claimed: bool, of_event: bool = False) -> Fraction:
-        """What selections of keys take that are claimed; or may take."""
-        if not claimed:
-            return self._keys_delta * (1 + of_event)
-        taken = self._claims.values()
-        parts = (c.keys_delta_of_event if of_event else c.keys_delta for c in taken)
-        return sum(parts, Fraction(0))
 
     @property
     def left(self) -> Fraction:
         """What no share has taken, in the unit of `total`; no trace that rounding left."""
         left = self._total - sum((s.cost for s in self._shares.values()), Fraction(0))
         return left if left > self._total * _ROUNDING else Fraction(0)
+
+    @property
+    def keys_delta(self) -> Fraction:
+        """What all transforms that show keys nobody listed may take together, exactly; or 0."""
+        return self._keys_delta
+
+    @property
+    def keys_delta_left(self) -> Fraction:
+        """What none of them has taken; no trace that rounding left."""
+        left = self._keys_delta - self._keys_taken
+        return left if left > self._keys_delta * _ROUNDING else Fraction(0)
+
+    @property
+    def _keys_taken(self) -> Fraction:
+        return sum((c.keys_delta for c in self._claims.values()), Fraction(0))
+
+    @property
+    def _keys_room(self) -> Fraction:
+        """What claims may sum to, exactly, and what a budget's delta is lowered by."""
+        return self._keys_delta * (1 + _ROUNDING)
 
     @property
     def shares(self) -> tuple[Share, ...]:
@@ -339,7 +361,10 @@ class Ledger:
             f"{left} is left{' after ' if taken else ''}{taken}: {remedy}"
         )
 
-    def _claim(self, share: Share, by: str, protects: Protection, keys_delta: float) -> None:
+    def _claim(
+        self, share: Share, by: str, protects: Protection, keys_delta: float | Fraction
+    ) -> None:
+        asked = _check_keys_delta(keys_delta)
         if not isinstance(by, str):
             raise TypeError(f"by must be text, e.g. the transform's label, got {by!r}")
         by = " ".join(by.split())
@@ -352,22 +377,23 @@ class Ledger:
                 spent = f"is spent by {share.claimed_by!r} already, and {by!r} would again"
                 remedy = "take a share for each transform and each place where one is applied"
                 raise ClaimedError(f"share {share.name!r} of {self._title()} {spent}: {remedy}")
-            self._claims[share.name] = Claim(by, protects, self._granted(by, keys_delta))
+            if asked and self._keys_taken + asked > self._keys_room:
+                raise self._overspent_on_keys(by, asked)
+            self._claims[share.name] = _Claim(by, protects, asked)
 
-    def _granted(self, by: str, asked: float) -> Fraction:
-        """A delta for keys, or an OverspentError where less is left."""
-        if not asked:
-            return Fraction(0)
-        delta, left = Fraction(check_delta(asked)), self.keys_delta_left
-        if delta - left > delta * _ROUNDING:
-            remedy = "make it with Ledger(budget, keys_delta=...), for all selections of keys"
-            if self._keys_delta:
-                remedy = f"{float(left):g} of {float(self._keys_delta):g} is left: take less"
-            raise OverspentError(
-                f"{by!r} selects keys with a delta of {asked:g}, which {self._title()} has not: "
-                f"{remedy}"
-            )
-        return min(delta, left)
+    def _overspent_on_keys(self, by: str, asked: Fraction) -> OverspentError:
+        asks = f"{by!r} shows keys that nobody listed, and asks for {float(asked):g} of delta"
+        if not self._keys_delta:
+            remedy = "make it Ledger(budget, keys_delta=...), with what all such transforms take"
+            return OverspentError(f"{self._title()} keeps no delta for keys, but {asks}: {remedy}")
+        left, remedy = "nothing", "lower the others' delta, or raise the ledger's keys_delta"
+        if self.keys_delta_left:
+            left, remedy = f"{float(self.keys_delta_left):g}", "take less, or raise its keys_delta"
+        taken = ", ".join(f"{s.name} {float(s.keys_delta):g}" for s in self.shares if s.keys_delta)
+        return OverspentError(
+            f"{self._title()} would be overspent: {asks}, but {left} of its keys_delta = "
+            f"{float(self._keys_delta):g} is left{' after ' if taken else ''}{taken}: {remedy}"
+        )
 
     def _check_home(self) -> None:
         if self._home != os.getpid():
@@ -380,18 +406,47 @@ class Ledger:
     ) -> float:
         """The epsilon that all shares together satisfy at this delta, rounded up.
 
+        What shows keys that nobody listed takes its part of delta first, `delta_for_keys`; epsilon
+        is that of the shares' sum at what remains.
+
         Args:
-          delta: default: the budget's own; 1e-6, and `keys_delta`, for ZCDP; none for PureDP, which
-            is pure DP, but for what keys take. Of a delta, epsilon is that of what keys leave.
+          delta: default: the budget's own; for ZCDP 1e-6 beside `delta_for_keys`; for PureDP
+            `delta_for_keys` alone, which is mostly none: pure DP.
           claimed: only shares that transforms have claimed; False: all, and what is left, which is
-            taken to protect whom the claimed ones do.
+            taken to protect whom the claimed ones do; and all of `keys_delta`.
           unit: "event" or "person". Default: a person's if all claimed shares protect one, else an
             event's.
 
         Raises:
           ValueError: nothing holds for a person, as some shares protect an event only; or for an
-            event, as some of what is not claimed may yet protect people.
+            event, as some of what is not claimed may yet protect people. Or delta is not above
+            what keys take of it.
         """
+        of_event = self._counts_for_events(claimed, unit)
+        keys = self._for_keys(claimed, of_event)
+        epsilon = self._epsilon(self.parts(claimed, of_event=of_event), keys, delta)
+        if epsilon is None:
+            raise ValueError(
+                f"at delta = {self._delta(keys) if delta is None else delta:g} no epsilon holds, "
+                f"as showing keys that nobody listed takes {float_up(keys):g} of it: give more"
+            )
+        return epsilon
+
+    def delta_for_keys(self, claimed: bool = True, unit: str | None = None) -> float:
+        """What showing keys that nobody listed takes of any delta, rounded up; mostly 0.
+
+        For one event it is up to twice as much as shares for people have claimed. Arguments and
+        errors as for `epsilon_at`.
+        """
+        return float_up(self._for_keys(claimed, self._counts_for_events(claimed, unit)))
+
+    def _for_keys(self, claimed: bool, of_event: bool) -> Fraction:
+        takes = [c.protects.delta_of_event(c.keys_delta) for c in self._claims.values()]
+        taken = sum(takes, Fraction(0)) if of_event else self._keys_taken
+        return taken if claimed else taken + self.keys_delta_left
+
+    def _counts_for_events(self, claimed: bool, unit: str | None) -> bool:
+        """Whether shares count as what they cost an event, though some protect people."""
         events = [s.name for s in self.shares if s.claimed_by and not s.protects.person]
         people = any(s.protects.person for s in self.shares)
         if unit not in (None, "event", "person"):
@@ -402,45 +457,43 @@ class Ledger:
                 f"of {self._title()} nothing holds for a person, as these shares protect an event: "
                 f"{named}: give users= to what spends them"
             )
-        parts = self.parts(claimed)
-        if people and (events or unit == "event"):
-            if not claimed and (self.left or any(s.claimed_by is None for s in self.shares)):
-                raise ValueError(
-                    "what is not claimed may yet protect people, which costs an event more: leave "
-                    "claimed=False out"
-                )
-            parts = self.parts(claimed, of_event=True)
-            return self._epsilon(parts, delta, self._keys_delta_of(claimed, of_event=True))
-        return self._epsilon(parts, delta, self._keys_delta_of(claimed))
+        if not people or not (events or unit == "event"):
+            return False
+        if not claimed and (self.left or any(s.claimed_by is None for s in self.shares)):
+            raise ValueError(
+                "what is not claimed may yet protect people, which costs an event more: leave "
+                "claimed=False out"
+            )
+        return True
 
     def _epsilon(
-        self, parts: Sequence[PureDP | ZCDP], delta: float | None, keys_delta: Fraction
-    ) -> float:
+        self, parts: Sequence[PureDP | ZCDP], keys: Fraction, delta: float | None
+    ) -> float | None:
+        """Of parts that add up, once keys have taken theirs of delta; None where that is all."""
         pure = [Fraction(b.epsilon) for b in parts if isinstance(b, PureDP)]
         rho = sum((Fraction(b.rho) for b in parts if isinstance(b, ZCDP)), Fraction(0))
-        delta = self._delta() if delta is None else delta
-        if delta is not None and keys_delta:
-            left = Fraction(delta) - keys_delta
-            if left <= 0:
-                raise ValueError(
-                    f"keys that nobody listed take a delta of {float(keys_delta):g}, and nothing "
-                    f"follows at delta = {delta:g}: ask for a larger one"
-                )
-            delta = float_down(left)
+        delta = self._delta(keys) if delta is None else check_delta(delta)
         direct = sum(pure, Fraction(0))  # pure parts kept pure; else turned into zCDP
         if delta is None or not parts:
             return float_up(direct)
+        remains = Fraction(delta) - keys
+        if remains < 0 or (rho and not remains):
+            return None
+        if not rho and remains <= keys * _ROUNDING:
+            return float_up(direct)
+        delta = float_down(remains)
         if rho:
             direct += Fraction(zcdp_epsilon(float_up(rho), delta))
         rho += sum((epsilon**2 for epsilon in pure), Fraction(0)) / 2
         return min(float_up(direct), zcdp_epsilon(float_up(rho), delta))
 
-    def _delta(self) -> float | None:
+    def _delta(self, keys: Fraction) -> float | None:
+        """At which epsilon is given, unless told otherwise, where keys take this much of it."""
         if isinstance(self._budget, PureDP):
-            return None
+            return float_up(keys) if keys else None
         if isinstance(self._budget, ApproxDP):
             return self._budget.delta
-        return _DELTA + float_up(max(self._keys_delta, self._keys_delta_of(True, of_event=True)))
+        return float_up(Fraction(_DELTA) + keys)
 
     def parts(
         self,
@@ -468,57 +521,51 @@ class Ledger:
             by = s.claimed_by or "-"
             if people and s.claimed_by:
                 by += f", for {s.protects.person or 'one event'}"
-            taken = self._claims[s.name].keys_delta if s.claimed_by else Fraction(0)
-            keys = f"{float(taken):g}" if taken else ""
+            keys = f"{float(s.keys_delta):g}" if s.keys_delta else "-"
             rows.append((s.name, _percent(s.part), str(s.budget), keys, by))
         of_left = str(self._kind(float_down(self.left))) if self.left else ""
-        of_keys = f"{float(self.keys_delta_left):g}"
-        rows.append(("left", _percent(self.left / self._total), of_left, of_keys, ""))
-        columns = list(zip(*rows, strict=True))
-        if not self._keys_delta:
-            del columns[3]
-        *widths, _ = [max(map(len, column)) for column in columns]
+        keys = f"{float(self.keys_delta_left):g}"
+        rows.append(("left", _percent(self.left / self._total), of_left, keys, ""))
+        x, y, z, k, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
         lines = [
-            "  ".join(
-                f"{cell:>{width}}" if place == 1 else f"{cell:<{width}}"
-                for place, (cell, width) in enumerate(zip(row, [*widths, 0], strict=True))
-            ).rstrip()
-            for row in zip(*columns, strict=True)
+            f"{a:<{x}}  {b:>{y}}  {c:<{z}}  {f'{d:>{k}}  ' * bool(self._keys_delta)}{e}".rstrip()
+            for a, b, c, d, e in rows
         ]
-        delta = self._delta() if delta is None else delta
-        where = "" if delta is None else f" at delta = {delta:g}"
         heading = f"{self._title()}: {self._budget}"
-        if self._keys_delta:
-            heading += f"; delta for keys {float(self._keys_delta):g}"
-            if not isinstance(self._budget, ApproxDP):
-                heading += ", beside it"
-        if isinstance(self._budget, ApproxDP):
+        if self._has_delta:
             heading += f"; in all rho = {float(self._total):g} (zCDP)"
-        if people:
-            epsilons = self._of_people(delta, where)
-        else:
-            spent, whole = self.epsilon_at(delta), self.epsilon_at(delta, claimed=False)
-            epsilons = f"epsilon{where}: {spent:.6g} of what is claimed, {whole:.6g} of all"
-        said = [heading, "", *lines, "", epsilons]
         if self._keys_delta:
-            said += ["", _KEYS]
-        return "\n".join([*said, "", _NOTE])
+            kept = f"{float(self._keys_delta):g}"
+            of_it = f"{kept} of delta kept" if self._has_delta else f"beside it delta = {kept}"
+            heading += f"; {of_it} for keys"
+        said = self._of_people(delta) if people else self._of_events(delta)
+        notes = [_NOTE, "", self._of_keys(bool(people))] if self._keys_delta else [_NOTE]
+        return "\n".join([heading, "", *lines, "", said, "", *notes])
 
-    def _of_people(self, delta: float | None, where: str) -> str:
+    def _of_events(self, delta: float | None) -> str:
+        """What holds for an event, where no share protects more."""
+        whole = self._for_keys(False, False)
+        delta = self._delta(whole) if delta is None else delta
+        spent = self._in_words(self.parts(True), self._for_keys(True, False), delta)
+        every = self._in_words(self.parts(False), whole, delta)
+        return f"epsilon{_where(delta)}: {spent} of what is claimed, {every} of all"
+
+    def _of_people(self, delta: float | None) -> str:
         """What holds for a person and for an event, where shares protect people."""
         mine = [s for s in self.shares if s.protects.person]
         mixed = any(s.claimed_by and not s.protects.person for s in self.shares)
-        keys = sum((self._claims[s.name].keys_delta for s in mine), Fraction(0))
-        person = self._epsilon([s.budget for s in mine], delta, keys)
+        keys = sum((s.keys_delta for s in mine), Fraction(0))
+        whole = self._for_keys(False, False)
+        at = self._delta(keys if mixed else whole) if delta is None else delta
+        person = self._in_words([s.budget for s in mine], keys, at)
         names = ", ".join(s.name for s in mine)
-        try:
-            event = f"{self.epsilon_at(delta, unit='event'):.6g} of what is claimed"
-        except ValueError:  # where others may count in its place, keys take twice their delta
-            event = "nothing follows, as keys take all of that delta: ask for a larger one"
-        rest = " alone" if mixed else f", {self.epsilon_at(delta, claimed=False):.6g} of all"
+        rest = " alone" if mixed else f", {self._in_words(self.parts(False), whole, at)} of all"
+        keys = self._for_keys(True, True)
+        later = self._delta(keys) if delta is None else delta
+        event = self._in_words(self.parts(True, of_event=True), keys, later)
         said = [
-            f"epsilon{where}, for one person: {person:.6g} by {names}{rest}",
-            f"epsilon{where}, for one event: {event}",
+            f"epsilon{_where(at)}, for one person: {person} by {names}{rest}",
+            f"epsilon{_where(later)}, for one event: {event} of what is claimed",
         ]
         more = [s for s in mine if s.protects.event_cost > 1]
         ways = {
@@ -529,13 +576,30 @@ class Ledger:
         }
         if ways:
             said += ["", _BEHIND.format(how=" or ".join(sorted(ways)))]
+            said += ["Its delta for keys counts twice."] * any(s.keys_delta for s in more)
         return "\n".join(said + ["", _MIXED] * mixed)
+
+    def _of_keys(self, people: bool) -> str:
+        beside = "It comes beside the budget, which holds but for it."
+        if self._has_delta:
+            beside = "It is part of delta, and noise is made for what it leaves of that."
+        whom = "one event or person" if people else "one event"
+        return _KEYS.format(whom=whom, beside=beside)
+
+    def _in_words(self, parts: Sequence[PureDP | ZCDP], keys: Fraction, delta: float | None) -> str:
+        epsilon = self._epsilon(parts, keys, delta)
+        if epsilon is None:
+            return f"none (keys take {float_up(keys):g} of delta)"
+        return f"{epsilon:.6g}"
 
     def describe(self) -> Mapping[str, str]:
         """All shares in one line, for annotations and display data."""
         parts = [f"{s.name}: {_percent(s.part)} of {self._budget}" for s in self.shares]
-        keys = [f"delta for keys: {float(self._keys_delta):g}"] if self._keys_delta else []
-        return {"ledger": "; ".join([*parts, f"left: {_percent(self.left / self._total)}", *keys])}
+        parts.append(f"left: {_percent(self.left / self._total)}")
+        if self._keys_delta:
+            left, whole = float(self.keys_delta_left), float(self._keys_delta)
+            parts.append(f"delta for keys: {left:g} of {whole:g} left")
+        return {"ledger": "; ".join(parts)}
 
     def _title(self) -> str:
         return f"ledger {self._name}".rstrip()
@@ -544,13 +608,13 @@ class Ledger:
         return self.account()
 
     def __repr__(self) -> str:
-        keys = f", keys_delta={float(self._keys_delta):g}" if self._keys_delta else ""
+        keys = f", keys_delta={float(self._keys_delta)!r}" if self._keys_delta else ""
         return f"Ledger({self._budget!r}, name={self._name!r}{keys})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         shares = [(s.budget, s.name, s.cost) for s in self.shares]
-        parts = (self._budget, self._name, self._keys_delta, shares, dict(self._claims))
-        return _revived, (self._token, *parts)
+        made = self._token, self._budget, self._name, self._keys_delta
+        return _revived, (*made, shares, dict(self._claims))
 
 
 _LIVE: weakref.WeakValueDictionary[str, Ledger] = weakref.WeakValueDictionary()
@@ -562,7 +626,7 @@ def _revived(
     name: str,
     keys_delta: Fraction,
     shares: list[Any],
-    claims: dict[str, Claim],
+    claims: dict[str, _Claim],
 ) -> Ledger:
     """The ledger itself, where it lives in this process; else a copy that can only be read."""
     ledger = _LIVE.get(token)
@@ -594,9 +658,9 @@ def claim(
     budget: Budget | Share,
     by: str,
     protects: Protection | None = None,
-    keys_delta: float = 0.0,
+    keys_delta: float | Fraction = 0.0,
 ) -> None:
-    """Mark a share as used; a plain budget passes.
+    """Mark a share as used, and this much of its ledger's delta for keys; a plain budget passes.
 
     Transforms call it once in `expand`, after all checks, with their label: every place where a
     transform is applied spends its budget, and one that is refused or never applied spends nothing.
@@ -609,6 +673,35 @@ def _check_fraction(fraction: Any) -> Fraction:
     if isinstance(fraction, Fraction) and fraction > 0:  # exact
         return fraction
     return Fraction(positive("fraction", fraction, "give a number above 0, up to 1, e.g. 0.25"))
+
+
+def _check_keys_delta(delta: float | Fraction) -> Fraction:
+    given: Any = delta
+    remedy = "give a probability, e.g. 5e-7; 0 where all keys are listed"
+    if isinstance(given, bool) or not isinstance(given, Real):
+        raise TypeError(f"keys_delta must be a number, got {given!r}: {remedy}")
+    if not 0 <= delta < 1:
+        raise ValueError(f"keys_delta must be from 0 to below 1, got {delta!r}: {remedy}")
+    return delta if isinstance(delta, Fraction) else Fraction(float(delta))
+
+
+def _whole(budget: Budget, for_keys: Fraction) -> Fraction:
+    """What shares may cost, where keys take this much of delta."""
+    if isinstance(budget, PureDP):
+        return Fraction(budget.epsilon)
+    if isinstance(budget, ApproxDP) and for_keys:
+        remains = Fraction(budget.delta) - for_keys
+        if remains <= 0 or not float_down(remains):
+            raise ValueError(
+                f"keys_delta must be below the budget's delta = {budget.delta:g}, got "
+                f"{float(for_keys):g}: noise needs the rest of it; give e.g. {budget.delta / 2:g}"
+            )
+        budget = ApproxDP(budget.epsilon, float_down(remains))
+    return Fraction(budget.to_zcdp().rho)
+
+
+def _where(delta: float | None) -> str:
+    return "" if delta is None else f" at delta = {delta:g}"
 
 
 def _percent(part: Fraction) -> str:
