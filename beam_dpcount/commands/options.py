@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from beam_dpcount import mechanisms
 from beam_dpcount.budget.budgets import ZCDP, ApproxDP, Budget, PureDP
-from beam_dpcount.checks import ParameterError
+from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.counters.counter import UnsupportedBudgetError
 from beam_dpcount.noise.entropy import Entropy, SystemEntropy
@@ -123,12 +123,17 @@ def positive(example: str) -> Callable[[str], float]:
     return parsed
 
 
-def delta(text: str) -> float:
-    number = _float(text)
-    if not 0 < number < 1:
-        remedy = "give e.g. --delta 1e-6, or leave it out for pure DP"
-        raise argparse.ArgumentTypeError(f"must be positive and below 1, got {text!r}: {remedy}")
-    return number
+def delta(remedy: str) -> Callable[[str], float]:
+    """A type for argparse: a probability; the error gives this remedy."""
+
+    def parsed(text: str) -> float:
+        number = _float(text)
+        if not 0 < number < 1:
+            wrong = f"must be positive and below 1, got {text!r}"
+            raise argparse.ArgumentTypeError(f"{wrong}: {remedy}")
+        return number
+
+    return parsed
 
 
 def _float(text: str) -> float:
@@ -212,13 +217,13 @@ def add_public(group: Any, name: str, noun: str, what: str) -> None:
     add(group, table)
 
 
-def add_items(group: Group, what: str) -> None:
-    """Options of cells that hold several keys or items."""
+def add_items(group: Group, what: str, order: str = "in the order given here") -> None:
+    """Options of cells that hold several keys or items, of which the first in an order count."""
     table = f"""
         --separator TEXT: what stands between the {what} of a cell that holds several, e.g. ';'
           (default: a cell is one, as a whole); needs --max-items
-        --max-items B: the most {what} that one row counts: the first in the order given here; more
-          of them need more noise; needs --separator
+        --max-items B: the most {what} that one row counts: the first {order}; more of them need
+          more noise; needs --separator
     """
     add(group, table)
 
@@ -242,8 +247,9 @@ def add_budget(parser: Parser, covers: str = "all releases of one key together")
         --rho R: zero-concentrated DP
     """
     epsilon, rho = {"type": positive("--epsilon 1")}, {"type": positive("--rho 0.1")}
+    some = {"type": delta("give e.g. --delta 1e-6, or leave it out for pure DP")}
     group = parser.add_argument_group(f"privacy budget, for {covers}")
-    add(group, table, epsilon=epsilon, delta={"type": delta}, rho=rho)
+    add(group, table, epsilon=epsilon, delta=some, rho=rho)
 
 
 def add_horizon(group: Group) -> None:
@@ -397,8 +403,11 @@ def public_list(name: str, options: argparse.Namespace, inputs: Sequence[str]) -
     return texts
 
 
-def most_items(options: argparse.Namespace, name: str, public: Sequence[str]) -> int:
-    """--max-items, or 1; an InputError where it, --separator and the public texts do not fit."""
+def most_items(options: argparse.Namespace, name: str, public: Sequence[str] | None) -> int:
+    """--max-items, or 1; an InputError where it, --separator and the public texts do not fit.
+
+    `public` is None where keys are not listed.
+    """
     separator = options.separator
     if (separator is None) != (options.max_items is None):
         raise InputError("give --separator and --max-items together, or neither; see --help")
@@ -406,6 +415,8 @@ def most_items(options: argparse.Namespace, name: str, public: Sequence[str]) ->
         return 1
     if not separator:
         raise InputError("--separator must not be empty; leave it out where a cell is one item")
+    if public is None:
+        return check_whole("max_items", options.max_items)
     for text in public:
         if separator in text:
             raise InputError(f"{name}: {text!r} holds the --separator {separator!r}")
@@ -429,9 +440,14 @@ def option(name: str) -> str:
 
 @contextmanager
 def named_as_options(
-    options: argparse.Namespace, remedies: Mapping[str, str] = MappingProxyType({})
+    options: argparse.Namespace,
+    remedies: Mapping[str, str] = MappingProxyType({}),
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[None]:
-    """Turns errors about parameters into errors about options; `remedies` are by parameter."""
+    """Turns errors about parameters into errors about options.
+
+    `remedies` and `names` are by parameter: what to do, and what the option is called if not so.
+    """
     try:
         yield
     except UnsupportedBudgetError:
@@ -442,4 +458,5 @@ def named_as_options(
         message = f"--mechanism {options.mechanism} takes {takes}, or leave --mechanism out"
         raise ValueError(message) from None
     except ParameterError as error:
-        raise ValueError(error.in_options(option, remedies)) from None
+        spelled = error.in_options(lambda name: option(names.get(name, name)), remedies)
+        raise ValueError(spelled) from None

@@ -15,7 +15,8 @@ from apache_beam.metrics.metric import Metrics, MetricsFilter
 class Progress:
     """Counts releases, and shows how many there are in runs of more than a few seconds.
 
-    Their number is public wherever this is used: one per element, or per tick and key.
+    Their number is public wherever this is used, as one per element, or per tick and key; or, of
+    keys that nobody listed, released itself: which are shown follows from what is written of them.
     """
 
     _seen = 0  # in this process; other workers report by the metric below

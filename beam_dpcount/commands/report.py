@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import beam_dpcount as dp
 from beam_dpcount.commands.files import times
@@ -25,6 +25,8 @@ class Estimate:
     what: str = "the true count"  # within a sentence
     title: str = ""  # in brackets in a picture's title; empty where the title says it anyway
     left_out: Sequence[str] = ()  # what the command can leave out
+    of: str = ""  # whose stated errors are, after "a release"; empty: of any
+    chosen: str = ""  # a sentence on releases that are there for being high
 
     @property
     def in_title(self) -> str:
@@ -32,16 +34,17 @@ class Estimate:
 
     @property
     def remark(self) -> str:
-        """What no standard deviation covers; empty where nothing can be left out."""
+        """What no standard deviation covers; empty where there is nothing of the kind."""
         uncovered = "What is left out is not noise, and no standard deviation covers it: "
-        return f"{uncovered}{'; '.join(self.left_out)}." if self.left_out else ""
+        left_out = f"{uncovered}{'; '.join(self.left_out)}." if self.left_out else ""
+        return _joined(self.chosen, left_out)
 
     @property
     def band(self) -> str:
         """What the band of a picture of running counts covers."""
         return _joined(
-            "Band: 1.96 standard deviations; at each single release it holds, with a probability "
-            f"of about 95 %, {self.what}; errors of neighbouring releases are alike.",
+            f"Band: 1.96 standard deviations; at each single release{self.of} it holds, with a "
+            f"probability of about 95 %, {self.what}; errors of neighbouring releases are alike.",
             self.remark,
         )
 
@@ -61,7 +64,7 @@ def errors(counter: Counter, estimate: Estimate, largest: str, streams: int) -> 
         f"Error to expect ({counter.mechanism.name}, {type(counter.law).__name__} noise): "
         f"typically {math.sqrt(counter.mean_variance()):.3g} (standard deviation), at most "
         f"{math.sqrt(counter.max_variance()):.3g}; 95 % of the time even the noisiest single "
-        f"count is within {dp.largest_half_width(counter, 0.95):.3g} of {estimate.what}; "
+        f"count{estimate.of} is within {dp.largest_half_width(counter, 0.95):.3g} of {estimate.what}; "
         f"{largest} is below {dp.largest_error(counter, streams):.3g} with probability 95 %.",
         estimate.remark,
     )
@@ -163,7 +166,8 @@ def bounded(options: argparse.Namespace, made: Estimate) -> Estimate:
         "size is private, and not shown here (python -m pipelines.bounds shows it, of a sample)"
     )
     title = ", ".join(filter(None, [made.title, most]))
-    return Estimate(f"{made.what}, with {most}", title, [*made.left_out, left_out])
+    what = f"{made.what}, with {most}"
+    return replace(made, what=what, title=title, left_out=[*made.left_out, left_out])
 
 
 # Clipped numbers

@@ -47,7 +47,7 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
     reader.check()
     places = Places(matched(reader.source.inputs))
     check_outputs(options, places.paths)
-    with named_as_options(options, task.remedies):
+    with named_as_options(options, task.remedies, task.names):
         transform = task.transform(places)
     pipeline = beam.Pipeline(options=beam_options(flags, names))
     events: Any = pipeline | "Read" >> reader

@@ -43,6 +43,7 @@ class Task(ABC):
     heading: ClassVar[str] = "private counts"
     people_are_public: ClassVar[bool] = True  # whose the rows are
     remedies: Mapping[str, str] = {}  # by parameters of the library, in words of the command
+    names: Mapping[str, str] = {}  # of options, by parameters that are called otherwise
     split: Callable[[Any], Iterable[Any]] | None = None  # from an event to several
     counter: Counter  # of the path in use, once the transform is applied
     output: Output  # what is written, to be read back
@@ -112,9 +113,13 @@ class Task(ABC):
             return "one row, not for all rows of a person"
         return protected(self.options, self.people_are_public)
 
+    def budget(self) -> str:
+        """What all releases satisfy together."""
+        return str(self.counter.budget)
+
     def guarantee(self) -> str:
         return (
-            f"Guarantee: all releases {self.covers()}together satisfy {self.counter.budget} for "
+            f"Guarantee: all releases {self.covers()}together satisfy {self.budget()} for "
             f"neighbours under {self.counter.change}; public: {self.public()} It is for "
             f"{self.scope()}, and {one_run(self.options)}"
         )

@@ -4,8 +4,10 @@ Reads CSV or Parquet, and counts the rows of each given key whose times lie with
 one private count for every key and tick: key, step, timestamp (the end of the tick), value, stddev.
 The keys and the clock are public, and given here. That a row is there at all is protected, and so
 are its time, its key and what it counts: rows with other keys, or outside the clock, leave no trace
-in the output. An empty cell is a key like others: give '' to count it. A row that cannot be read (a
-time in another format, or in Parquet a null key) stops the command, which reveals that it is there.
+in the output. With --select-keys no keys are given, and which ones there are is protected too: a
+key is written from the tick on at which its own private count is high enough. An empty cell is a
+key like others: give '' to count it. A row that cannot be read (a time in another format, or in
+Parquet a null key) stops the command, which reveals that it is there.
 Options that are not listed here go to Beam, e.g. --runner.
 """
 
@@ -13,14 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING
 
 import beam_dpcount as dp
 from beam_dpcount.checks import check_whole
 from beam_dpcount.commands import clock as public_clock
 from beam_dpcount.commands import options as opt
-from beam_dpcount.commands import report, users
+from beam_dpcount.commands import report, select, users
 from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.files import formats, times
+from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.commands.report import Estimate, many
 from beam_dpcount.commands.start import command
 from beam_dpcount.commands.task import Task
@@ -28,25 +33,32 @@ from beam_dpcount.dofns.clock import LATE
 from beam_dpcount.statistics.items import places as places_of
 from beam_dpcount.statistics.items import read_items
 
+if TYPE_CHECKING:
+    from beam_dpcount.counters.selection import Selection
+
 
 class Ticks(Task):
-    """Of the rows of public keys, at the ticks of a public clock."""
+    """Of the rows of public keys, or of keys that nobody listed, at the ticks of a public clock."""
 
     name = "ticks"
     known = "the keys and the clock, and with them the number and times of the releases."
     people_are_public = False
+    names = select.NAMES
 
     @staticmethod
     def add_arguments(parser: opt.Parser) -> None:
         source = opt.add_source(parser)
         opt.add(source, "--key COLUMN: the keys", key=opt.REQUIRED)
-        opt.add_public(source, "keys", "KEY", "all (public) keys; rows of others do not count")
-        opt.add_items(source, "keys")
+        keys = source.add_mutually_exclusive_group(required=True)
+        opt.add_public(keys, "keys", "KEY", "all (public) keys; rows of others do not count")
+        opt.add(keys, "--select-keys: all keys whose private counts are high enough; see below")
+        opt.add_items(source, "keys", "in the order given here (--select-keys: of the cell)")
         where = "count the rows where the column has this text; default: every row counts 1"
         opt.add_value(source, where)
         opt.add_time(source, required=True)
 
         public_clock.add_clock(parser)
+        select.add_select(parser)
         opt.add_budget(parser, "all releases of all keys together")
         users.add_users(parser, with_gap=True)
         count = parser.add_argument_group("counting")
@@ -72,29 +84,34 @@ class Ticks(Task):
     def check(self) -> None:
         opt.check_bounds(self.options)
         users.check_users(self.options)
+        select.check_select(self.options)
 
     def source(self) -> formats.Source:
         return self.read(*formats.counted(self.options.value, self.options.where), per_tick=True)
 
     def transform(self, places: formats.Places) -> dp.TickCount:
         options, paths = self.options, places.paths
-        self.keys = opt.public_list("keys", options, paths)
-        plot_keys.check_listed(options, self.keys)
+        self.keys: list[str] = []
+        if not options.select_keys:
+            self.keys = opt.public_list("keys", options, paths)
+            plot_keys.check_listed(options, self.keys)
         start, stop = public_clock.limits(options)
-        most = opt.most_items(options, "--keys", self.keys)
-        if options.separator is not None:
+        most = opt.most_items(options, "--keys", self.keys or None)
+        if options.separator is not None and self.keys:
             self.split = SplitKeys(self.keys, options.separator, most)
+        elif options.separator is not None:
+            self.split = SplitCells(options.separator, most)
         if options.user is not None:
             most = 1  # each key of a row is an event of its person
         if options.max_per_tick is not None:
             check_whole("max_per_tick", options.max_per_tick)
         named = ("horizon", "mechanism", "unit", "relation", "max_per_tick", "late", "path")
-        return dp.TickCount(
+        self.count = dp.TickCount(
             opt.budget_of(options),
             options.tick,
             start,
             stop,
-            keys=self.keys,
+            keys=self.keys or select.keys_of(options),
             bounds=tuple(options.bounds),
             max_items=most,
             value=formats.value_of,
@@ -103,13 +120,19 @@ class Ticks(Task):
             entropy=opt.entropy_of(options, ([*map(opt.real_path, paths)], self.keys)),
             **{name: getattr(options, name) for name in named},
         )
+        return self.count
+
+    @property
+    def selection(self) -> Selection | None:
+        """When keys are shown, in what is in use; None where they are listed."""
+        return self.count.selection
 
     def table(self) -> formats.Table:
         return replace(formats.RELEASES, keys=self.keys)
 
     def notes(self) -> list[str]:
-        options = self.options
-        within = "of the given keys and within the clock"
+        options, selection = self.options, self.selection
+        within = "within the clock" if selection else "of the given keys and within the clock"
         if options.value is not None:
             lines = [f"note: values of rows {within} are {report.clipping(options)}"]
         elif options.where is not None:
@@ -118,22 +141,36 @@ class Ticks(Task):
         else:
             lines = [f"note: every row {within} counts 1"]
         lines += report.of_people(options, self.people_are_public)
-        names = "keys and the condition are" if options.where else "keys are"
-        lines.append(report.unchecked(names, "their"))
+        if selection is not None:
+            lines += select.notes(options, selection)
+            if options.where is not None:
+                lines.append(report.unchecked("the condition is", "its"))
+        else:
+            names = "keys and the condition are" if options.where else "keys are"
+            lines.append(report.unchecked(names, "their"))
         if any(text and times.lacks_offset(text) for text in (options.start, options.stop)):
             zone = f"{options.timezone} (--timezone)"
             lines.append(f"note: times without an offset are taken as {zone}")
         if options.path == "streaming" and (options.secret_env or options.secret_file):
             uncovered = "a replay in which other rows are late is not covered"
             lines.append(f"note: {uncovered} (docs/reliability.md)")
-        return [*lines, f"{self._size(' x ')} = {many(self._releases(), 'release')}"]
+        if selection is not None:
+            return [*lines, f"{self._ticks()}; how many keys are shown depends on their counts"]
+        size = f"{many(len(self.keys), 'key')} x {self._ticks()}"
+        return [*lines, f"{size} = {many(self._releases(), 'release')}"]
 
-    def _size(self, between: str) -> str:
-        ticks = many(self.counter.mechanism.horizon, "tick")
-        return f"{many(len(self.keys), 'key')}{between}{ticks}"
+    def _ticks(self) -> str:
+        return many(self.counter.mechanism.horizon, "tick")
 
     def _releases(self) -> int:
         return len(self.keys) * self.counter.mechanism.horizon
+
+    def _shown(self) -> int | None:
+        """How many keys were written, as anyone who has the file can tell; None if it is afar."""
+        try:
+            return sum(1 for _ in self.output.keys())
+        except InputError:
+            return None
 
     def estimate(self) -> Estimate:
         options, change = self.options, self.counter.change
@@ -146,8 +183,10 @@ class Ticks(Task):
             what = f"the sum of a key's values within the clock, {clipped}"
         elif options.where is not None:
             what += " that meet the condition"
+        selected = self.selection is not None
         left_out = [
-            "rows outside the clock or of other keys",
+            "rows outside the clock" if selected else "rows outside the clock or of other keys",
+            *([select.HIDDEN] if selected else []),
             f"what a tick has beyond {most} (--max-per-tick)",
             *report.lost(options),
         ]
@@ -160,21 +199,45 @@ class Ticks(Task):
             until = "" if options.late == "drop" else ", until the next tick"
             left_out.append(f"late rows{until} (--late {options.late})")
         what = f"{what}, each tick's part clipped to {most}"
-        return report.bounded(options, Estimate(what, ", ".join(title), left_out))
+        made = Estimate(what, ", ".join(title), left_out)
+        if selected:
+            of = " of a key named beforehand, shown or not,"
+            title.append("only keys of high counts")
+            made = replace(made, title=", ".join(title), of=of, chosen=select.CHOSEN)
+        return report.bounded(options, made)
+
+    def budget(self) -> str:
+        if self.selection is None:
+            return super().budget()
+        return select.budget_in_words(opt.budget_of(self.options), self.selection)
 
     def covers(self) -> str:
-        return "of all keys "
+        return "of all keys " if self.selection is None else "of all keys, and which keys have any, "
 
     def public(self) -> str:
-        return self.known
+        if self.selection is None:
+            return self.known
+        return "the clock, and which private counts show a key, but not which keys there are."
 
     def written(self) -> str:
-        return f"{super().written()} ({self._size(', ')})"
+        keys = len(self.keys) if self.selection is None else self._shown()
+        if keys is None:
+            return f"{super().written()} ({self._ticks()})"
+        shown = "" if self.selection is None else " shown"
+        return f"{super().written()} ({many(keys, 'key')}{shown}, {self._ticks()})"
+
+    def findings(self) -> list[str]:
+        if self.selection is None or self._shown() != 0:
+            return []
+        return ["no key was shown: the private count of none was high enough"]
 
     def streams(self) -> int:
-        return len(self.keys)
+        return 1 if self.selection is not None else len(self.keys)
 
     def largest(self) -> str:
+        if self.selection is not None:
+            of = many(self.counter.mechanism.horizon, "count")
+            return f"the largest error of all {of} of such a key"
         return f"the largest error of all {many(self._releases(), 'release')}"
 
     def draw(self) -> list[str]:
@@ -182,7 +245,8 @@ class Ticks(Task):
         what = options.where or options.value or "rows"
         kind = f"{'sums' if options.value else 'counts'} {times.every(options.tick)}"
         title = f"Private running {kind}: {what}{self.estimate().in_title} by {options.key}"
-        return self.draw_series(title, order=self.keys, sum_of=options.value)
+        chosen = {"selected": True} if self.selection is not None else {"order": self.keys}
+        return self.draw_series(title, sum_of=options.value, **chosen)
 
 
 class SplitKeys:
@@ -199,6 +263,21 @@ class SplitKeys:
         cell, event = element
         codes, _ = read_items(cell.split(self._separator), self._known, self._most, removals=False)
         return ((self._keys[code - 1], event) for code in codes)
+
+
+class SplitCells:
+    """From an event under a cell of several keys to the event under each of them.
+
+    At most the first `most` of the cell, each once.
+    """
+
+    def __init__(self, separator: str, most: int) -> None:
+        self._separator, self._most = separator, most
+
+    def __call__(self, element: tuple[str, formats.Event]) -> Iterator[tuple[str, formats.Event]]:
+        cell, event = element
+        keys = dict.fromkeys(cell.split(self._separator))
+        return ((key, event) for key in islice(keys, self._most))
 
 
 main = command(Ticks)

@@ -13,6 +13,7 @@ from typing import Any
 from beam_dpcount.commands.report import many
 
 ASKED = "Keys as asked for: bands are for keys that were not chosen by their counts."
+SELECTED = "Keys as asked for, those of them that are shown."
 _MOST = 24
 
 
@@ -39,7 +40,7 @@ def check_listed(options: argparse.Namespace, keys: Collection[str]) -> None:
 
 
 def missing(options: argparse.Namespace, keys: Collection[str]) -> list[str]:
-    """Warnings about keys without releases. Which have some is public wherever this is used."""
+    """Warnings about keys without releases. Which have some is public, or itself released."""
     return [
         f"warning: --plot-keys: {key!r} has no releases, and is not drawn"
         for key in options.plot_keys or ()

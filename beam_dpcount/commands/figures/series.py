@@ -18,7 +18,7 @@ from matplotlib.patches import Patch
 
 from beam_dpcount.commands.figures import frames
 from beam_dpcount.commands.figures.frames import Path
-from beam_dpcount.commands.figures.keys import ASKED
+from beam_dpcount.commands.figures.keys import ASKED, SELECTED
 from beam_dpcount.commands.files import times
 
 MAX_POINTS = 4000
@@ -76,6 +76,7 @@ def prefix_counts(
     time_axis: bool = True,
     zone: tzinfo = timezone.utc,
     sum_of: str | None = None,
+    selected: bool = False,
 ) -> None:
     """Draws private running counts, one panel a key, and writes a PNG.
 
@@ -101,20 +102,23 @@ def prefix_counts(
       time_axis: draw against time if every release has one, else against steps.
       zone: of the times on the axis.
       sum_of: what is summed, if releases are sums and not counts.
+      selected: keys are there for their own private counts, each from some release on: their
+        number of releases says nothing else, so that the first by name are drawn.
 
     Raises:
       ValueError: columns differ in length, or `truth` and the releases of a key do.
     """
-    shown, how = _choice(_panels(columns, half_width, truth or {}), order, only, max_panels)
+    panels = _panels(columns, half_width, truth or {})
+    shown, how = _choice(panels, order, only, max_panels, selected)
     rows = max(2, math.ceil(len(shown) / frames.COLUMNS))
     if len(shown) > 1:
         guarantee += " Each panel has its own scale."
     figure, body = frames.framed((12, 4 * rows), title, guarantee + how)
     if shown:
-        panels = [panel.thinned() for panel in shown]
-        _draw_panels(body, panels, half_width, time_axis, zone, sum_of)
+        drawn = [panel.thinned() for panel in shown]
+        _draw_panels(body, drawn, half_width, time_axis, zone, sum_of)
     else:
-        frames.say(body.subplots(), "no releases")
+        frames.say(body.subplots(), "no key was shown" if selected else "no releases")
     frames.save(figure, path)
 
 
@@ -261,13 +265,18 @@ def _panels(
 
 
 def _choice(
-    panels: Sequence[_Panel], order: Keys, only: Keys, most: int
+    panels: Sequence[_Panel], order: Keys, only: Keys, most: int, selected: bool
 ) -> tuple[list[_Panel], str]:
     """The panels to draw, and a sentence on how they were chosen, if not all are drawn."""
     if only is not None:
         by_key = {panel.key: panel for panel in panels}
-        return [by_key[key] for key in only if key in by_key], f" {ASKED}"
+        asked = SELECTED if selected else ASKED
+        return [by_key[key] for key in only if key in by_key], f" {asked}"
     some = f" Of {len(panels):,} keys "
+    if selected:
+        named = sorted(panels, key=lambda panel: str(panel.key))[:most]
+        how = f"{some}that are shown the first {len(named)} by name."
+        return named, how if len(named) < len(panels) else ""
     if order is not None:
         places = {key: place for place, key in enumerate(order)}
         given = sorted(panels, key=lambda panel: places.get(panel.key, len(places)))[:most]

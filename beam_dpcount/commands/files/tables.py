@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -78,6 +79,10 @@ class Output:
         names = [name for name, _ in self.table.schema]
         read = list(zip(*self.records(), strict=True)) or [()] * len(names)
         return {name: list(column) for name, column in zip(names, read, strict=True)}
+
+    def keys(self) -> Iterator[str]:
+        """Each key once, in the order of the rows."""
+        return (key for key, _ in groupby(record[0] for record in self.records()))
 
     @cached_property
     def last(self) -> dict[str, Last]:
