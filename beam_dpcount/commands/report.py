@@ -60,11 +60,12 @@ class Estimate:
 
 def errors(counter: Counter, estimate: Estimate, largest: str, streams: int) -> str:
     """The errors to expect; `largest` names all releases of so many streams."""
+    half_width = dp.largest_half_width(counter, 0.95)
     return _joined(
         f"Error to expect ({counter.mechanism.name}, {type(counter.law).__name__} noise): "
         f"typically {math.sqrt(counter.mean_variance()):.3g} (standard deviation), at most "
         f"{math.sqrt(counter.max_variance()):.3g}; 95 % of the time even the noisiest single "
-        f"count{estimate.of} is within {dp.largest_half_width(counter, 0.95):.3g} of {estimate.what}; "
+        f"count{estimate.of} is within {half_width:.3g} of {estimate.what}; "
         f"{largest} is below {dp.largest_error(counter, streams):.3g} with probability 95 %.",
         estimate.remark,
     )

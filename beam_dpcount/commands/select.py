@@ -111,6 +111,6 @@ def notes(options: argparse.Namespace, selection: Selection) -> list[str]:
     several = "" if options.separator is None else f" between {options.separator!r}"
     return [
         *said,
-        f"note: a key is the text of {options.key}{several} to the letter: one that is spelt in two "
-        "ways is two keys, each with its own count",
+        f"note: a key is the text of {options.key}{several} to the letter: one that is spelt in "
+        "two ways is two keys, each with its own count",
     ]

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -165,10 +166,11 @@ class Ticks(Task):
     def _releases(self) -> int:
         return len(self.keys) * self.counter.mechanism.horizon
 
+    @cached_property
     def _shown(self) -> int | None:
-        """How many keys were written, as anyone who has the file can tell; None if it is afar."""
+        """How many keys were written, as whoever has the file can tell; None where it is afar."""
         try:
-            return sum(1 for _ in self.output.keys())
+            return self.output.written_keys()
         except InputError:
             return None
 
@@ -212,7 +214,7 @@ class Ticks(Task):
         return select.budget_in_words(opt.budget_of(self.options), self.selection)
 
     def covers(self) -> str:
-        return "of all keys " if self.selection is None else "of all keys, and which keys have any, "
+        return f"of all keys{', and which keys have any,' if self.selection else ''} "
 
     def public(self) -> str:
         if self.selection is None:
@@ -220,14 +222,14 @@ class Ticks(Task):
         return "the clock, and which private counts show a key, but not which keys there are."
 
     def written(self) -> str:
-        keys = len(self.keys) if self.selection is None else self._shown()
+        keys = len(self.keys) if self.selection is None else self._shown
         if keys is None:
             return f"{super().written()} ({self._ticks()})"
         shown = "" if self.selection is None else " shown"
         return f"{super().written()} ({many(keys, 'key')}{shown}, {self._ticks()})"
 
     def findings(self) -> list[str]:
-        if self.selection is None or self._shown() != 0:
+        if self.selection is None or self._shown != 0:
             return []
         return ["no key was shown: the private count of none was high enough"]
 

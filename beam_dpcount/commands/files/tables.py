@@ -80,9 +80,9 @@ class Output:
         read = list(zip(*self.records(), strict=True)) or [()] * len(names)
         return {name: list(column) for name, column in zip(names, read, strict=True)}
 
-    def keys(self) -> Iterator[str]:
-        """Each key once, in the order of the rows."""
-        return (key for key, _ in groupby(record[0] for record in self.records()))
+    def written_keys(self) -> int:
+        """How many keys have rows, which are sorted by key."""
+        return sum(1 for _ in groupby(record[0] for record in self.records()))
 
     @cached_property
     def last(self) -> dict[str, Last]:
