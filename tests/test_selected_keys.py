@@ -203,6 +203,18 @@ def test_delays_and_bias_are_those_measured() -> None:
     assert said.count("after ") == 3
 
 
+def test_what_a_clock_has_no_time_to_tell_is_not_said() -> None:
+    """Ten ticks later there would be those alone that are shown early, for their noise."""
+    budget = dp.ApproxDP(1.0, 1e-6)
+    made = dp.TickCount(budget, 1, 0, horizon=24, keys=dp.SelectKeys(), mechanism="NormalizedBLT")
+    assert made.selection is not None
+    one, seven, hundred = made.selection.outlook((1, 7, 100))
+    assert one.delay is None
+    assert seven.delay is not None
+    assert seven.bias_later is None
+    assert hundred.bias_later is not None
+
+
 def test_laplace_noise_leaves_all_of_delta() -> None:
     made = count(mechanism="BinaryTree", budget=dp.ApproxDP(1.0, 1e-6), entropy=None)
     assert made.selection is not None

@@ -107,7 +107,7 @@ class Outlook(NamedTuple):
       delay: the median number of ticks from then until it is shown; None: more than were tried.
       shown_at: its median count by then.
       bias: by how much its first release is too high on average, having been chosen for being high.
-      bias_later: the same of the release ten ticks later.
+      bias_later: the same of the release ten ticks later; None: the clock ends before, for many.
     """
 
     rate: float
@@ -240,6 +240,8 @@ class Selection:
             if first.all() and step >= int(first.max()) + 10:
                 break
         shown, followed = first > 0, (first > 0) & (first + 10 <= step)
+        if np.count_nonzero(followed) < 0.95 * np.count_nonzero(shown):
+            followed[:] = False  # those are shown early, and so have the highest noise of all
         if 2 * np.count_nonzero(shown) < keys:
             return Outlook(rate, begins, None, None, None, None)
         median = int(np.median(np.where(shown, first, counter.horizon + 1)))
