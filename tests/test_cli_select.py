@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands import ticks
@@ -364,6 +365,14 @@ def test_all_keys_are_drawn_without_a_word() -> None:
     panels = plots._panels(columns(b=1, a=4), 1.96, {})
     drawn, how = plots._choice(panels, None, None, 2, selected=True)
     assert ([panel.key for panel in drawn], how) == (["a", "b"], "")
+
+
+def test_a_key_that_is_shown_late_does_not_seem_to_begin_at_the_axis() -> None:
+    (panel,) = plots._panels(columns(a=4), 1.96, {})
+    axes = Figure().add_subplot()
+    plots._draw_count(axes, panel.step, panel)
+    low, high = axes.get_ylim()
+    assert low <= 0 < 40 < high
 
 
 def test_a_picture(log: Path) -> None:

@@ -371,6 +371,7 @@ def _alike(panels: Sequence[_Panel]) -> bool:
 
 
 def _draw_count(axes: Axes, x: FloatArray, panel: _Panel) -> None:
+    axes.update_datalim([(x[0], 0.0)])  # a key that is shown late begins high
     _band(axes, x, panel.value, panel.half)
     dot, cross = ("o", "x") if len(x) <= _FEW_POINTS else (None, None)
     axes.plot(x, panel.value, color=_BLUE, linewidth=1.6, marker=dot, markersize=4)
