@@ -18,8 +18,7 @@ def ticks(**given: Any) -> dp.TickCount:
         "mechanism": "SmoothBinary",
         "entropy": ScriptedEntropy(),
         "bounds": (0, 2),
+        "keys": ["x", "y", "empty"],
         **given,
     }
-    return dp.TickCount(
-        options.pop("budget"), 10, 0, horizon=12, keys=["x", "y", "empty"], **options
-    )
+    return dp.TickCount(options.pop("budget"), 10, 0, horizon=12, **options)

@@ -188,6 +188,32 @@ def test_ticks_of_a_histogram(path: str, engine: Engine) -> None:
     assert len(outcome.releases) == 9
 
 
+def many_keys() -> list[Row]:
+    """Rows of keys that nobody listed, of which some have many events."""
+    chance = random.Random(8)
+    weights = [60, 40, 20, 8, *[2] * 8]
+    keys = chance.choices([f"k{i}" for i in range(12)], weights, k=250)
+    return [(key, 1, chance.randrange(120 * SECOND)) for key in keys]
+
+
+@each_path
+@pytest.mark.parametrize("at_least", [1, 3])
+def test_keys_that_nobody_listed(at_least: int, path: str, engine: Engine) -> None:
+    keys = dp.SelectKeys(delta=1e-3, at_least=at_least, shards=3)
+    made = ticks(budget=dp.ZCDP(0.2), keys=keys, path=path)
+    outcome = same(engine, lambda p: p | feed(many_keys()) | made, path)
+    shown = {release.key for release in outcome.releases}
+    assert {"k0", "k1"} <= shown < {f"k{i}" for i in range(12)}
+
+
+@each_path
+def test_the_largest_of_keys_that_nobody_listed(path: str, engine: Engine) -> None:
+    made = ticks(budget=dp.ZCDP(0.2), keys=dp.SelectKeys(delta=1e-3, shards=3), path=path)
+    top = made | dp.TopKPerTick(2, made, path)
+    outcome = same(engine, lambda p: p | feed(many_keys()) | top, path)
+    assert outcome.releases[-1].step == 12
+
+
 # The same secret, the same numbers
 
 
