@@ -53,9 +53,11 @@ bench: $(VENV)/ready
 soak: $(VENV)/ready
 	$(BIN)/python -m benchmarks.soak --skewed
 
-# Bounding each of up to ten million people, beside a GroupByKey: a quarter of an hour, 5 GB.
+# Bounding each of up to ten million people, and a million keys that nobody listed, beside a
+# GroupByKey: half an hour, 5 GB.
 scale: $(VENV)/ready
 	$(BIN)/python -m benchmarks.people
+	$(BIN)/python -m benchmarks.keys
 
 # 20 times kill -9 for each kind of count, on Flink and on an engine of our own: seven minutes.
 # docs/reliability.md says how to read the summaries.

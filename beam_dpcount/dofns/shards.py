@@ -47,7 +47,7 @@ from beam_dpcount.noise.entropy import Draws, Entropy
 from beam_dpcount.noise.replay import NO_ID
 
 _GATHERED = 1 << 17  # events that a bundle sums up before it passes the sums on
-_SIDE_BY_SIDE = 1 << 13  # keys whose ticks are computed together: their vectors stay in the cache
+SIDE_BY_SIDE = 1 << 13  # keys whose ticks are computed together: their vectors stay in the cache
 
 # Aliases, because the declared defaults are Beam's markers and not of the parameters' types.
 _Key: Any = beam.DoFn.KeyParam
@@ -277,8 +277,8 @@ class CountAllShards(beam.DoFn):
         selection, window = plan.selection, window_from(plan.clock, origin)
         sums = counted(sums, selection.skipped)
         there, places = np.unique(sums.places, return_inverse=True)
-        for first in range(0, len(there), _SIDE_BY_SIDE):
-            last = min(first + _SIDE_BY_SIDE, len(there))
+        for first in range(0, len(there), SIDE_BY_SIDE):
+            last = min(first + SIDE_BY_SIDE, len(there))
             part = slice(*np.searchsorted(places, [first, last]))
             some = Sums(places[part] - first, sums.steps[part], sums.xs[part])
             keys = [names[i] for i in there[first:last].tolist()]
