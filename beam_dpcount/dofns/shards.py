@@ -267,9 +267,11 @@ class CountAllShards(beam.DoFn):
         found: dict[int, list[bytes]] = defaultdict(list)
         for packed in everything:
             found[origin_of_batch(packed)].append(packed)
+        replayed = self._draws.digest_size > 0  # of whatever there is, keys of few events too
+        skipped = 0 if replayed else self._plan.selection.skipped
         for origin in sorted(found):
-            names, sums = joined_sums(found.pop(origin), self._plan.cap)
-            made = self._replayed if self._draws.digest_size else self._all_ticks
+            names, sums = joined_sums(found.pop(origin), self._plan.cap, skipped)
+            made = self._replayed if replayed else self._all_ticks
             yield from made(group, names, sums, origin)
 
     def _all_ticks(self, group: int, names: Any, sums: Sums, origin: int) -> Iterator[Any]:
@@ -317,11 +319,14 @@ class CountAllShards(beam.DoFn):
         for step, value in enumerate(values, start=since):
             micros = clock.end(origin, step)
             made = Release(key, step, micros, value, stddevs[step - 1])
-            yield _placed(made, min(micros, last), windows)
+            yield _placed(made, micros if micros < last else last, windows)
 
 
-def joined_sums(batches: Iterable[bytes], cap: int) -> tuple[list[str], Sums]:
-    """All keys of batches, sorted, and their sums, each tick's clipped to +-cap."""
+def joined_sums(batches: Iterable[bytes], cap: int, skipped: int = 0) -> tuple[list[str], Sums]:
+    """The keys of batches, sorted, and their sums, each tick's clipped to +-cap.
+
+    Keys whose sums, none of them negative, do not exceed `skipped` are left out; or some of them.
+    """
     known: dict[str, int] = {}
     columns: list[tuple[IntArray, IntArray, IntArray]] = []
     for batch in batches:
@@ -329,8 +334,15 @@ def joined_sums(batches: Iterable[bytes], cap: int) -> tuple[list[str], Sums]:
             found = [known.setdefault(key, len(known)) for key in keys]
             columns.append((np.array(found, dtype=np.int64), steps, xs))
     places, steps, xs = (np.concatenate(parts) for parts in zip(*columns, strict=True))
-    names = sorted(known)
-    ranks = np.empty(len(names), dtype=np.int64)
+    if skipped:  # most keys of a long tail: they are not even sorted
+        totals = np.bincount(places, xs)  # floats, a little off where they are very large
+        much = totals >= (skipped + 1) * (1 - 1e-9)
+        names = sorted(name for name, is_much in zip(known, much.tolist(), strict=True) if is_much)
+        there = much[places]
+        places, steps, xs = places[there], steps[there], xs[there]
+    else:
+        names = sorted(known)
+    ranks = np.zeros(len(known), dtype=np.int64)
     ranks[[known[name] for name in names]] = np.arange(len(names))
     places = ranks[places]
     order = np.lexsort((steps, places))
