@@ -73,8 +73,8 @@ class Events(NamedTuple):
 
 def _zipf_mandelbrot(n: int, q: float, s: float) -> FloatArray:
     """Its cumulative distribution."""
-    weights: FloatArray = (np.arange(1, n + 1) + q) ** -s
-    return np.asarray(np.cumsum(weights) / weights.sum())
+    totals = np.cumsum((np.arange(1, n + 1) + q) ** -s)
+    return np.asarray(totals / totals[-1])
 
 
 class Data(NamedTuple):

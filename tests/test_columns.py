@@ -13,7 +13,7 @@ from beam_dpcount.counters.change import TickChange
 from beam_dpcount.counters.columns import Columns, Sums, advance, all_ticks, counted
 from beam_dpcount.counters.selection import Selection
 from beam_dpcount.dofns.shards import joined_sums
-from beam_dpcount.dofns.states import pack_batch
+from beam_dpcount.dofns.states import batches_of, pack_batch
 from beam_dpcount.noise.entropy import SideBySide
 from tests.scripted import KeyedScript
 
@@ -92,3 +92,10 @@ def test_keys_of_few_events_are_left_out_before_they_are_sorted(skipped: int) ->
         return [(names[i], step, x) for i, step, x in zip(places, steps, xs, strict=True)]
 
     assert named(few, fewer) == named(names, sums)
+
+
+def test_batches_come_apart_as_they_were_and_hold_no_sum_beyond_64_bits() -> None:
+    entries = {("a", 1): 2**70, ("é", 3): -(2**80), ("b", 2): 5}
+    for keys, steps, xs in batches_of(2 * pack_batch(entries, origin=7)):
+        assert (keys, steps.tolist()) == (["a", "é", "b"], [1, 3, 2])
+        assert xs.tolist() == [2**62, -(2**62), 5]
