@@ -90,7 +90,7 @@ class TickIntake:
             raise RowElementError(TO_PAIRS)
         # A plain text: a subclass may compare unlike what it encodes to.
         key = str.__str__(element[0]) if known else ""
-        if known and key not in self._keys and self._other is not None:
+        if known and self._other is not None and key not in self._keys:
             key = self._other
         if not known or key not in self._keys:
             if self._strict:
