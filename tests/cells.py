@@ -29,3 +29,28 @@ class Kept:
     def write(self, data: bytes) -> None:
         self._cells[self._key] = data
         self._cell.write(data)
+
+
+class Bag:
+    """A bag of state."""
+
+    def __init__(self) -> None:
+        self.entries: list[bytes] = []
+
+    def add(self, entry: bytes) -> None:
+        self.entries.append(entry)
+
+    def read(self) -> list[bytes]:
+        return list(self.entries)
+
+    def clear(self) -> None:
+        self.entries.clear()
+
+
+class Timer:
+    """A timer, which knows when it is to fire, in seconds; None: it is not set."""
+
+    at: float | None = None
+
+    def set(self, moment: Any) -> None:
+        self.at = moment.micros / 1_000_000

@@ -1,0 +1,118 @@
+"""A shard of keys that nobody listed, without a runner: the DoFns with cells of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from apache_beam.transforms.window import GlobalWindow
+
+from beam_dpcount.counters.selection import Selection
+from beam_dpcount.dofns.clock import clock_of
+from beam_dpcount.dofns.releases import Release
+from beam_dpcount.dofns.shards import CountAllShards, CountShards, ShardPlan
+from beam_dpcount.dofns.states import pack_batch
+from beam_dpcount.dofns.ticks import SEED
+from beam_dpcount.noise.entropy import Draws, Entropy
+from beam_dpcount.noise.laws import Law
+from tests.cells import Bag, Cell, Timer
+from tests.scripted import Script, ScriptedEntropy
+
+TICK, SECOND = 10, 1_000_000
+# What ticks add to keys, on the lattice.
+Sums = Mapping[tuple[str, int], int]
+
+
+class Placed:
+    """Where an element is, for a DoFn that asks."""
+
+    windows = (GlobalWindow(),)
+
+
+def plan_of(selection: Selection, fold: bool = True, entropy: Entropy | None = None) -> ShardPlan:
+    """One shard at a clock of as many ticks as the selection's counter."""
+    counter = selection.counter
+    return ShardPlan(
+        *(selection, clock_of(TICK, 0, horizon=counter.horizon)),
+        cap=counter.change.largest(counter.unit),
+        fold=fold,
+        entropy=entropy or ScriptedEntropy(),
+        shards=1,
+    )
+
+
+class Shard:
+    """One shard on the streaming path."""
+
+    def __init__(self, plan: ShardPlan) -> None:
+        self.dofn = CountShards(plan)
+        self.dofn.setup()
+        self.bag, self.cell, self.timer = Bag(), Cell(), Timer()
+
+    def seed(self) -> None:
+        self._process(SEED)
+
+    def arrive(self, sums: Sums) -> None:
+        """Each tick's sums in a batch of their own, as a bundle passes them on."""
+        for tick in sorted({tick for _, tick in sums}):
+            self._process(pack_batch({place: x for place, x in sums.items() if place[1] == tick}))
+
+    def _process(self, data: bytes) -> None:
+        self.dofn.process((0, data), Placed(), self.bag, self.cell, self.timer)
+
+    def fire(self) -> list[Release]:
+        """The releases of the next tick."""
+        self.timer.at = None
+        placed = self.dofn.release(GlobalWindow(), self.bag, self.cell, self.timer)
+        return [windowed.value for windowed in placed]
+
+    def run(self, *arrivals: Sums) -> list[Release]:
+        """All releases, where so much arrives before each tick is over; later nothing does."""
+        self.seed()
+        made: list[Release] = []
+        for step in range(self.dofn._plan.clock.steps):
+            self.arrive(arrivals[step] if step < len(arrivals) else {})
+            made += self.fire()
+        return made
+
+
+def streamed(plan: ShardPlan, sums: Sums) -> list[Release]:
+    """All releases on the streaming path; nothing comes late."""
+    return Shard(plan).run(
+        *(
+            {place: x for place, x in sums.items() if place[1] == step}
+            for step in range(1, plan.clock.steps + 1)
+        )
+    )
+
+
+def bounded(plan: ShardPlan, sums: Sums) -> list[Release]:
+    """All releases on the bounded path."""
+    dofn = CountAllShards(plan)
+    dofn.setup()
+    batches = [pack_batch(sums)] if sums else []
+    return [windowed.value for windowed in dofn.process((0, batches))]
+
+
+class Scripts(Entropy):
+    """Noise of keys whose names are numbers: those of columns of an array, shape (n, keys)."""
+
+    def __init__(self, z: np.ndarray) -> None:
+        self._z = z
+
+    def source(self, law: Law, dimension: int | None) -> Any:
+        return lambda key, window: Script(self._z[:, int(key)])
+
+    def draws(self, law: Law, dimension: int | None, parameters: str) -> Draws:
+        return _ScriptedColumns(self._z)
+
+
+class _ScriptedColumns(Draws):
+    """All at once, as there are many."""
+
+    def __init__(self, z: np.ndarray) -> None:
+        self._z = z
+
+    def of_keys(self, keys: Sequence[str], window: Any, digest: bytes) -> Script:
+        return Script(self._z[:, np.array(keys, dtype=np.int64)])
