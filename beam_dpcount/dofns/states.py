@@ -270,7 +270,7 @@ class ShardCodec(Envelope):
     def encode(self, columns: Columns, digest: bytes, pending: Mapping[int, bytes]) -> bytes:
         step, names, state, shown, waiting = columns
         plain, arrays = state[1 : self._counters], state[self._counters :]
-        kinds = self._types(len(state))[self._counters :]
+        kinds = self._types(len(state))[self._counters :] if state else ""
         parts = [
             _SHARD.pack(len(names), len(arrays), len(waiting), len(pending)),
             *_texts(names),
