@@ -13,8 +13,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from apache_beam.transforms.window import FixedWindows
 
 import beam_dpcount as dp
 from tests.runners import RUNNERS, feed
+from tests.scripted import ScriptedEntropy
 
 ROOT = Path(__file__).parents[1]
 Record = list[Any]  # key, step, value, window
@@ -44,6 +45,16 @@ INPUTS: dict[str, list[Any]] = {
     "first": [("carl", 1, 0), *_NOISY],
 }
 TOUCHED = "carl"
+# The same where nobody listed the keys. All others are shown.
+_MANY = [
+    (key, 1, (7 * i % 60) * SECOND)
+    for i, key in enumerate(["bert", "zoe", "bert", "anna", "zoe"] * 40)
+]
+SELECTED: dict[str, list[Any]] = {
+    "others": _MANY,
+    "first": [("carl", 1, 0), *_MANY],
+    "backwards": [("carl", 1, 59 * SECOND), *_MANY[::-1]],
+}
 
 
 class _Note(beam.DoFn):
@@ -96,13 +107,39 @@ def releases_of(events: Any, path: str) -> dict[str, Any]:
     return made
 
 
+def selected_of(events: Any, path: str) -> dict[str, Any]:
+    """The same of keys that nobody listed. Replayed noise of a shard would follow all its keys."""
+    keys, budget = dp.SelectKeys(shards=3), dp.ApproxDP(5.0, 1e-3)
+    options: dict[str, Any] = {"horizon": TICKS, "path": path, "entropy": ScriptedEntropy(1)}
+    count = "Select" >> dp.TickCount(budget, TICK, 0, keys=keys, **options)
+    items = dp.TickHistogram(
+        *(budget, TICK, 0), domain=keys, **options, value=lambda event: event[0]
+    )
+    windowed = events | beam.WindowInto(FixedWindows(2 * TICK))
+    anew = "SelectInWindows" >> dp.TickCount(budget, TICK, 0, keys=keys, **options)
+    counts = events | count
+    return {
+        "counts": counts,
+        "histogram": events | items,
+        "windows": windowed | anew,
+        "nonnegative": counts | dp.NonNegative(),
+        "monotone": counts | dp.Monotone(),
+        "last": counts | dp.LastPerTick(2 * TICK),
+        "top": counts | dp.TopKPerTick(2, count),
+    }
+
+
 def outputs(
-    runner: Any, flags: Iterable[str], rows: Sequence[Any], path: str
+    runner: Any,
+    flags: Iterable[str],
+    rows: Sequence[Any],
+    path: str,
+    build: Callable[[Any, str], dict[str, Any]] = releases_of,
 ) -> dict[str, list[Record]]:
     """Of one input, each collection in the order in which it came."""
     with tempfile.TemporaryDirectory() as scratch:
         pipeline = beam.Pipeline(runner=runner, options=PipelineOptions(list(flags)))
-        made = releases_of(pipeline | feed(rows), path)
+        made = build(pipeline | feed(rows), path)
         files = {name: Path(scratch, name) for name in made}
         for name, collection in made.items():
             files[name].touch()
@@ -123,6 +160,10 @@ def main(words: Sequence[str]) -> None:
         for path in ("bounded", "streaming")[: 1 if name == "bundles" else 2]:
             found[f"{name} {path}"] = {
                 given: outputs(make(), flags, rows, path) for given, rows in INPUTS.items()
+            }
+            found[f"{name} {path} selected"] = {
+                given: outputs(make(), flags, rows, path, selected_of)
+                for given, rows in SELECTED.items()
             }
     json.dump(found, sys.stdout)
 
@@ -164,7 +205,11 @@ EXPECTED = {
 
 def check(found: Found, names: set[str]) -> None:
     """That order and windows are the public ones, and only the touched key's values differ."""
+    selected = {runner: i for runner, i in found.items() if runner.endswith(" selected")}
+    check_selected(selected, names)
     for runner, inputs in found.items():
+        if runner.endswith(" selected"):
+            continue
         for name in names:
             made = {given: outputs[name] for given, outputs in inputs.items()}
             placed = {given: [[k, s, w] for k, s, _, w in rows] for given, rows in made.items()}
@@ -178,6 +223,21 @@ def check(found: Found, names: set[str]) -> None:
                 others = [[r for r in made[given] if r[0] != TOUCHED] for given in (one, other)]
                 assert others[0] == others[1], (runner, name)
                 assert name != "counts" or made[one] != made[other], runner
+
+
+def check_selected(found: Found, names: set[str]) -> None:
+    """That outputs are the same as they come, whoever is hidden and whatever came first."""
+    for runner, inputs in found.items():
+        usual = inputs["others"]
+        assert {key for key, *_ in usual["counts"]} == {"anna", "bert", "zoe"}, runner
+        for given, name in product(inputs, names & {*usual}):
+            rows = [inputs[given][name], usual[name]]
+            if "streaming" in runner:  # timers of shards fire in an order of the runner's
+                rows = [*map(sorted, rows)]
+            assert rows[0] == rows[1], (runner, given, name)
+        if "bounded" in runner:
+            places = [(key, step) for key, step, _, _ in usual["counts"]]
+            assert places == sorted(places), runner
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ from beam_dpcount.commands.progress import counted
 from tests import orders, people
 from tests.engines.conftest import Engine
 from tests.engines.counts import EXACT, ticks
-from tests.runners import counters, feed
+from tests.runners import counters, feed, run
+from tests.scripted import ScriptedEntropy
 
 
 @pytest.mark.parametrize("late", ["fold", "drop"])
@@ -55,7 +56,8 @@ def test_the_order_of_releases_is_public_on_prism(binary: Path) -> None:
     for seed in (1, 2):
         words = "-m", "tests.orders", "prism", f"--prism_location={binary}"
         found = json.loads(orders.in_a_process(seed, *words))
-        grouped_once = {"prism bounded": found["prism bounded"]}
+        kept = ("prism bounded", "prism bounded selected")
+        grouped_once = {runner: found[runner] for runner in kept}
         orders.check(grouped_once, {"counts", "histogram", "windows", "nonnegative"})
 
 
@@ -76,6 +78,41 @@ def test_bounded_releases_are_not_late_for_groupings_by_window(on_prism: Engine)
     outputs = on_prism.run(build).outputs
     steps = [[seen.value.step for seen in output] for output in outputs]
     assert steps == [[10, 20, 30, 40, 50, 60], [10, 20, 30, 40, 50, 60], [1, 3, 5, 6]]
+
+
+# Keys that nobody listed
+
+
+@pytest.mark.parametrize("late", ["fold", "drop"])
+def test_keys_that_nobody_listed(late: str, on_prism: Engine) -> None:
+    """The same on both paths, and as elsewhere where events come late, a key's first one too."""
+    often = [("often", 1, at * 1_000_000) for at in range(90)]
+    rows = [*often, *(("rare", 1, at * 1_000_000) for at in (5, 60))]
+
+    def made(path: str, **options: Any) -> Any:
+        options |= {"horizon": 9, "mechanism": "NormalizedBLT", "entropy": ScriptedEntropy(6)}
+        keys, budget = dp.SelectKeys(shards=3), dp.ApproxDP(5.0, 1e-3)
+        return dp.TickCount(budget, 10, 0, keys=keys, path=path, **options)
+
+    def stream(pipeline: beam.Pipeline, *late_ones: str) -> Any:
+        source = test_stream.TestStream().advance_watermark_to(0)
+        for tick in range(9):
+            came = [row for row in rows if row[2] // 10_000_000 == tick]
+            came += [(key, 1, 15_000_000) for key in late_ones if tick == 5]
+            placed = [TimestampedValue(row[:2], Timestamp(micros=row[2])) for row in came]
+            source = source.add_elements(placed).advance_watermark_to(10 * tick + 10)
+        source = source.advance_watermark_to_infinity()
+        typed = beam.Map(lambda element: element).with_output_types(tuple[str, Any])
+        return pipeline | source | typed | made("streaming", late=late)
+
+    expected = on_prism.run(lambda p: p | feed(rows) | made("bounded")).releases
+    assert {release.key for release in expected} == {"often"}
+    assert on_prism.run(lambda p: p | feed(rows) | made("streaming")).releases == expected
+    for late_ones in ((), ("other",), ("other", "often")):
+        live = on_prism.run(lambda p, keys=late_ones: stream(p, *keys), "--streaming").releases
+        there = run(lambda p, keys=late_ones: stream(p, *keys), "bundles", ["--streaming"])
+        assert live == there.releases
+        assert (live == expected) is ("often" not in late_ones or late == "drop")
 
 
 # People
