@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+import pickle
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,7 @@ import pytest
 from apache_beam.metrics.metric import Metrics
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.testing import test_stream
+from apache_beam.transforms.display import DisplayData
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
@@ -312,10 +314,50 @@ def test_hidden_keys_leave_by_no_side_door(name: str, capfd: pytest.CaptureFixtu
     assert usual == other == none
 
 
-@pytest.mark.parametrize("name", EACH_TICK)
+HIDDEN = "hidden-xyzzy"
+
+
+def test_hidden_keys_are_in_no_message_and_no_parameter(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever stops a pipeline, nor in what pipelines and transforms are made of once it ran."""
+    caplog.set_level(logging.DEBUG)
+    said: list[str] = []
+    for path in ("bounded", "streaming"):
+        count = ticks(keys=SELECT, path=path, on_reject="raise")
+        for bad in (NAN, None, SECRET, Odd()):
+            pipeline = beam.Pipeline("FnApiRunner")
+            _ = pipeline | feed([(HIDDEN, 1, 0), (HIDDEN, bad, 5 * SECOND)], Any) | count
+            with pytest.raises(Exception, match="on_reject") as caught:
+                pipeline.run().wait_until_finish()
+            said += texts_of(caught.value)
+        pipeline = beam.Pipeline("FnApiRunner")
+        _ = pipeline | feed([(HIDDEN, 1, 0), ("a", 1, SECOND)]) | ticks(keys=SELECT, path=path)
+        pipeline.run().wait_until_finish()
+        steps = pipeline.to_runner_api().components.transforms.values()
+        made = [t for t in steps if "TickCount" in t.unique_name]
+        assert len(made) > 3
+        said += [str(t.annotations) + str(t.display_data) + str(t.spec.payload) for t in made]
+        said += [repr(count), str(count.selection), str(pickle.dumps(count))]
+        said += [str(DisplayData.create_from(count).items), str(count.display_data())]
+    printed = capfd.readouterr()
+    assert HIDDEN not in "".join([*said, caplog.text, printed.out, printed.err])
+
+
+def texts_of(error: BaseException | None) -> list[str]:
+    """What an error and those that led to it say."""
+    if error is None:
+        return []
+    return [str(error), repr(error.args), *texts_of(error.__cause__), *texts_of(error.__context__)]
+
+
+LATE_ONES = {**EACH_TICK, **{f"selected, {name}": made for name, made in SELECTED.items()}}
+
+
+@pytest.mark.parametrize("name", LATE_ONES)
 def test_late_events_leave_by_no_side_door(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     """All ticks but one are over before any event comes."""
-    make, rows, more = EACH_TICK[name]
+    make, rows, more = LATE_ONES[name]
 
     def build(pipeline: beam.Pipeline, rows: list[Row]) -> dict[str, Any]:
         events = [TimestampedValue(row[:2], Timestamp(micros=row[2])) for row in rows]
@@ -328,7 +370,7 @@ def test_late_events_leave_by_no_side_door(name: str, capfd: pytest.CaptureFixtu
     usual, other = (
         outside(lambda p, rows=rows: build(p, rows), capfd, True) for rows in ([], [*rows, *more])
     )
-    assert usual.counts == dict.fromkeys(LATE, 12)
+    assert usual.counts == ({} if name.startswith("selected") else dict.fromkeys(LATE, 12))
     assert usual == other
 
 
