@@ -5,9 +5,7 @@ The guarantee is audited exactly in test_selected_keys_audit.py.
 
 from __future__ import annotations
 
-import itertools
 import json
-import math
 from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,17 +19,16 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindow
 from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
-from beam_dpcount.counters.columns import Columns, Sums, advance, all_ticks
+from beam_dpcount.counters.columns import Sums, all_ticks
 from beam_dpcount.counters.selection import Selection
-from beam_dpcount.counters.users import UserChange
 from beam_dpcount.dofns.clock import clock_of
 from beam_dpcount.dofns.shards import CountShards, ShardPlan, shard_of
-from beam_dpcount.dofns.states import ShardCodec, StateError, pack_batch
+from beam_dpcount.dofns.states import pack_batch
 from beam_dpcount.dofns.ticks import SEED
 from beam_dpcount.transforms.ticks import TickCount
 from tests.cells import Cell
 from tests.runners import RUN_AT_ONCE, SECOND, Row, feed, run, run_stream
-from tests.scripted import ScriptedEntropy, SeededNoise, random_script
+from tests.scripted import ScriptedEntropy, SeededNoise
 
 BUDGET = dp.ApproxDP(5.0, 1e-2)  # so weak that keys of a few events are shown
 TICK, TICKS = 10, 9
@@ -124,33 +121,6 @@ def test_thresholds_for_people(bound: tuple[int, int, int], sigma: float, theta:
     assert made.selection is not None
     assert made.counter.stddevs(1000).max() == pytest.approx(sigma, rel=0.02)
     assert theta * 0.998 <= made.selection.thresholds.max() <= theta * 1.02
-
-
-@pytest.mark.parametrize("events", [1, 2, 3, 4])
-@pytest.mark.parametrize("per_key", [1, 2, 4])
-def test_no_allocation_takes_more_than_delta(events: int, per_key: int) -> None:
-    """All ways in which a person's events may lie in keys; union bounds by the exact law."""
-    change = UserChange(0, 1, events=events, keys=3, per_key=min(per_key, events))
-    counter = dp.calibrate(dp.mechanisms.BinaryTree(7), dp.PureDP(1.0), change)
-    selection, law = Selection(counter, 1e-2), counter.law
-    terms = np.rint(counter.mechanism.row_norms2(7)).astype(int)
-    one = law.pmf(np.arange(-600, 601))
-    sums = dict.fromkeys((1,), one)
-    for n in range(2, terms.max() + 1):
-        sums[n] = np.convolve(sums[n - 1], one)
-
-    def q(k: int) -> float:
-        total = 0.0
-        for n, theta in zip(terms.tolist(), selection.lattice_thresholds.tolist(), strict=True):
-            total += sums[n][len(sums[n]) // 2 + math.ceil(theta) - k :].sum()
-        return total
-
-    allowed = [
-        ks
-        for ks in itertools.product(range(per_key + 1), repeat=3)
-        if 0 < sum(ks) <= events and max(ks) <= per_key
-    ]
-    assert max(sum(q(k) for k in ks if k) for ks in allowed) <= 1e-2
 
 
 @pytest.mark.parametrize(
@@ -540,58 +510,6 @@ def test_one_timer_a_shard_and_one_cell() -> None:
         assert list(columns.names) == (["a", "b"] if step > 1 else [])
     assert timer.at == Timestamp(TICK * TICKS)
     assert list(dofn.release(GlobalWindow(), bag, cell, timer)) == []
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_states_come_back_as_they_were(mechanism: str) -> None:
-    rule = plan(mechanism=mechanism, keys=dp.SelectKeys(at_least=3))
-    codec = ShardCodec(rule.selection.counter, rule.said, rule.clock, 16)
-    columns, digest = Columns(), bytes(range(16))
-    script = random_script(rule.selection.counter.mechanism.draws(TICKS), 4)
-    for step, sums in enumerate([{}, {"b": 4, "w": 1}, {}, {"a": 5, "\u00e4": 3, "c": 9}], start=1):
-        pending = {step + 2: b"later", step + 1: b""}
-        packed = codec.encode(columns, digest, pending)
-        found, waits = codec.decode(packed)
-        assert waits == pending
-        assert codec.digest_of(packed) == digest
-        assert codec.encode(found, digest, waits) == packed
-        after = [
-            advance(rule.selection, state, sums, lambda names: _Sliced(script, len(names)))
-            for state in (columns, found)
-        ]
-        assert after[0][1] == after[1][1]
-        columns = after[0][0]
-    assert columns.waiting == {"w": 1}
-    assert list(columns.names) == ["b", "a", "c", "\u00e4"]
-
-
-class _Sliced:
-    """The first columns of a script."""
-
-    def __init__(self, script: Any, columns: int) -> None:
-        self._z, self._columns = script.z, columns
-
-    def one(self, coordinate: int) -> Any:
-        return self._z[coordinate - 1, : self._columns]
-
-    def draw(self, first: int, n: int) -> Any:
-        return self._z[first - 1 : first - 1 + n, : self._columns]
-
-
-def test_states_of_other_rules_are_refused() -> None:
-    rule = plan()
-    data = ShardCodec(rule.selection.counter, rule.said, rule.clock, 0).encode(Columns(), b"", {})
-    for other in (
-        plan(keys=dp.SelectKeys(at_least=2)),
-        plan(keys=dp.SelectKeys(delta=1e-3)),
-        plan(mechanism="BinaryTree"),
-    ):
-        codec = ShardCodec(other.selection.counter, other.said, other.clock, 0)
-        with pytest.raises(StateError, match="the state belongs to"):
-            codec.decode(data)
-    codec = ShardCodec(rule.selection.counter, rule.said + "4 shards", rule.clock, 0)
-    with pytest.raises(StateError, match="selected otherwise"):
-        codec.decode(data)
 
 
 # Ledgers

@@ -91,7 +91,7 @@ def test_both_paths_are_the_definition(
         shown += len({release.key for release in expected})
         assert len(expected) < len(NAMES) * TICKS
         assert sorted(streamed(plan, sums)) == expected
-        monkeypatch.setattr(dofns, "_SIDE_BY_SIDE", [1, 3, 1 << 13][seed])
+        monkeypatch.setattr(dofns, "SIDE_BY_SIDE", [1, 3, 1 << 13][seed])
         assert bounded(plan, sums) == expected
     assert 0 < shown < 3 * len(NAMES)
 
