@@ -10,12 +10,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from matplotlib.figure import Figure
 
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands import ticks
 from beam_dpcount.commands.figures import series as plots
+from beam_dpcount.commands.files import formats, tables
 from beam_dpcount.commands.files.formats import Event
 from tests import command_lines
 from tests.command_lines import EXACT, PNG, SECRET_TEXT, Ended, each_path, stddevs
@@ -148,6 +151,21 @@ def test_the_first_keys_of_a_cell() -> None:
 
 
 # What leaves
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_how_many_keys_were_written(suffix: str, tmp_path: Path) -> None:
+    """Of any text; and none."""
+    keys = ["", "NA", "a\nb", 'c,"d', "e\r", "é", "07", "7", *(f"k{i}" for i in range(3000))]
+    path, schema = tmp_path / f"out{suffix}", formats.RELEASES.schema
+    for some in (keys, []):
+        rows = [(key, step, None, 1.0, 1.0) for key in some for step in range(40)]
+        if suffix == ".csv":
+            texts = map(tables.csv_line, [[name for name, _ in schema], *rows])
+            path.write_text("".join(f"{line}\n" for line in texts), encoding="utf-8", newline="")
+        else:
+            pq.write_table(pa.table({"key": [key for key, *_ in rows]}), path, row_group_size=999)
+        assert tables.Output(str(path), formats.RELEASES).written_keys() == len(some)
 
 
 def test_no_rows_give_a_header(log: Path) -> None:

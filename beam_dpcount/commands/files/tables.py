@@ -6,13 +6,13 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import groupby
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
@@ -81,8 +81,25 @@ class Output:
         return {name: list(column) for name, column in zip(names, read, strict=True)}
 
     def written_keys(self) -> int:
-        """How many keys have rows, which are sorted by key."""
-        return sum(1 for _ in groupby(record[0] for record in self.records()))
+        """How many keys have rows, or an InputError. Much faster than `records`."""
+        keys: set[str] = set()
+        try:
+            if self._parquet:
+                with pq.ParquetFile(self.path) as file:
+                    for batch in file.iter_batches(columns=["key"]):
+                        keys.update(batch["key"].unique().to_pylist())
+            else:
+                how: dict[str, Any] = {"column_types": {"key": pa.string()}}
+                how["include_columns"] = ["key"]
+                quoted = pa_csv.ParseOptions(newlines_in_values=True)
+                with pa_csv.open_csv(
+                    self.path, parse_options=quoted, convert_options=pa_csv.ConvertOptions(**how)
+                ) as batches:
+                    for batch in batches:
+                        keys.update(batch["key"].unique().to_pylist())
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+        return len(keys)
 
     @cached_property
     def last(self) -> dict[str, Last]:
