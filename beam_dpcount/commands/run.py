@@ -65,7 +65,7 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
     task.output = tables.Output(options.output, task.table())
     written = tables.WriteTable(task.output, reader.source.timestamp is not None)
     _ = task.finish(releases | "Progress" >> counting) | "Write" >> written
-    weak = weakness(budget)
+    weak = weakness(budget, getattr(options, "select_delta", None) or 0.0)
     print("\n".join([*([f"warning: {weak}"] if weak else []), *task.notes()]))
     result, missing = finished(pipeline, options), []
     if options.plot:

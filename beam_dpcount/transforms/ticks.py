@@ -12,6 +12,8 @@ from apache_beam.pvalue import PCollection
 from apache_beam.transforms import window as windows
 from apache_beam.utils.timestamp import Duration, Timestamp
 
+from beam_dpcount.budget.budgets import warn_if_weak
+from beam_dpcount.budget.ledger import Share
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.change import TickChange, check_bounds, check_unit
 from beam_dpcount.counters.counter import Counter
@@ -201,6 +203,8 @@ class TickCount(Counting):
             self._whole_budget = self._budget
             self._budget, delta = self._select.part_of(self._budget)
             self._keys_delta = delta  # type: ignore[misc]
+            if not isinstance(self.budget, Share):
+                warn_if_weak(self._whole_budget, delta)
         else:
             self.keys = self._listed = check_keys(self.keys)
         if self.other is not None and self.other not in self._listed:
