@@ -546,6 +546,10 @@ def test_a_share_takes_its_delta_when_it_is_applied() -> None:
         ({"other": "rest"}, "other is for keys that are listed"),
         ({"bounds": (-1, 1), "keys": dp.SelectKeys(at_least=2)}, "not negative"),
         ({"keys": dp.SelectKeys(every=10)}, "no key is seen"),
+        (
+            {"bounds": (0, 100), "unit": 10, "keys": dp.SelectKeys(at_least=5)},
+            "leaves nothing out of sums in multiples of 10",
+        ),
         ({"mechanism": dp.mechanisms.SquareRoot(TICKS, momentum=0.9)}, "leave out momentum"),
         ({"mechanism": dp.mechanisms.Binned(TICKS, decay=0.9)}, "leave out momentum and decay"),
         (

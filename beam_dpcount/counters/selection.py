@@ -158,6 +158,10 @@ class Selection:
                     f"{change.high:g}): without that, one event may move many ticks",
                     "leave {at_least} out, or give {bounds} from 0",
                 )
+            if not self.skipped:
+                problem = f"is {self.at_least}, and leaves nothing out of sums in multiples of"
+                remedy = "give a larger {at_least}, or a smaller {unit}"
+                raise ParameterError("at_least", f"{problem} {self.counter.unit:g}", remedy)
             if getattr(change, "gap", 0):
                 problem = "does not go with a gap: it moves what a person's events add closer"
                 raise ParameterError("at_least", problem, "leave one of them out")
