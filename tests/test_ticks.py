@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import Duration, Timestamp
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -773,3 +774,17 @@ def test_large_sums_are_charged_for_what_doubles_lose(
         d = [a - b for a, b in zip(q(xs), q(other), strict=True)]
         assert sum(map(abs, d)) <= l1
         assert sum(x * x for x in d) <= l2_squared
+
+
+def test_what_is_remembered_of_numbers_is_in_no_pickle() -> None:
+    count = dp.TickCount(dp.ZCDP(0.5), 10, 0, horizon=3, keys=["a"], bounds=(0, 5000))
+    intake = count._intake(count._clock)
+    where = (5_000_000, (GlobalWindow(),))
+    empty = pickle.dumps(intake)
+    for number, counted in ((1234, 1234), (1234, 1234), (9999, 5000), (True, 1), (0, None)):
+        read = intake.read(("a", number), *where)
+        assert read == (None if counted is None else ("a", 1, counted))
+    assert pickle.dumps(intake) == empty
+    again = pickle.loads(empty)
+    assert again.read(("a", 1234), *where) == ("a", 1, 1234)
+    assert again.read(("a", 1), -1, where[1]) is None

@@ -15,6 +15,7 @@ from beam_dpcount.dofns.rows import TO_PAIRS, RowElementError, is_row
 from beam_dpcount.noise.entropy import Draws, Entropy
 from beam_dpcount.statistics.base import Codes, Statistic
 
+_KNOWN = 256  # so many are remembered
 ON_REJECT = ("drop", "raise", "collect")
 # If a user's function raises these, the element counts nothing: data can cause them.
 BY_DATA = (ValueError, TypeError, ArithmeticError, LookupError)
@@ -49,8 +50,12 @@ class Intake:
         self._value, self.element_id, self.every = value, element_id, every
         self.is_plain = element_id is None and not self.collects
         self._counted = counted  # what else says which elements count, for replayable noise
+        self._known: dict[int, int] = {}  # codes of whole numbers
         self._is_scalar = statistic.dimension is None
         self.release_type: Any = Release if self._is_scalar else VectorRelease
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_known": {}}  # values of elements are in no pickle
 
     def codes(self, key: str, payload: Any, micros: int) -> tuple[Codes, Rejected | None]:
         """The codes of an element, and the refusal of what does not count of it, if any."""
@@ -66,6 +71,17 @@ class Intake:
         if reason is None or self.on_reject == "drop":
             return codes, None
         return codes, self.refuse(key, payload, micros, reason)
+
+    def number(self, key: str, payload: Any, micros: int) -> int:
+        """The one code of an element of which a number counts, refused or not."""
+        if type(payload) is int and self._value is None:  # most are few ones
+            known = self._known.get(payload)
+            if known is not None:
+                return known
+        (x,), _ = self.codes(key, payload, micros)
+        if type(payload) is int and self._value is None and len(self._known) < _KNOWN:
+            self._known[payload] = x
+        return x
 
     def problem(self, element: Any) -> str | None:
         """As for a statistic; errors of the user's functions are not caught."""

@@ -123,8 +123,7 @@ class SumShards(beam.DoFn):
             return ()
         key, step, x = read
         group = 0 if self._groups == 1 else shard_of(key, self._groups)
-        origin = origin_of(self._intake.clock, windows[0])
-        place = origin, step if self._ticks_apart else 0, group
+        place = self._intake.origin, step if self._ticks_apart else 0, group
         found = self._sums.get(place)
         if found is None:
             found = self._sums[place] = [windows, micros, {}]

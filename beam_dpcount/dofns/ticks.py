@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,8 +75,9 @@ class TickIntake:
         self.clock = clock
         self._keys: Any = _Texts() if keys is None else frozenset(keys)
         self._numbers, self._strict, self._other = numbers, strict, other
-        self._window: Any = None  # the last one seen, and whether the clock counts in it
-        self._counts = False
+        self._window: Any = None  # the last one seen
+        self._step_at: Callable[[int], int] = _never
+        self.origin = 0  # when the count of that window starts
 
     def read(self, element: Any, micros: int, windows: Any) -> tuple[str, int, int] | None:
         """Key, tick and value of an event; None if it counts nothing.
@@ -84,12 +85,16 @@ class TickIntake:
         An event in several windows, or none, as a Flatten of mixed ones can have, counts nothing:
         it would count in each of them, and so would all that a bundle gathers with it.
         """
-        check_timed(micros)
-        known = has_str_key(element)
-        if not known and is_row(element):
-            raise RowElementError(TO_PAIRS)
-        # A plain text: a subclass may compare unlike what it encodes to.
-        key = str.__str__(element[0]) if known else ""
+        if micros <= _UNTIMED:
+            check_timed(micros)
+        if type(element) is tuple and len(element) == 2 and type(element[0]) is str:
+            known, key = True, element[0]
+        else:
+            known = has_str_key(element)
+            if not known and is_row(element):
+                raise RowElementError(TO_PAIRS)
+            # A plain text: a subclass may compare unlike what it encodes to.
+            key = str.__str__(element[0]) if known else ""
         if known and self._other is not None and key not in self._keys:
             key = self._other
         if not known or key not in self._keys:
@@ -99,17 +104,28 @@ class TickIntake:
             return None
         if len(windows) != 1:
             return None
-        window = windows[0]
-        if window is not self._window:
-            self._counts, self._window = has_count(self.clock, window), window
-        step = self.clock.step_at(micros, origin_of(self.clock, window)) if self._counts else 0
+        if windows[0] is not self._window:
+            self._enter(windows[0])
+        step = self._step_at(micros)
         if not step:
             return None
-        (x,), _ = self._numbers.codes(key, element[1], micros)
+        x = self._numbers.number(key, element[1], micros)
         return (key, step, x) if x else None
 
+    def _enter(self, window: Any) -> None:
+        """Find out what counts in a window."""
+        self._window, self._step_at = window, _never
+        if has_count(self.clock, window):
+            self.origin = origin_of(self.clock, window)
+            self._step_at = self.clock.steps_from(self.origin)
+
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_window": None}
+        return {**self.__dict__, "_window": None, "_step_at": _never}
+
+
+def _never(micros: int) -> int:
+    """Of a window without a count."""
+    return 0
 
 
 class _Texts:
@@ -196,7 +212,7 @@ class SumTicks(beam.DoFn):
         if read is None:
             return ()
         key, step, x = read
-        origin = origin_of(intake.clock, windows[0])
+        origin = intake.origin
         _, ticks = self._sums.setdefault(origin, (windows, {}))
         sums = ticks.setdefault(key, {})
         sums[step] = sums.get(step, 0) + x

@@ -44,7 +44,7 @@ from beam_dpcount.dofns.states import (
     time_of,
     timed,
 )
-from beam_dpcount.dofns.ticks import TickIntake, check_timed
+from beam_dpcount.dofns.ticks import TickIntake, check_timed, origin_of
 from beam_dpcount.dofns.windows import WindowCheck
 
 SHARDS = 1024  # of people, where they are grouped: of 10^9 events one has a million
@@ -531,7 +531,9 @@ class ReadyTicks:
     """Reads what TickParcels made, as TickIntake reads events."""
 
     def __init__(self, clock: Any) -> None:
-        self.clock = clock
+        self.clock, self.origin, self._window = clock, 0, None
 
     def read(self, element: Any, micros: int, windows: Any) -> tuple[str, int, int]:
+        if windows[0] is not self._window:
+            self._window, self.origin = windows[0], origin_of(self.clock, windows[0])
         return (element[0], *PAIR.unpack(element[1]))
