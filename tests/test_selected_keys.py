@@ -229,7 +229,8 @@ def test_all_runners_show_the_same(runner: str, path: str) -> None:
     assert seen_of(count(path=path), runner=runner) == seen_of(count(path="bounded"))
 
 
-@pytest.mark.parametrize("late", ["fold", pytest.param("drop", marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("late", ["fold", "drop"])
 def test_a_live_stream_shows_the_same(late: str) -> None:
     live = run_stream(count(late=late), *by_ticks(ROWS))
     assert live.outputs[0] == seen_of(count(path="bounded"))
@@ -341,8 +342,14 @@ def test_items_and_the_largest_of_them() -> None:
     for top in (seen.value for seen in tops[0]):
         shown = {s.value.key: s.value.value for s in made["bounded"] if s.value.step == top.step}
         assert list(top.items) == sorted(shown, key=lambda key: (-shown[key], key))[:2]
-    live = items("streaming")
-    assert run_stream(live | dp.TopKPerTick(2, live), *by_ticks(rows)).outputs[0] == tops[0]
+
+
+@pytest.mark.exhaustive
+def test_the_largest_of_a_live_stream() -> None:
+    rows = sorted(BASKETS, key=lambda row: row[2])
+    live, bounded = items("streaming"), items("bounded")
+    found = run_stream(live | dp.TopKPerTick(2, live), *by_ticks(rows)).outputs[0]
+    assert found == seen_of(bounded | dp.TopKPerTick(2, bounded, "bounded"), rows)
 
 
 def test_the_largest_of_windows_that_start_anew() -> None:
@@ -403,16 +410,19 @@ def test_a_late_first_event_changes_one_column(late: str, mechanism: str) -> Non
         assert all(change == pytest.approx(1, abs=1e-4) for change in moved.values())
 
 
-def test_columns_are_those_of_a_key_that_is_alone() -> None:
+@pytest.mark.parametrize(
+    "mechanism",
+    [m if m == DEFAULT else pytest.param(m, marks=pytest.mark.exhaustive) for m in MECHANISMS],
+)
+def test_columns_are_those_of_a_key_that_is_alone(mechanism: str) -> None:
     """To the last bit, whatever keys there are beside it."""
-    for mechanism in MECHANISMS:
-        everyone = seen_of(count(mechanism=mechanism, keys=dp.SelectKeys(shards=1)))
-        for key in ("often", "late"):
-            alone = seen_of(
-                count(mechanism=mechanism, keys=dp.SelectKeys(shards=1)),
-                [row for row in ROWS if row[0] == key],
-            )
-            assert alone == [seen for seen in everyone if seen.value.key == key]
+    everyone = seen_of(count(mechanism=mechanism, keys=dp.SelectKeys(shards=1)))
+    for key in ("often", "late"):
+        alone = seen_of(
+            count(mechanism=mechanism, keys=dp.SelectKeys(shards=1)),
+            [row for row in ROWS if row[0] == key],
+        )
+        assert alone == [seen for seen in everyone if seen.value.key == key]
 
 
 def test_replays_repeat_a_shard_and_others_differ(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from beam_dpcount.dofns.releases import Rejected, Release, VectorRelease
 from beam_dpcount.dofns.rows import TO_PAIRS, RowElementError, is_row
 from beam_dpcount.noise.entropy import Draws, Entropy
 from beam_dpcount.statistics.base import Codes, Statistic
+from beam_dpcount.statistics.numbers import Numbers
 
 _KNOWN = 256  # so many are remembered
 ON_REJECT = ("drop", "raise", "collect")
@@ -50,7 +51,8 @@ class Intake:
         self._value, self.element_id, self.every = value, element_id, every
         self.is_plain = element_id is None and not self.collects
         self._counted = counted  # what else says which elements count, for replayable noise
-        self._known: dict[int, int] = {}  # codes of whole numbers
+        self._remembers = type(statistic) is Numbers
+        self._known: dict[int, Codes] = {}  # of some whole numbers
         self._is_scalar = statistic.dimension is None
         self.release_type: Any = Release if self._is_scalar else VectorRelease
 
@@ -64,7 +66,13 @@ class Intake:
             return self.statistic.empty, None
         try:
             content = payload if self._value is None else self._value(payload)
+            if type(content) is int:  # most are few ones
+                known = self._known.get(content)
+                if known is not None:
+                    return known, None
             codes, reason = self.statistic.read(content)
+            if self._remembers and type(content) is int and len(self._known) < _KNOWN:
+                self._known[content] = codes  # no whole number is refused
         except BY_DATA:  # its message may show the value, as that of float("abc") does
             codes, reason = self.statistic.empty, self.statistic.unreadable
         # Outside the block: what the user's element_id may raise must not carry that error along.
@@ -74,13 +82,7 @@ class Intake:
 
     def number(self, key: str, payload: Any, micros: int) -> int:
         """The one code of an element of which a number counts, refused or not."""
-        if type(payload) is int and self._value is None:  # most are few ones
-            known = self._known.get(payload)
-            if known is not None:
-                return known
         (x,), _ = self.codes(key, payload, micros)
-        if type(payload) is int and self._value is None and len(self._known) < _KNOWN:
-            self._known[payload] = x
         return x
 
     def problem(self, element: Any) -> str | None:
