@@ -268,7 +268,7 @@ def test_what_is_said_before_the_run_and_after_it(log: Path) -> None:
         "note: keys that count less than 5 (--at-least) are left out",
         "note: keys are tested at one tick in 3 only",
         "grows by so much at each tick is shown (by simulation, without data)",
-        "    100: after 1 ticks (median), at a count of 200; its first release is off by ",
+        "    100: after 1 tick (median), at a count of 200; its first release is off by ",
         "note: a key is the text of who to the letter",
         "3 ticks; how many keys are shown depends on their counts",
     ):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import beam_dpcount as dp
+from beam_dpcount.counters import columns as module
 from beam_dpcount.counters.change import TickChange
 from beam_dpcount.counters.columns import Columns, Sums, advance, all_ticks, counted
 from beam_dpcount.counters.selection import Selection
@@ -74,6 +75,25 @@ def test_keys_side_by_side_are_keys_tick_by_tick(mechanism: str, at_least: int, 
             found[keys[place]] = [*enumerate(values.tolist(), since)]
     assert found == one_by_one(selection, ticks)
     assert 3 < len(found) < 30
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_keys_that_all_begin_late_are_made_in_little_memory(
+    mechanism: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ticks before are made at once so far as that fits, and then one by one."""
+    selection = selection_of(mechanism, 1, 1)
+    ticks: Ticks = {30: {"a": 3, "b": 1}, 35: {"a": 40}}
+    expected = one_by_one(selection, ticks)
+    assert expected
+    sums = Sums(np.array([0, 0, 1]), np.array([30, 35, 30]), np.array([3, 40, 1]))
+    for most in (1 << 22, 20, 1):
+        monkeypatch.setattr(module, "_AT_ONCE", most)
+        found = {
+            "ab"[place]: [*enumerate(values.tolist(), since)]
+            for place, since, values in all_ticks(selection, sums, 2, noise_of("ab"))
+        }
+        assert found == expected
 
 
 @pytest.mark.parametrize("skipped", [0, 1, 5, 1000])

@@ -17,6 +17,8 @@ from beam_dpcount.counters.selection import Selection
 from beam_dpcount.mechanisms.base import FloatArray, IntArray, State
 from beam_dpcount.noise.entropy import Noise
 
+_AT_ONCE = 1 << 22  # numbers, of some arrays
+
 BoolArray = npt.NDArray[np.bool_]
 # The noise of these keys' counters, a column each.
 NoiseOf = Callable[[Sequence[str]], Noise]
@@ -141,7 +143,8 @@ def all_ticks(
     order = np.argsort(sums.steps, kind="stable")
     places, xs = sums.places[order], sums.xs[order]
     ends = np.searchsorted(sums.steps[order], np.arange(steps + 1), side="right")
-    begin = int(first.min())
+    # What comes before is made at once, so far as the noise of that many ticks fits the memory.
+    begin = min(int(first.min()), 1 + _AT_ONCE // keys)
     state = counter.mechanism.after(begin - 1, noise, keys)
     shown, thresholds = np.zeros(keys, dtype=np.bool_), selection.lattice_thresholds
     seen: IntArray = np.zeros(0, dtype=np.int64)  # those shown, in the order in which they were

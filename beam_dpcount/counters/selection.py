@@ -274,9 +274,10 @@ class Selection:
                 lines.append(f"  {row.rate:>5g}: not within the ticks that were tried")
                 continue
             later = "" if row.bias_later is None else f", {row.bias_later:+.2g} ten ticks later"
+            ticks = f"{row.delay} tick{'s' * (row.delay != 1)}"
             lines.append(
-                f"  {row.rate:>5g}: after {row.delay} ticks (median), at a count of "
-                f"{row.shown_at:.4g}; its first release is off by {row.bias:+.2g} on average{later}"
+                f"  {row.rate:>5g}: after {ticks} (median), at a count of {row.shown_at:.4g}; its "
+                f"first release is off by {row.bias:+.2g} on average{later}"
             )
         return "\n".join(lines)
 
