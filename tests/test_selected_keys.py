@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.transforms.window import FixedWindows, GlobalWindow
-from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
 from beam_dpcount.counters.columns import Sums, all_ticks
@@ -26,7 +25,7 @@ from beam_dpcount.dofns.shards import CountShards, ShardPlan, shard_of
 from beam_dpcount.dofns.states import pack_batch
 from beam_dpcount.dofns.ticks import SEED
 from beam_dpcount.transforms.ticks import TickCount
-from tests.cells import Cell
+from tests.cells import Bag, Cell, Timer
 from tests.runners import RUN_AT_ONCE, SECOND, Row, feed, run, run_stream
 from tests.scripted import ScriptedEntropy, SeededNoise
 
@@ -471,27 +470,6 @@ def test_releases_come_by_key_and_time_whatever_came_first(tmp_path: Path) -> No
 # The DoFn and its state
 
 
-class Bag:
-    def __init__(self) -> None:
-        self.data: list[bytes] = []
-
-    def add(self, data: bytes) -> None:
-        self.data.append(data)
-
-    def read(self) -> list[bytes]:
-        return self.data
-
-    def clear(self) -> None:
-        self.data = []
-
-
-class Timer:
-    at: Any = None
-
-    def set(self, at: Any) -> None:
-        self.at = at
-
-
 def plan(**options: Any) -> ShardPlan:
     made = count(**options)
     assert made.selection is not None
@@ -505,20 +483,20 @@ def test_one_timer_a_shard_and_one_cell() -> None:
     bag, cell, timer = Bag(), Cell(), Timer()
     where = SimpleNamespace(windows=(GlobalWindow(),))
     dofn.process((0, SEED), where, bag, cell, timer)
-    assert timer.at == Timestamp(TICK)
+    assert timer.at == TICK
     before = cell.data
     for key in ("a", "b"):
         dofn.process((0, pack_batch({(key, 2): 3})), where, bag, cell, timer)
     dofn.process((0, SEED), where, bag, cell, timer)  # a second one changes nothing
     assert cell.data == before
-    assert len(bag.data) == 2
+    assert len(bag.entries) == 2
     for step in range(1, TICKS + 1):
         list(dofn.release(GlobalWindow(), bag, cell, timer))
-        assert bag.data == []
+        assert bag.entries == []
         columns, pending = dofn._codec.decode(cell.data)
         assert (columns.step, list(pending)) == (step, [2] if step == 1 else [])
         assert list(columns.names) == (["a", "b"] if step > 1 else [])
-    assert timer.at == Timestamp(TICK * TICKS)
+    assert timer.at == TICK * TICKS
     assert list(dofn.release(GlobalWindow(), bag, cell, timer)) == []
 
 
