@@ -241,6 +241,7 @@ def test_files_are_sorted_and_differ_in_one_key(path: str) -> None:
     assert json.loads(again) == [without, first]
 
 
+@pytest.mark.exhaustive
 def test_replayable_noise(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same rows in another order give the same file; other options, other noise."""
     monkeypatch.setenv("COUNTING_SECRET", "0123456789abcdef" * 4)
@@ -324,6 +325,7 @@ def test_the_guarantee_is_of_the_whole_budget(
     assert "order" not in how
 
 
+@pytest.mark.exhaustive
 def test_errors_do_not_depend_on_what_is_shown(log: Path) -> None:
     found = set()
     for many in (0, 400):

@@ -376,14 +376,10 @@ def test_the_largest_of_windows_that_start_anew() -> None:
 # What one event changes
 
 
-@pytest.mark.parametrize(
-    ("late", "mechanism"),
-    [
-        ("fold", "NormalizedBLT"),
-        pytest.param("drop", "NormalizedBLT", marks=pytest.mark.exhaustive),
-        pytest.param("fold", "BinaryTree", marks=pytest.mark.exhaustive),
-    ],
-)
+# In short: test_selected_keys_shards.py, without a runner.
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("late", ["fold", "drop"])
+@pytest.mark.parametrize("mechanism", ["NormalizedBLT", "BinaryTree"])
 def test_a_late_first_event_changes_one_column(late: str, mechanism: str) -> None:
     """An event of a key's second tick, come after its fifth, is treated alike whoever is there."""
     extra = ("late", 1, 15 * SECOND)
@@ -424,6 +420,7 @@ def test_columns_are_those_of_a_key_that_is_alone(mechanism: str) -> None:
         assert alone == [seen for seen in everyone if seen.value.key == key]
 
 
+@pytest.mark.exhaustive
 def test_replays_repeat_a_shard_and_others_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COUNTING_SECRET", "0123456789abcdef" * 4)
     entropy = dp.ReplayableEntropy("COUNTING_SECRET", run_id="keys")
