@@ -184,9 +184,10 @@ class WatchedTicks(Watched, CountEachTick):
         windowed: Any = beam.DoFn.WindowedValueParam,
         cell: Any = beam.DoFn.StateParam(CountEachTick.STATE),
         timer: Any = beam.DoFn.TimerParam(AGAIN),
+        later: Any = beam.DoFn.StateParam(CountEachTick.LATER),
     ) -> None:
         _watch.reach("before")
-        super().process(element, windowed, Cell(element[0], cell), timer)
+        super().process(element, windowed, Cell(element[0], cell), timer, later)
 
     @on_timer(AGAIN)
     def release(
@@ -195,8 +196,9 @@ class WatchedTicks(Watched, CountEachTick):
         window: Any = beam.DoFn.WindowParam,
         cell: Any = beam.DoFn.StateParam(CountEachTick.STATE),
         timer: Any = beam.DoFn.TimerParam(AGAIN),
+        later: Any = beam.DoFn.StateParam(CountEachTick.LATER),
     ) -> Iterator[Any]:
-        yield from self.through(super().release(key, window, Cell(key, cell), timer))
+        yield from self.through(super().release(key, window, Cell(key, cell), timer, later))
 
 
 class Downstream(beam.DoFn):

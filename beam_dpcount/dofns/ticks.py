@@ -9,7 +9,12 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.coders import BytesCoder
 from apache_beam.transforms.timeutil import TimeDomain
-from apache_beam.transforms.userstate import ReadModifyWriteStateSpec, TimerSpec, on_timer
+from apache_beam.transforms.userstate import (
+    BagStateSpec,
+    ReadModifyWriteStateSpec,
+    TimerSpec,
+    on_timer,
+)
 from apache_beam.transforms.window import GlobalWindow, IntervalWindow, TimestampedValue
 from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
@@ -17,9 +22,10 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.dofns.clock import Clock
 from beam_dpcount.dofns.intake import Intake, has_str_key
+from beam_dpcount.dofns.pending import add_pending, take_pending
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.rows import TO_PAIRS, RowElementError, is_row
-from beam_dpcount.dofns.states import PAIR, add_to, add_up, pack_sums, take_due, tick_codec
+from beam_dpcount.dofns.states import PAIR, add_up, pack_sums, tick_codec
 from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.noise.entropy import Draws, Entropy
 from beam_dpcount.noise.replay import NO_ID
@@ -280,9 +286,13 @@ class TickPlan:
 
 
 class CountEachTick(beam.DoFn):
-    """Streaming: a release of each key at each tick, by one cell of state and one timer a key."""
+    """Streaming: a release of each key at each tick, by one cell of state and one timer a key.
+
+    A bag holds what is pending of a backlog, and else is not touched.
+    """
 
     STATE = ReadModifyWriteStateSpec("ticks", BytesCoder())
+    LATER = BagStateSpec("later", BytesCoder())
     TIMER = TimerSpec("tick", TimeDomain.WATERMARK)
 
     def __init__(self, plan: TickPlan) -> None:
@@ -298,6 +308,7 @@ class CountEachTick(beam.DoFn):
         windowed: Any = _WindowedValue,
         cell: Any = beam.DoFn.StateParam(STATE),
         timer: Any = beam.DoFn.TimerParam(TIMER),
+        later: Any = beam.DoFn.StateParam(LATER),
     ) -> None:
         plan, codec, window = self._plan, self._codec, windowed.windows[0]
         data = before = cell.read()
@@ -317,7 +328,8 @@ class CountEachTick(beam.DoFn):
             if not plan.fold or released >= plan.clock.steps:
                 return
             step = released + 1
-        cell.write(codec.with_memory(data, add_to(codec.memory_of(data), step, x)))
+        memory = add_pending(codec.memory_of(data), step, x, later)
+        cell.write(codec.with_memory(data, memory))
 
     @on_timer(TIMER)
     def release(
@@ -326,6 +338,7 @@ class CountEachTick(beam.DoFn):
         window: Any = _Window,
         cell: Any = beam.DoFn.StateParam(STATE),
         timer: Any = beam.DoFn.TimerParam(TIMER),
+        later: Any = beam.DoFn.StateParam(LATER),
     ) -> Iterator[Any]:
         plan, codec, draws = self._plan, self._codec, self._draws
         clock, counter, data = plan.clock, plan.counter, cell.read() or b""
@@ -333,11 +346,11 @@ class CountEachTick(beam.DoFn):
         step = state[0] + 1
         if step > clock.steps:
             return
-        x, pairs = take_due(codec.memory_of(data), step, plan.cap)
+        x, memory = take_pending(codec.memory_of(data), step, plan.cap, later)
         digest = draws.follow(codec.digest_of(data), NO_ID, PAIR.pack(step, x))
         state, value = counter.step_lattice(state, x, draws.noise(key, window, digest))
         # State first: what is yielded must never be ahead of what is remembered.
-        cell.write(codec.encode(state, digest, pairs))
+        cell.write(codec.encode(state, digest, memory))
         if step < clock.steps:
             self._set(timer, window, step + 1)
         micros = clock.end(origin_of(clock, window), step)
