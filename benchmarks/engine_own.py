@@ -194,8 +194,10 @@ class Worker:
             if reading is None:
                 self._process(name, element, moment)
                 continue
-            for read in reading.process(element, _placed(element, moment)):
-                self._process(name, read, moment)
+            reading.start_bundle()
+            sums = [*reading.process(element, _placed(element, moment)), *reading.finish_bundle()]
+            for read in sums:
+                self._process(name, read.value, moment)
         self._latest, self._unseen = max(self._latest, moment), self._unseen + 1
         if self._unseen >= self._stride:
             self._unseen = 0

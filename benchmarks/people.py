@@ -170,8 +170,9 @@ class Streaming:
         before = time.process_time()
         for event in events:
             for left in (event,) if self._send is None else self._bounded(event):
-                for element in self._read.process(left.value, left):
-                    self._counted(element, left.timestamp_micros)
+                self._read.start_bundle()  # of one event, as the slowest stream has them
+                for read in (*self._read.process(left.value, left), *self._read.finish_bundle()):
+                    self._counted(read.value, left.timestamp_micros)
         return time.process_time() - before
 
     def _bounded(self, event: Any) -> Iterator[Any]:

@@ -24,6 +24,8 @@ from apache_beam.pvalue import PCollection
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.transforms import trigger
 from apache_beam.transforms.display import DisplayData
+from apache_beam.transforms.timeutil import TimeDomain
+from apache_beam.transforms.userstate import TimerSpec, on_timer
 from apache_beam.transforms.window import (
     FixedWindows,
     GlobalWindow,
@@ -31,7 +33,9 @@ from apache_beam.transforms.window import (
     Sessions,
     SlidingWindows,
     TimestampedValue,
+    WindowFn,
 )
+from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
@@ -44,6 +48,7 @@ from beam_dpcount.dofns.states import PAIR, StateError, tick_codec
 from beam_dpcount.dofns.ticks import (
     SEED,
     CountEachTick,
+    ReadTicks,
     TickPlan,
     UnknownKeyError,
     UntimedElementError,
@@ -604,6 +609,117 @@ def test_each_tick_is_released_once_whatever_the_trigger(windows: int | None, pa
     else:
         kept = [row for row in rows if 0 <= row[2] < 120 * SECOND]
         assert_same(sorted_seen(outcome), by_hand_in_windows(count, kept, 40, [0, 40, 80]))
+
+
+# What is read of a bundle
+
+
+def sums_of(
+    count: TickCount, rows: Sequence[Row], window: Any = None, flush: int | None = None
+) -> list[tuple[str, int, int, int, Any]]:
+    """Key, tick, sum, time and window of what ReadTicks gives of one bundle."""
+    dofn = ReadTicks(count._intake(count._clock))
+    dofn.start_bundle()
+    made = []
+    for key, x, micros in rows:
+        where = GlobalWindow() if window is None else next(iter(window.assign(at(micros))))
+        made += dofn.process((key, x), windowed_value.create((key, x), micros, (where,)))
+        assert flush is not None or not made
+    made += dofn.finish_bundle()
+    assert dofn.finish_bundle() == []
+    return [
+        (value.value[0], *PAIR.unpack(value.value[1]), value.timestamp.micros, *value.windows)
+        for value in made
+    ]
+
+
+def at(micros: int) -> Any:
+    return WindowFn.AssignContext(Timestamp(micros=micros))
+
+
+def test_a_bundle_gives_one_sum_a_key_and_tick_at_its_earliest_time() -> None:
+    """Ticks apart: with a late event, one in time would have its time, and be late itself."""
+    rows: list[Row] = [("a", 1, 15 * SECOND), ("b", 1, 3), ("a", 1, 12 * SECOND), ("a", 1, 7)]
+    rows += [("a", 1, 19 * SECOND), ("z", 1, 5), ("a", None, 0), ("b", 1, 999 * SECOND)]
+    everything = GlobalWindow()
+    assert sums_of(exact(), rows) == [
+        ("a", 2, 3, 12 * SECOND, everything),
+        ("b", 1, 1, 3, everything),
+        ("a", 1, 1, 7, everything),
+    ]
+    assert sums_of(exact(), []) == []
+
+
+def test_a_bundle_gives_sums_of_each_window_apart() -> None:
+    count = exact(stop=120)
+    count._clock = count._clock.in_windows(20 * SECOND, 0)
+    rows: list[Row] = [("a", 1, second * SECOND) for second in (35, 15, 31, 12, 5)]
+    assert sums_of(count, rows, FixedWindows(20)) == [
+        ("a", 2, 2, 31 * SECOND, IntervalWindow(20, 40)),
+        ("a", 2, 2, 12 * SECOND, IntervalWindow(0, 20)),
+        ("a", 1, 1, 5 * SECOND, IntervalWindow(0, 20)),
+    ]
+
+
+def test_a_bundle_of_many_events_gives_sums_before_its_end(monkeypatch: Any) -> None:
+    monkeypatch.setattr(tick_dofns, "_GATHERED", 4)
+    sums = sums_of(exact(), [("a", 1, 9 - i) for i in range(10)], flush=4)
+    assert [(x, micros) for _, _, x, micros, _ in sums] == [(4, 6), (4, 2), (2, 0)]
+
+
+def test_sums_of_a_bundle_fit_64_bits() -> None:
+    count = exact(bounds=(0, 2**31), max_per_tick=1)
+    dofn = ReadTicks(count._intake(count._clock))
+    dofn.start_bundle()
+    dofn._sums[0, "a", 1] = [(GlobalWindow(),), 5, 2**70]
+    (made,) = dofn.finish_bundle()
+    assert PAIR.unpack(made.value[1]) == (1, 2**62)
+
+
+_taken: list[Any] = []
+
+
+def take(element: Any) -> Any:
+    _taken.append(element)
+    return element
+
+
+class CountTaken(CountEachTick):
+    """Counts what reaches the cells, by their seeds and sums."""
+
+    AGAIN = TimerSpec("tick", TimeDomain.WATERMARK)
+
+    def process(
+        self,
+        element: Any,
+        windowed: Any = beam.DoFn.WindowedValueParam,
+        cell: Any = beam.DoFn.StateParam(CountEachTick.STATE),
+        timer: Any = beam.DoFn.TimerParam(AGAIN),
+        later: Any = beam.DoFn.StateParam(CountEachTick.LATER),
+    ) -> None:
+        super().process(take(element), windowed, cell, timer, later)
+
+    @on_timer(AGAIN)
+    def release(
+        self,
+        key: Any = beam.DoFn.KeyParam,
+        window: Any = beam.DoFn.WindowParam,
+        cell: Any = beam.DoFn.StateParam(CountEachTick.STATE),
+        timer: Any = beam.DoFn.TimerParam(AGAIN),
+        later: Any = beam.DoFn.StateParam(CountEachTick.LATER),
+    ) -> Iterator[Any]:
+        yield from super().release(key, window, cell, timer, later)
+
+
+def test_a_hot_key_reaches_its_cell_once_a_tick_and_bundle(monkeypatch: Any) -> None:
+    monkeypatch.setattr(tick_transforms, "CountEachTick", CountTaken)
+    _taken.clear()
+    count = scripted(path="streaming")
+    rows: list[Row] = [("aab"[i % 3], 1, i * SECOND // 20) for i in range(2400)]
+    outcome = run(lambda p: p | feed(rows) | count)
+    assert outcome.releases == by_hand(count, rows)
+    sums = [element for element in _taken if element[1] != SEED]
+    assert len(sums) == len({(key, PAIR.unpack(pair)[0]) for key, pair in sums}) == 24
 
 
 # The stateful step by itself

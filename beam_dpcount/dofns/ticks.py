@@ -186,14 +186,47 @@ class SeedKeys(beam.DoFn):
 
 
 class ReadTicks(beam.DoFn):
-    """Streaming: (key, value) to (key, tick and number, packed into 16 bytes)."""
+    """Streaming: (key, value) to (key, tick and sum, packed into 16 bytes), one a tick and bundle.
+
+    So a key with most of the events is summed where they are read, by many workers, before its one
+    cell takes them. A sum has the time of its earliest event, and each tick its own: together with
+    a late event, those that are in time would have its time, and might become late themselves.
+    """
 
     def __init__(self, intake: TickIntake) -> None:
         self._intake = intake
 
+    def start_bundle(self) -> None:
+        self._gathered = 0
+        # By origin of the window, key and tick: the windows, the earliest time, and the sum.
+        self._sums: dict[tuple[int, str, int], list[Any]] = {}
+
     def process(self, element: Any, windowed: Any = _WindowedValue) -> Iterable[Any]:
-        read = self._intake.read(element, windowed.timestamp_micros, windowed.windows)
-        return () if read is None else ((read[0], PAIR.pack(*read[1:])),)
+        windows, micros = windowed.windows, windowed.timestamp_micros
+        read = self._intake.read(element, micros, windows)
+        if read is None:
+            return ()
+        place = self._intake.origin, read[0], read[1]
+        found = self._sums.get(place)
+        if found is None:
+            self._sums[place] = [windows, micros, read[2]]
+        else:
+            found[2] += read[2]
+            if micros < found[1]:
+                found[1] = micros
+        self._gathered += 1
+        return self._flushed() if self._gathered >= _GATHERED else ()
+
+    def finish_bundle(self) -> Iterable[Any]:
+        return self._flushed()
+
+    def _flushed(self) -> list[Any]:
+        made = [
+            _placed((key, pack_sums({step: x})), micros, windows)
+            for (_, key, step), (windows, micros, x) in self._sums.items()
+        ]
+        self.start_bundle()
+        return made
 
 
 class SumTicks(beam.DoFn):
