@@ -280,6 +280,27 @@ def test_each_window_has_a_clock_of_its_own(
         assert alarm == min(clock.end(origins[0], step), origins[0] + size - 1000)
 
 
+@examples
+@given(st.integers(FIRST, LAST - 10**12), st.integers(1, 9), st.integers(0, 9), st.integers(0, 99))
+def test_ticks_of_all_windows_are_numbered_one_after_the_other(
+    start: int, steps: int, ahead: int, step: int
+) -> None:
+    start -= start % 1000
+    whole = clock_of(1, Timestamp(micros=start), horizon=100)
+    clock = whole.in_windows(steps * 10**6, start + ahead * 10**6)
+    origins = clock.origins()
+    first = clock.passed_at(origins[0])
+    assert first >= 0
+    for i, origin in enumerate(origins):
+        passed = clock.passed_at(origin)
+        assert passed == first + i * steps
+        assert clock.origin_after(passed) == origin
+    # Whatever start is, which says only what counts of the first window.
+    later = clock_of(1, Timestamp(micros=start + step * 10**6), horizon=100)
+    assert later.in_windows(steps * 10**6, start + ahead * 10**6).passed_at(origins[0]) == first
+    assert (whole.passed_at(start), whole.origin_after(0)) == (0, start)
+
+
 def test_windows_off_the_grid_are_refused() -> None:
     clock = clock_of(10, 5, 605)
     assert clock.in_windows(60_000_000, 5_000_000).origins() == range(

@@ -148,6 +148,20 @@ class Clock:
         first = self.start - (self.start - self.offset) % self.window
         return range(first, self.stop, self.window)
 
+    def passed_at(self, origin: int) -> int:
+        """How many ticks end before the count from `origin` starts: with it ticks of all counts
+        are numbered, from 1; whatever start is, so that it may change."""
+        return 0 if self.window is None else (origin - self._earliest) // self.tick
+
+    def origin_after(self, passed: int) -> int:
+        """The origin of the count before which so many ticks end."""
+        return self.start if self.window is None else self._earliest + passed * self.tick
+
+    @property
+    def _earliest(self) -> int:
+        """A border of windows before all times."""
+        return _FIRST - (_FIRST - self.offset) % self.window if self.window else 0
+
     def step_at(self, micros: int, origin: int) -> int:
         """The tick of the count from `origin` in which an event falls; 0 if it does not count."""
         return self.steps_from(origin)(micros)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,7 @@ from beam_dpcount.noise.replay import NO_ID
 
 SEED = b""  # an event of weight 0, which makes a key known
 _UNTIMED = MIN_TIMESTAMP.micros
+_PASSED = struct.Struct("<q")
 _GATHERED = 1 << 17  # events that a bundle sums up before it passes the sums on
 
 # Aliases, because the declared defaults are Beam's markers and not of the parameters' types.
@@ -175,18 +177,20 @@ def has_count(clock: Clock, window: Any) -> bool:
 
 
 class SeedKeys(beam.DoFn):
-    """Streaming: a SEED of each key at the start of every count, for keys without events."""
+    """Streaming: a SEED of each key at each of these times, for keys without events."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, origins: range) -> None:
+        self._origins = origins
 
     def process(self, key: str) -> Iterator[Any]:
-        for origin in self._clock.origins():
+        for origin in self._origins:
             yield TimestampedValue((key, SEED), Timestamp(micros=origin))
 
 
 class ReadTicks(beam.DoFn):
     """Streaming: (key, value) to (key, tick and sum, packed into 16 bytes), one a tick and bundle.
+
+    Ticks are those of all windows, numbered one after the other: see `Clock.passed_at`.
 
     So a key with most of the events is summed where they are read, by many workers, before its one
     cell takes them. A sum has the time of its earliest event, and each tick its own: together with
@@ -221,9 +225,10 @@ class ReadTicks(beam.DoFn):
         return self._flushed()
 
     def _flushed(self) -> list[Any]:
+        passed_at = self._intake.clock.passed_at
         made = [
-            _placed((key, pack_sums({step: x})), micros, windows)
-            for (_, key, step), (windows, micros, x) in self._sums.items()
+            _placed((key, pack_sums({passed_at(origin) + step: x})), micros, windows)
+            for (origin, key, step), (windows, micros, x) in self._sums.items()
         ]
         self.start_bundle()
         return made
@@ -321,6 +326,10 @@ class TickPlan:
 class CountEachTick(beam.DoFn):
     """Streaming: a release of each key at each tick, by one cell of state and one timer a key.
 
+    In the global window, whatever the windows of the clock: their counts follow one another, and
+    the one cell goes from each to the next. A cell for each window would have to be there from the
+    start, with a timer of its own, since nothing but a public seed may start it.
+
     A bag holds what is pending of a backlog, and else is not touched.
     """
 
@@ -343,26 +352,31 @@ class CountEachTick(beam.DoFn):
         timer: Any = beam.DoFn.TimerParam(TIMER),
         later: Any = beam.DoFn.StateParam(LATER),
     ) -> None:
-        plan, codec, window = self._plan, self._codec, windowed.windows[0]
+        plan, codec = self._plan, self._codec
         data = before = cell.read()
         if data is None:
-            data = codec.encode(plan.counter.init(), self._draws.begin(element[0], window))
+            origin = plan.clock.origins()[0]
+            digest = self._draws.begin(element[0], window_from(plan.clock, origin))
+            front = self._front(plan.clock.passed_at(origin))
+            data = codec.encode(plan.counter.init(), digest, front)
         released, _ = codec.open(data)
         if element[1] == SEED:
-            # Only a seed starts a clock: an event that comes after a window's state was cleared
-            # must not start it again, and spend its budget a second time.
+            # Only a seed starts a clock: an event that comes after state was cleared must not
+            # start it again, and spend its budget a second time.
             if before is None:
                 cell.write(data)
             if not released:
-                self._set(timer, window, 1)
+                self._set(timer, plan.clock.origins()[0], 1)
             return
         step, x = PAIR.unpack(element[1])
-        if step <= released:
-            if not plan.fold or released >= plan.clock.steps:
+        passed, memory = self._parted(codec.memory_of(data))
+        if step <= passed + released:
+            # No later tick counts what belongs to another window.
+            if not plan.fold or step <= passed or released >= plan.clock.steps:
                 return
-            step = released + 1
-        memory = add_pending(codec.memory_of(data), step, x, later)
-        cell.write(codec.with_memory(data, memory))
+            step = passed + released + 1
+        memory = add_pending(memory, step, x, later)
+        cell.write(codec.with_memory(data, self._front(passed) + memory))
 
     @on_timer(TIMER)
     def release(
@@ -375,24 +389,41 @@ class CountEachTick(beam.DoFn):
     ) -> Iterator[Any]:
         plan, codec, draws = self._plan, self._codec, self._draws
         clock, counter, data = plan.clock, plan.counter, cell.read() or b""
-        state = codec.decode(data)
-        step = state[0] + 1
-        if step > clock.steps:
-            return
-        x, memory = take_pending(codec.memory_of(data), step, plan.cap, later)
-        digest = draws.follow(codec.digest_of(data), NO_ID, PAIR.pack(step, x))
-        state, value = counter.step_lattice(state, x, draws.noise(key, window, digest))
+        state, digest = codec.decode(data), codec.digest_of(data)
+        passed, memory = self._parted(codec.memory_of(data))
+        if state[0] >= clock.steps:  # the count of the next window
+            passed += clock.steps
+            if clock.window is None or clock.origin_after(passed) not in clock.origins():
+                return
+            state = counter.init()
+            digest = draws.begin(key, window_from(clock, clock.origin_after(passed)))
+        origin, step = clock.origin_after(passed), state[0] + 1
+        counted = window_from(clock, origin)
+        x, memory = take_pending(memory, passed + step, plan.cap, later)
+        digest = draws.follow(digest, NO_ID, PAIR.pack(step, x))
+        state, value = counter.step_lattice(state, x, draws.noise(key, counted, digest))
         # State first: what is yielded must never be ahead of what is remembered.
-        cell.write(codec.encode(state, digest, memory))
+        cell.write(codec.encode(state, digest, self._front(passed) + memory))
         if step < clock.steps:
-            self._set(timer, window, step + 1)
-        micros = clock.end(origin_of(clock, window), step)
+            self._set(timer, origin, step + 1)
+        elif clock.window is not None and origin + clock.window in clock.origins():
+            self._set(timer, origin + clock.window, 1)
+        micros = clock.end(origin, step)
         made = Release(key, step, micros, value, counter.stddev_at(state))
-        yield _placed(made, min(micros, window.max_timestamp().micros), (window,))
+        yield _placed(made, min(micros, counted.max_timestamp().micros), (window,))
 
-    def _set(self, timer: Any, window: Any, step: int) -> None:
-        clock = self._plan.clock
-        timer.set(Timestamp(micros=clock.alarm(origin_of(clock, window), step)))
+    def _set(self, timer: Any, origin: int, step: int) -> None:
+        timer.set(Timestamp(micros=self._plan.clock.alarm(origin, step)))
+
+    def _front(self, passed: int) -> bytes:
+        """What is before pending sums, where there are windows: which one the state is of."""
+        return b"" if self._plan.clock.window is None else _PASSED.pack(passed)
+
+    def _parted(self, memory: bytes) -> tuple[int, bytes]:
+        """How many ticks there were in windows before, and what is pending."""
+        if self._plan.clock.window is None:
+            return 0, memory
+        return _PASSED.unpack_from(memory)[0], memory[_PASSED.size :]
 
 
 class CountAllTicks(beam.DoFn):

@@ -348,15 +348,25 @@ class TickCount(Counting):
     def _each_tick(
         self, events: PCollection[Any], intake: TickIntake, plan: TickPlan
     ) -> PCollection[Release]:
+        # In the global window, where one cell goes from window to window.
+        windowing = events.windowing if plan.clock.window is None else windows.GlobalWindows()
+        seed: Any = beam.ParDo(SeedKeys(plan.clock.origins()[:1]))
         seeds = (
             events.pipeline
             | "Keys" >> beam.Create(list(plan.keys), reshuffle=False)
-            | "SeedKeys" >> beam.ParDo(SeedKeys(intake.clock)).with_output_types(tuple[str, bytes])
-            | "Window" >> beam.WindowInto(events.windowing)
+            | "SeedKeys" >> seed.with_output_types(tuple[str, bytes])
+            | "Window" >> beam.WindowInto(windowing)
         )
         read: Any = beam.ParDo(ReadTicks(intake)).with_output_types(tuple[str, bytes])
-        both = (seeds, events | "ReadTicks" >> read) | "Flatten" >> beam.Flatten()
-        return both | "CountEachTick" >> beam.ParDo(CountEachTick(plan)).with_output_types(Release)
+        sums = events | "ReadTicks" >> read
+        if plan.clock.window is not None:
+            sums = sums | "Global" >> beam.WindowInto(windowing)
+        both = (seeds, sums) | "Flatten" >> beam.Flatten()
+        count: Any = beam.ParDo(CountEachTick(plan)).with_output_types(Release)
+        releases = both | "CountEachTick" >> count
+        if plan.clock.window is None:
+            return releases
+        return releases | "Windows" >> beam.WindowInto(events.windowing)
 
     def _all_ticks(
         self, events: PCollection[Any], intake: TickIntake, plan: TickPlan
@@ -381,7 +391,8 @@ class TickCount(Counting):
     def _select_each(
         self, events: PCollection[Any], intake: TickIntake, plan: ShardPlan
     ) -> PCollection[Release]:
-        seeds: Any = beam.ParDo(SeedKeys(intake.clock)).with_output_types(tuple[int, bytes])
+        seeds: Any = beam.ParDo(SeedKeys(intake.clock.origins()))
+        seeds = seeds.with_output_types(tuple[int, bytes])
         seeded = (
             events.pipeline
             | "Shards" >> beam.Create(range(plan.shards), reshuffle=False)
