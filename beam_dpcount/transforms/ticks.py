@@ -366,7 +366,7 @@ class TickCount(Counting):
         releases = both | "CountEachTick" >> count
         if plan.clock.window is None:
             return releases
-        return releases | "Windows" >> beam.WindowInto(events.windowing)
+        return releases | "ByWindow" >> beam.WindowInto(events.windowing)
 
     def _all_ticks(
         self, events: PCollection[Any], intake: TickIntake, plan: TickPlan
