@@ -236,7 +236,8 @@ def dofns_of(transform: Any) -> dict[type, Any]:
                 fn = node.transform.fn
                 found[type(fn)] = pickler.loads(pickler.dumps(fn))
 
-    pipeline = beam.Pipeline()
+    # Not one that takes many timers at once: they run on engines of our own.
+    pipeline = beam.Pipeline(runner="BundleBasedDirectRunner")
     created = beam.Create([("", (0, 0))]).with_output_types(tuple[str, tuple[int, int]])
     _ = pipeline | created | transform
     pipeline.visit(Collect())

@@ -11,6 +11,7 @@ from typing import Any
 
 import apache_beam as beam
 import pytest
+from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner, DirectRunner
 from apache_beam.runners.direct.test_direct_runner import TestDirectRunner
@@ -23,11 +24,12 @@ from apache_beam.runners.portability.spark_runner import SparkRunner
 from apache_beam.runners.render import RenderRunner
 from apache_beam.runners.runner import PipelineRunner
 from apache_beam.runners.trivial_runner import TrivialRunner
+from apache_beam.testing import test_stream
 
 import beam_dpcount as dp
 from beam_dpcount.commands import app as cli
 from beam_dpcount.commands import count, graph, histogram, sequences, ticks
-from beam_dpcount.transforms.runners import spreads_groups
+from beam_dpcount.transforms.runners import jumps_to_the_end, spreads_groups
 from tests.command_lines import command
 from tests.transforms import ALL
 
@@ -299,3 +301,56 @@ def test_commands_warn_in_one_line() -> None:
     assert text == "warning: SparkRunner was not\n"
     other = cli.format_warning(UserWarning("other"), UserWarning, "f.py", 1)
     assert other.startswith("f.py:1: UserWarning: other")
+
+
+# The end of bounded input
+
+
+class Offsets(beam.transforms.core.RestrictionProvider):
+    """None that matter."""
+
+    def create_tracker(self, restriction: Any) -> Any:
+        return OffsetRestrictionTracker(restriction)
+
+    def initial_restriction(self, element: Any) -> Any:
+        return OffsetRange(0, 1)
+
+    def restriction_size(self, element: Any, restriction: Any) -> Any:
+        return 1
+
+
+class Endless(beam.DoFn):
+    """Of which Beam knows that it may never end; it is not run."""
+
+    @beam.DoFn.unbounded_per_element()
+    def process(self, element: Any, at: Any = beam.DoFn.RestrictionParam(Offsets())) -> Any:
+        yield element
+
+
+@pytest.mark.parametrize(
+    ("runner", "jumps"),
+    [
+        (FnApiRunner, True),
+        (PrismRunner, True),
+        (DirectRunner, True),
+        (BundleBasedDirectRunner, False),
+        (FlinkRunner, False),
+        (PortableRunner, False),
+    ],
+)
+def test_which_runners_jump_to_the_end_of_bounded_input(runner: Any, jumps: bool) -> None:
+    pipeline = beam.Pipeline(runner=runner(), options=PipelineOptions([]))
+    first = pipeline | beam.Create([1])
+    two = first | beam.Partition(lambda one, n: one % n, 2)
+    assert jumps_to_the_end(two | beam.Flatten()) is jumps
+
+
+def test_none_jumps_to_the_end_of_what_only_says_that_it_is_bounded() -> None:
+    pipeline = beam.Pipeline(runner=FnApiRunner())
+    assert not jumps_to_the_end(pipeline | test_stream.TestStream().advance_watermark_to_infinity())
+    endless: Any = beam.ParDo(Endless())
+    tagged = pipeline | beam.Create([1]) | endless.with_outputs("tagged", main="main")
+    assert not jumps_to_the_end(tagged.main)
+    other = tagged.tagged | beam.Map(str)
+    assert other.is_bounded  # Beam's mistake
+    assert not jumps_to_the_end(other)

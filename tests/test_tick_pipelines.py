@@ -748,9 +748,13 @@ class Cell:
 class Timer:
     def __init__(self) -> None:
         self.at: float | None = None
+        self.tagged: dict[str, float] = {}
 
-    def set(self, moment: Timestamp) -> None:
+    def set(self, moment: Timestamp, dynamic_timer_tag: str = "") -> None:
         self.at = moment.micros / SECOND
+        if dynamic_timer_tag:
+            assert dynamic_timer_tag not in self.tagged
+            self.tagged[dynamic_timer_tag] = self.at
 
 
 @dataclass
@@ -761,13 +765,15 @@ class Placed:
 class Bench:
     """One key of a CountEachTick, without a runner."""
 
-    def __init__(self, count: TickCount, fold: bool = True, window: int | None = None) -> None:
+    def __init__(
+        self, count: TickCount, fold: bool = True, window: int | None = None, ahead: int = 1
+    ) -> None:
         clock = clock_of(10, 0, horizon=12)
         if window is not None:
             clock = clock.in_windows(window * SECOND, 0)
         self.passed = clock.passed_at(0)
         cap = count.counter.change.largest(count.counter.unit)
-        plan = TickPlan(count.counter, clock, ["a"], cap, fold, count._entropy)
+        plan = TickPlan(count.counter, clock, ["a"], cap, fold, count._entropy, ahead=ahead)
         self.dofn = CountEachTick(plan)
         self.dofn.setup()
         self.cell, self.timer, self.bag = Cell(), Timer(), Bag()
@@ -852,6 +858,70 @@ def test_one_cell_goes_from_window_to_window(fold: bool) -> None:
         go([], alarm)
     assert released == [(90, 1), (100, 1), (110, 1), (120, 2)]
     assert bench.bag.entries == []
+
+
+@pytest.mark.parametrize("window", [None, 40])
+@pytest.mark.parametrize("ahead", [2, 5, 64])
+def test_timers_that_are_set_ahead_release_each_tick_once(ahead: int, window: int | None) -> None:
+    """In any order of those that are due, and never before so many ticks have ended."""
+    count = scripted(["a"], horizon=12 if window is None else 4)
+    one, many = Bench(count, window=window), Bench(count, window=window, ahead=ahead)
+    for bench in (one, many):
+        for packed in (SEED, *(PAIR.pack(bench.passed + tick, 1) for tick in (1, 5, 5, 12))):
+            bench.event(packed)
+    chance, now, made = random.Random(ahead), 0.0, []
+    timers = many.timer.tagged
+    while timers:
+        assert len(timers) <= ahead
+        now = max(now, chance.choice([*timers.values()]))
+        due = [tag for tag, at in timers.items() if at <= now]
+        for tag in chance.sample(due, len(due)):
+            del timers[tag]
+            made += many.fire()
+            assert made[-1].timestamp <= 10 * SECOND * math.ceil(now / 10)
+    assert made == [release for _ in range(12) for release in one.fire()]
+    assert many.fire() == []
+
+
+class CountBundles(CountTaken):
+    def start_bundle(self) -> None:
+        take("bundle")
+
+
+@pytest.mark.parametrize("windows", [None, 20])
+def test_a_clock_that_is_tried_out_takes_few_bundles(windows: int | None, monkeypatch: Any) -> None:
+    """The local runner makes one for each round of timers, which costs more than all else."""
+    monkeypatch.setattr(tick_transforms, "CountEachTick", CountBundles)
+    _taken.clear()
+    count = exact(["a", "b"], horizon=640, path="streaming")
+    rows: list[Row] = [("a", 1, 5 * SECOND), ("b", 1, 6400 * SECOND - 1)]
+
+    def build(pipeline: beam.Pipeline) -> Any:
+        events = pipeline | feed(rows)
+        return (events if windows is None else events | beam.WindowInto(FixedWindows(windows))) | (
+            count
+        )
+
+    outcome = run(build)
+    assert len(outcome.releases) == 1280
+    assert sum(release.value for release in outcome.releases) == (641 if windows is None else 3)
+    assert _taken.count("bundle") <= 640 / 64 + 3
+
+
+def test_a_stream_sets_one_timer_at_a_time() -> None:
+    """So that a runner which fires all as the first of them is due releases none too early."""
+    for source, ahead in ((stream(("a", 1, 5)), 1), (feed([("a", 1, 5)]), 64)):
+        pipeline = beam.Pipeline(runner=RUNNERS["fn"]())
+        found: list[Any] = []
+
+        class Visitor(beam.pipeline.PipelineVisitor):
+            def visit_transform(self, node: Any) -> None:
+                found.append(getattr(node.transform, "dofn", None))  # noqa: B023
+
+        _ = pipeline | source | scripted(path="streaming")
+        pipeline.visit(Visitor())
+        (dofn,) = [one for one in found if isinstance(one, CountEachTick)]
+        assert dofn._plan.ahead == ahead
 
 
 def test_windows_have_as_many_seeds_as_keys(monkeypatch: Any) -> None:

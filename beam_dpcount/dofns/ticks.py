@@ -300,6 +300,7 @@ class TickPlan:
       entropy: where the noise comes from.
       counted: what else decides which events count, for replayable noise.
       alone: on the bounded path, see `groups_of`.
+      ahead: on the streaming path, how many timers of a key are set at a time.
     """
 
     counter: LatticeCounter
@@ -310,6 +311,7 @@ class TickPlan:
     entropy: Entropy
     counted: Any = None
     alone: bool = False
+    ahead: int = 1
 
     def draws(self, path: str) -> Draws:
         """The noise of the counter, another on each path.
@@ -331,6 +333,10 @@ class CountEachTick(beam.DoFn):
     start, with a timer of its own, since nothing but a public seed may start it.
 
     A bag holds what is pending of a backlog, and else is not touched.
+
+    With `ahead`, timers of so many ticks to come are set, and each sets the one that far off. The
+    nth of them to fire releases the nth of these ticks, in whatever order they do: as many ticks
+    have ended.
     """
 
     STATE = ReadModifyWriteStateSpec("ticks", BytesCoder())
@@ -366,7 +372,9 @@ class CountEachTick(beam.DoFn):
             if before is None:
                 cell.write(data)
             if not released:
-                self._set(timer, plan.clock.origins()[0], 1)
+                first = plan.clock.passed_at(plan.clock.origins()[0]) + 1
+                for step in range(first, first + plan.ahead):
+                    self._set(timer, step)
             return
         step, x = PAIR.unpack(element[1])
         passed, memory = self._parted(codec.memory_of(data))
@@ -404,16 +412,23 @@ class CountEachTick(beam.DoFn):
         state, value = counter.step_lattice(state, x, draws.noise(key, counted, digest))
         # State first: what is yielded must never be ahead of what is remembered.
         cell.write(codec.encode(state, digest, self._front(passed) + memory))
-        if step < clock.steps:
-            self._set(timer, origin, step + 1)
-        elif clock.window is not None and origin + clock.window in clock.origins():
-            self._set(timer, origin + clock.window, 1)
+        self._set(timer, passed + step + plan.ahead)
         micros = clock.end(origin, step)
         made = Release(key, step, micros, value, counter.stddev_at(state))
         yield _placed(made, min(micros, counted.max_timestamp().micros), (window,))
 
-    def _set(self, timer: Any, origin: int, step: int) -> None:
-        timer.set(Timestamp(micros=self._plan.clock.alarm(origin, step)))
+    def _set(self, timer: Any, tick: int) -> None:
+        """Set the timer of a tick, numbered as for `Clock.passed_at`, if there is one."""
+        clock = self._plan.clock
+        counts, step = divmod(tick - 1, clock.steps)
+        origin = clock.origin_after(counts * clock.steps)
+        if origin not in clock.origins() or (counts and clock.window is None):
+            return
+        moment = Timestamp(micros=clock.alarm(origin, step + 1))
+        if self._plan.ahead > 1:
+            timer.set(moment, dynamic_timer_tag=str(tick))
+        else:
+            timer.set(moment)
 
     def _front(self, passed: int) -> bytes:
         """What is before pending sums, where there are windows: which one the state is of."""

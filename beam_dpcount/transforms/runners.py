@@ -14,12 +14,15 @@ from weakref import WeakSet
 
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.pipeline import Pipeline
+from apache_beam.pvalue import PCollection
 
 # By their classes in Beam: DirectRunner is another name of SwitchingDirectRunner.
 LOCAL = frozenset(
     ("FnApiRunner", "BundleBasedDirectRunner", "SwitchingDirectRunner", "TestDirectRunner")
 ) | {"PrismRunner"}
 _HARMLESS = LOCAL | {"RenderRunner"}  # which draws a pipeline, and runs nothing
+# Of bounded input. The one that works by bundles does so before timers fire.
+_JUMPING = LOCAL - {"BundleBasedDirectRunner", "TestDirectRunner"}
 _SPREADING = frozenset(("DataflowRunner", "FlinkRunner", "SparkRunner"))
 _WITHOUT_FLINK = ("PrismRunner", "SparkRunner", "KafkaStreamsRunner")
 
@@ -99,6 +102,25 @@ def check_name(name: str) -> None:
 def spreads_groups(pipeline: Pipeline) -> bool:
     """Whether the runner spreads groups over workers, so that outputs have no order."""
     return _is_one_of(_SPREADING, _underlying(pipeline.runner))
+
+
+def jumps_to_the_end(events: PCollection[Any]) -> bool:
+    """Whether the runner is a local one whose watermark jumps to the end of this input at once.
+
+    For a tagged output Beam says that it is bounded, whatever it comes from: all before it count.
+    """
+    seen, ahead = set[PCollection[Any]](), [events]
+    while ahead:
+        one = ahead.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        made = one.producer
+        outputs = made.outputs.values() if made is not None else ()
+        if not all(getattr(other, "is_bounded", True) for other in (one, *outputs)):
+            return False
+        ahead += made.inputs if made is not None else ()
+    return _is_one_of(_JUMPING, _underlying(events.pipeline.runner))
 
 
 def _is_one_of(names: frozenset[str], runner: Any) -> bool:

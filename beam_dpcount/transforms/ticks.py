@@ -49,7 +49,7 @@ from beam_dpcount.statistics.numbers import Numbers
 from beam_dpcount.transforms.bounding import bounded_events
 from beam_dpcount.transforms.counting import Counting
 from beam_dpcount.transforms.inputs import check_choice, in_windows, once_per_window
-from beam_dpcount.transforms.runners import spreads_groups
+from beam_dpcount.transforms.runners import jumps_to_the_end, spreads_groups
 
 _LOGGER = logging.getLogger(__name__)
 _LATE_REPLAYS = (
@@ -57,6 +57,7 @@ _LATE_REPLAYS = (
     "late in one run only: have no late events, or use SystemEntropy (docs/reliability.md)"
 )
 _POLICIES = ("drop", "raise")
+_AHEAD = 64  # timers of a key, where all of them fire at the end of the input
 
 
 @dataclass(eq=False, repr=False)
@@ -320,7 +321,9 @@ class TickCount(Counting):
             select = self._select_each if streaming else self._select_all
             releases = select(events, intake, shards)
         else:
-            plan = TickPlan(counter, clock, self._listed, **how)
+            # There each round of timers is a bundle, which costs some milliseconds.
+            ahead = _AHEAD if streaming and jumps_to_the_end(events) else 1
+            plan = TickPlan(counter, clock, self._listed, ahead=ahead, **how)
             released = self._each_tick if streaming else self._all_ticks
             releases = released(events, intake, plan)
         if self._restart is None:
