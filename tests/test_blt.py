@@ -17,7 +17,12 @@ import beam_dpcount as dp
 from beam_dpcount.dofns.states import StateCodec, StateError
 from beam_dpcount.mechanisms import BLT, NormalizedBLT
 from beam_dpcount.mechanisms.base import UnsupportedHorizonError
-from beam_dpcount.mechanisms.blt_tables import scale_index, scale_indices, scale_nodes
+from beam_dpcount.mechanisms.blt_tables import (
+    _Variances,
+    scale_index,
+    scale_indices,
+    scale_nodes,
+)
 from beam_dpcount.mechanisms.doubles import two_product, two_sum
 from beam_dpcount.mechanisms.workload import PREFIX_SUMS
 from beam_dpcount.noise.laws import DiscreteGaussian
@@ -247,6 +252,106 @@ def test_that_bound_holds_where_the_largest_variance_is_known(log, monkeypatch):
     exact = NormalizedBLT(2**log).max_row_norm2()
     monkeypatch.setattr("beam_dpcount.mechanisms.blt_tables._EXACT", 1 << 19)
     assert exact < NormalizedBLT(2**log).max_row_norm2() < exact * 1.001
+
+
+@both
+@pytest.mark.parametrize("horizon", [1, 2, 16, 1023, 1024, 1025, 5000, 2**20 + 7, 2**22, 2**30])
+def test_one_steps_variance_is_that_of_many_to_the_last_bit(kind, horizon):
+    """However it came about: by itself, from a block, or from a call of any length and order."""
+    mechanism, rng = kind(horizon), np.random.default_rng(horizon)
+    variances = mechanism._tables._variances
+    n = min(horizon, 10_000)
+    scattered = np.unique(np.append(rng.integers(1, horizon + 1, 3000), [1, horizon]))
+    for steps in (np.arange(1, n + 1), np.arange(horizon - n + 1, horizon + 1), scattered):
+        norms = mechanism._tables.row_norms2(steps)
+        assert norms.tolist() == [variances.of_one(t) for t in steps.tolist()]
+        assert norms.tolist() == [mechanism.row_norm2(t) for t in steps.tolist()]
+        mixed = rng.permutation(len(steps))
+        for size in (1, 3, 17):
+            some = mixed[:size]
+            assert mechanism._tables.row_norms2(steps[some]).tolist() == norms[some].tolist()
+    assert mechanism.row_norms2(n).tolist() == [mechanism.row_norm2(t) for t in range(1, n + 1)]
+    counter = dp.calibrate(mechanism, dp.ZCDP(0.5))
+    shown = [counter.stddev_at((t, 0.0)) for t in range(1, n + 1)]
+    assert counter.stddevs(n).tolist() == shown
+
+
+@pytest.mark.parametrize("horizon", [2**20, 2**22, 2**30])
+def test_one_steps_variances_are_those_of_the_recursions_table(horizon):
+    """What a fast product of powers gives is what the powers themselves do."""
+    tables = NormalizedBLT(horizon)._tables
+    steps = np.unique(np.random.default_rng(1).integers(1, horizon + 1, 5000))
+    j = np.searchsorted(tables._starts, steps, side="right") - 1
+    D, (_, B), p = tables._D[j], tables._buffers(steps), tables._p
+    faded = np.exp((steps - tables._starts[j])[:, None] * np.log1p(-p.e))
+    expected = D * D * B + 2 * D * ((tables._q[j] * faded) @ p.w) + tables._V[j]
+    assert tables.row_norms2(steps) == pytest.approx(expected, rel=1e-14)
+
+
+class Work:
+    """Counts how variances were computed: steps one by one, and calls for many at once."""
+
+    def __init__(self, monkeypatch):
+        self.ones = self.blocks = 0
+        of, of_one = _Variances.of, _Variances.of_one
+
+        def many(variances, t):
+            self.blocks += 1
+            return of(variances, t)
+
+        def single(variances, t):
+            self.ones += 1
+            return of_one(variances, t)
+
+        monkeypatch.setattr(_Variances, "of", many)
+        monkeypatch.setattr(_Variances, "of_one", single)
+
+
+def test_a_key_that_goes_on_is_told_its_variances_by_blocks(monkeypatch):
+    mechanism, work = NormalizedBLT(2**24), Work(monkeypatch)
+    for t in range(5_000_000, 5_000_000 + 50_000):
+        mechanism.row_norm2(t)
+    assert work.blocks <= 14
+    assert work.ones <= 14  # the first step of each
+
+
+def test_many_keys_that_go_on_are_told_theirs_by_blocks(monkeypatch):
+    mechanism, work = NormalizedBLT(2**24), Work(monkeypatch)
+    for t in range(100, 200):
+        for key in range(200):
+            mechanism.row_norm2((key << 16) + t)
+    assert work.blocks == work.ones == 200
+
+
+def test_young_keys_share_few_blocks(monkeypatch):
+    mechanism, work = NormalizedBLT(2**24), Work(monkeypatch)
+    for t in np.random.default_rng(1).integers(1, 20_000, 10_000).tolist():
+        mechanism.row_norm2(t)
+    assert work.blocks <= 5
+    assert work.ones <= 5 * 64
+
+
+def test_keys_far_apart_cost_no_blocks(monkeypatch):
+    """10,000 keys of any age, in turns, each going on: no blocks that make room for others."""
+    mechanism, work = NormalizedBLT(2**30), Work(monkeypatch)
+    ages = np.random.default_rng(1).integers(1, 2**30 - 10, 10_000).tolist()
+    for further in range(3):
+        for age in ages:
+            mechanism.row_norm2(age + further)
+    assert work.blocks <= 300  # 1 % of the steps; a block costs as much as 50 of them
+    assert work.ones >= 29_000
+
+
+def test_blocks_of_variances_are_few(monkeypatch):
+    monkeypatch.setattr("beam_dpcount.mechanisms.blt_tables._BLOCKS", 16)
+    mechanism = NormalizedBLT(2**24)
+    for block in range(64):
+        for t in (1, 2):
+            mechanism.row_norm2((block << 12) + t)
+    for block in range(64, 200):
+        mechanism.row_norm2((block << 12) + 1)
+    assert list(mechanism._tables._blocks) == [*range(48, 64)]  # the oldest made room
+    assert len(mechanism._tables._asked) <= 17
 
 
 REPLICATES = 1500

@@ -8,11 +8,15 @@ positive terms. The textbook forms cancel, and lose all digits from T = 2^14 on.
 from __future__ import annotations
 
 import json
+import math
+from array import array
+from bisect import bisect_right
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from importlib import resources
 from itertools import accumulate
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -28,6 +32,12 @@ _ENOUGH = 1.005  # fewer buffers are taken if their MaxSE is at most this many t
 # Column scales are constant while the steps left agree in their first _DIGITS binary digits.
 _DIGITS = 10
 _EXACT = 1 << 22  # the longest horizon whose largest variance is searched exactly
+
+_LEAST = 1e-147  # powers below it are taken as 0: products that underflow are slow
+_DIGIT = 10  # bits of a digit of an exponent
+# Variances of single steps are kept in blocks of 2^_LOG_BLOCK steps, _BLOCKS of them: 8 MB. A block
+# costs as much as some 50 steps one by one, and is made once _PAYS of them were asked for.
+_LOG_BLOCK, _BLOCKS, _PAYS = 12, 256, 64
 
 
 @dataclass(frozen=True)
@@ -76,7 +86,7 @@ def _residues(at: FloatArray, zeros: FloatArray) -> FloatArray:
 
 
 def powers(x: FloatArray, n: Any) -> FloatArray:
-    """(1 - x)^n, and 0 where it is below 1e-147: products that underflow are slow."""
+    """(1 - x)^n, and 0 where it is about _LEAST or below."""
     logs = n * np.log1p(-x)
     return np.where(logs < -340, 0.0, np.exp(np.maximum(logs, -340)))
 
@@ -166,6 +176,82 @@ class Steps:
         self.forgot = powers(p.e, block).tolist()
 
 
+class _Variances:
+    """Var n_t of `Tables`, of many steps and of one: the same floats, to the last bit.
+
+    A key that is counted step by step shows the standard deviations of one that is counted at once.
+    Both ways take the same numbers from the same tables, and multiply and add them in one order:
+    there are no exponentials, no products of matrices, and no sums whose order is another's choice.
+    """
+
+    def __init__(
+        self,
+        p: Poles,
+        horizon: int,
+        starts: IntArray,
+        D: FloatArray,
+        q: FloatArray,
+        V: FloatArray,
+    ) -> None:
+        self._starts, self._V, self._D2 = starts, V, D * D
+        self._q = np.ascontiguousarray((2 * D[:, None] * q * p.w).T)
+        # Var b_t = 1 + sum of k_ij (1 - u_i u_j) over j <= i, u_i = theta_i^(t-1).
+        k = np.tril(p.w[:, None] * p.w / _pairs(p.e)) * (2 - np.eye(p.buffers))
+        self._k, self._rows = k, [row[: i + 1] for i, row in enumerate(k.tolist())]
+        self._most = 1 + math.fsum(k.ravel().tolist())
+        self._first = starts.tolist()
+        # theta^n as a product over the digits of n, the last digit first.
+        count = -(-horizon.bit_length() // _DIGIT)
+        places = np.arange(count)[:, None, None] * _DIGIT
+        self._digits = powers(p.e[:, None], np.arange(1 << _DIGIT) << places)
+
+    def of(self, t: IntArray) -> FloatArray:
+        """Var n_t for these steps, shape (n,)."""
+        j = np.searchsorted(self._starts, t, side="right") - 1
+        u, sums = self._powers(t - 1), np.zeros((len(self._k), len(t)))
+        for i, x in enumerate(u):
+            sums[i:] += self._k[i:, i, None] * x
+        B, held = np.full(len(t), self._most), self._V[j]
+        for x, y in zip(u, sums, strict=True):
+            B -= x * y
+        for q, x in zip(self._q, self._powers(t - self._starts[j]), strict=True):
+            held += q[j] * x
+        return np.asarray(self._D2[j] * B + held, dtype=np.float64)
+
+    def _powers(self, n: IntArray) -> FloatArray:
+        mask = (1 << _DIGIT) - 1
+        made: FloatArray = self._digits[0].take(n & mask, axis=1)
+        for digits in self._digits[1:]:
+            n = n >> _DIGIT
+            made *= digits.take(n & mask, axis=1)
+            if made.min(initial=1.0) < _LEAST:
+                made[made < _LEAST] = 0.0
+        return made
+
+    def of_one(self, t: int) -> float:
+        """Var n_t."""
+        j = bisect_right(self._first, t) - 1
+        u = self._powers_of_one(t - 1)
+        B, held = self._most, float(self._V[j])
+        for x, row in zip(u, self._rows, strict=True):
+            y = 0.0
+            for z in map(mul, row, u):  # sum() compensates, from Python 3.12 on
+                y += z
+            B -= x * y
+        for z in map(mul, self._q[:, j].tolist(), self._powers_of_one(t - self._first[j])):
+            held += z
+        return float(self._D2[j]) * B + held
+
+    def _powers_of_one(self, n: int) -> list[float]:
+        mask = (1 << _DIGIT) - 1
+        made: list[float] = self._digits[0][:, n & mask].tolist()
+        for digits in self._digits[1:]:
+            n >>= _DIGIT
+            products = map(mul, made, digits[:, n & mask].tolist())
+            made = [0.0 if z < _LEAST else z for z in products]
+        return made
+
+
 class Tables:
     """Scales of the columns, and variances of the releases, for one horizon.
 
@@ -203,7 +289,10 @@ class Tables:
         at_last = q[:-1] * powers(p.e, (lasts - self._starts[:-1])[:, None])
         added = 2 * falls * (at_last @ p.w) + falls**2 * B
         self._q, self._V = q, np.append(0.0, np.cumsum(added))
-        self._blocks: dict[int, FloatArray] = {}
+        # By number of the block: its variances; how many of them were asked for without, and which
+        # one last.
+        self._blocks: dict[int, array[float]] = {}
+        self._asked: dict[int, tuple[int, int]] = {}
 
     def _buffers(self, t: IntArray) -> tuple[FloatArray, FloatArray]:
         """C_t w, shape (n, d), and Var b_t, shape (n,)."""
@@ -212,22 +301,45 @@ class Tables:
         Cw = p.w @ self._kernel - u * ((u * p.w) @ self._kernel)
         return Cw, 1 + Cw @ p.w
 
+    @cached_property
+    def _variances(self) -> _Variances:
+        return _Variances(self._p, self._horizon, self._starts, self._D, self._q, self._V)
+
     def row_norms2(self, t: IntArray) -> FloatArray:
         """Var n_t for these steps, shape (n,)."""
-        j = np.searchsorted(self._starts, t, side="right") - 1
-        D, (_, B) = self._D[j], self._buffers(t)
-        wq = (self._q[j] * powers(self._p.e, (t - self._starts[j])[:, None])) @ self._p.w
-        return np.asarray(D * D * B + 2 * D * wq + self._V[j])
+        size = 1 << _LOG_BLOCK  # few enough to stay in the processor's cache
+        starts = range(0, max(len(t), 1), size)
+        return np.concatenate([self._variances.of(t[start : start + size]) for start in starts])
 
     def row_norm2(self, t: int) -> float:
-        """Var n_t, from a cache of blocks of steps."""
-        b = t - 1 >> 12
-        if b not in self._blocks:
-            if len(self._blocks) >= 256:
-                self._blocks.clear()
-            last = min(b + 1 << 12, self._horizon)
-            self._blocks[b] = self.row_norms2(np.arange((b << 12) + 1, last + 1))
-        return float(self._blocks[b][t - 1 & 4095])
+        """Var n_t, the same float as in `row_norms2`."""
+        block = self._blocks.get(t - 1 >> _LOG_BLOCK)
+        if block is None:
+            return self._row_norm2(t)
+        return block[t - 1 & (1 << _LOG_BLOCK) - 1]
+
+    def _row_norm2(self, t: int) -> float:
+        """`row_norm2` where its block is not kept: by itself, until the block pays.
+
+        It does where a step follows the one before, as of a key that goes on; else after _PAYS
+        steps. Where these are of so many blocks that each would soon make room for another, as of
+        many keys far apart, none is made.
+        """
+        b = t - 1 >> _LOG_BLOCK
+        asked, last = self._asked.get(b, (0, -1))
+        if t - 1 != last and asked + 1 < _PAYS:
+            if len(self._asked) > _BLOCKS:
+                self._asked.clear()
+            self._asked[b] = asked + 1, t
+            return self._variances.of_one(t)
+        self._asked.pop(b, None)
+        first, size = b << _LOG_BLOCK, 1 << _LOG_BLOCK
+        norms = self.row_norms2(np.arange(first + 1, min(first + size, self._horizon) + 1))
+        if len(self._blocks) >= _BLOCKS:
+            # A copy, as other threads may add and remove blocks meanwhile.
+            self._blocks.pop(next(iter(self._blocks.copy())), None)
+        self._blocks[b] = block = array("d", norms.tobytes())
+        return block[t - 1 - first]
 
     def products(self, s: IntArray, lag: int) -> FloatArray:
         """Cov(n_s, n_t), t = s + lag, of these steps s, shape (n,).
