@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 from numbers import Real
 from typing import Any
 
@@ -16,6 +17,9 @@ from typing import Any
 MARGIN = 1e-11
 # Below it floats lose digits; and no rho-zCDP or Gaussian mechanism is promised to be pure.
 _LEAST_DELTA = math.exp(-700)
+# Conversions that search are remembered: a choice of a mechanism asks for one many times. Their
+# arguments are checked before, as True is not 1.0, though it would be found as it.
+_remembered = lru_cache(maxsize=1024)
 
 
 def positive(name: str, value: Any, remedy: str) -> float:
@@ -84,7 +88,11 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """The smallest epsilon for which rho-zCDP implies (epsilon, delta)-DP, rounded up."""
-    rho, delta = positive("rho", rho, "e.g. 0.1"), check_delta(delta)
+    return _zcdp_epsilon(positive("rho", rho, "e.g. 0.1"), check_delta(delta))
+
+
+@_remembered
+def _zcdp_epsilon(rho: float, delta: float) -> float:
     # rho + 2 sqrt(rho ln(1/delta)) is valid [BS16, Proposition 1.3], though never tight.
     high = rho + 2 * math.sqrt(rho * -math.log(delta))
     return _narrowed(0.0, high, lambda e: zcdp_delta(rho, e) <= delta)[1] * (1 + MARGIN)
@@ -92,7 +100,12 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
 def zcdp_rho(epsilon: float, delta: float) -> float:
     """The largest rho for which rho-zCDP implies (epsilon, delta)-DP, rounded down."""
-    epsilon, delta, high = positive("epsilon", epsilon, "e.g. 1.0"), check_delta(delta), 1.0
+    return _zcdp_rho(positive("epsilon", epsilon, "e.g. 1.0"), check_delta(delta))
+
+
+@_remembered
+def _zcdp_rho(epsilon: float, delta: float) -> float:
+    high = 1.0
     while zcdp_delta(high, epsilon) <= delta:
         high *= 2
     # 1100 steps, as rho may be as small as the smallest normal float.
@@ -141,7 +154,12 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
 
     Enough for a continuous Gaussian and what is made of it, but not for the discrete one.
     """
-    epsilon, delta, low = positive("epsilon", epsilon, "e.g. 1.0"), check_delta(delta), 1.0
+    return _gaussian_sigma(positive("epsilon", epsilon, "e.g. 1.0"), check_delta(delta))
+
+
+@_remembered
+def _gaussian_sigma(epsilon: float, delta: float) -> float:
+    low = 1.0
     while gaussian_delta(epsilon, low) > delta:
         low /= 2
         if low < 1e-300:
@@ -158,7 +176,11 @@ def gaussian_epsilon(ratio: float, delta: float) -> float:
 
     Also of what is made of it; 0 where delta alone is enough.
     """
-    ratio, delta = positive("ratio", ratio, "e.g. 0.2"), check_delta(delta)
+    return _gaussian_epsilon(positive("ratio", ratio, "e.g. 0.2"), check_delta(delta))
+
+
+@_remembered
+def _gaussian_epsilon(ratio: float, delta: float) -> float:
     if gaussian_delta(0.0, ratio) <= delta:
         return 0.0
     # There u = sqrt(2 ln(1/delta)), and Phi(-u) is below exp(-u^2 / 2).

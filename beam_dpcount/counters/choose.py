@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from beam_dpcount import mechanisms
@@ -138,8 +139,7 @@ def resolve(
 ) -> Any:
     """The mechanism that a user named: an instance, a class, a name, or None for the best."""
     if mechanism is None:
-        steps = check_horizon(horizon)
-        return choose(steps, budget, "max", _LARGE, replays, change, dimension, unit).mechanism
+        return _best(check_horizon(horizon), budget, change, dimension, unit, replays)
     if isinstance(mechanism, Unbounded | Sparse):
         if horizon is not None:
             raise ValueError(f"{mechanism.name} has no horizon, got {horizon=}: leave it out")
@@ -160,6 +160,47 @@ def resolve(
     return mechanism
 
 
+def _best(
+    horizon: int,
+    budget: Budget,
+    change: Change | None,
+    dimension: int | None,
+    unit: float,
+    replays: bool,
+) -> Mechanism:
+    """The mechanism of `choose`, without what only its table shows."""
+    best, least = None, math.inf
+    for kind in mechanisms.ALL:
+        if kind.quick < horizon <= kind.longest:
+            continue
+        made = _made(kind, horizon, replays)
+        try:
+            if made.state_size > _LARGE:
+                continue
+            largest = _largest_stddev(made, budget, change, dimension, unit)
+        except tuple(_REASONS):
+            continue
+        if largest < least:
+            best, least = made, largest
+    if best is None:  # the table says why
+        return choose(horizon, budget, "max", _LARGE, replays, change, dimension, unit).mechanism
+    return best
+
+
+@lru_cache(maxsize=64)
+def _largest_stddev(
+    mechanism: Mechanism, budget: Budget, change: Change | None, dimension: int | None, unit: float
+) -> float:
+    """A number only: equal arguments may be written differently, and a counter shows them."""
+    return math.sqrt(calibrate(mechanism, budget, change, dimension, unit).max_variance())
+
+
 def _made(kind: type[Mechanism], horizon: int, replays: bool) -> Mechanism:
-    made = kind(horizon)
+    made = _plain(kind, horizon)
     return made.replay_safe() if replays else made
+
+
+@lru_cache(maxsize=32)
+def _plain(kind: type[Mechanism], horizon: int) -> Mechanism:
+    """One instance for all, with the tables that it made."""
+    return kind(horizon)

@@ -42,12 +42,19 @@ def total_cost(top: int, radices: Sequence[int], balanced: bool) -> int:
     for k in radices:
         # |d_i| depends on q = floor((t + shift) / w) mod k only.
         shift = weight // 2 if balanced else 0
-        costs = [min(q, k - q) if balanced else q for q in range(k)]
         cycles, rest = divmod(top + shift + 1, weight * k)
         full, part = divmod(rest, weight)
-        total += weight * (cycles * sum(costs) + sum(costs[:full])) + part * costs[full % k]
+        last = min(full, k - full) if balanced else full
+        total += weight * (cycles * _sum(k, k, balanced) + _sum(full, k, balanced)) + part * last
         weight *= k  # t + shift from 0 on adds only q = 0, which costs nothing
     return total
+
+
+def _sum(n: int, k: int, balanced: bool) -> int:
+    """The sum of |d_i| over q = 0 .. n - 1, n <= k: of q, or of the lesser of q and k - q."""
+    up = min(n, k // 2 + 1) if balanced else n
+    down = n - up  # of k - up, k - up - 1, ...
+    return up * (up - 1) // 2 + down * (k - up) - down * (down - 1) // 2
 
 
 def largest_cost(top: int, radices: Sequence[int], balanced: bool) -> int:

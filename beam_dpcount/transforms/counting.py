@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -77,17 +77,25 @@ class Counting(Described):
         """Check all other options, and calibrate."""
         raise NotImplementedError
 
-    def _calibrated(self, streaming: bool, mechanism: Any, horizon: int | None, **how: Any) -> Any:
-        """The counter of one path: which one is taken is only known once the input is there.
+    def _calibrated(
+        self, ways: Sequence[bool], mechanism: Any, horizon: int | None, **how: Any
+    ) -> dict[bool, Any]:
+        """The counters of these paths: which one is taken is only known once the input is there.
+
+        Paths that take one mechanism share one counter.
 
         Args:
-          streaming: whether it may be replayed from a checkpoint.
+          ways: the paths: whether it is streaming, so that it may be replayed from a checkpoint.
           mechanism, horizon: as for `resolve`.
           how: change, dimension and unit, as for `calibrate`.
         """
-        replays = streaming or self._entropy.is_replayable
-        chosen = resolve(mechanism, horizon, self._budget, replays=replays, **how)
-        return calibrate(chosen, self._budget, **how)
+        made: dict[bool, Any] = {}
+        for streaming in ways:
+            replays = streaming or self._entropy.is_replayable
+            chosen = resolve(mechanism, horizon, self._budget, replays=replays, **how)
+            same = [counter for counter in made.values() if counter.mechanism == chosen]
+            made[streaming] = same[0] if same else calibrate(chosen, self._budget, **how)
+        return made
 
     @property
     def _bounds(self) -> bool:

@@ -83,8 +83,7 @@ class EachElement(Counting):
         change, dimension = self._change(), self.statistic.dimension
         unit = self.statistic.lattice_unit
         how: dict[str, Any] = {"change": change, "dimension": dimension, "unit": unit}
-        given = self.mechanism, self.horizon
-        self._counters = {way: self._calibrated(way, *given, **how) for way in (False, True)}
+        self._counters = self._calibrated((False, True), self.mechanism, self.horizon, **how)
         if self._smaller is not None:
             for counter in self._counters.values():
                 check_state(_state_size(counter), dimension or 1, self._smaller)

@@ -219,7 +219,7 @@ class TickCount(Counting):
             most = default_most(change.magnitude(self._numbers.unit), self._clock.steps)
         self._change = replace(change, most=most)
         self._check_mechanism()
-        self._counters = {way: self._at(self._clock, way) for way in (False, True)}
+        self._counters = self._at(self._clock, False, True)
         self.counter = self._counters[self.path == "streaming"]
         self.selection = self._selecting(self.counter)
         self._used = self._clock
@@ -244,14 +244,13 @@ class TickCount(Counting):
                 "one of mechanisms.ALL, or leave mechanism out"
             )
 
-    def _at(self, clock: Clock, streaming: bool) -> Counter:
+    def _at(self, clock: Clock, *ways: bool) -> dict[bool, Counter]:
         mechanism: Any = self.mechanism
         if isinstance(mechanism, Mechanism):
             mechanism = replace(mechanism, horizon=clock.steps)
         change = self._change if self.users is None else self._of_person(self.users, clock)
         how: dict[str, Any] = {"change": change, "unit": self._numbers.unit}
-        made: Counter = self._calibrated(streaming, mechanism, clock.steps, **how)
-        return made
+        return self._calibrated(ways, mechanism, clock.steps, **how)
 
     def _selecting(self, counter: Counter) -> Selection | None:
         """When keys that nobody listed are shown."""
@@ -290,7 +289,7 @@ class TickCount(Counting):
                 'person than gap says: give late="drop", or leave gap out'
             )
         known = clock == self._clock
-        counter = self._counters[streaming] if known else self._at(clock, streaming)
+        counter = (self._counters if known else self._at(clock, streaming))[streaming]
         selection = self._selecting(counter)
         object.__setattr__(self, "selection", selection)  # to others it is fixed
         entropy = self._use(counter, events, streaming)
