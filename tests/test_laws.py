@@ -29,6 +29,8 @@ from beam_dpcount.noise.tables import (
     _is_kept,
     _propose,
     exp_negative,
+    exp_powers,
+    exp_squares,
     inverse_table,
 )
 from tests.scripted import SeededBytes
@@ -799,6 +801,64 @@ def test_tails_of_a_flat_digit_are_certified(bits: int) -> None:
 def test_exp_negative_is_within_two_units(r: Fraction, bits: int) -> None:
     with localcontext(Context(prec=400)):
         assert abs(exp_negative(r, bits) - (-decimal(r)).exp() * 2**bits) <= 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wrong", [(0,), (2,), (-2,)])
+@given(
+    st.fractions(0, 3, max_denominator=10**12) | st.fractions(0, Fraction(1, 1000)),
+    st.integers(1, 400),
+    st.integers(1, 300),
+)
+@example(Fraction(0), 400, 64)
+@example(Fraction(1, 10**40), 400, 1)
+@example(Fraction(1, 2048), 400, 128)
+@settings(derandomize=True, database=None, deadline=None, max_examples=40)
+def test_products_of_exponentials_are_within_two_units(
+    wrong: tuple[int], r: Fraction, n: int, bits: int
+) -> None:
+    """As exponentials themselves are, which may err by 2, up or down."""
+
+    def erring(r: Fraction, bits: int) -> int:
+        with localcontext(Context(prec=400)):
+            exact = (-decimal(r)).exp() * 2**bits
+            bound = (exact + wrong[0]).to_integral_value(
+                ROUND_CEILING if wrong[0] < 0 else ROUND_FLOOR
+            )
+            return max(0, int(bound))
+
+    with pytest.MonkeyPatch.context() as patch, localcontext(Context(prec=400)):
+        patch.setattr(tables, "exp_negative", erring)
+        powers, squares = exp_powers(r, n, bits), exp_squares(r, n, bits)
+        assert len(powers) == len(squares) == n
+        for m in {1, 2, 3, n // 2 + 1, n - 1, n} & set(range(1, n + 1)):
+            assert abs(powers[m - 1] - (-decimal(r * m)).exp() * 2**bits) <= 2, m
+            assert abs(squares[m - 1] - (-decimal(r * m * m)).exp() * 2**bits) <= 2, m
+
+
+@pytest.mark.exhaustive("law")
+@every([*SMALL, DiscreteLaplace(Fraction(64)), RoundedGaussian(Fraction(8**2)), DIGIT, BLOCK])
+def test_tables_hold_the_first_bits_of_exact_probabilities(law: Any) -> None:
+    """So whatever the bounds are made of, the same bytes give the same draws."""
+    tails = exact_tails(law)
+    words = table_of(law, (15, 64))._words[::-1].tolist()
+    expected = [exact_floor(tail, 64) for tail in tails[1 : len(words) + 1]]
+    assert words == [*expected, *[0] * (len(words) - len(expected))]
+
+
+@every([DiscreteLaplace(Fraction(64)), DiscreteGaussian(Fraction(100)), DIGIT, BLOCK])
+def test_a_table_takes_one_exponential(law: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = 0
+
+    def counted(r: Fraction, bits: int) -> int:
+        nonlocal calls
+        calls += 1
+        return exp_negative(r, bits)
+
+    for module in (laws, tables):
+        monkeypatch.setattr(module, "exp_negative", counted)
+    law.tails(128)
+    assert calls == 1
 
 
 # --- Probabilities, variances, refusals ----------------------------------------------------------

@@ -132,14 +132,14 @@ class DiscreteLaplace(Law):
     def tails(self, bits: int) -> list[tuple[int, int]]:
         """Bounds of P(|X| >= m) * 2^bits for m = 1, 2, ... until they cannot matter."""
         q, one = exp_negative(1 / self.parameter, bits), 1 << bits
-        bounds, power, error = [], q, 2
+        # 2 q^m / (1 + q): the first errs by up to 4, as 2 q / (1 + q) has a slope of up to 2, and
+        # by its rounding; a product by what its factors do, 2 for q, and its own rounding.
+        tail, error, bounds = (2 * q << bits) // (one + q), 5, list[tuple[int, int]]()
         while True:
-            low = ((2 * (power - error)) << bits) // (one + q + 2)
-            high = -(((-2 * (power + error)) << bits) // (one + q - 2))
-            bounds.append((max(low, 0), high))
-            if power <= error:
+            bounds.append((max(tail - error, 0), tail + error))
+            if tail <= error:
                 return bounds
-            power, error = (power * q) >> bits, error + 3
+            tail, error = tail * q >> bits, error + 3
 
 
 @dataclass(frozen=True)

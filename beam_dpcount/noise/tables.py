@@ -33,6 +33,38 @@ def exp_negative(r: Fraction, bits: int) -> int:
         return int(power * (1 << bits))
 
 
+def exp_powers(r: Fraction, n: int, bits: int) -> list[int]:
+    """exp(-r m) * 2^bits for m = 1 .. n and r >= 0, each within 2 of the true value.
+
+    A table's hundreds of exponentials are products of one: docs/proofs/noise.md, "Products".
+    """
+    guard = n.bit_length() + 3
+    scale = bits + guard
+    q = exp_negative(r, scale)
+    power, powers = 1 << scale, []
+    for _ in range(n):
+        power = power * q >> scale
+        powers.append(power >> guard)
+    return powers
+
+
+def exp_squares(r: Fraction, n: int, bits: int) -> list[int]:
+    """exp(-r m^2) * 2^bits for m = 1 .. n and r >= 0, each within 2 of the true value.
+
+    By (m + 1)^2 = m^2 + (2m + 1): the same page.
+    """
+    guard = 2 * n.bit_length() + 5
+    scale = bits + guard
+    odd = exp_negative(r, scale)  # exp(-r (2m + 1))
+    q2 = odd * odd >> scale
+    square, squares = 1 << scale, []
+    for _ in range(n):
+        square = square * odd >> scale
+        odd = odd * q2 >> scale
+        squares.append(square >> guard)
+    return squares
+
+
 class InverseTable:
     """Inversion of P(M >= m), with a look-up for the first bits and certified refinement.
 
@@ -133,7 +165,7 @@ class TruncatedGeometric:
 
     def tails(self, bits: int) -> list[tuple[int, int]]:
         one = 1 << bits
-        powers = [exp_negative(m / self.parameter, bits) for m in range(1, self.size + 1)]
+        powers = exp_powers(1 / self.parameter, self.size, bits)
         last = powers[-1]
         lows = [(max(power - last - 4, 0) << bits) // (one - last + 2) for power in powers[:-1]]
         highs = [-((-(power - last + 4) << bits) // (one - last - 2)) for power in powers[:-1]]
@@ -267,7 +299,7 @@ def _is_kept(
 def gaussian_tails(sigma2: Fraction, sides: int, bits: int) -> list[tuple[int, int]]:
     """Bounds of P(X >= m) * 2^bits, X = 0, 1, ... of weights 1, sides * exp(-x^2 / (2 sigma2))."""
     top = math.isqrt(int(2 * sigma2 * (bits + 2))) + 1  # exp(-top^2/2s2) < 2^-bits
-    weights = [exp_negative(j * j / (2 * sigma2), bits) for j in range(1, top + 1)]
+    weights = exp_squares(1 / (2 * sigma2), top, bits)
     # 2 a term, and the integral of the tail beyond `top`.
     error = 2 * top + int(sigma2 / top) + 2
     total = (1 << bits) + sides * sum(weights)
