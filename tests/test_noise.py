@@ -98,6 +98,82 @@ def test_draw_and_one_never_share_a_draw() -> None:
     assert len(set(values)) == len(values) == 12_000
 
 
+def test_no_way_to_draw_shares_a_draw_with_another() -> None:
+    draws = SystemEntropy().draws(Numbered(), None, "")
+    values: list[int] = []
+    for i in range(40):
+        noise = draws.noise("key", None, b"")
+        values += [noise.one(1), *noise.draw(1, 20).tolist(), *noise.draw(1, 300).tolist()]
+        for dimension in (7, 256 + i % 12, 300):
+            vectors = draws.of_keys(["key"] * dimension, None, b"")
+            values += [*vectors.one(1).tolist(), *vectors.draw(1, 2).ravel().tolist()]
+    assert len(set(values)) == len(values) > 40 * 1000
+
+
+def test_vectors_of_numbers_are_left_behind_by_copies() -> None:
+    noise = SystemNoise(Numbered())
+    noise.vectors(300)._pool[:] = [np.full(300, MARKER)] * 9
+    for duplicate in (copy.copy, copy.deepcopy, by_pickle):
+        assert (duplicate(noise).vectors(300).one(1) != MARKER).all()
+    assert (noise.vectors(300).one(1) == MARKER).all()
+    assert str(MARKER) not in repr(noise)
+
+
+@dataclass(frozen=True)
+class Sized(Numbered):
+    """Notes how many draws were made at once."""
+
+    def sample(self, n: int, random_bytes: Callable[[int], bytes] = os.urandom) -> np.ndarray:
+        _sizes.append(n)
+        return super().sample(n, random_bytes)
+
+
+_sizes: list[int] = []
+
+
+def sizes_of(draw: Callable[[], object], times: int) -> list[int]:
+    _sizes.clear()
+    for _ in range(times):
+        draw()
+    return list(_sizes)
+
+
+def test_pools_are_filled_by_ever_more_at_once() -> None:
+    """As a draw of 2^15 costs half, or a quarter, of one of 1000."""
+    numbers = SystemNoise(Sized())
+    filled = [4096, 8192, 16384, 32768, 32768]
+    assert sizes_of(lambda: numbers.one(1), sum(filled)) == filled
+    vectors = SystemNoise(Sized(), 1000)
+    assert sizes_of(lambda: vectors.one(1), 124) == [4000, 8000, 16000, 32000, 32000, 32000]
+    large = SystemNoise(Sized(), 100_000)
+    assert sizes_of(lambda: large.one(1), 3) == [100_000] * 3
+
+
+def test_a_few_draws_come_from_the_pool() -> None:
+    numbers, vectors = SystemNoise(Sized()), SystemNoise(Sized(), 50)
+    assert sizes_of(lambda: numbers.draw(1, 20), 204) == [4096]
+    assert sizes_of(lambda: numbers.draw(1, 256), 3) == [256] * 3
+    assert sizes_of(lambda: numbers.draw(1, 0), 1) == [0]
+    assert sizes_of(lambda: vectors.draw(1, 5), 16) == [4050]
+    assert sizes_of(lambda: vectors.draw(1, 6), 2) == [300] * 2
+
+
+def test_vectors_of_one_length_come_from_a_pool() -> None:
+    """But a length that is met once takes no more than its own draws."""
+    draws = SystemEntropy().draws(Sized(), None, "")
+
+    def step(dimension: int) -> object:
+        return draws.of_keys(["key"] * dimension, None, b"").one(1)
+
+    assert sizes_of(lambda: step(1000), 31) == [1000, 2000, 4000, 8000, 16000]
+    assert [sizes_of(lambda n=n: step(n), 1) for n in range(300, 340)] == [  # type: ignore[misc]
+        [n] for n in range(300, 340)
+    ]
+    noise: Any = draws.noise("", None, b"")
+    assert len(noise._vectors) <= 8
+    assert sizes_of(lambda: step(255), 16) == [4096]  # a few: put together from the numbers' pool
+
+
 @pytest.mark.parametrize("law", [DiscreteLaplace(Fraction(3)), DiscreteGaussian(Fraction(2**40))])
 def test_shapes_and_types(law: Law) -> None:
     scalar = SystemNoise(law)
@@ -169,6 +245,11 @@ def all_pools(dimension: int | None) -> dict[str, SystemNoise]:
         "for_law of pickle": by_pickle(first).for_law(Numbered(4)),
         "pickle of for_law": by_pickle(first.for_law(Numbered(5))),
     }
+    if dimension is not None:
+        numbers = SystemNoise(Numbered(6))
+        pools["vectors of numbers"] = numbers.vectors(dimension)
+        pools["vectors of for_law"] = numbers.for_law(Numbered(7)).vectors(dimension)
+        pools["for_law of vectors"] = pools["vectors of numbers"].for_law(Numbered(8))
     assert len(set(map(id, pools.values()))) == len(pools)
     for noise in pools.values():
         noise.one(1)

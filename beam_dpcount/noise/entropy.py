@@ -6,15 +6,18 @@ import os
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, cast
 
 import numpy as np
 
 from beam_dpcount.noise.laws import Law
 from beam_dpcount.noise.tables import IntArray
 
-_BLOCK = 4096
-_LARGE = 256  # so many draws at once cost no more each than those of a pool
+# Draws cost the less the more are made at once, up to _MOST of them: fewer at first, for a stream
+# that takes few, and twice as many each time.
+_FIRST, _MOST = 1 << 12, 1 << 15
+_LARGE = 256  # fewer draws than these are taken from a pool one by one
+_POOLS = 8  # pools of vectors of one stream's numbers
 
 
 class Noise(Protocol):
@@ -97,17 +100,24 @@ class SideBySide:
 class SystemNoise:
     """Fresh draws from the operating system's entropy; nothing is ever drawn twice.
 
-    Single draws come from a pool of samples, which leave it by an atomic `list.pop`: threads never
+    Few draws come from a pool of samples, which leave it by an atomic `list.pop`: threads never
     share one. The pool is emptied in a forked child, and left behind by pickle and copy.
     """
 
-    def __init__(self, law: Law, dimension: int | None = None) -> None:
+    def __init__(self, law: Law, dimension: int | None = None, size: int = _FIRST) -> None:
         self._law, self._dimension = law, dimension
         self._pool: list[Any] = []
+        self._size = size  # how many numbers fill it next
         self._others: dict[Law, SystemNoise] = {}
+        self._vectors: dict[int, SystemNoise] = {}
         _live.add(self)
 
     def draw(self, first: int, n: int) -> IntArray:
+        if 0 < n * (self._dimension or 1) < _LARGE:
+            return np.array([self.one(first + i) for i in range(n)], dtype=np.int64)
+        return self._drawn(n)
+
+    def _drawn(self, n: int) -> IntArray:
         if self._dimension is None:
             return self._law.sample(n)
         return self._law.sample(n * self._dimension).reshape(n, self._dimension)
@@ -117,11 +127,22 @@ class SystemNoise:
             try:
                 return self._pool.pop()
             except IndexError:
-                process = os.getpid()
-                drawn = self.draw(0, max(1, _BLOCK // (self._dimension or 1)))
+                process, size = os.getpid(), self._size
+                self._size = min(2 * size, _MOST)
+                drawn = self._drawn(max(1, size // (self._dimension or 1)))
                 fresh = drawn.tolist() if self._dimension is None else list(drawn)
                 if os.getpid() == process:  # a signal handler may have forked meanwhile
                     self._pool.extend(fresh)
+
+    def vectors(self, dimension: int) -> SystemNoise:
+        """Vectors of such numbers, from a pool of their own, which one vector fills at first."""
+        noise = self._vectors.get(dimension)
+        if noise is None:
+            if len(self._vectors) >= _POOLS:
+                self._vectors.clear()
+            noise = SystemNoise(self._law, dimension, dimension)
+            noise = self._vectors.setdefault(dimension, noise)
+        return noise
 
     def for_law(self, law: Law) -> SystemNoise:
         if law == self._law:
@@ -153,13 +174,13 @@ class _SystemDraws(Draws):
     """`Draws` whose streams share one pool."""
 
     def of_keys(self, keys: Sequence[str], window: Any, digest: bytes) -> Noise:
-        return _FromPool(self._source("", window), len(keys))
+        return _FromPool(cast(SystemNoise, self._source("", window)), len(keys))
 
 
 class _FromPool:
-    """Vectors of a stream of numbers' own draws; large ones are drawn at once."""
+    """Vectors of a stream of numbers' own draws; small ones are put together from its pool."""
 
-    def __init__(self, noise: Noise, dimension: int) -> None:
+    def __init__(self, noise: SystemNoise, dimension: int) -> None:
         self._noise, self._dimension = noise, dimension
 
     def draw(self, first: int, n: int) -> IntArray:
@@ -167,8 +188,10 @@ class _FromPool:
 
     def one(self, coordinate: int) -> Any:
         if self._dimension >= _LARGE:
-            return self._noise.draw(coordinate, self._dimension)
-        return np.array([self._noise.one(coordinate) for _ in range(self._dimension)])
+            return self._noise.vectors(self._dimension).one(coordinate)
+        return np.array(
+            [self._noise.one(coordinate) for _ in range(self._dimension)], dtype=np.int64
+        )
 
     def for_law(self, law: Law) -> _FromPool:
         return _FromPool(self._noise.for_law(law), self._dimension)
