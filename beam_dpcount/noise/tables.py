@@ -36,7 +36,7 @@ def exp_negative(r: Fraction, bits: int) -> int:
 def exp_powers(r: Fraction, n: int, bits: int) -> list[int]:
     """exp(-r m) * 2^bits for m = 1 .. n and r >= 0, each within 2 of the true value.
 
-    A table's hundreds of exponentials are products of one: docs/proofs/noise.md, "Products".
+    A table's exponentials are products of one: see docs/proofs/noise.md, "Products".
     """
     guard = n.bit_length() + 3
     scale = bits + guard
