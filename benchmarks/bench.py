@@ -1,208 +1,292 @@
-"""`make bench`: one table of ratios, each measured within this run. Figures, not a test.
+"""`make bench`: every target of speed, size and growth, met or missed. Figures, not a test.
 
-Whole pipelines on the local FnApiRunner, source and sink included, best of three, against the
-same pipeline without privacy; the local runner's state cache is off in both, as on production
-runners. Then microseconds a step of the vectorised release, and of the scalar step by horizon.
+Whole pipelines on the local FnApiRunner, source and sink included, beside the same count without
+privacy; the runner's state cache is off in both, as on production runners. CPU time, the least of
+three, variants in turns. Then single steps, bytes of state, memory, growth by size, and what others
+would use. Prints tables in Markdown, for docs/benchmarks.md; read ratios, which are of one run.
 """
 
 from __future__ import annotations
 
 import argparse
-import logging
-import math
+import sys
 import time
-from collections.abc import Callable, Iterator
-from itertools import accumulate
-from operator import itemgetter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-import apache_beam as beam
 import numpy as np
-from apache_beam.coders import BytesCoder
-from apache_beam.runners.portability.fn_api_runner import worker_handlers
-from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
-from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 
 import beam_dpcount as dp
+from beam_dpcount.dofns.states import statistic_codec
 from beam_dpcount.noise.entropy import SystemNoise
+from benchmarks import growth, peers, plain
+from benchmarks.growth import BUDGET, stepping
+from benchmarks.timing import Figure, Note, Row, alone, best_of, markdown, seconds_of, timed
 
-BUDGET = dp.ApproxDP(1.0, 1e-6)
 HORIZON = 200_000
+LONG = 2**20
+
+# Targets: at most so many times the plain count; and microseconds, bytes, powers.
+STREAMING, BOUNDED, TICKS = 1.2, 1.15, 1.3
+STEP, BULK, STATE, HISTOGRAM, SLOPE = 2.0, 0.25, 128, 4.0, 1.1
 
 
-def generate(elements: int, keys: int) -> Callable[[bytes], Iterator[tuple[str, int]]]:
-    names = [f"key-{i:05d}" for i in range(keys)]
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured: the full sizes, of `--elements`, or the quick ones.
 
-    def events(_: bytes) -> Iterator[tuple[str, int]]:
-        for i in range(elements):
-            yield names[i % keys], i & 1
+    Fields:
+      elements: of a pipeline.
+      keys: of which each has elements / keys.
+      short: numbers of keys, and elements of each.
+      ticks: keys, ticks, and events of each key and tick.
+      steps, bulk: of single steps, and of one release.
+      items: of a Histogram.
+      memory: elements of one key, the fewer and the more.
+      draws: one by one.
+      growth: the sizes of `benchmarks.growth`.
+      rounds: of which the best counts.
+    """
 
-    return events
-
-
-class WithTime(beam.DoFn):
-    """Releases carry their element's time, so the plain counterpart must as well."""
-
-    def process(self, element: Any, timestamp: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
-        key, x = element
-        yield key, (timestamp.micros, x)
-
-
-class CumulativeSum(beam.DoFn):
-    """The plain counterpart of the bounded path: the same tuples, in order of time."""
-
-    def process(self, element: Any) -> Iterator[dp.Release]:
-        key, steps = element
-        ordered = sorted(steps, key=itemgetter(0))
-        totals = accumulate(x for _, x in ordered)
-        for step, ((micros, _), total) in enumerate(zip(ordered, totals, strict=True), start=1):
-            yield dp.Release(key, step, micros, float(total), 0.0)
-
-
-class TimelessSum(beam.DoFn):
-    """Less than the same tuples: neither time nor order; a floor under any grouped count."""
-
-    def process(self, element: Any) -> Iterator[dp.Release]:
-        key, values = element
-        for step, total in enumerate(accumulate(values), start=1):
-            yield dp.Release(key, step, 0, float(total), 0.0)
+    elements: int = 200_000
+    keys: Sequence[int] = (1, 100, 10_000)
+    short: Sequence[tuple[int, int]] = ((3_000, 20), (100_000, 1))
+    ticks: Sequence[tuple[int, int, int]] = ((100, 100, 1), (100, 100, 10))
+    steps: int = 20_000
+    bulk: int = LONG
+    items: int = 1000
+    memory: tuple[int, int] = (1_000_000, 4_000_000)
+    draws: int = 2000
+    growth: growth.Sizes = field(default_factory=growth.Sizes)
+    rounds: int = 3
 
 
-class PlainCount(beam.DoFn):
-    """The plain counterpart of the streaming path: as many bytes of state, no privacy."""
-
-    STATE = ReadModifyWriteStateSpec("count", BytesCoder())
-
-    def __init__(self, state_bytes: int) -> None:
-        self._padding = bytes(state_bytes - 16)
-
-    def process(
-        self,
-        element: Any,
-        timestamp: Any = beam.DoFn.TimestampParam,
-        cell: Any = beam.DoFn.StateParam(STATE),
-    ) -> Iterator[dp.Release]:
-        key, x = element
-        data = cell.read() or bytes(16)
-        step = int.from_bytes(data[:8], "little") + 1
-        total = int.from_bytes(data[8:16], "little") + x
-        cell.write(step.to_bytes(8, "little") + total.to_bytes(8, "little") + self._padding)
-        yield dp.Release(key, step, timestamp.micros, float(total), 0.0)
+QUICK = Sizes(
+    elements=300,
+    keys=(1, 10),
+    short=((10, 20), (100, 1)),
+    ticks=((5, 4, 1), (5, 4, 3)),
+    steps=500,
+    bulk=2**12,
+    items=50,
+    memory=(1000, 20_000),
+    draws=50,
+    growth=growth.Sizes(*(2**8, 2**5, 2**2, 2**5, 2**4, 2**4), many=3, rounds=1),
+    rounds=1,
+)
 
 
-class Sink(beam.DoFn):
-    """Looks at every release and lets it go."""
-
-    def process(self, release: dp.Release) -> None:
-        if release.step < 0:
-            raise AssertionError
+def _prefix(path: str, horizon: int = HORIZON) -> dp.PrefixCount:
+    return dp.PrefixCount(BUDGET, horizon, path=path)
 
 
-def seconds(elements: int, keys: int, *steps: Any) -> float:
-    pipeline = beam.Pipeline(runner=FnApiRunner())
-    typed = beam.FlatMap(generate(elements, keys)).with_output_types(tuple[str, int])
-    events = pipeline | beam.Impulse() | "Source" >> typed
-    for i, step in enumerate(steps):
-        events = events | f"Step{i}" >> step
-    _ = events | "Sink" >> beam.ParDo(Sink())
-    start = time.perf_counter()
-    pipeline.run().wait_until_finish()
-    return time.perf_counter() - start
+def _ratio(
+    what: str, most: float | None, ours: float, theirs: float, each: str = "an element"
+) -> Row:
+    """Of times, in seconds."""
+    shown = [f"{seconds * 1e6:.3g} us {each}" for seconds in (ours, theirs)]
+    return Row(what, ours / theirs, most, ours=shown[0], theirs=shown[1])
 
 
-def compare(elements: int, keys: int, private: list[Any], plain: list[Any]) -> tuple[float, float]:
-    """Best of three of each, taken in turns."""
-    ours, theirs = [], []
-    for _ in range(3):
-        ours.append(seconds(elements, keys, *private))
-        theirs.append(seconds(elements, keys, *plain))
-    return min(ours), min(theirs)
+def _compare(
+    what: str, most: float, shape: tuple[int, int], counts: Sequence[Any], rounds: int, **how: Any
+) -> Row:
+    """Two counts of so many (elements, keys), the private one first; `how` is for `seconds`."""
+    names = ("ours", "theirs")
+    variants = {
+        name: partial(plain.seconds, *shape, count, **how)
+        for name, count in zip(names, counts, strict=True)
+    }
+    best = best_of(variants, rounds)
+    return _ratio(what, most, *(best[name] / shape[0] for name in names))
 
 
-def report(label: str, elements: int, keys: int, ours: float, theirs: float) -> None:
-    print(
-        f"{label:<12}{keys:>8,}{ours / elements * 1e6:>12.2f}{theirs / elements * 1e6:>12.2f}"
-        f"{ours / theirs:>9.2f}",
-        flush=True,
+def _streaming(sizes: Sizes, runner: Any, where: str) -> Iterator[Figure]:
+    counts = _prefix("streaming"), plain.PlainStreaming()
+    for keys in sizes.keys:
+        what, shape = f"streaming, {keys:,} keys, {where}", (sizes.elements, keys)
+        yield _compare(what, STREAMING, shape, counts, sizes.rounds, runner=runner)
+
+
+def streaming(sizes: Sizes) -> Iterator[Figure]:
+    """Of PrefixCount's streaming path, to a cell of state with a step and a sum."""
+    yield from _streaming(sizes, plain.embedded, "in process")
+
+
+def grpc(sizes: Sizes) -> Iterator[Figure]:
+    """The same on a worker that talks to its runner by gRPC."""
+    yield from _streaming(sizes, plain.over_grpc, "gRPC")
+
+
+def bounded(sizes: Sizes) -> Iterator[Figure]:
+    """Of PrefixCount's bounded path, to a GroupByKey and sums in order of time."""
+    counts = _prefix("bounded"), plain.PlainBounded()
+    shapes = [(keys, sizes.elements // keys) for keys in sizes.keys]
+    for keys, each in [*shapes, *sizes.short]:
+        what, shape = f"bounded, {keys:,} keys of {each:,}", (keys * each, keys)
+        yield _compare(what, BOUNDED, shape, counts, sizes.rounds)
+
+
+def ticks(sizes: Sizes) -> Iterator[Figure]:
+    """Of TickCount, to fixed windows, their sums, and the sums of these."""
+    for path in ("bounded", "streaming"):
+        for keys, many, each in sizes.ticks:
+            counts = plain.ticks_of(path, keys, many, BUDGET), plain.PlainTicks(path)
+            what = f"TickCount, {path}, {keys:,} keys, {many:,} ticks, events in each: {each}"
+            shape, how = (keys * many * each, keys), {"releases": keys * many, "ticks": many}
+            yield _compare(what, TICKS, shape, counts, sizes.rounds, **how)
+
+
+def step(sizes: Sizes) -> Iterator[Figure]:
+    """Of the default counter: steps, whole releases, bytes; and steps of vectors."""
+    count, long = _prefix("streaming"), _prefix("streaming", LONG)
+    counter: Any = count.counter
+    name, noise = counter.mechanism.name, "noise included"
+    seconds = seconds_of(stepping(counter, 1, sizes.steps), sizes.rounds) / sizes.steps
+    yield Row(f"a step of {name}, {noise}", seconds * 1e6, STEP, "us")
+
+    xs = np.ones(sizes.bulk, dtype=np.int64)
+    seconds = seconds_of(lambda: long.counter.release(xs), sizes.rounds) / sizes.bulk
+    yield Row(f"release of {sizes.bulk:,}, an element, {noise}", seconds * 1e6, BULK, "us")
+
+    yield Row(f"a key's state at horizon {LONG:,}", max(state_bytes(long)), STATE, "bytes")
+
+    items = dp.Histogram(BUDGET, HORIZON, [f"item-{i}" for i in range(sizes.items)])
+    x, rng = np.zeros(sizes.items, dtype=np.int64), np.random.default_rng()
+    x[0], steps = 1, max(1, sizes.steps // 100)
+
+    def normal() -> None:
+        total = np.zeros(sizes.items)
+        for _ in range(steps):
+            total = total + rng.normal(size=sizes.items)
+
+    variants = {"ours": timed(stepping(items.counter, x, steps)), "theirs": timed(normal)}
+    best = best_of(variants, sizes.rounds)
+    what = f"a step of a Histogram of {sizes.items:,}, to adding a normal vector of NumPy"
+    yield _ratio(what, HISTOGRAM, best["ours"] / steps, best["theirs"] / steps, "a step")
+
+
+def state_bytes(count: Any, steps: int = 64) -> list[int]:
+    """How many bytes a key keeps after each of the first steps."""
+    counter, statistic = count.counter, count.statistic
+    codec, noise = statistic_codec(counter, statistic), SystemNoise(counter.law)
+    state, sizes = counter.init(), []
+    for _ in range(steps):
+        state, _ = counter.step_lattice(state, 1, noise)
+        sizes.append(len(codec.encode(state)))
+    return sizes
+
+
+def memory(sizes: Sizes) -> Iterator[Figure]:
+    """What the peak memory of one key's elements grows by, bounded, beside a plain GroupByKey."""
+    few, more = sizes.memory
+    grown = {}
+    for way in ("private", "plain"):
+        peaks = [alone(way, str(n))[0] for n in (few, more)]
+        grown[way] = (peaks[1] - peaks[0]) / (more - few) * 1e6
+    shown = [f"{grown[way]:,.0f} bytes an element" for way in ("private", "plain")]
+    what = f"peak memory, bounded, growth from {few:,} to {more:,} elements of one key"
+    yield Row(what, grown["private"] / max(grown["plain"], 1e-9), None, "x", *shown)
+
+
+def growing(sizes: Sizes) -> Iterator[Figure]:
+    """Powers of each size there is."""
+    for found in growth.growths(sizes.growth):
+        yield found
+        spread = f"{found.sizes[0]:,} to {found.sizes[-1]:,}"
+        yield Row(f"growth: {found.what}", found.slope, SLOPE, "", theirs=spread)
+
+
+def starts(sizes: Sizes) -> Iterator[Figure]:
+    """What is only slow once, in a process of its own."""
+    made, again, drawn, next_drawn = alone("first", str(LONG))
+    for what, seconds, later in (
+        (f"PrefixCount({LONG:,}), the first of a process", made, again),
+        ("the first draw of its law", drawn, next_drawn),
+    ):
+        yield Row(what, seconds * 1e3, None, "ms", theirs=f"{later * 1e3:.2g} ms again")
+
+
+def others(sizes: Sizes) -> Iterator[Figure]:
+    """What others would use, or write by hand."""
+    n, keys = max(1, sizes.elements // 4), sizes.keys[1]
+    counts: dict[str, Any] = {"ours": _prefix("streaming"), "plain": plain.PlainStreaming()}
+    counts |= {name: peers.ByHand(tree) for name, tree in peers.BY_HAND.items()}
+    best = best_of(
+        {name: partial(plain.seconds, n, keys, count) for name, count in counts.items()},
+        sizes.rounds,
     )
+    each = {name: seconds / n for name, seconds in best.items()}
+    for name in peers.BY_HAND:
+        what = f"streaming, {keys:,} keys, to a tree of floats by hand, {name}"
+        yield _ratio(what, None, each["ours"], each[name])
+        yield _ratio(f"that tree, {name}, to plain", None, each[name], each["plain"])
+
+    law, single, many = _prefix("streaming").counter.law, sizes.draws, 10 * sizes.draws
+    try:
+        drawn = peers.opendp_draws(law.scale, single, many)
+    except ImportError as problem:
+        yield Note(f"OpenDP's draws were left out: {problem}")
+    else:
+        noise = SystemNoise(law)
+
+        def draw() -> None:
+            for _ in range(single):
+                noise.one(1)
+
+        ours = seconds_of(draw) / single, seconds_of(lambda: law.sample(many)) / many
+        scale = f"scale {law.scale:.3g}"
+        yield _ratio(f"one draw, {scale}, to OpenDP's", None, ours[0], drawn[0], "a draw")
+        what = f"a draw of {many:,} at once, {scale}, to OpenDP's"
+        yield _ratio(what, None, ours[1], drawn[1], "a draw")
+
+    counter: Any = _prefix("streaming").counter
+    try:
+        seconds = peers.jax_steps(4, sizes.steps)
+    except ImportError as problem:
+        yield Note(f"jax_privacy's BLT was left out: {problem}")
+    else:
+        xs = np.ones(sizes.steps, dtype=np.int64)
+        stepped = seconds_of(stepping(counter, 1, sizes.steps)) / sizes.steps
+        whole = seconds_of(lambda: counter.release(xs)) / sizes.steps
+        what = "to jax_privacy's noise of a BLT of 4 buffers, compiled"
+        yield _ratio(f"a step, {what}", None, stepped, seconds[0], "a step")
+        yield _ratio(f"a step of a whole release, {what}", None, whole, seconds[1], "a step")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--elements", type=int, default=200_000)
-    parser.add_argument("--keys", type=int, nargs="*", default=[1, 100, 10_000])
-    parser.add_argument("--mechanisms", action="store_true", help="no pipelines")
-    options = parser.parse_args()
-    logging.disable(logging.WARNING)
-    worker_handlers.STATE_CACHE_SIZE_MB = 0
-    n = options.elements
-    if options.mechanisms:
-        bulk_times()
-        step_times()
-        return
-
-    counter = dp.PrefixCount(BUDGET, HORIZON).counter
-    print(f"{counter.mechanism.name}, {BUDGET}, horizon {HORIZON:,}, {n:,} elements")
-    print(f"{'path':<12}{'keys':>8}{'us/element':>12}{'plain':>12}{'ratio':>9}")
-    for keys in options.keys:
-        bounded = dp.PrefixCount(BUDGET, HORIZON, path="bounded")
-        timed = beam.ParDo(WithTime()).with_output_types(tuple[str, tuple[int, int]])
-        plain = [timed, beam.GroupByKey(), beam.ParDo(CumulativeSum())]
-        report("bounded", n, keys, *compare(n, keys, [bounded], plain))
-        plain = [beam.GroupByKey(), beam.ParDo(TimelessSum())]
-        report(" (no times)", n, keys, *compare(n, keys, [bounded], plain))
-    state_bytes = 8 * counter.state_size + 12  # type: ignore[attr-defined]
-    for keys in options.keys:
-        streaming = dp.PrefixCount(BUDGET, HORIZON, path="streaming")
-        plain = [beam.ParDo(PlainCount(state_bytes))]
-        report("streaming", n, keys, *compare(n, keys, [streaming], plain))
-
-    bulk_times()
-    step_times()
+SECTIONS: dict[str, Callable[[Sizes], Iterator[Figure]]] = {
+    "streaming": streaming,
+    "grpc": grpc,
+    "bounded": bounded,
+    "ticks": ticks,
+    "step": step,
+    "memory": memory,
+    "growth": growing,
+    "starts": starts,
+    "peers": others,
+}
 
 
-def bulk_times() -> None:
-    print(f"\n{'mechanism':<16}{'us/step, release of 2^20':>26}{'construction, ms':>18}")
-    xs = np.ones(2**20, dtype=np.int64)
-    for kind in dp.mechanisms.ALL:
-        if kind in (dp.mechanisms.SquareRoot, dp.mechanisms.Binned):
-            continue  # work of order T^2; horizons up to 2^14
-        start = time.perf_counter()
-        member = dp.calibrate(kind(2**20), BUDGET)
-        member.max_variance()
-        made = time.perf_counter() - start
-        times = []
-        for _ in range(3):
-            start = time.perf_counter()
-            member.release(xs)
-            times.append(time.perf_counter() - start)
-        print(f"{member.mechanism.name:<16}{min(times) / 2**20 * 1e6:>26.3f}{made * 1e3:>18.1f}")
-
-
-def step_times() -> None:
-    """Of single steps, calibrated and with noise, over the first 1000 to 20,000 of a stream."""
-    horizons = (2**10, 2**16, 2**22)
-    print("\nus/step, one by one, and numbers of state")
-    print(f"{'mechanism':<16}" + "".join(f"{f'T = {T:,}':>20}" for T in horizons))
-    for kind in dp.mechanisms.ALL:
-        cells = []
-        for T in horizons:
-            try:
-                member = dp.calibrate(kind(T), BUDGET)
-            except ValueError:  # a horizon beyond the mechanism's reach
-                cells.append("-")
-                continue
-            steps = min(T, 1000 if kind is dp.mechanisms.SquareRoot else 20_000)
-            best = math.inf
-            for _ in range(3):
-                state, noise = member.init(), SystemNoise(member.law)
-                start = time.perf_counter()
-                for _ in range(steps):
-                    state, _ = member.step(state, 1, noise)
-                best = min(best, (time.perf_counter() - start) / steps)
-            cells.append(f"{best * 1e6:.2f} us {member.state_size:>9,}")
-        print(f"{kind.__name__:<16}" + "".join(f"{cell:>20}" for cell in cells), flush=True)
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.bench", description=__doc__)
+    parser.add_argument("--elements", type=int, default=Sizes.elements, help="of a pipeline")
+    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=[*SECTIONS], help="these")
+    parser.add_argument("--quick", action="store_true", help="sizes that show nothing, soon")
+    options = parser.parse_args(argv)
+    plain.quiet()
+    sizes = QUICK if options.quick else Sizes(elements=options.elements)
+    figures: list[Figure] = []
+    begun = time.perf_counter()
+    for name in options.only:
+        for figure in SECTIONS[name](sizes):
+            figures.append(figure)
+            print(f"{time.perf_counter() - begun:.0f} s: {figure}", file=sys.stderr, flush=True)
+    print(markdown(figures))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
