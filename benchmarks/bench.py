@@ -168,13 +168,13 @@ def step(sizes: Sizes) -> Iterator[Figure]:
     yield _ratio(what, HISTOGRAM, best["ours"] / steps, best["theirs"] / steps, "a step")
 
 
-def state_bytes(count: Any, steps: int = 64) -> list[int]:
-    """How many bytes a key keeps after each of the first steps."""
+def state_bytes(count: Any, steps: int = 64, x: Any = 1) -> list[int]:
+    """How many bytes a key keeps after each of the first steps, each of which counts x."""
     counter, statistic = count.counter, count.statistic
-    codec, noise = statistic_codec(counter, statistic), SystemNoise(counter.law)
+    codec, noise = statistic_codec(counter, statistic), SystemNoise(counter.law, counter.dimension)
     state, sizes = counter.init(), []
     for _ in range(steps):
-        state, _ = counter.step_lattice(state, 1, noise)
+        state, _ = counter.step_lattice(state, x, noise)
         sizes.append(len(codec.encode(state)))
     return sizes
 
@@ -207,6 +207,20 @@ def starts(sizes: Sizes) -> Iterator[Figure]:
         ("the first draw of its law", drawn, next_drawn),
     ):
         yield Row(what, seconds * 1e3, None, "ms", theirs=f"{later * 1e3:.2g} ms again")
+
+
+def mechanisms(sizes: Sizes) -> Iterator[Figure]:
+    """Steps of every mechanism, one by one and of one release."""
+    xs = np.ones(sizes.bulk, dtype=np.int64)
+    for kind in dp.mechanisms.ALL:
+        if kind in (dp.mechanisms.SquareRoot, dp.mechanisms.Binned):
+            continue  # work of order T^2
+        counter = dp.calibrate(kind(sizes.bulk), BUDGET)
+        steps = min(sizes.steps, sizes.bulk)
+        stepped = seconds_of(stepping(counter, 1, steps), sizes.rounds) / steps
+        whole = seconds_of(lambda counter=counter: counter.release(xs), sizes.rounds) / sizes.bulk
+        what = f"a step of {counter.mechanism.name}, to one of a release of {sizes.bulk:,}"
+        yield _ratio(what, None, stepped, whole, "a step")
 
 
 def others(sizes: Sizes) -> Iterator[Figure]:
@@ -265,6 +279,7 @@ SECTIONS: dict[str, Callable[[Sizes], Iterator[Figure]]] = {
     "memory": memory,
     "growth": growing,
     "starts": starts,
+    "mechanisms": mechanisms,
     "peers": others,
 }
 

@@ -1,14 +1,27 @@
-"""Benchmarks of keys that nobody listed: that they measure what they say."""
+"""Benchmarks: that they measure what they say."""
 
 from __future__ import annotations
 
+import logging
+import subprocess
+import sys
+import time
 from collections import Counter
+from collections.abc import Iterator
+from textwrap import dedent
+from typing import Any
 
+import apache_beam as beam
 import numpy as np
 import pytest
+from apache_beam.runners.portability.fn_api_runner import worker_handlers
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.utils import windowed_value
 
 import beam_dpcount as dp
-from benchmarks import dp_sqlp, keys
+from benchmarks import bench, dp_sqlp, keys, peers, plain, timing
+from tests import runners
+from tests.cells import Cell
 
 SMALL = dp_sqlp.Data(people=3000, ticks=20, keys=400)
 
@@ -102,3 +115,150 @@ def test_selecting_costs_little_beside_a_timer_a_key() -> None:
     """CPU time of whole pipelines, each in a process of its own."""
     listed, shards = keys.measure("timers", 200, 30, 1), keys.measure("shards", 4000, 30, 1)
     assert shards.seconds / 4000 < listed.seconds / 200 / 5
+
+
+# make bench
+
+
+@pytest.fixture
+def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Puts back what a benchmark sets for its whole process."""
+    monkeypatch.setattr(worker_handlers, "STATE_CACHE_SIZE_MB", worker_handlers.STATE_CACHE_SIZE_MB)
+    before = logging.root.manager.disable
+    yield
+    logging.disable(before)
+
+
+# How many figures each section has in its quick form, with a target and in all.
+FIGURES = {
+    "streaming": (2, 2),
+    "grpc": (2, 2),
+    "bounded": (4, 4),
+    "ticks": (4, 4),
+    "step": (4, 4),
+    "memory": (0, 1),
+    "growth": (9, 18),
+    "starts": (0, 2),
+    "mechanisms": (0, len(dp.mechanisms.ALL) - 2),
+    "peers": (0, 8),  # two of each library
+}
+
+
+def test_every_section_is_tested() -> None:
+    assert [*FIGURES] == [*bench.SECTIONS]
+
+
+@pytest.mark.pipeline
+@pytest.mark.usefixtures("as_before")
+@pytest.mark.parametrize("section", FIGURES)
+def test_every_section_has_its_figures(section: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """At sizes so small that their values say nothing."""
+    assert bench.main(["--quick", "--only", section]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    rows = [line for line in shown if line.startswith("|")]
+    heads = sum(line.startswith("| ---") for line in rows)
+    aimed = [line for line in rows if line.endswith(("| met |", "| missed |"))]
+    # Of a library that is missing there are no figures, but a line that says so.
+    missing = sum("left out: " in line for line in shown)
+    assert (len(aimed), len(rows) - 2 * heads + 2 * missing) == FIGURES[section]
+    assert not any(word in line for line in rows for word in ("nan", "inf "))
+
+
+@pytest.mark.parametrize("path", ["bounded", "streaming"])
+@pytest.mark.parametrize("kind", ["elements", "ticks"])
+def test_plain_counts_are_the_same_without_noise(kind: str, path: str) -> None:
+    """The same keys, steps, times and sums: else ratios compare two different counts."""
+    budget, keys, number = dp.ZCDP(1e14), 3, 5
+    if kind == "ticks":
+        private: Any = plain.ticks_of(path, keys, number, budget)
+        without: Any = plain.PlainTicks(path)
+    else:
+        private = dp.PrefixCount(budget, 100, path=path)
+        without = plain.PlainBounded() if path == "bounded" else plain.PlainStreaming()
+
+    def releases(count: Any) -> list[Any]:
+        events = plain.Events(4 * keys * number, keys, number * plain.TICK * 1_000_000)
+        source = beam.ParDo(events).with_output_types(tuple[str, int])
+        found = runners.run(lambda p: p | beam.Impulse() | source | "Count" >> count)
+        return [
+            (*seen.value[:3], round(seen.value.value), seen.micros) for seen in found.outputs[0]
+        ]
+
+    found = releases(private)
+    assert found == releases(without)
+    assert len(found) == keys * number * (1 if kind == "ticks" else 4)
+
+
+def test_a_benchmark_that_loses_releases_is_an_error() -> None:
+    """Less work is no speed."""
+    with pytest.raises(AssertionError, match="1 releases too few"):
+        plain.seconds(5, 1, plain.PlainStreaming(), releases=6)
+
+
+@pytest.mark.parametrize("tree", peers.BY_HAND.values(), ids=peers.BY_HAND)
+def test_trees_by_hand_count(tree: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers, "_SCALE", 1e-9)
+    dofn, cell = tree(), Cell()
+    dofn.setup()
+    placed = windowed_value.create(("a", 1), 7, (GlobalWindow(),))
+    for n in range(1, 40):
+        (release,) = dofn.process(("a", 1), placed, cell)
+        assert release[:3] == ("a", n, 7)
+        assert release.value == pytest.approx(n)
+
+
+def test_variants_take_turns_and_the_best_counts() -> None:
+    asked = list[str]()
+
+    def variant(name: str, *seconds: float) -> Any:
+        left = iter(seconds)
+
+        def measured() -> float:
+            asked.append(name)
+            return next(left)
+
+        return measured
+
+    variants = {"a": variant("a", 3.0, 1.0, 2.0), "b": variant("b", 5.0, 6.0, 7.0)}
+    assert timing.best_of(variants, 3) == {"a": 1.0, "b": 5.0}
+    assert "".join(asked) == "ababab"
+
+
+def test_time_is_that_of_the_processor() -> None:
+    """Of this process and of children that have ended, and not time that passes."""
+    assert timing.seconds_of(lambda: time.sleep(0.2), 1) < 0.1
+    busy = "import time\nwhile time.process_time() < 0.3: pass"
+    assert timing.seconds_of(lambda: subprocess.run([sys.executable, "-c", busy]), 1) > 0.25
+
+
+def test_growth_is_a_power() -> None:
+    found = timing.Growth("", (1, 4, 16), (2.0, 8.0, 128.0))
+    assert found.last == pytest.approx(2)
+    assert found.slope == pytest.approx(1.5)
+
+
+def test_tables_say_what_was_missed() -> None:
+    figures: list[Any] = [
+        timing.Row("one", 1.25, 1.2, ours="5 us", theirs="4 us"),
+        timing.Row("other", 128, 128, "bytes"),
+        timing.Row("third", 1234.5, None, "ms"),
+        timing.Growth("size", (1, 64), (1e-6, 6.4e-5)),
+        timing.Note("left out"),
+    ]
+    assert timing.markdown(figures) == dedent(
+        """\
+        | target | ours | beside | figure | at most |  |
+        | --- | --- | --- | --- | --- | --- |
+        | one | 5 us | 4 us | 1.25x | 1.2x | missed |
+        | other |  |  | 128 bytes | 128 bytes | met |
+
+        | growth | CPU time by size | slope | at the end |
+        | --- | --- | --- | --- |
+        | size | 1: 1 us, 64: 64 us | 1.00 | 1.00 |
+
+        | without a target | ours | beside | figure |
+        | --- | --- | --- | --- |
+        | third |  |  | 1,234 ms |
+
+        - left out"""
+    )
