@@ -103,21 +103,21 @@ def _compare(
     return _ratio(what, most, *(best[name] / shape[0] for name in names))
 
 
-def _streaming(sizes: Sizes, runner: Any, where: str) -> Iterator[Figure]:
+def _streaming(sizes: Sizes, n: int, runner: Any, where: str) -> Iterator[Figure]:
     counts = _prefix("streaming"), plain.PlainStreaming()
     for keys in sizes.keys:
-        what, shape = f"streaming, {keys:,} keys, {where}", (sizes.elements, keys)
+        what, shape = f"streaming, {keys:,} keys, {where}", (n, keys)
         yield _compare(what, STREAMING, shape, counts, sizes.rounds, runner=runner)
 
 
 def streaming(sizes: Sizes) -> Iterator[Figure]:
     """Of PrefixCount's streaming path, to a cell of state with a step and a sum."""
-    yield from _streaming(sizes, plain.embedded, "in process")
+    yield from _streaming(sizes, sizes.elements, plain.embedded, "in process")
 
 
 def grpc(sizes: Sizes) -> Iterator[Figure]:
-    """The same on a worker that talks to its runner by gRPC."""
-    yield from _streaming(sizes, plain.over_grpc, "gRPC")
+    """The same on a worker that talks to its runner by gRPC, of half as many elements."""
+    yield from _streaming(sizes, sizes.elements // 2, plain.over_grpc, "gRPC")
 
 
 def bounded(sizes: Sizes) -> Iterator[Figure]:

@@ -35,7 +35,7 @@ class Sizes:
     items: int = 2**6
     pending: int = 2**8
     many: int = 4
-    rounds: int = 3
+    rounds: int = 2
 
     def of(self, name: str) -> list[int]:
         return [getattr(self, name) * 4**i for i in range(self.many)]
