@@ -68,7 +68,7 @@ crash: $(VENV)/ready
 	$(BIN)/python -m benchmarks.crash --engine flink --kills 20 --transform elements
 	$(BIN)/python -m benchmarks.crash --engine flink --kills 20 --transform ticks
 
-$(VENV)/ready: pyproject.toml
+$(VENV)/ready: pyproject.toml beam_dpcount/mechanisms/_blt.c
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or later is needed: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
@@ -77,3 +77,4 @@ $(VENV)/ready: pyproject.toml
 
 clean:
 	rm -rf $(VENV) out build dist *.egg-info .mypy_cache .ruff_cache .hypothesis
+	rm -f beam_dpcount/mechanisms/_blt.*so

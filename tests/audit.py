@@ -150,11 +150,13 @@ def seen_weights(counter: Counter, draws: int) -> tuple[np.ndarray, bool]:
     nothing = [np.zeros(tail) if dimension else 0.0] * horizon
     silence = np.zeros((50 + 20 * draws, *tail), dtype=np.int64)
     offset, _ = steps(counter, nothing, silence)
+    # Decoders of whole numbers round down, which is little beside a large draw.
+    loud = 1 << max(0, math.floor(math.log2(32 * counter.law.scale)))
     weights, alike = np.zeros((horizon, draws)), True
     for i in range(draws):
-        unit_noise = silence.copy()
-        unit_noise[i] = 1
-        seen = (steps(counter, nothing, unit_noise)[0] - offset).reshape(horizon, -1)
+        one_noise = silence.copy()
+        one_noise[i] = loud
+        seen = (steps(counter, nothing, one_noise)[0] - offset).reshape(horizon, -1) / loud
         alike &= close(seen, seen[:, :1])
         weights[:, i] = seen[:, 0]
     return weights, alike

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 
 from beam_dpcount import mechanisms
+from beam_dpcount.mechanisms.recurrence import InPython, Recurrence
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 
 
@@ -23,18 +24,35 @@ def coarse(kind):
 ROUNDED = [kind for kind in mechanisms.ALL if issubclass(kind, RoundedMechanism)]
 
 
-@dataclass(frozen=True)
-class Unrounded(mechanisms.NormalizedBLT):
-    """Adds integer noise to real numbers, whose fractions show through."""
+class Fractions(Recurrence):
+    """Adds noise to encoded numbers of which it keeps some bits behind the point."""
 
-    def init(self, dimension=None):
-        return (0,)
+    def step(self, numbers, t, x, z):
+        middle, bits = self.p.buffers + 1, self.fraction + self.p.bits
+        k, _ = self.encode(numbers[:middle], t, x)
+        y = (sum(c * n for c, n in zip(self.c, k, strict=True)) >> bits - 3) + (z << 3)
+        E, m, n = self.decode(numbers[middle], numbers[middle + 1 :], t, y)
+        return (*k, E, *m), n
 
-    def step(self, state, x, noise):
-        t = self.next_step(state)
-        xs, ys = [*state[1:t], x], state[t:]
-        y = self.encoder(t)[-1] @ xs + noise.one(t)
-        return (t, *xs, *ys, y), self.decoder(t)[-1] @ [*ys, y]
+    def value(self, n):
+        return super().value(n) / 8
+
+
+def unrounded(kind):
+    """Adds integer noise to numbers that are no integers, whose fractions show through."""
+
+    def recurrence(self):
+        made = kind._recurrence.func(self)
+        return Fractions(*(getattr(made, field.name) for field in fields(made)))
+
+    def runner(self):
+        return InPython(self._recurrence)
+
+    members = {"_recurrence": property(recurrence), "_runner": property(runner)}
+    return dataclass(frozen=True)(type(f"Unrounded{kind.__name__}", (kind,), members))
+
+
+Unrounded = unrounded(mechanisms.NormalizedBLT)
 
 
 @dataclass(frozen=True)

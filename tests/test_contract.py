@@ -41,6 +41,7 @@ class Momentum(mechanisms.SquareRoot):
 KINDS = (*mechanisms.ALL, Momentum)
 SMALL = range(1, 65)
 LARGE = (100, 257, 1000)
+LOUD = 1 << 20  # beside it, what decoders of whole numbers round down is little
 LAWS = {"gaussian": dp.ZCDP(0.5), "laplace": dp.PureDP(1.0)}
 ALLOWED = {kind: kind(40).laws for kind in KINDS}  # type: ignore[operator]
 
@@ -283,16 +284,17 @@ def test_counter_steps_and_counter_releases_agree_on_any_numbers(kind, budget, d
 @pytest.mark.slow
 @every
 def test_each_noise_reaches_the_releases_with_the_decoders_weights(kind):
-    """One vector stream in whose coordinate i only the i-th noise is 1: its releases are L."""
+    """One vector stream in whose coordinate i only the i-th noise is large: its releases are L."""
     for horizon in (*SMALL, 100):
         mechanism = kind(horizon)
         for n in {horizon // 2, horizon} - {0}:
             L = mechanism.decoder(n)
             drawn = L.shape[1]
             nothing = np.zeros((n, drawn), dtype=np.int64)
-            assert same(mechanism.release(nothing, Script(np.eye(drawn))), L), (horizon, n)
-            _, values = take_steps(mechanism, nothing, Script(np.eye(drawn)), drawn)
-            assert same(values, L), (horizon, n)
+            loud = Script(LOUD * np.eye(drawn, dtype=np.int64))
+            assert same(mechanism.release(nothing, loud) / LOUD, L), (horizon, n)
+            _, values = take_steps(mechanism, nothing, loud, drawn)
+            assert same(values / LOUD, L), (horizon, n)
 
 
 @pytest.mark.slow
@@ -302,9 +304,9 @@ def test_each_noise_reaches_scalar_releases_with_the_decoders_weights(kind):
         mechanism = kind(horizon)
         L = mechanism.decoder(horizon)
         nothing = np.zeros(horizon, dtype=np.int64)
-        for i, unit_noise in enumerate(np.eye(L.shape[1])):
-            assert same(mechanism.release(nothing, Script(unit_noise)), L[:, i])
-            assert same(take_steps(mechanism, nothing, Script(unit_noise))[1], L[:, i])
+        for i, noise in enumerate(LOUD * np.eye(L.shape[1], dtype=np.int64)):
+            assert same(mechanism.release(nothing, Script(noise)) / LOUD, L[:, i])
+            assert same(take_steps(mechanism, nothing, Script(noise))[1] / LOUD, L[:, i])
 
 
 @pytest.mark.slow
@@ -547,7 +549,8 @@ def test_states_share_no_memory_with_inputs_or_releases(kind):
         state, value = mechanism.step(state, x, noise)
         assert same(value, expected[t])
         x += 1000
-        value += 1000
+        if value.flags.writeable:
+            value += 1000
 
 
 @every
@@ -564,6 +567,12 @@ def test_one_state_can_be_stepped_from_twice(kind):
         assert same(value, expected[t])
 
 
+def numbers_of(mechanism, state) -> int:
+    """How many there are, those that are packed together one by one."""
+    packed = isinstance(state[-1], bytes)
+    return len(state) - packed + (len(mechanism._recurrence.widths) if packed else 0)
+
+
 @pytest.mark.slow
 @every
 def test_states_are_as_large_as_stated(kind):
@@ -572,7 +581,7 @@ def test_states_are_as_large_as_stated(kind):
         mechanism = kind(horizon)
         noise = random_script(mechanism.draws(horizon))
         states, _ = take_steps(mechanism, random_inputs(horizon, None, 14), noise)
-        sizes = [len(state) for state in (mechanism.init(), *states)]
+        sizes = [numbers_of(mechanism, state) for state in (mechanism.init(), *states)]
         assert max(sizes) <= mechanism.state_size, horizon
         reached.append(max(sizes) == mechanism.state_size)
     assert any(reached)

@@ -21,6 +21,7 @@ from beam_dpcount.mechanisms import (
 )
 from beam_dpcount.mechanisms.base import MAX_HORIZON, Mechanism
 from beam_dpcount.mechanisms.binned_tables import _COLUMNS, _LAGS
+from beam_dpcount.mechanisms.blt_tables import scale_index
 from beam_dpcount.mechanisms.rounded import RoundedMechanism, lag_bounds
 from beam_dpcount.mechanisms.workload import Workload
 
@@ -260,8 +261,12 @@ def test_bounds_at_2_to_the_30_against_columns_taken_one_by_one(kind):
         return total
 
     def scaled(left, d):
-        norm = math.sqrt(product(left, 0) * product(left - d, 0))
-        return product(left, d) / (norm if kind is NormalizedBLT else 1)
+        if kind is BLT:
+            return product(left, d)
+        scales = [mechanism._tables.scales[scale_index(n)] for n in (left, left - d)]
+        for scale, n in zip(scales, (left, left - d), strict=True):
+            assert product(n, 0) <= scale**2 <= product(n, 0) * 1.003
+        return product(left, d) / math.prod(scales)
 
     lefts = [20, 1000, 1024, 1025, 2**20, 2**29 + 1, horizon - 12345, horizon]
     for d in (1, 2, 5, 16):

@@ -466,7 +466,7 @@ def test_the_state_of_a_person_is_small(keys: int, gap: int) -> None:
     rows = [(f"a long name of a key, {i % 60}", 10 * i) for i in range(500)]
     data, passed = cells(bound, rows)
     assert sum(passed) == 4 * keys
-    assert len(data) == 40 + 12 * keys + (8 * sum(passed) if gap else 0)
+    assert len(data) == 36 + 12 * keys + (8 * sum(passed) if gap else 0)
     assert b"name" not in data
     assert b"person" not in data
     # What did not count leaves it as it is; a person of whom nothing counts has none.
@@ -527,7 +527,7 @@ def test_state_is_written_for_what_counts_only() -> None:
         entry = timed(micros, parcels.wrap(("a", 1), micros, (GlobalWindow(),)))
         list(dofn.process(("p", entry), cell))
     assert len(writes) == 2
-    assert struct.unpack_from("<q", writes[-1], 20) == (2,)
+    assert struct.unpack_from("<q", writes[-1], 16) == (2,)
 
 
 # What tells nothing

@@ -16,6 +16,7 @@ from beam_dpcount import mechanisms
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.noise.entropy import SystemNoise
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+from tests.rounding import unrounded
 from tests.scripted import Script, random_script
 
 ROOT = Path(__file__).parent.parent
@@ -303,8 +304,6 @@ def test_the_check_sees_noise_that_is_added_to_exact_sums():
     [
         (mechanisms.SquareRoot, "square_root"),
         (mechanisms.Binned, "binned"),
-        (mechanisms.BLT, "blt"),
-        (mechanisms.NormalizedBLT, "blt"),
     ],
 )
 def test_the_check_sees_encoded_values_that_are_not_rounded(kind, module, monkeypatch):
@@ -314,3 +313,10 @@ def test_the_check_sees_encoded_values_that_are_not_rounded(kind, module, monkey
         f"beam_dpcount.mechanisms.{module}.to_integers", lambda value: np.rint(value * 8) / 8
     )
     assert not any(same_releases(kind(40), cases))
+
+
+@pytest.mark.parametrize("kind", [mechanisms.BLT, mechanisms.NormalizedBLT])
+def test_the_check_sees_encoded_values_of_whole_numbers_that_are_not_rounded(kind):
+    cases = list(pairs(kind(40), 40, None, 1000))
+    assert all(same_releases(kind(40), cases))
+    assert not any(same_releases(unrounded(kind)(40), cases))

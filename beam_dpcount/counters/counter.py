@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, singledispatch
 from typing import TYPE_CHECKING, Any, overload
@@ -82,8 +82,8 @@ class LatticeCounter(ABC):
             raise RuntimeError(f"{problem}: install the same where the pipeline is made and runs")
 
     @abstractmethod
-    def state_types(self, n: int) -> str:
-        """For each number of a state of n numbers, "q" for an integer or "d" for a float."""
+    def state_types(self, n: int) -> Sequence[str]:
+        """As for a mechanism."""
 
     @abstractmethod
     def init(self) -> State:
@@ -210,7 +210,7 @@ class Counter(LatticeCounter):
     def counters(self) -> int:
         return self.mechanism.counters
 
-    def state_types(self, n: int) -> str:
+    def state_types(self, n: int) -> Sequence[str]:
         return self.mechanism.state_types(n)
 
     @property
@@ -414,4 +414,7 @@ def _(
             remedy = "give PureDP(epsilon) or ApproxDP(epsilon, delta)"
         raise UnsupportedBudgetError(f"{mechanism.name} takes {problem}{remedy}")
     law = min(laws, key=lambda law: law.variance)
+    largest = change.largest(unit)
+    resolution = mechanism.resolution(change.magnitude(unit), largest)
+    mechanism = mechanism.within(largest * resolution, math.sqrt(law.variance))
     return Counter(mechanism, budget, law, change, dimension, unit)

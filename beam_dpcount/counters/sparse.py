@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -36,9 +36,9 @@ class SparseCounter(LatticeCounter):
     def counters(self) -> int:
         return 3 + self.inner.counters  # t, draws, segments done, and the inner's
 
-    def state_types(self, n: int) -> str:
+    def state_types(self, n: int) -> Sequence[str]:
         c, types = self.inner.counters, self.inner.state_types(n - 6)
-        return "qqq" + types[:c] + "qqd" + types[c:]
+        return [*"qqq", *types[:c], *"qqd", *types[c:]]
 
     @property
     def fingerprint(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -51,9 +51,9 @@ class UnboundedCounter(LatticeCounter):
         # t, the coordinates drawn before this epoch and by now, and the base's own.
         return 3 + self.mechanism.of_epoch(0).counters
 
-    def state_types(self, n: int) -> str:
+    def state_types(self, n: int) -> Sequence[str]:
         c, types = self.counters - 3, self.mechanism.of_epoch(0).state_types(n - 5)
-        return "qqq" + types[:c] + "qq" + types[c:]
+        return [*"qqq", *types[:c], *"qq", *types[c:]]
 
     @property
     def fingerprint(self) -> str:

@@ -1,15 +1,16 @@
 """Every byte format that a key keeps or a shuffle carries: exact on the round trip, or refused.
 
-A key keeps one envelope, whatever it holds. Format 2, little-endian:
+A key keeps one envelope, whatever it holds. Format 3, little-endian:
 
   u8   format
   u8   length d of the history digest; 0 but for replayable noise
   u16  three short fingerprints, only for error messages: of the counter (or fold), of what is
        counted (a statistic, or a clock), and of a clock's list of keys
-  u32  how many numbers follow
-  u64  fingerprint of all parameters together
+  u32  how many bytes of numbers follow
+  u32  fingerprint of all parameters together
   i64  the step: elements counted, or ticks released
-  d bytes of digest; the numbers of 8 bytes each (int64, or float64 where the mechanism says so);
+  d bytes of digest; the numbers, of 8 bytes each (int64, or float64 where the mechanism says so),
+  or as the mechanism packs them;
   the memory: of a statistic, the pending sums of a clock, or the array of a fold
   u32  CRC-32 of all before it
 
@@ -37,12 +38,12 @@ from beam_dpcount.dofns.clock import LARGEST, Clock
 from beam_dpcount.mechanisms.base import IntArray, State
 from beam_dpcount.statistics.base import Statistic
 
-FORMAT = 2
+FORMAT = 3
 
-_HEAD = "<BBHHHIQq"
+_HEAD = "<BBHHHIIq"
 _HEADER = struct.Struct(_HEAD)
 _HEAD_SIZE = _HEADER.size
-_COUNT = struct.Struct("<8xI")
+_SIZE = struct.Struct("<8xI")
 _CHECK = struct.Struct("<I")
 _NAME = struct.Struct("<8sI")
 _SHARD = struct.Struct("<4I")
@@ -103,12 +104,12 @@ class Envelope:
         shorts = [_fingerprint(text, 2) for text, _ in parts]
         self._shorts = (*shorts, *(0,) * (3 - len(shorts)))
         self._start = (digest_size, *self._shorts)
-        self._fingerprint = _fingerprint(ascii([text for text, _ in parts]), 8)
+        self._fingerprint = _fingerprint(ascii([text for text, _ in parts]), 4)
         self._first = _HEAD_SIZE + digest_size  # where the numbers are
 
-    def head(self, count: int, step: int) -> tuple[int, ...]:
-        """What `_HEAD` packs, for so many numbers at this step."""
-        return (FORMAT, *self._start, count, self._fingerprint, step)
+    def head(self, size: int, step: int) -> tuple[int, ...]:
+        """What `_HEAD` packs, for so many bytes of numbers at this step."""
+        return (FORMAT, *self._start, size, self._fingerprint, step)
 
     def seal(self, front: bytes, memory: bytes) -> bytes:
         body = front + memory
@@ -123,8 +124,8 @@ class Envelope:
         end = len(data) - _CHECK.size
         # In line, as a function costs as much as the check, and a step has two.
         if end >= self._first and zlib.crc32(data[:end]) == _CHECK.unpack_from(data, end)[0]:
-            form, digest, _, _, _, count, fingerprint, step = _HEADER.unpack_from(data)
-            memory = self._first + 8 * count
+            form, digest, _, _, _, size, fingerprint, step = _HEADER.unpack_from(data)
+            memory = self._first + size
             if (
                 fingerprint == self._fingerprint
                 and digest == self.digest_size
@@ -140,11 +141,11 @@ class Envelope:
         return data[_HEAD_SIZE : self._first]
 
     def memory_of(self, data: bytes) -> bytes:
-        return data[self._first + 8 * _COUNT.unpack_from(data)[0] : -_CHECK.size]
+        return data[self._first + _SIZE.unpack_from(data)[0] : -_CHECK.size]
 
     def with_memory(self, data: bytes, memory: bytes) -> bytes:
         """The same bytes with another memory."""
-        return self.seal(data[: self._first + 8 * _COUNT.unpack_from(data)[0]], memory)
+        return self.seal(data[: self._first + _SIZE.unpack_from(data)[0]], memory)
 
     def _error(self, data: bytes) -> StateError:
         # Every format begins with its number and ends in a checksum, though the first ones, never
@@ -173,6 +174,7 @@ class StateCodec(Envelope):
 
     The first number of a state, the step, is in the head. For vector streams the `counters` plain
     ints come first, then each coordinate array in turn. `parts` are what else a state depends on.
+    Where a mechanism packs its numbers, they are the last entry of its states, all of one length.
     """
 
     def __init__(
@@ -183,51 +185,74 @@ class StateCodec(Envelope):
         self._dimension = counter.dimension
         self._layouts: dict[int, struct.Struct] = {}
         self._is_bare = not parts
+        entries = len(counter.init())
+        self._packed = entries - 1 if counter.state_types(entries)[-1][-1] == "s" else None
 
     def encode(self, state: State, digest: bytes = b"", memory: bytes = b"") -> bytes:
-        n, arrays = len(state) - 1, b""
+        arrays = b""
         if self._dimension is not None:
-            kinds, c = self._types(n + 1), self._counters
+            kinds, c = self._types(len(state)), self._counters
             tail = zip(kinds[c:], state[c:], strict=True)
-            arrays = b"".join(np.asarray(x, dtype=_DTYPES[kind]).tobytes() for kind, x in tail)
-            state, n = state[:c], c - 1 + (n + 1 - c) * self._dimension
+            arrays = b"".join(np.asarray(x, _DTYPES.get(kind)).tobytes() for kind, x in tail)
+            state = state[:c]
+        elif self._packed is not None:
+            arrays, state = state[-1], state[:-1]
         step, *numbers = state
-        layout = self._layouts.get(n) or self._layout(n)
-        start = layout.pack(FORMAT, *self._start, n, self._fingerprint, step, digest, *numbers)
+        n = len(numbers)
+        layout, size = self._layouts.get(n) or self._layout(n), 8 * n + len(arrays)
+        start = layout.pack(FORMAT, *self._start, size, self._fingerprint, step, digest, *numbers)
         body = start + arrays + memory
         return body + _CHECK.pack(zlib.crc32(body))
 
     def decode(self, data: bytes) -> State:
         """The state that was encoded, with read-only arrays; or a StateError, as for `open`."""
         step, memory = self.open(data)
-        n = (memory - self._first) >> 3
-        bare = self._is_bare and len(data) != memory + _CHECK.size  # nothing is kept beside it
-        if n >= self._counters - 1 and not bare:
+        if not (self._is_bare and len(data) != memory + _CHECK.size):  # else: nothing beside it
+            n, odd = divmod(memory - self._first, 8)
+            if self._dimension is not None:
+                n, odd = self._counters - 1, 0
+            elif self._packed is not None:
+                n, odd = self._packed - 1, 0
             layout = self._layouts.get(n) or self._layout(n)
-            numbers = layout.unpack_from(data)[9:]
-            if self._dimension is None:
-                if layout.size == memory:  # else no state of this counter has so many numbers
-                    return (step, *numbers)
-            else:
-                arrays, odd = divmod(n + 1 - self._counters, self._dimension)
-                kinds = self._types(self._counters + arrays)[self._counters :]
-                if not odd and len(kinds) == arrays:
-                    return (step, *numbers, *self._arrays(kinds, data, layout.size))
+            arrays: list[Any] | None = []
+            if self._dimension is not None:
+                arrays = self._arrays(data, layout.size, memory)
+            elif self._packed is not None:
+                arrays = [data[layout.size : memory]]
+            # Else no state of this counter has so many numbers.
+            if not odd and layout.size <= memory and arrays is not None:
+                return (step, *layout.unpack_from(data)[9:], *arrays)
         raise _corrupt()
 
     def _layout(self, n: int) -> struct.Struct:
-        """Of what comes before any arrays, where there are n numbers in all."""
+        """Of what comes before any arrays or packed bytes, where there are n numbers in all."""
         made = self._layouts.get(n)
         if made is None:
-            scalar = self._dimension is None
-            plain = self._types(n + 1)[1:] if scalar else "q" * (self._counters - 1)
+            kinds = self._types(n + 1 + (self._packed is not None))[1 : n + 1]
+            plain = "".join(kinds) if self._dimension is None else "q" * n
             made = self._layouts[n] = struct.Struct(f"{_HEAD}{self.digest_size}s{plain}")
         return made
 
-    def _arrays(self, kinds: str, data: bytes, offset: int) -> Iterator[Any]:
+    def _arrays(self, data: bytes, at: int, end: int) -> list[Any] | None:
+        """The arrays of a vector stream; None if these bytes are of none."""
         d = self._dimension or 0
-        for place, kind in enumerate(kinds):
-            yield np.frombuffer(data, _DTYPES[kind], d, offset + 8 * d * place)
+        if self._packed is None:
+            count, odd = divmod(end - at, 8 * d)
+            kinds = self._types(self._counters + count)[self._counters :]
+            dtypes = [_DTYPES[kind] for kind in kinds]
+            if odd or len(kinds) != count:
+                return None
+        else:
+            plain = self._packed - self._counters
+            width, odd = divmod(end - at - 8 * d * plain, d)
+            if odd or width <= 0:
+                return None
+            dtypes = ["<i8"] * plain + [f"V{width}"]
+        made = []
+        for dtype in dtypes:
+            made.append(np.frombuffer(data, dtype, d, at))
+            at += made[-1].nbytes
+        return made
 
 
 def statistic_codec(
@@ -275,7 +300,7 @@ class ShardCodec(Envelope):
             _SHARD.pack(len(names), len(arrays), len(waiting), len(pending)),
             *_texts(names),
             *(
-                np.asarray(a, _DTYPES[kind]).tobytes()
+                np.asarray(a, _DTYPES.get(kind)).tobytes()
                 for kind, a in zip(kinds, arrays, strict=True)
             ),
             shown.tobytes(),
@@ -283,7 +308,7 @@ class ShardCodec(Envelope):
             struct.pack(f"<{len(waiting)}q", *waiting.values()),
             *(_LATER.pack(at, len(data)) + data for at, data in pending.items()),
         ]
-        head = struct.pack(_HEAD, *self.head(len(plain), step))
+        head = struct.pack(_HEAD, *self.head(8 * len(plain), step))
         return self.seal(head + digest + struct.pack(f"<{len(plain)}q", *plain), b"".join(parts))
 
     def decode(self, data: bytes) -> tuple[Columns, dict[int, bytes]]:
@@ -295,8 +320,8 @@ class ShardCodec(Envelope):
         kinds = self._types(self._counters + arrays)[self._counters :] if n else ""
         columns = []
         for kind in kinds:
-            columns.append(np.frombuffer(data, _DTYPES[kind], n, at))
-            at += 8 * n
+            columns.append(np.frombuffer(data, _DTYPES.get(kind, f"V{kind[:-1]}"), n, at))
+            at += columns[-1].nbytes
         shown = np.frombuffer(data, np.bool_, n, at)
         keys, at = _texts_of(data, at + n, held)
         waiting = dict(zip(keys, struct.unpack_from(f"<{held}q", data, at), strict=True))
@@ -381,7 +406,7 @@ class PersonCodec(Envelope):
 
     def encode(self, seen: Seen) -> bytes:
         """What counts of a person, as bytes."""
-        front = struct.pack(_HEAD, *self.head(1, seen.events)) + seen.salt
+        front = struct.pack(_HEAD, *self.head(8, seen.events)) + seen.salt
         names = b"".join(map(_NAME.pack, seen.names.keys(), seen.names.values()))
         return self.seal(front, names + struct.pack(f"<{len(seen.times)}q", *seen.times))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import lru_cache
@@ -23,9 +24,9 @@ from beam_dpcount.checks import ParameterError
 from beam_dpcount.mechanisms.workload import PREFIX_SUMS, Workload
 from beam_dpcount.noise.entropy import Noise
 
-# A flat tuple: `counters` plain ints (the first is t, the steps taken), then per-coordinate
-# numbers, each an int or a float as `state_types` says, or an array of shape (dimension,) for
-# vector streams. Never changed in place.
+# A flat tuple: `counters` plain ints (the first is t, the steps taken), then what is kept per
+# coordinate: ints, floats or packed bytes, as `state_types` says, or arrays of shape (dimension,)
+# of these for vector streams. Never changed in place.
 State = tuple[Any, ...]
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -120,6 +121,15 @@ class Mechanism(ABC):
         """
         return 1
 
+    def within(self, largest: int, noise: float) -> Mechanism:
+        """The mechanism that computes with inputs and noise of this size, and no larger ones.
+
+        Args:
+          largest: a bound on the inputs' absolute values, multiplied by the resolution.
+          noise: the standard deviation of a draw.
+        """
+        return self
+
     def norms(self, magnitude: int, largest: int | None = None) -> tuple[Fraction, Fraction]:
         """The most that one event changes the noised vector: L1 norm, and L2 norm squared.
 
@@ -148,8 +158,11 @@ class Mechanism(ABC):
         """The state before the first step."""
         return (0, zero(dimension))
 
-    def state_types(self, n: int) -> str:
-        """For each number of a state of n numbers, "q" for an integer or "d" for a float."""
+    def state_types(self, n: int) -> Sequence[str]:
+        """What each entry of a state of n entries is, in the codes of the module struct.
+
+        "q" for an integer, "d" for a float; the last may be packed bytes, such as "100s".
+        """
         return "q" * n
 
     @abstractmethod

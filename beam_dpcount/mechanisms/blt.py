@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import operator
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
 from beam_dpcount.mechanisms import blt_tables as tables
-from beam_dpcount.mechanisms.base import FloatArray, IntArray, State, owned, zero
-from beam_dpcount.mechanisms.blt_tables import BUFFERS, Poles, Steps, Tables, powers
-from beam_dpcount.mechanisms.doubles import multiply_add
-from beam_dpcount.mechanisms.rounded import (
-    RoundedMechanism,
-    lag_bounds,
-    left_dot,
-    left_sum,
-    to_integers,
-)
+from beam_dpcount.mechanisms.base import FloatArray, IntArray, Mechanism, State
+from beam_dpcount.mechanisms.blt_tables import BUFFERS, Poles, Tables, powers
+from beam_dpcount.mechanisms.recurrence import InPython, Recurrence, compiled
+from beam_dpcount.mechanisms.rounded import RoundedMechanism, lag_bounds
 from beam_dpcount.mechanisms.workload import toeplitz
 from beam_dpcount.noise.entropy import Noise
+
+# Draws beyond so many standard deviations are clamped: of Gaussian ones, less than exp(-2000).
+_TAIL = 64
+# The decoder's floors lose 2^-17 of a count or so; less in short streams, whose states have room.
+_KEPT, _KEPT_OF_SHORT = 17, 52
+_SCALE_BITS = 44
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,11 @@ class BLT(RoundedMechanism):
     """
 
     buffers: int | None = None
+    # The largest input and noise that it computes with, see `within`: they do not tell two apart.
+    limits: tuple[int, int] | None = field(default=None, init=False, repr=False, compare=False)
 
     longest: ClassVar[int] = 1 << tables.LARGEST_LOG
+    encoding_error: ClassVar[float] = 0.0  # all arithmetic is of whole numbers
     _kind: ClassVar[str] = "blt"
 
     def __post_init__(self) -> None:
@@ -62,15 +67,12 @@ class BLT(RoundedMechanism):
         object.__setattr__(self, "buffers", d)
 
     @property
-    def _normalized(self) -> bool:
-        return self._kind == "normalized_blt"
-
-    @property
     def fingerprint(self) -> str:
         if self.horizon > self.longest:
             return repr(self)
-        p = self._poles
-        return f"{self!r} at {p.e.tolist()} and {p.a[1:].tolist()} in blocks of {self._block}"
+        p, bits = self._poles, (_KEPT, _KEPT_OF_SHORT, _SCALE_BITS, *tables.BITS)
+        poles = f"{p.e.tolist()} and {p.a[1:].tolist()}"
+        return f"{self!r} at {poles} up to {self.limits} in {bits} bits"
 
     @cached_property
     def _poles(self) -> Poles:
@@ -78,13 +80,11 @@ class BLT(RoundedMechanism):
 
     @cached_property
     def _tables(self) -> Tables:
-        return Tables(self._poles, self.horizon, self._normalized)
+        return Tables(self._poles, self.horizon, self._columns[2])
 
-    @cached_property
-    def _block(self) -> int:
-        # Long blocks make `release` fast, and rounding errors grow with block * horizon.
-        log = (self.horizon - 1).bit_length()
-        return 1 << max(0, min(10, (log + 1) // 2, 35 - log))
+    @property
+    def _columns(self) -> tuple[int, tuple[int, ...], FloatArray]:
+        return tables.column_scales(self._kind, self.horizon, self.buffers)
 
     @property
     def l1_sensitivity(self) -> float:
@@ -102,148 +102,80 @@ class BLT(RoundedMechanism):
         return lag_bounds(self.l2_sensitivity_squared, products, n)
 
     @property
-    def encoding_error(self) -> float:
-        return tables.encoding_error(self._poles, self.horizon, self._block)
+    def rounding(self) -> float:
+        lost = math.ldexp(tables.floors(self._poles, self.horizon), -self._columns[0])
+        return (1 + lost) * (1 + 1e-12)
 
     @property
     def state_size(self) -> int:
-        return 5 * self._poles.buffers + 5
+        return 2 * self._poles.buffers + 3
 
-    # A stream is cut into blocks of `_block` steps. In each, the encoder's sums start from zero,
-    # and what they were before is kept as pairs of doubles: rounding errors do not grow with the
-    # stream, and blocks can be computed side by side. The state: t, E of the normalized BLT, d + 1
-    # local sums, high and low parts of those at the block's start, then d local buffers of the
-    # decoder, and those at the block's start.
+    # The state: t, and all other numbers packed: bytes, or an array of them for vector streams.
 
-    def init(self, dimension: int | None = None) -> State:
-        return (0, *[zero(dimension) * 1.0] * (self.state_size - 1))
-
-    def state_types(self, n: int) -> str:
-        return "q" + "d" * (n - 1)
+    def within(self, largest: int, noise: float) -> Mechanism:
+        made = replace(self)
+        limits = max(1, math.ceil(largest)), 1 << math.ceil(math.log2(_TAIL * max(noise, 16)))
+        object.__setattr__(made, "limits", limits)
+        return made
 
     @cached_property
-    def _steps(self) -> Steps:
-        return Steps(self._poles, self._block)
+    def _recurrence(self) -> Recurrence:
+        fraction, columns, _ = self._columns
+        fine = self.resolution(1)
+        limits = self.limits or (fine << 26, fine << 26)
+        kept = max(_KEPT, _KEPT_OF_SHORT - 2 * self.horizon.bit_length())
+        bits = kept - fine.bit_length() + 1, _SCALE_BITS
+        return Recurrence(self._poles, columns, fraction, self.horizon, *limits, *bits)
+
+    @cached_property
+    def _runner(self) -> Any:
+        return compiled(self._recurrence) or InPython(self._recurrence)
+
+    def init(self, dimension: int | None = None) -> State:
+        size = self._recurrence.size
+        return (0, bytes(size) if dimension is None else np.zeros(dimension, f"V{size}"))
+
+    def state_types(self, n: int) -> Sequence[str]:
+        return ("q", f"{self._recurrence.size}s")
 
     def step(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
-        t = self.next_step(state)
-        run, d = self._steps, self._poles.buffers
-        scale = following = 1.0
-        if self._normalized:
-            scales, left = self._tables.scales, self.horizon - t + 1
-            scale = scales[tables.scale_index(left)]
-            following = scales[tables.scale_index(left - 1)] if left > 1 else scale
-        place = (t - 1) % self._block
-
-        v = x / scale
-        local = [h - a * h + c * v for h, a, c in zip(state[2 : d + 3], run.a, run.c, strict=True)]
-        high, low = [*state[d + 3 : 2 * d + 4]], [*state[2 * d + 4 : 3 * d + 5]]
-        y = to_integers(left_dot(run.encode[place], high) + left_sum(local)) + noise.one(t)
-
-        buffers, before = [*state[3 * d + 5 : 4 * d + 5]], [*state[4 * d + 5 :]]
-        b = y + (left_dot(run.decode[place], before) + left_sum(buffers))
-        buffers = [m - e * m + w * y for m, e, w in zip(buffers, run.e, run.w, strict=True)]
-        value = scale * b + state[1]
-        earlier = state[1] if following == scale else state[1] + (scale - following) * b
-
-        if place == self._block - 1:
-            sums = zip(run.faded, zip(high, low, strict=True), local, strict=True)
-            closed = [multiply_add(f, pair, h) for f, pair, h in sums]
-            high, low = [pair[0] for pair in closed], [pair[1] for pair in closed]
-            local = [h * 0.0 for h in local]
-            before = [f * m + k for f, m, k in zip(run.forgot, before, buffers, strict=True)]
-            buffers = [m * 0.0 for m in buffers]
-        return (t, earlier, *local, *high, *low, *buffers, *before), value
+        t, z = self.next_step(state), noise.one(state[0] + 1)
+        packed = state[1]
+        if isinstance(packed, bytes):
+            packed, value = self._runner.step(packed, t, x, z)
+            return (t, packed), value
+        packed, values = self._run(packed, t, z[None], x[None])
+        return (t, packed), values[0]
 
     def after(self, n: int, noise: Noise, dimension: int | None = None) -> State:
-        if self.check_steps(n) == 0:
-            return self.init(dimension)
-        run, tail = self._steps, () if dimension is None else (dimension,)
-        cut = _Cut(n, self._block, tail)
-        y = cut.blocks(noise.draw(1, n))  # of zeros the encoder's sums stay 0
-        local, before, buffers = self._run_decoder(cut, y)
-
-        # E takes up b at the steps where D falls; the others need no b.
-        scales = self._column_scales(n + 1)
-        falls = np.flatnonzero(scales[:-1] != scales[1:])
-
-        def spread(numbers: Any) -> Any:
-            return np.reshape(numbers, (*np.shape(numbers), *[1] * len(tail)))
-
-        k, place = np.divmod(falls, self._block)
-        decode = spread(np.array(run.decode).T[:, place])
-        b = y[place, k] + (left_dot(decode, before[:, k]) + local[place, k])
-        terms = spread(scales[falls] - scales[falls + 1]) * b
-        earlier = np.cumsum(np.concatenate([np.zeros((1, *tail)), terms]), axis=0)[-1]
-
-        start = before[:, -1]
-        if n % self._block == 0:  # the block is over; 0 has the sign that `step` gives it
-            start, buffers = spread(run.forgot) * start + buffers, buffers * 0.0
-        sums = [zero(dimension) * 1.0] * (3 * len(run.a))
-        return (n, owned(earlier), *sums, *map(owned, buffers), *map(owned, start))
+        packed = self.init(dimension)[1]
+        if self.check_steps(n):
+            packed, _ = self._run(packed, 1, noise.draw(1, n))
+        return (n, packed)
 
     def release(self, xs: IntArray, noise: Noise) -> Any:
         n = self.check_steps(len(xs))
         z = noise.draw(1, n)
-        if n == 0:
+        if not xs.size:
             return np.zeros(np.shape(xs))
-        run, tail = self._steps, np.shape(xs)[1:]
-        cut = _Cut(n, self._block, tail)
+        _, packed = self.init(None if xs.ndim == 1 else xs.shape[1])
+        return self._run(packed, 1, z, xs)[1]
 
-        scales = self._column_scales(n + 1).reshape(-1, *[1] * len(tail))
-        v = cut.blocks(xs / scales[:n])
-        local = np.zeros_like(v)
-        a, c = cut.spread(run.a), cut.spread(run.c)
-        ends = np.zeros((len(run.a), *v.shape[1:]))
-        for place in range(cut.places):
-            ends = ends - a * ends + c * v[place]
-            local[place] = left_sum(ends)
-        before = np.zeros_like(ends)
-        for i, faded in enumerate(run.faded):
-            pair: tuple[Any, Any] = (np.zeros(tail), np.zeros(tail))
-            for k in range(cut.count):
-                before[i, k] = pair[0]
-                pair = multiply_add(faded, pair, ends[i, k])
-        encode = [cut.spread(column) for column in zip(*run.encode[: cut.places], strict=True)]
-        y = cut.join(to_integers(left_dot(encode, before) + local)) + z
-
-        v = cut.blocks(y)
-        local, before, _ = self._run_decoder(cut, v)
-        decode = [cut.spread(column) for column in zip(*run.decode[: cut.places], strict=True)]
-        b = cut.join(v + (left_dot(decode, before) + local))
-        falls = (scales[:-1] - scales[1:]) * b
-        earlier = np.cumsum(np.concatenate([np.zeros_like(falls[:1]), falls[:-1]]), axis=0)
-        return scales[:-1] * b + earlier
-
-    def _run_decoder(self, cut: _Cut, y: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """The decoder's buffers, of all blocks side by side.
-
-        Returns:
-          The sum of the local ones before each step, shaped as y; those at the start of each block,
-          shape (d, blocks, ...); the local ones after the last step, shape (d, ...).
-        """
-        run, local = self._steps, np.zeros_like(y)
-        e, w = cut.spread(run.e), cut.spread(run.w)
-        ends = np.zeros((len(run.e), *y.shape[1:]))
-        last = ends[:, -1]
-        for place in range(cut.places):
-            local[place] = left_sum(ends)
-            ends = ends - e * ends + w * y[place]
-            if place == cut.last:
-                last = ends[:, -1]
-        before = np.zeros_like(ends)
-        for i, forgot in enumerate(run.forgot):
-            for k in range(cut.count - 1):
-                before[i, k + 1] = forgot * before[i, k] + ends[i, k]
-        return local, before, last
+    def _run(self, packed: Any, t: int, z: IntArray, xs: IntArray | None = None) -> tuple[Any, Any]:
+        """What is kept after steps from t on, and the releases if there are inputs."""
+        streams = 1 if z.ndim == 1 else z.shape[1]
+        kept = packed if isinstance(packed, bytes) else packed.tobytes()
+        inputs = None if xs is None else np.asarray(xs, np.int64).tobytes()
+        how = np.asarray(z, np.int64).tobytes(), xs is not None
+        after, values = self._runner.run(kept, t, len(z), streams, inputs, *how)
+        made = after if isinstance(packed, bytes) else np.frombuffer(after, packed.dtype)
+        return made, None if values is None else np.frombuffer(values).reshape(z.shape)
 
     def _column_scales(self, n: int) -> FloatArray:
-        """D of steps 1 .. n, as `step` takes them; step T + 1 has that of T."""
-        if not self._normalized:
-            return np.ones(n)
+        """D of steps 1 .. n; step T + 1 has that of T."""
         scales = np.array(self._tables.scales)
         left = np.maximum(self.horizon - np.arange(n, dtype=np.int64), 1)
-        return np.asarray(scales[tables.scale_indices(left)])
+        return np.asarray(scales[tables.scale_indices(left) if len(scales) > 1 else left * 0])
 
     def encoder(self, n: int) -> FloatArray:
         p, j = self._poles, np.arange(self.check_steps(n))[:, None]
@@ -270,33 +202,6 @@ class BLT(RoundedMechanism):
 
     def mean_row_norm2(self) -> float:
         return self._tables.mean_row_norm2()
-
-
-class _Cut:
-    """n > 0 steps cut into blocks that are computed side by side; `tail` is the shape of a step."""
-
-    def __init__(self, n: int, block: int, tail: tuple[int, ...]) -> None:
-        self.n, self.block, self.tail = n, block, tail
-        self.count = -(-n // block)
-        self.places = min(block, n)
-        self.last = (n - 1) % block  # the place of step n
-
-    def blocks(self, values: Any) -> FloatArray:
-        """Shape (places, blocks, ...), contiguous for a step of all of them, from (n, ...)."""
-        padded = np.zeros((self.count * self.block, *self.tail))
-        padded[: self.n] = values
-        cut = padded.reshape(self.count, self.block, *self.tail)
-        return np.moveaxis(cut, 1, 0)[: self.places].copy()
-
-    def join(self, cut: Any) -> Any:
-        """Shape (n, ...) again."""
-        whole = np.zeros((self.count, self.block, *self.tail), dtype=cut.dtype)
-        whole[:, : self.places] = np.moveaxis(cut, 0, 1)
-        return whole.reshape(-1, *self.tail)[: self.n]
-
-    def spread(self, numbers: Any) -> FloatArray:
-        """Numbers for the first axis, the same for all blocks and streams."""
-        return np.reshape(numbers, (-1, *[1] * (1 + len(self.tail))))
 
 
 @dataclass(frozen=True)

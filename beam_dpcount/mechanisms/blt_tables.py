@@ -12,7 +12,6 @@ import math
 from array import array
 from bisect import bisect_right
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property, lru_cache
 from importlib import resources
 from itertools import accumulate
@@ -22,8 +21,6 @@ from typing import Any
 import numpy as np
 
 from beam_dpcount.mechanisms.base import FloatArray, IntArray, UnsupportedHorizonError
-from beam_dpcount.mechanisms.doubles import double_double
-from beam_dpcount.mechanisms.rounded import ULP
 
 LEAST_LOG, LARGEST_LOG = 4, 30  # log2 of the horizons that were fitted
 BUFFERS = (2, 8)
@@ -31,6 +28,10 @@ _ENOUGH = 1.005  # fewer buffers are taken if their MaxSE is at most this many t
 
 # Column scales are constant while the steps left agree in their first _DIGITS binary digits.
 _DIGITS = 10
+POLE_BITS = 31  # of a pole's distance from 1, from its first binary digit on
+# Of weights, at least; F is so much more than what the encoder's floors may add; and so much, less
+# the logarithm of the horizon, where streams are short.
+BITS = _WEIGHTS, _BEYOND, _FINE = 47, 9, 36
 _EXACT = 1 << 22  # the longest horizon whose largest variance is searched exactly
 
 _LEAST = 1e-147  # powers below it are taken as 0: products that underflow are slow
@@ -42,12 +43,16 @@ _LOG_BLOCK, _BLOCKS, _PAYS = 12, 256, 64
 
 @dataclass(frozen=True)
 class Poles:
-    """L's coefficients are 1, sum w_i (1-e_i)^(j-1); those of R sum c_i (1-a_i)^j, a_0 = 0."""
+    """L's coefficients are 1, sum w_i (1-e_i)^(j-1); those of R sum c_i (1-a_i)^j, a_0 = 0.
+
+    All are dyadic: e and a have POLE_BITS digits, and w and c are multiples of 2^-bits.
+    """
 
     e: FloatArray
     w: FloatArray
     a: FloatArray
     c: FloatArray
+    bits: int
 
     @property
     def buffers(self) -> int:
@@ -72,11 +77,44 @@ def poles(kind: str, horizon: int, buffers: int | None) -> Poles:
     if buffers is None:
         least = min(fit["max_se"] for fit in fits.values())
         buffers = min(int(d) for d, fit in fits.items() if fit["max_se"] <= _ENOUGH * least)
-    e, a = np.array(fits[str(buffers)]["zeros"]), np.array(fits[str(buffers)]["poles"])
+    e, a = _dyadic(fits[str(buffers)]["zeros"]), _dyadic(fits[str(buffers)]["poles"])
     # prod(x - zeros) / prod(x - poles), in distances from 1, is w's generating function for poles
     # e and zeros a, and c's the other way round.
-    c = -_residues(a, e) / a
-    return Poles(e, _residues(e, a), np.append(0.0, a), np.append(np.prod(e / a), c))
+    w, c = _residues(e, a), np.append(np.prod(e / a), -_residues(a, e) / a)
+    # c_0, of order T^-1/2, counts what came long ago: so its digits grow with T.
+    bits = max(_WEIGHTS, 20 + log)
+    w, c = (np.rint(np.ldexp(weights, bits)) / 2.0**bits for weights in (w, c))
+    return Poles(e, w, np.append(0.0, a), c, bits)
+
+
+def _dyadic(x: list[float]) -> FloatArray:
+    mantissa, exponent = np.frexp(x)
+    return np.asarray(np.ldexp(np.rint(np.ldexp(mantissa, POLE_BITS)), exponent - POLE_BITS))
+
+
+def floors(p: Poles, horizon: int) -> float:
+    """What the encoder's floors add to a row at most, in units of 2^-F; k_0 has none."""
+    return float(p.c[1:] @ np.minimum(horizon, 1 / p.a[1:])) * (1 + 1e-12)
+
+
+@lru_cache(maxsize=256)
+def column_scales(
+    kind: str, horizon: int, buffers: int | None
+) -> tuple[int, tuple[int, ...], FloatArray]:
+    """F; V by `scale_index`, in units of 2^-F; and the D = 1 / V that columns are divided by.
+
+    V is rounded down, so that no normalized column is longer than 1. F is so large that the
+    encoder's floors add at most 2^-9 to what rounding does to a row. The plain BLT has V = 1.
+    """
+    p = poles(kind, horizon, buffers)
+    fine = math.ceil(math.log2(floors(p, horizon))) + _BEYOND
+    fraction = max(_FINE - horizon.bit_length(), fine)
+    if kind == "blt":
+        return fraction, (1 << fraction,), np.ones(1)
+    norms = np.sqrt(column_norms2(p, scale_nodes(scale_index(horizon) + 1)))
+    ratios = map(float.as_integer_ratio, norms.tolist())
+    columns = tuple([(below << fraction) // above for above, below in ratios])
+    return fraction, columns, 2.0**fraction / np.array(columns)
 
 
 def _residues(at: FloatArray, zeros: FloatArray) -> FloatArray:
@@ -151,29 +189,6 @@ def scale_nodes(count: int) -> IntArray:
     i = np.arange(count, dtype=np.int64)
     k = np.maximum((i >> _DIGITS - 1) - 1, 0)
     return np.asarray((i - (k << _DIGITS - 1) + 1) << k)
-
-
-def encoding_error(p: Poles, horizon: int, block: int) -> float:
-    """A bound on |computed - exact (R x)_t| for |x| <= 1: docs/proofs/real_encoders.md, "BLT"."""
-    whole = np.minimum(horizon, 1 / np.maximum(p.a, 1 / horizon))
-    local = np.minimum(block, whole)
-    # 32: constants and scales may differ in the last bits from one machine to another.
-    roundings = (2 * p.buffers + 11 + 32) * (p.c @ whole)
-    carried = 2 * p.c @ (local * (whole + 2 * block))
-    return float(ULP * (roundings + carried) * (1 + 1e-3))
-
-
-class Steps:
-    """Constants of the recurrences as Python floats, for one block of steps."""
-
-    def __init__(self, p: Poles, block: int) -> None:
-        self.a, self.c, self.e, self.w = p.a.tolist(), p.c.tolist(), p.e.tolist(), p.w.tolist()
-        place = np.arange(block)[:, None]
-        # What is left of sums of the block's start: after place + 1 and after place steps.
-        self.encode = [tuple(row) for row in powers(p.a, place + 1).tolist()]
-        self.decode = [tuple(row) for row in powers(p.e, place).tolist()]
-        self.faded = [double_double((1 - Fraction(a)) ** block) for a in self.a]
-        self.forgot = powers(p.e, block).tolist()
 
 
 class _Variances:
@@ -253,7 +268,7 @@ class _Variances:
 
 
 class Tables:
-    """Scales of the columns, and variances of the releases, for one horizon.
+    """Variances of the releases, for one horizon and these scales of columns.
 
     D(t) >= ||r_0 .. r_(T-t)|| is the scale of column t, 1 for the plain BLT. It falls at few
     steps only, by delta_t = D_t - D_(t+1); n_t = D_t b_t + E_t, E_t = sum of delta_k b_k, k < t,
@@ -266,17 +281,14 @@ class Tables:
     so variances are known exactly from the steps where D falls.
     """
 
-    def __init__(self, p: Poles, horizon: int, normalized: bool) -> None:
+    def __init__(self, p: Poles, horizon: int, scales: FloatArray) -> None:
         self._p, self._horizon = p, horizon
-        self.scales: list[float] = [1.0]  # by scale_index of the steps left
+        self.scales = scales.tolist()  # by scale_index of the steps left; or one for all
         self._starts = np.array([1])  # the first step of each scale, in order of time
-        self._D = np.ones(1)
-        if normalized:
-            nodes = scale_nodes(scale_index(horizon) + 1)
-            scales = np.sqrt(column_norms2(p, nodes))
-            self.scales = scales.tolist()
+        self._D = scales[::-1].copy()
+        if len(scales) > 1:
+            nodes = scale_nodes(len(scales))
             self._starts = (horizon + 1 - np.minimum(nodes, horizon))[::-1].copy()
-            self._D = scales[::-1].copy()
         self._kernel = 1 / _pairs(p.e)
         lasts, falls = self._starts[1:] - 1, self._D[:-1] - self._D[1:]
         Cw, B = self._buffers(lasts)

@@ -20,6 +20,7 @@ SLACK = 1e-4  # of the sensitivity: the lattice adds at most half of it
 # The most that arithmetic may add, also charged for. Only sums of very many events come near it,
 # and no lattice is fine enough to help: beyond this, other mechanisms are better.
 ARITHMETIC = 0.05
+_LARGEST = 1 << 62  # of inputs on the noise's lattice
 ULP = 2.0**-53  # the relative error of one operation in double precision
 
 
@@ -55,14 +56,15 @@ class RoundedMechanism(Mechanism):
 
     def resolution(self, magnitude: int, largest: int | None = None) -> int:
         l2 = magnitude * math.sqrt(self.l2_sensitivity_squared)
-        root = math.sqrt(self.horizon)
-        if 2 * (largest or magnitude) * self.encoding_error * root > ARITHMETIC * l2:
+        root, most = math.sqrt(self.horizon), largest or magnitude
+        fine = 1 << max(0, math.ceil(math.log2(self.rounding * root / (SLACK / 2 * l2))))
+        if 2 * most * self.encoding_error * root > ARITHMETIC * l2 or most * fine > _LARGEST:
             raise UnsupportedHorizonError(
-                f"inputs of up to {largest or magnitude} units over a horizon of {self.horizon} "
-                f"have too many digits for {self.name} in double precision: lower the bounds (or "
-                "max_per_tick), or use SmoothBinary, a larger unit or a shorter horizon"
+                f"inputs of up to {most} units over a horizon of {self.horizon} have too many "
+                f"digits for {self.name}: lower the bounds (or max_per_tick), or use SmoothBinary, "
+                "a larger unit or a shorter horizon"
             )
-        return 1 << max(0, math.ceil(math.log2(self.rounding * root / (SLACK / 2 * l2))))
+        return fine
 
     def norms(self, magnitude: int, largest: int | None = None) -> tuple[Fraction, Fraction]:
         slack_l1, slack_l2 = self.slack(largest or magnitude)

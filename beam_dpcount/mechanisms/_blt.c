@@ -1,0 +1,288 @@
+/* The recurrence of recurrence.py in C: the same integers, and so the same bytes and values.
+ *
+ * It is optional. Where it cannot be built (it needs integers of 128 bits), Python's is used.
+ * A test holds the two against each other. Only the stable ABI, and only bytes go in and out:
+ * nothing here knows of NumPy, and no address is taken from Python.
+ */
+#define Py_LIMITED_API 0x030A0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if !defined(__SIZEOF_INT128__) || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "integers of 128 bits in little-endian order are needed"
+#endif
+
+typedef __int128 i128;
+typedef unsigned __int128 u128;
+
+enum { MOST = 8, NUMBERS = 2 * MOST + 2, SIDE_BY_SIDE = 64 };
+
+typedef struct { int64_t factor; int shift; } Dyadic;
+
+/* Numbers: k_0 .. k_d, E, m_1 .. m_d, in `width` bytes each; names are those of recurrence.py. */
+typedef struct {
+    PyObject_HEAD
+    int d, count, size, F, P, G, GD, width[NUMBERS];
+    int64_t horizon, most, *V, *D;
+    Py_ssize_t scales;
+    Dyadic a[MOST], e[MOST];
+    int64_t c[MOST + 1], w[MOST];
+    i128 Y;
+    double grain; /* 2^-G */
+} Recurrence;
+
+typedef struct { i128 n[NUMBERS]; } Numbers;
+
+/* Which scale a step has that leaves `left` - 1 steps; as scale_index of blt_tables.py. */
+static Py_ssize_t scale_of(const Recurrence *r, int64_t left) {
+    int bits = left > 1 ? 64 - __builtin_clzll((uint64_t)(left - 1)) : 0;
+    int k = bits > 10 ? bits - 10 : 0;
+    if (r->scales == 1) return 0;
+    return ((Py_ssize_t)k << 9) + (Py_ssize_t)((left - 1) >> k);
+}
+
+static i128 advance(const Recurrence *r, Numbers *s, int64_t V, int64_t D, int64_t next,
+                    int64_t x, int64_t z) {
+    int d = r->d;
+    i128 *k = s->n, *E = s->n + d + 1, *m = s->n + d + 2, v = (i128)x * V, sum, y, b, n;
+    k[0] += v;
+    sum = (i128)r->c[0] * k[0] + ((i128)1 << (r->F + r->P - 1));
+    for (int i = 1; i <= d; i++) {
+        k[i] += v - ((k[i] * r->a[i - 1].factor) >> r->a[i - 1].shift);
+        sum += k[i] * r->c[i];
+    }
+    y = (sum >> (r->F + r->P)) + z;
+    y = y > r->Y ? r->Y : y < -r->Y ? -r->Y : y;
+    y *= (i128)1 << r->G;
+    sum = 0;
+    for (int i = 0; i < d; i++) {
+        sum += m[i] * r->w[i];
+        m[i] += y - ((m[i] * r->e[i].factor) >> r->e[i].shift);
+    }
+    b = y + (sum >> r->P);
+    n = ((b * D) >> r->GD) + *E;
+    if (next != D) *E += (b * (D - next)) >> r->GD;
+    return n;
+}
+
+static void unpack(const Recurrence *r, const char *data, Numbers *s) {
+    for (int i = 0; i < r->count; data += r->width[i++]) {
+        u128 bits = 0;
+        int above = 128 - 8 * r->width[i];
+        memcpy(&bits, data, r->width[i]);
+        s->n[i] = (i128)(bits << above) >> above;
+    }
+}
+
+static void pack(const Recurrence *r, char *data, const Numbers *s) {
+    for (int i = 0; i < r->count; data += r->width[i++]) memcpy(data, &s->n[i], r->width[i]);
+}
+
+/* Bytes of this length, or NULL and an error. */
+static char *bytes_of(PyObject *object, Py_ssize_t size) {
+    char *data;
+    Py_ssize_t found;
+    if (PyBytes_AsStringAndSize(object, &data, &found) < 0) return NULL;
+    if (found == size) return data;
+    PyErr_SetString(PyExc_ValueError, "bytes of another length were expected");
+    return NULL;
+}
+
+static PyObject *too_large(void) {
+    PyErr_SetString(PyExc_OverflowError, "an input is larger than this mechanism was made for");
+    return NULL;
+}
+
+/* step(state, t, x, z) -> (state, value): step t, from 1, of one stream */
+static PyObject *step(PyObject *self, PyObject *const *args, Py_ssize_t n) {
+    const Recurrence *r = (Recurrence *)self;
+    Numbers s;
+    int64_t t, x, z;
+    Py_ssize_t i;
+    char *data;
+    PyObject *state, *value, *both;
+    if (n != 4) return PyErr_Format(PyExc_TypeError, "step takes four arguments");
+    if (!(data = bytes_of(args[0], r->size))) return NULL;
+    t = PyLong_AsLongLong(args[1]), x = PyLong_AsLongLong(args[2]), z = PyLong_AsLongLong(args[3]);
+    if (PyErr_Occurred()) return NULL;
+    if (x > r->most || x < -r->most) return too_large();
+    if (t < 1 || t > r->horizon) return PyErr_Format(PyExc_ValueError, "no such step");
+    unpack(r, data, &s);
+    i = scale_of(r, r->horizon - t + 1);
+    int64_t next = t < r->horizon ? r->D[scale_of(r, r->horizon - t)] : r->D[i];
+    i128 given = advance(r, &s, r->V[i], r->D[i], next, x, z);
+    if (!(state = PyBytes_FromStringAndSize(NULL, r->size))) return NULL;
+    pack(r, PyBytes_AsString(state), &s);
+    value = PyFloat_FromDouble((double)given * r->grain);
+    both = value ? PyTuple_New(2) : NULL;
+    if (!both) { Py_DECREF(state); Py_XDECREF(value); return NULL; }
+    PyTuple_SetItem(both, 0, state);
+    PyTuple_SetItem(both, 1, value);
+    return both;
+}
+
+/* run(states, t, n, streams, xs or None, zs, wanted) -> (states, values or None)
+ *
+ * n steps, from step t on, of many streams side by side: xs and zs are int64 of shape (n, streams),
+ * xs None for zeros; values are float64 of the same shape, if they are wanted. */
+static PyObject *run(PyObject *self, PyObject *args) {
+    const Recurrence *r = (Recurrence *)self;
+    long long t, n, streams;
+    int wanted, overflow = 0;
+    PyObject *before, *xs_given, *zs_given, *after, *values = NULL, *both = NULL;
+    char *from, *to, *xs = NULL, *zs, *out = NULL;
+    Numbers *s;
+    if (!PyArg_ParseTuple(args, "OLLLOOp", &before, &t, &n, &streams, &xs_given, &zs_given, &wanted))
+        return NULL;
+    if (t < 1 || n < 0 || streams < 0 || n > r->horizon || t > r->horizon + 1 - n ||
+        (n && streams > PY_SSIZE_T_MAX / 8 / n) || streams > PY_SSIZE_T_MAX / r->size)
+        return PyErr_Format(PyExc_ValueError, "no such steps");
+    if (!(from = bytes_of(before, streams * r->size)) || !(zs = bytes_of(zs_given, 8 * n * streams)) ||
+        (xs_given != Py_None && !(xs = bytes_of(xs_given, 8 * n * streams))))
+        return NULL;
+    if (!(after = PyBytes_FromStringAndSize(NULL, streams * r->size))) return NULL;
+    to = PyBytes_AsString(after);
+    s = malloc(SIDE_BY_SIDE * sizeof(Numbers));
+    if (wanted && (values = PyBytes_FromStringAndSize(NULL, 8 * n * streams)))
+        out = PyBytes_AsString(values);
+    if (!s) PyErr_NoMemory();
+    if (!s || (wanted && !values)) goto done;
+
+    Py_BEGIN_ALLOW_THREADS
+    for (int64_t first = 0; first < streams && !overflow; first += SIDE_BY_SIDE) {
+        int many = streams - first < SIDE_BY_SIDE ? (int)(streams - first) : SIDE_BY_SIDE;
+        for (int j = 0; j < many; j++) unpack(r, from + (first + j) * r->size, s + j);
+        for (int64_t row = 0; row < n; row++) {
+            int64_t left = r->horizon - (t + row) + 1, at = 8 * (row * streams + first);
+            Py_ssize_t i = scale_of(r, left);
+            int64_t V = r->V[i], D = r->D[i], next = left > 1 ? r->D[scale_of(r, left - 1)] : D;
+            for (int j = 0; j < many; j++) {
+                int64_t x = 0, z;
+                double value;
+                memcpy(&z, zs + at + 8 * j, 8);
+                if (xs) memcpy(&x, xs + at + 8 * j, 8);
+                if (x > r->most || x < -r->most) { overflow = 1; x = 0; }
+                value = (double)advance(r, s + j, V, D, next, x, z) * r->grain;
+                if (out) memcpy(out + at + 8 * j, &value, 8);
+            }
+        }
+        for (int j = 0; j < many; j++) pack(r, to + (first + j) * r->size, s + j);
+    }
+    Py_END_ALLOW_THREADS
+
+    if (overflow) { too_large(); goto done; }
+    if (!(both = PyTuple_New(2))) goto done;
+    PyTuple_SetItem(both, 0, after);
+    if (!values) { Py_INCREF(Py_None); values = Py_None; }
+    PyTuple_SetItem(both, 1, values);
+    free(s);
+    return both;
+done:
+    free(s);
+    Py_DECREF(after);
+    Py_XDECREF(values);
+    return NULL;
+}
+
+/* The numbers of a sequence: count of them, or as many as there are. NULL and an error, or memory
+ * to free. */
+static int64_t *numbers_of(PyObject *given, Py_ssize_t count, Py_ssize_t *found) {
+    Py_ssize_t n = PySequence_Size(given);
+    int64_t *made;
+    if (n < 0) return NULL;
+    if (n == 0 || (count && n != count)) {
+        PyErr_SetString(PyExc_ValueError, "a sequence of another length was expected");
+        return NULL;
+    }
+    if (!(made = malloc(sizeof(int64_t) * n))) { PyErr_NoMemory(); return NULL; }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *item = PySequence_GetItem(given, i);
+        made[i] = item ? PyLong_AsLongLong(item) : -1;
+        Py_XDECREF(item);
+        if (PyErr_Occurred()) { free(made); return NULL; }
+    }
+    if (found) *found = n;
+    return made;
+}
+
+/* Recurrence(d, F, P, G, GD, horizon, most, Y's power of two, a, a's shifts, e, e's shifts, c, w,
+ * widths, V, D) */
+static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *named) {
+    int d, F, P, G, GD, Y;
+    long long horizon, most;
+    PyObject *given[9];
+    int64_t *read[9] = {0};
+    Py_ssize_t counts[9], scales = 0;
+    Recurrence *r;
+    (void)named;
+    if (!PyArg_ParseTuple(args, "iiiiiLLiOOOOOOOOO", &d, &F, &P, &G, &GD, &horizon, &most, &Y,
+                          given, given + 1, given + 2, given + 3, given + 4, given + 5, given + 6,
+                          given + 7, given + 8))
+        return NULL;
+    if (d < 1 || d > MOST || F < 0 || P < 1 || G < 0 || G > 62 || GD < 0 || Y < 0 || Y > 120)
+        return PyErr_Format(PyExc_ValueError, "constants are out of range");
+    r = (Recurrence *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+    if (!r) return NULL;
+    r->d = d, r->F = F, r->P = P, r->G = G, r->GD = GD, r->horizon = horizon, r->most = most;
+    r->count = 2 * d + 2, r->Y = (i128)1 << Y, r->grain = 1.0 / (double)((int64_t)1 << G);
+    counts[0] = counts[1] = counts[2] = counts[3] = counts[5] = d;
+    counts[4] = d + 1, counts[6] = r->count, counts[7] = counts[8] = 0;
+    for (int i = 0; i < 9; i++) {
+        if (i == 8) counts[8] = scales;
+        if (!(read[i] = numbers_of(given[i], counts[i], i == 7 ? &scales : NULL))) goto failed;
+    }
+    for (int i = 0; i < d; i++) {
+        r->a[i].factor = read[0][i], r->a[i].shift = (int)read[1][i];
+        r->e[i].factor = read[2][i], r->e[i].shift = (int)read[3][i];
+        r->w[i] = read[5][i];
+    }
+    for (int i = 0; i <= d; i++) r->c[i] = read[4][i];
+    for (int i = 0; i < r->count; i++) {
+        if (read[6][i] < 1 || read[6][i] > 16) {
+            PyErr_SetString(PyExc_ValueError, "constants are out of range");
+            goto failed;
+        }
+        r->width[i] = (int)read[6][i];
+        r->size += r->width[i];
+    }
+    r->V = read[7], r->D = read[8], r->scales = scales;
+    if (scales > 1 && scale_of(r, horizon) >= scales) {
+        r->V = r->D = NULL;
+        PyErr_SetString(PyExc_ValueError, "there are too few scales");
+        goto failed;
+    }
+    for (int i = 0; i < 7; i++) free(read[i]);
+    return (PyObject *)r;
+failed:
+    for (int i = 0; i < 9; i++) free(read[i]);
+    Py_DECREF(r);
+    return NULL;
+}
+
+static void drop(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    free(((Recurrence *)self)->V);
+    free(((Recurrence *)self)->D);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef methods[] = {
+    {"step", (PyCFunction)(void (*)(void))step, METH_FASTCALL, NULL},
+    {"run", run, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+static PyType_Slot slots[] = {{Py_tp_new, make}, {Py_tp_dealloc, drop}, {Py_tp_methods, methods}, {0, NULL}};
+static PyType_Spec spec = {"beam_dpcount.mechanisms._blt.Recurrence", sizeof(Recurrence), 0, Py_TPFLAGS_DEFAULT, slots};
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_blt", NULL, -1, NULL, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__blt(void) {
+    PyObject *made = PyModule_Create(&module), *type = made ? PyType_FromSpec(&spec) : NULL;
+    if (type && PyModule_AddObject(made, "Recurrence", type) == 0) return made;
+    Py_XDECREF(type);
+    Py_XDECREF(made);
+    return NULL;
+}

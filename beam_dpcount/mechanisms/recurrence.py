@@ -1,0 +1,259 @@
+"""The recurrences of a BLT in whole numbers: how streams are encoded, noised and decoded.
+
+All constants are integers over powers of two, so the encoder is known exactly, and every machine
+computes the same numbers. With scales V_t of the columns (see blt.py), step t of an input x is
+
+  encoder   v = x V_t,  k_0 += v,  k_i <- k_i + v - floor(k_i a_i)
+            q = round((sum of c_i k_i) / 2^F),  y = q + z
+  decoder   b = y 2^G + floor(sum of w_i m_i),  m_i <- m_i + y 2^G - floor(m_i e_i)
+            n = floor(D_t b) + E,  E <- E + floor((D_t - D_(t+1)) b),  D_t = 2^F / V_t
+
+and the release is n / 2^G. What its floors do to q: docs/proofs/real_encoders.md. Those behind y
+are post-processing. `Recurrence.step` is the definition; a compiled twin, where it could be built,
+does the same, some 20 times as fast [test_recurrence.py: byte for byte].
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+
+from beam_dpcount.mechanisms.blt_tables import POLE_BITS, Poles, scale_index
+
+try:
+    _blt: Any = importlib.import_module("beam_dpcount.mechanisms._blt")
+except ImportError:  # no compiler was there, or none with integers of 128 bits
+    _blt = None
+
+_WIDEST = 126  # bits of an absolute value that the compiled twin takes
+
+# k_0 .. k_d, E, m_1 .. m_d, as above.
+Numbers = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """The recurrences of one BLT, for inputs and noise of limited size.
+
+    Args:
+      p: its poles.
+      columns: V by `scale_index` of the steps left, in units of 2^-fraction; or one for all.
+      fraction: F.
+      horizon: T.
+      largest: a bound on the absolute values of inputs.
+      noise: the largest absolute value of a draw that matters: of sums beyond it y is clamped,
+        which is post-processing.
+      kept: bits behind the point of a release that the decoder's floors leave.
+      scale_bits: those of D; the scales of all steps must agree so well.
+    """
+
+    p: Poles
+    columns: tuple[int, ...]
+    fraction: int
+    horizon: int
+    largest: int
+    noise: int
+    kept: int
+    scale_bits: int
+
+    @cached_property
+    def a(self) -> list[tuple[int, int]]:
+        """Decays of the encoder but for k_0: factors, and the bits by which to shift products."""
+        return [_dyadic(a) for a in self.p.a[1:].tolist()]
+
+    @cached_property
+    def e(self) -> list[tuple[int, int]]:
+        """Decays of the decoder."""
+        return [_dyadic(e) for e in self.p.e.tolist()]
+
+    @cached_property
+    def c(self) -> list[int]:
+        """Weights of the encoder, in units of 2^-P."""
+        return [int(math.ldexp(c, self.p.bits)) for c in self.p.c.tolist()]
+
+    @cached_property
+    def w(self) -> list[int]:
+        """Weights of the decoder, in units of 2^-P."""
+        return [int(math.ldexp(w, self.p.bits)) for w in self.p.w.tolist()]
+
+    @cached_property
+    def scales(self) -> list[int]:
+        """D by `scale_index`: exactly what undoes the columns' V, but for its last bit."""
+        one = 1 << self.fraction + self.scale_bits
+        return [(2 * one + v) // (2 * v) for v in self.columns]
+
+    @cached_property
+    def decoder_bits(self) -> int:
+        """G, so that the decoder's floors lose no more than they may."""
+        floors = sum(w * min(self.horizon, 1 / e) for e, w in zip(self.p.e, self.p.w, strict=True))
+        return max(0, math.ceil(math.log2(floors)) + self.kept)
+
+    @cached_property
+    def clamp_log(self) -> int:
+        """Of y: the logarithm of what no encoded sum and noise exceed."""
+        return (self._most_encoded + self.noise).bit_length()
+
+    @cached_property
+    def _most(self) -> list[int]:
+        """Bounds on the absolute values of the encoder's sums."""
+        v, steps = max(self.columns) * self.largest + 1, self.horizon
+        return [v * steps] + [v * min(steps, (1 << shift) // a + 1) for a, shift in self.a]
+
+    @cached_property
+    def _most_encoded(self) -> int:
+        return (_dot(self.c, self._most) >> self.fraction + self.p.bits) + 1
+
+    @cached_property
+    def _bounds(self) -> tuple[list[int], int]:
+        """Bounds on the absolute values of all numbers, and of all that a step computes."""
+        y = 1 << self.clamp_log + self.decoder_bits
+        held = [(y + 1) * min(self.horizon, (1 << shift) // e + 1) for e, shift in self.e]
+        b = y + (_dot(self.w, held) >> self.p.bits) + 1
+        # All falls of D together are at most D, and each adds at most 1 by its floor.
+        earlier = (b * max(self.scales) >> self.scale_bits) + len(self.scales)
+        numbers = [*self._most, earlier, *held]
+        computed = [
+            2 * _dot(self.c, self._most),
+            2 * _dot(self.w, held),
+            2 * b * max(self.scales),
+            *(2 * k * a for k, (a, _) in zip(self._most[1:], self.a, strict=True)),
+            *(2 * m * e for m, (e, _) in zip(held, self.e, strict=True)),
+        ]
+        return numbers, max(computed)
+
+    @cached_property
+    def widths(self) -> list[int]:
+        """How many bytes each number takes."""
+        return [number.bit_length() // 8 + 1 for number in self._bounds[0]]
+
+    @cached_property
+    def size(self) -> int:
+        """How many bytes all numbers take."""
+        return sum(self.widths)
+
+    def scale_of(self, left: int) -> int:
+        """Which scale a step has that is the first of `left` steps; the last one has that of 0."""
+        return scale_index(max(left, 1)) if len(self.columns) > 1 else 0
+
+    def encode(self, k: Numbers, t: int, x: int) -> tuple[Numbers, int]:
+        """The encoder's sums after step t, from 1, and q."""
+        v = x * self.columns[self.scale_of(self.horizon - t + 1)]
+        fading = zip(k[1:], self.a, strict=True)
+        k = (k[0] + v, *[h + v - (h * a >> shift) for h, (a, shift) in fading])
+        bits = self.fraction + self.p.bits
+        return k, _dot(self.c, k) + (1 << bits - 1) >> bits
+
+    def decode(self, E: int, m: Numbers, t: int, y: int) -> tuple[int, Numbers, int]:
+        """E and the decoder's sums after step t, and n."""
+        left = self.horizon - t + 1
+        i, following = self.scale_of(left), self.scale_of(left - 1)
+        limit = 1 << self.clamp_log
+        y = min(max(y, -limit), limit) << self.decoder_bits
+        b = y + (_dot(self.w, m) >> self.p.bits)
+        fading = zip(m, self.e, strict=True)
+        m = tuple([h + y - (h * e >> shift) for h, (e, shift) in fading])
+        D = self.scales[i]
+        n = (b * D >> self.scale_bits) + E
+        if following != i:
+            E += b * (D - self.scales[following]) >> self.scale_bits
+        return E, m, n
+
+    def step(self, numbers: Numbers, t: int, x: int, z: int) -> tuple[Numbers, int]:
+        """The numbers after step t, from 1, and n."""
+        middle = self.p.buffers + 1
+        k, q = self.encode(numbers[:middle], t, x)
+        E, m, n = self.decode(numbers[middle], numbers[middle + 1 :], t, q + z)
+        return (*k, E, *m), n
+
+    def value(self, n: int) -> float:
+        """n as a release, on the lattice of the inputs."""
+        return n / (1 << self.decoder_bits)
+
+    def pack(self, numbers: Numbers) -> bytes:
+        """Numbers as bytes."""
+        parts = zip(numbers, self.widths, strict=True)
+        return b"".join([number.to_bytes(n, "little", signed=True) for number, n in parts])
+
+    def unpack(self, data: bytes) -> Numbers:
+        """The numbers that were packed."""
+        if len(data) != self.size:
+            raise ValueError("bytes of another length were expected")
+        return tuple(int.from_bytes(data[a:b], "little", signed=True) for a, b in self._places)
+
+    @cached_property
+    def _places(self) -> list[tuple[int, int]]:
+        return [*pairwise(accumulate(self.widths, initial=0))]
+
+    def check(self, x: int) -> int:
+        """x, or an OverflowError: larger inputs than were promised would not fit the bytes."""
+        if abs(x) > self.largest:
+            raise OverflowError("an input is larger than this mechanism was made for")
+        return x
+
+
+class InPython:
+    """Runs recurrences on packed numbers."""
+
+    def __init__(self, recurrence: Recurrence) -> None:
+        self._made = recurrence
+
+    def step(self, packed: bytes, t: int, x: int, z: int) -> tuple[bytes, float]:
+        """One stream: what is kept after step t, from 1, and its release."""
+        made = self._made
+        numbers, n = made.step(made.unpack(packed), t, made.check(int(x)), int(z))
+        return made.pack(numbers), made.value(n)
+
+    def run(
+        self, packed: bytes, t: int, n: int, streams: int, xs: bytes | None, zs: bytes, wanted: bool
+    ) -> tuple[bytes, bytes | None]:
+        """n steps from step t on, of streams side by side.
+
+        Args:
+          packed: of all streams, one behind the other.
+          xs, zs: int64 of shape (n, streams); None stands for zeros.
+          wanted: whether to return the releases too, float64 of the same shape.
+        """
+        made, shape = self._made, (n, streams)
+        inputs = np.zeros(shape, np.int64) if xs is None else np.frombuffer(xs, np.int64)
+        noise, values = np.frombuffer(zs, np.int64).reshape(shape), np.zeros(shape)
+        inputs, kept = inputs.reshape(shape), []
+        for j in range(streams):
+            numbers = made.unpack(packed[j * made.size : (j + 1) * made.size])
+            both = zip(inputs[:, j].tolist(), noise[:, j].tolist(), strict=True)
+            for i, (x, z) in enumerate(both):
+                numbers, given = made.step(numbers, t + i, made.check(x), z)
+                values[i, j] = made.value(given)
+            kept.append(made.pack(numbers))
+        return b"".join(kept), values.tobytes() if wanted else None
+
+
+def compiled(recurrence: Recurrence) -> Any:
+    """The compiled twin of `InPython`; None where there is none, or numbers are too wide for it."""
+    made, (_, most) = recurrence, recurrence._bounds
+    if _blt is None or most.bit_length() > _WIDEST or made.largest >= 1 << 63:
+        return None
+    return _blt.Recurrence(
+        *(made.p.buffers, made.fraction, made.p.bits, made.decoder_bits, made.scale_bits),
+        *(made.horizon, made.largest, made.clamp_log),
+        *zip(*made.a, strict=True),
+        *zip(*made.e, strict=True),
+        *(made.c, made.w, made.widths, made.columns, made.scales),
+    )
+
+
+def _dyadic(fraction: float) -> tuple[int, int]:
+    """(m, s) with m / 2^s the fraction, which has POLE_BITS digits."""
+    mantissa, exponent = math.frexp(fraction)
+    return int(math.ldexp(mantissa, POLE_BITS)), POLE_BITS - exponent
+
+
+def _dot(weights: Sequence[int], numbers: Sequence[int]) -> int:
+    return sum(map(operator.mul, weights, numbers))
