@@ -6,7 +6,6 @@ doing without costs. Libraries that are missing are left out, by name.
 
 from __future__ import annotations
 
-import importlib
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -95,7 +94,8 @@ def opendp_draws(scale: float, single: int, many: int) -> tuple[float, float]:
     Raises:
       ImportError: it is not installed.
     """
-    odp: Any = importlib.import_module("opendp.prelude")
+    import opendp.prelude as odp
+
     odp.enable_features("contrib")
     domain = odp.atom_domain(T=int)
     one = odp.m.make_gaussian(domain, odp.absolute_distance(T=int), scale=scale)
@@ -118,8 +118,11 @@ def jax_steps(buffers: int, steps: int) -> tuple[float, float]:
     Raises:
       ImportError: it is not installed.
     """
-    jax: Any = importlib.import_module("jax")
-    toeplitz: Any = importlib.import_module("jax_privacy.matrix_factorization.buffered_toeplitz")
+    import jax  # type: ignore[import-not-found]
+    from jax_privacy.matrix_factorization import (  # type: ignore[import-not-found]
+        buffered_toeplitz as toeplitz,
+    )
+
     jax.config.update("jax_enable_x64", True)
     kind = toeplitz.BufferedToeplitz
     made = kind.from_rational_approx_to_sqrt_x(buffers, max_buf_decay=1 - 1e-6)

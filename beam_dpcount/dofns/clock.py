@@ -277,6 +277,6 @@ def default_most(magnitude: int, steps: int) -> int:
     """The default of max_per_tick: how many times the largest value a tick may sum up to.
 
     2^20; less where the sums of all ticks would not fit 64 bits, and beyond 2^16 ticks, so that the
-    default mechanism's arithmetic adds no more than a few percent to the noise.
+    default mechanism's numbers stay small, and the arithmetic of others adds little to the noise.
     """
     return max(1, min(_MOST, _MOST * _MANY // steps, LARGEST // (steps * magnitude)))

@@ -15,7 +15,6 @@ does the same, some 20 times as fast [test_recurrence.py: byte for byte].
 
 from __future__ import annotations
 
-import importlib
 import math
 import operator
 from collections.abc import Sequence
@@ -29,7 +28,7 @@ import numpy as np
 from beam_dpcount.mechanisms.blt_tables import POLE_BITS, Poles, scale_index
 
 try:
-    _blt: Any = importlib.import_module("beam_dpcount.mechanisms._blt")
+    import beam_dpcount.mechanisms._blt as _blt  # type: ignore[import-not-found]
 except ImportError:  # no compiler was there, or none with integers of 128 bits
     _blt = None
 

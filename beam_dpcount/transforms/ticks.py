@@ -90,9 +90,9 @@ class TickCount(Counting):
       max_items: under how many keys one event may be counted, where a step before gives events
         several keys. Default 1. It is your word: nothing enforces it.
       max_per_tick: the sum of a key's events in one tick is clipped to this many times the largest
-        value. Default 2^20, or 2^36 / horizon beyond 2^16 ticks, or what 64 bits hold. Mechanisms
-        that compute with real numbers take up to 5 % more noise for a large one, and are refused
-        beyond that: lower it for longer horizons.
+        value. Default 2^20, or 2^36 / horizon beyond 2^16 ticks, or what 64 bits hold. SquareRoot
+        and Binned, which compute with real numbers, take up to 5 % more noise for a large one, and
+        are refused beyond that: lower it for longer horizons.
       late: what happens, in streaming, to events of ticks that were released already. "fold"
         (default): they count at the next tick. "drop": they do not count.
       on_unknown: "drop" (default), or "raise": an event with an unknown key, or that is not a pair
