@@ -67,6 +67,8 @@ def arrows(found: dict[str, Path]) -> dict[str, set[str]]:
     made: dict[str, set[str]] = {name: set() for name in found}
     for name, path in found.items():
         for target in imported(path):
+            if (ROOT / target.replace(".", "/")).with_suffix(".c").exists():
+                continue  # compiled, and imports nothing
             inner = target if target in found else target.rpartition(".")[0]
             if inner in found and inner != name:
                 made[name].add(inner)

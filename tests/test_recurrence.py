@@ -22,7 +22,7 @@ BUDGET = dp.ApproxDP(1.0, 1e-6)
 both = pytest.mark.parametrize("kind", [BLT, NormalizedBLT], ids=lambda kind: kind.__name__)
 dimensions = pytest.mark.parametrize("dimension", [None, 3], ids=["scalar", "vector"])
 twins = pytest.mark.skipif(
-    recurrence._blt is None, reason="the compiled twin was not built here: there is no compiler"
+    recurrence.twin is None, reason="the compiled twin was not built here: there is no compiler"
 )
 
 
@@ -355,8 +355,8 @@ def test_without_a_compiler_releases_are_the_same(kind, dimension, monkeypatch):
     shape = (60,) if dimension is None else (60, dimension)
     xs = np.random.default_rng(1).integers(-1, 2, shape)
     made = []
-    for native in (recurrence._blt, None):
-        monkeypatch.setattr(recurrence, "_blt", native)
+    for native in (recurrence.twin, None):
+        monkeypatch.setattr(recurrence, "twin", native)
         counter = dp.calibrate(kind(100), BUDGET, given, dimension)
         noise, state = random_script(60, dimension, spread=1 << 22), counter.init()
         released, values = counter.release(xs, noise), []

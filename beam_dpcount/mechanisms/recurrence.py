@@ -28,9 +28,9 @@ import numpy as np
 from beam_dpcount.mechanisms.blt_tables import POLE_BITS, Poles, scale_index
 
 try:
-    import beam_dpcount.mechanisms._blt as _blt  # type: ignore[import-not-found]
+    import beam_dpcount.mechanisms._blt as twin  # type: ignore[import-not-found]
 except ImportError:  # no compiler was there, or none with integers of 128 bits
-    _blt = None
+    twin = None
 
 _WIDEST = 126  # bits of an absolute value that the compiled twin takes
 
@@ -237,9 +237,9 @@ class InPython:
 def compiled(recurrence: Recurrence) -> Any:
     """The compiled twin of `InPython`; None where there is none, or numbers are too wide for it."""
     made, (_, most) = recurrence, recurrence._bounds
-    if _blt is None or most.bit_length() > _WIDEST or made.largest >= 1 << 63:
+    if twin is None or most.bit_length() > _WIDEST or made.largest >= 1 << 63:
         return None
-    return _blt.Recurrence(
+    return twin.Recurrence(
         *(made.p.buffers, made.fraction, made.p.bits, made.decoder_bits, made.scale_bits),
         *(made.horizon, made.largest, made.clamp_log),
         *zip(*made.a, strict=True),
