@@ -28,9 +28,10 @@ import numpy as np
 from beam_dpcount.mechanisms.blt_tables import POLE_BITS, Poles, scale_index
 
 try:
-    import beam_dpcount.mechanisms._blt as twin  # type: ignore[import-not-found]
+    import beam_dpcount.mechanisms._blt as _blt  # type: ignore[import-not-found]
 except ImportError:  # no compiler was there, or none with integers of 128 bits
-    twin = None
+    _blt = None
+twin: Any = _blt
 
 _WIDEST = 126  # bits of an absolute value that the compiled twin takes
 
