@@ -11,16 +11,15 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.coders import BytesCoder
 from apache_beam.metrics.metric import Metrics
 from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 from apache_beam.utils import windowed_value
 
 from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.dofns.intake import Intake, check_unique, has_str_key
-from beam_dpcount.dofns.states import packer, statistic_codec
+from beam_dpcount.dofns.states import Kept, KeptCoder, packer, statistic_codec
 from beam_dpcount.dofns.windows import WindowCheck
-from beam_dpcount.mechanisms.base import IntArray
+from beam_dpcount.mechanisms.base import IntArray, State
 from beam_dpcount.noise.entropy import Entropy, Noise
 from beam_dpcount.noise.replay import StepNoises
 
@@ -53,7 +52,7 @@ def past_horizon(counter: LatticeCounter) -> str:
 class CountEachElement(beam.DoFn):
     """Streaming: a release for each element as it arrives, from one cell of state per key."""
 
-    STATE = ReadModifyWriteStateSpec("counter", BytesCoder())
+    STATE = ReadModifyWriteStateSpec("counter", KeptCoder())
 
     def __init__(self, intake: Intake, entropy: Entropy, check: WindowCheck) -> None:
         self._intake, self._entropy, self._check = intake, entropy, check
@@ -64,6 +63,21 @@ class CountEachElement(beam.DoFn):
         self._draws = draws = intake.draws(self._entropy)
         self._codec = statistic_codec(intake.counter, intake.statistic, draws.digest_size)
         self._start, self._pack = intake.statistic.init(), packer(intake.statistic.width)
+        self._init = intake.counter.init()
+
+    def _packed(self, state: State, digest: bytes, memory: Any) -> bytes:
+        statistic = self._intake.statistic
+        return self._codec.encode(state, digest, b"" if memory is None else statistic.pack(memory))
+
+    def _opened(self, data: bytes | None, key: str, window: Any) -> Kept:
+        """What a cell holds of a key that this bundle has not had before."""
+        if data is None:
+            begin = self._draws.begin(key, window) if self._draws.digest_size else b""
+            return Kept(self._packed, self._init, begin, self._start)
+        codec, memory = self._codec, self._start
+        if memory is not None:  # None: nothing is ever remembered
+            memory = self._intake.statistic.unpack(codec.memory_of(data))
+        return Kept(self._packed, codec.decode(data), codec.digest_of(data), memory)
 
     def process(
         self,
@@ -74,10 +88,11 @@ class CountEachElement(beam.DoFn):
         key, payload = element
         self._check(windowed.windows)
         intake, micros = self._intake, windowed.timestamp_micros
-        counter = intake.counter
-        statistic, codec, draws = intake.statistic, self._codec, self._draws
-        data = cell.read()
-        state = counter.init() if data is None else codec.decode(data)
+        counter, statistic, draws = intake.counter, intake.statistic, self._draws
+        window, kept = windowed.windows[0], cell.read()
+        if type(kept) is not Kept:
+            kept = self._opened(kept, key, window)
+        state = kept.state
         if counter.horizon is not None and state[0] >= counter.horizon:
             self._past_horizon.inc()
             warn_past_horizon(counter)
@@ -86,19 +101,14 @@ class CountEachElement(beam.DoFn):
                 yield beam.pvalue.TaggedOutput(REJECTED, beyond)
             return
         codes, rejected = intake.codes(key, payload, micros)
-        window, digest = windowed.windows[0], b""
+        digest = b""
         if draws.digest_size:
-            before = draws.begin(key, window) if data is None else codec.digest_of(data)
             identity = intake.identity(payload)
-            digest = draws.follow(before, identity, self._pack(0, codes))
-        memory = self._start
-        if data is not None and memory is not None:  # None: nothing is ever remembered
-            memory = statistic.unpack(codec.memory_of(data))
-        memory, x = statistic.count(memory, codes)
+            digest = draws.follow(kept.digest, identity, self._pack(0, codes))
+        memory, x = statistic.count(kept.memory, codes)
         state, value = counter.step_lattice(state, x, draws.noise(key, window, digest))
         # State first: what is yielded must never be ahead of what is remembered.
-        packed = b"" if memory is None else statistic.pack(memory)
-        cell.write(codec.encode(state, digest, packed))
+        cell.write(Kept(self._packed, state, digest, memory))
         if rejected is not None:
             yield beam.pvalue.TaggedOutput(REJECTED, rejected)
         if state[0] % intake.every:
