@@ -261,8 +261,10 @@ class Counter(LatticeCounter):
         return self.mechanism.release(xs * self.resolution, noise) / self.resolution
 
     def step_lattice(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
-        state, value = self.step_units(state, x, noise)
-        return state, self.scaled(value)
+        # In one, as this is what each element waits for. The resolution is a power of two, so that
+        # to multiply by unit / resolution rounds once, as to divide and then to multiply does.
+        state, value = self.mechanism.step(state, x * self.resolution, noise)
+        return state, value * self.grid if self.dimension else float(value * self.grid)
 
     def release_lattice(self, xs: IntArray, noise: Noise) -> FloatArray:
         return np.asarray(self.release_units(xs, noise) * self.unit, dtype=np.float64)

@@ -28,6 +28,8 @@ _LOGGER = logging.getLogger(__name__)
 REJECTED = "rejected"
 PAST_HORIZON = "past_horizon"  # a metric: per element, the number of elements is public
 
+_REMEMBERED = 1 << 16  # standard deviations
+
 # Below this many steps a loop over `step` is faster than the vectorised release.
 _FEW = 48
 # Beyond this many numbers (steps times coordinates) a vector stream is not held whole.
@@ -63,7 +65,8 @@ class CountEachElement(beam.DoFn):
         self._draws = draws = intake.draws(self._entropy)
         self._codec = statistic_codec(intake.counter, intake.statistic, draws.digest_size)
         self._start, self._pack = intake.statistic.init(), packer(intake.statistic.width)
-        self._init = intake.counter.init()
+        self._init, self._horizon = intake.counter.init(), intake.counter.horizon
+        self._stddevs = StepStddevs(intake.counter)
 
     def _packed(self, state: State, digest: bytes, memory: Any) -> bytes:
         statistic = self._intake.statistic
@@ -93,7 +96,7 @@ class CountEachElement(beam.DoFn):
         if type(kept) is not Kept:
             kept = self._opened(kept, key, window)
         state = kept.state
-        if counter.horizon is not None and state[0] >= counter.horizon:
+        if self._horizon is not None and state[0] >= self._horizon:
             self._past_horizon.inc()
             warn_past_horizon(counter)
             if intake.collects:
@@ -113,8 +116,41 @@ class CountEachElement(beam.DoFn):
             yield beam.pvalue.TaggedOutput(REJECTED, rejected)
         if state[0] % intake.every:
             return
-        value = intake.shown(value)
-        yield intake.release_type(key, state[0], micros, value, counter.stddev_at(state))
+        if counter.dimension is not None:
+            value = intake.shown(value)
+        yield intake.release_type(key, state[0], micros, value, self._stddevs.at(state))
+
+
+class StepStddevs:
+    """The standard deviations of releases, remembered by their steps: many keys take the same."""
+
+    def __init__(self, counter: LatticeCounter) -> None:
+        self._counter, self._known = counter, dict[int, float]()
+
+    def at(self, state: State) -> float:
+        """That of the release that led to this state."""
+        found = self._known.get(state[0])
+        if found is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            found = self._known[state[0]] = self._counter.stddev_at(state)
+        return found
+
+
+class CheckPairs(beam.DoFn):
+    """Streaming: checks that elements are pairs with str keys; for those of one window each.
+
+    Without the time and the windows of an element, which cost more than all else here.
+    """
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+
+    def process(self, element: Any) -> Iterable[Any]:
+        if has_str_key(element):
+            return (element,)
+        self._intake.refuse_key(element, 0)  # which raises, as nothing is collected
+        return ()
 
 
 class CheckKeys(beam.DoFn):

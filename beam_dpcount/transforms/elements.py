@@ -17,6 +17,7 @@ from beam_dpcount.counters.users import group_of
 from beam_dpcount.dofns.elements import (
     REJECTED,
     CheckKeys,
+    CheckPairs,
     CountEachElement,
     CountWholeKey,
     ReadElements,
@@ -32,7 +33,12 @@ from beam_dpcount.statistics.base import Statistic
 from beam_dpcount.statistics.items import check_state
 from beam_dpcount.transforms.bounding import bounded_events
 from beam_dpcount.transforms.counting import Counting
-from beam_dpcount.transforms.inputs import check_callable, in_windows, once_per_window
+from beam_dpcount.transforms.inputs import (
+    check_callable,
+    in_one_window,
+    in_windows,
+    once_per_window,
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -152,7 +158,9 @@ def count_elements(
     check = _window_check(elements.windowing.windowfn)
     if streaming:
         # Whatever types are declared: a row declared as a pair would pass for one.
-        elements, bad_keys = _apply(elements, CheckKeys(intake, check), intake, tuple[str, Any])
+        lean = in_one_window(elements) and not intake.collects
+        checked: Any = CheckPairs(intake) if lean else CheckKeys(intake, check)
+        elements, bad_keys = _apply(elements, checked, intake, tuple[str, Any])
         releases, refused = _apply(elements, CountEachElement(intake, entropy, check), intake, made)
     else:
         function, reader = elements.windowing.windowfn, ReadElements(intake, check)

@@ -60,6 +60,19 @@ def check_windows(elements: PCollection[Any]) -> None:
     )
 
 
+def in_one_window(elements: PCollection[Any]) -> bool:
+    """Whether no element can lie in several windows: none of the steps before assigns them so."""
+    waiting, seen = [elements], set[int]()
+    while waiting:
+        made = waiting.pop()
+        if type(made.windowing.windowfn) not in (windows.GlobalWindows, windows.FixedWindows):
+            return False
+        if id(made) not in seen and made.producer is not None:
+            seen.add(id(made))
+            waiting += [given for given in made.producer.inputs if isinstance(given, PCollection)]
+    return True
+
+
 def check_pairs(elements: PCollection[Any], of_pairs: bool = False) -> None:
     """Refuse elements whose declared type cannot be a pair with a str key.
 
