@@ -50,6 +50,8 @@ class Intake:
         self.collects = on_reject == "collect"
         self._value, self.element_id, self.every = value, element_id, every
         self.is_plain = element_id is None and not self.collects
+        # Whether an element is a number, of which only what is released is kept or given out.
+        self.is_lean = self.is_plain and every == 1 and type(statistic) is Numbers
         self._counted = counted  # what else says which elements count, for replayable noise
         self._remembers = type(statistic) is Numbers
         self._known: dict[int, Codes] = {}  # of some whole numbers

@@ -260,15 +260,22 @@ class StateCodec(Envelope):
 class Kept(CacheAware):
     """What a cell holds of a key, as it is: its coder makes bytes of it when a bundle ends.
 
-    Never changed in place, as a bundle that fails is taken again from what was there before.
+    It is changed in place by the bundle that made it, and by no other: one that fails is taken
+    again from what was there before, and runners keep that.
     """
 
-    __slots__ = ("_pack", "digest", "memory", "state")
+    __slots__ = ("_pack", "bundle", "digest", "memory", "state")
 
     def __init__(
-        self, pack: Callable[[State, bytes, Any], bytes], state: State, digest: bytes, memory: Any
+        self,
+        pack: Callable[[State, bytes, Any], bytes],
+        bundle: object,
+        state: State,
+        digest: bytes,
+        memory: Any,
     ) -> None:
-        self._pack, self.state, self.digest, self.memory = pack, state, digest, memory
+        self._pack, self.bundle = pack, bundle
+        self.state, self.digest, self.memory = state, digest, memory
 
     def packed(self) -> bytes:
         """The bytes of it."""

@@ -68,17 +68,24 @@ static i128 advance(const Recurrence *r, Numbers *s, int64_t V, int64_t D, int64
     return n;
 }
 
+/* 16 bytes at a time, which is one load or store, in a copy with room behind the last number. */
 static void unpack(const Recurrence *r, const char *data, Numbers *s) {
-    for (int i = 0; i < r->count; data += r->width[i++]) {
-        u128 bits = 0;
+    char copy[16 * NUMBERS + 16];
+    const char *at = copy;
+    memcpy(copy, data, r->size);
+    memset(copy + r->size, 0, 16);
+    for (int i = 0; i < r->count; at += r->width[i++]) {
+        u128 bits;
         int above = 128 - 8 * r->width[i];
-        memcpy(&bits, data, r->width[i]);
+        memcpy(&bits, at, 16);
         s->n[i] = (i128)(bits << above) >> above;
     }
 }
 
 static void pack(const Recurrence *r, char *data, const Numbers *s) {
-    for (int i = 0; i < r->count; data += r->width[i++]) memcpy(data, &s->n[i], r->width[i]);
+    char copy[16 * NUMBERS + 16], *at = copy;
+    for (int i = 0; i < r->count; at += r->width[i++]) memcpy(at, &s->n[i], 16);
+    memcpy(data, copy, r->size);
 }
 
 /* Bytes of this length, or NULL and an error. */

@@ -139,9 +139,11 @@ class BLT(RoundedMechanism):
         return ("q", f"{self._recurrence.size}s")
 
     def step(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
-        t, z = self.next_step(state), noise.one(state[0] + 1)
-        packed = state[1]
-        if isinstance(packed, bytes):
+        t, packed = state[0] + 1, state[1]
+        if t > self.horizon:
+            self.next_step(state)
+        z = noise.one(t)
+        if type(packed) is bytes:
             packed, value = self._runner.step(packed, t, x, z)
             return (t, packed), value
         packed, values = self._run(packed, t, z[None], x[None])
