@@ -29,6 +29,7 @@ from typing import Any
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils import windowed_value
 
+from beam_dpcount.dofns.states import KeptCoder
 from beam_dpcount.dofns.ticks import SEED
 from benchmarks.jobs import SECRET, TICK, HarnessError, Job, Lives, durable, event, shown
 
@@ -126,8 +127,8 @@ class _Cell:
     def read(self) -> bytes | None:
         return self._worker.now.cells.get(self._slot)
 
-    def write(self, data: bytes) -> None:
-        self._worker.now.cells[self._slot] = data
+    def write(self, data: Any) -> None:
+        self._worker.now.cells[self._slot] = KeptCoder().encode(data)
         self._worker.reach("state")
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from beam_dpcount.dofns.states import KeptCoder
+
 
 class Cell:
     """A cell of state."""
@@ -13,8 +15,8 @@ class Cell:
     def read(self) -> bytes | None:
         return self.data
 
-    def write(self, data: bytes) -> None:
-        self.data = data
+    def write(self, data: Any) -> None:
+        self.data = KeptCoder().encode(data)
 
 
 class Kept:
@@ -26,8 +28,8 @@ class Kept:
     def read(self) -> bytes | None:
         return self._cells.get(self._key)
 
-    def write(self, data: bytes) -> None:
-        self._cells[self._key] = data
+    def write(self, data: Any) -> None:
+        self._cells[self._key] = KeptCoder().encode(data)
         self._cell.write(data)
 
 
