@@ -17,6 +17,7 @@ from apache_beam.utils import windowed_value
 
 from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.dofns.intake import Intake, check_unique, has_str_key
+from beam_dpcount.dofns.stacked import Stream, past, released
 from beam_dpcount.dofns.states import Kept, KeptCoder, packer, statistic_codec
 from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.mechanisms.base import IntArray, State
@@ -32,6 +33,7 @@ _REMEMBERED = 1 << 16  # standard deviations
 
 # Below this many steps a loop over `step` is faster than the vectorised release.
 _FEW = 48
+_GATHERED = 1 << 20  # bytes of steps that a bundle gathers before it releases them
 # Beyond this many numbers (steps times coordinates) a vector stream is not held whole.
 _MOST = 1 << 23
 
@@ -39,6 +41,7 @@ _MOST = 1 << 23
 # _WindowedValue has time and windows at once: making a Timestamp costs a microsecond.
 _Window: Any = beam.DoFn.WindowParam
 _WindowedValue: Any = beam.DoFn.WindowedValueParam
+_created: Any = windowed_value.create
 
 
 @lru_cache(maxsize=64)
@@ -228,6 +231,11 @@ class ReadElements(beam.DoFn):
     def process(self, element: Any, windowed: Any = _WindowedValue) -> Iterable[Any]:
         self._check(windowed.windows)
         intake, micros = self._intake, windowed.timestamp_micros
+        # First what most are, in line.
+        is_pair = type(element) is tuple and len(element) == 2 and type(element[0]) is str
+        if is_pair and intake.is_plain:
+            codes, _ = intake.codes(element[0], element[1], micros)
+            return ((element[0], self._pack(micros, codes)),)
         if not has_str_key(element):
             return (beam.pvalue.TaggedOutput(REJECTED, intake.refuse_key(element, micros)),)
         key, payload = element
@@ -240,7 +248,10 @@ class ReadElements(beam.DoFn):
 
 
 class CountWholeKey(beam.DoFn):
-    """Bounded, after the grouping: all releases of a key in one vectorised call."""
+    """Bounded, after the grouping: all releases of a key in one vectorised call.
+
+    Numbers of many keys, in one such call for all of like lengths; see `stacked.py`.
+    """
 
     def __init__(self, intake: Intake, entropy: Entropy) -> None:
         self._intake, self._entropy = intake, entropy
@@ -249,8 +260,49 @@ class CountWholeKey(beam.DoFn):
         self._draws = self._intake.draws(self._entropy)
         self._stddevs: list[float] = []
         self._past_horizon = Metrics.counter("beam_dpcount", PAST_HORIZON)
+        in_order = self._intake.counter.draws is not None
+        self._stacks = self._intake.is_lean and in_order and not self._draws.digest_size
 
-    def process(self, element: tuple[str, Iterable[Any]], window: Any = _Window) -> Iterator[Any]:
+    def start_bundle(self) -> None:
+        self._gathered: list[Stream] = []
+        self._many = 0
+
+    def process(self, element: tuple[str, Iterable[Any]], window: Any = _Window) -> Iterable[Any]:
+        if not self._stacks:
+            return self._alone(element, window)
+        self._gathered.append(Stream(element[0], window, b"".join(element[1])))
+        self._many += len(self._gathered[-1].packed)
+        return self._flushed() if self._many >= _GATHERED else ()
+
+    def finish_bundle(self) -> Iterable[Any]:
+        return self._flushed()
+
+    def _flushed(self) -> Iterator[Any]:
+        streams, counter = self._gathered, self._intake.counter
+        self.start_bundle()
+        if not streams:
+            return
+        beyond, longest = past(streams, counter.horizon)
+        if beyond:
+            self._past_horizon.inc(beyond)
+            warn_past_horizon(counter)
+        stddevs, made = self._known_stddevs(longest), self._intake.release_type
+        noise, windows = self._draws.noise, (streams[0].window,)
+        of = (lambda s: noise(s.key, s.window, b"")), counter.draws or int
+        for stream, steps in released(counter, streams, *of):
+            key = stream.key
+            if windows[0] is not stream.window:
+                windows = (stream.window,)
+            for number, (micros, value), stddev in zip(count(1), steps, stddevs, strict=False):
+                # TimestampedValue would assign the window anew, which costs more than all the rest.
+                yield _created(made(key, number, micros, value, stddev), micros, windows)
+
+    def _known_stddevs(self, n: int) -> list[float]:
+        if len(self._stddevs) < n:
+            self._stddevs = self._intake.counter.stddevs(n).tolist()
+        return self._stddevs
+
+    def _alone(self, element: tuple[str, Iterable[Any]], window: Any) -> Iterator[Any]:
         key, steps = element
         windows = (window,)
         intake, counter = self._intake, self._intake.counter
@@ -268,7 +320,7 @@ class CountWholeKey(beam.DoFn):
                     if horizon is not None and number >= horizon:
                         refusal = intake.refuse(key, payload, micros, past_horizon(counter))
                     if refusal is not None:
-                        placed = windowed_value.create(refusal, micros, windows)
+                        placed = _created(refusal, micros, windows)
                         yield beam.pvalue.TaggedOutput(REJECTED, placed)
             steps = [step for step, *_ in ordered]
             identities = [identity for _, _, identity, *_ in ordered] if by_id else None
@@ -288,15 +340,10 @@ class CountWholeKey(beam.DoFn):
             noises = self._histories(key, window, packed, identities)
             whole = None if counter.draws is None else StepNoises(noises, counter.draws)
             values = self._release(packed[:, 1:], noises, whole)
-        stddevs = self._stddevs
-        if len(stddevs) < len(packed):
-            stddevs = self._stddevs = counter.stddevs(len(packed)).tolist()
-        made = intake.release_type
+        stddevs, made = self._known_stddevs(len(packed)), intake.release_type
         rows = zip(count(1), packed[:, 0].tolist(), values, stddevs, strict=False)
         for number, micros, value, stddev in islice(rows, intake.every - 1, None, intake.every):
-            released = made(key, number, micros, intake.shown(value), stddev)
-            # TimestampedValue would assign the window anew, which costs more than all the rest.
-            yield windowed_value.create(released, micros, windows)
+            yield _created(made(key, number, micros, intake.shown(value), stddev), micros, windows)
 
     def _release(self, numbers: IntArray, noises: Iterable[Noise], whole: Any) -> Iterable[Any]:
         """From the noise of each step, or where it is faster, from that of all at once, if any."""

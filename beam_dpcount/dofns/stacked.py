@@ -1,0 +1,147 @@
+"""Many finished streams of numbers released together: those of like lengths side by side.
+
+A column is a stream, padded with empty steps at its end, which no release before them depends on.
+So each comes out as it would alone, to the last bit; and each of its steps has one draw of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from beam_dpcount.counters.counter import LatticeCounter
+from beam_dpcount.mechanisms.base import IntArray
+from beam_dpcount.noise.entropy import Noise, SystemNoise
+from beam_dpcount.noise.laws import Law
+
+_LIKE = 1.25  # lengths that differ by no more than this factor are padded to one
+_SHORT = 16  # or those up to this
+_AT_ONCE = 1 << 14  # steps that are lists at a time: a list takes four times what an array does
+
+
+class Stream(NamedTuple):
+    """The steps of one key in one window: of each its time and number, packed into 8 bytes each."""
+
+    key: str
+    window: Any
+    packed: bytes
+
+    @property
+    def steps(self) -> int:
+        return len(self.packed) >> 4
+
+
+def past(streams: Sequence[Stream], horizon: int | None) -> tuple[int, int]:
+    """How many steps are beyond the horizon, and how many of a stream are not, at most."""
+    sizes = [stream.steps for stream in streams]
+    longest = max(sizes)
+    if horizon is None or longest <= horizon:
+        return 0, longest
+    return sum(max(size - horizon, 0) for size in sizes), horizon
+
+
+def released(
+    counter: LatticeCounter,
+    streams: Sequence[Stream],
+    noise_of: Callable[[Stream], Noise],
+    draws_of: Callable[[int], int],
+) -> Iterator[tuple[Stream, Iterator[tuple[int, float]]]]:
+    """Each stream, in the order given, with the times and the releases of its steps.
+
+    Args:
+      counter: of numbers.
+      streams: their steps in any order; they are taken by time, and those of one time as they come.
+      noise_of: the noise of a stream.
+      draws_of: how many coordinates so many steps draw, in their order.
+    """
+    sizes = np.array([stream.steps for stream in streams])
+    rows = np.frombuffer(b"".join([s.packed for s in streams]), dtype="<i8").reshape(-1, 2)
+    micros, xs = rows[:, 0], rows[:, 1]
+    falls = micros[1:] < micros[:-1]
+    falls[np.cumsum(sizes)[:-1] - 1] = False
+    if falls.any():
+        order = np.lexsort((micros, np.repeat(np.arange(len(sizes)), sizes)))  # it is stable
+        micros, xs = micros[order], xs[order]
+    taken = sizes if counter.horizon is None else np.minimum(sizes, counter.horizon)
+    starts = np.cumsum(sizes) - sizes
+    values = np.zeros(len(xs))
+    for some in _alike(taken):
+        place, there = _places(starts[some], taken[some])
+        noises = [noise_of(streams[i]) for i in some.tolist()]
+        noise: Noise = noises[0]
+        if len(noises) > 1:
+            noise = _Beside(noises, np.array([*map(draws_of, taken[some].tolist())]))
+        x = xs[place] if there is None else np.where(there, xs[place], 0)
+        found = counter.release_lattice(x, noise)
+        if there is None:
+            values[place] = found
+        else:
+            values[place[there]] = found[there]
+    both = chain.from_iterable(
+        zip(micros[i : i + _AT_ONCE].tolist(), values[i : i + _AT_ONCE].tolist(), strict=True)
+        for i in range(0, len(xs), _AT_ONCE)
+    )
+    for stream, size, kept in zip(streams, sizes.tolist(), taken.tolist(), strict=True):
+        steps = islice(both, size)
+        yield stream, islice(steps, kept)
+        for _ in steps:  # what is beyond the horizon
+            pass
+
+
+def _alike(sizes: IntArray) -> Iterator[IntArray]:
+    """Places of streams of like lengths, the shortest first."""
+    order = np.argsort(sizes, kind="stable")
+    ordered, at = sizes[order], 0
+    while at < len(order):
+        most = max(_SHORT, int(ordered[at] * _LIKE))
+        end = int(np.searchsorted(ordered, most, side="right"))
+        yield order[at:end]
+        at = end
+
+
+def _places(starts: IntArray, sizes: IntArray) -> tuple[Any, npt.NDArray[np.bool_] | None]:
+    """Where the steps of streams are, shape (longest, streams), and which are there; None: all.
+
+    One stream is a slice.
+    """
+    if len(starts) == 1:
+        return slice(int(starts[0]), int(starts[0] + sizes[0])), None
+    steps = np.arange(int(sizes.max()))[:, None]
+    if (sizes == sizes[0]).all():
+        return starts + steps, None
+    there = steps < sizes
+    return np.where(there, starts + steps, 0), there
+
+
+class _Beside:
+    """The noises of streams, of numbers, side by side: a column each, 0 behind its last draw.
+
+    `draws`: how many coordinates each stream has.
+    """
+
+    def __init__(self, noises: Sequence[Noise], draws: IntArray) -> None:
+        self._noises, self._draws = noises, draws
+        first = noises[0]
+        self._shared = type(first) is SystemNoise and all(noise is first for noise in noises)
+
+    def draw(self, first: int, n: int) -> IntArray:
+        z = np.zeros((n, len(self._draws)), dtype=np.int64)
+        if self._shared:  # one pool for all: a draw that one of them gets is gone for the others
+            there = np.arange(first, first + n)[:, None] <= self._draws
+            z[there] = self._noises[0].draw(first, int(there.sum()))
+            return z
+        for column, (noise, draws) in enumerate(zip(self._noises, self._draws, strict=True)):
+            mine = min(n, int(draws) - first + 1)
+            if mine > 0:
+                z[:mine, column] = noise.draw(first, mine)
+        return z
+
+    def one(self, coordinate: int) -> Any:
+        return self.draw(coordinate, 1)[0]
+
+    def for_law(self, law: Law) -> _Beside:
+        return _Beside([noise.for_law(law) for noise in self._noises], self._draws)
