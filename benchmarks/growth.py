@@ -116,6 +116,22 @@ class _Timer:
         pass
 
 
+class _Bag:
+    """A bag of state."""
+
+    def __init__(self) -> None:
+        self._entries: list[bytes] = []
+
+    def add(self, entry: bytes) -> None:
+        self._entries.append(entry)
+
+    def read(self) -> list[bytes]:
+        return list(self._entries)
+
+    def clear(self) -> None:
+        self._entries.clear()
+
+
 class OneClock:
     """The streaming DoFns of a clock with one key, as a worker has them, without an engine."""
 
@@ -125,22 +141,27 @@ class OneClock:
         for dofn in (self._read, self._count):
             dofn.setup()
         self._cell, self._timer, self._key = Cell(), _Timer(), "key-00000"
+        self._later = _Bag()
         self._take((self._key, SEED), plain.START * _MICROS)
 
     def event(self, tick: int) -> None:
         """One event, in a tick from 1."""
         micros = (plain.START + (tick - 1) * plain.TICK) * _MICROS
         element = self._key, 1
+        self._read.start_bundle()
         for read in self._read.process(element, _placed(element, micros)):
-            self._take(read, micros)
+            self._take(read.value, micros)
+        for read in self._read.finish_bundle():
+            self._take(read.value, micros)
 
     def release(self) -> int:
         """The next tick: how many releases it has."""
-        given = self._key, GlobalWindow(), self._cell, self._timer
+        given = self._key, GlobalWindow(), self._cell, self._timer, self._later
         return len([*self._count.release(*given)])
 
     def _take(self, element: Any, micros: int) -> None:
-        self._count.process(element, _placed(element, micros), self._cell, self._timer)
+        given = self._cell, self._timer, self._later
+        self._count.process(element, _placed(element, micros), *given)
 
 
 def _placed(element: Any, micros: int) -> Any:

@@ -19,6 +19,7 @@ from apache_beam.utils import windowed_value
 
 import beam_dpcount as dp
 from beam_dpcount.dofns.elements import CountEachElement
+from beam_dpcount.dofns.states import KeptCoder
 from beam_dpcount.dofns.windows import WindowCheck
 from benchmarks import flink_soak
 from benchmarks.jobs import FLAT, order, resident
@@ -34,8 +35,8 @@ class Cell:
     def read(self) -> bytes | None:
         return self.states.get(self.key)
 
-    def write(self, data: bytes) -> None:
-        self.states[self.key] = data
+    def write(self, data: Any) -> None:
+        self.states[self.key] = KeptCoder().encode(data)
 
 
 def soak(events: int, keys: int, skewed: bool, count: dp.PrefixCount) -> tuple[list[Any], Cell]:

@@ -10,13 +10,13 @@ from beam_dpcount.dofns.states import KeptCoder
 class Cell:
     """A cell of state."""
 
-    data: bytes | None = None
+    data: Any = None
 
-    def read(self) -> bytes | None:
+    def read(self) -> Any:
         return self.data
 
     def write(self, data: Any) -> None:
-        self.data = KeptCoder().encode(data)
+        self.data = data.packed() if hasattr(data, "packed") else data
 
 
 class Kept:

@@ -882,9 +882,9 @@ def test_state_is_bounded_at_a_million_numbers() -> None:
     check_state(10, 100_000, "")
     with pytest.raises(ValueError, match="1000010 a key, and at most 1000000"):
         check_state(10, 100_001, "")
-    large = [f"i{n}" for n in range(30_000)]
+    large = [f"i{n}" for n in range(50_000)]
     made = Histogram(dp.ZCDP(1.0), 1000, large, mechanism="BinaryTree")
-    assert made.counter.dimension == 30_000
+    assert made.counter.dimension == 50_000
     for base in (BinaryTree, NormalizedBLT):  # the second has a last epoch
         with pytest.raises(ValueError, match="TickHistogram"):
             Histogram(dp.ZCDP(1.0), None, large, mechanism=Unbounded(base))

@@ -106,7 +106,7 @@ def at_ticks(count: Any, function: Any = None) -> tuple[Any, Any]:
     """The TickCount inside, and its counter in such windows."""
     inner = getattr(count, "_ticks", count)
     clock = inner._windowed(collection(function))
-    return inner, inner._at(clock, False)
+    return inner, inner._at(clock, False)[False]
 
 
 def collection(function: Any) -> Any:

@@ -151,6 +151,6 @@ def test_bounding_costs_little_beside_a_grouping() -> None:
 def test_state_grows_with_the_keys_of_a_person() -> None:
     for k in (1, 4):
         apart = dp.Users(str, events=k, gap=people.TICK)
-        assert people.arriving(3, k, dp.Users(str, events=k))[2] == 40 + 12 * k
-        assert people.arriving(3, k, apart)[2] == 40 + 20 * k
+        assert people.arriving(3, k, dp.Users(str, events=k))[2] == 36 + 12 * k
+        assert people.arriving(3, k, apart)[2] == 36 + 20 * k
     assert people.arriving(3, 2, None)[2] == 0

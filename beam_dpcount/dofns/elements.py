@@ -84,7 +84,7 @@ class CountEachElement(beam.DoFn):
         cell: Any = beam.DoFn.StateParam(STATE),
     ) -> Iterable[Any]:
         self._check(windowed.windows)
-        return self._each(element, windowed, cell)
+        return self._each(element, windowed, cell, cell.read())
 
     def _packed(self, state: State, digest: bytes, memory: Any) -> bytes:
         statistic = self._intake.statistic
@@ -104,11 +104,13 @@ class CountEachElement(beam.DoFn):
             parts = self._codec.decode(found), self._codec.digest_of(found), memory
         return Kept(self._packed, self._bundle, *parts)
 
-    def _in_full(self, element: tuple[str, Any], windowed: Any, cell: Any) -> Iterator[Any]:
+    def _in_full(
+        self, element: tuple[str, Any], windowed: Any, cell: Any, kept: Any
+    ) -> Iterator[Any]:
         key, payload = element
         intake, micros = self._intake, windowed.timestamp_micros
         counter, statistic, draws = intake.counter, intake.statistic, self._draws
-        window, kept = windowed.windows[0], cell.read()
+        window = windowed.windows[0]
         is_new = type(kept) is not Kept or kept.bundle is not self._bundle
         if is_new:
             kept = self._opened(kept, key, window)
@@ -138,20 +140,19 @@ class CountEachElement(beam.DoFn):
             value = intake.shown(value)
         yield intake.release_type(key, state[0], micros, value, self._stddevs.at(state))
 
-    def _lean(self) -> Callable[[tuple[str, Any], Any, Any], Iterable[Any]]:
+    def _lean(self) -> Callable[[tuple[str, Any], Any, Any, Any], Iterable[Any]]:
         """`_in_full` for numbers that count whatever came before: the same, with less to ask."""
         intake, stddevs, in_full = self._intake, self._stddevs, self._in_full
         codes, noise_of, known = intake.codes, self._draws.noise, self._stddevs.known
         step, horizon = intake.counter.step_lattice, self._horizon
         made: Any = intake.release_type
 
-        def each(element: tuple[str, Any], windowed: Any, cell: Any) -> Iterable[Any]:
-            kept = cell.read()
+        def each(element: tuple[str, Any], windowed: Any, cell: Any, kept: Any) -> Iterable[Any]:
             if type(kept) is not Kept or kept.bundle is not self._bundle:
-                return in_full(element, windowed, cell)
+                return in_full(element, windowed, cell, kept)
             state = kept.state
             if horizon is not None and state[0] >= horizon:
-                return in_full(element, windowed, cell)
+                return in_full(element, windowed, cell, kept)
             key, payload = element
             micros = windowed.timestamp_micros
             (x,), _ = codes(key, payload, micros)

@@ -80,7 +80,7 @@ class BLT(RoundedMechanism):
 
     @cached_property
     def _tables(self) -> Tables:
-        return Tables(self._poles, self.horizon, self._columns[2])
+        return tables.tables(self._kind, self.horizon, self.buffers)
 
     @property
     def _columns(self) -> tuple[int, tuple[int, ...], FloatArray]:

@@ -452,3 +452,9 @@ class Tables:
                 both = (1 + (i != k)) * p.w[i] * p.w[k]
                 total += both * float((D * D * u[:, i] * u[:, k] * rise).sum())
         return total / self._horizon
+
+
+@lru_cache(maxsize=32)
+def tables(kind: str, horizon: int, buffers: int | None) -> Tables:
+    """The tables of one BLT: made once, whatever inputs and noise it computes with."""
+    return Tables(poles(kind, horizon, buffers), horizon, column_scales(kind, horizon, buffers)[2])
