@@ -1,0 +1,189 @@
+"""Finished streams released side by side: each as it would come out alone, with its own draws."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.coders.coders import IntervalWindowCoder
+from apache_beam.transforms import window
+from apache_beam.transforms.window import FixedWindows, GlobalWindows, SlidingWindows
+
+import beam_dpcount as dp
+from beam_dpcount import mechanisms
+from beam_dpcount.dofns.elements import CheckKeys, CheckPairs
+from beam_dpcount.dofns.stacked import Stream, past, released
+from beam_dpcount.noise.entropy import SystemNoise
+from beam_dpcount.transforms.inputs import in_one_window
+from benchmarks.jobs import dofns_of
+from tests.scripted import KeyedScript, Script
+
+BUDGET = dp.ApproxDP(1.0, 1e-6)
+# What draws early draws its coordinates in another order, and is counted key by key.
+KINDS = [kind for kind in mechanisms.ALL if not kind(40).draws_early]
+
+
+def stream(key: str, steps: list[tuple[int, int]]) -> Stream:
+    return Stream(key, None, b"".join(struct.pack("<qq", *step) for step in steps))
+
+
+def some_streams(sizes: list[int], seed: int = 1) -> list[Stream]:
+    rng = np.random.default_rng(seed)
+    made = []
+    for i, n in enumerate(sizes):
+        steps = zip(range(100, 100 + n), rng.integers(0, 2, n).tolist(), strict=True)
+        made.append(stream(f"k{i}", list(steps)))
+    return made
+
+
+def released_all(counter: Any, streams: list[Stream], noise_of: Any) -> list[Any]:
+    found = released(counter, streams, noise_of, counter.draws)
+    return [(stream.key, list(steps)) for stream, steps in found]
+
+
+def scripted(stream: Stream) -> KeyedScript:
+    return KeyedScript(stream.key, stream.window, None, 1000)
+
+
+def alone(counter: Any, streams: list[Stream]) -> list[Any]:
+    """Key by key, step by step."""
+    made = []
+    for s in streams:
+        steps = sorted(struct.iter_unpack("<qq", s.packed), key=lambda step: step[0])
+        state, noise, values = counter.init(), scripted(s), []
+        for micros, x in steps[: counter.horizon]:
+            state, value = counter.step_lattice(state, x, noise)
+            values.append((micros, value))
+        made.append((s.key, values))
+    return made
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "sizes",
+    [[1], [3, 3, 3], [1, 2, 16, 17, 5], [40, 1, 33, 38, 39, 20, 21], [0, 2, 0, 1]],
+    ids=str,
+)
+def test_each_comes_out_as_it_would_alone(kind: Any, sizes: list[int]) -> None:
+    counter = dp.calibrate(kind(40), BUDGET)
+    streams = some_streams(sizes)
+    assert released_all(counter, streams, scripted) == alone(counter, streams)
+
+
+def test_steps_are_taken_by_time_and_those_of_one_time_as_they_come() -> None:
+    counter = dp.calibrate(mechanisms.NormalizedBLT(9), BUDGET)
+    streams = [
+        stream("a", [(5, 1), (3, 0), (5, 0), (-2, 1)]),
+        stream("b", [(1, 1), (2, 1), (2, 0)]),
+        stream("c", [(0, 1)]),
+    ]
+    found = released_all(counter, streams, scripted)
+    assert found == alone(counter, streams)
+    assert [micros for micros, _ in found[0][1]] == [-2, 3, 5, 5]
+
+
+def test_steps_beyond_the_horizon_give_nothing_and_draw_nothing() -> None:
+    counter = dp.calibrate(mechanisms.SmoothBinary(4), BUDGET)
+    streams = some_streams([7, 4, 2, 5])
+    assert past(streams, 4) == (4, 4)
+    assert past(streams, None) == (0, 7)
+    assert past(streams, 100) == (0, 7)
+    found = released_all(counter, streams, scripted)
+    assert found == alone(counter, streams)
+    assert [len(steps) for _, steps in found] == [4, 4, 2, 4]
+
+
+def test_a_stream_says_nothing_of_another() -> None:
+    """Bit for bit: with one stream longer, of other numbers, or gone, the others are the same."""
+    counter = dp.calibrate(mechanisms.NormalizedBLT(100), BUDGET)
+    streams = some_streams([20, 24, 19, 1, 22, 60])
+    whole = dict(released_all(counter, streams, scripted))
+    others = [
+        [streams[0], *some_streams([24] * 2, 9)[1:], *streams[2:]],
+        [streams[0], stream("k1", [(100, 1)]), *streams[2:]],
+        [streams[0], *streams[2:]],
+    ]
+    for changed in others:
+        found = dict(released_all(counter, changed, scripted))
+        assert {key: found[key] for key in found if key != "k1"} == {
+            key: whole[key] for key in found if key != "k1"
+        }
+
+
+def test_every_step_has_a_draw_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From one pool: as many draws as steps, and none is in two releases."""
+    counter = dp.calibrate(mechanisms.Simple2(50), BUDGET)  # each release adds one draw
+    taken, draw = [], SystemNoise.draw
+
+    def watched(self: SystemNoise, first: int, n: int) -> Any:
+        z = draw(self, first, n) * 0 + (1 << len(taken) % 40) + np.arange(n)
+        taken.append(n)
+        return z
+
+    monkeypatch.setattr(SystemNoise, "draw", watched)
+    noise = SystemNoise(counter.law)
+    sizes = [3, 50, 17, 20, 19, 1, 1, 48]
+    streams = [stream(f"k{i}", [(t, 0) for t in range(n)]) for i, n in enumerate(sizes)]
+    found = released_all(counter, streams, lambda stream: noise)
+    assert sum(taken) == sum(sizes)
+    seen = []
+    for _, steps in found:
+        seen += np.diff([0.0, *[value for _, value in steps]]).tolist()
+    assert 0 not in seen  # padding has no noise; all that is released has
+    assert len(seen) == sum(sizes)
+
+
+def test_noise_of_one_object_for_all_is_asked_key_by_key_unless_it_is_the_systems() -> None:
+    counter = dp.calibrate(mechanisms.BinaryTree(9), BUDGET)
+    script = Script(np.arange(100, 109))
+    found = released_all(counter, some_streams([3, 3, 3]), lambda stream: script)
+    assert found[0][1] != []
+    assert script.drawn == [1, 2, 3] * 3
+
+
+# Whether an element can lie in several windows
+
+
+class Everywhere(window.NonMergingWindowFn):
+    def assign(self, context: Any) -> list[Any]:
+        return [window.IntervalWindow(0, 10), window.IntervalWindow(10, 20)]
+
+    def get_window_coder(self) -> Any:
+        return IntervalWindowCoder()
+
+
+def input_in(*functions: Any) -> Any:
+    made = beam.Pipeline() | beam.Create([("k", 1)]) | beam.WindowInto(GlobalWindows())
+    for i, function in enumerate(functions):
+        made = made | f"Window{i}" >> beam.WindowInto(function) | f"Map{i}" >> beam.Map(lambda e: e)
+    return made
+
+
+def test_only_inputs_whose_elements_have_one_window_each_are_checked_without_windows() -> None:
+    several = FixedWindows(10), FixedWindows(5), GlobalWindows()
+    for one in ([], several[:1], several):
+        assert in_one_window(input_in(*one)), one
+    sliding, everywhere = SlidingWindows(10, 5), Everywhere()
+    for many in (
+        [sliding],
+        [sliding, FixedWindows(10)],
+        [SlidingWindows(10, 20)],
+        [everywhere, GlobalWindows()],
+        [everywhere, FixedWindows(10)],
+    ):
+        assert not in_one_window(input_in(*many)), many
+    created = beam.Pipeline() | beam.Create([("k", 1)])
+    some = created | "A" >> beam.WindowInto(FixedWindows(10))
+    mixed = created | "B" >> beam.WindowInto(sliding)
+    assert not in_one_window((some, mixed) | beam.Flatten())
+    fixed = created | "C" >> beam.WindowInto(FixedWindows(10))
+    assert in_one_window((some, fixed) | "Fixed" >> beam.Flatten())
+
+
+def test_which_check_is_taken() -> None:
+    for given, kind in (({}, CheckPairs), ({"on_reject": "collect"}, CheckKeys)):
+        count = dp.PrefixCount(BUDGET, 9, path="streaming", **given)
+        assert kind in dofns_of(count)
