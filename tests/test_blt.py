@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import beam_dpcount as dp
-from beam_dpcount.mechanisms import BLT, NormalizedBLT
+from beam_dpcount.mechanisms import BLT, NormalizedBLT, blt_tables
 from beam_dpcount.mechanisms.base import UnsupportedHorizonError
 from beam_dpcount.mechanisms.blt_tables import (
     _Variances,
@@ -116,7 +116,7 @@ def test_horizons_between_powers_of_two(horizon):
     assert max_se(NormalizedBLT(horizon)) < 0.95 * optimum
     assert optimum < max_se(BLT(horizon)) < 1.02 * optimum
     for kind in (BLT, NormalizedBLT):
-        mechanism = kind(horizon)
+        mechanism = kind(horizon).within(2**30, 1)
         xs = np.random.default_rng(1).integers(-(2**30), 2**30, horizon)
         last = mechanism.release(xs, Script(np.zeros(horizon)))
         reach = 0.5 * mechanism.release(xs * 0, Script(np.ones(horizon))) + 1
@@ -312,6 +312,7 @@ def test_a_key_that_goes_on_is_told_its_variances_by_blocks(monkeypatch):
 
 
 def test_many_keys_that_go_on_are_told_theirs_by_blocks(monkeypatch):
+    blt_tables.tables.cache_clear()
     mechanism, work = NormalizedBLT(2**24), Work(monkeypatch)
     for t in range(100, 200):
         for key in range(200):
@@ -340,6 +341,7 @@ def test_keys_far_apart_cost_no_blocks(monkeypatch):
 
 def test_blocks_of_variances_are_few(monkeypatch):
     monkeypatch.setattr("beam_dpcount.mechanisms.blt_tables._BLOCKS", 16)
+    blt_tables.tables.cache_clear()
     mechanism = NormalizedBLT(2**24)
     for block in range(64):
         for t in (1, 2):

@@ -24,6 +24,7 @@ _TAIL = 64
 # The decoder's floors lose 2^-17 of a count or so; less in short streams, whose states have room.
 _KEPT, _KEPT_OF_SHORT = 17, 52
 _SCALE_BITS = 44
+_AT_ONCE = 1 << 16  # numbers that are bytes at a time
 
 
 @dataclass(frozen=True)
@@ -167,11 +168,17 @@ class BLT(RoundedMechanism):
         """What is kept after steps from t on, and the releases if there are inputs."""
         streams = 1 if z.ndim == 1 else z.shape[1]
         kept = packed if isinstance(packed, bytes) else packed.tobytes()
-        inputs = None if xs is None else np.asarray(xs, np.int64).tobytes()
-        how = np.asarray(z, np.int64).tobytes(), xs is not None
-        after, values = self._runner.run(kept, t, len(z), streams, inputs, *how)
-        made = after if isinstance(packed, bytes) else np.frombuffer(after, packed.dtype)
-        return made, None if values is None else np.frombuffer(values).reshape(z.shape)
+        values = None if xs is None else np.empty(z.shape)
+        rows = max(1, _AT_ONCE // max(1, streams))
+        for first in range(0, len(z), rows):  # in parts, as bytes are copies
+            some = slice(first, first + rows)
+            inputs = None if xs is None else np.asarray(xs[some], np.int64).tobytes()
+            part = np.asarray(z[some], np.int64)
+            how = len(part), streams, inputs, part.tobytes(), xs is not None
+            kept, found = self._runner.run(kept, t + first, *how)
+            if values is not None:
+                values[some] = np.frombuffer(found).reshape(part.shape)
+        return kept if isinstance(packed, bytes) else np.frombuffer(kept, packed.dtype), values
 
     def _column_scales(self, n: int) -> FloatArray:
         """D of steps 1 .. n; step T + 1 has that of T."""
