@@ -113,11 +113,11 @@ def test_ticks_draw_once_each(path: str, drawn: Any) -> None:
 
 
 def test_a_state_is_small_and_does_not_grow() -> None:
-    """304 bytes at 2^20 at most: a head, a checksum, and the numbers of the mechanism."""
+    """128 bytes at 2^20 at most: a head, a checksum, and the numbers of the mechanism."""
     (size,) = {*state_bytes(prefix(), 3000)}
-    assert size <= 304
+    assert size <= 128
     sizes = [max(state_bytes(prefix(horizon=2**log))) for log in (10, 20, 30)]
-    assert sizes[2] <= sizes[0] + 160
+    assert sizes[2] <= sizes[0] + 100
     histogram = dp.Histogram(BUDGET, HORIZON, [str(i) for i in range(100)])
     assert max(state_bytes(histogram, 10, np.ones(100, dtype=np.int64))) <= 100 * size
 
@@ -158,9 +158,10 @@ def test_a_key_reads_and_writes_its_state_once_a_bundle(
 
 
 @each_shape
-def test_an_element_encodes_its_state_at_most_once(
+def test_a_key_encodes_its_state_once_a_bundle(
     elements: int, keys: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Not once an element; these come in one bundle."""
     made = Tally[str]()
 
     def watch(name: str) -> None:
@@ -175,8 +176,7 @@ def test_an_element_encodes_its_state_at_most_once(
     watch("encode")
     watch("decode")
     plain.seconds(elements, keys, prefix())
-    assert keys <= made["encode"] <= elements
-    assert made["decode"] <= elements - keys  # a key's first element has none
+    assert made == {"encode": keys}
 
 
 # Allocations
@@ -195,19 +195,19 @@ def peak(work: Callable[[], Any]) -> int:
 
 @pytest.mark.slow
 def test_a_long_release_takes_few_bytes_a_step() -> None:
-    """89 are measured: the input and the result are 16."""
+    """37 are measured: the input and the result are 16."""
     counter = prefix().counter
     xs = np.ones(2**18, dtype=np.int64)
     counter.release(xs[: 2**12])  # makes its tables
-    assert growth(lambda n: peak(lambda: counter.release(xs[:n])), 2**16, 2**18) < 100
+    assert growth(lambda n: peak(lambda: counter.release(xs[:n])), 2**16, 2**18) < 45
 
 
 @pytest.mark.exhaustive
 def test_a_long_key_takes_few_bytes_an_element() -> None:
-    """Of a whole bounded pipeline: 425 are measured, and 40 of a GroupByKey with plain sums."""
+    """Of a whole bounded pipeline: 52 are measured, and 40 of a GroupByKey with plain sums."""
 
     def cost(n: int) -> float:
         return peak(lambda: plain.seconds(n, 1, prefix("bounded")))
 
     cost(100)
-    assert growth(cost, 20_000, 50_000) < 480
+    assert growth(cost, 20_000, 50_000) < 70
