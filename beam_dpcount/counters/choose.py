@@ -95,7 +95,7 @@ def choose(
       NormalizedBLT(horizon=1000, buffers=None)
       >>> small = dp.choose(1000, dp.ZCDP(0.1), max_state=10)
       >>> [(row.mechanism.name, round(row.max_stddev, 1)) for row in small.rows[:2]]
-      [('SmoothBinary', 14.1), ('TwoLevel', 24.7)]
+      [('BLT', 7.3), ('SmoothBinary', 14.1)]
     """
     if objective not in ("max", "mean"):
         raise ValueError(f'objective must be "max" or "mean", got {objective!r}')
