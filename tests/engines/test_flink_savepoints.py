@@ -1,6 +1,6 @@
 """A stream on Flink, stopped with a savepoint, and resumed by a newer version of the library.
 
-That version is simulated: its workers write states of format 2, and read both. The releases of all
+That version is simulated: its workers write states of the next format, and read both. The releases of all
 lives together must be those of a run without interruption, to the last bit. A clock that is resumed
 with another list of keys is refused.
 """
@@ -30,7 +30,7 @@ PACE = 0.02  # seconds between lines
 NEWER = """
 from beam_dpcount.dofns import states as coders
 
-decode, coders.FORMAT = coders.StateCodec.decode, 3
+decode, coders.FORMAT = coders.StateCodec.decode, 4
 
 
 def decode_either(self, data):
@@ -38,7 +38,7 @@ def decode_either(self, data):
     try:
         return decode(self, data)
     finally:
-        coders.FORMAT = 3
+        coders.FORMAT = 4
 
 
 coders.StateCodec.decode = decode_either
@@ -131,7 +131,7 @@ def test_stop_upgrade_and_resume(
     assert before + 50 <= between < 290
 
     # Back to the older one: refused by name, and nothing is released.
-    with pytest.raises(RuntimeError, match="in format 3, this code reads format 2: upgrade"):
+    with pytest.raises(RuntimeError, match="in format 4, this code reads format 3: upgrade"):
         lives.start(workers, second).wait_until_finish(60_000)
     assert len(lives.seen()) == between
 
