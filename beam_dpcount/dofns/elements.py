@@ -143,7 +143,7 @@ class CountEachElement(beam.DoFn):
     def _lean(self) -> Callable[[tuple[str, Any], Any, Any, Any], Iterable[Any]]:
         """`_in_full` for numbers that count whatever came before: the same, with less to ask."""
         intake, stddevs, in_full = self._intake, self._stddevs, self._in_full
-        codes, noise_of, known = intake.codes, self._draws.noise, self._stddevs.known
+        codes, recalled, noise_of = intake.codes, intake.recalled, self._draws.noise
         step, horizon = intake.counter.step_lattice, self._horizon
         made: Any = intake.release_type
 
@@ -155,10 +155,12 @@ class CountEachElement(beam.DoFn):
                 return in_full(element, windowed, cell, kept)
             key, payload = element
             micros = windowed.timestamp_micros
-            (x,), _ = codes(key, payload, micros)
+            found = recalled.get(payload) if type(payload) is int else None
+            (x,) = codes(key, payload, micros)[0] if found is None else found
             state, value = step(state, x, noise_of(key, windowed.windows[0], b""))
             kept.state, number = state, state[0]
-            stddev = known.get(number) or stddevs.at(state)
+            known = stddevs.known
+            stddev = known[number - 1] if number <= len(known) else stddevs.at(state)
             return (made(key, number, micros, value, stddev),)
 
         return each
@@ -168,15 +170,22 @@ class StepStddevs:
     """The standard deviations of releases, remembered by their steps: many keys take the same."""
 
     def __init__(self, counter: LatticeCounter) -> None:
-        self._counter, self.known = counter, dict[int, float]()
+        self._counter, self._far = counter, dict[int, float]()
+        self.known: list[float] = []  # of the first steps
 
     def at(self, state: State) -> float:
         """That of the release that led to this state."""
-        found = self.known.get(state[0])
+        step, horizon = state[0], self._counter.horizon
+        if len(self.known) < step <= _REMEMBERED:
+            many = min(max(2 * step, _FEW), _REMEMBERED, horizon or _REMEMBERED)
+            self.known = self._counter.stddevs(many).tolist()
+        if step <= len(self.known):
+            return self.known[step - 1]
+        found = self._far.get(step)
         if found is None:
-            if len(self.known) >= _REMEMBERED:
-                self.known.clear()
-            found = self.known[state[0]] = self._counter.stddev_at(state)
+            if len(self._far) >= _REMEMBERED:
+                self._far.clear()
+            found = self._far[step] = self._counter.stddev_at(state)
         return found
 
 

@@ -54,12 +54,17 @@ class Intake:
         self.is_lean = self.is_plain and every == 1 and type(statistic) is Numbers
         self._counted = counted  # what else says which elements count, for replayable noise
         self._remembers = type(statistic) is Numbers
-        self._known: dict[int, Codes] = {}  # of some whole numbers
+        # Of some whole numbers; none where it is the user who makes a number of an element.
+        self.recalled: dict[int, Codes] = {}
+        self._known: dict[int, Codes] = {} if value is not None else self.recalled
         self._is_scalar = statistic.dimension is None
         self.release_type: Any = Release if self._is_scalar else VectorRelease
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_known": {}}  # values of elements are in no pickle
+        # Values of elements are in no pickle.
+        recalled: dict[int, Codes] = {}
+        known = {} if self._value is not None else recalled
+        return {**self.__dict__, "_known": known, "recalled": recalled}
 
     def codes(self, key: str, payload: Any, micros: int) -> tuple[Codes, Rejected | None]:
         """The codes of an element, and the refusal of what does not count of it, if any."""

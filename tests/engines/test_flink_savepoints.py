@@ -1,8 +1,8 @@
 """A stream on Flink, stopped with a savepoint, and resumed by a newer version of the library.
 
-That version is simulated: its workers write states of the next format, and read both. The releases of all
-lives together must be those of a run without interruption, to the last bit. A clock that is resumed
-with another list of keys is refused.
+That version is simulated: its workers write states of the next format, and read both. The releases
+of all lives together must be those of a run without interruption, to the last bit. A clock that is
+resumed with another list of keys is refused.
 """
 
 from __future__ import annotations
