@@ -392,6 +392,18 @@ def test_constructor_refusals(make: Any, message: str) -> None:
         make()
 
 
+@pytest.mark.parametrize("path", ["streaming", "bounded"])
+def test_degrees_that_are_asserted_in_vain_stop_no_job(path: str) -> None:
+    """An error would tell that two vertices have more neighbours in common than was said."""
+    edges = [(u, v) for v in range(2, 9) for u in (0, 1)] + [(0, 1)]
+    every: dict[str, Any] = {"max_degree": 3, "asserted": True, "path": path}
+    for relation in ("edge", "node"):
+        count = dp.TriangleCount(dp.ZCDP(1e9), 15, 9, relation=relation, **every)
+        rows: list[Row] = [("x", edge, i) for i, edge in enumerate(edges)]
+        seen = run(partial(_applied, rows, count))
+        assert round(seen.releases[-1].value) == 2
+
+
 def test_annotations_name_what_is_counted_but_not_the_vertices() -> None:
     count = dp.TriangleCount(dp.ZCDP(0.5), 9, NAMES, max_degree=2, every=3)
     shown = count.display_data()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -14,6 +15,7 @@ import beam_dpcount as dp
 from beam_dpcount.counters.change import TickChange
 from beam_dpcount.dofns.states import StateCodec, StateError
 from beam_dpcount.mechanisms import BLT, NormalizedBLT, recurrence
+from beam_dpcount.mechanisms import blt_tables as tables
 from beam_dpcount.mechanisms.blt_tables import scale_index
 from beam_dpcount.mechanisms.recurrence import InPython, compiled
 from tests.scripted import Script, random_script
@@ -242,8 +244,22 @@ def test_states_belong_to_one_set_of_parameters():
                 with pytest.raises(StateError):
                     StateCodec(other).decode(data)
     mechanism = counters[0].mechanism
-    for part in (mechanism._poles.e.tolist(), mechanism._poles.a[1:].tolist(), mechanism.limits):
-        assert str(part) in mechanism.fingerprint
+    assert str(mechanism.limits) in mechanism.fingerprint
+
+
+def test_a_last_digit_of_a_constant_tells_machines_apart(monkeypatch):
+    """Where another libm rounds otherwise, states of this one are refused."""
+    here, poles = BLT(100).fingerprint, tables.poles("blt", 100, None)
+    for name in "ewac":
+        changed = getattr(poles, name).copy()
+        changed[-1] = np.nextafter(changed[-1], 0)
+        other = BLT(100)
+        other.__dict__["_poles"] = replace(poles, **{name: changed})
+        assert other.fingerprint != here, name
+    fraction, columns, norms = tables.column_scales("blt", 100, None)
+    for scales in ((fraction + 1, columns), (fraction, (*columns[:-1], columns[-1] + 1))):
+        monkeypatch.setattr(BLT, "_columns", (*scales, norms))
+        assert BLT(100).fingerprint != here
 
 
 @both

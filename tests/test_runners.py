@@ -354,3 +354,19 @@ def test_none_jumps_to_the_end_of_what_only_says_that_it_is_bounded() -> None:
     other = tagged.tagged | beam.Map(str)
     assert other.is_bounded  # Beam's mistake
     assert not jumps_to_the_end(other)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_state_on_several_local_workers_is_refused(workers: int) -> None:
+    """There a state is stepped from twice; bounded counts keep none."""
+    flags = [f"--direct_num_workers={workers}"]
+    for runner in ("FnApiRunner", "DirectRunner"):
+        for path, refused in (("streaming", True), ("bounded", False)):
+            pipeline = beam.Pipeline(runner, options=PipelineOptions(flags))
+            events = pipeline | beam.Create([("k", 1)])
+            count = dp.PrefixCount(dp.ZCDP(0.5), 9, path=path, allow_runner=True)
+            if refused:
+                with pytest.raises(dp.RunnerError, match="direct_num_workers"):
+                    _ = events | count
+            else:
+                _ = events | count

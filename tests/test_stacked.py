@@ -11,13 +11,14 @@ import pytest
 from apache_beam.coders.coders import IntervalWindowCoder
 from apache_beam.transforms import window
 from apache_beam.transforms.window import FixedWindows, GlobalWindows, SlidingWindows
+from apache_beam.utils import windowed_value
 
 import beam_dpcount as dp
 from beam_dpcount import mechanisms
 from beam_dpcount.dofns.elements import CheckKeys, CheckPairs
 from beam_dpcount.dofns.stacked import Stream, past, released
 from beam_dpcount.noise.entropy import SystemNoise
-from beam_dpcount.transforms.inputs import in_one_window
+from beam_dpcount.transforms.inputs import in_global_window
 from benchmarks.jobs import dofns_of
 from tests.scripted import KeyedScript, Script
 
@@ -162,25 +163,40 @@ def input_in(*functions: Any) -> Any:
     return made
 
 
-def test_only_inputs_whose_elements_have_one_window_each_are_checked_without_windows() -> None:
-    several = FixedWindows(10), FixedWindows(5), GlobalWindows()
-    for one in ([], several[:1], several):
-        assert in_one_window(input_in(*one)), one
-    sliding, everywhere = SlidingWindows(10, 5), Everywhere()
+def test_only_inputs_that_were_never_in_other_windows_are_checked_without_windows() -> None:
+    """In fixed ones a DoFn may give one element two windows; Beam hands them over one by one."""
+    assert in_global_window(input_in())
+    assert in_global_window(input_in(GlobalWindows()))
     for many in (
-        [sliding],
-        [sliding, FixedWindows(10)],
-        [SlidingWindows(10, 20)],
-        [everywhere, GlobalWindows()],
-        [everywhere, FixedWindows(10)],
+        [FixedWindows(10)],
+        [FixedWindows(10), GlobalWindows()],
+        [SlidingWindows(10, 5)],
+        [Everywhere(), GlobalWindows()],
+        [Everywhere(), FixedWindows(10)],
     ):
-        assert not in_one_window(input_in(*many)), many
+        assert not in_global_window(input_in(*many)), many
     created = beam.Pipeline() | beam.Create([("k", 1)])
-    some = created | "A" >> beam.WindowInto(FixedWindows(10))
-    mixed = created | "B" >> beam.WindowInto(sliding)
-    assert not in_one_window((some, mixed) | beam.Flatten())
-    fixed = created | "C" >> beam.WindowInto(FixedWindows(10))
-    assert in_one_window((some, fixed) | "Fixed" >> beam.Flatten())
+    mixed = created | "B" >> beam.WindowInto(SlidingWindows(10, 5))
+    assert not in_global_window((created, mixed) | beam.Flatten())
+    assert in_global_window((created, created) | "Same" >> beam.Flatten())
+
+
+class TwoWindows(beam.DoFn):
+    """Gives an element two windows of those declared."""
+
+    def process(self, element: Any) -> Any:
+        two = tuple(window.IntervalWindow(10 * i, 10 * i + 10) for i in range(2))
+        yield windowed_value.create(element, 0, two)
+
+
+@pytest.mark.parametrize("path", ["bounded", "streaming"])
+def test_an_element_in_two_fixed_windows_stops_the_count(path: str) -> None:
+    pipeline = beam.Pipeline("FnApiRunner")
+    events = pipeline | beam.Create([("k", 1)]) | beam.WindowInto(FixedWindows(10))
+    twice = events | beam.ParDo(TwoWindows()).with_output_types(tuple[str, int])
+    _ = twice | dp.PrefixCount(BUDGET, 9, path=path)
+    with pytest.raises(Exception, match="lies in other windows"):
+        pipeline.run().wait_until_finish()
 
 
 def test_which_check_is_taken() -> None:

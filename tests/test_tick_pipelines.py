@@ -766,9 +766,14 @@ class Bench:
     """One key of a CountEachTick, without a runner."""
 
     def __init__(
-        self, count: TickCount, fold: bool = True, window: int | None = None, ahead: int = 1
+        self,
+        count: TickCount,
+        fold: bool = True,
+        window: int | None = None,
+        ahead: int = 1,
+        horizon: int = 12,
     ) -> None:
-        clock = clock_of(10, 0, horizon=12)
+        clock = clock_of(10, 0, horizon=horizon)
         if window is not None:
             clock = clock.in_windows(window * SECOND, 0)
         self.passed = clock.passed_at(0)
@@ -785,6 +790,25 @@ class Bench:
         self.timer.at = None
         placed = self.dofn.release("a", GlobalWindow(), self.cell, self.timer, self.bag)
         return [value.value for value in placed]
+
+
+def test_a_count_in_windows_goes_on_beyond_an_earlier_stop() -> None:
+    """Seeds of the job that goes on find a count whose last timer has fired."""
+    count = exact(["a"], horizon=3)
+    first = Bench(count, window=30, horizon=6)
+    first.event(SEED)
+    assert [len(first.fire()) for _ in range(6)] == [1] * 6
+    assert first.timer.at is None
+    longer = Bench(count, window=30, horizon=12)
+    longer.cell.data = first.cell.data
+    longer.event(PAIR.pack(longer.passed + 8, 5))
+    assert longer.timer.at is None  # no event starts a clock
+    longer.event(SEED)
+    assert longer.timer.at == 70
+    made = [release for _ in range(6) for release in longer.fire()]
+    assert [release.step for release in made] == [1, 2, 3] * 2
+    assert [round(release.value) for release in made] == [0, 5, 5, 0, 0, 0]
+    assert longer.timer.at is None
 
 
 def test_each_call_reads_once_and_writes_once() -> None:
@@ -809,9 +833,10 @@ def test_only_a_seed_starts_the_clock() -> None:
     assert [r.value for r in bench.fire()] == [1]
     assert bench.timer.at == 20
     bench.timer.at = None
-    bench.event(SEED)  # a second one changes nothing
     bench.event(PAIR.pack(2, 1))
     assert bench.timer.at is None
+    bench.event(SEED)  # a second one sets the timer that is set already, and changes nothing else
+    assert bench.timer.at == 20
     assert [r.value for r in bench.fire()] == [2]
 
 

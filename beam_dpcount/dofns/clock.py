@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from numbers import Real
 from typing import Any
 
@@ -149,18 +150,17 @@ class Clock:
         return range(first, self.stop, self.window)
 
     def passed_at(self, origin: int) -> int:
-        """How many ticks end before the count from `origin` starts: with it ticks of all counts
-        are numbered, from 1; whatever start is, so that it may change."""
-        return 0 if self.window is None else (origin - self._earliest) // self.tick
+        """How many ticks of counts before end before the one from `origin` starts: so the ticks of
+        all counts are numbered, from 1."""
+        return (origin - self._first) // self.tick
 
     def origin_after(self, passed: int) -> int:
         """The origin of the count before which so many ticks end."""
-        return self.start if self.window is None else self._earliest + passed * self.tick
+        return self._first + passed * self.tick
 
-    @property
-    def _earliest(self) -> int:
-        """A border of windows before all times."""
-        return _FIRST - (_FIRST - self.offset) % self.window if self.window else 0
+    @cached_property
+    def _first(self) -> int:
+        return self.origins()[0]
 
     def step_at(self, micros: int, origin: int) -> int:
         """The tick of the count from `origin` in which an event falls; 0 if it does not count."""
@@ -194,9 +194,8 @@ class Clock:
 
     @property
     def fingerprint(self) -> str:
-        """All that pending sums depend on."""
-        origin = self.start if self.window is None else None
-        return repr((self.tick, origin, self.window, self.steps))
+        """All that pending sums depend on: windows may go on beyond an earlier stop."""
+        return repr((self.tick, self.start, self.window, self.offset, self.steps))
 
     def describe(self) -> Mapping[str, str]:
         """The public parameters, for display data and annotations."""

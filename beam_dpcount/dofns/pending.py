@@ -48,7 +48,10 @@ def add_pending(memory: bytes, step: int, x: int, bag: Any) -> bytes:
 
 
 def take_pending(memory: bytes, step: int, cap: int, bag: Any) -> tuple[int, bytes]:
-    """The sum of all ticks up to `step`, clipped to +-cap, and what remains to be remembered."""
+    """The sum of all ticks up to `step`, clipped to +-cap, and what remains to be remembered.
+
+    At most NEAR ticks may be due at once.
+    """
     if memory[:8] != _NO_TICK:
         return take_due(memory, step, cap)
     first = _BAG.unpack_from(memory)[1]

@@ -366,18 +366,18 @@ class CountEachTick(beam.DoFn):
             front = self._front(plan.clock.passed_at(origin))
             data = codec.encode(plan.counter.init(), digest, front)
         released, _ = codec.open(data)
+        passed, memory = self._parted(codec.memory_of(data))
         if element[1] == SEED:
             # Only a seed starts a clock: an event that comes after state was cleared must not
             # start it again, and spend its budget a second time.
             if before is None:
                 cell.write(data)
-            if not released:
-                first = plan.clock.passed_at(plan.clock.origins()[0]) + 1
-                for step in range(first, first + plan.ahead):
-                    self._set(timer, step)
+            # Of a count that had come to an earlier stop, too.
+            first = passed + released + 1
+            for step in range(first, first + plan.ahead):
+                self._set(timer, step)
             return
         step, x = PAIR.unpack(element[1])
-        passed, memory = self._parted(codec.memory_of(data))
         if step <= passed + released:
             # No later tick counts what belongs to another window.
             if not plan.fold or step <= passed or released >= plan.clock.steps:

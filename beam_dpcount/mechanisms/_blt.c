@@ -229,7 +229,8 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *named) {
                           given, given + 1, given + 2, given + 3, given + 4, given + 5, given + 6,
                           given + 7, given + 8))
         return NULL;
-    if (d < 1 || d > MOST || F < 0 || P < 1 || G < 0 || G > 62 || GD < 0 || Y < 0 || Y > 120)
+    if (d < 1 || d > MOST || F < 0 || P < 1 || F + P > 126 || G < 0 || G > 62 || GD < 0 ||
+        GD > 126 || Y < 0 || Y > 120 || horizon < 1 || most < 0)
         return PyErr_Format(PyExc_ValueError, "constants are out of range");
     r = (Recurrence *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
     if (!r) return NULL;
@@ -242,6 +243,10 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *named) {
         if (!(read[i] = numbers_of(given[i], counts[i], i == 7 ? &scales : NULL))) goto failed;
     }
     for (int i = 0; i < d; i++) {
+        if (read[1][i] < 0 || read[1][i] > 126 || read[3][i] < 0 || read[3][i] > 126) {
+            PyErr_SetString(PyExc_ValueError, "constants are out of range");
+            goto failed;
+        }
         r->a[i].factor = read[0][i], r->a[i].shift = (int)read[1][i];
         r->e[i].factor = read[2][i], r->e[i].shift = (int)read[3][i];
         r->w[i] = read[5][i];

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import operator
 from collections.abc import Sequence
@@ -71,9 +72,15 @@ class BLT(RoundedMechanism):
     def fingerprint(self) -> str:
         if self.horizon > self.longest:
             return repr(self)
-        p, bits = self._poles, (_KEPT, _KEPT_OF_SHORT, _SCALE_BITS, *tables.BITS)
-        poles = f"{p.e.tolist()} and {p.a[1:].tolist()}"
-        return f"{self!r} at {poles} up to {self.limits} in {bits} bits"
+        bits = _KEPT, _KEPT_OF_SHORT, _SCALE_BITS, *tables.BITS
+        return f"{self!r} of {self._constants} up to {self.limits} in {bits} bits"
+
+    @cached_property
+    def _constants(self) -> str:
+        """A digest of all that the recurrence computes with, which another libm may round apart."""
+        p, (fraction, columns, _) = self._poles, self._columns
+        exact = [made.tolist() for made in (p.e, p.a, p.c, p.w)], fraction, columns
+        return hashlib.sha256(ascii(exact).encode()).hexdigest()[:16]
 
     @cached_property
     def _poles(self) -> Poles:

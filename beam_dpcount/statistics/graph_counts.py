@@ -220,7 +220,8 @@ class Triangles(GraphStatistic):
     least_degree: ClassVar[int] = 2
 
     def added(self, graph: Graph, u: int, v: int) -> Additions:
-        amount = graph.common(u, v)
+        # Where degrees are asserted and are not so, it could be more than counters take.
+        amount = min(graph.common(u, v), self.bounds[1])
         return ((0, amount),) if amount else ()
 
     @property

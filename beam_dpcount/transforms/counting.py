@@ -28,7 +28,7 @@ from beam_dpcount.transforms.inputs import (
     refuse_early_draws,
     use_streaming,
 )
-from beam_dpcount.transforms.runners import check_allowed, check_runner
+from beam_dpcount.transforms.runners import check_allowed, check_runner, check_workers
 
 
 @dataclass(eq=False, repr=False)
@@ -108,7 +108,10 @@ class Counting(Described):
         if not self._takes_any:
             check_pairs(elements, of_pairs)
         check_runner(elements.pipeline, self.allow_runner)
-        return use_streaming(elements, self.path)
+        streaming = use_streaming(elements, self.path)
+        if streaming:
+            check_workers(elements.pipeline)
+        return streaming
 
     def _use(self, counter: Any, elements: PCollection[Any], streaming: bool) -> Entropy:
         """Spend the budget on this counter, show it, and return where its noise comes from."""

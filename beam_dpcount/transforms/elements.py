@@ -35,7 +35,7 @@ from beam_dpcount.transforms.bounding import bounded_events
 from beam_dpcount.transforms.counting import Counting
 from beam_dpcount.transforms.inputs import (
     check_callable,
-    in_one_window,
+    in_global_window,
     in_windows,
     once_per_window,
 )
@@ -158,7 +158,7 @@ def count_elements(
     check = _window_check(elements.windowing.windowfn)
     if streaming:
         # Whatever types are declared: a row declared as a pair would pass for one.
-        lean = in_one_window(elements) and not intake.collects
+        lean = in_global_window(elements) and not intake.collects
         checked: Any = CheckPairs(intake) if lean else CheckKeys(intake, check)
         elements, bad_keys = _apply(elements, checked, intake, tuple[str, Any])
         releases, refused = _apply(elements, CountEachElement(intake, entropy, check), intake, made)

@@ -61,12 +61,16 @@ def check_windows(elements: PCollection[Any]) -> None:
     )
 
 
-def in_one_window(elements: PCollection[Any]) -> bool:
-    """Whether no element can lie in several windows: none of the steps before assigns them so."""
+def in_global_window(elements: PCollection[Any]) -> bool:
+    """Whether elements can lie in the global window only, as far as the steps before say.
+
+    What lies in others stops a count further on. Of fixed windows one element may be given two, and
+    Beam hands them over one by one.
+    """
     waiting, seen = [elements], set[int]()
     while waiting:
         made = waiting.pop()
-        if type(made.windowing.windowfn) not in (windows.GlobalWindows, windows.FixedWindows):
+        if type(made.windowing.windowfn) is not windows.GlobalWindows:
             return False
         if id(made) not in seen and made.producer is not None:
             seen.add(id(made))

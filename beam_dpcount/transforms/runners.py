@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 from weakref import WeakSet
 
-from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.pipeline import Pipeline
 from apache_beam.pvalue import PCollection
 
@@ -23,6 +23,7 @@ LOCAL = frozenset(
 _HARMLESS = LOCAL | {"RenderRunner"}  # which draws a pipeline, and runs nothing
 # Of bounded input. The one that works by bundles does so before timers fire.
 _JUMPING = LOCAL - {"BundleBasedDirectRunner", "TestDirectRunner"}
+_SHARING = frozenset(("FnApiRunner", "SwitchingDirectRunner"))
 _SPREADING = frozenset(("DataflowRunner", "FlinkRunner", "SparkRunner"))
 _WITHOUT_FLINK = ("PrismRunner", "SparkRunner", "KafkaStreamsRunner")
 
@@ -91,6 +92,21 @@ def check_runner(pipeline: Pipeline, allowed: bool) -> None:
         _warn(pipeline, _INTERACTIVE)
     elif not tested:
         _warn(pipeline, _UNTESTED.format(name=name) + _FLINK * ("FlinkRunner" in kinds))
+
+
+def check_workers(pipeline: Pipeline) -> None:
+    """Refuse state on several local workers, whatever is allowed.
+
+    Beam hands bundles of one key to several of them, each with a cache of its own: a state is
+    stepped from twice, with new noise, and steps are released again.
+    """
+    workers = pipeline.options.view_as(DirectOptions).direct_num_workers
+    if workers != 1 and _is_one_of(_SHARING, _underlying(pipeline.runner)):
+        raise RunnerError(
+            f"with --direct_num_workers={workers} Beam's local runners lose the state of a key "
+            "between workers, and steps are released twice: leave the option out, or count on "
+            'path="bounded"'
+        )
 
 
 def check_name(name: str) -> None:

@@ -14,6 +14,7 @@ from beam_dpcount.dofns.users import Bound, ElementParcels, Users
 from beam_dpcount.transforms.bounding import bounded_events, check_users
 from beam_dpcount.transforms.distinct import DistinctUsers
 from beam_dpcount.transforms.inputs import use_streaming
+from beam_dpcount.transforms.runners import check_workers
 from beam_dpcount.transforms.tick_histograms import TickHistogram
 from beam_dpcount.transforms.ticks import TickCount
 
@@ -124,6 +125,8 @@ class BoundUsers(beam.PTransform[Any, Any]):
     def expand(self, events: PCollection[Any]) -> dict[str, PCollection[Any]]:
         members = self._counts.values()
         paths = {use_streaming(events, member.path) for member in members}
+        if True in paths:
+            check_workers(events.pipeline)
         if len(paths) > 1:
             raise ValueError("all counts must have one path: give each the same path")
         readers = [member.parcels(events) for member in members]
