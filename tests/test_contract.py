@@ -229,6 +229,30 @@ def test_steps_and_release_agree_and_draw_each_coordinate_once_in_order(kind, di
             assert np.array_equal(released, values), (horizon, n)
 
 
+@every
+@pytest.mark.parametrize("taken", [0, 1, 9])
+def test_steps_in_a_row_are_those_one_by_one(kind, taken):
+    """From any state on, with the same draws; and past the horizon they end alike."""
+    mechanism, n = kind(50), 30
+    xs, z = random_inputs(60, None, seed=4), random_script(100).z
+    script, others = Script(z), Script(z)
+    state = start = mechanism.init()
+    for x in xs[:taken].tolist():
+        state, _ = mechanism.step(state, x, script)
+        start, _ = mechanism.step(start, x, others)
+    expected = []
+    for x in xs[taken : taken + n].tolist():
+        state, value = mechanism.step(state, x, script)
+        expected.append(value)
+    found, values = mechanism.steps(start, xs[taken : taken + n], others)
+    assert equal_states(found, state)
+    assert values.tolist() == expected
+    assert others.drawn == script.drawn
+    assert len(mechanism.steps(found, xs[:0], others)[1]) == 0
+    with pytest.raises(dp.HorizonError):
+        mechanism.steps(start, xs[: 51 - taken], others)
+
+
 @pytest.mark.slow
 @pytest.mark.exhaustive("dimension", "kind")
 @every

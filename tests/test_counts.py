@@ -37,10 +37,10 @@ from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
 import beam_dpcount as dp
-from beam_dpcount.dofns.elements import CountEachElement
+from beam_dpcount.dofns.gathered import CountGathered
 from beam_dpcount.dofns.intake import ON_REJECT, RejectedElementError
 from beam_dpcount.dofns.releases import Rejected, Release
-from beam_dpcount.dofns.states import StateCodec, StateError
+from beam_dpcount.dofns.states import PAIR, StateCodec, StateError
 from beam_dpcount.mechanisms import BinaryTree, KAry, SmoothBinary, Sparse, Unbounded
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.noise.laws import Law
@@ -255,7 +255,7 @@ def test_unbounded_input_comes_out_before_its_end() -> None:
 
 def test_auto_is_grouped_on_bounded_input() -> None:
     assert labels(lambda p: p | feed([("k", 1, 0)]) | scripted()) >= {"CountWholeKey"}
-    assert labels(lambda p: p | typed(stream([("k", 1, 0)])) | scripted()) >= {"CountEachElement"}
+    assert labels(lambda p: p | typed(stream([("k", 1, 0)])) | scripted()) >= {"CountGathered"}
 
 
 def labels(build: Callable[[beam.Pipeline], Any]) -> set[str]:
@@ -790,9 +790,10 @@ def test_damaged_state_stops_the_stream(
     encode = StateCodec.encode
     monkeypatch.setattr(StateCodec, "encode", lambda self, *state: damage(encode, self, *state))
     count = scripted(bounds=(0, 100_000), path="streaming", entropy=ScriptedEntropy(0))
-    counting, cell = dofns_of(count)[CountEachElement], Cell()  # which makes bytes at every write
+    counting, cell = dofns_of(count)[CountGathered], Cell()  # which makes bytes at every write
     counting.setup()
-    placed = windowed_value.create(("k", SECRET), 0, (GlobalWindow(),))
+    counting.start_bundle()
+    placed = windowed_value.create(("k", PAIR.pack(0, SECRET)), 0, (GlobalWindow(),))
     assert len([*counting.process(placed.value, placed, cell)]) == 1
     with pytest.raises(StateError) as caught:
         list(counting.process(placed.value, placed, cell))

@@ -5,21 +5,13 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-import apache_beam as beam
 import numpy as np
 import pytest
-from apache_beam.coders.coders import IntervalWindowCoder
-from apache_beam.transforms import window
-from apache_beam.transforms.window import FixedWindows, GlobalWindows, SlidingWindows
-from apache_beam.utils import windowed_value
 
 import beam_dpcount as dp
 from beam_dpcount import mechanisms
-from beam_dpcount.dofns.elements import CheckKeys, CheckPairs
 from beam_dpcount.dofns.stacked import Stream, past, released
 from beam_dpcount.noise.entropy import SystemNoise
-from beam_dpcount.transforms.inputs import in_global_window
-from benchmarks.jobs import dofns_of
 from tests.scripted import KeyedScript, Script
 
 BUDGET = dp.ApproxDP(1.0, 1e-6)
@@ -143,63 +135,3 @@ def test_noise_of_one_object_for_all_is_asked_key_by_key_unless_it_is_the_system
     found = released_all(counter, some_streams([3, 3, 3]), lambda stream: script)
     assert found[0][1] != []
     assert script.drawn == [1, 2, 3] * 3
-
-
-# Whether an element can lie in several windows
-
-
-class Everywhere(window.NonMergingWindowFn):
-    def assign(self, context: Any) -> list[Any]:
-        return [window.IntervalWindow(0, 10), window.IntervalWindow(10, 20)]
-
-    def get_window_coder(self) -> Any:
-        return IntervalWindowCoder()
-
-
-def input_in(*functions: Any) -> Any:
-    made = beam.Pipeline() | beam.Create([("k", 1)]) | beam.WindowInto(GlobalWindows())
-    for i, function in enumerate(functions):
-        made = made | f"Window{i}" >> beam.WindowInto(function) | f"Map{i}" >> beam.Map(lambda e: e)
-    return made
-
-
-def test_only_inputs_that_were_never_in_other_windows_are_checked_without_windows() -> None:
-    """In fixed ones a DoFn may give one element two windows; Beam hands them over one by one."""
-    assert in_global_window(input_in())
-    assert in_global_window(input_in(GlobalWindows()))
-    for many in (
-        [FixedWindows(10)],
-        [FixedWindows(10), GlobalWindows()],
-        [SlidingWindows(10, 5)],
-        [Everywhere(), GlobalWindows()],
-        [Everywhere(), FixedWindows(10)],
-    ):
-        assert not in_global_window(input_in(*many)), many
-    created = beam.Pipeline() | beam.Create([("k", 1)])
-    mixed = created | "B" >> beam.WindowInto(SlidingWindows(10, 5))
-    assert not in_global_window((created, mixed) | beam.Flatten())
-    assert in_global_window((created, created) | "Same" >> beam.Flatten())
-
-
-class TwoWindows(beam.DoFn):
-    """Gives an element two windows of those declared."""
-
-    def process(self, element: Any) -> Any:
-        two = tuple(window.IntervalWindow(10 * i, 10 * i + 10) for i in range(2))
-        yield windowed_value.create(element, 0, two)
-
-
-@pytest.mark.parametrize("path", ["bounded", "streaming"])
-def test_an_element_in_two_fixed_windows_stops_the_count(path: str) -> None:
-    pipeline = beam.Pipeline("FnApiRunner")
-    events = pipeline | beam.Create([("k", 1)]) | beam.WindowInto(FixedWindows(10))
-    twice = events | beam.ParDo(TwoWindows()).with_output_types(tuple[str, int])
-    _ = twice | dp.PrefixCount(BUDGET, 9, path=path)
-    with pytest.raises(Exception, match="lies in other windows"):
-        pipeline.run().wait_until_finish()
-
-
-def test_which_check_is_taken() -> None:
-    for given, kind in (({}, CheckPairs), ({"on_reject": "collect"}, CheckKeys)):
-        count = dp.PrefixCount(BUDGET, 9, path="streaming", **given)
-        assert kind in dofns_of(count)

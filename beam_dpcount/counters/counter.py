@@ -93,6 +93,16 @@ class LatticeCounter(ABC):
     def step_lattice(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
         """`step` of a value that `quantise` has put on the lattice already."""
 
+    def steps_lattice(
+        self, state: State, xs: IntArray, noise: Noise
+    ) -> tuple[State, Sequence[float]]:
+        """As many steps as `step_lattice` takes them, of a counter of numbers."""
+        values = []
+        for x in xs.tolist():
+            state, value = self.step_lattice(state, x, noise)
+            values.append(value)
+        return state, values
+
     @abstractmethod
     def release_lattice(self, xs: IntArray, noise: Noise) -> FloatArray:
         """`release` of values that `quantise` has put on the lattice already."""
@@ -104,6 +114,10 @@ class LatticeCounter(ABC):
     @abstractmethod
     def stddevs(self, n: int) -> FloatArray:
         """The standard deviations of releases 1 .. n, shape (n,)."""
+
+    def stddevs_between(self, first: int, last: int) -> list[float]:
+        """Those of releases first .. last."""
+        return [math.sqrt(self.variance(t)) for t in range(first, last + 1)]
 
     @abstractmethod
     def stddev_at(self, state: State) -> float:
@@ -265,6 +279,12 @@ class Counter(LatticeCounter):
         # to multiply by unit / resolution rounds once, as to divide and then to multiply does.
         state, value = self.mechanism.step(state, x * self.resolution, noise)
         return state, value * self.grid if self.dimension else float(value * self.grid)
+
+    def steps_lattice(
+        self, state: State, xs: IntArray, noise: Noise
+    ) -> tuple[State, Sequence[float]]:
+        state, values = self.mechanism.steps(state, xs * self.resolution, noise)
+        return state, (values * self.grid).tolist()
 
     def release_lattice(self, xs: IntArray, noise: Noise) -> FloatArray:
         return np.asarray(self.release_units(xs, noise) * self.unit, dtype=np.float64)

@@ -94,6 +94,9 @@ class SparseCounter(LatticeCounter):
         """NaN: a release's error is not only noise; see `error_bound`."""
         return np.full(n, math.nan)
 
+    def stddevs_between(self, first: int, last: int) -> list[float]:
+        return [math.nan] * (last + 1 - first)
+
     def stddev_at(self, state: State) -> float:
         return math.nan
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import count, islice, repeat
 from operator import itemgetter
@@ -71,8 +71,6 @@ class CountEachElement(beam.DoFn):
         self._init, self._horizon = intake.counter.init(), intake.counter.horizon
         self._stddevs = StepStddevs(intake.counter)
         self._bundle = object()
-        lean = intake.is_lean and not draws.digest_size
-        self._each = self._lean() if lean else self._in_full
 
     def start_bundle(self) -> None:
         self._bundle = object()
@@ -82,36 +80,13 @@ class CountEachElement(beam.DoFn):
         element: tuple[str, Any],
         windowed: Any = _WindowedValue,
         cell: Any = beam.DoFn.StateParam(STATE),
-    ) -> Iterable[Any]:
-        self._check(windowed.windows)
-        return self._each(element, windowed, cell, cell.read())
-
-    def _packed(self, state: State, digest: bytes, memory: Any) -> bytes:
-        statistic = self._intake.statistic
-        return self._codec.encode(state, digest, b"" if memory is None else statistic.pack(memory))
-
-    def _opened(self, found: Any, key: str, window: Any) -> Kept:
-        """What this bundle may change of what a cell holds."""
-        memory = self._start
-        if found is None:
-            begin = self._draws.begin(key, window) if self._draws.digest_size else b""
-            parts: tuple[Any, ...] = (self._init, begin, memory)
-        elif type(found) is Kept:
-            parts = found.state, found.digest, found.memory
-        else:
-            if memory is not None:  # None: nothing is ever remembered
-                memory = self._intake.statistic.unpack(self._codec.memory_of(found))
-            parts = self._codec.decode(found), self._codec.digest_of(found), memory
-        return Kept(self._packed, self._bundle, *parts)
-
-    def _in_full(
-        self, element: tuple[str, Any], windowed: Any, cell: Any, kept: Any
     ) -> Iterator[Any]:
+        self._check(windowed.windows)
         key, payload = element
         intake, micros = self._intake, windowed.timestamp_micros
         counter, statistic, draws = intake.counter, intake.statistic, self._draws
-        window = windowed.windows[0]
-        is_new = type(kept) is not Kept or kept.bundle is not self._bundle
+        window, kept = windowed.windows[0], cell.read()
+        is_new = not self._is_ours(kept)
         if is_new:
             kept = self._opened(kept, key, window)
         if self._horizon is not None and kept.state[0] >= self._horizon:
@@ -140,30 +115,27 @@ class CountEachElement(beam.DoFn):
             value = intake.shown(value)
         yield intake.release_type(key, state[0], micros, value, self._stddevs.at(state))
 
-    def _lean(self) -> Callable[[tuple[str, Any], Any, Any, Any], Iterable[Any]]:
-        """`_in_full` for numbers that count whatever came before: the same, with less to ask."""
-        intake, stddevs, in_full = self._intake, self._stddevs, self._in_full
-        codes, recalled, noise_of = intake.codes, intake.recalled, self._draws.noise
-        step, horizon = intake.counter.step_lattice, self._horizon
-        made: Any = intake.release_type
+    def _is_ours(self, found: Any) -> bool:
+        """Whether this bundle may change what it found in a cell."""
+        return type(found) is Kept and found.bundle is self._bundle
 
-        def each(element: tuple[str, Any], windowed: Any, cell: Any, kept: Any) -> Iterable[Any]:
-            if type(kept) is not Kept or kept.bundle is not self._bundle:
-                return in_full(element, windowed, cell, kept)
-            state = kept.state
-            if horizon is not None and state[0] >= horizon:
-                return in_full(element, windowed, cell, kept)
-            key, payload = element
-            micros = windowed.timestamp_micros
-            found = recalled.get(payload) if type(payload) is int else None
-            (x,) = codes(key, payload, micros)[0] if found is None else found
-            state, value = step(state, x, noise_of(key, windowed.windows[0], b""))
-            kept.state, number = state, state[0]
-            known = stddevs.known
-            stddev = known[number - 1] if number <= len(known) else stddevs.at(state)
-            return (made(key, number, micros, value, stddev),)
+    def _packed(self, state: State, digest: bytes, memory: Any) -> bytes:
+        statistic = self._intake.statistic
+        return self._codec.encode(state, digest, b"" if memory is None else statistic.pack(memory))
 
-        return each
+    def _opened(self, found: Any, key: str, window: Any) -> Kept:
+        """What this bundle may change of what a cell holds."""
+        memory = self._start
+        if found is None:
+            begin = self._draws.begin(key, window) if self._draws.digest_size else b""
+            parts: tuple[Any, ...] = (self._init, begin, memory)
+        elif type(found) is Kept:
+            parts = found.state, found.digest, found.memory
+        else:
+            if memory is not None:  # None: nothing is ever remembered
+                memory = self._intake.statistic.unpack(self._codec.memory_of(found))
+            parts = self._codec.decode(found), self._codec.digest_of(found), memory
+        return Kept(self._packed, self._bundle, *parts)
 
 
 class StepStddevs:
@@ -171,16 +143,14 @@ class StepStddevs:
 
     def __init__(self, counter: LatticeCounter) -> None:
         self._counter, self._far = counter, dict[int, float]()
-        self.known: list[float] = []  # of the first steps
+        self._known: list[float] = []  # of the first steps
 
     def at(self, state: State) -> float:
         """That of the release that led to this state."""
-        step, horizon = state[0], self._counter.horizon
-        if len(self.known) < step <= _REMEMBERED:
-            many = min(max(2 * step, _FEW), _REMEMBERED, horizon or _REMEMBERED)
-            self.known = self._counter.stddevs(many).tolist()
-        if step <= len(self.known):
-            return self.known[step - 1]
+        step = state[0]
+        self._know(step)
+        if step <= len(self._known):
+            return self._known[step - 1]
         found = self._far.get(step)
         if found is None:
             if len(self._far) >= _REMEMBERED:
@@ -188,23 +158,18 @@ class StepStddevs:
             found = self._far[step] = self._counter.stddev_at(state)
         return found
 
+    def of(self, first: int, last: int) -> Sequence[float]:
+        """Those of steps in a row."""
+        self._know(last)
+        if last <= len(self._known):
+            return self._known[first - 1 : last]
+        return self._counter.stddevs_between(first, last)
 
-class CheckPairs(beam.DoFn):
-    """Streaming: checks that elements are pairs with str keys; for those of one window each.
-
-    Without the time and the windows of an element, which cost more than all else here.
-    """
-
-    def __init__(self, intake: Intake) -> None:
-        self._intake = intake
-
-    def process(self, element: Any) -> Iterable[Any]:
-        # First what most are, in line.
-        is_pair = type(element) is tuple and len(element) == 2 and type(element[0]) is str
-        if is_pair or has_str_key(element):
-            return (element,)
-        self._intake.refuse_key(element, 0)  # which raises, as nothing is collected
-        return ()
+    def _know(self, step: int) -> None:
+        if len(self._known) < step <= _REMEMBERED:
+            horizon = self._counter.horizon or _REMEMBERED
+            many = min(max(2 * step, _FEW), _REMEMBERED, horizon)
+            self._known = self._counter.stddevs(many).tolist()
 
 
 class CheckKeys(beam.DoFn):

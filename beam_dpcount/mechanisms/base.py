@@ -169,6 +169,16 @@ class Mechanism(ABC):
     def step(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
         """Take one step: a new state, and the private prefix sum (a number, or shape (dim,))."""
 
+    def steps(self, state: State, xs: IntArray, noise: Noise) -> tuple[State, FloatArray]:
+        """As many steps as `step` takes them: the state after them, and the releases, shape (n,).
+
+        Of one stream of numbers, from any state on. Override it where that is quicker.
+        """
+        values = np.empty(len(xs))
+        for i, x in enumerate(xs.tolist()):
+            state, values[i] = self.step(state, x, noise)
+        return state, values
+
     def after(self, n: int, noise: Noise, dimension: int | None = None) -> State:
         """The state after n empty steps, n from 0: as n times `step` gives it for an input of 0.
 

@@ -17,11 +17,11 @@ from beam_dpcount.counters.users import group_of
 from beam_dpcount.dofns.elements import (
     REJECTED,
     CheckKeys,
-    CheckPairs,
     CountEachElement,
     CountWholeKey,
     ReadElements,
 )
+from beam_dpcount.dofns.gathered import CountGathered, GatherNumbers
 from beam_dpcount.dofns.intake import Intake
 from beam_dpcount.dofns.releases import Rejected
 from beam_dpcount.dofns.users import StepParcels
@@ -35,7 +35,6 @@ from beam_dpcount.transforms.bounding import bounded_events
 from beam_dpcount.transforms.counting import Counting
 from beam_dpcount.transforms.inputs import (
     check_callable,
-    in_global_window,
     in_windows,
     once_per_window,
 )
@@ -157,11 +156,13 @@ def count_elements(
     made = intake.release_type
     check = _window_check(elements.windowing.windowfn)
     if streaming:
+        gathers = intake.is_lean and not entropy.is_replayable
         # Whatever types are declared: a row declared as a pair would pass for one.
-        lean = in_global_window(elements) and not intake.collects
-        checked: Any = CheckPairs(intake) if lean else CheckKeys(intake, check)
-        elements, bad_keys = _apply(elements, checked, intake, tuple[str, Any])
-        releases, refused = _apply(elements, CountEachElement(intake, entropy, check), intake, made)
+        checked: Any = GatherNumbers(intake, check) if gathers else CheckKeys(intake, check)
+        payload: Any = bytes if gathers else Any
+        elements, bad_keys = _apply(elements, checked, intake, tuple[str, payload])
+        counting = CountGathered if gathers else CountEachElement
+        releases, refused = _apply(elements, counting(intake, entropy, check), intake, made)
     else:
         function, reader = elements.windowing.windowfn, ReadElements(intake, check)
         steps, bad_keys = _apply(elements, reader, intake, reader.output_type)

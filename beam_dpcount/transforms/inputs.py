@@ -61,23 +61,6 @@ def check_windows(elements: PCollection[Any]) -> None:
     )
 
 
-def in_global_window(elements: PCollection[Any]) -> bool:
-    """Whether elements can lie in the global window only, as far as the steps before say.
-
-    What lies in others stops a count further on. Of fixed windows one element may be given two, and
-    Beam hands them over one by one.
-    """
-    waiting, seen = [elements], set[int]()
-    while waiting:
-        made = waiting.pop()
-        if type(made.windowing.windowfn) is not windows.GlobalWindows:
-            return False
-        if id(made) not in seen and made.producer is not None:
-            seen.add(id(made))
-            waiting += [given for given in made.producer.inputs if isinstance(given, PCollection)]
-    return True
-
-
 def check_pairs(elements: PCollection[Any], of_pairs: bool = False) -> None:
     """Refuse elements whose declared type cannot be a pair with a str key.
 
