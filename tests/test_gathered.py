@@ -176,7 +176,7 @@ def test_what_is_more_than_a_number_counts_one_by_one(monkeypatch: pytest.Monkey
 
 COUNTS: dict[str, Any] = {
     **{kind.__name__: {"mechanism": kind.__name__} for kind in mechanisms.ALL},
-    "Unbounded": {"mechanism": mechanisms.Unbounded(), "horizon": None},
+    "Unbounded": {"mechanism": mechanisms.Unbounded(mechanisms.BinaryTree), "horizon": None},
     "Sparse": {"mechanism": mechanisms.Sparse(5, 9), "horizon": None, "bounds": (0, 1)},
 }
 
