@@ -1,4 +1,5 @@
-"""The mechanisms: one file each, and one entry in ALL, except for Unbounded and Sparse."""
+"""The mechanisms: one file each, and one entry in ALL, but for Unbounded, Sparse and
+SlidingBLT, which do not release prefix sums of a horizon."""
 
 from beam_dpcount.mechanisms.base import HorizonError, Mechanism
 from beam_dpcount.mechanisms.binary import BinaryTree
@@ -7,6 +8,7 @@ from beam_dpcount.mechanisms.blt import BLT, NormalizedBLT
 from beam_dpcount.mechanisms.honaker import Honaker
 from beam_dpcount.mechanisms.kary import KAry
 from beam_dpcount.mechanisms.simple import Simple1, Simple2, TwoLevel
+from beam_dpcount.mechanisms.sliding_blt import SlidingBLT
 from beam_dpcount.mechanisms.smooth import SmoothBinary
 from beam_dpcount.mechanisms.sparse import Sparse
 from beam_dpcount.mechanisms.square_root import SquareRoot
@@ -38,6 +40,7 @@ __all__ = [
     "NormalizedBLT",
     "Simple1",
     "Simple2",
+    "SlidingBLT",
     "SmoothBinary",
     "Sparse",
     "SquareRoot",

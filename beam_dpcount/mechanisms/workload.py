@@ -1,4 +1,4 @@
-"""What a mechanism releases: prefix sums, or sums in which older items weigh less."""
+"""What a mechanism releases: prefix sums, or sums in which older items weigh less, or nothing."""
 
 from __future__ import annotations
 
@@ -60,6 +60,27 @@ class Workload:
         if self.is_prefix_sums:
             return "prefix sums"
         return f"sums with momentum {self.momentum:g} and decay {self.decay:g}"
+
+
+@dataclass(frozen=True)
+class LastSteps(Workload):
+    """The matrix A of sums over the last W steps: A[t, s] = 1 for 0 <= t - s < W, else 0.
+
+    Args:
+      window: W.
+    """
+
+    window: int = 1
+
+    @property
+    def is_prefix_sums(self) -> bool:
+        return False
+
+    def coefficients(self, n: int) -> FloatArray:
+        return (np.arange(n) < self.window).astype(np.float64)
+
+    def __str__(self) -> str:
+        return "values of single steps" if self.window == 1 else f"sums of {self.window} steps"
 
 
 def toeplitz(column: FloatArray) -> FloatArray:
