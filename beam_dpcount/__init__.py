@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     )
     from beam_dpcount.transforms.runners import RunnerError, RunnerWarning
     from beam_dpcount.transforms.sequences import EpisodeCount, SubstringCount
+    from beam_dpcount.transforms.sliding import SlidingCount
     from beam_dpcount.transforms.statistics import StatisticCount
     from beam_dpcount.transforms.tick_histograms import TickHistogram
     from beam_dpcount.transforms.ticks import TickCount
@@ -76,11 +77,12 @@ __all__ = [
     "HorizonError", "KStarCount", "LastPerTick", "Ledger", "LocalConvexRisk", "LocalMedian",
     "Monotone", "NonNegative", "NotANumberError", "OverspentError", "PrefixCount", "PureDP",
     "Rejected", "Release", "ReplayableEntropy", "Rounded", "RunnerError", "RunnerWarning",
-    "RunningAverage", "SecretError", "SelectKeys", "Share", "SlidingSum", "SpanningForestCost",
-    "SparseCounter", "StatisticCount", "SubstringCount", "SystemEntropy", "TickCount",
-    "TickHistogram", "TopK", "TopKPerTick", "TopRelease", "TriangleCount", "UnboundedCounter",
-    "Users", "VectorRelease", "WeakBudgetWarning", "calibrate", "check", "choose", "half_width",
-    "largest_error", "largest_half_width", "mechanisms", "sparse_for", "suggest_bounds",
+    "RunningAverage", "SecretError", "SelectKeys", "Share", "SlidingCount", "SlidingSum",
+    "SpanningForestCost", "SparseCounter", "StatisticCount", "SubstringCount", "SystemEntropy",
+    "TickCount", "TickHistogram", "TopK", "TopKPerTick", "TopRelease", "TriangleCount",
+    "UnboundedCounter", "Users", "VectorRelease", "WeakBudgetWarning", "calibrate", "check",
+    "choose", "half_width", "largest_error", "largest_half_width", "mechanisms", "sparse_for",
+    "suggest_bounds",
 ]
 # fmt: on
 
@@ -116,6 +118,7 @@ _NAMES = {
     ),
     "transforms.runners": "RunnerError RunnerWarning",
     "transforms.sequences": "EpisodeCount SubstringCount",
+    "transforms.sliding": "SlidingCount",
     "transforms.statistics": "StatisticCount",
     "transforms.tick_histograms": "TickHistogram",
     "transforms.ticks": "TickCount",

@@ -156,6 +156,11 @@ def distinct(**options: Any) -> dp.DistinctUsers:
     return dp.DistinctUsers(BUDGET, users=ONE_PERSON, **given)
 
 
+def sliding(**options: Any) -> dp.SlidingCount:
+    given = {"bounds": (0, 2), "entropy": ScriptedEntropy(), "keys": ABC, **CLOCK, **options}
+    return dp.SlidingCount(BUDGET, window=2, **given)
+
+
 @beam.ptransform_fn
 def one_of_bound(events: Any, **options: Any) -> Any:
     counts = {"count": ticks(value=lambda value: value, **options), "people": distinct(**options)}
@@ -166,6 +171,7 @@ EACH_TICK: dict[str, tuple[Callable[..., Any], list[Row], list[Row]]] = {
     "TickCount": (ticks, KEYED, MORE),
     "TickHistogram": (tick_items, ITEMS, MORE_ITEMS),
     "DistinctUsers": (distinct, KEYED, MORE),
+    "SlidingCount": (sliding, KEYED, MORE),
     "BoundUsers": (one_of_bound, KEYED, MORE),
 }
 

@@ -30,6 +30,7 @@ dp.PrefixCount(budget, horizon=100, bounds=(0, 5), unit=0.5, on_reject="collect"
 dp.Histogram(budget, 100, ["a", "b"], max_items=2, removals=True, entropy=dp.SystemEntropy())
 dp.TickCount(budget, 60, 0, horizon=10, keys=["a"], max_per_tick=9, late="drop", on_unknown="drop")
 dp.TickHistogram(budget, 60, 0, stop=600, domain=["a"], max_items=1, relation="add_remove")
+dp.SlidingCount(budget, 60, 0, 600, window=5, keys=["a"], bounds=(0, 2), late="drop", other="a")
 dp.SubstringCount(budget, 100, ["a", "b"], 2, every=10, mechanism="BinaryTree")
 dp.EpisodeCount(budget, 100, ["a", "b"], episodes=["ab"], max_span=5, allow_runner=True)
 dp.TriangleCount(budget, 100, vertices=10, max_degree=3, asserted=True, relation="node")

@@ -28,6 +28,9 @@ TICKS = {
     "TickHistogram": lambda **more: dp.TickHistogram(
         BUDGET, **CLOCK, domain=["buy", "/home"], **more
     ),
+    "SlidingCount": lambda **more: dp.SlidingCount(
+        BUDGET, **CLOCK, window=2, keys=["buy", "/home"], **more
+    ),
 }
 OTHERS = {"LocalMedian": lambda **more: dp.LocalMedian(BUDGET, 4, **more)}
 ALL = {**KEYED, **TICKS, **OTHERS}

@@ -235,6 +235,11 @@ def clock_of(tick: Any, start: Any, stop: Any = None, horizon: Any = None) -> Cl
     return Clock(length, first, end if last is None else last, steps)
 
 
+def ticks_left(tick: Any, start: Any) -> int:
+    """How many ticks end before the year 10000; as users give them."""
+    return (_LAST - micros_of(start, "start")) // duration_of(tick)
+
+
 def seconds(micros: int) -> str:
     """Microseconds as text, in seconds."""
     whole, part = divmod(abs(micros), _SECOND)
@@ -272,10 +277,11 @@ def check_keys(keys: Any) -> tuple[str, ...]:
     return made
 
 
-def default_most(magnitude: int, steps: int) -> int:
+def default_most(magnitude: int, steps: int, many: int = _MANY) -> int:
     """The default of max_per_tick: how many times the largest value a tick may sum up to.
 
-    2^20; less where the sums of all ticks would not fit 64 bits, and beyond 2^16 ticks, so that the
-    default mechanism's numbers stay small, and the arithmetic of others adds little to the noise.
+    2^20; less where the sums of all ticks would not fit 64 bits, and beyond `many` ticks (2^16), so
+    that the default mechanism's numbers stay small, and the arithmetic of others adds little to the
+    noise.
     """
-    return max(1, min(_MOST, _MOST * _MANY // steps, LARGEST // (steps * magnitude)))
+    return max(1, min(_MOST, _MOST * many // steps, LARGEST // (steps * magnitude)))

@@ -80,7 +80,7 @@ class LastSteps(Workload):
         return (np.arange(n) < self.window).astype(np.float64)
 
     def __str__(self) -> str:
-        return "values of single steps" if self.window == 1 else f"sums of {self.window} steps"
+        return f"sums over the last {self.window} steps" if self.window > 1 else "single steps"
 
 
 def toeplitz(column: FloatArray) -> FloatArray:

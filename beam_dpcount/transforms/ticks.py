@@ -189,6 +189,7 @@ class TickCount(Counting):
     _split: ClassVar[Any] = None  # makes pairs of an event that is none
     _restart: ClassVar[int | None] = None  # after so many ticks the count starts anew
     _bound_before: ClassVar[str | None] = None  # how BoundUsers has, for replayable noise
+    _many_ticks: ClassVar[int] = 1 << 16  # beyond so many max_per_tick is smaller by default
 
     def _set_up(self) -> None:
         check_choice("late", self.late, LATE)
@@ -216,7 +217,8 @@ class TickCount(Counting):
         self._numbers = Numbers(low, high, check_unit(self.unit, change))
         most = self.max_per_tick
         if most is None:
-            most = default_most(change.magnitude(self._numbers.unit), self._clock.steps)
+            magnitude = change.magnitude(self._numbers.unit)
+            most = default_most(magnitude, self._clock.steps, self._many_ticks)
         self._change = replace(change, most=most)
         self._check_mechanism()
         self._counters = self._at(self._clock, False, True)

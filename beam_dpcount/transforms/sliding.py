@@ -1,0 +1,189 @@
+"""SlidingCount: how many events there were in the last ticks, at every tick of a public clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import KW_ONLY, dataclass, fields
+from typing import Any, ClassVar
+
+from apache_beam.pvalue import PCollection
+from apache_beam.transforms.window import FixedWindows, GlobalWindows
+
+from beam_dpcount.budget.budgets import Budget
+from beam_dpcount.budget.ledger import Share
+from beam_dpcount.counters.selection import SelectKeys
+from beam_dpcount.dofns.clock import duration_of, seconds, ticks_left
+from beam_dpcount.dofns.releases import Release
+from beam_dpcount.dofns.users import Users
+from beam_dpcount.mechanisms.sliding_blt import SlidingBLT, check_window
+from beam_dpcount.noise.entropy import Entropy
+from beam_dpcount.transforms.described import Described
+from beam_dpcount.transforms.ticks import TickCount
+
+
+@dataclass(eq=False, repr=False)
+class SlidingCount(Described):
+    """A private sum over the last `window` ticks, per public key, at every tick of a public clock.
+
+    PCollection[KV[str, number]] with event times -> PCollection[Release]: release i of a key, from
+    1, counts its events with start + (i - window) * tick <= time < start + i * tick, and none
+    before `start`. It has a mechanism of its own, `mechanisms.SlidingBLT`: its variance rises to a
+    limit, however long the stream is, where that of a count grows. For one window it has less noise
+    than `SlidingSum` of a TickCount; that one gives counts and any number of windows for one
+    budget, and takes pure budgets.
+
+    Args:
+      window: in ticks, from 1 to 2^20. Public. A key keeps as many numbers of some 7 bytes in its
+        state, and writes them anew at every tick.
+      stop, horizon: the end, or the number of ticks; see TickCount. Needed on bounded input.
+        Default: 2^30 ticks, or up to the year 9999, as an endless stream has; beyond them nothing
+        is released. So many cost the same noise as fewer do, but weak budgets may need fewer: an
+        error says so. Without an end, cancel the pipeline to stop it: where it is drained, or its
+        source ends, all ticks to come would be released at once.
+      max_per_tick: as for TickCount, but 2^20 by default for longer streams too.
+      budget: ApproxDP, ZCDP or a share of a `Ledger`: for all releases of all keys, for ever. The
+        noise is Gaussian: pure budgets are refused.
+      users: Users(by, events, gap=...), as for TickCount, with a gap of at least the window: of a
+        person at most one event counts in each release, and at most `events` in all. What is
+        released are capped contributions, not how many people were there: who comes again before
+        the gap is over does not count anew, and is missing once the earlier event has left the
+        window; and after `events` of them a person never counts again. Distinct people of the last
+        ticks cannot be had this way.
+      tick, start, keys, bounds, unit, relation, max_items, late, on_unknown, on_reject, other,
+        value, path, entropy, allow_runner: as for TickCount; keys are listed.
+
+    Guarantee: as for TickCount: the values of all releases of all keys, however many there are,
+      together satisfy `budget` for inputs that differ in any one event (with `users`: in all events
+      of any one person), as `relation` says. An event is in `window` sums, all of which are linear
+      functions of one noised vector, so that it is charged once. Sensitivity:
+      `counter.l2_sensitivity`, of the encoder's columns, and what rounding may add in each of the
+      horizon's rows (docs/proofs/sliding.md). Noise: exact, on integers. Public: the keys, the
+      clock, `window`, and number and timestamps of the releases.
+
+    Attributes:
+      counter: the calibrated counter of each key; the one in use, once the transform is applied.
+
+    Raises:
+      ValueError, TypeError: as for TickCount; and for a window out of range, `SelectKeys`, users
+        whose gap is shorter than the window, and when applied, bounded input without an end, or
+        windows other than the global one.
+
+    Example:
+      >>> import apache_beam as beam
+      >>> import beam_dpcount as dp
+      >>> count = dp.SlidingCount(
+      ...     dp.ApproxDP(1.0, 1e-6), 3600, 1_699_999_200, 1_700_006_400, window=24, keys=["a"]
+      ... )
+      >>> with beam.Pipeline("FnApiRunner") as pipeline:
+      ...     events = pipeline | beam.Create([("a", 1), ("a", 1)])
+      ...     timed = events | beam.Map(lambda e: beam.window.TimestampedValue(e, 1_700_000_000))
+      ...     _ = timed | count | beam.Map(lambda release: print(release.key, release.step))
+      a 1
+      a 2
+      >>> endless = dp.SlidingCount(dp.ZCDP(0.5), 60, 0, window=100, keys=["a"])
+      >>> round(endless.counter.max_variance(), 1)  # of any of 2^30 releases
+      9.5
+    """
+
+    budget: Budget | Share
+    tick: Any
+    start: Any
+    stop: Any = None
+    _: KW_ONLY
+    window: int
+    keys: Sequence[str]
+    horizon: int | None = None
+    bounds: tuple[float, float] = (0, 1)
+    unit: float = 1
+    relation: str = "add_remove"
+    max_items: int = 1
+    max_per_tick: int | None = None
+    late: str = "fold"
+    on_unknown: str = "drop"
+    on_reject: str = "drop"
+    other: str | None = None
+    value: Callable[[Any], Any] | None = None
+    path: str = "auto"
+    entropy: Entropy | None = None
+    allow_runner: bool = False
+    users: Users | None = None
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        if isinstance(self.keys, SelectKeys):
+            raise ValueError(
+                "keys are selected by counts, which only grow where all events count 1, and sums "
+                "over a window fall too: list the keys, or count with TickCount and take SlidingSum"
+            )
+        options = {one.name: getattr(self, one.name) for one in fields(self)}
+        width = options["window"] = check_window(self.window)
+        if self.users is not None:
+            self._check_users(self.users, width)
+        if self.stop is None and self.horizon is None:
+            most = min(SlidingBLT.longest, ticks_left(self.tick, self.start))
+            options["horizon"] = max(1, most)
+        self._ticks = _SlidingTicks(**options)
+        self.window, self.keys = width, self._ticks.keys  # type: ignore[assignment]
+        self._fix()
+
+    def _check_users(self, users: Any, width: int) -> None:
+        """Refuse users of whom more than one event may be in a window."""
+        least = width * duration_of(self.tick)
+        if isinstance(users, Users) and users.micros < least:
+            given = f"a gap of {seconds(users.micros)}" if users.micros else "no gap"
+            enough = f"Users(by, events, gap={seconds(least)[:-2]})"
+            raise ValueError(
+                f"users has {given}, so that a person may count several times in one window of "
+                f"{seconds(least)}: give {enough} or more. What is released are then capped "
+                "contributions, not distinct people"
+            )
+
+    @property
+    def counter(self) -> Any:
+        """The calibrated counter of each key; the one in use, once the transform is applied."""
+        return self._ticks.counter
+
+    def expand(self, events: PCollection[Any]) -> PCollection[Release]:
+        if not isinstance(events.windowing.windowfn, GlobalWindows):
+            problem = f"{events.windowing.windowfn!r} would start anew in each of its windows"
+            raise ValueError(f"{problem}: use the global window, and give window, in ticks")
+        if events.is_bounded and self.stop is None and self.horizon is None:
+            raise ValueError(
+                f"the input is bounded, and without an end {self.counter.horizon} ticks would be "
+                "released: give stop, the end of the count, or horizon, the number of ticks"
+            )
+        self._ticks = copy(self._ticks)  # what an application before shows stays as it is
+        releases: PCollection[Release] = events | "TickCount" >> self._ticks
+        self._show_applied(events.pipeline)
+        return releases
+
+    def tick_windows(self) -> FixedWindows:
+        """As for TickCount."""
+        return self._ticks.tick_windows()
+
+    def problem(self, event: Any, micros: int | None = None) -> str | None:
+        """Why an event does not count as it is; see `beam_dpcount.check`."""
+        return self._ticks.problem(event, micros)
+
+    def _describe(self) -> Mapping[str, str]:
+        return self._ticks._describe()
+
+
+@dataclass(eq=False, repr=False)
+class _SlidingTicks(TickCount):
+    """A TickCount whose mechanism is that of its window."""
+
+    _: KW_ONLY
+    window: int = 1
+
+    _many_ticks: ClassVar[int] = SlidingBLT.longest
+
+    def _check_mechanism(self) -> None:
+        self.mechanism = SlidingBLT(self._clock.steps, self.window)
+
+    def _describe(self) -> dict[str, str]:
+        counted = "events"
+        if self.users is not None:
+            counted = "capped contributions: of a person at most one in a sum, not distinct people"
+        return {**super()._describe(), "counted": counted}
