@@ -1,0 +1,294 @@
+"""SlidingCount: sums over the last ticks, on both paths, with or without an end, of events and of
+what people contribute."""
+
+from __future__ import annotations
+
+import math
+import random
+from itertools import pairwise
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.runners.portability.fn_api_runner import worker_handlers
+from apache_beam.testing import test_stream
+from apache_beam.transforms.window import FixedWindows, GlobalWindow
+
+import beam_dpcount as dp
+from beam_dpcount.mechanisms import SlidingBLT
+from tests.people import KEYS, crowd, number, people
+from tests.runners import SECOND, Row, each_path, each_runner_and_path, feed, run, run_stream
+from tests.scripted import KeyedScript, ScriptedEntropy
+
+BUDGET = dp.ApproxDP(1.0, 1e-6)
+EXACT = dp.ZCDP(1e12)  # its noise is 0
+TICK = 10 * SECOND
+
+
+@pytest.fixture(autouse=True)
+def _no_state_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_handlers, "STATE_CACHE_SIZE_MB", 0)
+
+
+def sliding(window: int = 3, **options: Any) -> dp.SlidingCount:
+    """Ten-second ticks over two minutes, with noise the tests know."""
+    given: dict[str, Any] = {"budget": BUDGET, "tick": 10, "start": 0, "horizon": 12}
+    given |= {"keys": ["a", "b", "c"], "entropy": ScriptedEntropy(), **options}
+    return dp.SlidingCount(window=window, **given)
+
+
+def exact(window: int = 3, **options: Any) -> dp.SlidingCount:
+    return sliding(window, **{"budget": EXACT, "entropy": None, **options})
+
+
+def some_rows(n: int = 150, seed: int = 1) -> list[Row]:
+    chance = random.Random(seed)
+    rows: list[Row] = [
+        (chance.choice("aab"), chance.choice([0, 1, 3, None]), chance.randrange(120 * SECOND))
+        for _ in range(n)
+    ]
+    return [*rows, ("a", 1, -1), ("a", 1, 120 * SECOND), ("z", 1, 5)]
+
+
+def sums(rows: list[Row], key: str, cap: float = math.inf) -> np.ndarray:
+    """Of one key's ticks: numbers up to 2, and nothing else."""
+    ticks = np.zeros(12)
+    for other, x, micros in rows:
+        if other == key and 0 <= micros < 120 * SECOND and x is not None:
+            ticks[micros // TICK] += min(x, 2)
+    return np.minimum(ticks, cap)
+
+
+def last(ticks: np.ndarray, window: int) -> np.ndarray:
+    return np.array([ticks[max(0, i - window) : i].sum() for i in range(1, len(ticks) + 1)])
+
+
+# What is released
+
+
+@pytest.mark.parametrize("window", [1, 3, 40])
+@each_path
+def test_releases_are_sums_over_the_last_ticks(window: int, path: str) -> None:
+    rows, count = some_rows(), exact(window, bounds=(0, 2), path=path)
+    releases = run(lambda p: p | feed(rows) | count).releases
+    assert [(r.key, r.step, r.timestamp) for r in releases] == [
+        (key, step, step * TICK) for key in "abc" for step in range(1, 13)
+    ]
+    expected = np.concatenate([last(sums(rows, key), window) for key in "abc"])
+    assert expected.max() > 9
+    assert np.allclose([r.value for r in releases], expected, rtol=0, atol=1e-3)
+
+
+@each_runner_and_path
+def test_releases_are_the_mechanisms_own(runner: str, path: str) -> None:
+    """Step by step, to the last bit, with the standard deviation of each; on every runner."""
+    rows, count = some_rows(), sliding(bounds=(0, 2), path=path)
+    counter, expected = count.counter, []
+    assert counter.mechanism == SlidingBLT(12, 3)
+    for key in "abc":
+        noise, state = KeyedScript(key, GlobalWindow(), None, 50), counter.init()
+        for step, x in enumerate(sums(rows, key), start=1):
+            state, value = counter.step_lattice(state, int(x), noise)
+            stddev = math.sqrt(counter.variance(step))
+            expected.append(dp.Release(key, step, step * TICK, value, stddev))
+    assert run(lambda p: p | feed(rows) | count, runner).releases == expected
+
+
+def test_the_same_releases_of_a_stream() -> None:
+    rows = sorted(some_rows(20), key=lambda row: row[2])
+    parts: list[Any] = []
+    for seconds in range(-10, 140, 10):
+        parts += [seconds, *(r for r in rows if seconds <= r[2] / SECOND < seconds + 10)]
+    found = run_stream(sliding(bounds=(0, 2)), *parts, 150).releases
+    assert found == run(lambda p: p | feed(rows) | sliding(bounds=(0, 2))).releases
+    assert len(found) == 36
+
+
+@each_path
+def test_replays_are_equal_and_others_have_other_noise(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COUNTING_SECRET", "0123456789abcdef" * 4)
+
+    def values(rows: list[Row], run_id: str) -> list[float]:
+        entropy = dp.ReplayableEntropy("COUNTING_SECRET", run_id=run_id)
+        count = sliding(entropy=entropy, path=path)
+        return [r.value for r in run(lambda p: p | feed(rows) | count).releases]
+
+    rows: list[Row] = [("a", 1, 5 * SECOND), ("b", 1, 65 * SECOND)]
+    first = values(rows, "x")
+    assert first == values(rows, "x")
+    assert not set(first) & set(values(rows, "y"))
+    more = values([*rows, ("a", 1, 65 * SECOND)], "x")
+    same = [a == b for a, b in zip(first, more, strict=True)]
+    assert same == [i < 6 or i >= 12 for i in range(36)]
+
+
+@pytest.mark.parametrize(("window", "most"), [(10, 4.2), (100, 9.5), (1000, 17.0)])
+def test_the_variance_has_a_limit(window: int, most: float) -> None:
+    """In squared events at rho = 1/2, for as long as 2^30 ticks."""
+    count = dp.SlidingCount(dp.ZCDP(0.5), 1, 0, window=window, keys=["a"])
+    counter = count.counter
+    assert counter.horizon == 2**30
+    assert counter.variance(2**30) == counter.max_variance() <= most
+    assert counter.variance(5 * window) > counter.max_variance() * 0.999
+    assert counter.mechanism.lag_bounds(1)[0] == counter.mechanism.l2_sensitivity_squared
+
+
+def test_an_event_is_charged_once() -> None:
+    """However many sums it is in; its account says so."""
+    ledger = dp.Ledger(dp.ApproxDP(1.0, 1e-6), "site")
+    count = sliding(9, budget=ledger.share(0.5, "recent"))
+    run(lambda p: p | feed([]) | "Recent" >> count)
+    assert "recent" in str(ledger)
+    change = count.counter.change
+    assert change.event_cost(count.counter.mechanism) == 1
+    (cost,) = count.counter.costs()
+    assert cost.epsilon_at(5e-7) < 1.0
+
+
+# The end, and what happens without one
+
+
+def test_bounded_input_needs_an_end() -> None:
+    for count in (exact(horizon=None), exact(horizon=None, path="streaming")):
+        with pytest.raises(
+            ValueError, match=r"bounded, and without an end 1073741824 .* give stop"
+        ):
+            _ = beam.Pipeline() | feed([]) | count
+    rows: list[Row] = [("a", 1, 24_999_999), ("a", 1, 25_000_000)]
+    stopped = run(lambda p: p | feed(rows) | exact(stop=25, horizon=None, keys=["a"])).releases
+    assert [round(r.value) for r in stopped] == [0, 0, 1]
+
+
+def test_unbounded_input_goes_on_to_the_ceiling() -> None:
+    pipeline, count = beam.Pipeline(), exact(horizon=None)
+    _ = pipeline | test_stream.TestStream() | count
+    assert count.counter.horizon == 2**30
+    assert count.display_data()["ticks"] == "1073741824"
+    days = dp.SlidingCount(BUDGET, 86_400, "2024-01-01T00:00:00Z", window=7, keys=["a"])
+    assert days.counter.horizon == 2_913_174  # to the year 9999
+    with pytest.raises(ValueError, match="up to 2\\^30 steps"):
+        exact(horizon=2**30 + 1)
+
+
+def test_weak_budgets_take_fewer_ticks() -> None:
+    with pytest.raises(ValueError, match="shorten the horizon"):
+        sliding(budget=dp.ZCDP(1e-5), horizon=2**30)
+    assert sliding(budget=dp.ZCDP(1e-5), horizon=2**20).counter.horizon == 2**20
+
+
+def test_ticks_are_clipped_no_lower_on_long_clocks() -> None:
+    assert sliding(horizon=2**30).display_data()["max_per_tick"] == str(2**20)
+    assert sliding(horizon=2**30, bounds=(0, 2**20)).display_data()["max_per_tick"] == str(2**12)
+    rows: list[Row] = [("a", 1, 5)] * 9
+    clipped = exact(max_per_tick=4, keys=["a"])
+    assert round(run(lambda p: p | feed(rows) | clipped).releases[0].value) == 4
+
+
+# People
+
+
+USERS = people(4, per_key=4, gap=30)
+
+
+@each_path
+def test_a_person_counts_at_most_once_in_each_sum(path: str) -> None:
+    rows = crowd()
+    how: dict[str, Any] = {"value": number, "bounds": (0, 1), "late": "drop", "keys": KEYS}
+    count = exact(users=USERS, path=path, **how)
+    busy = [row for row in rows if row[1].get("who") == "busy"]
+    for some, most in ((busy, 1), (rows, 22)):
+        releases = run(lambda p, some=some: p | feed(some) | count).releases
+        sums = np.array([r.value for r in releases]).reshape(3, 12).sum(axis=0)
+        assert 0.9 < sums.max() < most + 0.1
+    plain = run(lambda p: p | feed(busy) | exact(**how)).releases
+    assert max(r.value for r in plain) > 3
+    assert count.display_data()["counted"].startswith("capped contributions: of a person at most")
+    assert exact().display_data()["counted"] == "events"
+
+
+def test_noise_of_people_is_for_events_that_are_a_gap_apart() -> None:
+    def l2(**bound: Any) -> float:
+        users = people(8, per_key=8, **bound)
+        return sliding(3, users=users, value=number, late="drop", keys=["a"]).counter.l2_sensitivity
+
+    with pytest.raises(ValueError, match="no gap"):
+        l2()
+    assert l2(gap=60) < l2(gap=30) < 8 * sliding().counter.l2_sensitivity / 2
+    # Four events of a person fit 12 ticks, 3 apart.
+    R = SlidingBLT(12, 3).encoder(12)
+    worst = math.sqrt((R[:, ::3].sum(axis=1) ** 2).sum())
+    assert worst <= l2(gap=30) <= 1.1 * worst
+
+
+@pytest.mark.parametrize(
+    ("gap", "said"),
+    [(None, "no gap"), (29, "a gap of 29 s"), (29.999999, "a gap of 29.999999 s")],
+)
+def test_gaps_shorter_than_the_window_are_refused(gap: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=rf"users has {said}, .*gap=30\).*capped contributions"):
+        sliding(users=people(2, per_key=2, gap=gap), value=number)
+    assert sliding(users=people(2, per_key=2, gap=30), value=number).counter.horizon == 12
+    with pytest.raises(TypeError, match="users must be"):
+        sliding(users="everyone", value=number)
+
+
+def test_late_events_may_not_come_closer() -> None:
+    count = sliding(users=USERS, value=number, path="streaming")
+    with pytest.raises(ValueError, match='late="fold" counts a late event'):
+        _ = beam.Pipeline() | feed([]) | count
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"window": 0}, "window"),
+        ({"window": 2**20 + 1}, "window"),
+        ({"window": 2.5}, "window"),
+        ({"budget": dp.PureDP(1.0)}, "SlidingBLT takes Gaussian noise"),
+        ({"keys": dp.SelectKeys()}, "list the keys"),
+        ({"other": "z"}, "other"),
+        ({"tick": 0}, "tick"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=said):
+        sliding(**options)
+
+
+def test_windows_of_the_input_are_refused() -> None:
+    events = beam.Pipeline() | feed([]) | beam.WindowInto(FixedWindows(60))
+    with pytest.raises(ValueError, match="use the global window, and give window, in ticks"):
+        _ = events | sliding()
+
+
+def test_other_transforms_know_that_it_counts_no_prefixes() -> None:
+    count = sliding()
+    with pytest.raises(ValueError, match="releases sums over the last 3 steps"):
+        dp.SlidingSum(2, count.counter)
+    with pytest.raises(TypeError, match="SlidingCount"):
+        dp.BoundUsers(people(2), {"recent": count})
+    with pytest.raises(TypeError, match="got SlidingCount"):
+        dp.suggest_bounds([], count, events=[1])  # type: ignore[arg-type]
+
+
+def test_what_does_not_count_is_told() -> None:
+    found = sliding()
+    assert found.problem(("a", 1), 5 * SECOND) is None
+    assert found.problem(("z", 1), 5 * SECOND) == "the key is not among keys"
+    assert found.problem(("a", 1), 120 * SECOND) == "the time lies outside [start, stop)"
+
+
+@each_path
+def test_top_keys_of_a_tick_follow(path: str) -> None:
+    count = exact(1, path=path)
+    rows: list[Row] = [("b", 1, 5), ("c", 1, 15 * SECOND)]
+    top = run(lambda p: p | feed(rows) | count | dp.TopKPerTick(1, count.keys)).releases
+    assert [r.items for r in top[:2]] == [["b"], ["c"]]
+    assert all(a.step < b.step for a, b in pairwise(top))
