@@ -292,6 +292,11 @@ class SlidingSum(_Folded):
     noise that both releases share cancels). Unbiased. A step whose partner is missing gives
     nothing, nor does a release that comes after a later one on the streaming path.
 
+    For one window alone `SlidingCount` (per element `mechanisms.SlidingBLT`) has less noise, under
+    budgets with delta or rho: at rho = 1/2 a largest variance of 4.2, 9.5 and 16.9 for 10, 100 and
+    1000 ticks, where this has 12.6, 19.3 and 26.0 of 2^16 ticks, and more of longer streams. This
+    is better for several windows, or counts beside them, under one budget, and for pure budgets.
+
     Args:
       window: how many elements, or ticks, from 1; public.
       counter: that of the transform that made the releases, as it is after applying it.
