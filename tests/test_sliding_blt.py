@@ -6,7 +6,6 @@ from __future__ import annotations
 import itertools
 import math
 import pickle
-import random
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -21,12 +20,13 @@ from beam_dpcount.counters.sliding import difference_variance
 from beam_dpcount.counters.users import UserChange, column_cost
 from beam_dpcount.dofns.states import StateCodec, StateError
 from beam_dpcount.mechanisms import NormalizedBLT, SlidingBLT
-from beam_dpcount.mechanisms import sliding_tables as tables
+from beam_dpcount.mechanisms import fading_tables as tables
 from beam_dpcount.mechanisms.base import UnsupportedHorizonError
-from beam_dpcount.mechanisms.sliding_blt import SlidingRecurrence
-from benchmarks.fit_sliding import fit, ladders, limit
-from benchmarks.fit_sliding import windows as windows_fitted
+from beam_dpcount.mechanisms.fading import FadingRecurrence
+from benchmarks.fit_fading import fit, ladders, window_limit
+from benchmarks.fit_fading import windows as windows_fitted
 from tests.audit import audit
+from tests.fading import encoded, exactly_encoded, inputs, rational, stepped, streams
 from tests.rounding import coarse
 from tests.scripted import Script, SeededNoise, random_script
 
@@ -34,19 +34,6 @@ WINDOWS = (1, 2, 3, 7, 10, 33)
 HALF = dp.ZCDP(0.5)
 windows = pytest.mark.parametrize("window", WINDOWS)
 dimensions = pytest.mark.parametrize("dimension", [None, 3], ids=["scalar", "vector"])
-
-
-def inputs(n, dimension=None, seed=1, largest=100):
-    shape = n if dimension is None else (n, dimension)
-    return np.random.default_rng(seed).integers(-largest, largest + 1, shape)
-
-
-def stepped(mechanism, xs, noise, dimension=None):
-    state, values = mechanism.init(dimension), []
-    for x in xs.tolist() if dimension is None else xs:
-        state, value = mechanism.step(state, x, noise)
-        values.append(value)
-    return state, np.array(values)
 
 
 def summed(xs, window):
@@ -80,7 +67,8 @@ def test_long_windows_have_their_sums_too(window):
     mechanism = SlidingBLT(2**30, window)
     r = mechanism._poles.c @ (1 - mechanism._poles.a[:, None]) ** np.arange(n)
     made = np.fft.irfft(
-        np.fft.rfft(r, 2 * n) * np.fft.rfft(tables.variances(window).coefficients(n), 2 * n), 2 * n
+        np.fft.rfft(r, 2 * n) * np.fft.rfft(tables.window_variances(window).coefficients(n), 2 * n),
+        2 * n,
     )[:n]
     assert np.allclose(made, np.arange(n) < window, rtol=0, atol=1e-9)
 
@@ -177,43 +165,6 @@ def test_what_left_the_window_is_forgotten_but_for_what_fades():
 
 
 # Sensitivity
-
-
-def rational(made):
-    """c and the encoder's rates as rational numbers."""
-    c = [Fraction(weight, 1 << tables.WEIGHT_BITS) for weight in made._weights[0]]
-    return c, [1 - Fraction(a, 1 << shift) for a, shift in made._a]
-
-
-def exactly_encoded(made, xs):
-    """(R x)_t, t from 1: from constants alone, in rational arithmetic."""
-    c, rates = rational(made)
-    sums, encoded = [Fraction(0)] * len(c), []
-    for x in xs:
-        sums = [held * rate + x for held, rate in zip(sums, rates, strict=True)]
-        encoded.append(sum((a * b for a, b in zip(c, sums, strict=True)), Fraction(0)))
-    return encoded
-
-
-def encoded(made, xs):
-    """q: what is kept of a window as long as the stream, without noise."""
-    assert made.window == len(xs)
-    packed, _ = made.run(bytes(made.size), 1, xs, [0] * len(xs))
-    width = made._widths[-1]
-    kept = packed[len(packed) - width * len(xs) :]
-    found = range(0, len(kept), width)
-    return [int.from_bytes(kept[i : i + width], "little", signed=True) for i in found]
-
-
-def streams(n, m, seed=1):
-    rng = random.Random(seed)
-    yield "ones", [m] * n
-    yield "minus ones", [-m] * n
-    yield "alternating", [m if t % 2 else -m for t in range(n)]
-    yield "halves", [m if t < n // 2 else -m for t in range(n)]
-    yield "single", [m, *[0] * (n - 1)]
-    yield "random", [rng.randint(-m, m) for _ in range(n)]
-    yield "bits", [m * rng.randint(0, 1) for _ in range(n)]
 
 
 @pytest.mark.parametrize(
@@ -414,7 +365,7 @@ def test_one_variance_is_that_of_many_to_the_last_bit_and_they_rise(window):
     many = mechanism.row_norms2(8000)
     assert many.tolist() == [mechanism.row_norm2(t) for t in range(1, 8001)]
     assert (np.diff(many) >= -1e-14 * many[1:]).all()
-    j = tables.variances(window).coefficients(8000)
+    j = tables.window_variances(window).coefficients(8000)
     assert np.allclose(many, np.cumsum(j**2), rtol=1e-12, atol=0)
     assert many.max() <= mechanism.max_row_norm2() * (1 + 1e-14)
     assert mechanism.row_norm2(2**30) == mechanism.max_row_norm2()
@@ -441,7 +392,7 @@ def test_every_window_is_near_the_fits_around_it():
     """Its variance is exact whatever the fit was for, and rises with the window."""
     rough = [dp.calibrate(SlidingBLT(2**30, W), HALF).max_variance() for W in range(1, 200)]
     assert all(a < b for a, b in itertools.pairwise(rough))
-    fits = {int(W): fit["limit"] for W, fit in tables._fits().items()}
+    fits = {int(W): fit["limit"] for W, fit in tables._fits()["windows"].items()}
     for W, stated in fits.items():
         seen = dp.calibrate(SlidingBLT(2**30, W), HALF).max_variance()
         assert stated * (1 - 1e-9) <= seen <= stated * (1 + 1.7e-3), W
@@ -455,13 +406,13 @@ def test_every_window_is_near_the_fits_around_it():
 @pytest.mark.parametrize("window", [1, 4, 11, 1024])
 def test_parameters_are_what_the_script_fits(window):
     """And what it minimises is the variance that is stated."""
-    found = tables._fits()[str(window)]
+    found = tables._fits()["windows"][str(window)]
     d = len(found["poles"])
-    shipped = limit(np.array(found["zeros"]), np.array(found["poles"]), window)
+    shipped = window_limit(np.array(found["zeros"]), np.array(found["poles"]), window)
     assert shipped == pytest.approx(found["limit"], rel=1e-12)
-    value, _ = fit(window, d, ladders(window, d))
+    value, _ = fit(window_limit, window, ladders(window, d))
     assert value == pytest.approx(found["limit"], rel=1e-4)
-    assert list(map(int, tables._fits())) == windows_fitted()
+    assert list(map(int, tables._fits()["windows"])) == windows_fitted()
 
 
 @pytest.mark.slow
@@ -600,6 +551,6 @@ def test_a_budget_is_spent_whatever_the_horizon():
 
 def test_every_recurrence_is_of_whole_numbers():
     made = SlidingBLT(2**30, 100)._recurrence
-    assert isinstance(made, SlidingRecurrence)
+    assert isinstance(made, FadingRecurrence)
     _, values = made.run(bytes(made.size), 1, [3], [1 << 50])
     assert values == [float((1 << 50) + 3)]  # r_0 = l_0 = 1

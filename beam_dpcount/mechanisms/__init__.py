@@ -1,10 +1,11 @@
-"""The mechanisms: one file each, and one entry in ALL, but for Unbounded, Sparse and
-SlidingBLT, which do not release prefix sums of a horizon."""
+"""The mechanisms: one file each, and one entry in ALL, but for Unbounded, Sparse,
+SlidingBLT and DecayedBLT, which do not release prefix sums of a horizon."""
 
 from beam_dpcount.mechanisms.base import HorizonError, Mechanism
 from beam_dpcount.mechanisms.binary import BinaryTree
 from beam_dpcount.mechanisms.binned import Binned
 from beam_dpcount.mechanisms.blt import BLT, NormalizedBLT
+from beam_dpcount.mechanisms.decayed_blt import DecayedBLT
 from beam_dpcount.mechanisms.honaker import Honaker
 from beam_dpcount.mechanisms.kary import KAry
 from beam_dpcount.mechanisms.simple import Simple1, Simple2, TwoLevel
@@ -33,6 +34,7 @@ __all__ = [
     "BLT",
     "BinaryTree",
     "Binned",
+    "DecayedBLT",
     "Honaker",
     "HorizonError",
     "KAry",
