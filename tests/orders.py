@@ -92,7 +92,10 @@ def releases_of(events: Any, path: str) -> dict[str, Any]:
         entropy=entropy,
         value=lambda event: event[0],
     )
-    made = {"counts": events | counts, "histogram": events | histogram}
+    own = dp.SlidingCount(
+        *(BUDGET, TICK, 0), window=3, horizon=TICKS, keys=KEYS, path=path, entropy=entropy
+    )
+    made = {"counts": events | counts, "histogram": events | histogram, "own": events | own}
     windowed = events | beam.WindowInto(FixedWindows(2 * TICK))
     made["windows"] = windowed | _counts("CountInWindows", path)
     counter = _counts("Again", path).counter
@@ -194,6 +197,7 @@ EXPECTED = {
     "counts": by_key(EVERY),
     "histogram": by_key(EVERY),
     "windows": by_window(),
+    "own": by_key(EVERY),
     "sliding": by_key(EVERY),
     "monotone": by_key(EVERY),
     "nonnegative": by_key(EVERY),

@@ -68,6 +68,7 @@ def _each(budget: Any) -> Iterator[Any]:
     yield lambda: dp.CutGraph(budget, 10, 3)
     yield lambda: dp.TickCount(budget, keys=["a"], **clock)
     yield lambda: dp.TickHistogram(budget, domain=["a"], **clock)
+    yield lambda: dp.SlidingCount(budget, keys=["a"], window=2, **clock)
     yield lambda: dp.LocalMedian(budget, 4)
 
 

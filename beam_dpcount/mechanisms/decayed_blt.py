@@ -14,7 +14,7 @@ from beam_dpcount.mechanisms.workload import Workload
 
 @dataclass(frozen=True)
 class DecayedBLT(FadingBLT):
-    """Sums with a decay, W_t = decay W_(t-1) + x_t, in at most 15 numbers, however long the stream is.
+    """Sums with a decay, W_t = decay W_(t-1) + x_t, in at most 15 numbers for up to 2^30 steps.
 
     R is a sum of d exponentials, fitted for the decay, and L = 1 / ((1 - decay z) R). The variance
     rises to a limit within 0.2 % of that of `SquareRoot(horizon, decay=decay)`, the least that a
