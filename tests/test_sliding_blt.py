@@ -238,6 +238,20 @@ def test_products_of_columns_are_bounded_by_lag(window, horizon):
     assert list(bounds) == sorted(bounds, reverse=True)
 
 
+@pytest.mark.parametrize("gap", [1, 2, 7, 60, 100])
+def test_products_of_columns_that_are_gaps_apart_are_the_same_bounds(gap):
+    for mechanism in (SlidingBLT(60, 7), NormalizedBLT(60)):
+        for n in (1, 2, 9):
+            bounds = mechanism.spaced_bounds(gap, n)
+            every = mechanism.lag_bounds((n - 1) * gap + 1)[::gap]
+            assert bounds == pytest.approx(every, rel=1e-8, abs=1e-13)
+            assert len(bounds) == n
+    # At once, where all lags between would fill the memory.
+    far = SlidingBLT(2**30, 2**20).spaced_bounds(2**20, 1000)
+    assert list(far) == sorted(far, reverse=True)
+    assert far[1] > 1e-3 > far[-1] >= 0
+
+
 def test_people_whose_events_are_a_window_apart_cost_little_more_than_events():
     """Far less than k^2 columns; and no less than the worst of all streams with such gaps."""
     window, k = 8, 4

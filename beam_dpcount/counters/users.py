@@ -44,8 +44,7 @@ def column_cost(mechanism: Mechanism, k: int, gap: int) -> Fraction:
 @lru_cache(maxsize=64)
 def _lags(mechanism: Mechanism, gap: int, k: int) -> tuple[Fraction, ...]:
     """g(0), g(gap), ..., g((k - 1) gap)."""
-    bounds = mechanism.lag_bounds((k - 1) * gap + 1)
-    return tuple(Fraction(bounds[i]) for i in range(0, len(bounds), gap))
+    return tuple(map(Fraction, mechanism.spaced_bounds(gap, k)))
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,11 @@ class FadingBLT(RoundedMechanism):
 
     def lag_bounds(self, n: int) -> tuple[float, ...]:
         """Sums over k < T - d of r_k r_(k+d): r falls, so the first two columns d apart."""
-        lags = np.arange(1, min(n, self.horizon), dtype=np.int64)
+        return self.spaced_bounds(1, n)
+
+    def spaced_bounds(self, gap: int, n: int) -> tuple[float, ...]:
+        most = -(-self.horizon // gap)  # of larger lags there are no columns
+        lags = gap * np.arange(1, min(n, most), dtype=np.int64)
         products = tables.column_products(self._poles, self.horizon, lags)
         return lag_bounds(self.l2_sensitivity_squared, products.tolist(), n)
 
