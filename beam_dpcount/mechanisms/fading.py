@@ -43,7 +43,7 @@ class FadingBLT(RoundedMechanism):
     """A BLT without a pole at 1: what it encodes of an item fades, and the variance has a limit.
 
     Guarantee: Delta_2^2 = sum of r_j^2 over j < T (the first column), by a sum of positive terms;
-      to it comes what rounding adds in each of T rows (see RoundedMechanism: at most 1e-4, and 8e-4
+      to it comes what rounding adds in each of T rows (see RoundedMechanism: at most 1e-4, and 4e-4
       beyond 2^20 steps, where a lattice as fine would be out of reach of weak budgets' noise).
     """
 

@@ -24,7 +24,7 @@ class SlidingBLT(FadingBLT):
       window: W, from 1 to 2^20 steps. Public.
 
     Guarantee: Delta_2^2 = sum of r_j^2 over j < T (the first column), by a sum of positive terms;
-      to it comes what rounding adds in each of T rows (at most 1e-4, and 8e-4 beyond 2^20 steps).
+      to it comes what rounding adds in each of T rows (at most 1e-4, and 4e-4 beyond 2^20 steps).
       Gaussian noise: takes zero-concentrated and approximate budgets. Variance of release t: that
       of one draw times sum of l_j^2 over j < t, exact; it rises, so that the last is the largest.
 
