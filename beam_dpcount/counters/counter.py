@@ -81,6 +81,11 @@ class LatticeCounter(ABC):
             problem = "this counter was calibrated by another version of beam_dpcount"
             raise RuntimeError(f"{problem}: install the same where the pipeline is made and runs")
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether `steps_lattice` is as quick as `release_lattice`, so that blocks may be cut."""
+        return False
+
     @abstractmethod
     def state_types(self, n: int) -> Sequence[str]:
         """As for a mechanism."""
@@ -215,6 +220,10 @@ class Counter(LatticeCounter):
     @property
     def draws(self) -> Callable[[int], int] | None:
         return None if self.mechanism.draws_early else self.mechanism.draws
+
+    @property
+    def goes_on(self) -> bool:
+        return self.mechanism.goes_on
 
     @property
     def horizon(self) -> int:

@@ -61,6 +61,8 @@ class Mechanism(ABC):
     quick: ClassVar[int] = MAX_HORIZON  # beyond it calibration takes seconds: `choose` skips it
     # Whether R has no negative entries, so that no two of its columns point apart.
     is_nonnegative: ClassVar[bool] = True
+    # Whether `steps` of many is as quick as `release`.
+    goes_on: ClassVar[bool] = False
     # Whether every release adds or subtracts whole draws, each with weight 1.
     unit_weights: ClassVar[bool] = False
 

@@ -53,6 +53,7 @@ class BLT(RoundedMechanism):
     limits: tuple[int, int] | None = field(default=None, init=False, repr=False, compare=False)
 
     longest: ClassVar[int] = 1 << tables.LARGEST_LOG
+    goes_on: ClassVar[bool] = True
     encoding_error: ClassVar[float] = 0.0  # all arithmetic is of whole numbers
     _kind: ClassVar[str] = "blt"
 
