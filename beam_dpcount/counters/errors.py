@@ -45,18 +45,18 @@ def largest_half_width(counter: Counter, level: float = 0.95) -> float:
 def _half_width(counter: Counter, terms: float, level: float) -> float:
     _check_level(level)
     law = counter.law
-    variance = law.variance * counter.grid**2 * terms
+    variance = counter.noise_variance * terms
     if variance == 0:
         return 0.0
     stretch = max(1.0, law.scale / _FINE)
     fine = law if stretch == 1 else _FINE_LAWS[type(law)]
-    unit_weights = counter.mechanism.unit_weights
+    unit_weights = counter.mechanism.unit_weights and counter.share == 1
     if unit_weights and _reach(fine, terms) <= _LARGEST:
         width = _sum_quantile(fine, round(terms), level)
         return (width if stretch == 1 else (width + 1) * stretch) * counter.grid
     if unit_weights or not isinstance(law, DiscreteLaplace):
         return normal_half_width(math.sqrt(variance), level) + counter.grid / 2
-    return chernoff(law, terms, math.log(2 / (1 - level))) * counter.grid
+    return chernoff(law, terms * counter.share, math.log(2 / (1 - level))) * counter.grid
 
 
 def _reach(law: Law, terms: float) -> int:
@@ -86,8 +86,9 @@ def largest_error(counter: Counter, streams: int = 1, level: float = 0.95) -> fl
     if streams < 1:
         raise ValueError(f"streams must be at least 1, got {streams}")
     releases = counter.mechanism.horizon * streams
-    terms = counter.mechanism.max_row_norm2()
-    if counter.law.variance * terms * releases < 1 - level and counter.mechanism.unit_weights:
+    terms = counter.mechanism.max_row_norm2() * counter.share
+    unit_weights = counter.mechanism.unit_weights and counter.share == 1
+    if counter.law.variance * terms * releases < 1 - level and unit_weights:
         return 0.0  # Chebyshev: no draw differs from 0
     return chernoff(counter.law, terms, math.log(2 * releases / (1 - level))) * counter.grid
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from beam_dpcount.mechanisms import Sparse
 from beam_dpcount.statistics.base import Statistic
-from beam_dpcount.statistics.items import Items
+from beam_dpcount.statistics.items import Items, OneItem
 from beam_dpcount.transforms.elements import EachElement
 
 
@@ -69,6 +69,7 @@ class Histogram(EachElement):
     _: KW_ONLY
     max_items: int = 1
     removals: bool = False
+    fit_total: bool = False
 
     _smaller: ClassVar[str | None] = (
         "use TickHistogram, or give a smaller domain (group the rare items under one name)"
@@ -80,6 +81,9 @@ class Histogram(EachElement):
             raise ValueError(f"{problem}: give a horizon, or Unbounded")
 
     def _made(self) -> Statistic:
-        made = Items(self.domain, self.max_items, self.removals)  # type: ignore[arg-type]
+        if not isinstance(self.fit_total, bool):
+            raise TypeError(f"fit_total must be True or False, got {self.fit_total!r}")
+        kind = OneItem if self.fit_total else Items
+        made = kind(self.domain, self.max_items, self.removals)  # type: ignore[arg-type]
         self.domain = made.domain
         return made
