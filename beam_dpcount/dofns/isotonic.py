@@ -1,8 +1,7 @@
 """Isotonic regression: the nearest series that never falls, by pooling adjacent violators.
 
-[Ayer, Brunk, Ewing, Reid and Silverman, An Empirical Distribution Function for Sampling with
-Incomplete Information, Ann. Math. Statist. 26 (1955), 641-647.] A series that never falls is a
-stack of blocks, each a mean and a weight, with rising means.
+[ABERS55] A series that never falls is a stack of blocks, each a mean and a weight, with rising
+means.
 """
 
 from __future__ import annotations

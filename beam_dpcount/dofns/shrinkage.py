@@ -1,11 +1,8 @@
 """Empirical Bayes: many counts with noise of one known scale, each moved to where the others are.
 
 The counts of all keys are taken as draws from one distribution, which is fitted to their noisy
-values by maximum likelihood, without a shape of its own [Kiefer and Wolfowitz, Consistency of the
-Maximum Likelihood Estimator in the Presence of Infinitely Many Incidental Parameters, Ann. Math.
-Statist. 27 (1956), 887-906]; each value's estimate is the mean of what it then may have come from
-[Jiang and Zhang, General Maximum Likelihood Empirical Bayes Estimation of Normal Means, Ann.
-Statist. 37 (2009), 1647-1684].
+values by maximum likelihood, without a shape of its own [KW56]; each value's estimate is the mean
+of what it then may have come from [JZ09].
 """
 
 from __future__ import annotations

@@ -408,7 +408,9 @@ class Monotone(_Folded):
     PCollection of Release or VectorRelease -> the same; each coordinate by itself. For counts
     whose exact values never fall: without negative values or removals. `stddev` stays that of a
     release's noise before: the largest of many releases is biased upwards, by more than one stddev
-    after long stretches without events. @@MEASURED@@
+    after long stretches without events. **It does harm**: over all releases of three real streams
+    the root mean square error was 1.4 to 2.2 times that of the releases (docs/choosing.md);
+    `Isotonic` has 0.9 of it.
 
     Args:
       path: "auto" (default) follows `is_bounded` of the input; "streaming" keeps one number a key
@@ -440,8 +442,10 @@ class Isotonic(_Folded):
 
     PCollection of Release or VectorRelease -> the same; each coordinate by itself. Releases are
     weighted by 1 / stddev^2, and nothing is below 0. `stddev` stays that of a release's noise
-    before. Values are biased: upwards where the count is about 0 or stands still at the end, less
-    than those of Monotone. @@MEASURED_ISOTONIC@@
+    before. Over the past values are biased upwards, by some 0.3 stddevs of a release on real
+    streams, and a fifth of what Monotone adds. Root mean square errors there (docs/choosing.md) were
+    0.89 to 0.95 times those of the releases over the past, 0.49 to 0.77 over the series; where most
+    counts are about 0, NonNegative alone has less than over the past.
 
     - over="past" gives after each release the last value of the regression of all so far: the
       best that is then known. It may fall: 5, 1 gives 5, 3.
@@ -463,7 +467,7 @@ class Isotonic(_Folded):
 
     Guarantee: post-processing; costs nothing.
 
-    Source: pool adjacent violators [Ayer, Brunk, Ewing, Reid and Silverman 1955].
+    Source: pool adjacent violators [ABERS55].
 
     Raises:
       ValueError, TypeError: as for TopKPerTick; where elements may add less than 0 (negative
@@ -530,7 +534,10 @@ class ShrinkAcrossKeys(_Folded):
     have, which is towards 0 where most have few events. Keys that stand out come out too low, and
     all the more the fewer like them there are; keys of few events too high. So it is for the
     picture of all keys, and not for comparing a few of them, nor for sums over keys. `stddev`
-    stays that of a release's noise before, and says nothing of the bias. @@MEASURED_SHRUNK@@
+    stays that of a release's noise before, and says nothing of the bias. On a real
+    stream of 1,899 keys the root mean square error fell from 10.4 to 7.3 at epsilon 1, and from 90
+    to 37 at epsilon 0.1; there the 20 largest counts came out too low by 0.6 and 49
+    (docs/choosing.md).
 
     Args:
       count: the TickCount, TickHistogram or DistinctUsers that makes the releases, with keys that
@@ -541,7 +548,7 @@ class ShrinkAcrossKeys(_Folded):
     Guarantee: post-processing; costs nothing. A key's value depends on all keys' releases, which
       are private together, under one budget.
 
-    Source: [Kiefer and Wolfowitz 1956], [Jiang and Zhang 2009]; see `dofns/shrinkage.py`.
+    Source: [KW56] for the fit, [JZ09] for what is made of it.
 
     Raises:
       ValueError, TypeError: as for TopKPerTick; where values may be negative, or keys are selected:
