@@ -36,7 +36,7 @@ AB = ("a", "b")
 # An item, another, and what counts none: unknown, of another type, empty; then several.
 PAYLOADS: list[Any] = ["a", "b", "zz", 7, None, [], ["zz"], ["b"], ["b", "a"], ["zz", "b"]]
 
-each_path = pytest.mark.parametrize("path", ("bounded", "streaming"))
+each_path = pytest.mark.parametrize("path", ["bounded", "streaming"])
 
 
 def added(statistic: Any, stream: Any) -> np.ndarray:
@@ -88,7 +88,7 @@ def test_norms_are_what_all_pairs_of_neighbours_reach(domain: tuple[str, ...]) -
         moved = [R @ np.reshape(change, (3, d)) for change in changes]
         l1 = max(np.abs(m).sum() for m in moved)
         l2_squared = max(np.square(m).sum() for m in moved)
-        counter = fitted(
+        counter: Any = fitted(
             dp.calibrate(mechanism, _any(mechanism), statistic.change("replace_one"), d)
         )
         assert l1 <= counter.l1_sensitivity * (1 + 1e-12)
@@ -100,6 +100,10 @@ def test_norms_are_what_all_pairs_of_neighbours_reach(domain: tuple[str, ...]) -
         assert counter.l2_sensitivity == pytest.approx(math.sqrt(2) * column, rel=slack)
 
 
+def _count(*given: Any, **options: Any) -> Any:
+    return dp.Histogram(*given, **options)
+
+
 def _any(mechanism: Any) -> Any:
     return dp.ZCDP(0.5) if "gaussian" in mechanism.laws else dp.PureDP(1.0)
 
@@ -108,9 +112,7 @@ def _any(mechanism: Any) -> Any:
 def test_no_more_noise_is_drawn_for_two_items_or_more(budget: Any) -> None:
     for size in (2, 3, 10):
         domain = [str(i) for i in range(size)]
-        plain, whole = (
-            dp.Histogram(budget, 100, domain, fit_total=on).counter for on in (False, True)
-        )
+        plain, whole = (_count(budget, 100, domain, fit_total=on).counter for on in (False, True))
         assert whole.law == plain.law
         assert whole.costs() == plain.costs()
         ratio = whole.max_variance() / plain.max_variance()
