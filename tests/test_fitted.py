@@ -14,6 +14,7 @@ from apache_beam.transforms.window import FixedWindows
 
 import beam_dpcount as dp
 from beam_dpcount.counters.change import ItemsChange
+from beam_dpcount.counters.errors import chernoff, normal_half_width
 from beam_dpcount.counters.fitted import fit, fitted
 from beam_dpcount.counters.sliding import difference_variance
 from beam_dpcount.dofns.states import StateError, statistic_codec
@@ -257,8 +258,12 @@ def test_half_widths_are_those_of_what_is_left() -> None:
         assert dp.largest_error(whole) < dp.largest_error(plain)
         if mechanism.name == "NormalizedBLT":
             assert width == pytest.approx(dp.half_width(plain, 47) * math.sqrt(0.75), rel=0.01)
-    # No shortcut of one draw, where a release has parts of many.
-    assert dp.largest_half_width(whole) > math.sqrt(whole.max_variance())
+    # A release of a tree is no sum of whole draws any more.
+    terms = 0.75 * whole.mechanism.row_norm2(47)
+    assert width == chernoff(whole.law, terms, math.log(2 / 0.05)) * whole.grid
+    whole = counter_of(BinaryTree(50), dp.ZCDP(0.001))
+    expected = normal_half_width(math.sqrt(whole.variance(47))) + whole.grid / 2
+    assert dp.half_width(whole, 47) == pytest.approx(expected)
 
 
 def test_states_of_another_kind_are_refused() -> None:

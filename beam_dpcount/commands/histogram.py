@@ -55,7 +55,7 @@ class Histogram(Task):
         )
         total = """
             --fit-total: fit the counts of a release to the number of rows, which is public: their
-              variance is 1 - 1/(b + 1) of what it is for b items; for one item a row
+              variance is 1 - 1/(d + 1) of what it is for d items; for one item a row
         """
         opt.add(count, total)
         opt.add_path(count)

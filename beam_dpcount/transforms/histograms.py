@@ -32,11 +32,11 @@ class Histogram(EachElement):
       removals: whether items may be counted down.
       fit_total: whether to fit each release to the number of elements, which is public: what counts
         no item of the domain (refused, unknown, empty, beyond its person's bound) is counted too,
-        in a coordinate of its own, and what the b + 1 noisy counts lack of the step, or exceed it
-        by, is taken from all of them alike. The variance is 1 - 1/(b + 1) of what it was, b the
-        size of the domain, and `stddev` says so; errors of two items get a correlation of -1/b. No
-        more noise is drawn for it, unless b = 1 under a pure budget. The coordinate itself is not
-        in `value`, but it is what the values leave of the step: release.step - sum(release.value),
+        in a coordinate of its own, and what the d + 1 noisy counts lack of the step, or exceed it
+        by, is taken from all of them alike. The variance is 1 - 1/(d + 1) of what it was, d the
+        size of the domain, and `stddev` says so; errors of two items get a correlation of -1/d. It
+        gains nothing for d = 1, where that coordinate costs as much noise. The coordinate is not in
+        `value`, but it is what the values leave of the step: release.step - sum(release.value),
         with the same stddev. Only for one item an element, without removals, under replace_one:
         under add_remove whether an element counts is protected, and so is the total.
       relation: "replace_one" (default): an element's items are any others. "add_remove": they
@@ -54,7 +54,7 @@ class Histogram(EachElement):
       own: with c and s the largest L2 and L1 norms of the encoder's columns, Delta_2 = sqrt(2b) c,
       2 sqrt(b) c or sqrt(b) c, and Delta_1 = 2b s, 2b s or b s. [FHU22], Corollary 2, has only
       add_remove of whole steps; see `ItemsChange`. With fit_total each element is in exactly one of
-      b + 1 coordinates, so that replacing one still changes two by 1; how many elements are in none
+      d + 1 coordinates, so that replacing one still changes two by 1; how many elements are in none
       of the domain is released, as private as the rest. Noise and retries as for PrefixCount.
 
     Attributes:
