@@ -1,6 +1,6 @@
 """Comparisons: every experiment runs, says the published figures, and writes a table and pictures.
 
-Four statistical tests: a false alarm is a deviation of 5 standard deviations or more, below 1e-5.
+Five statistical tests: a false alarm is a deviation of 5 standard deviations or more, below 1e-5.
 """
 
 import contextlib
@@ -472,7 +472,7 @@ def test_order_of_top_items(output: tuple[Path, list[str]]) -> None:
 
 
 def test_post_processing_does_as_its_rows_say(output: tuple[Path, list[str]]) -> None:
-    """Of made-up streams. Bounds are 8 deviations and more from the means of 40 runs."""
+    """Of made-up streams. Bounds are 5 deviations and more from the means of many runs."""
     rows = table(output, "post-processing")
     times: dict[str, list[float]] = {}
     for row in rows:
