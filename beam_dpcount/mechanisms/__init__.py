@@ -4,6 +4,7 @@ from beam_dpcount.mechanisms.base import HorizonError, Mechanism
 from beam_dpcount.mechanisms.binary import BinaryTree
 from beam_dpcount.mechanisms.binned import Binned
 from beam_dpcount.mechanisms.blt import BLT, NormalizedBLT
+from beam_dpcount.mechanisms.bridged import BridgedKAry
 from beam_dpcount.mechanisms.honaker import Honaker
 from beam_dpcount.mechanisms.kary import KAry
 from beam_dpcount.mechanisms.simple import Simple1, Simple2, TwoLevel
@@ -20,6 +21,7 @@ ALL: tuple[type[Mechanism], ...] = (
     Honaker,
     SmoothBinary,
     KAry,
+    BridgedKAry,
     SquareRoot,
     Binned,
     BLT,
@@ -31,6 +33,7 @@ __all__ = [
     "BLT",
     "BinaryTree",
     "Binned",
+    "BridgedKAry",
     "Honaker",
     "HorizonError",
     "KAry",
