@@ -84,7 +84,8 @@ def choose(
       objective: "max" compares the largest variance of a release, "mean" the mean.
       max_state: the most numbers that may be kept per key and coordinate; None: any.
       replays: whether steps may be replayed with other data from the same state. Then mechanisms
-        that draw noise early take a form that does not: see `Mechanism.replay_safe`.
+        that draw noise early take a form that does not (see `Mechanism.replay_safe`), or are
+        left out.
 
     Raises:
       ValueError, TypeError: an argument is outside its range, or no mechanism fits.
@@ -107,8 +108,12 @@ def choose(
         if kind.quick < horizon <= kind.longest:
             missing.append((kind.__name__, "slow to calibrate"))
             continue
+        made = _made(kind, horizon, replays)
+        if type(made) is not kind:
+            missing.append((kind.__name__, "draws early"))  # what replaces it has a row of its own
+            continue
         try:
-            counter = calibrate(_made(kind, horizon, replays), budget, change, dimension, unit)
+            counter = calibrate(made, budget, change, dimension, unit)
         except tuple(_REASONS) as error:
             missing.append((kind.__name__, _REASONS[type(error)]))
             scale_error = error if isinstance(error, ScaleError) else scale_error

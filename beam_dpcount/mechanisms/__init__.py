@@ -9,6 +9,7 @@ from beam_dpcount.mechanisms.honaker import Honaker
 from beam_dpcount.mechanisms.kary import KAry
 from beam_dpcount.mechanisms.simple import Simple1, Simple2, TwoLevel
 from beam_dpcount.mechanisms.smooth import SmoothBinary
+from beam_dpcount.mechanisms.smooth_laplace import SmoothLaplace
 from beam_dpcount.mechanisms.sparse import Sparse
 from beam_dpcount.mechanisms.square_root import SquareRoot
 from beam_dpcount.mechanisms.unbounded import Unbounded
@@ -20,6 +21,7 @@ ALL: tuple[type[Mechanism], ...] = (
     BinaryTree,
     Honaker,
     SmoothBinary,
+    SmoothLaplace,
     KAry,
     BridgedKAry,
     SquareRoot,
@@ -42,6 +44,7 @@ __all__ = [
     "Simple1",
     "Simple2",
     "SmoothBinary",
+    "SmoothLaplace",
     "Sparse",
     "SquareRoot",
     "TwoLevel",

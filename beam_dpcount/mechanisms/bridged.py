@@ -19,7 +19,7 @@ from beam_dpcount.mechanisms.base import (
     owned,
     zero,
 )
-from beam_dpcount.mechanisms.kary import KAry
+from beam_dpcount.mechanisms.smooth_laplace import SmoothLaplace
 from beam_dpcount.noise.entropy import Noise
 
 _BITS = 6  # of a weight: more lower the variance by less than 1e-4 of it
@@ -51,8 +51,7 @@ class BridgedKAry(Mechanism):
     Guarantee: an item lies in one node of each of h levels: Delta_1 = h and Delta_2 = sqrt(h),
       exactly. Laplace noise only. A node is used, and its noise drawn, before all of its items have
       come: pure DP is kept by a run whose releases are seen once, adaptive inputs included. It is
-      refused on the streaming path, where replays may diverge; there KAry without subtraction
-      takes its place. Weights are multiples of 1/64, sums are of whole numbers, and a release is
+      refused on the streaming path, where replays may diverge; by name it is `SmoothLaplace` there. Weights are multiples of 1/64, sums are of whole numbers, and a release is
       rounded once, at the end: it is a function of the exact noised nodes.
 
     Source: docs/proofs/trees.md, "BridgedKAry". Nodes: [APT24, Algorithm 1].
@@ -207,8 +206,8 @@ class BridgedKAry(Mechanism):
         return self._tree.covariances(s - 1, s - 1 + lag)
 
     def replay_safe(self) -> Mechanism:
-        """KAry without subtraction: this tree with every b_d = 0 for d < k, which draws late."""
-        return KAry(self.horizon, subtraction=False)
+        """`SmoothLaplace`, the best of those for Laplace noise that draw late."""
+        return SmoothLaplace(self.horizon)
 
 
 # Of the errors at the ends of a node only Var E_0 =: V, -Cov(E_0, E_1 - E_0) =: g and
