@@ -295,7 +295,7 @@ def test_it_is_refused_where_steps_may_be_replayed(
     monkeypatch.setenv("BRIDGED_TEST_SECRET", "ab" * 32)
     horizon = 99 if isinstance(mechanism, BridgedKAry) else None
     secret = dp.ReplayableEntropy("BRIDGED_TEST_SECRET", run_id="r")
-    for given in ({"path": "streaming"}, {"entropy": secret}):
+    for given in ({"path": "streaming"}, {"entropy": secret, "element_id": str}):
         with beam.Pipeline() as p:
             count = dp.PrefixCount(dp.PureDP(1), horizon, mechanism=mechanism, **given)  # type: ignore[arg-type]
             with pytest.raises(ValueError, match="draws noise early"):
@@ -379,8 +379,8 @@ def test_weights_are_near_the_best() -> None:
     L, R = mechanism.decoder(30), mechanism.encoder(30)
     # The best releases of the second block by its own nodes and the top level's alone.
     for t in range(7, 12):
-        rows = np.flatnonzero(R[:, :12].any(axis=1) & ~R[:, 12:].any(axis=1))
-        rows = [row for row in rows if R[row].sum() == 6 or R[row, 6:12].any()]
+        known = R[:, :12].any(axis=1) & ~R[:, 12:].any(axis=1)
+        rows = np.flatnonzero(known & ((R.sum(axis=1) == 6) | R[:, 6:12].any(axis=1)))
         target = (np.arange(30) < t).astype(float)
         best = np.linalg.lstsq(R[rows].T, target, rcond=None)[0]
         assert R[rows].T @ best == pytest.approx(target)

@@ -51,8 +51,9 @@ class BridgedKAry(Mechanism):
     Guarantee: an item lies in one node of each of h levels: Delta_1 = h and Delta_2 = sqrt(h),
       exactly. Laplace noise only. A node is used, and its noise drawn, before all of its items have
       come: pure DP is kept by a run whose releases are seen once, adaptive inputs included. It is
-      refused on the streaming path, where replays may diverge; by name it is `SmoothLaplace` there. Weights are multiples of 1/64, sums are of whole numbers, and a release is
-      rounded once, at the end: it is a function of the exact noised nodes.
+      refused on the streaming path, where replays may diverge; by name it is `SmoothLaplace` there.
+      Weights are multiples of 1/64, sums are of whole numbers, and a release is rounded once, at
+      the end: it is a function of the exact noised nodes.
 
     Source: docs/proofs/trees.md, "BridgedKAry". Nodes: [APT24, Algorithm 1].
 
@@ -98,7 +99,7 @@ class BridgedKAry(Mechanism):
 
     @property
     def _tree(self) -> _Tree:
-        return _tree(self.horizon, self.arity)  # type: ignore[arg-type]
+        return _tree(self.horizon, self.arity)
 
     def draws(self, n: int) -> int:
         return int(self._tree.draws(n))
@@ -157,10 +158,11 @@ class BridgedKAry(Mechanism):
         tree, u, nothing = self._tree, self.check_steps(n) - 1, zero(dimension)
         if n == 0:
             return self.init(dimension)
-        held = [
-            tree.coordinates(i, np.arange(u // span * k, u // span * k + tree.children(i, u // span)))
-            for i, (k, span) in enumerate(zip(tree.radices, tree.spans[1:], strict=True))
-        ]
+        held = []
+        for i, (k, span) in enumerate(zip(tree.radices, tree.spans[1:], strict=True)):
+            first = u // span * k
+            block = np.arange(first, first + tree.children(i, u // span))
+            held.append(tree.coordinates(i, block))
         held.append(tree.coordinates(len(tree.radices), np.arange(u // tree.spans[-1] + 1)))
         z = {c: noise.one(c) for c in sorted(itertools.chain(*(c.tolist() for c in held)))}
         kept: list[Any] = []
@@ -275,7 +277,8 @@ class _Tree(NamedTuple):
     def release(self, u: int, total: Any, parts: Sequence[tuple[Any, ...]], top: Any) -> Any:
         """The private prefix sum of the items 0 .. u, from what a state keeps."""
         if np.ndim(total):
-            size = max(int(np.abs(p).max()) for part in (*parts, top) for p in (*part[:2], part[-1]))
+            used = (p for part in (*parts, top) for p in (*part[:2], part[-1]))
+            size = max(int(np.abs(sums).max()) for sums in used)
             if self._reach(2 * size) >= _ROOM:
                 parts = [tuple(p.astype(object) for p in part) for part in parts]
                 top = tuple(p.astype(object) for p in top)
@@ -405,7 +408,7 @@ class _Tree(NamedTuple):
             # Cov(E(p), E(q)), less what child noise adds within one block.
             ends = [
                 [
-                    x[0][0] + b * x[1][0] + f * x[0][1] + b * f * x[1][1]
+                    (x[0][0] + b * x[1][0] + f * (x[0][1] + b * x[1][1]))
                     + same * (np.minimum(p, q) - f * p - b * q + b * f * size)
                     for q, f in ((e, f0), (e + 1, f1))
                 ]
@@ -457,9 +460,7 @@ def _largest(tree: _Tree) -> float:
     for i, weights in enumerate(tree.weights):
         a, p, r = tops[-1].T
         found = [
-            np.stack(
-                [V0 + a + p * g0 + r * v0, Vg + p * gg, Vv + p * gv + r * vv], axis=1
-            )
+            np.stack([V0 + a + p * g0 + r * v0, Vg + p * gg, Vv + p * gv + r * vv], axis=1)
             for V0, Vg, Vv, g0, gg, gv, v0, vv in _affine(weights)
         ]
         tops.append(_undominated(np.concatenate(found), boxes[i + 1]))
@@ -486,7 +487,7 @@ def _boxes(tree: _Tree) -> tuple[list[tuple[float, ...]], list[tuple[int, list[M
     V, g, v = float(top), 0.0, 1.0
     # Nodes of the top level differ by V alone: of all but the last one, the last is the largest.
     lasts = [(h - 1, [(V - 1, 0.0, 1.0)] if top else [])]
-    boxes = [(0.0, 0.0, 1.0, 1.0)]
+    boxes: list[tuple[float, ...]] = [(0.0, 0.0, 1.0, 1.0)]
     for i in range(h - 2, -1, -1):
         low_g, high_g, low_v, high_v = boxes[-1]
         corners = itertools.product((low_g, high_g), (low_v, high_v))
@@ -565,7 +566,7 @@ def _best(horizon: int) -> _Tree:
 
 
 def _candidates(horizon: int, levels: int) -> Iterator[tuple[int, ...]]:
-    """Radices below the top, the same or a and a + 1, with a top level of about a/4 to a/2 nodes."""
+    """Radices below the top, the same or a and a + 1, and about a/4 to a/2 nodes at the top."""
     below = levels - 1
     if not below:
         yield ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from bisect import bisect
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import comb
 
 from beam_dpcount.mechanisms.smooth import SmoothBinary
@@ -46,6 +46,10 @@ class SmoothLaplace(SmoothBinary):
         return _shape(self.horizon)
 
 
+def _leaves(zeros: int, ones: int) -> int:
+    return comb(zeros + ones, zeros)
+
+
 @lru_cache(maxsize=256)
 def _shape(horizon: int) -> tuple[int, int]:
     """The (h, k) with C(h, k) > horizon of least k^2 (h-k); in a tie that of largest k."""
@@ -53,6 +57,6 @@ def _shape(horizon: int) -> tuple[int, int]:
     for k in itertools.count(2):
         if k * k > best[0]:
             return best[2], -best[1]
-        ones = bisect(range(best[0] // k**2 + 1), horizon, key=lambda n, k=k: comb(n + k, k))
+        ones = bisect(range(best[0] // k**2 + 1), horizon, key=partial(_leaves, k))
         best = min(best, (k * k * ones, -k, k + ones))
     raise AssertionError("k^2 is unbounded")

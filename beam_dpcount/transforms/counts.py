@@ -74,7 +74,8 @@ class PrefixCount(EachElement):
     Raises:
       ValueError, TypeError: at construction, for arguments out of range; when applied, for windows
         that merge or overlap, path="bounded" on unbounded input, mechanisms that draw noise early
-        (KAry with subtraction) on the streaming path, a share used before, or a refused runner.
+        (BridgedKAry, KAry with subtraction) on the streaming path, a share used before, or a
+        refused runner.
 
     Example:
       >>> import apache_beam as beam
