@@ -12,11 +12,13 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount.counters.counter import UnsupportedBudgetError
+from beam_dpcount.counters.errors import _laplace_quantile, _sum_quantile, chernoff
 from beam_dpcount.dofns.states import StateCodec
 from beam_dpcount.mechanisms import BridgedKAry, KAry, SmoothLaplace, Unbounded
 from beam_dpcount.mechanisms.bridged import _candidates, _made
+from beam_dpcount.noise.laws import DiscreteLaplace
 from tests.audit import audit
-from tests.scripted import Script, random_script
+from tests.scripted import Script, SeededNoise, random_script
 
 ARITIES = [2, 3, 7, (), (2,), (5, 3), (3, 5), (2, 2, 2, 2), (64,), (7, 9), (63,), (4, 4, 4)]
 parameters = pytest.mark.parametrize("arity", ARITIES, ids=str)
@@ -396,6 +398,60 @@ def test_candidates_are_few() -> None:
 
 def test_large_noise_reaches_releases_with_weights_of_at_most_one() -> None:
     assert np.abs(BridgedKAry(1000).decoder(300)).max() == 1
+
+
+# Confidence intervals
+
+
+def test_the_weights_of_a_release_are_its_row_of_the_decoder() -> None:
+    for horizon in (1, 2, 9, 64, 200, 1000):
+        mechanism = BridgedKAry(horizon)
+        L = mechanism.decoder(horizon)
+        for t in {1, 2, 3, horizon // 3, horizon // 2, horizon - 1, horizon} - {0, -1}:
+            if t <= horizon:
+                weights, counts = mechanism.weights(t)
+                row = np.repeat(weights, counts.astype(int))
+                row, expected = row[row != 0], L[t - 1][L[t - 1] != 0]
+                assert np.sort(row) == pytest.approx(np.sort(expected), abs=1e-13)
+    for horizon in (1, 9, 1000, 10**6, 2**48):
+        mechanism = BridgedKAry(horizon)
+        weights, counts = mechanism.weights(None)
+        largest = np.square(weights) @ counts
+        assert largest == pytest.approx(mechanism.max_row_norm2(), rel=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 30])
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
+def test_quantiles_of_weighted_sums_are_those_of_sums(n: int, level: float) -> None:
+    """Draws of weight 1, and of 1/2: against the exact law of discrete noise of a large scale."""
+    law = DiscreteLaplace(Fraction(500))
+    expected = _sum_quantile(law, n, level) / 500
+    for weight in (1.0, -0.5):
+        found = _laplace_quantile(np.array([weight, 0.0]), np.array([float(n), 3.0]), level)
+        assert found == pytest.approx(abs(weight) * expected, abs=0.003)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+def test_half_widths_cover_and_less_would_not(epsilon: float) -> None:
+    """4000 streams: a standard error of 0.0035 at 0.95; five of them, with a fixed seed."""
+    counter = dp.calibrate(BridgedKAry(100), dp.PureDP(epsilon), dp.Change(coordinates=1), 4000)
+    noise = SeededNoise(counter.law, 5, 4000)
+    errors = np.abs(counter.release(np.zeros((100, 4000)), noise))
+    for t in (1, 10, 18, 50, 99, 100):
+        width = dp.half_width(counter, t, 0.95)
+        assert (errors[t - 1] <= width).mean() >= 0.95 - 0.018, t
+        assert (errors[t - 1] <= 0.8 * width).mean() < 0.95 - 0.018, t
+    t = int(counter.stddevs(100).argmax()) + 1
+    assert dp.largest_half_width(counter) == pytest.approx(dp.half_width(counter, t), rel=1e-3)
+
+
+def test_half_widths_of_levels_near_1_are_chernoffs() -> None:
+    counter = dp.calibrate(BridgedKAry(1000), dp.PureDP(1))
+    widths = [dp.half_width(counter, 500, 1 - p) for p in (1e-3, 1e-4, 1.1e-5, 1e-6, 1e-9)]
+    assert widths == sorted(widths)
+    norm = counter.mechanism.row_norm2(500)
+    assert widths[-1] == pytest.approx(chernoff(counter.law, norm, math.log(2e9)), rel=1e-6)
 
 
 # Parameters

@@ -244,6 +244,14 @@ class Mechanism(ABC):
         decoder = _decoder(self)
         return np.asarray(np.einsum("ij,ij->i", decoder[s - 1], decoder[s + lag - 1]))
 
+    def weights(self, t: int | None) -> tuple[FloatArray, FloatArray] | None:
+        """Entries of row t of L, and how often each occurs; None where the mechanism cannot say.
+
+        For `half_width`, where they are not all 1 or -1 and noise is Laplace. t None asks for a row
+        of norm `max_row_norm2`.
+        """
+        return None
+
     def replay_safe(self) -> Mechanism:
         """The mechanism to take in its place where work may be replayed: one that draws late."""
         return self

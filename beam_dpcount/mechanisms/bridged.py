@@ -199,10 +199,13 @@ class BridgedKAry(Mechanism):
         return self._tree.variances(self.check_steps(n))
 
     def max_row_norm2(self) -> float:
-        return _largest(self._tree)
+        return _largest(self._tree)[0]
 
     def mean_row_norm2(self) -> float:
         return self._tree.total() / self.horizon
+
+    def weights(self, t: int | None) -> tuple[FloatArray, FloatArray]:
+        return self._tree.row(_largest(self._tree)[1] if t is None else t - 1)
 
     def products(self, s: IntArray, lag: int) -> FloatArray:
         return self._tree.covariances(s - 1, s - 1 + lag)
@@ -348,6 +351,20 @@ class _Tree(NamedTuple):
             V, g, v = _between(V, g, v, b, c, d, k)
         return V - 2 * g + v
 
+    def row(self, u: int) -> tuple[FloatArray, FloatArray]:
+        """The weights in release u + 1, and how many nodes have each."""
+        # It is E_0 + a (E_1 - E_0) at the ends of every node above, for some a of each.
+        a, weights, counts = 1.0, [], []
+        for i in range(len(self.radices)):
+            block = u // self.spans[i + 1]
+            d = u // self.spans[i] - block * self.radices[i]
+            of_block = self.last[i] if block == self.nodes[i + 1] - 1 else self.weights[i]
+            above = (of_block[d] + a * (of_block[d + 1] - of_block[d])) / _ONE
+            weights += [1 - above, a - above, -above]
+            counts += [d, 1, len(of_block) - 2 - d]
+            a = above
+        return np.array([*weights, a, 1.0]), np.array([*counts, 1.0, u // self.spans[-1]])
+
     def variances(self, n: int) -> FloatArray:
         """The variances of releases 1 .. n, shape (n,)."""
         h = len(self.spans)
@@ -451,8 +468,9 @@ def _affine(weights: Sequence[int]) -> Iterator[tuple[float, ...]]:
         yield V0, -2 * b, b * b, g0, c, -b * c, v0, c * c
 
 
-def _largest(tree: _Tree) -> float:
-    """The largest variance of a release."""
+@lru_cache(maxsize=64)
+def _largest(tree: _Tree) -> tuple[float, int]:
+    """The largest variance of a release, and one u of a release u + 1 that has it."""
     # Within a node the largest is V plus the maximum of affine functions of g and v, of which few
     # are ever the largest for any g and v that occur.
     boxes, lasts = _boxes(tree)
@@ -465,38 +483,46 @@ def _largest(tree: _Tree) -> float:
         ]
         tops.append(_undominated(np.concatenate(found), boxes[i + 1]))
 
-    def largest(i: int, V: float, g: float, v: float) -> float:
-        return V + float((tops[i] @ np.array([1.0, g, v])).max())
+    def best(i: int, nodes: list[Moments], first: int) -> tuple[float, int, int, Moments]:
+        """Of nodes of level i that are no last ones the largest, its level and its number."""
+        largest = [V + float((tops[i] @ np.array([1.0, g, v])).max()) for V, g, v in nodes]
+        place = largest.index(max(largest))
+        return largest[place], i, first + place, nodes[place]
 
-    best = 0.0
-    for i, ends in lasts:
-        best = max([best, *(largest(i, *end) for end in ends)])
-    return best
+    _, i, number, node = max(
+        (best(i, nodes, first) for i, nodes, first in lasts if nodes), key=lambda one: one[0]
+    )
+    while i:
+        i -= 1
+        children = list(_children(*node, tree.weights[i]))
+        _, _, number, node = best(i, children, number * tree.radices[i])
+    return tree.variance(number), number
 
 
 Moments = tuple[float, float, float]
 
 
-def _boxes(tree: _Tree) -> tuple[list[tuple[float, ...]], list[tuple[int, list[Moments]]]]:
-    """Of each level the ranges of g and v; and all nodes whose block, but not they, is a last one.
+def _boxes(
+    tree: _Tree,
+) -> tuple[list[tuple[float, ...]], list[tuple[int, list[Moments], int]]]:
+    """Of each level the ranges of g and v; and the nodes in its last block, but for the last node.
 
-    The last item is among the latter, as a node of level 0.
+    With these comes the number of the first one. The last item stands by itself at the end.
     """
     h = len(tree.spans)
-    top = tree.nodes[-1] - 1
-    V, g, v = float(top), 0.0, 1.0
+    V, g, v = float(tree.nodes[-1] - 1), 0.0, 1.0
     # Nodes of the top level differ by V alone: of all but the last one, the last is the largest.
-    lasts = [(h - 1, [(V - 1, 0.0, 1.0)] if top else [])]
+    lasts = [(h - 1, [(V - 1, g, v)] if V else [], tree.nodes[-1] - 2)]
     boxes: list[tuple[float, ...]] = [(0.0, 0.0, 1.0, 1.0)]
     for i in range(h - 2, -1, -1):
         low_g, high_g, low_v, high_v = boxes[-1]
         corners = itertools.product((low_g, high_g), (low_v, high_v))
         inside = [one for a, b in corners for one in _children(0.0, a, b, tree.weights[i])]
         *others, (V, g, v) = _children(V, g, v, tree.last[i])
-        lasts.append((i, others))
+        lasts.append((i, others, (tree.nodes[i + 1] - 1) * tree.radices[i]))
         gs, vs = ([one[j] for one in (*inside, *others)] for j in (1, 2))
         boxes.append((min(gs), max(gs), min(vs), max(vs)))
-    lasts.append((0, [(V, g, v)]))
+    lasts.append((0, [(V, g, v)], tree.horizon - 1))
     return boxes[::-1], lasts
 
 
