@@ -17,6 +17,7 @@ from beam_dpcount.dofns.states import StateCodec
 from beam_dpcount.mechanisms import (
     BLT,
     BinaryTree,
+    BridgedKAry,
     Binned,
     HorizonError,
     KAry,
@@ -40,6 +41,8 @@ MAKES: dict[str, Make] = {
     "KAry of 9": lambda horizon: KAry(horizon, 9),
     "KAry, added": lambda horizon: KAry(horizon, subtraction=False),
     "KAry of 2, added": lambda horizon: KAry(horizon, 2, subtraction=False),
+    "BridgedKAry of 2": lambda horizon: BridgedKAry(horizon, 2),
+    "BridgedKAry of 9": lambda horizon: BridgedKAry(horizon, 9),
     "SquareRoot, fading": lambda horizon: SquareRoot(horizon, momentum=0.3, decay=0.9),
     "Binned, fading": lambda horizon: Binned(horizon, momentum=0.3, decay=0.9),
     "Binned, coarse": lambda horizon: Binned(horizon, c=0.3, tau=0.1),
