@@ -17,8 +17,8 @@ from beam_dpcount.dofns.states import StateCodec
 from beam_dpcount.mechanisms import (
     BLT,
     BinaryTree,
-    BridgedKAry,
     Binned,
+    BridgedKAry,
     HorizonError,
     KAry,
     Mechanism,
