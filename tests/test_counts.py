@@ -780,7 +780,9 @@ def flip_a_bit(encode: Callable[..., bytes], self: StateCodec, *state: Any) -> b
         lambda encode, self, *state: encode(self, *state)[:-3],
         lambda encode, self, *state: b"",
         lambda encode, self, *state: b"\xff" * 64,
-        lambda encode, self, *state: encode(StateCodec(scripted(bounds=(0, 2)).counter), *state),
+        lambda encode, self, *state: encode(
+            StateCodec(scripted(bounds=(0, 2), path="streaming").counter), *state
+        ),
     ],
     ids=["flipped", "cut", "empty", "other", "other counter"],
 )
