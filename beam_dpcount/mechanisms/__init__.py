@@ -1,4 +1,4 @@
-"""The mechanisms: one file each, and one entry in ALL, except for Unbounded and Sparse."""
+"""The mechanisms: one file each, and one entry in ALL, except for Endless, Unbounded, Sparse."""
 
 from beam_dpcount.mechanisms.base import HorizonError, Mechanism
 from beam_dpcount.mechanisms.binary import BinaryTree
@@ -7,6 +7,7 @@ from beam_dpcount.mechanisms.blt import BLT, NormalizedBLT
 from beam_dpcount.mechanisms.bridged import BridgedKAry
 from beam_dpcount.mechanisms.honaker import Honaker
 from beam_dpcount.mechanisms.kary import KAry
+from beam_dpcount.mechanisms.profiled import Endless, ProfiledBLT
 from beam_dpcount.mechanisms.simple import Simple1, Simple2, TwoLevel
 from beam_dpcount.mechanisms.smooth import SmoothBinary
 from beam_dpcount.mechanisms.smooth_laplace import SmoothLaplace
@@ -28,6 +29,7 @@ ALL: tuple[type[Mechanism], ...] = (
     Binned,
     BLT,
     NormalizedBLT,
+    ProfiledBLT,
 )
 
 __all__ = [
@@ -36,11 +38,13 @@ __all__ = [
     "BinaryTree",
     "Binned",
     "BridgedKAry",
+    "Endless",
     "Honaker",
     "HorizonError",
     "KAry",
     "Mechanism",
     "NormalizedBLT",
+    "ProfiledBLT",
     "Simple1",
     "Simple2",
     "SmoothBinary",
