@@ -1040,7 +1040,7 @@ def test_pipelines_carry_no_noise(path: str) -> None:
         ({"horizon": True}, "horizon must be from 1"),
         ({"horizon": 10.0}, "horizon must be a whole number, got 10.0"),
         ({"horizon": "10"}, "horizon must be a whole number"),
-        ({"horizon": None}, "horizon must be a whole number"),
+        ({"horizon": None, "budget": dp.PureDP(1.0)}, "a pure budget needs a horizon"),
         ({"unit": 0}, "unit must be positive and finite"),
         ({"unit": -1}, "unit must be positive and finite"),
         ({"unit": math.nan}, "unit must be positive and finite"),

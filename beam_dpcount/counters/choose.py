@@ -8,11 +8,12 @@ from functools import lru_cache
 from typing import Any
 
 from beam_dpcount import mechanisms
-from beam_dpcount.budget.budgets import Budget
+from beam_dpcount.budget.budgets import Budget, PureDP
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.change import Change
 from beam_dpcount.counters.counter import Counter, UnsupportedBudgetError, calibrate
 from beam_dpcount.mechanisms.base import Mechanism, UnsupportedHorizonError, check_horizon
+from beam_dpcount.mechanisms.profiled import Endless
 from beam_dpcount.mechanisms.sparse import Sparse
 from beam_dpcount.mechanisms.unbounded import Unbounded
 from beam_dpcount.noise.laws import ScaleError
@@ -113,7 +114,8 @@ def choose(
             missing.append((kind.__name__, "draws early"))  # what replaces it has a row of its own
             continue
         try:
-            counter = calibrate(made, budget, change, dimension, unit)
+            aimed = made.for_objective(objective)
+            counter = calibrate(aimed, budget, change, dimension, unit)
         except tuple(_REASONS) as error:
             missing.append((kind.__name__, _REASONS[type(error)]))
             scale_error = error if isinstance(error, ScaleError) else scale_error
@@ -142,7 +144,19 @@ def resolve(
     unit: float = 1,
     replays: bool = False,
 ) -> Any:
-    """The mechanism that a user named: an instance, a class, a name, or None for the best."""
+    """The mechanism that a user named: an instance, a class, a name, or None for the best.
+
+    Without a horizon: Endless, or one that takes none.
+    """
+    if mechanism is None and horizon is None:
+        if isinstance(budget, PureDP):
+            raise ValueError(
+                "a pure budget needs a horizon: give the largest number of steps that any key will "
+                "take, or mechanism=mechanisms.Unbounded(mechanisms.BinaryTree), which takes none"
+            )
+        return Endless()
+    if isinstance(mechanism, Endless) and horizon is None:
+        return mechanism
     if mechanism is None:
         return _best(check_horizon(horizon), budget, change, dimension, unit, replays)
     if isinstance(mechanism, Unbounded | Sparse):

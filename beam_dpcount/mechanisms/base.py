@@ -252,6 +252,10 @@ class Mechanism(ABC):
         """
         return None
 
+    def for_objective(self, objective: str) -> Mechanism:
+        """The mechanism that is best by "max" or "mean" of the variances, where they differ."""
+        return self
+
     def replay_safe(self) -> Mechanism:
         """The mechanism to take in its place where work may be replayed: one that draws late."""
         return self

@@ -259,7 +259,8 @@ class _Variances:
     def of(self, t: IntArray) -> FloatArray:
         """Var n_t for these steps, shape (n,)."""
         j = np.searchsorted(self._starts, t, side="right") - 1
-        d, h = self._k.shape[1], 0
+        d = self._k.shape[1]
+        h: Any = 0
         if len(self._since) > 1:
             h = np.searchsorted(self._since, t, side="right") - 1
         u, sums = self._powers(t - self._since[h]), np.zeros((d, len(t)))

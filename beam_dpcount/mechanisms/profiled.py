@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from beam_dpcount.mechanisms import blt_tables as tables
 from beam_dpcount.mechanisms import profiled_tables
-from beam_dpcount.mechanisms.base import FloatArray
+from beam_dpcount.mechanisms.base import FloatArray, Mechanism
 from beam_dpcount.mechanisms.blt import BLT
 from beam_dpcount.mechanisms.blt_tables import Poles, Stretches
 from beam_dpcount.mechanisms.profiled_tables import ProfiledTables, Shape, fitted, profiled
@@ -50,16 +50,19 @@ class ProfiledBLT(BLT):
         if self.objective not in ("max", "mean"):
             raise ValueError(f'objective must be "max" or "mean", got {self.objective!r}')
 
+    def for_objective(self, objective: str) -> Mechanism:
+        return replace(self, objective=objective)
+
     @property
     def _shape(self) -> Shape:
         return fitted(self.objective, self.horizon)
 
     @property
-    def _poles(self) -> Poles:  # type: ignore[override]
+    def _poles(self) -> Poles:
         return tables.poles(profiled_tables.KIND, self.horizon, self.buffers)
 
     @property
-    def _tables(self) -> ProfiledTables:  # type: ignore[override]
+    def _tables(self) -> ProfiledTables:
         return profiled(self._shape, self.horizon, self.buffers)
 
     @property

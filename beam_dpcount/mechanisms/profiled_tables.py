@@ -47,8 +47,8 @@ _UP = 1 + 1e-12
 Shape = tuple[float, ...]
 
 
-def profile(shape: Shape, horizon: int, t: FloatArray) -> FloatArray:
-    """The logarithm of p_t, up to a constant.
+def profile(shape: Shape, horizon: int, t: Any) -> FloatArray:
+    """The logarithm of p_t, up to a constant, for an array of steps.
 
     Rows count for more in the middle: p rises like (t + a)^k and falls like (T - t + b)^l, with
     small corrections: k, log a, l, log b, of u and u^2, and of the squares of both logarithms.
