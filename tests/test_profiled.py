@@ -145,9 +145,9 @@ def test_what_needs_a_horizon_says_so() -> None:
         dp.PrefixCount(dp.PureDP(1.0))
     assert dp.PrefixCount(dp.PureDP(1.0), mechanism=Unbounded(BinaryTree)).counter.horizon is None
     with pytest.raises(ValueError, match="users= needs a horizon"):
-        dp.PrefixCount(BUDGET, users=dp.Users(by=lambda value: "u", events=2))
+        dp.PrefixCount(BUDGET, value=int, users=dp.Users(by=str, events=2))
     with pytest.raises(ValueError, match="needs a horizon"):
-        dp.Histogram(BUDGET, None, ["a"])  # type: ignore[arg-type]
+        dp.SubstringCount(BUDGET, None, ["a"], 1)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="give stop"):
         dp.TickCount(BUDGET, 60, 0, keys=["a"])
 

@@ -94,7 +94,7 @@ def choose(
     Example:
       >>> import beam_dpcount as dp
       >>> dp.choose(1000, dp.ZCDP(0.1)).mechanism
-      NormalizedBLT(horizon=1000, buffers=None)
+      ProfiledBLT(horizon=1000, buffers=None, objective='max')
       >>> small = dp.choose(1000, dp.ZCDP(0.1), max_state=10)
       >>> [(row.mechanism.name, round(row.max_stddev, 1)) for row in small.rows[:2]]
       [('BLT', 7.3), ('SmoothBinary', 14.1)]
