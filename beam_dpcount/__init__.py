@@ -54,10 +54,12 @@ if TYPE_CHECKING:
     from beam_dpcount.transforms.histograms import Histogram
     from beam_dpcount.transforms.last import LastPerTick
     from beam_dpcount.transforms.postprocess import (
+        Isotonic,
         Monotone,
         NonNegative,
         Rounded,
         RunningAverage,
+        ShrinkAcrossKeys,
         SlidingSum,
         TopK,
         TopKPerTick,
@@ -74,10 +76,11 @@ if TYPE_CHECKING:
 __all__ = [
     "ZCDP", "ApproxDP", "BoundUsers", "Change", "CheckError", "Checked", "Counter", "CutGraph",
     "DegreeHistogram", "DistinctUsers", "EdgeCount", "EpisodeCount", "HighDegreeCount", "Histogram",
-    "HorizonError", "KStarCount", "LastPerTick", "Ledger", "LocalConvexRisk", "LocalMedian",
-    "Monotone", "NonNegative", "NotANumberError", "OverspentError", "PrefixCount", "PureDP",
-    "Rejected", "Release", "ReplayableEntropy", "Rounded", "RunnerError", "RunnerWarning",
-    "RunningAverage", "SecretError", "SelectKeys", "Share", "SlidingCount", "SlidingSum",
+    "HorizonError", "Isotonic", "KStarCount", "LastPerTick", "Ledger", "LocalConvexRisk",
+    "LocalMedian", "Monotone", "NonNegative", "NotANumberError", "OverspentError", "PrefixCount",
+    "PureDP", "Rejected", "Release", "ReplayableEntropy", "Rounded", "RunnerError", "RunnerWarning",
+    "RunningAverage", "SecretError", "SelectKeys", "Share", "ShrinkAcrossKeys", "SlidingCount",
+    "SlidingSum",
     "SpanningForestCost", "SparseCounter", "StatisticCount", "SubstringCount", "SystemEntropy",
     "TickCount", "TickHistogram", "TopK", "TopKPerTick", "TopRelease", "TriangleCount",
     "UnboundedCounter", "Users", "VectorRelease", "WeakBudgetWarning", "calibrate", "check",
@@ -114,7 +117,8 @@ _NAMES = {
     "transforms.histograms": "Histogram",
     "transforms.last": "LastPerTick",
     "transforms.postprocess": (
-        "Monotone NonNegative Rounded RunningAverage SlidingSum TopK TopKPerTick"
+        "Isotonic Monotone NonNegative Rounded RunningAverage ShrinkAcrossKeys SlidingSum TopK "
+        "TopKPerTick"
     ),
     "transforms.runners": "RunnerError RunnerWarning",
     "transforms.sequences": "EpisodeCount SubstringCount",

@@ -14,9 +14,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from apache_beam.runners.portability.prism_runner import PrismRunner
 
 import beam_dpcount as dp
 from beam_dpcount.dofns.states import statistic_codec
@@ -24,12 +27,13 @@ from beam_dpcount.noise.entropy import SystemNoise
 from benchmarks import growth, peers, plain
 from benchmarks.growth import BUDGET, stepping
 from benchmarks.timing import Figure, Note, Row, alone, best_of, markdown, seconds_of, timed
+from engines import prism
 
 HORIZON = 200_000
 LONG = 2**20
 
 # Targets: at most so many times the plain count; and microseconds, bytes, powers.
-STREAMING, BOUNDED, TICKS = 1.2, 1.15, 1.3
+STREAMING, PRISM, BOUNDED, TICKS = 1.2, 1.3, 1.15, 1.3
 STEP, BULK, STATE, HISTOGRAM, SLOPE = 2.0, 0.25, 128, 4.0, 1.1
 
 
@@ -118,6 +122,34 @@ def streaming(sizes: Sizes) -> Iterator[Figure]:
 def grpc(sizes: Sizes) -> Iterator[Figure]:
     """The same on a worker that talks to its runner by gRPC, of half as many elements."""
     yield from _streaming(sizes, sizes.elements // 2, plain.over_grpc, "gRPC")
+
+
+def on_prism(sizes: Sizes) -> Iterator[Figure]:
+    """The same on Prism, with a worker in this process, whose time it is.
+
+    Of both is taken away what a stateful DoFn takes that does nothing: what is left may be below 0,
+    as ours hands over fewer elements.
+    """
+    binary = prism.location()
+    if not binary.exists():
+        yield Note("streaming on Prism was left out: python -m engines.prism builds it")
+        return
+    n = sizes.elements // 4
+    counts = {"ours": _prefix("streaming"), "theirs": plain.PlainStreaming()}
+    counts["nothing"] = plain.Identity()
+    with TemporaryDirectory() as scratch, prism.Server(binary, Path(scratch, "log"), 600) as server:
+        how = {"runner": PrismRunner, "flags": [f"--job_endpoint={server.endpoint}"]}
+        for keys in sizes.keys:
+            variants = {
+                name: partial(plain.seconds, n, keys, count, **how)
+                for name, count in counts.items()
+            }
+            best = {name: found / n for name, found in best_of(variants, sizes.rounds).items()}
+            nothing, what = best.pop("nothing"), f"streaming, {keys:,} keys, Prism"
+            net = {name: seconds - nothing for name, seconds in best.items()}
+            shown = [f"{best[name] * 1e6:.3g} us an element" for name in ("ours", "theirs")]
+            figure = net["ours"] / max(net["theirs"], 1e-9)
+            yield Row(f"{what}, net of {nothing * 1e6:.3g} us", figure, PRISM, "x", *shown)
 
 
 def bounded(sizes: Sizes) -> Iterator[Figure]:
@@ -273,6 +305,7 @@ def others(sizes: Sizes) -> Iterator[Figure]:
 SECTIONS: dict[str, Callable[[Sizes], Iterator[Figure]]] = {
     "streaming": streaming,
     "grpc": grpc,
+    "prism": on_prism,
     "bounded": bounded,
     "ticks": ticks,
     "step": step,

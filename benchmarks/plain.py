@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import apache_beam as beam
 from apache_beam.coders import BytesCoder
+from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.transforms import environments
@@ -93,15 +94,16 @@ def seconds(
     elements: int,
     keys: int,
     count: Any,
-    runner: Callable[[], FnApiRunner] = embedded,
+    runner: Callable[[], Any] = embedded,
     releases: int | None = None,
     ticks: int = 1,
+    flags: Sequence[str] = (),
 ) -> float:
     """CPU time of one pipeline: a source of events over so many ticks, a count, and a sink.
 
-    `releases` is how many there must be; None: one an element.
+    `releases` is how many there must be; None: one an element. `flags` are the pipeline's.
     """
-    pipeline = beam.Pipeline(runner=runner())
+    pipeline = beam.Pipeline(runner=runner(), options=PipelineOptions(list(flags)))
     source = beam.ParDo(Events(elements, keys, ticks * TICK * _MICROS))
     events = pipeline | beam.Impulse() | source.with_output_types(tuple[str, int])
     _ = events | "Count" >> count | beam.ParDo(Sink())
@@ -136,6 +138,21 @@ class PlainCell(beam.DoFn):
         yield dp.Release(key, step, windowed.timestamp_micros, float(total), 0.0)
 
 
+class Nothing(beam.DoFn):
+    """Streaming: a state that is never asked for, and the same releases: what every count pays."""
+
+    STATE = ReadModifyWriteStateSpec("count", BytesCoder())
+
+    def process(
+        self,
+        element: tuple[str, int],
+        windowed: Any = _WindowedValue,
+        cell: Any = beam.DoFn.StateParam(STATE),
+    ) -> Iterator[dp.Release]:
+        key, x = element
+        yield dp.Release(key, 1, windowed.timestamp_micros, float(x), 0.0)
+
+
 class WithTime(beam.DoFn):
     """Releases carry their element's time, and a grouping leaves it behind."""
 
@@ -160,6 +177,13 @@ class PlainStreaming(beam.PTransform[Any, Any]):
 
     def expand(self, events: Any) -> Any:
         return events | beam.ParDo(PlainCell()).with_output_types(dp.Release)
+
+
+class Identity(beam.PTransform[Any, Any]):
+    """No count at all."""
+
+    def expand(self, events: Any) -> Any:
+        return events | beam.ParDo(Nothing()).with_output_types(dp.Release)
 
 
 class PlainBounded(beam.PTransform[Any, Any]):

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Sequence
 
 from beam_dpcount.commands import app as cli
-from pipelines.comparisons import binned, members, sparsity, top, trees
+from pipelines.comparisons import binned, members, repairs, sparsity, top, trees
 from pipelines.comparisons.base import Experiment, progress, table
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -40,13 +40,16 @@ EXPERIMENTS: dict[str, Experiment] = {
         sparsity.sparsity, sparsity.sparsity_outputs, sparsity.sparsity_headline
     ),
     "top-1": Experiment(top.top, top.top_pictures, top.top_headline),
+    "post-processing": Experiment(
+        repairs.repairs, repairs.repairs_outputs, repairs.repairs_headline, takes_data=True
+    ),
 }
 
 
-def run(name: str, directory: str, quick: bool) -> str:
+def run(name: str, directory: str, quick: bool, data: str | None = None) -> str:
     """Run one experiment and write its files; returns a line with the headline and their paths."""
     experiment = EXPERIMENTS[name]
-    rows = experiment.rows(quick)
+    rows = experiment.rows(quick, data) if experiment.takes_data else experiment.rows(quick)
     paths = []
     for output in progress([table(rows), *experiment.outputs(rows)], f"{name}, files"):
         paths.append(os.path.join(directory, name + output.ending))
@@ -65,6 +68,12 @@ def arguments() -> argparse.ArgumentParser:
     )
     parser.add_argument("--quick", action="store_true", help="fewer points, in seconds")
     parser.add_argument("--directory", default="out/compare", help="default %(default)s")
+    parser.add_argument(
+        "--data",
+        metavar="DIRECTORY",
+        help="real streams for post-processing: bgl_2k.csv, healthapp_2k.csv and collegemsg.txt; "
+        "default: made-up ones",
+    )
     parser.add_argument("--only", nargs="+", metavar="NAME", help="only these experiments")
     return parser
 
@@ -84,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         reason = error.strerror or "not possible"
         raise ValueError(f"cannot write to --directory {options.directory!r}: {reason}") from None
     for name in names:
-        print(run(name, options.directory, options.quick), flush=True)
+        print(run(name, options.directory, options.quick, options.data), flush=True)
 
 
 if __name__ == "__main__":

@@ -98,10 +98,14 @@ def releases_of(events: Any, path: str) -> dict[str, Any]:
     made = {"counts": events | counts, "histogram": events | histogram, "own": events | own}
     windowed = events | beam.WindowInto(FixedWindows(2 * TICK))
     made["windows"] = windowed | _counts("CountInWindows", path)
-    counter = _counts("Again", path).counter
+    again = _counts("Again", path)
+    counter = again.counter
     for label, post in {
         "sliding": dp.SlidingSum(3, counter),
         "monotone": dp.Monotone(),
+        "isotonic": dp.Isotonic(counter),
+        "series": "Series" >> dp.Isotonic(counter, over="series"),
+        "shrunk": dp.ShrinkAcrossKeys(again),
         "nonnegative": dp.NonNegative(),
         "top": dp.TopKPerTick(2, KEYS),
         "last": dp.LastPerTick(2 * TICK),
@@ -127,6 +131,7 @@ def selected_of(events: Any, path: str) -> dict[str, Any]:
         "windows": windowed | anew,
         "nonnegative": counts | dp.NonNegative(),
         "monotone": counts | dp.Monotone(),
+        "isotonic": counts | dp.Isotonic(count.counter),
         "last": counts | dp.LastPerTick(2 * TICK),
         "top": counts | dp.TopKPerTick(2, count),
     }
@@ -200,6 +205,9 @@ EXPECTED = {
     "own": by_key(EVERY),
     "sliding": by_key(EVERY),
     "monotone": by_key(EVERY),
+    "isotonic": by_key(EVERY),
+    "series": by_key(EVERY),
+    "shrunk": [[key, step] for step in EVERY for key in KEYS],
     "nonnegative": by_key(EVERY),
     "top": [["", step] for step in EVERY],
     # Ticks end at 10, 20, ...: releases 1; 2 and 3; 4 and 5; 6 share a window of two ticks.
@@ -221,7 +229,7 @@ def check(found: Found, names: set[str]) -> None:
                 assert placed[one] == placed[other], (runner, name, one, other)
             if not runner.endswith("streaming"):
                 assert [row[:2] for row in placed["none"]] == EXPECTED[name], (runner, name)
-            if name == "top":
+            if name in ("top", "shrunk"):  # made of all keys' values
                 continue
             for one, other in (("none", "one"), ("others", "first")):
                 others = [[r for r in made[given] if r[0] != TOUCHED] for given in (one, other)]

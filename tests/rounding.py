@@ -28,7 +28,7 @@ class Fractions(Recurrence):
     """Adds noise to encoded numbers of which it keeps some bits behind the point."""
 
     def step(self, numbers, t, x, z):
-        middle, bits = self.p.buffers + 1, self.fraction + self.p.bits
+        middle, bits = self.p.buffers + 1, self.stretches.fraction + self.p.bits
         k, _ = self.encode(numbers[:middle], t, x)
         y = (sum(c * n for c, n in zip(self.c, k, strict=True)) >> bits - 3) + (z << 3)
         E, m, n = self.decode(numbers[middle], numbers[middle + 1 :], t, y)

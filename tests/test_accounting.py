@@ -46,6 +46,8 @@ LAPLACES = (
     mechanisms.BinaryTree(1000),
     mechanisms.KAry(1000),
     mechanisms.KAry(1000, subtraction=False),
+    mechanisms.BridgedKAry(1000),
+    mechanisms.SmoothLaplace(1000),
     mechanisms.TwoLevel(64),
 )
 CHANGES = (

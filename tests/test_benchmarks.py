@@ -133,6 +133,7 @@ def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 FIGURES = {
     "streaming": (2, 2),
     "grpc": (2, 2),
+    "prism": (2, 2),
     "bounded": (4, 4),
     "ticks": (4, 4),
     "step": (4, 4),
@@ -160,7 +161,10 @@ def test_every_section_has_its_figures(section: str, capsys: pytest.CaptureFixtu
     aimed = [line for line in rows if line.endswith(("| met |", "| missed |"))]
     # Of a library that is missing there are no figures, but a line that says so.
     missing = sum("left out: " in line for line in shown)
-    assert (len(aimed), len(rows) - 2 * heads + 2 * missing) == FIGURES[section]
+    aims, figures = FIGURES[section]
+    if section == "prism" and missing:  # which is built outside of these tests
+        aims = 0
+    assert (len(aimed), len(rows) - 2 * heads + 2 * missing) == (aims, figures)
     assert not any(word in line for line in rows for word in ("nan", "inf "))
 
 

@@ -424,7 +424,7 @@ def digits(mechanism):
     """By how much the rounding of V may lengthen the square of D = 1 / V."""
     slack = Fraction(1, 10**11)
     if isinstance(mechanism, NormalizedBLT):
-        slack += Fraction(max(mechanism._tables.scales)) * 3 / 2**mechanism._recurrence.fraction
+        slack += Fraction(max(mechanism._tables.scales)) * 3 / 2**mechanism._stretches.fraction
     return slack
 
 

@@ -135,6 +135,26 @@ def test_exact_counts(output: str, path: str, events: Path) -> None:
 
 
 @each_path
+def test_counts_fitted_to_the_number_of_rows(path: str, events: Path) -> None:
+    """The same counts, with three quarters of the variance of three items."""
+    words = arguments(events, "--path", path, "--fit-total")
+    out = succeed(*words, *EXACT)
+    expected = running(FACTS, DOMAIN, by_time=path == "bounded")
+    found = written(events.parent / "counts.csv", DOMAIN)
+    assert [line[:3] for line in found] == [line[:3] for line in expected]
+    for line, other in zip(found, expected, strict=True):
+        assert line[3] == pytest.approx(other[3], abs=1e-6)
+    assert "note: fitted to the number of rows; what the counts of a line leave of its step" in out
+    stddevs = []
+    for given in (words, arguments(events, "--path", path)):
+        assert ("note: fitted" in succeed(*given, *BUDGET)) == (given is words)
+        with open(events.parent / "counts.csv", encoding="utf-8", newline="") as file:
+            stddevs.append([float(row["stddev"]) for row in csv.DictReader(file)])
+    for fitted, plain in zip(*stddevs, strict=True):
+        assert fitted == pytest.approx(plain * (3 / 4) ** 0.5)
+
+
+@each_path
 def test_one_key_for_all_rows(path: str, events: Path) -> None:
     out = succeed(*without(arguments(events, *EXACT, "--path", path), "--key"))
     facts = [(micros, "all", item) for micros, _, item in FACTS]
@@ -420,6 +440,11 @@ def test_real_data(
         (["--output", "absent/counts.csv"], ["no directory 'absent'"]),
         (["--plot", "counts.jpg"], ["--plot", ".png"]),
         (["--horizn=3"], ["unknown argument --horizn: did you mean --horizon?"]),
+        (["--fit-total", "--relation", "add_remove"], ["--relation add_remove", "--fit-total out"]),
+        (
+            ["--fit-total", "--separator", ";", "--max-items", "2"],
+            ["--fit-total takes one item a row"],
+        ),
         (["--max-items", "2"], ["--separator and --max-items together"]),
         (["--separator", ";"], ["--separator and --max-items together"]),
         (["--separator", "", "--max-items", "2"], ["--separator must not be empty"]),

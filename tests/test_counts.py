@@ -780,7 +780,9 @@ def flip_a_bit(encode: Callable[..., bytes], self: StateCodec, *state: Any) -> b
         lambda encode, self, *state: encode(self, *state)[:-3],
         lambda encode, self, *state: b"",
         lambda encode, self, *state: b"\xff" * 64,
-        lambda encode, self, *state: encode(StateCodec(scripted(bounds=(0, 2)).counter), *state),
+        lambda encode, self, *state: encode(
+            StateCodec(scripted(bounds=(0, 2), path="streaming").counter), *state
+        ),
     ],
     ids=["flipped", "cut", "empty", "other", "other counter"],
 )
@@ -1038,7 +1040,7 @@ def test_pipelines_carry_no_noise(path: str) -> None:
         ({"horizon": True}, "horizon must be from 1"),
         ({"horizon": 10.0}, "horizon must be a whole number, got 10.0"),
         ({"horizon": "10"}, "horizon must be a whole number"),
-        ({"horizon": None}, "horizon must be a whole number"),
+        ({"horizon": None, "budget": dp.PureDP(1.0)}, "a pure budget needs a horizon"),
         ({"unit": 0}, "unit must be positive and finite"),
         ({"unit": -1}, "unit must be positive and finite"),
         ({"unit": math.nan}, "unit must be positive and finite"),
@@ -1097,10 +1099,15 @@ def test_noise_drawn_early_is_refused_in_streaming(mechanism: Any) -> None:
         _ = beam.Pipeline() | feed([("k", 1, 0)]) | count
 
 
-@pytest.mark.parametrize("mechanism", ["KAry", KAry, None])
+@pytest.mark.parametrize("mechanism", ["KAry", KAry])
 def test_by_name_streaming_takes_the_variant_that_is_safe(mechanism: Any) -> None:
     count = dp.PrefixCount(dp.PureDP(1), 10**6, mechanism=mechanism, path="streaming")
     assert count.counter.mechanism == KAry(10**6, subtraction=False)
+
+
+def test_left_out_streaming_takes_the_best_of_those_that_are_safe() -> None:
+    count = dp.PrefixCount(dp.PureDP(1), 10**6, path="streaming")
+    assert count.counter.mechanism == dp.mechanisms.SmoothLaplace(10**6)
 
 
 @pytest.mark.parametrize("on_reject", ["raise", "collect"])

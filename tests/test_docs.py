@@ -184,7 +184,7 @@ def test_the_table_of_choices_is_what_choose_finds():
 def test_flags_in_pages_exist(page):
     actions = [action for parser in PARSERS for action in parser._actions]
     known = {flag for action in actions for flag in action.option_strings}
-    known |= {"--markdown", "--quick"}  # of pipelines.choose and pipelines.compare
+    known |= {"--markdown", "--quick", "--data", "--only"}  # of pipelines.choose, pipelines.compare
     text = (ROOT / page).read_text(encoding="utf-8")
     for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]*", text):
         assert flag in known or flag == "--runner", flag

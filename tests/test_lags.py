@@ -13,6 +13,7 @@ from beam_dpcount import mechanisms
 from beam_dpcount.mechanisms import (
     BLT,
     Binned,
+    BridgedKAry,
     KAry,
     NormalizedBLT,
     SmoothBinary,
@@ -34,6 +35,8 @@ MADE = {
     "KAry, no subtraction": lambda T: KAry(T, subtraction=False),
     "KAry, mixed": lambda T: KAry(T, (3, 5, 7, 9, 11)),
     "KAry, mixed, no subtraction": lambda T: KAry(T, (2, 5, 3, 4, 20), subtraction=False),
+    "BridgedKAry, k = 2": lambda T: BridgedKAry(T, 2),
+    "BridgedKAry, k = 7": lambda T: BridgedKAry(T, 7),
     "SquareRoot, momentum": lambda T: SquareRoot(T, momentum=0.5, decay=0.9),
     "SquareRoot, much momentum": lambda T: SquareRoot(T, momentum=0.999),
     "Binned, momentum": lambda T: Binned(T, momentum=0.9),

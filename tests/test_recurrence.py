@@ -4,6 +4,7 @@ comes; and a compiled twin that does the same to the last bit."""
 from __future__ import annotations
 
 import math
+import operator
 import random
 from dataclasses import replace
 from fractions import Fraction
@@ -14,14 +15,15 @@ import pytest
 import beam_dpcount as dp
 from beam_dpcount.counters.change import TickChange
 from beam_dpcount.dofns.states import StateCodec, StateError
-from beam_dpcount.mechanisms import BLT, NormalizedBLT, recurrence
+from beam_dpcount.mechanisms import BLT, Endless, NormalizedBLT, ProfiledBLT, recurrence
 from beam_dpcount.mechanisms import blt_tables as tables
-from beam_dpcount.mechanisms.blt_tables import scale_index
 from beam_dpcount.mechanisms.recurrence import InPython, compiled
 from tests.scripted import Script, random_script
 
 BUDGET = dp.ApproxDP(1.0, 1e-6)
-both = pytest.mark.parametrize("kind", [BLT, NormalizedBLT], ids=lambda kind: kind.__name__)
+both = pytest.mark.parametrize(
+    "kind", [BLT, NormalizedBLT, ProfiledBLT, Endless], ids=lambda kind: kind.__name__
+)
 dimensions = pytest.mark.parametrize("dimension", [None, 3], ids=["scalar", "vector"])
 twins = pytest.mark.skipif(
     recurrence.twin is None, reason="the compiled twin was not built here: there is no compiler"
@@ -38,7 +40,13 @@ def rational(made):
     """c, the encoder's rates and V as rational numbers."""
     c = [Fraction(weight, 1 << made.p.bits) for weight in made.c]
     rates = [Fraction(1), *(1 - Fraction(a, 1 << shift) for a, shift in made.a)]
-    return c, rates, [Fraction(v, 1 << made.fraction) for v in made.columns]
+    return c, rates, [Fraction(v, 1 << made.stretches.fraction) for v in made.stretches.columns]
+
+
+def weight(made, t):
+    """That of row t, as a rational number."""
+    by = made.stretches
+    return Fraction(by.weights[made.stretch_of(t)], 1 << by.weight_bits)
 
 
 def exactly_encoded(made, xs):
@@ -46,9 +54,9 @@ def exactly_encoded(made, xs):
     c, rates, V = rational(made)
     sums, encoded = [Fraction(0)] * len(c), []
     for t, x in enumerate(xs, start=1):
-        v = x * V[made.scale_of(made.horizon - t + 1)]
+        v = x * V[made.stretch_of(t)]
         sums = [held * rate + v for held, rate in zip(sums, rates, strict=True)]
-        encoded.append(sum(a * b for a, b in zip(c, sums, strict=True)))
+        encoded.append(weight(made, t) * sum(a * b for a, b in zip(c, sums, strict=True)))
     return encoded
 
 
@@ -81,16 +89,23 @@ def test_encoded_numbers_are_r_x_rounded(kind, horizon, fraction):
     """q - R x is from -1/2 to 1/2 + what floors add, `rounding` - 1: for inputs of any size. With
     constants so coarse that floors matter the bound must still hold, and is nearly reached."""
     full = kind(horizon)._recurrence
-    coarser = 0 if fraction is None else full.fraction - fraction
+    by = full.stretches
+    coarser = 0 if fraction is None else by.fraction - fraction
+    columns = tuple(v >> coarser for v in by.columns)
     made = recurrence.Recurrence(
         full.p,
-        tuple(v >> coarser for v in full.columns),
-        full.fraction - coarser,
+        by._replace(fraction=by.fraction - coarser, columns=columns),
         *(horizon, 1 << 40, 1 << 40, full.kept, full.scale_bits),
     )
     c, rates, _ = rational(made)
-    floors = sum(a * min(horizon, 1 / (1 - b)) for a, b in zip(c[1:], rates[1:], strict=True))
-    most, seen = floors / (1 << made.fraction), Fraction(0)
+    floors = max(
+        weight(made, t)
+        * sum(a * min(t, 1 / (1 - b)) for a, b in zip(c[1:], rates[1:], strict=True))
+        for t in range(1, horizon + 1)
+    )
+    most, seen = floors / (1 << made.stretches.fraction), Fraction(0)
+    if by.weight_bits:
+        most += Fraction(1, 1 << 24)  # what a row loses before its weight
     if not coarser:
         stated = Fraction(kind(horizon).rounding) - 1
         assert most <= stated <= most * (1 + Fraction(1, 10**9)) + Fraction(1, 10**11)
@@ -122,16 +137,19 @@ def test_columns_are_no_longer_than_noise_is_for(kind, horizon):
     mechanism = kind(horizon)
     made, claimed = mechanism._recurrence, Fraction(mechanism.l2_sensitivity_squared)
     c, rates, V = rational(made)
-    powers, r, norm2, longest = list(c), [], Fraction(0), Fraction(0)
-    for left in range(1, horizon + 1):
+    powers, r = list(c), []
+    for _ in range(horizon):
         r.append(Fraction(round(sum(powers) * 2**200), 2**200))  # else they get very long
         powers = [
             Fraction(round(p * q * 2**200), 2**200) for p, q in zip(powers, rates, strict=True)
         ]
-        norm2 += r[-1] ** 2
-        v = V[scale_index(left)] if len(V) > 1 else V[0]
-        column = norm2 * v * v
-        assert column <= claimed
+    squares = [round(x * x * 2**200) for x in r]
+    rows = [round(weight(made, t) ** 2 * 2**60) for t in range(1, horizon + 1)]
+    longest = Fraction(0)
+    for s in range(1, horizon + 1):
+        norm2 = Fraction(sum(map(operator.mul, rows[s - 1 :], squares)), 2**260)
+        column = norm2 * V[made.stretch_of(s)] ** 2
+        assert column <= claimed, s
         longest = max(longest, column)
     assert longest > claimed * (1 - Fraction(1, 10**7))
 
@@ -169,11 +187,13 @@ def test_decoding_undoes_encoding(kind):
     w = [Fraction(weight, 1 << made.p.bits) for weight in made.w]
     rates = [1 - Fraction(e, 1 << shift) for e, shift in made.e]
     m, E, total = [Fraction(0)] * len(w), Fraction(0), 0
-    for t, (x, coded) in enumerate(zip(xs, y, strict=True), start=1):
+    for t, (x, given) in enumerate(zip(xs, y, strict=True), start=1):
+        coded = given / weight(made, t)
         b = coded + sum(a * h for a, h in zip(w, m, strict=True))
         m = [h * rate + coded for h, rate in zip(m, rates, strict=True)]
-        left, one = horizon - t + 1, 1 << made.scale_bits
-        D, following = (Fraction(made.scales[made.scale_of(n)], one) for n in (left, left - 1))
+        one = 1 << made.scale_bits
+        D, following = (Fraction(made.scales[made.stretch_of(n)], one) for n in (t, t + 1))
+        assert abs(made.inverses[made.stretch_of(t)] * weight(made, t) / 2**44 - 1) <= 2**-44
         total += x
         assert abs(D * b + E - total) < 1e-7
         E += (D - following) * b
@@ -220,9 +240,10 @@ def test_streams_resumed_from_bytes_go_on_as_if_never_stopped(kind, dimension, c
     assert np.array(values).tobytes() == released[cut:].tobytes()
 
 
-def test_states_are_small_and_of_one_size():
+@pytest.mark.parametrize("kind", [NormalizedBLT, ProfiledBLT])
+def test_states_are_small_and_of_one_size(kind):
     for log, most in ((10, 105), (16, 115), (20, 128), (24, 160), (30, 195)):
-        counter = calibrated(NormalizedBLT, 2**log)
+        counter = calibrated(kind, 2**log)
         codec, state = StateCodec(counter), counter.init()
         sizes = {len(codec.encode(state))}
         for _ in range(20):
@@ -256,9 +277,10 @@ def test_a_last_digit_of_a_constant_tells_machines_apart(monkeypatch):
         other = BLT(100)
         other.__dict__["_poles"] = replace(poles, **{name: changed})
         assert other.fingerprint != here, name
-    fraction, columns, norms = tables.column_scales("blt", 100, None)
-    for scales in ((fraction + 1, columns), (fraction, (*columns[:-1], columns[-1] + 1))):
-        monkeypatch.setattr(BLT, "_columns", (*scales, norms))
+    by = tables.stretches("blt", 100, None)
+    columns = (*by.columns[:-1], by.columns[-1] + 1)
+    for changed in (by._replace(fraction=by.fraction + 1), by._replace(columns=columns)):
+        monkeypatch.setattr(BLT, "_stretches", changed)
         assert BLT(100).fingerprint != here
 
 
@@ -320,6 +342,9 @@ def test_twins_agree_to_the_last_bit(kind, horizon):
         counter = calibrated(kind, horizon, most, low=-1)
         made = counter.mechanism._recurrence
         ours, theirs = InPython(made), compiled(made)
+        if (kind, horizon) == (Endless, 2**30) and most > 1:
+            assert theirs is None  # whose numbers are too wide for it
+            continue
         assert theirs is not None
         n = min(horizon, 300)
         rng = np.random.default_rng(horizon)

@@ -231,7 +231,7 @@ def test_integer_encoders_release_integers_or_weigh_integers(kind, dimension):
     xs = np.random.default_rng(1).integers(-9, 10, (40,) if dimension is None else (40, dimension))
     noise = random_script(mechanism.draws(40), dimension)
     values = mechanism.release(xs, noise)
-    weighs = issubclass(kind, RoundedMechanism | mechanisms.Honaker)
+    weighs = issubclass(kind, RoundedMechanism | mechanisms.Honaker | mechanisms.BridgedKAry)
     assert values.dtype == (np.float64 if weighs else np.int64)
     if not weighs:
         exact = mechanism.decoder(40).astype(np.int64) @ noise.z

@@ -42,7 +42,8 @@ ENTROPY = ScriptedEntropy(SPREAD)
 
 def selection_of(mechanism: Any, **options: Any) -> Selection:
     change = TickChange(options.pop("low", 0), 2, most=options.pop("most", 64))
-    counter = dp.calibrate(mechanism, dp.ZCDP(50.0), change, unit=0.5)
+    budget = dp.ZCDP(50.0) if "gaussian" in mechanism.laws else dp.PureDP(10.0)
+    counter = dp.calibrate(mechanism, budget, change, unit=0.5)
     return Selection(counter, 0.02, **options)
 
 

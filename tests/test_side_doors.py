@@ -209,16 +209,20 @@ def after(kind: Any, path: str) -> Any:
         dp.SlidingSum: (2, count.counter, path),
         dp.TopKPerTick: (2, ABC, path),
         dp.Monotone: (path,),
+        dp.Isotonic: (count.counter, "past", 2, path),
+        dp.ShrinkAcrossKeys: (count, path),
     }
     return count | kind(*arguments.get(kind, ()))
 
 
 AFTER = {
+    "Isotonic": dp.Isotonic,
     "LastPerTick": dp.LastPerTick,
     "Monotone": dp.Monotone,
     "NonNegative": dp.NonNegative,
     "Rounded": dp.Rounded,
     "RunningAverage": dp.RunningAverage,
+    "ShrinkAcrossKeys": dp.ShrinkAcrossKeys,
     "SlidingSum": dp.SlidingSum,
     "TopK": dp.TopK,
     "TopKPerTick": dp.TopKPerTick,
@@ -403,7 +407,7 @@ def test_events_leave_by_no_side_door_of_what_comes_after(
         events = pipeline | feed(rows)
         return {path: events | f"Count {path}" >> after(AFTER[name], path) for path in paths}
 
-    two_paths = name in ("Monotone", "SlidingSum", "TopKPerTick")
+    two_paths = name in ("Isotonic", "Monotone", "ShrinkAcrossKeys", "SlidingSum", "TopKPerTick")
     paths = ("bounded", "streaming") if two_paths else ("bounded",)
     changed: list[Row] = [(key, 2 - x, micros) for key, x, micros in KEYED]
     usual, other = (

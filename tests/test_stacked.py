@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount import mechanisms
+from beam_dpcount.dofns import elements, stacked
 from beam_dpcount.dofns.stacked import Stream, past, released
 from beam_dpcount.noise.entropy import SystemNoise
 from tests.scripted import KeyedScript, Script
@@ -135,3 +137,31 @@ def test_noise_of_one_object_for_all_is_asked_key_by_key_unless_it_is_the_system
     found = released_all(counter, some_streams([3, 3, 3]), lambda stream: script)
     assert found[0][1] != []
     assert script.drawn == [1, 2, 3] * 3
+
+
+@pytest.mark.parametrize("name", ["NormalizedBLT", "BinaryTree"])
+def test_long_streams_in_blocks_are_released_as_whole_ones(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside short ones, beyond the horizon, and with as many draws, in order."""
+    counter = dp.calibrate(getattr(mechanisms, name)(60), BUDGET)
+    streams = some_streams([3, 70, 40, 0, 60, 9])
+    script = lambda s: KeyedScript(s.key, s.window, None, 50)  # noqa: E731
+    expected = released_all(counter, streams, script)
+    monkeypatch.setattr(stacked, "_AT_ONCE", 8)
+    assert released_all(counter, streams, script) == expected
+    assert counter.goes_on == (name == "NormalizedBLT")
+
+
+def test_no_more_than_some_steps_of_a_long_key_are_apart_at_a_time() -> None:
+    """A runner reads them bit by bit; a list of all takes six times the memory."""
+    taken: list[int] = []
+
+    def steps() -> Iterator[bytes]:
+        for i in range(3 * elements._JOINED + 5):
+            taken.append(i)
+            yield struct.pack("<2q", i, 1)
+
+    found = elements._joined(steps())
+    assert found == b"".join(struct.pack("<2q", i, 1) for i in taken)
+    assert elements._joined(iter(())) == b""

@@ -28,6 +28,7 @@ import beam_dpcount as dp
 budget = dp.ApproxDP(epsilon=1.0, delta=1e-6)
 dp.PrefixCount(budget, horizon=100, bounds=(0, 5), unit=0.5, on_reject="collect", path="auto")
 dp.Histogram(budget, 100, ["a", "b"], max_items=2, removals=True, entropy=dp.SystemEntropy())
+dp.Histogram(budget, 100, ["a", "b"], fit_total=True, path="auto")
 dp.TickCount(budget, 60, 0, horizon=10, keys=["a"], max_per_tick=9, late="drop", on_unknown="drop")
 dp.TickHistogram(budget, 60, 0, stop=600, domain=["a"], max_items=1, relation="add_remove")
 dp.SlidingCount(budget, 60, 0, 600, window=5, keys=["a"], bounds=(0, 2), late="drop", other="a")
@@ -38,6 +39,8 @@ dp.CutGraph(budget, 100, vertices=["a", "b"], element_id=None, value=None)
 dp.LocalMedian(budget, cells=16)
 dp.choose(100, budget, objective="max", max_state=10)
 dp.SlidingSum(5, counter=dp.PrefixCount(budget, 100).counter, path="auto")
+dp.Isotonic(dp.PrefixCount(budget, 100).counter, over="past", blocks=9, path="auto")
+dp.ShrinkAcrossKeys(count=dp.TickCount(budget, 60, 0, horizon=10, keys=["a"]), path="auto")
 """
 
 

@@ -7,6 +7,7 @@ Rows of a key are taken in the order of their timestamps (ties: by file and row)
 The keys, the domain and the number, order and times of the rows are public; the item of a row is
 protected. A row whose item is not in the domain counts nothing, but has a release. An empty cell is
 a key like others, and the item ''. A null in Parquet is not an item; as a key it stops the command.
+With --fit-total such rows are counted too: they are what a line's counts leave of its step.
 Options that are not listed here go to Beam, e.g. --runner.
 """
 
@@ -52,6 +53,11 @@ class Histogram(Task):
             "what is protected: that any one row has any other item (default), or that its item "
             "counts at all, which takes less noise",
         )
+        total = """
+            --fit-total: fit the counts of a release to the number of rows, which is public: their
+              variance is 1 - 1/(d + 1) of what it is for d items; for one item a row
+        """
+        opt.add(count, total)
         opt.add_path(count)
         opt.add_output(parser)
         top = f"""
@@ -62,6 +68,12 @@ class Histogram(Task):
 
     def check(self) -> None:
         users.check_users(self.options)
+        options = self.options
+        if options.fit_total and options.separator is not None:
+            raise ValueError("--fit-total takes one item a row: leave out --separator")
+        if options.fit_total and options.relation == "add_remove":
+            problem = "--relation add_remove protects whether a row counts, and so how many do"
+            raise ValueError(f"{problem}: leave it or --fit-total out")
 
     def source(self) -> Source:
         separator = self.options.separator
@@ -79,6 +91,7 @@ class Histogram(Task):
             self.domain,
             max_items=opt.most_items(options, "--domain", self.domain),
             relation=options.relation,
+            fit_total=options.fit_total,
             **self.shared(places),
         )
 
@@ -94,6 +107,11 @@ class Histogram(Task):
                 f"the {domain} to the letter, up to the first {options.max_items:,} of them"
             )
         said = [f"note: a row counts 1 for {counted}", unchecked("items are", "their")]
+        if options.fit_total:
+            rest = (
+                "what the counts of a line leave of its step is that of rows without such an item"
+            )
+            said.append(f"note: fitted to the number of rows; {rest}")
         return [*said, *report.of_people(options, self.people_are_public)]
 
     def estimate(self) -> Estimate:

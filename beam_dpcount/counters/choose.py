@@ -8,11 +8,12 @@ from functools import lru_cache
 from typing import Any
 
 from beam_dpcount import mechanisms
-from beam_dpcount.budget.budgets import Budget
+from beam_dpcount.budget.budgets import Budget, PureDP
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.change import Change
 from beam_dpcount.counters.counter import Counter, UnsupportedBudgetError, calibrate
 from beam_dpcount.mechanisms.base import Mechanism, UnsupportedHorizonError, check_horizon
+from beam_dpcount.mechanisms.profiled import Endless
 from beam_dpcount.mechanisms.sparse import Sparse
 from beam_dpcount.mechanisms.unbounded import Unbounded
 from beam_dpcount.noise.laws import ScaleError
@@ -84,7 +85,8 @@ def choose(
       objective: "max" compares the largest variance of a release, "mean" the mean.
       max_state: the most numbers that may be kept per key and coordinate; None: any.
       replays: whether steps may be replayed with other data from the same state. Then mechanisms
-        that draw noise early take a form that does not: see `Mechanism.replay_safe`.
+        that draw noise early take a form that does not (see `Mechanism.replay_safe`), or are
+        left out.
 
     Raises:
       ValueError, TypeError: an argument is outside its range, or no mechanism fits.
@@ -92,7 +94,7 @@ def choose(
     Example:
       >>> import beam_dpcount as dp
       >>> dp.choose(1000, dp.ZCDP(0.1)).mechanism
-      NormalizedBLT(horizon=1000, buffers=None)
+      ProfiledBLT(horizon=1000, buffers=None, objective='max')
       >>> small = dp.choose(1000, dp.ZCDP(0.1), max_state=10)
       >>> [(row.mechanism.name, round(row.max_stddev, 1)) for row in small.rows[:2]]
       [('BLT', 7.3), ('SmoothBinary', 14.1)]
@@ -107,8 +109,13 @@ def choose(
         if kind.quick < horizon <= kind.longest:
             missing.append((kind.__name__, "slow to calibrate"))
             continue
+        made = _made(kind, horizon, replays)
+        if type(made) is not kind:
+            missing.append((kind.__name__, "draws early"))  # what replaces it has a row of its own
+            continue
         try:
-            counter = calibrate(_made(kind, horizon, replays), budget, change, dimension, unit)
+            aimed = made.for_objective(objective)
+            counter = calibrate(aimed, budget, change, dimension, unit)
         except tuple(_REASONS) as error:
             missing.append((kind.__name__, _REASONS[type(error)]))
             scale_error = error if isinstance(error, ScaleError) else scale_error
@@ -137,7 +144,19 @@ def resolve(
     unit: float = 1,
     replays: bool = False,
 ) -> Any:
-    """The mechanism that a user named: an instance, a class, a name, or None for the best."""
+    """The mechanism that a user named: an instance, a class, a name, or None for the best.
+
+    Without a horizon: Endless, or one that takes none.
+    """
+    if mechanism is None and horizon is None:
+        if isinstance(budget, PureDP):
+            raise ValueError(
+                "a pure budget needs a horizon: give the largest number of steps that any key will "
+                "take, or mechanism=mechanisms.Unbounded(mechanisms.BinaryTree), which takes none"
+            )
+        return Endless()
+    if isinstance(mechanism, Endless) and horizon is None:
+        return mechanism
     if mechanism is None:
         return _best(check_horizon(horizon), budget, change, dimension, unit, replays)
     if isinstance(mechanism, Unbounded | Sparse):

@@ -65,6 +65,11 @@ class LatticeCounter(ABC):
         """How many plain ints a state begins with, the step count first."""
 
     @property
+    def share(self) -> float:
+        """How much of the noise's variance releases keep; below 1 where they are fitted."""
+        return 1.0
+
+    @property
     def fingerprint(self) -> str:
         """All parameters that a state depends on."""
         parameters = (self.law, self.change, self.dimension, self.unit)
@@ -80,6 +85,11 @@ class LatticeCounter(ABC):
         if self.fingerprint != fingerprint:  # the noise may be too little for these constants
             problem = "this counter was calibrated by another version of beam_dpcount"
             raise RuntimeError(f"{problem}: install the same where the pipeline is made and runs")
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether `steps_lattice` is as quick as `release_lattice`, so that blocks may be cut."""
+        return False
 
     @abstractmethod
     def state_types(self, n: int) -> Sequence[str]:
@@ -217,6 +227,10 @@ class Counter(LatticeCounter):
         return None if self.mechanism.draws_early else self.mechanism.draws
 
     @property
+    def goes_on(self) -> bool:
+        return self.mechanism.goes_on
+
+    @property
     def horizon(self) -> int:
         return self.mechanism.horizon
 
@@ -255,8 +269,9 @@ class Counter(LatticeCounter):
         return self.mechanism.state_size
 
     @cached_property
-    def _variance(self) -> float:
-        return self.law.variance * self.grid**2
+    def noise_variance(self) -> float:
+        """What a draw of weight 1 adds to the variance of a release, in squared units."""
+        return self.law.variance * self.grid**2 * self.share
 
     def init(self) -> State:
         return self.mechanism.init(self.dimension)
@@ -292,21 +307,21 @@ class Counter(LatticeCounter):
     def variance(self, t: int) -> float:
         if not 1 <= t <= self.mechanism.horizon:
             raise ValueError(f"t must be from 1 to the horizon {self.mechanism.horizon}, got {t}")
-        return self._variance * self.mechanism.row_norm2(t)
+        return self.noise_variance * self.mechanism.row_norm2(t)
 
     def stddevs(self, n: int) -> FloatArray:
-        return np.asarray(np.sqrt(self._variance * self.mechanism.row_norms2(n)))
+        return np.asarray(np.sqrt(self.noise_variance * self.mechanism.row_norms2(n)))
 
     def stddev_at(self, state: State) -> float:
-        return math.sqrt(self._variance * self.mechanism.state_row_norm2(state))
+        return math.sqrt(self.noise_variance * self.mechanism.state_row_norm2(state))
 
     def max_variance(self) -> float:
         """The largest variance of a release up to the horizon."""
-        return self._variance * self.mechanism.max_row_norm2()
+        return self.noise_variance * self.mechanism.max_row_norm2()
 
     def mean_variance(self) -> float:
         """The mean variance of the releases 1 .. horizon."""
-        return self._variance * self.mechanism.mean_row_norm2()
+        return self.noise_variance * self.mechanism.mean_row_norm2()
 
     def epsilon_at(self, delta: float) -> float:
         """The epsilon that all releases together satisfy at this delta, whatever the budget says.

@@ -58,7 +58,7 @@ class SelectKeys:
       >>> import beam_dpcount as dp
       >>> count = dp.TickCount(dp.ApproxDP(1.0, 1e-6), 60, 0, horizon=1000, keys=dp.SelectKeys())
       >>> count.selection.delta, round(max(count.selection.thresholds))
-      (5e-07, 83)
+      (5e-07, 80)
     """
 
     delta: float | None = None

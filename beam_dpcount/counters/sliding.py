@@ -33,7 +33,7 @@ def difference_variance(counter: LatticeCounter, t: int, lag: int) -> float:
 def difference_variances(counter: LatticeCounter, t: IntArray, lag: int) -> FloatArray:
     """`difference_variance` of many steps, shape (n,)."""
     if isinstance(counter, UnboundedCounter):
-        return np.array([_of_epochs(counter, step, lag) for step in t.tolist()])
+        return counter.share * np.array([_of_epochs(counter, step, lag) for step in t.tolist()])
     if not isinstance(counter, Counter):
         problem = "is not linear, so differences of its releases have no exact variance"
         raise ValueError(f"{counter.mechanism.name} {problem}: use Unbounded, or give a horizon")
@@ -44,7 +44,7 @@ def difference_variances(counter: LatticeCounter, t: IntArray, lag: int) -> Floa
     s = t[both] - lag
     if len(s):
         draws[both] += _norms2(counter.mechanism, s) - 2 * counter.mechanism.products(s, lag)
-    return np.asarray(np.maximum(draws, 0) * (counter.law.variance * counter.grid**2))
+    return np.asarray(np.maximum(draws, 0) * counter.noise_variance)
 
 
 def _norms2(mechanism: Mechanism, t: IntArray) -> FloatArray:
@@ -52,8 +52,9 @@ def _norms2(mechanism: Mechanism, t: IntArray) -> FloatArray:
 
 
 def _of_epochs(counter: UnboundedCounter, t: int, lag: int) -> float:
+    """Before any fitting, of which the bases of epochs do not know."""
     if lag >= t:
-        return counter.variance(t)
+        return counter.variance(t) / counter.share
     (i, place), (j, before) = Unbounded.place(t), Unbounded.place(t - lag)
     if i == j:
         return difference_variance(counter.of_epoch(i), place, lag)

@@ -128,7 +128,7 @@ class UnboundedCounter(LatticeCounter):
         if t < 1:
             raise ValueError(f"t must be at least 1, got {t}")
         i, place = Unbounded.place(t)
-        return i * self._total_variance + self.of_epoch(i).variance(place)
+        return self.share * (i * self._total_variance + self.of_epoch(i).variance(place))
 
     @property
     def _total_variance(self) -> float:
@@ -139,7 +139,7 @@ class UnboundedCounter(LatticeCounter):
         for i in range(n.bit_length()):
             length = min(1 << i, n + 1 - (1 << i))
             base = self.of_epoch(i).stddevs(length)
-            parts.append(np.sqrt(base**2 + i * self._total_variance))
+            parts.append(np.sqrt(self.share * (base**2 + i * self._total_variance)))
         return np.concatenate(parts)
 
     def stddev_at(self, state: State) -> float:

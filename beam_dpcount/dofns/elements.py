@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import count, islice, repeat
+from itertools import chain, count, islice, repeat
 from operator import itemgetter
 from typing import Any
 
@@ -17,7 +17,7 @@ from apache_beam.utils import windowed_value
 
 from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.dofns.intake import Intake, check_unique, has_str_key
-from beam_dpcount.dofns.stacked import Stream, past, released
+from beam_dpcount.dofns.stacked import Stream, blocks, past, released
 from beam_dpcount.dofns.states import Kept, KeptCoder, packer, statistic_codec
 from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.mechanisms.base import IntArray, State
@@ -33,6 +33,7 @@ _REMEMBERED = 1 << 16  # standard deviations
 
 # Below this many steps a loop over `step` is faster than the vectorised release.
 _FEW = 48
+_JOINED = 1 << 12  # steps that are apart at a time
 _GATHERED = 1 << 20  # bytes of steps that a bundle gathers before it releases them
 # Beyond this many numbers (steps times coordinates) a vector stream is not held whole.
 _MOST = 1 << 23
@@ -222,6 +223,12 @@ class ReadElements(beam.DoFn):
         return ((key, (step, micros, identity, payload if intake.collects else None, refusal)),)
 
 
+def _joined(steps: Iterable[bytes]) -> bytes:
+    """All steps of a key, which a runner may read bit by bit: never all apart, as a list is."""
+    following = iter(steps)
+    return b"".join(iter(lambda: b"".join(islice(following, _JOINED)), b""))
+
+
 class CountWholeKey(beam.DoFn):
     """Bounded, after the grouping: all releases of a key in one vectorised call.
 
@@ -233,7 +240,8 @@ class CountWholeKey(beam.DoFn):
 
     def setup(self) -> None:
         self._draws = self._intake.draws(self._entropy)
-        self._stddevs: list[float] = []
+        self._stddevs = np.zeros(0)
+        self._first_stddevs: list[float] = []
         self._past_horizon = Metrics.counter("beam_dpcount", PAST_HORIZON)
         in_order = self._intake.counter.draws is not None
         self._stacks = self._intake.is_lean and in_order and not self._draws.digest_size
@@ -245,7 +253,7 @@ class CountWholeKey(beam.DoFn):
     def process(self, element: tuple[str, Iterable[Any]], window: Any = _Window) -> Iterable[Any]:
         if not self._stacks:
             return self._alone(element, window)
-        self._gathered.append(Stream(element[0], window, b"".join(element[1])))
+        self._gathered.append(Stream(element[0], window, _joined(element[1])))
         self._many += len(self._gathered[-1].packed)
         return self._flushed() if self._many >= _GATHERED else ()
 
@@ -261,21 +269,26 @@ class CountWholeKey(beam.DoFn):
         if beyond:
             self._past_horizon.inc(beyond)
             warn_past_horizon(counter)
-        stddevs, made = self._known_stddevs(longest), self._intake.release_type
+        made: Any = self._intake.release_type
         noise, windows = self._draws.noise, (streams[0].window,)
         of = (lambda s: noise(s.key, s.window, b"")), counter.draws or int
         for stream, steps in released(counter, streams, *of):
-            key = stream.key
+            key, stddevs = stream.key, self._known_stddevs(longest)
             if windows[0] is not stream.window:
                 windows = (stream.window,)
             for number, (micros, value), stddev in zip(count(1), steps, stddevs, strict=False):
                 # TimestampedValue would assign the window anew, which costs more than all the rest.
                 yield _created(made(key, number, micros, value, stddev), micros, windows)
 
-    def _known_stddevs(self, n: int) -> list[float]:
+    def _known_stddevs(self, n: int) -> Iterable[float]:
+        """Those of the first n steps, or more."""
         if len(self._stddevs) < n:
-            self._stddevs = self._intake.counter.stddevs(n).tolist()
-        return self._stddevs
+            self._stddevs = self._intake.counter.stddevs(n)
+            self._first_stddevs = self._stddevs[:_REMEMBERED].tolist()
+        if n <= _REMEMBERED:
+            return self._first_stddevs
+        # A list of all takes four times the memory of an array.
+        return chain.from_iterable(blocks(self._stddevs[:n]))
 
     def _alone(self, element: tuple[str, Iterable[Any]], window: Any) -> Iterator[Any]:
         key, steps = element

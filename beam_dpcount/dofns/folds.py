@@ -20,7 +20,9 @@ from apache_beam.utils import windowed_value
 
 from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.counters.sliding import SlidingStddevs
-from beam_dpcount.dofns.releases import TopRelease, VectorRelease
+from beam_dpcount.dofns.isotonic import Block, cap, isotonic, push
+from beam_dpcount.dofns.releases import Release, TopRelease, VectorRelease
+from beam_dpcount.dofns.shrinkage import shrunk
 from beam_dpcount.dofns.states import FoldCodec
 from beam_dpcount.statistics.items import largest, places
 
@@ -31,16 +33,31 @@ FloatArray = npt.NDArray[np.float64]
 FoldState = tuple[int, FloatArray]
 
 
-class Fold(ABC):
-    """What is remembered of the releases of one group, and what they give."""
+class Whole(ABC):
+    """What the releases of one group give, once all of them are there."""
 
     group: str  # the field of a release by which it is grouped
     order: str  # the field by which a group is sorted, on bounded input
+
+    @abstractmethod
+    def all(self, releases: Sequence[Any]) -> Iterator[Any]:
+        """What sorted releases give."""
+
+
+class Fold(Whole):
+    """What is remembered of the releases of one group, and what they give."""
+
     parameters: tuple[Any, ...]
 
     @abstractmethod
     def add(self, state: FoldState | None, release: Any) -> tuple[FoldState | None, list[Any]]:
         """The state after one more release (None: nothing to remember), and what to give out."""
+
+    def all(self, releases: Sequence[Any]) -> Iterator[Any]:
+        state: FoldState | None = None
+        for release in releases:
+            state, given = self.add(state, release)
+            yield from given
 
 
 class RunningMaximum(Fold):
@@ -54,6 +71,92 @@ class RunningMaximum(Fold):
         if state is not None:
             values = np.maximum(state[1], values)
         return (release.step, values), [_with(release, values, release.stddev)]
+
+
+class KnownStddevs:
+    """Those of a counter's releases, by their steps; and whether releases have them."""
+
+    _MOST = 1 << 16  # remembered
+
+    def __init__(self, counter: LatticeCounter) -> None:
+        self._counter = counter
+        self._known: list[float] = []
+
+    def check(self, release: Any, use: str) -> float:
+        """The standard deviation of a release, or a ValueError if it is another counter's."""
+        t = release.step
+        if len(self._known) < t <= self._MOST:
+            many = min(max(2 * t, 64), self._MOST, self._counter.horizon or self._MOST)
+            self._known = self._counter.stddevs(many).tolist()
+        own = self._known[t - 1] if t <= len(self._known) else math.sqrt(self._counter.variance(t))
+        if not math.isclose(own, release.stddev, rel_tol=1e-6):
+            raise ValueError(
+                f"the release of step {t} has a stddev of {release.stddev:g}, where the counter "
+                f"has {own:g}: give the counter of the transform that made the releases, as it is "
+                f"after applying it, and take {use} before averages and sliding sums"
+            )
+        return own
+
+
+class IsotonicPast(Fold):
+    """Of each coordinate, the last value of the isotonic regression of all releases so far.
+
+    The array holds how many blocks each coordinate has, and then their means and weights. Weights
+    are multiples of that of step 1. Of the blocks of the past at most `most` are kept.
+    """
+
+    group, order = "key", "step"
+
+    def __init__(self, counter: LatticeCounter, most: int) -> None:
+        self._most = most
+        self.parameters = ("isotonic", most)
+        self._stddevs, self._first = KnownStddevs(counter), float(counter.stddevs(1)[0])
+
+    def add(self, state: FoldState | None, release: Any) -> tuple[FoldState | None, list[Any]]:
+        values = np.atleast_1d(np.asarray(release.value, dtype=np.float64)).tolist()
+        last, stacks = (0, [[] for _ in values]) if state is None else _unpacked(state, len(values))
+        if release.step <= last:
+            return state, []
+        weight = weight_of(self._first, self._stddevs.check(release, "Isotonic"))
+        for blocks, value in zip(stacks, values, strict=True):
+            push(blocks, value, weight)
+            cap(blocks, self._most)
+        counts = [float(len(blocks)) for blocks in stacks]
+        flat = [number for blocks in stacks for block in blocks for number in block]
+        fitted = np.array([max(blocks[-1][0], 0.0) for blocks in stacks])
+        made = _with(release, fitted, release.stddev)
+        return (release.step, np.array(counts + flat)), [made]
+
+
+def weight_of(first: float, stddev: float) -> float:
+    """That of a release, where 1 is that of the first: what has a smaller stddev counts more."""
+    return (first / stddev) ** 2 if stddev else 1.0
+
+
+def _unpacked(state: FoldState, dimension: int) -> tuple[int, list[list[Block]]]:
+    last, numbers = state
+    counts = numbers[:dimension].astype(np.int64)
+    ends = np.cumsum(counts).tolist()
+    pairs = [(mean, weight) for mean, weight in numbers[dimension:].reshape(-1, 2).tolist()]
+    starts = [0, *ends[:-1]]
+    return last, [pairs[start:end] for start, end in zip(starts, ends, strict=True)]
+
+
+class IsotonicSeries(Whole):
+    """Of each coordinate, the isotonic regression of all releases of a group."""
+
+    group, order = "key", "step"
+
+    def __init__(self, counter: LatticeCounter) -> None:
+        self._stddevs, self._first = KnownStddevs(counter), float(counter.stddevs(1)[0])
+
+    def all(self, releases: Sequence[Any]) -> Iterator[Any]:
+        series = list({release.step: release for release in releases}.values())
+        weights = [weight_of(self._first, self._stddevs.check(r, "Isotonic")) for r in series]
+        values = np.array([np.atleast_1d(release.value) for release in series], dtype=np.float64)
+        fitted = np.stack([isotonic(column, weights) for column in values.T.tolist()], axis=1)
+        for release, row in zip(series, np.maximum(fitted, 0.0), strict=True):
+            yield _with(release, row, release.stddev)
 
 
 class Difference(Fold):
@@ -93,7 +196,7 @@ class Difference(Fold):
         return (t, kept), given
 
 
-class TopOfKeys(Fold):
+class OfAllKeys(Fold):
     """The values of the keys of a domain at one step, until all are there.
 
     The whole number is the latest timestamp; the array holds each key's value, NaN until it comes,
@@ -102,9 +205,13 @@ class TopOfKeys(Fold):
 
     group, order = "step", "key"
 
-    def __init__(self, k: int, domain: Sequence[str]) -> None:
-        self._k, self._domain, self._places = k, domain, places(domain)
-        self.parameters = ("top", *domain)
+    def __init__(self, name: str, domain: Sequence[str]) -> None:
+        self._domain, self._places = domain, places(domain)
+        self.parameters = (name, *domain)
+
+    @abstractmethod
+    def complete(self, whole: VectorRelease) -> list[Any]:
+        """What a step gives, with a value for each key in the order of the domain."""
 
     def add(self, state: FoldState | None, release: Any) -> tuple[FoldState | None, list[Any]]:
         place = self._places.get(release.key)
@@ -119,8 +226,33 @@ class TopOfKeys(Fold):
         if np.isnan(kept[:-1]).any():
             return (latest, kept), []
         *values, stddev = kept.tolist()
-        whole = VectorRelease("", release.step, latest, values, stddev)
-        return None, [top_items(whole, self._k, self._domain)]
+        return None, self.complete(VectorRelease("", release.step, latest, values, stddev))
+
+
+class TopOfKeys(OfAllKeys):
+    """The keys of the largest values at a step."""
+
+    def __init__(self, k: int, domain: Sequence[str]) -> None:
+        super().__init__("top", domain)
+        self._k = k
+
+    def complete(self, whole: VectorRelease) -> list[Any]:
+        return [top_items(whole, self._k, self._domain)]
+
+
+class ShrunkKeys(OfAllKeys):
+    """Every key's value at a step, shrunk to where the others' are; in the order of the domain."""
+
+    def __init__(self, counter: LatticeCounter, domain: Sequence[str]) -> None:
+        super().__init__("shrunk", domain)
+        self._stddevs = KnownStddevs(counter)
+
+    def complete(self, whole: VectorRelease) -> list[Any]:
+        stddev = self._stddevs.check(whole, "ShrinkAcrossKeys")
+        values = shrunk(np.array(whole.value), stddev).tolist()
+        step, at = whole.step, whole.timestamp
+        rows = zip(self._domain, values, strict=True)
+        return [Release(key, step, at, value, whole.stddev) for key, value in rows]
 
 
 class TopOfShown(beam.DoFn):
@@ -183,15 +315,12 @@ class FoldEach(beam.DoFn):
 
 
 class FoldGroup(beam.DoFn):
-    """Bounded: a fold over a sorted group."""
+    """Bounded: a sorted group, all of it."""
 
-    def __init__(self, fold: Fold) -> None:
-        self._fold = fold
+    def __init__(self, whole: Whole) -> None:
+        self._whole = whole
 
     def process(self, element: tuple[Any, Iterable[Any]], window: Any = _Window) -> Iterator[Any]:
-        state: FoldState | None = None
         last = window.max_timestamp().micros  # a tick may end where its window does
-        for release in sorted(element[1], key=operator.attrgetter(self._fold.order)):
-            state, given = self._fold.add(state, release)
-            for made in given:
-                yield windowed_value.create(made, min(made.timestamp, last), (window,))
+        for made in self._whole.all(sorted(element[1], key=operator.attrgetter(self._whole.order))):
+            yield windowed_value.create(made, min(made.timestamp, last), (window,))

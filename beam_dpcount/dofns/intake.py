@@ -57,7 +57,8 @@ class Intake:
         # Of some whole numbers; none where it is the user who makes a number of an element.
         self.recalled: dict[int, Codes] = {}
         self._known: dict[int, Codes] = {} if value is not None else self.recalled
-        self._is_scalar = statistic.dimension is None
+        self._is_scalar = statistic.labels is None
+        self._shown = None if self._is_scalar else len(statistic.labels or ())
         self.release_type: Any = Release if self._is_scalar else VectorRelease
 
     def __getstate__(self) -> dict[str, Any]:
@@ -147,7 +148,7 @@ class Intake:
 
     def shown(self, value: Any) -> Any:
         """A value as releases have it."""
-        return value if self._is_scalar else np.asarray(value).tolist()
+        return value if self._is_scalar else np.asarray(value)[: self._shown].tolist()
 
 
 def _given(payload: Any) -> Any:

@@ -7,7 +7,7 @@ So each comes out as it would alone, to the last bit; and each of its steps has 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,7 +69,9 @@ def released(
     taken = sizes if counter.horizon is None else np.minimum(sizes, counter.horizon)
     starts = np.cumsum(sizes) - sizes
     values = np.zeros(len(xs))
-    for some in _alike(taken):
+    long = taken > _AT_ONCE if counter.goes_on else taken < 0
+    shorter = np.flatnonzero(~long)
+    for some in (shorter[alike] for alike in _alike(taken[shorter])):
         place, there = _places(starts[some], taken[some])
         noises = [noise_of(streams[i]) for i in some.tolist()]
         noise: Noise = noises[0]
@@ -81,15 +83,25 @@ def released(
             values[place] = found
         else:
             values[place[there]] = found[there]
-    both = chain.from_iterable(
-        zip(micros[i : i + _AT_ONCE].tolist(), values[i : i + _AT_ONCE].tolist(), strict=True)
-        for i in range(0, len(xs), _AT_ONCE)
-    )
-    for stream, size, kept in zip(streams, sizes.tolist(), taken.tolist(), strict=True):
-        steps = islice(both, size)
-        yield stream, islice(steps, kept)
-        for _ in steps:  # what is beyond the horizon
-            pass
+    for i, (start, n) in enumerate(zip(starts.tolist(), taken.tolist(), strict=True)):
+        stream, mine = streams[i], slice(start, start + n)
+        given: Iterator[Sequence[float]] = blocks(values[mine])
+        if long[i]:
+            given = _in_blocks(counter, xs[mine], noise_of(stream))
+        yield stream, chain.from_iterable(map(zip, blocks(micros[mine]), given))
+
+
+def blocks(numbers: npt.NDArray[Any]) -> Iterator[list[Any]]:
+    """As lists, some at a time."""
+    return (numbers[i : i + _AT_ONCE].tolist() for i in range(0, len(numbers), _AT_ONCE))
+
+
+def _in_blocks(counter: LatticeCounter, xs: IntArray, noise: Noise) -> Iterator[Sequence[float]]:
+    """The same of one long stream, whose noise and releases are never there all at once."""
+    state = counter.init()
+    for i in range(0, len(xs), _AT_ONCE):
+        state, values = counter.steps_lattice(state, xs[i : i + _AT_ONCE], noise)
+        yield values
 
 
 def _alike(sizes: IntArray) -> Iterator[IntArray]:

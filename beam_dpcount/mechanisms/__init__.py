@@ -1,16 +1,19 @@
-"""The mechanisms: one file each, and one entry in ALL, but for Unbounded, Sparse,
+"""The mechanisms: one file each, and one entry in ALL, but for Endless, Unbounded, Sparse,
 SlidingBLT and DecayedBLT, which do not release prefix sums of a horizon."""
 
 from beam_dpcount.mechanisms.base import HorizonError, Mechanism
 from beam_dpcount.mechanisms.binary import BinaryTree
 from beam_dpcount.mechanisms.binned import Binned
 from beam_dpcount.mechanisms.blt import BLT, NormalizedBLT
+from beam_dpcount.mechanisms.bridged import BridgedKAry
 from beam_dpcount.mechanisms.decayed_blt import DecayedBLT
 from beam_dpcount.mechanisms.honaker import Honaker
 from beam_dpcount.mechanisms.kary import KAry
+from beam_dpcount.mechanisms.profiled import Endless, ProfiledBLT
 from beam_dpcount.mechanisms.simple import Simple1, Simple2, TwoLevel
 from beam_dpcount.mechanisms.sliding_blt import SlidingBLT
 from beam_dpcount.mechanisms.smooth import SmoothBinary
+from beam_dpcount.mechanisms.smooth_laplace import SmoothLaplace
 from beam_dpcount.mechanisms.sparse import Sparse
 from beam_dpcount.mechanisms.square_root import SquareRoot
 from beam_dpcount.mechanisms.unbounded import Unbounded
@@ -22,11 +25,14 @@ ALL: tuple[type[Mechanism], ...] = (
     BinaryTree,
     Honaker,
     SmoothBinary,
+    SmoothLaplace,
     KAry,
+    BridgedKAry,
     SquareRoot,
     Binned,
     BLT,
     NormalizedBLT,
+    ProfiledBLT,
 )
 
 __all__ = [
@@ -34,16 +40,20 @@ __all__ = [
     "BLT",
     "BinaryTree",
     "Binned",
+    "BridgedKAry",
     "DecayedBLT",
+    "Endless",
     "Honaker",
     "HorizonError",
     "KAry",
     "Mechanism",
     "NormalizedBLT",
+    "ProfiledBLT",
     "Simple1",
     "Simple2",
     "SlidingBLT",
     "SmoothBinary",
+    "SmoothLaplace",
     "Sparse",
     "SquareRoot",
     "TwoLevel",

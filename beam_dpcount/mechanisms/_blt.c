@@ -25,9 +25,9 @@ typedef struct { int64_t factor; int shift; } Dyadic;
 /* Numbers: k_0 .. k_d, E, m_1 .. m_d, in `width` bytes each; names are those of recurrence.py. */
 typedef struct {
     PyObject_HEAD
-    int d, count, size, F, P, G, GD, width[NUMBERS];
-    int64_t horizon, most, *V, *D;
-    Py_ssize_t scales;
+    int d, count, size, S, P, G, GD, W, I, width[NUMBERS];
+    int64_t horizon, most, *starts, *V, *D, *weight, *inverse;
+    Py_ssize_t stretches;
     Dyadic a[MOST], e[MOST];
     int64_t c[MOST + 1], w[MOST];
     i128 Y;
@@ -36,31 +36,35 @@ typedef struct {
 
 typedef struct { i128 n[NUMBERS]; } Numbers;
 
-/* Which scale a step has that leaves `left` - 1 steps; as scale_index of blt_tables.py. */
-static Py_ssize_t scale_of(const Recurrence *r, int64_t left) {
-    int bits = left > 1 ? 64 - __builtin_clzll((uint64_t)(left - 1)) : 0;
-    int k = bits > 10 ? bits - 10 : 0;
-    if (r->scales == 1) return 0;
-    return ((Py_ssize_t)k << 9) + (Py_ssize_t)((left - 1) >> k);
+/* Which stretch step t is in. */
+static Py_ssize_t stretch_of(const Recurrence *r, int64_t t) {
+    Py_ssize_t low = 0, high = r->stretches;
+    while (high - low > 1) {
+        Py_ssize_t middle = low + (high - low) / 2;
+        if (r->starts[middle] <= t) low = middle; else high = middle;
+    }
+    return low;
 }
 
-static i128 advance(const Recurrence *r, Numbers *s, int64_t V, int64_t D, int64_t next,
-                    int64_t x, int64_t z) {
+/* A step in stretch i; `next` is the D of the step after it. */
+static i128 advance(const Recurrence *r, Numbers *s, Py_ssize_t i, int64_t next, int64_t x,
+                    int64_t z) {
     int d = r->d;
-    i128 *k = s->n, *E = s->n + d + 1, *m = s->n + d + 2, v = (i128)x * V, sum, y, b, n;
+    int64_t D = r->D[i];
+    i128 *k = s->n, *E = s->n + d + 1, *m = s->n + d + 2, v = (i128)x * r->V[i], sum, y, b, n;
     k[0] += v;
-    sum = (i128)r->c[0] * k[0] + ((i128)1 << (r->F + r->P - 1));
-    for (int i = 1; i <= d; i++) {
-        k[i] += v - ((k[i] * r->a[i - 1].factor) >> r->a[i - 1].shift);
-        sum += k[i] * r->c[i];
+    sum = (i128)r->c[0] * k[0];
+    for (int j = 1; j <= d; j++) {
+        k[j] += v - ((k[j] * r->a[j - 1].factor) >> r->a[j - 1].shift);
+        sum += k[j] * r->c[j];
     }
-    y = (sum >> (r->F + r->P)) + z;
-    y = y > r->Y ? r->Y : y < -r->Y ? -r->Y : y;
-    y *= (i128)1 << r->G;
+    y = (((sum >> r->S) * r->weight[i] + ((i128)1 << (r->W - 1))) >> r->W) + z;
+    y = (y > r->Y ? r->Y : y < -r->Y ? -r->Y : y) * r->inverse[i];
+    y = r->G <= r->I ? y >> (r->I - r->G) : y * ((i128)1 << (r->G - r->I));
     sum = 0;
-    for (int i = 0; i < d; i++) {
-        sum += m[i] * r->w[i];
-        m[i] += y - ((m[i] * r->e[i].factor) >> r->e[i].shift);
+    for (int j = 0; j < d; j++) {
+        sum += m[j] * r->w[j];
+        m[j] += y - ((m[j] * r->e[j].factor) >> r->e[j].shift);
     }
     b = y + (sum >> r->P);
     n = ((b * D) >> r->GD) + *E;
@@ -118,9 +122,9 @@ static PyObject *step(PyObject *self, PyObject *const *args, Py_ssize_t n) {
     if (x > r->most || x < -r->most) return too_large();
     if (t < 1 || t > r->horizon) return PyErr_Format(PyExc_ValueError, "no such step");
     unpack(r, data, &s);
-    i = scale_of(r, r->horizon - t + 1);
-    int64_t next = t < r->horizon ? r->D[scale_of(r, r->horizon - t)] : r->D[i];
-    i128 given = advance(r, &s, r->V[i], r->D[i], next, x, z);
+    i = stretch_of(r, t);
+    Py_ssize_t following = i + 1 < r->stretches && r->starts[i + 1] == t + 1 ? i + 1 : i;
+    i128 given = advance(r, &s, i, r->D[following], x, z);
     if (!(state = PyBytes_FromStringAndSize(NULL, r->size))) return NULL;
     pack(r, PyBytes_AsString(state), &s);
     value = PyFloat_FromDouble((double)given * r->grain);
@@ -162,17 +166,17 @@ static PyObject *run(PyObject *self, PyObject *args) {
     for (int64_t first = 0; first < streams && !overflow; first += SIDE_BY_SIDE) {
         int many = streams - first < SIDE_BY_SIDE ? (int)(streams - first) : SIDE_BY_SIDE;
         for (int j = 0; j < many; j++) unpack(r, from + (first + j) * r->size, s + j);
-        for (int64_t row = 0; row < n; row++) {
-            int64_t left = r->horizon - (t + row) + 1, at = 8 * (row * streams + first);
-            Py_ssize_t i = scale_of(r, left);
-            int64_t V = r->V[i], D = r->D[i], next = left > 1 ? r->D[scale_of(r, left - 1)] : D;
+        Py_ssize_t i = stretch_of(r, t), following;
+        for (int64_t row = 0; row < n; row++, i = following) {
+            int64_t at = 8 * (row * streams + first);
+            following = i + 1 < r->stretches && r->starts[i + 1] == t + row + 1 ? i + 1 : i;
             for (int j = 0; j < many; j++) {
                 int64_t x = 0, z;
                 double value;
                 memcpy(&z, zs + at + 8 * j, 8);
                 if (xs) memcpy(&x, xs + at + 8 * j, 8);
                 if (x > r->most || x < -r->most) { overflow = 1; x = 0; }
-                value = (double)advance(r, s + j, V, D, next, x, z) * r->grain;
+                value = (double)advance(r, s + j, i, r->D[following], x, z) * r->grain;
                 if (out) memcpy(out + at + 8 * j, &value, 8);
             }
         }
@@ -215,32 +219,36 @@ static int64_t *numbers_of(PyObject *given, Py_ssize_t count, Py_ssize_t *found)
     return made;
 }
 
-/* Recurrence(d, F, P, G, GD, horizon, most, Y's power of two, a, a's shifts, e, e's shifts, c, w,
- * widths, V, D) */
+enum { LISTS = 12, STRETCHES = 7 }; /* the last five are by stretch, and are kept */
+
+/* Recurrence(d, S, P, G, GD, W, I, horizon, most, Y's power of two, a, a's shifts, e, e's shifts, c,
+ * w, widths, starts, V, D, weights, inverses): S is the shift of a row's sum, W that of its weight */
 static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *named) {
-    int d, F, P, G, GD, Y;
+    int d, S, P, G, GD, W, I, Y;
     long long horizon, most;
-    PyObject *given[9];
-    int64_t *read[9] = {0};
-    Py_ssize_t counts[9], scales = 0;
+    PyObject *given[LISTS];
+    int64_t *read[LISTS] = {0};
+    Py_ssize_t stretches = 0;
     Recurrence *r;
     (void)named;
-    if (!PyArg_ParseTuple(args, "iiiiiLLiOOOOOOOOO", &d, &F, &P, &G, &GD, &horizon, &most, &Y,
-                          given, given + 1, given + 2, given + 3, given + 4, given + 5, given + 6,
-                          given + 7, given + 8))
+    if (!PyArg_ParseTuple(args, "iiiiiiiLLiOOOOOOOOOOOO", &d, &S, &P, &G, &GD, &W, &I, &horizon,
+                          &most, &Y, given, given + 1, given + 2, given + 3, given + 4, given + 5,
+                          given + 6, given + 7, given + 8, given + 9, given + 10, given + 11))
         return NULL;
-    if (d < 1 || d > MOST || F < 0 || P < 1 || F + P > 126 || G < 0 || G > 62 || GD < 0 ||
-        GD > 126 || Y < 0 || Y > 120 || horizon < 1 || most < 0)
+    if (d < 1 || d > MOST || S < 0 || S > 126 || P < 1 || P > 126 || G < 0 || G > 62 || GD < 0 ||
+        GD > 126 || W < 1 || W > 126 || I < 0 || I > 62 || Y < 0 || Y > 120 || horizon < 1 ||
+        most < 0)
         return PyErr_Format(PyExc_ValueError, "constants are out of range");
     r = (Recurrence *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
     if (!r) return NULL;
-    r->d = d, r->F = F, r->P = P, r->G = G, r->GD = GD, r->horizon = horizon, r->most = most;
+    r->d = d, r->S = S, r->P = P, r->G = G, r->GD = GD, r->W = W, r->I = I;
+    r->horizon = horizon, r->most = most;
     r->count = 2 * d + 2, r->Y = (i128)1 << Y, r->grain = 1.0 / (double)((int64_t)1 << G);
-    counts[0] = counts[1] = counts[2] = counts[3] = counts[5] = d;
-    counts[4] = d + 1, counts[6] = r->count, counts[7] = counts[8] = 0;
-    for (int i = 0; i < 9; i++) {
-        if (i == 8) counts[8] = scales;
-        if (!(read[i] = numbers_of(given[i], counts[i], i == 7 ? &scales : NULL))) goto failed;
+    Py_ssize_t counts[LISTS] = {d, d, d, d, d + 1, d, r->count};
+    for (int i = 0; i < LISTS; i++) {
+        if (i > STRETCHES) counts[i] = stretches;
+        if (!(read[i] = numbers_of(given[i], counts[i], i == STRETCHES ? &stretches : NULL)))
+            goto failed;
     }
     for (int i = 0; i < d; i++) {
         if (read[1][i] < 0 || read[1][i] > 126 || read[3][i] < 0 || read[3][i] > 126) {
@@ -260,24 +268,25 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *named) {
         r->width[i] = (int)read[6][i];
         r->size += r->width[i];
     }
-    r->V = read[7], r->D = read[8], r->scales = scales;
-    if (scales > 1 && scale_of(r, horizon) >= scales) {
-        r->V = r->D = NULL;
-        PyErr_SetString(PyExc_ValueError, "there are too few scales");
-        goto failed;
-    }
-    for (int i = 0; i < 7; i++) free(read[i]);
+    for (Py_ssize_t i = 0; i < stretches; i++)
+        if (i ? read[STRETCHES][i] <= read[STRETCHES][i - 1] : read[STRETCHES][i] != 1) {
+            PyErr_SetString(PyExc_ValueError, "stretches are out of order");
+            goto failed;
+        }
+    r->stretches = stretches;
+    r->starts = read[7], r->V = read[8], r->D = read[9], r->weight = read[10], r->inverse = read[11];
+    for (int i = 0; i < STRETCHES; i++) free(read[i]);
     return (PyObject *)r;
 failed:
-    for (int i = 0; i < 9; i++) free(read[i]);
+    for (int i = 0; i < LISTS; i++) free(read[i]);
     Py_DECREF(r);
     return NULL;
 }
 
 static void drop(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
-    free(((Recurrence *)self)->V);
-    free(((Recurrence *)self)->D);
+    Recurrence *r = (Recurrence *)self;
+    free(r->starts), free(r->V), free(r->D), free(r->weight), free(r->inverse);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
 }

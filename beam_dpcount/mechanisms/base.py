@@ -61,6 +61,8 @@ class Mechanism(ABC):
     quick: ClassVar[int] = MAX_HORIZON  # beyond it calibration takes seconds: `choose` skips it
     # Whether R has no negative entries, so that no two of its columns point apart.
     is_nonnegative: ClassVar[bool] = True
+    # Whether `steps` of many is as quick as `release`.
+    goes_on: ClassVar[bool] = False
     # Whether every release adds or subtracts whole draws, each with weight 1.
     unit_weights: ClassVar[bool] = False
 
@@ -245,6 +247,18 @@ class Mechanism(ABC):
             raise ValueError(f"{problem} beyond {limit}: use one of mechanisms.ALL")
         decoder = _decoder(self)
         return np.asarray(np.einsum("ij,ij->i", decoder[s - 1], decoder[s + lag - 1]))
+
+    def weights(self, t: int | None) -> tuple[FloatArray, FloatArray] | None:
+        """Entries of row t of L, and how often each occurs; None where the mechanism cannot say.
+
+        For `half_width`, where they are not all 1 or -1 and noise is Laplace. t None asks for a row
+        of norm `max_row_norm2`.
+        """
+        return None
+
+    def for_objective(self, objective: str) -> Mechanism:
+        """The mechanism that is best by "max" or "mean" of the variances, where they differ."""
+        return self
 
     def replay_safe(self) -> Mechanism:
         """The mechanism to take in its place where work may be replayed: one that draws late."""

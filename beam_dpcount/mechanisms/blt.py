@@ -14,7 +14,7 @@ import numpy as np
 
 from beam_dpcount.mechanisms import blt_tables as tables
 from beam_dpcount.mechanisms.base import FloatArray, IntArray, Mechanism, State
-from beam_dpcount.mechanisms.blt_tables import BUFFERS, Poles, Tables, powers
+from beam_dpcount.mechanisms.blt_tables import BUFFERS, Poles, Stretches, Tables, powers
 from beam_dpcount.mechanisms.recurrence import InPython, Recurrence, compiled
 from beam_dpcount.mechanisms.rounded import RoundedMechanism, lag_bounds
 from beam_dpcount.mechanisms.workload import toeplitz
@@ -53,6 +53,7 @@ class BLT(RoundedMechanism):
     limits: tuple[int, int] | None = field(default=None, init=False, repr=False, compare=False)
 
     longest: ClassVar[int] = 1 << tables.LARGEST_LOG
+    goes_on: ClassVar[bool] = True
     encoding_error: ClassVar[float] = 0.0  # all arithmetic is of whole numbers
     _kind: ClassVar[str] = "blt"
 
@@ -79,8 +80,8 @@ class BLT(RoundedMechanism):
     @cached_property
     def _constants(self) -> str:
         """A digest of all that the recurrence computes with, which another libm may round apart."""
-        p, (fraction, columns, _) = self._poles, self._columns
-        exact = [made.tolist() for made in (p.e, p.a, p.c, p.w)], fraction, columns
+        p = self._poles
+        exact = [made.tolist() for made in (p.e, p.a, p.c, p.w)], *self._stretches
         return hashlib.sha256(ascii(exact).encode()).hexdigest()[:16]
 
     @cached_property
@@ -92,8 +93,8 @@ class BLT(RoundedMechanism):
         return tables.tables(self._kind, self.horizon, self.buffers)
 
     @property
-    def _columns(self) -> tuple[int, tuple[int, ...], FloatArray]:
-        return tables.column_scales(self._kind, self.horizon, self.buffers)
+    def _stretches(self) -> Stretches:
+        return tables.stretches(self._kind, self.horizon, self.buffers)
 
     @property
     def l1_sensitivity(self) -> float:
@@ -112,7 +113,7 @@ class BLT(RoundedMechanism):
 
     @property
     def rounding(self) -> float:
-        lost = math.ldexp(tables.floors(self._poles, self.horizon), -self._columns[0])
+        lost = math.ldexp(tables.floors(self._poles, self.horizon), -self._stretches.fraction)
         return (1 + lost) * (1 + 1e-12)
 
     @property
@@ -129,12 +130,11 @@ class BLT(RoundedMechanism):
 
     @cached_property
     def _recurrence(self) -> Recurrence:
-        fraction, columns, _ = self._columns
         fine = self.resolution(1)
         limits = self.limits or (fine << 26, fine << 26)
         kept = max(_KEPT, _KEPT_OF_SHORT - 2 * self.horizon.bit_length())
         bits = kept - fine.bit_length() + 1, _SCALE_BITS
-        return Recurrence(self._poles, columns, fraction, self.horizon, *limits, *bits)
+        return Recurrence(self._poles, self._stretches, self.horizon, *limits, *bits)
 
     @cached_property
     def _runner(self) -> Any:
@@ -198,9 +198,9 @@ class BLT(RoundedMechanism):
 
     def _column_scales(self, n: int) -> FloatArray:
         """D of steps 1 .. n; step T + 1 has that of T."""
-        scales = np.array(self._tables.scales)
-        left = np.maximum(self.horizon - np.arange(n, dtype=np.int64), 1)
-        return np.asarray(scales[tables.scale_indices(left) if len(scales) > 1 else left * 0])
+        by = self._stretches
+        steps = np.arange(1, n + 1, dtype=np.int64)
+        return np.asarray(by.scales[np.searchsorted(by.starts, steps, side="right") - 1])
 
     def encoder(self, n: int) -> FloatArray:
         p, j = self._poles, np.arange(self.check_steps(n))[:, None]

@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 from importlib import resources
 from itertools import accumulate
 from operator import mul
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -58,6 +58,28 @@ class Poles:
     def buffers(self) -> int:
         """d, the number of poles of L."""
         return len(self.e)
+
+
+class Stretches(NamedTuple):
+    """Scales of columns, and weights of rows, that stay the same over stretches of steps.
+
+    Fields:
+      fraction: F.
+      starts: the first step of each stretch, in order of time; the first is 1.
+      columns: V, in units of 2^-F: what inputs are multiplied by.
+      weights: p, in units of 2^-weight_bits: what rows are multiplied by; at most 1.
+    """
+
+    fraction: int
+    starts: tuple[int, ...]
+    columns: tuple[int, ...]
+    weights: tuple[int, ...]
+    weight_bits: int = 0
+
+    @property
+    def scales(self) -> FloatArray:
+        """D = 1 / V, by stretch."""
+        return np.asarray(2.0**self.fraction / np.array(self.columns))
 
 
 @lru_cache(maxsize=1)
@@ -115,6 +137,21 @@ def column_scales(
     ratios = map(float.as_integer_ratio, norms.tolist())
     columns = tuple([(below << fraction) // above for above, below in ratios])
     return fraction, columns, 2.0**fraction / np.array(columns)
+
+
+@lru_cache(maxsize=256)
+def stretches(kind: str, horizon: int, buffers: int | None) -> Stretches:
+    """`column_scales` in order of time."""
+    fraction, columns, _ = column_scales(kind, horizon, buffers)
+    starts = _starts_of(len(columns), horizon)
+    return Stretches(fraction, tuple(starts.tolist()), columns[::-1], (1,) * len(columns))
+
+
+def _starts_of(scales: int, horizon: int) -> IntArray:
+    """The first step of each of so many scales, in order of time."""
+    if scales == 1:
+        return np.array([1])
+    return np.asarray((horizon + 1 - np.minimum(scale_nodes(scales), horizon))[::-1].copy())
 
 
 def _residues(at: FloatArray, zeros: FloatArray) -> FloatArray:
@@ -207,14 +244,13 @@ class _Variances:
         D: FloatArray,
         q: FloatArray,
         V: FloatArray,
+        rows: tuple[IntArray, FloatArray, FloatArray],
     ) -> None:
         self._starts, self._V, self._D2 = starts, V, D * D
         self._q = np.ascontiguousarray((2 * D[:, None] * q * p.w).T)
-        # Var b_t = 1 + sum of k_ij (1 - u_i u_j) over j <= i, u_i = theta_i^(t-1).
-        k = np.tril(p.w[:, None] * p.w / _pairs(p.e)) * (2 - np.eye(p.buffers))
-        self._k, self._rows = k, [row[: i + 1] for i, row in enumerate(k.tolist())]
-        self._most = 1 + math.fsum(k.ravel().tolist())
-        self._first = starts.tolist()
+        # Var b_t = most - sum of k_ij u_i u_j over j <= i, u_i = theta_i^(t - since).
+        self._since, self._k, self._most = rows
+        self._first, self._first_row = starts.tolist(), self._since.tolist()
         # theta^n as a product over the digits of n, the last digit first.
         count = -(-horizon.bit_length() // _DIGIT)
         places = np.arange(count)[:, None, None] * _DIGIT
@@ -223,10 +259,15 @@ class _Variances:
     def of(self, t: IntArray) -> FloatArray:
         """Var n_t for these steps, shape (n,)."""
         j = np.searchsorted(self._starts, t, side="right") - 1
-        u, sums = self._powers(t - 1), np.zeros((len(self._k), len(t)))
+        d = self._k.shape[1]
+        h: Any = 0
+        if len(self._since) > 1:
+            h = np.searchsorted(self._since, t, side="right") - 1
+        u, sums = self._powers(t - self._since[h]), np.zeros((d, len(t)))
         for i, x in enumerate(u):
-            sums[i:] += self._k[i:, i, None] * x
-        B, held = np.full(len(t), self._most), self._V[j]
+            k = self._k[h, i:, i]
+            sums[i:] += (k[:, None] if k.ndim == 1 else k.T) * x
+        B, held = self._most[h] + np.zeros(len(t)), self._V[j]
         for x, y in zip(u, sums, strict=True):
             B -= x * y
         for q, x in zip(self._q, self._powers(t - self._starts[j]), strict=True):
@@ -245,12 +286,12 @@ class _Variances:
 
     def of_one(self, t: int) -> float:
         """Var n_t."""
-        j = bisect_right(self._first, t) - 1
-        u = self._powers_of_one(t - 1)
-        B, held = self._most, float(self._V[j])
-        for x, row in zip(u, self._rows, strict=True):
+        j, h = bisect_right(self._first, t) - 1, bisect_right(self._first_row, t) - 1
+        u = self._powers_of_one(t - self._first_row[h])
+        B, held = float(self._most[h]), float(self._V[j])
+        for i, (x, row) in enumerate(zip(u, self._k[h].tolist(), strict=True), start=1):
             y = 0.0
-            for z in map(mul, row, u):  # sum() compensates, from Python 3.12 on
+            for z in map(mul, row[:i], u):  # sum() compensates, from Python 3.12 on
                 y += z
             B -= x * y
         for z in map(mul, self._q[:, j].tolist(), self._powers_of_one(t - self._first[j])):
@@ -282,17 +323,16 @@ class Tables:
     """
 
     def __init__(self, p: Poles, horizon: int, scales: FloatArray) -> None:
-        self._p, self._horizon = p, horizon
         self.scales = scales.tolist()  # by scale_index of the steps left; or one for all
-        self._starts = np.array([1])  # the first step of each scale, in order of time
-        self._D = scales[::-1].copy()
-        if len(scales) > 1:
-            nodes = scale_nodes(len(scales))
-            self._starts = (horizon + 1 - np.minimum(nodes, horizon))[::-1].copy()
+        self._set_up(p, horizon, _starts_of(len(scales), horizon), scales[::-1].copy())
+
+    def _set_up(self, p: Poles, horizon: int, starts: IntArray, D: FloatArray) -> None:
+        """From the first step of each scale, in order of time, and the scales."""
+        self._p, self._horizon, self._starts, self._D = p, horizon, starts, D
         self._kernel = 1 / _pairs(p.e)
-        lasts, falls = self._starts[1:] - 1, self._D[:-1] - self._D[1:]
+        lasts, falls = starts[1:] - 1, D[:-1] - D[1:]
         Cw, B = self._buffers(lasts)
-        gained = falls[:, None] * (1 + (1 - p.e) * Cw)
+        gained = falls[:, None] * (self._own(lasts) + (1 - p.e) * Cw)
         faded = powers(p.e, np.diff(self._starts)[:, None])
         q = np.zeros((len(self._starts), p.buffers))
         for i in range(p.buffers):
@@ -313,9 +353,20 @@ class Tables:
         Cw = p.w @ self._kernel - u * ((u * p.w) @ self._kernel)
         return Cw, 1 + Cw @ p.w
 
+    def _own(self, t: IntArray) -> Any:
+        """The variance that step t adds by itself, 1; or shape (n, 1)."""
+        return 1
+
     @cached_property
     def _variances(self) -> _Variances:
-        return _Variances(self._p, self._horizon, self._starts, self._D, self._q, self._V)
+        many = self._starts, self._D, self._q, self._V
+        return _Variances(self._p, self._horizon, *many, self._rows())
+
+    def _rows(self) -> tuple[IntArray, FloatArray, FloatArray]:
+        """For `_Variances`: the steps from which rows have other weights, k, and most."""
+        p = self._p
+        k = np.tril(p.w[:, None] * p.w / _pairs(p.e)) * (2 - np.eye(p.buffers))
+        return np.array([1]), k[None], np.array([1 + math.fsum(k.ravel().tolist())])
 
     def row_norms2(self, t: IntArray) -> FloatArray:
         """Var n_t for these steps, shape (n,)."""
@@ -368,7 +419,7 @@ class Tables:
         q = self._q[j] * powers(p.e, (s - self._starts[j])[:, None])
         Cw, B = self._buffers(s)
         wq = q @ p.w
-        wG = p.w * (D[:, None] * (1 + (1 - p.e) * Cw) + (1 - p.e) * q)
+        wG = p.w * (D[:, None] * (self._own(s) + (1 - p.e) * Cw) + (1 - p.e) * q)
         faded = powers(p.e, np.full((len(s), 1), lag - 1))
         falls = self._coming_falls(s + 1) - faded * self._coming_falls(t)
         held = D * wq + self._V[j] + (D - self._D[after]) * (D * B + wq)

@@ -1,22 +1,25 @@
 """The recurrences of a BLT in whole numbers: how streams are encoded, noised and decoded.
 
 All constants are integers over powers of two, so the encoder is known exactly, and every machine
-computes the same numbers. With scales V_t of the columns (see blt.py), step t of an input x is
+computes the same numbers. With scales V_t of the columns, and weights p_t <= 1 of the rows, which
+both stay the same over stretches of steps (see blt.py), step t of an input x is
 
   encoder   v = x V_t,  k_0 += v,  k_i <- k_i + v - floor(k_i a_i)
-            q = round((sum of c_i k_i) / 2^F),  y = q + z
-  decoder   b = y 2^G + floor(sum of w_i m_i),  m_i <- m_i + y 2^G - floor(m_i e_i)
+            q = round(p_t floor(2^24 sum of c_i k_i / 2^F) / 2^24),  y = q + z
+  decoder   u = floor(2^G y / p_t),  b = u + floor(sum of w_i m_i),  m_i <- m_i + u - floor(m_i e_i)
             n = floor(D_t b) + E,  E <- E + floor((D_t - D_(t+1)) b),  D_t = 2^F / V_t
 
-and the release is n / 2^G. What its floors do to q: docs/proofs/real_encoders.md. Those behind y
-are post-processing. `Recurrence.step` is the definition; a compiled twin, where it could be built,
-does the same, some 20 times as fast [test_recurrence.py: byte for byte].
+and the release is n / 2^G. Most BLTs have p_t = 1: q is then (sum of c_i k_i) / 2^F, rounded once.
+What the floors do to q: docs/proofs/real_encoders.md. Those behind y are post-processing.
+`Recurrence.step` is the definition; a compiled twin, where it could be built, does the same, some
+20 times as fast [test_recurrence.py: byte for byte].
 """
 
 from __future__ import annotations
 
 import math
 import operator
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,7 +28,8 @@ from typing import Any
 
 import numpy as np
 
-from beam_dpcount.mechanisms.blt_tables import POLE_BITS, Poles, scale_index
+from beam_dpcount.mechanisms.base import FloatArray
+from beam_dpcount.mechanisms.blt_tables import POLE_BITS, Poles, Stretches, geometric, powers
 
 try:
     import beam_dpcount.mechanisms._blt as _blt  # type: ignore[import-not-found]
@@ -33,6 +37,9 @@ except ImportError:  # no compiler was there, or none with integers of 128 bits
     _blt = None
 twin: Any = _blt
 
+_POINT = 24  # bits behind the point of a row's sum, before its weight
+_INVERSE = 44  # bits of 1 / p: what undoes a weight of 1 is 2^44, exactly
+_UP = 1 + 1e-6
 _WIDEST = 126  # bits of an absolute value that the compiled twin takes
 
 # k_0 .. k_d, E, m_1 .. m_d, as above.
@@ -45,8 +52,7 @@ class Recurrence:
 
     Args:
       p: its poles.
-      columns: V by `scale_index` of the steps left, in units of 2^-fraction; or one for all.
-      fraction: F.
+      stretches: V and p, and F.
       horizon: T.
       largest: a bound on the absolute values of inputs.
       noise: the largest absolute value of a draw that matters: of sums beyond it y is clamped,
@@ -56,8 +62,7 @@ class Recurrence:
     """
 
     p: Poles
-    columns: tuple[int, ...]
-    fraction: int
+    stretches: Stretches
     horizon: int
     largest: int
     noise: int
@@ -86,9 +91,15 @@ class Recurrence:
 
     @cached_property
     def scales(self) -> list[int]:
-        """D by `scale_index`: exactly what undoes the columns' V, but for its last bit."""
-        one = 1 << self.fraction + self.scale_bits
-        return [(2 * one + v) // (2 * v) for v in self.columns]
+        """D of each stretch: exactly what undoes the columns' V, but for its last bit."""
+        one = 1 << self.stretches.fraction + self.scale_bits
+        return [(2 * one + v) // (2 * v) for v in self.stretches.columns]
+
+    @cached_property
+    def inverses(self) -> list[int]:
+        """What undoes the weights of rows, in units of 2^-44, but for its last bit."""
+        one = 1 << self.stretches.weight_bits + _INVERSE
+        return [(2 * one + weight) // (2 * weight) for weight in self.stretches.weights]
 
     @cached_property
     def decoder_bits(self) -> int:
@@ -101,27 +112,63 @@ class Recurrence:
         """Of y: the logarithm of what no encoded sum and noise exceed."""
         return (self._most_encoded + self.noise).bit_length()
 
+    def _peaks(self, values: FloatArray, gaps: FloatArray) -> FloatArray:
+        """The largest sums over s <= t of value_s (1 - gap)^(t-s), t in each stretch, for each gap.
+
+        `values` are positive, and given by stretch: sums go up or down within one.
+        """
+        lengths = np.diff([*self.stretches.starts, self.horizon + 1])
+        largest = np.empty((len(gaps), len(values)))
+        for i, gap in enumerate(gaps):
+            faded, gained = powers(gap, lengths).tolist(), values * geometric(gap, lengths)
+            both = zip(faded, gained.tolist(), strict=True)
+            ends = [*accumulate(both, lambda held, s: held * s[0] + s[1], initial=0.0)]
+            largest[i] = np.maximum(ends[1:], ends[:-1])
+        return largest * _UP
+
+    @cached_property
+    def _held(self) -> FloatArray:
+        """Bounds on the encoder's sums of inputs of 1, shape (d + 1, stretches), without floors."""
+        return self._peaks(np.array(self.stretches.columns, dtype=float), self.p.a)
+
     @cached_property
     def _most(self) -> list[int]:
         """Bounds on the absolute values of the encoder's sums."""
-        v, steps = max(self.columns) * self.largest + 1, self.horizon
+        by, steps = self.stretches, self.horizon
+        if by.weight_bits:
+            peaks = map(int, self._held.max(axis=1).tolist())
+            return [(peak + 1) * self.largest + steps for peak in peaks]
+        v = max(by.columns) * self.largest + 1
         return [v * steps] + [v * min(steps, (1 << shift) // a + 1) for a, shift in self.a]
 
     @cached_property
     def _most_encoded(self) -> int:
-        return (_dot(self.c, self._most) >> self.fraction + self.p.bits) + 1
+        by = self.stretches
+        if by.weight_bits:
+            rows = (self.p.c @ self._held) * np.array(by.weights, dtype=float)
+            most = math.ldexp(float(rows.max()) * _UP, -by.fraction - by.weight_bits)
+            return (int(most) + 1) * self.largest + 2
+        return (_dot(self.c, self._most) >> by.fraction + self.p.bits) + 1
 
     @cached_property
     def _bounds(self) -> tuple[list[int], int]:
         """Bounds on the absolute values of all numbers, and of all that a step computes."""
-        y = 1 << self.clamp_log + self.decoder_bits
-        held = [(y + 1) * min(self.horizon, (1 << shift) // e + 1) for e, shift in self.e]
+        clamp, G = 1 << self.clamp_log, self.decoder_bits
+        y, steps = ((clamp * max(self.inverses) << G) >> _INVERSE) + 1, self.horizon
+        held = [(y + 1) * min(steps, (1 << shift) // e + 1) for e, shift in self.e]
+        if self.stretches.weight_bits:
+            peaks = self._peaks(np.ldexp(np.array(self.inverses, dtype=float), -_INVERSE), self.p.e)
+            held = [((int(peak) + 1) * clamp << G) + steps for peak in peaks.max(axis=1).tolist()]
         b = y + (_dot(self.w, held) >> self.p.bits) + 1
-        # All falls of D together are at most D, and each adds at most 1 by its floor.
-        earlier = (b * max(self.scales) >> self.scale_bits) + len(self.scales)
+        # All changes of D together, which are at most D where it only falls; each adds at most 1 by
+        # its floor.
+        changes = sum(abs(D - following) for D, following in pairwise(self.scales))
+        earlier = (b * max(*self.scales, changes) >> self.scale_bits) + len(self.scales)
         numbers = [*self._most, earlier, *held]
         computed = [
             2 * _dot(self.c, self._most),
+            self._most_encoded << 2 + _POINT + self.stretches.weight_bits,
+            2 * clamp * max(self.inverses) << max(0, self.decoder_bits - _INVERSE),
             2 * _dot(self.w, held),
             2 * b * max(self.scales),
             *(2 * k * a for k, (a, _) in zip(self._most[1:], self.a, strict=True)),
@@ -139,24 +186,26 @@ class Recurrence:
         """How many bytes all numbers take."""
         return sum(self.widths)
 
-    def scale_of(self, left: int) -> int:
-        """Which scale a step has that is the first of `left` steps; the last one has that of 0."""
-        return scale_index(max(left, 1)) if len(self.columns) > 1 else 0
+    def stretch_of(self, t: int) -> int:
+        """Which stretch step t is in, from 1; what follows the last step is in that of it."""
+        return bisect_right(self.stretches.starts, t) - 1
 
     def encode(self, k: Numbers, t: int, x: int) -> tuple[Numbers, int]:
         """The encoder's sums after step t, from 1, and q."""
-        v = x * self.columns[self.scale_of(self.horizon - t + 1)]
+        i, by = self.stretch_of(t), self.stretches
+        v = x * by.columns[i]
         fading = zip(k[1:], self.a, strict=True)
         k = (k[0] + v, *[h + v - (h * a >> shift) for h, (a, shift) in fading])
-        bits = self.fraction + self.p.bits
-        return k, _dot(self.c, k) + (1 << bits - 1) >> bits
+        row = _dot(self.c, k) >> by.fraction + self.p.bits - _POINT
+        half = 1 << _POINT + by.weight_bits - 1
+        return k, row * by.weights[i] + half >> _POINT + by.weight_bits
 
     def decode(self, E: int, m: Numbers, t: int, y: int) -> tuple[int, Numbers, int]:
         """E and the decoder's sums after step t, and n."""
-        left = self.horizon - t + 1
-        i, following = self.scale_of(left), self.scale_of(left - 1)
-        limit = 1 << self.clamp_log
-        y = min(max(y, -limit), limit) << self.decoder_bits
+        i, following = self.stretch_of(t), self.stretch_of(t + 1)
+        limit, G = 1 << self.clamp_log, self.decoder_bits
+        y = min(max(y, -limit), limit) * self.inverses[i]
+        y = y >> _INVERSE - G if G <= _INVERSE else y << G - _INVERSE
         b = y + (_dot(self.w, m) >> self.p.bits)
         fading = zip(m, self.e, strict=True)
         m = tuple([h + y - (h * e >> shift) for h, (e, shift) in fading])
@@ -240,12 +289,15 @@ def compiled(recurrence: Recurrence) -> Any:
     made, (_, most) = recurrence, recurrence._bounds
     if twin is None or most.bit_length() > _WIDEST or made.largest >= 1 << 63:
         return None
+    by = made.stretches
     return twin.Recurrence(
-        *(made.p.buffers, made.fraction, made.p.bits, made.decoder_bits, made.scale_bits),
+        *(made.p.buffers, by.fraction + made.p.bits - _POINT, made.p.bits, made.decoder_bits),
+        *(made.scale_bits, _POINT + by.weight_bits, _INVERSE),
         *(made.horizon, made.largest, made.clamp_log),
         *zip(*made.a, strict=True),
         *zip(*made.e, strict=True),
-        *(made.c, made.w, made.widths, made.columns, made.scales),
+        *(made.c, made.w, made.widths),
+        *(by.starts, by.columns, made.scales, by.weights, made.inverses),
     )
 
 

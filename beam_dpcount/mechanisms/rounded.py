@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -38,6 +38,7 @@ class RoundedMechanism(Mechanism):
       takes zero-concentrated and approximate budgets.
     """
 
+    slack_allowed: ClassVar[float] = SLACK
     # Gaussian noise only: columns of R are long and flat, and an L1 norm is far larger.
     laws = frozenset({"gaussian"})
 
@@ -57,7 +58,9 @@ class RoundedMechanism(Mechanism):
     def resolution(self, magnitude: int, largest: int | None = None) -> int:
         l2 = magnitude * math.sqrt(self.l2_sensitivity_squared)
         root, most = math.sqrt(self.horizon), largest or magnitude
-        fine = 1 << max(0, math.ceil(math.log2(self.rounding * root / (SLACK / 2 * l2))))
+        fine = 1 << max(
+            0, math.ceil(math.log2(self.rounding * root / (self.slack_allowed / 2 * l2)))
+        )
         if 2 * most * self.encoding_error * root > ARITHMETIC * l2 or most * fine > _LARGEST:
             raise UnsupportedHorizonError(
                 f"inputs of up to {most} units over a horizon of {self.horizon} have too many "

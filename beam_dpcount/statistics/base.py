@@ -33,11 +33,15 @@ class Statistic(ABC):
       width: how many whole numbers code an element.
       of_pairs: whether an element is itself a pair, not to be taken for (key, value).
       unreadable: the reason given for an element where `read` raises.
+      adds_one: whether every element, refused ones too, adds 1 to exactly one coordinate, and
+        nothing else. Releases are then fitted to the number of elements, see `FittedCounter`. The
+        last coordinate has no label, and is not released.
     """
 
     width: ClassVar[int] = 1
     of_pairs: ClassVar[bool] = False
     unreadable: ClassVar[str] = "the value could not be read"
+    adds_one: ClassVar[bool] = False
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # no caches
@@ -49,7 +53,7 @@ class Statistic(ABC):
 
     @property
     def dimension(self) -> int | None:
-        return None if self.labels is None else len(self.labels)
+        return None if self.labels is None else len(self.labels) + self.adds_one
 
     @property
     def lattice_unit(self) -> float:

@@ -154,7 +154,7 @@ class Items(Statistic):
         return None, [(abs(code) - 1, 1 if code > 0 else -1) for code in codes if code]
 
     def all(self, memory: None, codes: IntArray) -> tuple[None, IntArray]:
-        added = np.zeros((len(codes), len(self.domain)), dtype=np.int64)
+        added = np.zeros((len(codes), len(self.domain) + self.adds_one), dtype=np.int64)
         for column in np.moveaxis(codes, 1, 0):
             (steps,) = np.nonzero(column)
             added[steps, np.abs(column[steps]) - 1] = np.sign(column[steps])
@@ -171,3 +171,45 @@ class Items(Statistic):
     def describe(self) -> Mapping[str, str]:
         removals = ", some counted down" if self.removals else ""
         return {"items": f"{len(self.domain)}, at most {self.max_items} an element{removals}"}
+
+
+@dataclass(frozen=True)
+class OneItem(Items):
+    """Items of which an element counts one at most; what counts none is a coordinate of its own.
+
+    So an element adds 1 to exactly one of len(domain) + 1 coordinates, whatever it names: the last
+    counts what is refused, names no item, or exceeds its person's bound.
+
+    Raises:
+      ValueError: max_items is not 1, there are removals, or `change` is asked for add_remove.
+    """
+
+    adds_one: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_items != 1 or self.removals:
+            problem = "the number of items that elements count is then not their number"
+            remedy = "leave out max_items and removals, or fit_total"
+            raise ValueError(
+                f"fit_total takes one item an element, none counted down: as {problem}, {remedy}"
+            )
+
+    @property
+    def empty(self) -> Codes:
+        return (len(self.domain) + 1,)
+
+    def read(self, payload: Any) -> tuple[Codes, str | None]:
+        codes, reason = super().read(payload)
+        return (codes if any(codes) else self.empty), reason
+
+    def change(self, relation: str) -> ItemsChange:
+        if relation == "add_remove":
+            problem = "whether an element counts is protected, and so is how many do"
+            remedy = 'use relation="replace_one", or leave out fit_total'
+            raise ValueError(f"fit_total does not go with add_remove: {problem}; {remedy}")
+        return super().change(relation)
+
+    def describe(self) -> Mapping[str, str]:
+        domain = f"{len(self.domain)}, one an element or none"
+        return {"items": f"{domain}; fitted to the number of elements"}

@@ -13,6 +13,7 @@ from apache_beam.pvalue import PCollection
 from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.counters.change import Change
 from beam_dpcount.counters.counter import LatticeCounter
+from beam_dpcount.counters.fitted import fitted
 from beam_dpcount.counters.users import group_of
 from beam_dpcount.dofns.elements import (
     REJECTED,
@@ -89,6 +90,8 @@ class EachElement(Counting):
         unit = self.statistic.lattice_unit
         how: dict[str, Any] = {"change": change, "dimension": dimension, "unit": unit}
         self._counters = self._calibrated((False, True), self.mechanism, self.horizon, **how)
+        if self.statistic.adds_one:
+            self._counters = {path: fitted(counter) for path, counter in self._counters.items()}
         if self._smaller is not None:
             for counter in self._counters.values():
                 check_state(_state_size(counter), dimension or 1, self._smaller)

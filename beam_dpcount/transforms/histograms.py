@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from beam_dpcount.mechanisms import Sparse
 from beam_dpcount.statistics.base import Statistic
-from beam_dpcount.statistics.items import Items
+from beam_dpcount.statistics.items import Items, OneItem
 from beam_dpcount.transforms.elements import EachElement
 
 
@@ -30,6 +30,15 @@ class Histogram(EachElement):
       max_items: b, the most distinct items that one element counts. The noise grows with its
         square root (Gaussian), or with b (Laplace).
       removals: whether items may be counted down.
+      fit_total: whether to fit each release to the number of elements, which is public: what counts
+        no item of the domain (refused, unknown, empty, beyond its person's bound) is counted too,
+        in a coordinate of its own, and what the d + 1 noisy counts lack of the step, or exceed it
+        by, is taken from all of them alike. The variance is 1 - 1/(d + 1) of what it was, d the
+        size of the domain, and `stddev` says so; errors of two items get a correlation of -1/d. It
+        gains nothing for d = 1, where that coordinate costs as much noise. The coordinate is not in
+        `value`, but it is what the values leave of the step: release.step - sum(release.value),
+        with the same stddev. Only for one item an element, without removals, under replace_one:
+        under add_remove whether an element counts is protected, and so is the total.
       relation: "replace_one" (default): an element's items are any others. "add_remove": they
         count, or the element is empty; it takes less noise.
       on_reject: as for PrefixCount, for elements whose value is not an item, or names an unknown
@@ -44,7 +53,9 @@ class Histogram(EachElement):
       counts at most b distinct items whatever it names, each in a coordinate with noise of its
       own: with c and s the largest L2 and L1 norms of the encoder's columns, Delta_2 = sqrt(2b) c,
       2 sqrt(b) c or sqrt(b) c, and Delta_1 = 2b s, 2b s or b s. [FHU22], Corollary 2, has only
-      add_remove of whole steps; see `ItemsChange`. Noise and retries as for PrefixCount.
+      add_remove of whole steps; see `ItemsChange`. With fit_total each element is in exactly one of
+      d + 1 coordinates, so that replacing one still changes two by 1; how many elements are in none
+      of the domain is released, as private as the rest. Noise and retries as for PrefixCount.
 
     Attributes:
       counter: as for PrefixCount, of vectors.
@@ -52,7 +63,8 @@ class Histogram(EachElement):
 
     Raises:
       ValueError, TypeError: as for PrefixCount, and at construction where a key's state
-        (`counter.state_size` numbers an item) would exceed 10^6 numbers.
+        (`counter.state_size` numbers an item) would exceed 10^6 numbers, or where fit_total meets
+        max_items, removals or add_remove.
 
     Example:
       >>> import apache_beam as beam
@@ -69,6 +81,7 @@ class Histogram(EachElement):
     _: KW_ONLY
     max_items: int = 1
     removals: bool = False
+    fit_total: bool = False
 
     _smaller: ClassVar[str | None] = (
         "use TickHistogram, or give a smaller domain (group the rare items under one name)"
@@ -80,6 +93,9 @@ class Histogram(EachElement):
             raise ValueError(f"{problem}: give a horizon, or Unbounded")
 
     def _made(self) -> Statistic:
-        made = Items(self.domain, self.max_items, self.removals)  # type: ignore[arg-type]
+        if not isinstance(self.fit_total, bool):
+            raise TypeError(f"fit_total must be True or False, got {self.fit_total!r}")
+        kind = OneItem if self.fit_total else Items
+        made = kind(self.domain, self.max_items, self.removals)  # type: ignore[arg-type]
         self.domain = made.domain
         return made

@@ -108,7 +108,7 @@ def refuse_early_draws(mechanism: Any, replayable: bool = False) -> None:
         raise ValueError(
             f"{mechanism.name} draws noise early, and a run that is replayed from a checkpoint, or "
             "again with the same secret, could then show exact data: use "
-            "KAry(horizon, subtraction=False), or leave mechanism out"
+            "SmoothLaplace(horizon), KAry(horizon, subtraction=False), or leave mechanism out"
         )
     if replayable and isinstance(mechanism, Sparse):
         raise ValueError(

@@ -43,7 +43,7 @@ class StatisticCount(EachElement):
       >>> triangles = Triangles(100, max_degree=5)
       >>> count = dp.StatisticCount(dp.ZCDP(0.5), 1000, triangles, relation="edge")
       >>> count.counter.mechanism.name
-      'NormalizedBLT'
+      'ProfiledBLT'
     """
 
     statistic: Statistic

@@ -61,9 +61,10 @@ def table(rows: Sequence[Row], suffix: str = "") -> Output:
 class Experiment:
     """One comparison."""
 
-    rows: Callable[[bool], list[Row]]  # all of the same columns; fewer for a quick run
+    rows: Callable[..., list[Row]]  # all of the same columns; fewer for a quick run
     outputs: Callable[[list[Row]], Sequence[Output]]  # pictures, and tables that sum the rows up
     headline: Callable[[list[Row]], str]  # the result in one line
+    takes_data: bool = False  # whether `rows` also takes a directory of real data, or None
 
 
 def progress(items: Sequence[T], what: str) -> Iterator[T]:
