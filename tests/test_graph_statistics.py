@@ -780,7 +780,7 @@ def test_large_increments_have_the_mechanisms_of_small_ones() -> None:
     """A lattice that is fine against the whole change; it once was against 1, and too fine."""
     change = KStars(50, 5, max_degree=20).change("edge")
     chosen = dp.choose(1000, dp.ZCDP(0.5), change=change)
-    assert chosen.mechanism.name == "NormalizedBLT"
+    assert chosen.mechanism.name == "ProfiledBLT"
     one = dp.choose(1000, dp.ZCDP(0.5), change=Edges(50).change("edge")).rows[0].max_stddev
     factor = 8**0.5 * comb(19, 4)
     assert chosen.rows[0].max_stddev == pytest.approx(factor * one, rel=0.1)
