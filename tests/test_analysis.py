@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from fractions import Fraction
 
@@ -263,6 +264,31 @@ def test_choices_print_as_a_table_best_first():
         assert int(state) == row.state_size
         assert float(draws) == pytest.approx(row.mechanism.draws(1000) / 1000, rel=1e-2)
     assert len({len(line) for line in (head, *lines)}) == 1
+
+
+@pytest.mark.parametrize("objective", ["max", "mean"])
+@pytest.mark.parametrize("budget", [dp.PureDP(1), dp.ApproxDP(1, 1e-6), dp.ZCDP(0.5)])
+def test_a_choice_says_why_in_words(budget, objective):
+    """Of the best and the next one: by how much, its state and cost, and what it cannot do."""
+    choice = dp.choose(500, budget, objective)
+    best, following = choice.explain().splitlines()
+    first, second = choice.rows[:2]
+    ratio = (getattr(second, f"{objective}_stddev") / getattr(first, f"{objective}_stddev")) ** 2
+    assert following.startswith(f"next, {ratio - 1:.1%} more variance: {second.mechanism.name}: ")
+    for line, row in ((best, first), (following, second)):
+        assert f"{row.mechanism.name}: largest variance {row.max_stddev**2:.4g}, mean" in line
+        assert f"; {row.state_size:,} numbers a key and coordinate; " in line
+        assert re.search(r"; [0-9.e+]+ us a step", line)
+        assert ("takes no pure budget" in line) == ("laplace" not in row.mechanism.laws)
+        assert ("draws noise early" in line) == row.mechanism.draws_early
+        assert ("takes at most" in line) == (row.mechanism.longest < 2**48)
+
+
+def test_one_that_is_alone_in_the_table_is_explained_alone():
+    choice = dp.choose(500, dp.ZCDP(0.5))
+    alone = replace(choice, rows=choice.rows[:1])
+    assert alone.explain().startswith("ProfiledBLT: largest variance ")
+    assert "\n" not in alone.explain()
 
 
 def test_choices_keep_to_a_size_of_state():

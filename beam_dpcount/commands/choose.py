@@ -67,6 +67,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     what = "horizon" if options.ticks is None else "ticks"
     print(f"{budget}, {what} {steps:,}, {change}; standard deviations of a release")
     print(choice)
+    print()
+    print(choice.explain())
 
 
 def change_of(options: argparse.Namespace) -> Change:

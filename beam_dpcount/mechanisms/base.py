@@ -264,6 +264,21 @@ class Mechanism(ABC):
         """The mechanism to take in its place where work may be replayed: one that draws late."""
         return self
 
+    def cannot(self) -> tuple[str, ...]:
+        """What it does not do, in words: for whom it is chosen among others."""
+        said = []
+        if "laplace" not in self.laws:
+            said.append("takes no pure budget")
+        if "gaussian" not in self.laws:
+            said.append(
+                "takes no Gaussian noise, so that many releases cost more under delta or rho"
+            )
+        if self.draws_early:
+            said.append("draws noise early: not for streaming input, or replays")
+        if self.longest < MAX_HORIZON:
+            said.append(f"takes at most {self.longest:,} steps")
+        return tuple(said)
+
     def next_step(self, state: State) -> int:
         """The number of the step after `state`, or a HorizonError."""
         t: int = state[0] + 1
