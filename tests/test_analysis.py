@@ -363,4 +363,11 @@ def test_a_horizon_that_is_not_the_mechanisms_is_refused(made_for):
 def test_horizons_are_checked_however_the_mechanism_is_named(horizon):
     for named in (None, BinaryTree, "BinaryTree", BinaryTree(10)):
         with pytest.raises((ValueError, TypeError), match="horizon"):
-            resolve(named, horizon, dp.ZCDP(1))
+            resolve(named, horizon, dp.PureDP(1))
+    if horizon is not None:
+        with pytest.raises((ValueError, TypeError), match="horizon"):
+            resolve(None, horizon, dp.ZCDP(1))
+        with pytest.raises((ValueError, TypeError), match="horizon"):
+            resolve(mechanisms.Endless(), horizon, dp.ZCDP(1))
+    else:
+        assert resolve(None, None, dp.ZCDP(1)) == mechanisms.Endless()

@@ -863,7 +863,7 @@ def test_schemas_are_plain() -> None:
         ({"mechanism": Unbounded(BinaryTree)}, "has no horizon, got horizon=100: leave it out"),
         ({"mechanism": "SmoothBinary", "budget": dp.PureDP(1.0)}, "takes Gaussian noise"),
         ({"horizon": 0}, "horizon must be from 1 to 2\\^48, got 0"),
-        ({"horizon": None}, "horizon must be a whole number"),
+        ({"horizon": None, "budget": dp.PureDP(1)}, "a pure budget needs a horizon"),
         ({"budget": 1.0}, "ApproxDP"),
         ({"domain": [f"i{n}" for n in range(50_000)]}, "TickHistogram.* smaller domain"),
     ],
