@@ -312,6 +312,11 @@ class Counter(LatticeCounter):
     def stddevs(self, n: int) -> FloatArray:
         return np.asarray(np.sqrt(self.noise_variance * self.mechanism.row_norms2(n)))
 
+    def stddevs_between(self, first: int, last: int) -> list[float]:
+        between = self.noise_variance * self.mechanism.row_norms2_between(first, last)
+        stddevs: list[float] = np.sqrt(between).tolist()
+        return stddevs
+
     def stddev_at(self, state: State) -> float:
         return math.sqrt(self.noise_variance * self.mechanism.state_row_norm2(state))
 

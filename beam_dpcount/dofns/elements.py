@@ -33,6 +33,7 @@ _REMEMBERED = 1 << 16  # standard deviations
 
 # Below this many steps a loop over `step` is faster than the vectorised release.
 _FEW = 48
+_STDDEVS = 1 << 12  # standard deviations that are made at a time
 _JOINED = 1 << 12  # steps that are apart at a time
 _GATHERED = 1 << 20  # bytes of steps that a bundle gathers before it releases them
 # Beyond this many numbers (steps times coordinates) a vector stream is not held whole.
@@ -223,10 +224,12 @@ class ReadElements(beam.DoFn):
         return ((key, (step, micros, identity, payload if intake.collects else None, refusal)),)
 
 
-def _joined(steps: Iterable[bytes]) -> bytes:
-    """All steps of a key, which a runner may read bit by bit: never all apart, as a list is."""
-    following = iter(steps)
-    return b"".join(iter(lambda: b"".join(islice(following, _JOINED)), b""))
+def _joined(steps: Iterable[bytes]) -> bytearray:
+    """All steps of a key, which a runner may read bit by bit: never all apart, nor twice."""
+    following, joined = iter(steps), bytearray()
+    while some := b"".join(islice(following, _JOINED)):
+        joined += some
+    return joined
 
 
 class CountWholeKey(beam.DoFn):
@@ -240,8 +243,7 @@ class CountWholeKey(beam.DoFn):
 
     def setup(self) -> None:
         self._draws = self._intake.draws(self._entropy)
-        self._stddevs = np.zeros(0)
-        self._first_stddevs: list[float] = []
+        self._stddevs: list[float] = []
         self._past_horizon = Metrics.counter("beam_dpcount", PAST_HORIZON)
         in_order = self._intake.counter.draws is not None
         self._stacks = self._intake.is_lean and in_order and not self._draws.digest_size
@@ -253,16 +255,24 @@ class CountWholeKey(beam.DoFn):
     def process(self, element: tuple[str, Iterable[Any]], window: Any = _Window) -> Iterable[Any]:
         if not self._stacks:
             return self._alone(element, window)
-        self._gathered.append(Stream(element[0], window, _joined(element[1])))
-        self._many += len(self._gathered[-1].packed)
+        stream = Stream(element[0], window, _joined(element[1]))
+        if len(stream.packed) >= _GATHERED:  # by itself, as several are copied
+            return chain(self._flushed(), self._of([stream]))
+        self._gathered.append(stream)
+        self._many += len(stream.packed)
         return self._flushed() if self._many >= _GATHERED else ()
 
     def finish_bundle(self) -> Iterable[Any]:
         return self._flushed()
 
     def _flushed(self) -> Iterator[Any]:
-        streams, counter = self._gathered, self._intake.counter
+        streams = self._gathered
         self.start_bundle()
+        return self._of(streams)
+
+    def _of(self, streams: Sequence[Stream]) -> Iterator[Any]:
+        """Their releases."""
+        counter = self._intake.counter
         if not streams:
             return
         beyond, longest = past(streams, counter.horizon)
@@ -282,13 +292,21 @@ class CountWholeKey(beam.DoFn):
 
     def _known_stddevs(self, n: int) -> Iterable[float]:
         """Those of the first n steps, or more."""
-        if len(self._stddevs) < n:
-            self._stddevs = self._intake.counter.stddevs(n)
-            self._first_stddevs = self._stddevs[:_REMEMBERED].tolist()
+        counter, few = self._intake.counter, min(n, _REMEMBERED)
+        if len(self._stddevs) < few:
+            self._stddevs = counter.stddevs(few).tolist()
         if n <= _REMEMBERED:
-            return self._first_stddevs
-        # A list of all takes four times the memory of an array.
-        return chain.from_iterable(blocks(self._stddevs[:n]))
+            return self._stddevs
+        return chain(self._stddevs, self._far_stddevs(n))
+
+    def _far_stddevs(self, n: int) -> Iterator[float]:
+        """Those beyond what is remembered, in blocks: all would be as long as the key."""
+        counter = self._intake.counter
+        if not counter.goes_on:
+            yield from chain.from_iterable(blocks(counter.stddevs(n)[_REMEMBERED:]))
+            return
+        for first in range(_REMEMBERED + 1, n + 1, _STDDEVS):
+            yield from counter.stddevs_between(first, min(n, first + _STDDEVS - 1))
 
     def _alone(self, element: tuple[str, Iterable[Any]], window: Any) -> Iterator[Any]:
         key, steps = element

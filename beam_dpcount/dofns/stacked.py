@@ -28,7 +28,7 @@ class Stream(NamedTuple):
 
     key: str
     window: Any
-    packed: bytes
+    packed: bytes | bytearray
 
     @property
     def steps(self) -> int:
@@ -59,7 +59,9 @@ def released(
       draws_of: how many coordinates so many steps draw, in their order.
     """
     sizes = np.array([stream.steps for stream in streams])
-    rows = np.frombuffer(b"".join([s.packed for s in streams]), dtype="<i8").reshape(-1, 2)
+    packed = [s.packed for s in streams]
+    whole = packed[0] if len(packed) == 1 else b"".join(packed)
+    rows = np.frombuffer(whole, dtype="<i8").reshape(-1, 2)
     micros, xs = rows[:, 0], rows[:, 1]
     falls = micros[1:] < micros[:-1]
     falls[np.cumsum(sizes)[:-1] - 1] = False

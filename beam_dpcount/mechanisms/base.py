@@ -224,6 +224,10 @@ class Mechanism(ABC):
     def row_norms2(self, n: int) -> FloatArray:
         """row_norm2 of 1 .. n, shape (n,)."""
 
+    def row_norms2_between(self, first: int, last: int) -> FloatArray:
+        """row_norm2 of first .. last; override it where `goes_on`."""
+        return np.array([self.row_norm2(t) for t in range(first, last + 1)])
+
     @abstractmethod
     def max_row_norm2(self) -> float:
         """The largest row_norm2 over all steps up to the horizon."""

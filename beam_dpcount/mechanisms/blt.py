@@ -222,6 +222,9 @@ class BLT(RoundedMechanism):
     def row_norms2(self, n: int) -> FloatArray:
         return self._tables.row_norms2(np.arange(1, self.check_steps(n) + 1))
 
+    def row_norms2_between(self, first: int, last: int) -> FloatArray:
+        return self._tables.row_norms2(np.arange(first, last + 1))
+
     def max_row_norm2(self) -> float:
         return self._tables.max_row_norm2()
 
