@@ -13,6 +13,7 @@ import pytest
 from apache_beam.transforms.window import FixedWindows
 
 import beam_dpcount as dp
+from beam_dpcount import mechanisms
 from beam_dpcount.counters.change import ItemsChange
 from beam_dpcount.counters.errors import chernoff, normal_half_width
 from beam_dpcount.counters.fitted import fit, fitted
@@ -423,3 +424,16 @@ def test_parameters_are_shown_and_told_apart() -> None:
     assert len(texts) == 2
     assert whole.domain == AB
     assert replace(whole.counter).fingerprint == whole.counter.fingerprint
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        mechanisms.SlidingBLT(100, window=10),
+        mechanisms.DecayedBLT(100, decay=0.9),
+        mechanisms.SquareRoot(100, decay=0.9),
+    ],
+)
+def test_sums_that_leave_elements_out_are_not_fitted_to_their_number(mechanism: Any) -> None:
+    with pytest.raises(ValueError, match="fit_total fits counts of all elements"):
+        dp.Histogram(dp.ZCDP(0.1), 100, ["a", "b"], fit_total=True, mechanism=mechanism)

@@ -286,3 +286,18 @@ def test_substrings_of_the_square_root_at_a_million_steps():
 
     figures = [math.sqrt(sum(map(squared, range(1, most + 1))) / g[0]) for most in (1, 2, 3)]
     assert figures == pytest.approx([1.414, 2.787, 4.358], abs=5e-4)
+
+
+@pytest.mark.parametrize("kind", [mechanisms.BLT, mechanisms.NormalizedBLT, mechanisms.ProfiledBLT])
+@pytest.mark.parametrize(("horizon", "gap"), [(50, 7), (300, 1), (300, 40), (300, 400)])
+def test_bounds_of_spaced_lags_hold_and_are_close(kind, horizon, gap):
+    """Of columns so many gaps apart or more, without all the lags between."""
+    mechanism, n = kind(horizon), 6
+    R = mechanism.encoder(horizon)
+    products = R.T @ R
+    found = mechanism.spaced_bounds(gap, n)
+    assert len(found) == n
+    for i, bound in enumerate(found):
+        exact = max((np.diagonal(products, d).max() for d in range(gap * i, horizon)), default=0)
+        assert exact <= bound * (1 + 1e-12)
+        assert bound <= 1.03 * exact + 1e-7

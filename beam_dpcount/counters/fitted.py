@@ -85,7 +85,18 @@ def _fit_all(values: FloatArray) -> FloatArray:
 
 
 def fitted(counter: LatticeCounter) -> LatticeCounter:
-    """A counter of vectors, fitted."""
+    """A counter of vectors, fitted.
+
+    Raises:
+      ValueError: it releases other sums than those of all steps, which have another total.
+    """
+    mechanism: Any = counter.mechanism
+    base = mechanism.of_epoch(0) if isinstance(counter, UnboundedCounter) else mechanism
+    if not base.workload.is_prefix_sums:
+        given = f"{base.name} releases {base.workload}"
+        raise ValueError(
+            f"fit_total fits counts of all elements, but {given}: leave one of them out"
+        )
     kind: Any = FittedUnbounded if isinstance(counter, UnboundedCounter) else FittedCounter
     made: LatticeCounter = kind(**{one.name: getattr(counter, one.name) for one in fields(counter)})
     return made

@@ -15,7 +15,7 @@ import numpy as np
 from beam_dpcount.mechanisms import blt_tables as tables
 from beam_dpcount.mechanisms.base import FloatArray, IntArray, Mechanism, State
 from beam_dpcount.mechanisms.blt_tables import BUFFERS, Poles, Stretches, Tables, powers
-from beam_dpcount.mechanisms.recurrence import InPython, Recurrence, compiled
+from beam_dpcount.mechanisms.recurrence import CONSTANTS, InPython, Recurrence, compiled
 from beam_dpcount.mechanisms.rounded import RoundedMechanism, lag_bounds
 from beam_dpcount.mechanisms.workload import toeplitz
 from beam_dpcount.noise.entropy import Noise
@@ -74,7 +74,7 @@ class BLT(RoundedMechanism):
     def fingerprint(self) -> str:
         if self.horizon > self.longest:
             return repr(self)
-        bits = _KEPT, _KEPT_OF_SHORT, _SCALE_BITS, *tables.BITS
+        bits = _KEPT, _KEPT_OF_SHORT, _SCALE_BITS, *CONSTANTS, *tables.BITS
         return f"{self!r} of {self._constants} up to {self.limits} in {bits} bits"
 
     @cached_property
@@ -106,10 +106,18 @@ class BLT(RoundedMechanism):
 
     def lag_bounds(self, n: int) -> tuple[float, ...]:
         """Sums over k < T - d of r_k r_(k+d): r falls, so the first two columns d apart."""
-        lags = range(1, min(n, self.horizon))
-        left = self.horizon - np.array(lags)
-        products = tables.column_products(self._poles, left, lags).diagonal()
-        return lag_bounds(self.l2_sensitivity_squared, products, n)
+        return self.spaced_bounds(1, n)
+
+    def spaced_bounds(self, gap: int, n: int) -> tuple[float, ...]:
+        most = -(-self.horizon // gap)  # of larger lags there are no columns
+        lags = [gap * i for i in range(1, min(n, most))]
+        return lag_bounds(self.l2_sensitivity_squared, self._lag_products(lags), n)
+
+    def _lag_products(self, lags: Sequence[int]) -> Sequence[float]:
+        parts = [
+            tables.column_products(self._poles, np.array([self.horizon - d]), [d]) for d in lags
+        ]
+        return [float(part[0, 0]) for part in parts]
 
     @property
     def rounding(self) -> float:
@@ -258,7 +266,6 @@ class NormalizedBLT(BLT):
         sums = tables.column_sums(self._poles, nodes)
         return float((sums / self._tables.scales).max()) * (1 + 1e-12)
 
-    def lag_bounds(self, n: int) -> tuple[float, ...]:
+    def _lag_products(self, lags: Sequence[int]) -> Sequence[float]:
         """Bounds within 0.1 % or so, over stretches of columns of one scale: see Tables."""
-        lags = range(1, min(n, self.horizon))
-        return lag_bounds(self.l2_sensitivity_squared, self._tables.lag_products(lags), n)
+        return self._tables.lag_products(lags)

@@ -11,6 +11,7 @@ import json
 import math
 from array import array
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib import resources
@@ -195,7 +196,7 @@ def column_norms2(p: Poles, n: IntArray) -> FloatArray:
     return total * (1 + 1e-12)
 
 
-def column_products(p: Poles, n: IntArray, lags: range) -> FloatArray:
+def column_products(p: Poles, n: IntArray, lags: Sequence[int]) -> FloatArray:
     """The sums over k < n of r_k r_(k+d) for these lags d, shape (len(n), len(lags))."""
     x = _pairs(p.a)
     # By c_j (1-a_j)^d: the sums over k < n of r_k (1-a_j)^k.
@@ -442,7 +443,7 @@ class Tables:
             sums[n] = falls[n] + gaps[n] * sums[n + 1]
         return lasts, sums
 
-    def lag_products(self, lags: range) -> list[float]:
+    def lag_products(self, lags: Sequence[int]) -> list[float]:
         """Bounds on the products of normalized columns d or more apart, for each lag d.
 
         With m steps left at the later it is S(m, d) / (D D'), S(m, d) the sum over k < m of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -14,7 +15,6 @@ from beam_dpcount.mechanisms.base import FloatArray, Mechanism
 from beam_dpcount.mechanisms.blt import BLT
 from beam_dpcount.mechanisms.blt_tables import Poles, Stretches
 from beam_dpcount.mechanisms.profiled_tables import ProfiledTables, Shape, fitted, profiled
-from beam_dpcount.mechanisms.rounded import lag_bounds
 
 _POINT = 2.0**-24  # what a row loses before its weight is applied, see recurrence.py
 
@@ -73,11 +73,9 @@ class ProfiledBLT(BLT):
     def l1_sensitivity(self) -> float:
         return self._tables.l1_sensitivity()
 
-    def lag_bounds(self, n: int) -> tuple[float, ...]:
+    def _lag_products(self, lags: Sequence[int]) -> Sequence[float]:
         """Bounds over stretches of columns: see ProfiledTables."""
-        lags = range(1, min(n, self.horizon))
-        products = self._tables.lag_products(lags) if lags else []
-        return lag_bounds(self.l2_sensitivity_squared, products, n)
+        return self._tables.lag_products(lags) if lags else []
 
     @property
     def rounding(self) -> float:

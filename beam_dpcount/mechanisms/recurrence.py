@@ -42,6 +42,8 @@ _INVERSE = 44  # bits of 1 / p: what undoes a weight of 1 is 2^44, exactly
 _UP = 1 + 1e-6
 _WIDEST = 126  # bits of an absolute value that the compiled twin takes
 
+CONSTANTS = _POINT, _INVERSE, _UP, _WIDEST  # that a state depends on
+
 # k_0 .. k_d, E, m_1 .. m_d, as above.
 Numbers = tuple[int, ...]
 
