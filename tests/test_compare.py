@@ -229,7 +229,7 @@ def test_nothing_is_below_the_floor(output: tuple[Path, list[str]]) -> None:
         assert (best > 0) == (horizon <= 512)
         assert best < min(at.values())
         if horizon >= 64:
-            assert min(at, key=lambda name: at[name]) == "NormalizedBLT"
+            assert min(at, key=lambda name: at[name]) == "ProfiledBLT"
         assert ("Binned" in at) == (horizon <= 4096)
 
 
