@@ -34,7 +34,7 @@ BUDGETS = (
 GAUSSIANS = (DiscreteGaussian, RoundedGaussian)
 
 
-KINDS = (*mechanisms.ALL, *map(coarse, ROUNDED))
+KINDS = (*mechanisms.ALL, mechanisms.Endless, *map(coarse, (*ROUNDED, mechanisms.Endless)))
 
 every = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 budgets = pytest.mark.parametrize("budget", BUDGETS, ids=str)

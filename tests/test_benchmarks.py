@@ -19,7 +19,7 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils import windowed_value
 
 import beam_dpcount as dp
-from benchmarks import bench, dp_sqlp, keys, peers, plain, timing
+from benchmarks import bench, dp_sqlp, errors, keys, peers, plain, timing
 from tests import runners
 from tests.cells import Cell
 
@@ -266,3 +266,33 @@ def test_tables_say_what_was_missed() -> None:
 
         - left out"""
     )
+
+
+@pytest.mark.parametrize("steps", [1, 50, 5000])
+def test_all_bands_have_the_errors_of_their_matrix(steps: int) -> None:
+    n = min(steps, 300)
+    f = np.cumprod([1.0, *(1 - 1 / (2 * np.arange(1, steps)))])
+    C = np.array([[f[i - j] if i >= j else 0.0 for j in range(n)] for i in range(n)])
+    norms = np.sqrt(np.cumsum(f * f)[::-1][:n])  # of columns of all steps
+    rows = np.linalg.solve((C / norms).T, np.tri(n).T).T
+    made = errors.normalized_root(steps)
+    assert len(made) == steps
+    assert made[:n] == pytest.approx((rows**2).sum(axis=1), rel=1e-4)
+
+
+def test_simulated_streams_have_the_errors_that_are_printed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(errors, "_STEPS", 1 << 18)
+    monkeypatch.setitem(sys.modules, "jax", None)
+    assert errors.main(["--log2-horizons", "6"]) == 0
+    said = capsys.readouterr()
+    assert "jax_privacy was left out" in said.err
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in said.out.splitlines()]
+    assert tuple(rows[0]) == errors.HEAD
+    assert len(rows) == 6
+    for _, name, *figures, _ in rows[2:]:
+        largest, seen, mean, also = map(float, figures)
+        assert largest >= mean
+        assert seen == pytest.approx(largest, rel=0.12), name  # 4096 streams: 2.2 % each
+        assert also == pytest.approx(mean, rel=0.08), name

@@ -213,6 +213,7 @@ def test_nothing_is_below_the_floor(output: tuple[Path, list[str]]) -> None:
     assert {1 << 4, 1 << 6, 1 << 10, 1 << 16, 1 << 20} <= horizons
     assert {row["mechanism"] for row in rows} == {
         *(kind.__name__ for kind in dp.mechanisms.ALL if "gaussian" in kind(1).laws),
+        "Endless",
         "best factorization",
         "Mathias's lower bound",
     }

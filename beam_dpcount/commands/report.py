@@ -61,10 +61,13 @@ class Estimate:
 def errors(counter: Counter, estimate: Estimate, largest: str, streams: int) -> str:
     """The errors to expect; `largest` names all releases of so many streams."""
     half_width = dp.largest_half_width(counter, 0.95)
+    mean, most = (f"{math.sqrt(v):.3g}" for v in (counter.mean_variance(), counter.max_variance()))
+    about = f"typically {mean} (standard deviation), at most {most}"
+    if mean == most:
+        about = f"a standard deviation of {most}"
     return _joined(
         f"Error to expect ({counter.mechanism.name}, {type(counter.law).__name__} noise): "
-        f"typically {math.sqrt(counter.mean_variance()):.3g} (standard deviation), at most "
-        f"{math.sqrt(counter.max_variance()):.3g}; 95 % of the time even the noisiest single "
+        f"{about}; 95 % of the time even the noisiest single "
         f"count{estimate.of} is within {half_width:.3g} of {estimate.what}; "
         f"{largest} is below {dp.largest_error(counter, streams):.3g} with probability 95 %.",
         estimate.remark,

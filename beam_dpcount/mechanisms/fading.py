@@ -77,7 +77,7 @@ class FadingBLT(RoundedMechanism):
         p = self._poles
         exact = [made.tolist() for made in (p.e, p.a, p.c, p.w)]
         digest = hashlib.sha256(ascii(exact).encode()).hexdigest()[:16]
-        bits = _KEPT, _KEPT_OF_SHORT, _BEYOND, _FINE
+        bits = _TAIL, _BEYOND, _FINE, _LONG, _COARSER, _KEPT, _KEPT_OF_SHORT, WEIGHT_BITS
         return f"{self!r} of {digest} up to {self.limits} in {bits} bits"
 
     @property

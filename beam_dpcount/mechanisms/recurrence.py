@@ -288,10 +288,11 @@ class InPython:
 
 def compiled(recurrence: Recurrence) -> Any:
     """The compiled twin of `InPython`; None where there is none, or numbers are too wide for it."""
-    made, (_, most) = recurrence, recurrence._bounds
-    if twin is None or most.bit_length() > _WIDEST or made.largest >= 1 << 63:
+    made, (_, most), by = recurrence, recurrence._bounds, recurrence.stretches
+    constants = [made.largest, *made.c, *made.w, *by.columns, *made.scales, *by.weights]
+    narrow = max(map(abs, [*constants, *made.inverses])) < 1 << 63
+    if twin is None or most.bit_length() > _WIDEST or not narrow:
         return None
-    by = made.stretches
     return twin.Recurrence(
         *(made.p.buffers, by.fraction + made.p.bits - _POINT, made.p.bits, made.decoder_bits),
         *(made.scale_bits, _POINT + by.weight_bits, _INVERSE),

@@ -76,7 +76,7 @@ def _check_scale(parameter: Fraction, power: int) -> None:
         except OverflowError:
             shown = "10^150 and more"
         problem = f"this budget needs noise of scale {shown} lattice units, outside (0, 2^33]"
-        remedy = "raise the budget, shorten the horizon or choose a larger unit"
+        remedy = "raise the budget, choose a larger unit, or shorten the horizon (or give one)"
         raise ScaleError(f"{problem}: {remedy}")
 
 

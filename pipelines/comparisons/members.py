@@ -62,6 +62,7 @@ def members_headline(rows: list[Row]) -> str:
     return f"least largest standard deviation at T = {horizon:,}: " + "; ".join(parts)
 
 
+_ENDLESS = dp.mechanisms.Endless.__name__
 _OPTIMAL = "best factorization"
 _FLOOR = "Mathias's lower bound"
 _DENSE = 512  # the most steps for which the best factorization is computed
@@ -71,10 +72,12 @@ _TABLE = (10, 16, 20)  # log2 of the horizons of the short table
 def floor(quick: bool) -> list[Row]:
     """Exact largest variance of every mechanism against T, rho = 1/2, and the least possible."""
     rows = []
+    endless = dp.calibrate(dp.mechanisms.Endless(), HALF)
     for log in base.progress(range(4, 21, 2 if quick else 1), "floor"):
         horizon = 1 << log
         counters = [row.counter for row in dp.choose(horizon, HALF).rows]
         variances = {counter.mechanism.name: counter.max_variance() for counter in counters}
+        variances[_ENDLESS] = float(endless.stddevs(horizon).max()) ** 2
         if horizon <= _DENSE:
             variances[_OPTIMAL] = optimal_factorization(horizon).error
         variances[_FLOOR] = least = mathias_floor(horizon)
@@ -85,7 +88,7 @@ def floor(quick: bool) -> list[Row]:
                 "largest_variance": variances[name],
                 "times_floor": variances[name] / least,
             }
-            for name in (*(kind.__name__ for kind in dp.mechanisms.ALL), _OPTIMAL, _FLOOR)
+            for name in (*(kind.__name__ for kind in dp.mechanisms.ALL), _ENDLESS, _OPTIMAL, _FLOOR)
             if name in variances
         ]
     return rows
@@ -99,7 +102,8 @@ def floor_outputs(rows: list[Row]) -> list[Output]:
     binned = base.select(rows, mechanism="Binned")[-1]["horizon"]
     footer = (
         "Exact, not measured, at horizons that are powers of two. The best factorization is dense, "
-        f"hence up to {_DENSE} steps; Binned is slow to calibrate, hence up to {binned:,}."
+        f"hence up to {_DENSE} steps; Binned is slow to calibrate, hence up to {binned:,}. "
+        f"{_ENDLESS} does not know T: its first T releases."
     )
     title = "Largest variance of a release: rho = 1/2 (zCDP)"
     short = []
