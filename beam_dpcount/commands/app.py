@@ -11,6 +11,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from beam_dpcount.budget.budgets import WeakBudgetWarning
@@ -39,6 +40,7 @@ def run_main(main: Main) -> None:
     warnings.formatwarning = format_warning
     try:
         main(None)
+        say([])
     except KeyboardInterrupt:
         sys.exit(130)
     except (ValueError, TypeError, OSError, RuntimeError) as error:
@@ -46,6 +48,21 @@ def run_main(main: Main) -> None:
             raise
         print(f"error: {explain(error)}", file=sys.stderr)
         sys.exit(2)
+
+
+def say(lines: Sequence[str]) -> None:
+    """Print lines at once, so that one who cannot read them is told.
+
+    Raises:
+      OSError: standard output cannot be written to: its disk is full, or its reader is gone.
+    """
+    try:
+        print(*lines, sep="\n", end="\n" * bool(lines), flush=True)
+    except OSError as error:
+        # Python tries again when it ends, and would complain without words.
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise OSError(f"standard output cannot be written: {error.strerror}") from None
 
 
 def format_warning(message: Any, category: type[Warning], *args: Any, **kwargs: Any) -> str:

@@ -14,7 +14,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 
 import beam_dpcount as dp
 from beam_dpcount.budget.budgets import weakness
-from beam_dpcount.commands.app import explain
+from beam_dpcount.commands.app import explain, say
 from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.files import tables
 from beam_dpcount.commands.files.formats import Event, InputError, Places
@@ -66,14 +66,17 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
     written = tables.WriteTable(task.output, reader.source.timestamp is not None)
     _ = task.finish(releases | "Progress" >> counting) | "Write" >> written
     weak = weakness(budget, getattr(options, "select_delta", None) or 0.0)
-    print("\n".join([*([f"warning: {weak}"] if weak else []), *task.notes()]))
+    say([*([f"warning: {weak}"] if weak else []), *task.notes()])
     result, missing = finished(pipeline, options), []
     if options.plot:
         if options.show_truth:
             read = all_events(reader.source)
             task.truth = exact_counts(read, places, task.counter, options.path != "streaming")
-        missing = task.draw()
-    print("\n".join([*report(task, counted(result, PAST_HORIZON)), *missing]))
+        try:
+            missing = task.draw()
+        except InputError as error:
+            raise InputError(f"{error}; the counts are complete: {options.output}") from None
+    say([*report(task, counted(result, PAST_HORIZON)), *missing])
 
 
 def finished(pipeline: beam.Pipeline, options: argparse.Namespace) -> Any:
@@ -132,7 +135,7 @@ def check_outputs(options: argparse.Namespace, paths: Sequence[str]) -> None:
             raise InputError("--plot needs matplotlib: pip install 'beam-dpcount[plots]'")
         if not options.plot.endswith(".png"):
             raise InputError(f"--plot must end in .png, got {options.plot!r}")
-        tables.check_directory(f"--plot {options.plot!r}", options.plot)
+        tables.check_place(f"--plot {options.plot!r}", options.plot)
         if "://" in options.output:
             raise InputError("--plot reads the output back, which must be a local file")
 

@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
+from beam_dpcount.commands.files.formats import InputError
+
 
 @contextmanager
 def beside(path: str) -> Iterator[str]:
@@ -16,6 +18,9 @@ def beside(path: str) -> Iterator[str]:
 
     An existing file is replaced only at the end of the block; it keeps its mode, and links to it
     stay. If the block raises, nothing is left behind.
+
+    Raises:
+      InputError: the file system fails, as a full disk does.
     """
     local = "://" not in path
     place = os.path.realpath(path) if local else path
@@ -25,8 +30,30 @@ def beside(path: str) -> Iterator[str]:
             os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
             shutil.copymode(place, name)
         yield name
+        if local:
+            _sync(name)
         FileSystems.rename([name], [place])
-    except BaseException:
+    except BaseException as error:
         with suppress(BeamIOError, OSError):
             FileSystems.delete([name])
+        if isinstance(error, OSError):
+            raise InputError(
+                f"{path!r} cannot be written: {_reason(error)}; make room, or name a file "
+                "elsewhere (nothing of it is left, and a file that was there is as it was)"
+            ) from error
         raise
+
+
+def _sync(name: str) -> None:
+    """Wait until the file is on the disk: some find out only then that they are full."""
+    with open(name, "rb+") as file:
+        os.fsync(file.fileno())
+
+
+def _reason(error: OSError) -> str:
+    """What the system says; Beam wraps it."""
+    details = getattr(error, "exception_details", None) or {}
+    inner = next((one for one in [*details.values(), *error.args] if isinstance(one, OSError)), None)
+    if inner is not None:
+        return _reason(inner)
+    return error.strerror or type(error).__name__

@@ -267,13 +267,15 @@ def check_output(path: str) -> None:
     """Raise InputError where `WriteTable` could not write. Remote paths pass by their names."""
     check_name(path)
     if "://" not in path:
-        if os.path.isdir(path):
-            raise InputError(f"output {path!r} is a directory; name a file in it")
-        check_directory(f"output {path!r}", path)
+        check_place(f"output {path!r}", path)
 
 
-def check_directory(what: str, path: str) -> None:
+def check_place(what: str, path: str) -> None:
     """Raise InputError where a file of this path cannot be made."""
+    if os.path.isdir(path):
+        raise InputError(f"{what} is a directory; name a file in it")
+    if os.path.exists(path) and not os.path.isfile(path):  # a file would take its place
+        raise InputError(f"{what} is a device or a pipe; name a file")
     directory = os.path.dirname(path) or "."
     if not os.path.isdir(directory):
         raise InputError(f"{what}: there is no directory {directory!r}; create it first")
