@@ -17,12 +17,13 @@ What the floors do to q: docs/proofs/real_encoders.md. Those behind y are post-p
 
 from __future__ import annotations
 
+import logging
 import math
 import operator
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -36,6 +37,8 @@ try:
 except ImportError:  # no compiler was there, or none with integers of 128 bits
     _blt = None
 twin: Any = _blt
+
+_LOGGER = logging.getLogger(__name__)
 
 _POINT = 24  # bits behind the point of a row's sum, before its weight
 _INVERSE = 44  # bits of 1 / p: what undoes a weight of 1 is 2^44, exactly
@@ -287,20 +290,53 @@ class InPython:
 
 
 def compiled(recurrence: Recurrence) -> Any:
-    """The compiled twin of `InPython`; None where there is none, or numbers are too wide for it."""
+    """The compiled twin of `InPython`; None where there is none, or numbers are too wide for it.
+
+    Nor is one taken that does otherwise, as one that was left by another version may.
+    """
     made, (_, most), by = recurrence, recurrence._bounds, recurrence.stretches
     constants = [made.largest, *made.c, *made.w, *by.columns, *made.scales, *by.weights]
     narrow = max(map(abs, [*constants, *made.inverses])) < 1 << 63
     if twin is None or most.bit_length() > _WIDEST or not narrow:
         return None
-    return twin.Recurrence(
-        *(made.p.buffers, by.fraction + made.p.bits - _POINT, made.p.bits, made.decoder_bits),
-        *(made.scale_bits, _POINT + by.weight_bits, _INVERSE),
-        *(made.horizon, made.largest, made.clamp_log),
-        *zip(*made.a, strict=True),
-        *zip(*made.e, strict=True),
-        *(made.c, made.w, made.widths),
-        *(by.starts, by.columns, made.scales, by.weights, made.inverses),
+    try:
+        found = twin.Recurrence(
+            *(made.p.buffers, by.fraction + made.p.bits - _POINT, made.p.bits, made.decoder_bits),
+            *(made.scale_bits, _POINT + by.weight_bits, _INVERSE),
+            *(made.horizon, made.largest, made.clamp_log),
+            *zip(*made.a, strict=True),
+            *zip(*made.e, strict=True),
+            *(made.c, made.w, made.widths),
+            *(by.starts, by.columns, made.scales, by.weights, made.inverses),
+        )
+        if _agree(InPython(made), found):
+            return found
+    except Exception:  # noqa: S110  (whatever it raises, it is none of this version)
+        pass
+    _warn_of_twin()
+    return None
+
+
+def _agree(ours: InPython, theirs: Any) -> bool:
+    """Whether two take some steps alike: the first, at a border of stretches, and the last."""
+    made = ours._made
+    border, n = made.stretches.starts[-1], made.horizon
+    packed, x, z = bytes(made.size), made.largest, 1 << 40
+    for t in sorted({1, max(1, border - 1), border, n}):
+        step = ours.step(packed, t, x, z)
+        if theirs.step(packed, t, x, z) != step:
+            return False
+        packed, x, z = step[0], -x, -3 * z
+    how = bytes(made.size), n, 1, 1, x.to_bytes(8, "little", signed=True), bytes(8), True
+    return bool(ours.run(*how) == theirs.run(*how))
+
+
+@lru_cache
+def _warn_of_twin() -> None:
+    """Once a worker."""
+    _LOGGER.warning(
+        "the compiled part of beam_dpcount does not do what its Python does, so it is of another "
+        "version: it is left out, which changes no release but is slower; install the package anew"
     )
 
 
