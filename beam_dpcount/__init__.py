@@ -72,6 +72,8 @@ if TYPE_CHECKING:
     from beam_dpcount.transforms.ticks import TickCount
     from beam_dpcount.transforms.users import BoundUsers
 
+__version__ = "0.1.0"  # as in pyproject.toml
+
 # fmt: off
 __all__ = [
     "ZCDP", "ApproxDP", "BoundUsers", "Change", "CheckError", "Checked", "Counter", "CutGraph",

@@ -19,6 +19,7 @@ from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.dofns.intake import Intake, check_unique, has_str_key
 from beam_dpcount.dofns.stacked import Stream, blocks, past, released
 from beam_dpcount.dofns.states import Kept, KeptCoder, packer, statistic_codec
+from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.mechanisms.base import IntArray, State
 from beam_dpcount.noise.entropy import Entropy, Noise
@@ -56,7 +57,7 @@ def past_horizon(counter: LatticeCounter) -> str:
     return f"step beyond the horizon of {counter.horizon}: declare a larger one"
 
 
-class CountEachElement(beam.DoFn):
+class CountEachElement(VersionedDoFn):
     """Streaming: a release for each element as it arrives, from one cell of state per key."""
 
     STATE = ReadModifyWriteStateSpec("counter", KeptCoder())
@@ -174,7 +175,7 @@ class StepStddevs:
             self._known = self._counter.stddevs(many).tolist()
 
 
-class CheckKeys(beam.DoFn):
+class CheckKeys(VersionedDoFn):
     """Streaming: checks that elements are pairs with str keys, in one declared window each."""
 
     def __init__(self, intake: Intake, check: WindowCheck) -> None:
@@ -189,7 +190,7 @@ class CheckKeys(beam.DoFn):
             yield beam.pvalue.TaggedOutput(REJECTED, refusal)
 
 
-class ReadElements(beam.DoFn):
+class ReadElements(VersionedDoFn):
     """Bounded, before the grouping: (key, value) to (key, step), for `CountWholeKey`.
 
     A step is its time in microseconds and its codes, packed into 8 bytes each, which shuffle three
@@ -232,7 +233,7 @@ def _joined(steps: Iterable[bytes]) -> bytearray:
     return joined
 
 
-class CountWholeKey(beam.DoFn):
+class CountWholeKey(VersionedDoFn):
     """Bounded, after the grouping: all releases of a key in one vectorised call.
 
     Numbers of many keys, in one such call for all of like lengths; see `stacked.py`.

@@ -24,6 +24,7 @@ from beam_dpcount.dofns.isotonic import Block, cap, isotonic, push
 from beam_dpcount.dofns.releases import Release, TopRelease, VectorRelease
 from beam_dpcount.dofns.shrinkage import shrunk
 from beam_dpcount.dofns.states import FoldCodec
+from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.statistics.items import largest, places
 
 # An alias, because the declared default is Beam's marker.
@@ -255,7 +256,7 @@ class ShrunkKeys(OfAllKeys):
         return [Release(key, step, at, value, whole.stddev) for key, value in rows]
 
 
-class TopOfShown(beam.DoFn):
+class TopOfShown(VersionedDoFn):
     """The keys of the largest counts among those that have a release at a time, however many."""
 
     def __init__(self, k: int) -> None:
@@ -290,7 +291,7 @@ def top_items(release: Any, k: int, domain: Sequence[str]) -> TopRelease:
     return TopRelease(key, step, timestamp, items, counts, stddev)
 
 
-class FoldEach(beam.DoFn):
+class FoldEach(VersionedDoFn):
     """Streaming: a fold over one cell of state a group."""
 
     STATE = ReadModifyWriteStateSpec("fold", BytesCoder())
@@ -314,7 +315,7 @@ class FoldEach(beam.DoFn):
         yield from given
 
 
-class FoldGroup(beam.DoFn):
+class FoldGroup(VersionedDoFn):
     """Bounded: a sorted group, all of it."""
 
     def __init__(self, whole: Whole) -> None:

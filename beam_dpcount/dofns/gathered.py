@@ -15,6 +15,7 @@ from apache_beam.utils import windowed_value
 
 from beam_dpcount.dofns.elements import CountEachElement, warn_past_horizon
 from beam_dpcount.dofns.intake import Intake, has_str_key
+from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.dofns.windows import WindowCheck
 
 _GATHERED = 1 << 16  # elements that a bundle gathers before it passes them on
@@ -25,7 +26,7 @@ _WindowedValue: Any = beam.DoFn.WindowedValueParam
 _placed: Any = windowed_value.create
 
 
-class GatherNumbers(beam.DoFn):
+class GatherNumbers(VersionedDoFn):
     """(key, value) to (key, steps): of each step its time and number, packed into 8 bytes each.
 
     Keys come in the order in which a bundle has them, and have the time of their earliest element.

@@ -42,6 +42,7 @@ from beam_dpcount.dofns.states import (
     tick_of_batch,
 )
 from beam_dpcount.dofns.ticks import SEED, TickIntake, origin_of, window_from
+from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.noise.entropy import Draws, Entropy
 from beam_dpcount.noise.replay import NO_ID
@@ -98,7 +99,7 @@ class ShardPlan:
         return self.entropy.draws(counter.law, None, parameters)
 
 
-class SumShards(beam.DoFn):
+class SumShards(VersionedDoFn):
     """(key, value) to (group, sums of keys' ticks), one a group, window and bundle.
 
     Args:
@@ -146,7 +147,7 @@ class SumShards(beam.DoFn):
         return made
 
 
-class CountShards(beam.DoFn):
+class CountShards(VersionedDoFn):
     """Streaming: at each tick the releases of a shard's keys that are shown, sorted by key."""
 
     ARRIVED = BagStateSpec("arrived", BytesCoder())
@@ -248,7 +249,7 @@ def said_of(step: int, sums: dict[str, int]) -> bytes:
     return pack_batch({(key, step): x for key, x in sums.items()}) if sums else b""
 
 
-class CountAllShards(beam.DoFn):
+class CountAllShards(VersionedDoFn):
     """Bounded, after the grouping: all releases of a group's keys that are shown.
 
     By window, then key, then time; never by what came first. The input is in the global window.

@@ -27,6 +27,7 @@ from beam_dpcount.dofns.pending import add_pending, take_pending
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.rows import TO_PAIRS, RowElementError, is_row
 from beam_dpcount.dofns.states import PAIR, add_up, pack_sums, tick_codec
+from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.noise.entropy import Draws, Entropy
 from beam_dpcount.noise.replay import NO_ID
@@ -176,7 +177,7 @@ def has_count(clock: Clock, window: Any) -> bool:
     )
 
 
-class SeedKeys(beam.DoFn):
+class SeedKeys(VersionedDoFn):
     """Streaming: a SEED of each key at each of these times, for keys without events."""
 
     def __init__(self, origins: range) -> None:
@@ -187,7 +188,7 @@ class SeedKeys(beam.DoFn):
             yield TimestampedValue((key, SEED), Timestamp(micros=origin))
 
 
-class ReadTicks(beam.DoFn):
+class ReadTicks(VersionedDoFn):
     """Streaming: (key, value) to (key, tick and sum, packed into 16 bytes), one a tick and bundle.
 
     Ticks are those of all windows, numbered one after the other: see `Clock.passed_at`.
@@ -234,7 +235,7 @@ class ReadTicks(beam.DoFn):
         return made
 
 
-class SumTicks(beam.DoFn):
+class SumTicks(VersionedDoFn):
     """Bounded: (key, value) to (group of keys, sums of one key's ticks), one a key and bundle.
 
     Sums are packed behind the place of their key in `keys` and the origin of their count. `alone`
@@ -325,7 +326,7 @@ class TickPlan:
         return self.entropy.draws(counter.law, counter.dimension, parameters)
 
 
-class CountEachTick(beam.DoFn):
+class CountEachTick(VersionedDoFn):
     """Streaming: a release of each key at each tick, by one cell of state and one timer a key.
 
     In the global window, whatever the windows of the clock: their counts follow one another, and
@@ -441,7 +442,7 @@ class CountEachTick(beam.DoFn):
         return _PASSED.unpack_from(memory)[0], memory[_PASSED.size :]
 
 
-class CountAllTicks(beam.DoFn):
+class CountAllTicks(VersionedDoFn):
     """Bounded, after the grouping: all releases of a group's keys, a key in one vectorised call.
 
     By key, in the public order, then by time. The input is in the global window, so that no window

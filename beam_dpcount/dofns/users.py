@@ -45,6 +45,7 @@ from beam_dpcount.dofns.states import (
     timed,
 )
 from beam_dpcount.dofns.ticks import TickIntake, check_timed, origin_of
+from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.dofns.windows import WindowCheck
 
 SHARDS = 1024  # of people, where they are grouped: of 10^9 events one has a million
@@ -408,7 +409,7 @@ def _newcomer(source: Callable[[int], bytes] = os.urandom) -> Seen:
     return Seen(salt=source(8))
 
 
-class SendToPeople(beam.DoFn):
+class SendToPeople(VersionedDoFn):
     """An event to (person, its time and itself as bytes)."""
 
     def __init__(self, users: Users, parcels: Parcels) -> None:
@@ -462,7 +463,7 @@ class SendToShards(SendToPeople):
         ]
 
 
-class _Bounding(beam.DoFn):
+class _Bounding(VersionedDoFn):
     """What lets through the events of a person that count."""
 
     def __init__(self, bound: Bound, parcels: Parcels) -> None:

@@ -16,6 +16,7 @@ from apache_beam.transforms.window import GlobalWindows
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.ledger import Share, claim, plain_budget
 from beam_dpcount.dofns.rows import TO_NUMBERS, RowElementError, is_row, is_row_type
+from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.local.learner import (
     ConvexLearner,
     FloatArray,
@@ -34,7 +35,7 @@ registry.register_coder(LocalRisk, RowCoder)
 _BATCH = 1024
 
 
-class MakeMessages(beam.DoFn):
+class MakeMessages(VersionedDoFn):
     """Batches of clients' values to messages, one each; what a device does with its own value.
 
     `value` takes the client's value out of an element; with `numbers` it cannot be a row.

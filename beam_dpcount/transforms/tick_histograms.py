@@ -23,6 +23,7 @@ from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.rows import TO_ITEMS, RowElementError, is_row, is_row_type
 from beam_dpcount.dofns.ticks import check_timed
 from beam_dpcount.dofns.users import TickParcels, Users
+from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.mechanisms import Mechanism
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.statistics.items import NOT_ITEMS, TOO_MANY, Items
@@ -168,7 +169,7 @@ class TickHistogram(Described):
         return self._ticks._describe()
 
 
-class _Split(beam.DoFn):
+class _Split(VersionedDoFn):
     """An event to (item, 1) for each of its items that counts."""
 
     def __init__(self, value: Callable[[Any], Any] | None) -> None:

@@ -53,7 +53,5 @@ def _sync(name: str) -> None:
 def _reason(error: OSError) -> str:
     """What the system says; Beam wraps it."""
     details = getattr(error, "exception_details", None) or {}
-    inner = next((one for one in [*details.values(), *error.args] if isinstance(one, OSError)), None)
-    if inner is not None:
-        return _reason(inner)
-    return error.strerror or type(error).__name__
+    inner = [one for one in (*details.values(), *error.args) if isinstance(one, OSError)]
+    return _reason(inner[0]) if inner else error.strerror or type(error).__name__
