@@ -331,7 +331,7 @@ class CountWholeKey(VersionedDoFn):
                         yield beam.pvalue.TaggedOutput(REJECTED, placed)
             steps = [step for step, *_ in ordered]
             identities = [identity for _, _, identity, *_ in ordered] if by_id else None
-            if identities is not None and self._draws.digest_size:
+            if identities is not None:
                 check_unique(identities)
         packed = np.frombuffer(b"".join(steps), dtype="<i8").reshape(-1, 1 + intake.statistic.width)
         if (packed[1:, 0] < packed[:-1, 0]).any():

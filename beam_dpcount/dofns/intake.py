@@ -163,10 +163,15 @@ def has_str_key(element: Any) -> bool:
 
 
 def check_unique(identities: Sequence[Any]) -> None:
-    """Raise ValueError for ids that are not: replays in another order would show values."""
+    """Raise ValueError for ids that are not.
+
+    What a source delivers twice would count twice, and more than the noise was made for. Under
+    replayable noise replays in another order would show values, too.
+    """
     for identity, times in Counter(identities).items():
         if times > 1:
             raise ValueError(
-                f"element_id gave {identity!r} for {times} elements of a key, but replayable noise "
-                "needs ids that are unique: add what tells them apart, such as the row"
+                f"element_id gave {identity!r} for {times} elements of a key, but ids must be "
+                "unique: leave out what the source delivered again, or add what tells the elements "
+                "apart, such as the row"
             )

@@ -118,9 +118,15 @@ class SystemNoise:
         return self._drawn(n)
 
     def _drawn(self, n: int) -> IntArray:
-        if self._dimension is None:
-            return self._law.sample(n)
-        return self._law.sample(n * self._dimension).reshape(n, self._dimension)
+        try:
+            drawn = self._law.sample(n * (self._dimension or 1))
+        except (OSError, NotImplementedError) as error:
+            reason = getattr(error, "strerror", None) or type(error).__name__
+            raise RuntimeError(
+                f"the operating system gives no random numbers here ({reason}): nothing is "
+                "released without them; repair the machine, or its sandbox, and run again"
+            ) from None
+        return drawn if self._dimension is None else drawn.reshape(n, self._dimension)
 
     def one(self, coordinate: int) -> Any:
         while True:
