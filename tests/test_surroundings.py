@@ -419,6 +419,13 @@ def test_an_element_that_comes_twice(kind: str, path: str) -> None:
         assert values(run(lambda p: p | feed(ONCE) | count)) == [1, 2, 3, 4]
     else:
         assert values(run(lambda p: p | feed(TWICE) | count)) == [1, 2, 3, 4, 5, 6]
+    listed = dp.PrefixCount(
+        NOISELESS, 9, path=path, value=itemgetter(0), element_id=lambda e: [e[1]], **PLAIN
+    )
+    if path == "bounded" and kind == "system":  # ids that have no hash
+        with pytest.raises(Exception, match=r"gave \[2\] for 2 elements of a key"):
+            run(lambda p: p | feed(TWICE) | listed)
+        assert values(run(lambda p: p | feed(ONCE) | listed)) == [1, 2, 3, 4]
     without_ids = dp.PrefixCount(NOISELESS, 9, path=path, value=itemgetter(0), **PLAIN)
     assert values(run(lambda p: p | feed(TWICE) | without_ids)) == [1, 2, 3, 4, 5, 6]
 
@@ -780,3 +787,33 @@ def test_an_old_state_is_not_seen_and_is_another_history() -> None:
     assert again == seen[2:]  # with its input: the same, at no cost
     cell.data = old
     assert not set(seen[2:]) & {noisy.count(cell, i % 2, i).value for i in range(6, 10)}
+
+
+# The table
+
+
+def test_the_rows_of_the_table_name_tests_that_exist() -> None:
+    tests = {path.name: names_in(path) for path in (ROOT / "tests").glob("test_*.py")}
+    text = (ROOT / "docs" / "reliability.md").read_text("utf-8")
+    part = text.split("## Hostile surroundings\n")[1].split("\n## ")[0]
+    rows = [re.split(r" ?\| ?", line)[1:-1] for line in part.splitlines() if line.startswith("| ")]
+    rows = [row for row in rows[1:] if not row[0].startswith("**")]
+    assert len(rows) > 25
+    everywhere = set()
+    for row in rows:
+        assert len(row) == 4, row
+        named = {*re.findall(r"`(test_\w+)`", row[3])}
+        files = {Path(__file__).name, *re.findall(r"`(test_\w+\.py)`", row[3])}
+        assert named, row
+        assert named <= set().union(*(tests[file] for file in files)), row
+        assert all(named & tests[file] for file in files if f"`{file}`" in row[3]), row
+        everywhere |= named
+    assert tests[Path(__file__).name] - everywhere == {
+        "test_the_version_is_that_of_the_package",
+        "test_what_was_pickled_before_there_were_stamps_is_refused",
+        "test_the_rows_of_the_table_name_tests_that_exist",
+    }
+
+
+def names_in(path: Path) -> set[str]:
+    return {*re.findall(r"(?m)^def (test_\w+)", path.read_text("utf-8"))}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -168,7 +169,11 @@ def check_unique(identities: Sequence[Any]) -> None:
     What a source delivers twice would count twice, and more than the noise was made for. Under
     replayable noise replays in another order would show values, too.
     """
-    for identity, times in Counter(identities).items():
+    try:
+        found = [*Counter(identities).items()]
+    except TypeError:  # lists sort, but have no hash
+        found = [(identity, len([*same])) for identity, same in groupby(sorted(identities))]
+    for identity, times in found:
         if times > 1:
             raise ValueError(
                 f"element_id gave {identity!r} for {times} elements of a key, but ids must be "

@@ -42,11 +42,12 @@ class PrefixCount(EachElement):
         elements beyond the horizon and elements with a bad key; it is private data. "raise": an
         error stops the pipeline; that it stops is outside the guarantee. Bad keys are an error
         unless collected.
-      value, element_id: take the number and a public, sortable id out of an element's value, for
-        inputs KV[str, anything]. Where `value` raises ValueError, TypeError, ArithmeticError or
-        LookupError (as float("abc") does), the element counts as not a number, since data can cause
-        these. So does a mistyped field, e["purchse"]: a KeyError is a LookupError. Try it out with
-        `beam_dpcount.check`. Other errors stop the pipeline: only a program causes them.
+      value, element_id: take the number and a public, unique, sortable id out of an element's
+        value, for inputs KV[str, anything]. On bounded input an id that comes twice is refused.
+        Where `value` raises ValueError, TypeError, ArithmeticError or LookupError (as float("abc")
+        does), the element counts as not a number, since data can cause these. So does a mistyped
+        field, e["purchse"]: a KeyError is a LookupError. Try it out with `beam_dpcount.check`.
+        Other errors stop the pipeline: only a program causes them.
       path: "auto" (default) follows `is_bounded` of the input; "streaming" forces the stateful
         path, for sources wrongly declared bounded; "bounded" insists on the grouped one.
       entropy: where the noise comes from; default the operating system. ReplayableEntropy needs
