@@ -415,7 +415,7 @@ def numbered(path: str, **options: Any) -> Any:
 
 @pytest.mark.parametrize("kind", ["system", "replayable", "lists"])  # which have no hash
 def test_an_element_that_comes_twice_is_refused_by_its_id(kind: str) -> None:
-    options: dict[str, Any] = {
+    options: Any = {
         "system": {},
         "replayable": {"entropy": dp.ReplayableEntropy(VARIABLE, run_id="")},
         "lists": {"element_id": lambda payload: [payload[1]]},
