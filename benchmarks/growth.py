@@ -14,8 +14,8 @@ import beam_dpcount as dp
 from beam_dpcount.dofns.ticks import SEED, CountEachTick, ReadTicks
 from beam_dpcount.noise.entropy import SystemNoise
 from benchmarks import plain
+from benchmarks.cells import Bag, Cell, Timer
 from benchmarks.jobs import dofns_of
-from benchmarks.soak import Cell
 from benchmarks.timing import Growth, best_of, timed
 
 BUDGET = dp.ApproxDP(1.0, 1e-6)
@@ -109,29 +109,6 @@ def _pipeline(path: str, elements: int, keys: int) -> Callable[[], float]:
     return lambda: plain.seconds(elements, keys, dp.PrefixCount(BUDGET, 2**20, path=path))
 
 
-class _Timer:
-    """A timer that is fired by hand."""
-
-    def set(self, moment: Any) -> None:
-        pass
-
-
-class _Bag:
-    """A bag of state."""
-
-    def __init__(self) -> None:
-        self._entries: list[bytes] = []
-
-    def add(self, entry: bytes) -> None:
-        self._entries.append(entry)
-
-    def read(self) -> list[bytes]:
-        return list(self._entries)
-
-    def clear(self) -> None:
-        self._entries.clear()
-
-
 class OneClock:
     """The streaming DoFns of a clock with one key, as a worker has them, without an engine."""
 
@@ -140,8 +117,8 @@ class OneClock:
         self._read, self._count = found[ReadTicks], found[CountEachTick]
         for dofn in (self._read, self._count):
             dofn.setup()
-        self._cell, self._timer, self._key = Cell(), _Timer(), "key-00000"
-        self._later = _Bag()
+        self._cell, self._timer, self._key = Cell(), Timer(), "key-00000"
+        self._later = Bag()
         self._take((self._key, SEED), plain.START * _MICROS)
 
     def event(self, tick: int) -> None:

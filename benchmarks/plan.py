@@ -1,0 +1,507 @@
+"""A plan past one machine: `python -m benchmarks.plan` prints the tables of docs/scale.md.
+
+Pure arithmetic on base figures. Those of time were measured, by the commands that stand with them;
+those of bytes and timers are exact, and tests hold them against the code. A plan is an estimate:
+nothing of its size was run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from benchmarks.timing import table
+
+DAY = 86_400
+Rows = list[tuple[str, ...]]
+
+# Base figures: CPU time in microseconds, measured
+
+STAGES = {
+    "GatherNumbers: an event": 1.8,
+    "CountGathered: a key and bundle": 11,
+    "CountGathered: a step": 0.67,
+    "Histogram of 10 items: a key and bundle": 21,
+    "Histogram of 10 items: a step": 13,
+    "plain count: a key and bundle": 1.4,
+    "plain count: an event": 0.71,
+    "ReadTicks: an event": 2.0,
+    "CountEachTick: a sum": 3.7,
+    "CountEachTick: a release": 14,
+    "SumShards: an event": 2.0,
+    "CountShards: a key and tick": 0.54,
+    "CountShards: a sum that is due": 1.4,
+    "SendToPeople: an event": 2.9,
+    "BoundArriving: an event that counts": 8.1,
+    "BoundArriving: an event that does not": 1.3,
+}
+ENGINE = {
+    "an event through the engine": 16,
+    "a visit to a state": 1200,
+}
+# Bounded, whole pipelines; microseconds an event, and bytes of memory an event.
+GROUPED: dict[str, tuple[float, float | None, str]] = {
+    "PrefixCount": (6.1, 7.0, "bench --only bounded"),
+    "TickCount, 20 listed keys": (4.7, None, "people"),
+    "TickCount, SelectKeys, 10^6 keys": (7.2, 4.3, "keys"),
+    "TickCount with `users`": (15.3, 8.3, "people"),
+}
+PERSON_EVENT = 135  # bytes of a worker's memory that an event of a shard of people takes
+PEOPLE_SHARDS = 1024
+WORKER = 170  # MB, a Python worker's memory with nothing but Beam and this package
+
+# Base figures: bytes and timers, exact
+
+ENVELOPE = 28  # of every state: head and checksum
+SHARD = 16  # more, of a shard
+BESIDE = 57  # bytes of a checkpoint beside each state, its key among them: measured on Flink
+PENDING = 16  # a tick whose sum waits
+SUM = 20  # of a sum that waits in a shard, and the name of its key
+NAMED = 5  # of a key in a shard, and its name
+WAITING = 12  # of a key in a shard that is not tested yet, and its name
+PERSON, PERSON_KEY, PERSON_TIME = 36, 12, 8  # with a gap, times are kept
+HORIZONS = (1_440, 525_600, 2**30)
+# The numbers of one stream, at most, by horizon; per element, and at ticks, whose sums are larger.
+NUMBERS = {
+    "ProfiledBLT": ((71, 99, 164), (94, 127, 178)),
+    "NormalizedBLT": ((72, 97, 160), (94, 125, 174)),
+    "SmoothBinary": ((72, 104, 152), (72, 104, 152)),
+    "BinaryTree": ((88, 160, 248), (88, 160, 248)),
+    "SmoothLaplace": ((176, 296, 320), (176, 296, 320)),
+}
+DEFAULT = "ProfiledBLT"
+MOST = 2**30  # steps of one stream, with the default
+
+
+def met(many: int, events: float) -> float:
+    """How many of so many equally likely keys some events have, expected."""
+    if many <= 1 or events <= 1:
+        return min(many, events)
+    return -many * math.expm1(events * math.log1p(-1 / many))
+
+
+@dataclass(frozen=True)
+class Load:
+    """What arrives in a day, and how.
+
+    Fields:
+      events: of all keys.
+      keys, people: that have events.
+      ticks: of the clock, a day.
+      bundle: events of a bundle, as a worker reads them.
+      hot: the share of all events that one key has; the others have equal shares.
+      shards: of SelectKeys.
+      counted: events of a person that count, each in another key.
+      name: bytes of a key's name.
+    """
+
+    events: int = 10**9
+    keys: int = 10**6
+    people: int = 10**7
+    ticks: int = 1_440
+    bundle: float = 1_000
+    hot: float = 0.0
+    shards: int = 64
+    counted: int = 5
+    name: int = 12
+
+    @property
+    def bundles(self) -> float:
+        return self.events / self.bundle
+
+    @property
+    def visits(self) -> float:
+        """How often a bundle has events of a key: pairs of a key and a bundle."""
+        alone = min(1.0, self.bundle * self.hot)
+        rest = met(self.keys - (self.hot > 0), self.bundle * (1 - self.hot))
+        return self.bundles * (alone + rest)
+
+    @property
+    def passed(self) -> Load:
+        """What the bound on people lets through on the first day; later it is less."""
+        events = min(self.events, self.people * self.counted)
+        return replace(self, events=events, bundle=self.bundle * events / self.events)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds of CPU time a day: of events, of visits to states, and of releases at ticks."""
+
+    events: float
+    visits: float
+    releases: float = 0.0
+
+    @property
+    def total(self) -> float:
+        return self.events + self.visits + self.releases
+
+    @property
+    def cores(self) -> int:
+        """How many, half of the time busy."""
+        return math.ceil(self.total / DAY / 0.5)
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.events + other.events,
+            self.visits + other.visits,
+            self.releases + other.releases,
+        )
+
+
+# What each count takes in a day, and keeps
+
+VISIT, ENTER = ENGINE["a visit to a state"], ENGINE["an event through the engine"]
+
+
+def _elements(load: Load, read: float, visit: float, step: float) -> Cost:
+    more = load.events - load.visits
+    return Cost(
+        load.events * (ENTER + read) / 1e6 + more * step / 1e6,
+        load.visits * (VISIT + visit) / 1e6,
+    )
+
+
+def plain(load: Load) -> Cost:
+    """A stateful count without privacy: a step and a sum in a cell."""
+    visit, step = STAGES["plain count: a key and bundle"], STAGES["plain count: an event"]
+    return _elements(load, 0, visit, step)
+
+
+def numbers(load: Load) -> Cost:
+    """PrefixCount."""
+    visit, step = STAGES["CountGathered: a key and bundle"], STAGES["CountGathered: a step"]
+    return _elements(load, STAGES["GatherNumbers: an event"], visit, step)
+
+
+def items(load: Load) -> Cost:
+    """Histogram."""
+    of = "Histogram of 10 items"
+    return _elements(load, 0, STAGES[f"{of}: a key and bundle"], STAGES[f"{of}: a step"])
+
+
+def listed(load: Load) -> Cost:
+    """TickCount with a timer a key."""
+    return Cost(
+        load.events * (ENTER + STAGES["ReadTicks: an event"]) / 1e6,
+        load.visits * (VISIT + STAGES["CountEachTick: a sum"]) / 1e6,
+        load.keys * load.ticks * (VISIT + STAGES["CountEachTick: a release"]) / 1e6,
+    )
+
+
+def selected(load: Load) -> Cost:
+    """TickCount with SelectKeys, all keys tested: visits are to shards, by bundles and ticks."""
+    batches = min(load.bundles * load.shards, load.visits)
+    due = load.visits * STAGES["CountShards: a sum that is due"]
+    tested = load.keys * load.ticks * STAGES["CountShards: a key and tick"]
+    return Cost(
+        load.events * (ENTER + STAGES["SumShards: an event"]) / 1e6,
+        batches * VISIT / 1e6,
+        (due + tested + load.shards * load.ticks * VISIT) / 1e6,
+    )
+
+
+def people(load: Load) -> Cost:
+    """What `users=` adds before any of these."""
+    passed = load.passed.events
+    counts = passed * STAGES["BoundArriving: an event that counts"]
+    others = (load.events - passed) * STAGES["BoundArriving: an event that does not"]
+    each = ENTER + STAGES["SendToPeople: an event"]
+    visits = load.bundles * met(load.people, load.bundle)
+    return Cost((load.events * each + counts + others) / 1e6, visits * VISIT / 1e6)
+
+
+COUNTS: dict[str, Callable[[Load], Cost]] = {
+    "plain stateful count": plain,
+    "PrefixCount": numbers,
+    "Histogram of 10 items": items,
+    "TickCount, listed keys": listed,
+    "TickCount, SelectKeys": selected,
+}
+CLOCKS = ("TickCount, listed keys", "TickCount, SelectKeys")
+
+
+def cost(count: str, load: Load, users: bool = False) -> Cost:
+    """Of a count in a day; with `users=`, what passes on counts.
+
+    Per element all pass on, as empty steps if they do not count.
+    """
+    if not users:
+        return COUNTS[count](load)
+    return people(load) + COUNTS[count](load.passed if count in CLOCKS else load)
+
+
+def numbers_of(count: str, horizon: int, mechanism: str = DEFAULT) -> int:
+    """Bytes of the numbers of one stream: of the next horizon in the table."""
+    at = next(i for i, most in enumerate(HORIZONS) if horizon <= most)
+    return NUMBERS[mechanism][count in CLOCKS][at]
+
+
+def state(count: str, horizon: int, name: int = 12) -> int:
+    """Bytes of a key, with nothing pending."""
+    if count == "plain stateful count":
+        return 16
+    kept = numbers_of(count, horizon)
+    if count == "Histogram of 10 items":
+        return ENVELOPE + 10 * kept
+    if count == "TickCount, SelectKeys":
+        return NAMED + name + kept
+    return ENVELOPE + kept
+
+
+def states(count: str, load: Load) -> tuple[int, float]:
+    """How many states there are, and bytes of all: clocks go on for a year, others to 2^30.
+
+    At a clock with the sums of one tick.
+    """
+    horizon = load.ticks * 365 if count in CLOCKS else MOST
+    each = state(count, horizon, load.name)
+    if count == "TickCount, SelectKeys":
+        waiting = load.visits / load.ticks * (SUM + load.name)
+        return load.shards, load.keys * each + load.shards * (ENVELOPE + SHARD) + waiting
+    pending = PENDING if count == "TickCount, listed keys" else 0
+    return load.keys, load.keys * (each + pending)
+
+
+def persons(load: Load) -> int:
+    """Bytes of the states of all people, each with as many keys as count."""
+    return load.people * (PERSON + PERSON_KEY * load.counted)
+
+
+def timers(count: str, load: Load) -> int:
+    """How many are set at any time."""
+    return {"TickCount, listed keys": load.keys, "TickCount, SelectKeys": load.shards}.get(count, 0)
+
+
+def hottest(count: str, bundle: float) -> float:
+    """Events a second of one key, at most: its state is on one core, which does nothing else.
+
+    What is before the key is spread over workers: it hands over a sum, or its steps, a bundle.
+    """
+    visit, step = {
+        "plain stateful count": ("plain count: a key and bundle", "plain count: an event"),
+        "PrefixCount": ("CountGathered: a key and bundle", "CountGathered: a step"),
+        "Histogram of 10 items": (
+            "Histogram of 10 items: a key and bundle",
+            "Histogram of 10 items: a step",
+        ),
+        "TickCount, listed keys": ("CountEachTick: a sum", ""),
+        "TickCount, SelectKeys": ("CountShards: a sum that is due", ""),
+    }[count]
+    return bundle / (VISIT + STAGES[visit] + (bundle - 1) * STAGES.get(step, 0.0)) * 1e6
+
+
+def hottest_person(bundle: float) -> float:
+    """Events a second of one person, at most, of whom no more count."""
+    return bundle / (VISIT + bundle * STAGES["BoundArriving: an event that does not"]) * 1e6
+
+
+# Tables
+
+
+def short(x: float) -> str:
+    """Two digits."""
+    if not x:
+        return "0"
+    rounded = float(f"{x:.2g}")
+    return f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:g}"
+
+
+def _bytes(n: float) -> str:
+    for size, unit in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if n >= size:
+            return f"{short(n / size)} {unit}"
+    return f"{n:.0f} bytes"
+
+
+def measured() -> Rows:
+    rows: Rows = [("stage", "CPU, us", "measured by")]
+    rows += [(what, f"{us:g}", "`benchmarks.stages`") for what, us in STAGES.items()]
+    return rows + [(what, f"{us:g}", "two soaks on Flink") for what, us in ENGINE.items()]
+
+
+def kept() -> Rows:
+    """The state of a number, by mechanism."""
+    rows: Rows = [("mechanism", *(f"{horizon:,}" for horizon in HORIZONS))]
+    for mechanism, both in NUMBERS.items():
+        pairs = zip(*both, strict=True)
+        rows.append((mechanism, *(f"{ENVELOPE + a}, {ENVELOPE + b}" for a, b in pairs)))
+    return rows
+
+
+def each(load: Load) -> Rows:
+    """What one of each costs and keeps."""
+    rows: Rows = [
+        (
+            *("", "an event before its key, us", "first of a bundle and key, us"),
+            *("each further one, us", "a release at a tick, us"),
+            *("timers", "state of a key", "checkpoint, a key"),
+        )
+    ]
+    further = {
+        "plain stateful count": STAGES["plain count: an event"],
+        "PrefixCount": STAGES["CountGathered: a step"],
+        "Histogram of 10 items": STAGES["Histogram of 10 items: a step"],
+    }
+    for count in COUNTS:
+        one, none = Load(1, 1, 1, 0, 1, shards=1), Load(0, 1, 1, 1, 1, shards=1)
+        first, tick = COUNTS[count](one), COUNTS[count](none).releases
+        clock = count == "TickCount, SelectKeys"
+        if clock:  # its shard is visited once for all keys
+            tick -= VISIT / 1e6
+        horizon = load.ticks * 365 if count in CLOCKS else MOST
+        size, beside = state(count, horizon, load.name), 0 if clock else BESIDE
+        rows.append(
+            (
+                *(count, short(first.events * 1e6), short((first.visits + first.releases) * 1e6)),
+                *(short(further.get(count, 0)), short(tick * 1e6) if tick else "-"),
+                {"TickCount, listed keys": "1 a key", "TickCount, SelectKeys": "1 a shard"}.get(
+                    count, "none"
+                ),
+                *(f"{size} bytes", f"{size + beside} bytes"),
+            )
+        )
+    rows.append(
+        (
+            "`users`, a person",
+            short(ENTER + STAGES["SendToPeople: an event"]),
+            short(VISIT + STAGES["BoundArriving: an event that counts"]),
+            f"{short(STAGES['BoundArriving: an event that does not'])} or "
+            f"{short(STAGES['BoundArriving: an event that counts'])}",
+            *("-", "none", f"{PERSON} + {PERSON_KEY} a key bytes"),
+            f"{PERSON + BESIDE} + {PERSON_KEY} a key bytes",
+        )
+    )
+    return rows
+
+
+def day(load: Load) -> Rows:
+    """The plan of a day."""
+    rows: Rows = [
+        (
+            *("", "events, h", "visits, h", "releases, h", "cores", "to plain"),
+            *("Python workers", "states", "checkpoint", "timers"),
+        )
+    ]
+    beside = plain(load)
+    for count in COUNTS:
+        for users in (False, True) if count != "plain stateful count" else (False,):
+            found, (many, size) = cost(count, load, users), states(count, load)
+            if users:
+                many, size = many + load.people, size + persons(load)
+            rows.append(
+                (
+                    count + " with `users`" * users,
+                    *(short(s / 3600) for s in (found.events, found.visits, found.releases)),
+                    *(f"{found.cores:,}", f"{found.total / beside.total:.2f}"),
+                    *(_bytes(found.cores * WORKER * 1e6), _bytes(size)),
+                    *(_bytes(size + BESIDE * many), f"{timers(count, load):,}"),
+                )
+            )
+    return rows
+
+
+def hot(load: Load) -> Rows:
+    """What one key takes."""
+    bundles = (100, 1_000, 10_000)
+    rows: Rows = [("events a second of one key, in bundles of", *(f"{n:,}" for n in bundles))]
+    for count in COUNTS:
+        rows.append((count, *(short(hottest(count, n)) for n in bundles)))
+    person = (short(hottest_person(n)) for n in bundles)
+    return [*rows, ("`users`, of one person, most of whose do not count", *person)]
+
+
+def shards(load: Load) -> Rows:
+    """What a shard of SelectKeys is, by how many there are."""
+    rows: Rows = [
+        (
+            *("shards", "keys of one", "its state", "a tick of it, ms"),
+            *("states handed over, a day", "cores"),
+        )
+    ]
+    for many in (16, 64, 256, 1024):
+        n = load.keys / many
+        size = ENVELOPE + SHARD + n * state("TickCount, SelectKeys", load.ticks * 365, load.name)
+        tick = VISIT + n * STAGES["CountShards: a key and tick"]
+        cores = selected(replace(load, shards=many)).cores
+        moved = 2 * many * size * load.ticks
+        cells = (f"{many:,}", short(n), _bytes(size), short(tick / 1000), _bytes(moved))
+        rows.append((*cells, f"{cores:,}"))
+    return rows
+
+
+def bounded(load: Load) -> Rows:
+    """The same events from files."""
+    rows: Rows = [
+        (
+            *("", "us an event", "GroupByKey, us", "ratio", "core hours"),
+            *("largest group", "measured by"),
+        )
+    ]
+    size = load.events * PERSON_EVENT / PEOPLE_SHARDS
+    for count, (ours, theirs, command) in GROUPED.items():
+        beside = ("-", "-") if theirs is None else (f"{theirs:g}", f"{ours / theirs:.2f}")
+        rows.append(
+            (
+                *(count, f"{ours:g}", *beside, short(ours * load.events / 3.6e9)),
+                *(_bytes(size) if count == "TickCount with `users`" else "-",),
+                f"`benchmarks.{command}`",
+            )
+        )
+    return rows
+
+
+TABLES: dict[str, Callable[[Load], Rows]] = {
+    "measured": lambda load: measured(),
+    "kept": lambda load: kept(),
+    "each": each,
+    "day": day,
+    "hot": hot,
+    "shards": shards,
+    "bounded": bounded,
+}
+# The plans of docs/scale.md beside the first one.
+PLANS = {
+    "day": Load(),
+    "day, half on one key": Load(hot=0.5),
+    "day, hours": Load(ticks=24),
+}
+
+
+def tables() -> Iterator[tuple[str, Rows]]:
+    """Every table of docs/scale.md, by its name there."""
+    for name, made in TABLES.items():
+        if name != "day":
+            yield name, made(Load())
+    for name, load in PLANS.items():
+        yield name, day(load)
+
+
+def markdown(rows: Rows) -> str:
+    return table(rows[0], rows[1:])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.plan", description=__doc__)
+    load = Load()
+    parser.add_argument("--events", type=int, default=load.events, help="a day")
+    parser.add_argument("--keys", type=int, default=load.keys)
+    parser.add_argument("--people", type=int, default=load.people)
+    parser.add_argument("--ticks", type=int, default=load.ticks, help="a day")
+    parser.add_argument("--bundle", type=int, default=load.bundle, help="events of one")
+    parser.add_argument("--hot", type=float, default=load.hot, help="the share of one key")
+    parser.add_argument("--shards", type=int, default=load.shards, help="of SelectKeys")
+    parser.add_argument("--counted", type=int, default=load.counted, help="events of a person")
+    parser.add_argument("--name", type=int, default=load.name, help="bytes of a key's name")
+    options = parser.parse_args(argv)
+    given = Load(**vars(options))
+    for name, made in TABLES.items():
+        print(f"{name}\n\n{markdown(made(given))}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
