@@ -38,10 +38,21 @@ STAGES = {
     "BoundArriving: an event that counts": 8.1,
     "BoundArriving: an event that does not": 1.3,
 }
+# Of `benchmarks.soak --engine flink`: by events and keys, all CPU time, in seconds; of two runs.
+SOAKS = {
+    (40_000, 40_000): (78.9, 83.4),
+    (120_000, 40_000): (175.6, 165.4),
+    (200_000, 100): (30.3,),
+    (600_000, 100): (36.8,),
+}
+# The same with half of all events on one of 5,000 keys: the plan is tried out on these.
+SKEWED_KEYS, SKEWED = 5_000, {100_000: 80.7, 300_000: 96.8}
+SOAKED_FILES, SOAKED_BUNDLE = 2, 3_000  # of the second; the last two have 40 bundles, all keys each
 ENGINE = {
     "an event through the engine": 16,
     "a visit to a state": 1200,
 }
+VISIT, ENTER = ENGINE["a visit to a state"], ENGINE["an event through the engine"]
 # Bounded, whole pipelines; microseconds an event, and bytes of memory an event.
 GROUPED: dict[str, tuple[float, float | None, str]] = {
     "PrefixCount": (6.1, 7.0, "bench --only bounded"),
@@ -151,9 +162,32 @@ class Cost:
         )
 
 
-# What each count takes in a day, and keeps
+def soaked() -> tuple[float, float]:
+    """Microseconds an event and a visit, of what the longer soaks take more than the shorter."""
 
-VISIT, ENTER = ENGINE["a visit to a state"], ENGINE["an event through the engine"]
+    def more(longer: tuple[int, int], shorter: tuple[int, int]) -> float:
+        means = [sum(SOAKS[soak]) / len(SOAKS[soak]) for soak in (longer, shorter)]
+        return (means[0] - means[1]) * 1e6
+
+    event = more((600_000, 100), (200_000, 100)) / 400_000
+    bundles = 80_000 / SOAKED_BUNDLE
+    visits = bundles * met(40_000 // SOAKED_FILES, SOAKED_BUNDLE)
+    return event, (more((120_000, 40_000), (40_000, 40_000)) - 80_000 * event) / visits
+
+
+def skewed_visits(events: int) -> float:
+    """Of a soak with half of all events on one key: in 40 bundles, 30 of them of its file."""
+    bundle, keys = events / 40, SKEWED_KEYS // SOAKED_FILES
+    return 30 * (1 + met(keys - 1, bundle / 3)) + 10 * met(keys, bundle)
+
+
+def starting() -> float:
+    """Seconds of CPU time that any soak takes: one of 100 keys without its events and visits."""
+    (seconds,), visits = SOAKS[200_000, 100], 40 * 100 / SOAKED_FILES
+    return seconds - (200_000 * ENTER + visits * VISIT) / 1e6
+
+
+# What each count takes in a day, and keeps
 
 
 def _elements(load: Load, read: float, visit: float, step: float) -> Cost:
@@ -317,9 +351,22 @@ def _bytes(n: float) -> str:
 
 
 def measured() -> Rows:
-    rows: Rows = [("stage", "CPU, us", "measured by")]
-    rows += [(what, f"{us:g}", "`benchmarks.stages`") for what, us in STAGES.items()]
-    return rows + [(what, f"{us:g}", "two soaks on Flink") for what, us in ENGINE.items()]
+    one = STAGES["plain count: an event"]
+    rows: Rows = [("stage", "CPU, us", "to an event of the plain count", "measured by")]
+    for found, command in ((STAGES, "`benchmarks.stages`"), (ENGINE, "soaks on Flink")):
+        rows += [(what, f"{us:g}", short(us / one), command) for what, us in found.items()]
+    return rows
+
+
+def tried() -> Rows:
+    """What the same arithmetic says of other soaks."""
+    rows: Rows = [("events", "visits", "CPU, s, by the plan", "as it was", "ratio")]
+    for events, seconds in SKEWED.items():
+        visits = skewed_visits(events)
+        said = starting() + (events * ENTER + visits * VISIT) / 1e6
+        cells = f"{events:,}", short(visits), f"{said:.0f}", f"{seconds:.0f}"
+        rows.append((*cells, f"{said / seconds:.2f}"))
+    return rows
 
 
 def kept() -> Rows:
@@ -406,11 +453,19 @@ def day(load: Load) -> Rows:
 def hot(load: Load) -> Rows:
     """What one key takes."""
     bundles = (100, 1_000, 10_000)
-    rows: Rows = [("events a second of one key, in bundles of", *(f"{n:,}" for n in bundles))]
+    rows: Rows = [
+        (
+            "events a second of one key, in bundles of",
+            *(f"{n:,}" for n in bundles),
+            "days to 2^30 steps, of half of all events",
+        )
+    ]
     for count in COUNTS:
-        rows.append((count, *(short(hottest(count, n)) for n in bundles)))
+        ends = count in ("PrefixCount", "Histogram of 10 items")
+        days = f"{2 * MOST / load.events:.1f}" if ends else "-"
+        rows.append((count, *(short(hottest(count, n)) for n in bundles), days))
     person = (short(hottest_person(n)) for n in bundles)
-    return [*rows, ("`users`, of one person, most of whose do not count", *person)]
+    return [*rows, ("`users`, of one person, most of whose do not count", *person, "-")]
 
 
 def shards(load: Load) -> Rows:
@@ -455,6 +510,7 @@ def bounded(load: Load) -> Rows:
 
 TABLES: dict[str, Callable[[Load], Rows]] = {
     "measured": lambda load: measured(),
+    "tried": lambda load: tried(),
     "kept": lambda load: kept(),
     "each": each,
     "day": day,
