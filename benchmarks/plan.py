@@ -47,7 +47,9 @@ SOAKS = {
 }
 # The same with half of all events on one of 5,000 keys: the plan is tried out on these.
 SKEWED_KEYS, SKEWED = 5_000, {100_000: 80.7, 300_000: 96.8}
-SOAKED_FILES, SOAKED_BUNDLE = 2, 3_000  # of the second; the last two have 40 bundles, all keys each
+# Each key is in one of two files. The second soak has bundles of 3,000; the last two have 40
+# bundles each, which meet all keys of their file.
+SOAKED_FILES, SOAKED_BUNDLE = 2, 3_000
 ENGINE = {
     "an event through the engine": 16,
     "a visit to a state": 1200,
@@ -62,13 +64,13 @@ GROUPED: dict[str, tuple[float, float | None, str]] = {
 }
 PERSON_EVENT = 135  # bytes of a worker's memory that an event of a shard of people takes
 PEOPLE_SHARDS = 1024
-WORKER = 170  # MB, a Python worker's memory with nothing but Beam and this package
+# Of the first two soaks: MB of a Python worker; bytes of a checkpoint beside a state, its key too.
+WORKER, BESIDE = 170, 57
 
 # Base figures: bytes and timers, exact
 
 ENVELOPE = 28  # of every state: head and checksum
 SHARD = 16  # more, of a shard
-BESIDE = 57  # bytes of a checkpoint beside each state, its key among them: measured on Flink
 PENDING = 16  # a tick whose sum waits
 SUM = 20  # of a sum that waits in a shard, and the name of its key
 NAMED = 5  # of a key in a shard, and its name
@@ -554,6 +556,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--name", type=int, default=load.name, help="bytes of a key's name")
     options = parser.parse_args(argv)
     given = Load(**vars(options))
+    if min(value for name, value in vars(options).items() if name != "hot") < 1:
+        parser.error("all numbers but --hot must be 1 or more")
+    if not 0 <= given.hot <= 1:
+        parser.error(f"--hot must be from 0 to 1, got {given.hot:g}")
+    if given.ticks * 365 > HORIZONS[-1]:
+        parser.error(f"--ticks must be at most {HORIZONS[-1] // 365:,} a day, got {given.ticks:,}")
     for name, made in TABLES.items():
         print(f"{name}\n\n{markdown(made(given))}\n")
     return 0

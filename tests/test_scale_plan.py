@@ -56,6 +56,17 @@ def test_the_page_has_each_table_once() -> None:
     assert sorted(re.findall(r"<!-- plan: ([^>]*) -->", PAGE)) == sorted(TABLES)
 
 
+def test_figures_in_sentences() -> None:
+    assert f"are {Load().events / plan.DAY:,.0f} a second" in PAGE
+    assert f"a Python worker of {plan.WORKER} MB" in PAGE
+    assert f"{plan.ENVELOPE} bytes are head and checksum" in PAGE
+    waits = f"add {plan.PENDING} bytes a key while a sum waits, in a shard {plan.SUM} and the name"
+    assert waits in PAGE
+    assert f"travel\nin {plan.PEOPLE_SHARDS} groups" in PAGE
+    for seconds in plan.SOAKS.values():
+        assert "# " + ", ".join(f"{one:.0f} s" for one in seconds) in PAGE
+
+
 def test_the_page_is_linked() -> None:
     for page, link in (("README.md", "(docs/scale.md)"), ("docs/engines.md", "(scale.md)")):
         assert link in (ROOT / page).read_text(encoding="utf-8")
@@ -70,6 +81,22 @@ def test_the_command_prints_all_tables(capsys: pytest.CaptureFixture[str]) -> No
     other = plan.markdown(plan.day(Load(keys=100, ticks=24, bundle=50, hot=0.25)))
     assert other in capsys.readouterr().out
     assert other not in printed
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--keys", "0"], "all numbers but --hot must be 1 or more"),
+        (["--hot", "2"], "--hot must be from 0 to 1, got 2"),
+        (["--ticks", "3000000"], "--ticks must be at most 2,941,758 a day, got 3,000,000"),
+    ],
+)
+def test_numbers_that_mean_nothing_are_refused(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        plan.main(words)
+    assert said in capsys.readouterr().err
 
 
 # The arithmetic, by hand
