@@ -264,8 +264,9 @@ def change(before: dict[str, list[int]], after: dict[str, list[int]], encoder: A
 
 
 SMALL_TICKS, SMALL_KEYS = 4, ("a", "b")
-# Bundles and watermarks, in ticks: two late events among five, the second two ticks late.
-SMALL: Sequence[tuple[Sequence[tuple[str, int]], int]] = (
+# Bundles and watermarks, in ticks: two late events among six, the second two ticks late.
+Script = Sequence[tuple[Sequence[tuple[str, int]], int]]
+SMALL: Script = (
     ([("a", 0), ("b", 1)], 0),
     ([("a", 1)], 2),
     ([("a", 1), ("b", 2)], 3),
@@ -279,9 +280,9 @@ def small(events: Sequence[Sequence[Event]], watermarks: Sequence[int]) -> list[
     return [Moment(now, some, watermark) for now, (some, watermark) in enumerate(pairs)]
 
 
-def neighbours(relation: str) -> Iterator[list[list[Event]]]:
-    """All streams that differ from SMALL in one event: its bundle, its key and its time are any."""
-    bundles = [[Event(key, tick * TICK) for key, tick in some] for some, _ in SMALL]
+def neighbours(relation: str, script: Script = SMALL) -> Iterator[list[list[Event]]]:
+    """All streams that differ in one event: its bundle, its key and its time are any."""
+    bundles = [[Event(key, tick * TICK) for key, tick in some] for some, _ in script]
     anything = [Event(key, tick * TICK) for key in SMALL_KEYS for tick in range(SMALL_TICKS)]
     for n, some in enumerate(bundles):
         if relation == "add_remove":
@@ -321,15 +322,18 @@ class Worst:
         ) and self.most.l2 <= self.l2_sensitivity * (1 + 1e-9)
 
 
-def worst(late: str, relation: str, follows: bool, mechanism: str | None = None) -> Worst:
-    """What the worst neighbour of SMALL changes.
+def worst(
+    late: str, relation: str, follows: bool, mechanism: str | None = None, script: Script = SMALL
+) -> Worst:
+    """What the worst neighbour of a small stream changes.
 
     Args:
       late, relation: of the count.
-      follows: whether the watermark follows the events; else it is SMALL's, whatever they are.
+      follows: whether the watermark follows the events; else it is the script's, whatever they are.
       mechanism: by name; None is the default.
+      script: the stream.
     """
-    fixed = [watermark * TICK for _, watermark in SMALL]
+    fixed = [watermark * TICK for _, watermark in script]
 
     count = count_of(SMALL_TICKS, SMALL_KEYS, late, relation=relation, mechanism=mechanism)
     engine, counter = Engine(count), count.counter
@@ -338,8 +342,8 @@ def worst(late: str, relation: str, follows: bool, mechanism: str | None = None)
         return engine.run(small(events, following(events) if follows else fixed))
 
     encoder = counter.mechanism.encoder(SMALL_TICKS)
-    before = run([[Event(key, tick * TICK) for key, tick in some] for some, _ in SMALL])
-    found = [change(before, run(events), encoder) for events in neighbours(relation)]
+    before = run([[Event(key, tick * TICK) for key, tick in some] for some, _ in script])
+    found = [change(before, run(events), encoder) for events in neighbours(relation, script)]
     most = Change(*(max(each) for each in zip(*found, strict=True)))
     return Worst(len(found), most, counter.l1_sensitivity, counter.l2_sensitivity)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from pathlib import Path
 
@@ -96,6 +97,25 @@ def test_one_event_changes_what_noise_is_for(
     assert found.most.cells == places
     if mechanism is None:  # bound and truth meet
         assert found.most.l2 == pytest.approx(found.l2_sensitivity)
+
+
+@pytest.mark.parametrize("late", LATE)
+@pytest.mark.parametrize("seed", range(4))
+def test_no_stream_has_an_event_that_changes_more(seed: int, late: str) -> None:
+    """Bundles and watermarks at random, the last one after all ticks."""
+    rng, now, script = random.Random(seed), 0, []
+    for _ in range(6):
+        now = min(now + rng.randrange(2), partitions.SMALL_TICKS)
+        some = [
+            (rng.choice(partitions.SMALL_KEYS), rng.randrange(partitions.SMALL_TICKS))
+            for _ in range(rng.randrange(4))
+        ]
+        script.append((some, now))
+    script.append(([], EVER))
+    for relation, places in (("add_remove", 1), ("replace_one", 2)):
+        found = partitions.worst(late, relation, False, script=script)
+        assert found.is_covered
+        assert found.most.cells == places
 
 
 @pytest.mark.parametrize("late", LATE)
