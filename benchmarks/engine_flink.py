@@ -27,7 +27,8 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
-from benchmarks.jobs import SECRET, TICK, HarnessError, Job, Lives, event, shown, totals
+from benchmarks.jobs import SECRET, HarnessError, Job, Lives, event, shown
+from benchmarks.subjects import PARTITIONS, TICK
 from engines.cache import UnavailableError
 from engines.flink import install
 from engines.flink.cluster import Cluster, Process, Workers, tail, wait
@@ -35,7 +36,6 @@ from engines.flink.runner import Lines, OnFlink
 
 _LOG = logging.getLogger(__name__)
 
-FILES = 2  # and subtasks that read them, one each
 PLACES = ("a TaskManager", "a Python worker")
 RECOVERY = 120.0  # seconds that a restart may take
 
@@ -48,6 +48,7 @@ class FlinkJob(Job):
     pace: float = 0.03
 
     timeout: ClassVar[float] = 1200.0
+    ordered: ClassVar[bool] = False
 
     @property
     def every(self) -> str:
@@ -60,7 +61,7 @@ class FlinkJob(Job):
     @property
     def seconds(self) -> float:
         """That all events take."""
-        return self.events / FILES * self.pace
+        return self.events / PARTITIONS * self.pace
 
     def supervised(self, kills: int, rng: random.Random, timeout: float, secret: str) -> Lives:
         try:
@@ -69,10 +70,10 @@ class FlinkJob(Job):
             raise HarnessError(f"Flink could not be had: {missing}") from missing
 
     def spread(self) -> None:
-        """The input in several files, each key's events in one of them."""
-        files: list[list[str]] = [[] for _ in range(FILES)]
-        for line in self.input.read_text().splitlines(keepends=True):
-            files[self.names.index(line.partition(",")[0]) % FILES].append(line)
+        """The input in several files, each of which one subtask reads."""
+        files: list[list[str]] = [[] for _ in range(PARTITIONS)]
+        for row in self.rows():
+            files[self.size.partition(row.key)].append(row.line)
         self.files.mkdir()
         for number, lines in enumerate(files):
             Path(self.files, f"{number}.csv").write_text("".join(lines))
@@ -82,10 +83,13 @@ class FlinkJob(Job):
 
 
 class Read(beam.DoFn):
-    """Lines to events, with times to the microsecond."""
+    """Lines to events of a kind of count, with times to the microsecond."""
+
+    def __init__(self, transform: str = "elements") -> None:
+        self._transform = transform
 
     def process(self, line: bytes) -> Iterator[Any]:
-        element, micros = event(line)
+        element, micros = event(line, self._transform)
         yield TimestampedValue(element, Timestamp(micros=micros))
 
 
@@ -113,16 +117,17 @@ def submit(job: FlinkJob, cluster: Cluster, workers: Workers) -> Any:
         "--environment_type=EXTERNAL",
         f"--environment_config=localhost:{workers.port}",
         "--streaming",
-        f"--parallelism={FILES}",
+        f"--parallelism={PARTITIONS}",
         f"--checkpointing_interval={job.checkpoint}",
         "--finish_bundle_before_checkpointing",
     ]
     pipeline = beam.Pipeline(runner=OnFlink(), options=PipelineOptions(flags))
     lines = pipeline | Lines(job.files, late=TICK // 1000, pace=round(job.pace * 1e6))
-    element_type = tuple[str, tuple[int, int]]
-    events = lines | "Read" >> beam.ParDo(Read()).with_output_types(element_type)
+    read = beam.ParDo(Read(job.transform)).with_output_types(tuple[str, Any])
+    events = lines | "Read" >> read
     for name, count in job.counts().items():
-        _ = events | count | f"Show {name}" >> beam.ParDo(Show(name, job.sink))
+        releases = job.subject.apply(events, name, count)
+        _ = releases | f"Show {name}" >> beam.ParDo(Show(name, job.sink))
     return pipeline.run()
 
 
@@ -213,7 +218,7 @@ class Supervisor:
     ) -> None:
         self._job, self._kills, self._rng, self._secret = job, kills, rng, secret
         self._deadline = time.monotonic() + timeout
-        self._expected = len(totals(job))
+        self._expected = len(job.subject.totals(job.size, job.rows()))
         self._lives = Lives(engine=install.versions())
 
     def run(self) -> Lives:

@@ -1,17 +1,21 @@
 """A small engine of our own, one process at a time, whose worker can be killed anywhere.
 
-It does to the real stateful DoFns what a streaming engine does: it reads a durable input from where
-the last checkpoint on disk left off, keeps state cells and timers, delivers every release at once,
-so before the checkpoint that covers it, and checkpoints every so many events. A supervisor kills
-the worker at random times and at chosen places, and starts it again, until the input has ended.
+It does to the real pipeline what a streaming engine does: it reads a durable input from where the
+last checkpoint on disk left off, in bundles, keeps state cells and timers, delivers every release
+at once, so before the checkpoint that covers it, and checkpoints after every so many events. A
+supervisor kills the worker at random times and at chosen places, and starts it again, until the
+input has ended.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import logging
 import math
 import os
+import pickle
 import random
 import secrets
 import selectors
@@ -21,17 +25,22 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import apache_beam as beam
+from apache_beam.internal import pickler
+from apache_beam.runners.common import DoFnRunner, DoFnSignature, Receiver
+from apache_beam.transforms.userstate import BagStateSpec
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils import windowed_value
+from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
-from beam_dpcount.dofns.states import KeptCoder
-from beam_dpcount.dofns.ticks import SEED
-from benchmarks.jobs import SECRET, TICK, HarnessError, Job, Lives, durable, event, shown
+from benchmarks.jobs import SECRET, HarnessError, Job, Lives, durable, event, shown
+from benchmarks.subjects import TICK
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -64,33 +73,31 @@ class OwnJob(Job):
         return Supervisor(self, kills, rng, timeout, secret).run()
 
 
-# A checkpoint: plain bytes, as the DoFns' coders wrote them
+# A checkpoint
 
-_HEAD = struct.Struct("<4sQQQI")  # magic, number, events, byte offset, cells
-_SLOT = struct.Struct("<HqI")  # length of a name, time of the timer or -1, length of a cell
 _CHECK = struct.Struct("<I")
-_MAGIC = b"DPC1"
+Slot = tuple[Any, ...]  # of a cell or a timer: the stage, the state's name, the window, the key
 
 
 @dataclass
 class Snapshot:
-    """What a worker resumes from: a place in the input, and the cell and timer of every slot.
+    """What a worker resumes from: a place in the input, and all cells and timers.
 
-    A slot is "count key".
+    Fields:
+      number: how many there were before, and this one.
+      events, offset: how far the input was read.
+      cells: what each holds, as the state's coder wrote it; of a bag, each entry.
+      timers: when each is to fire, in microseconds; their slots end with the timer's tag.
     """
 
     number: int = 0
     events: int = 0
     offset: int = 0
-    cells: dict[str, bytes] = field(default_factory=dict)
-    timers: dict[str, int] = field(default_factory=dict)
+    cells: dict[Slot, list[bytes]] = field(default_factory=dict)
+    timers: dict[Slot, int] = field(default_factory=dict)
 
     def pack(self) -> bytes:
-        parts = [_HEAD.pack(_MAGIC, self.number, self.events, self.offset, len(self.cells))]
-        for slot, cell in self.cells.items():
-            name = slot.encode()
-            parts += [_SLOT.pack(len(name), self.timers.get(slot, -1), len(cell)), name, cell]
-        body = b"".join(parts)
+        body = pickle.dumps(self.__dict__)
         return body + _CHECK.pack(zlib.crc32(body))
 
     @classmethod
@@ -100,50 +107,144 @@ class Snapshot:
             data = path.read_bytes()
         except FileNotFoundError:
             return None
-        if _CHECK.pack(zlib.crc32(data[:-4])) != data[-4:] or data[:4] != _MAGIC:
+        if _CHECK.pack(zlib.crc32(data[:-4])) != data[-4:]:
             raise HarnessError(f"{path} is no whole checkpoint: the engine wrote it wrongly")
-        _, number, events, offset, cells = _HEAD.unpack_from(data)
-        made, at = cls(number, events, offset), _HEAD.size
-        for _ in range(cells):
-            size, timer, length = _SLOT.unpack_from(data, at)
-            at += _SLOT.size
-            slot = data[at : at + size].decode()
-            made.cells[slot] = data[at + size : at + size + length]
-            if timer >= 0:
-                made.timers[slot] = timer
-            at += size + length
-        return made
+        return cls(**pickle.loads(data[:-4]))
 
 
 # The worker
 
 
 class _Cell:
-    """The one state cell of a slot."""
+    """One cell of state, or one bag, as long as a bundle lasts."""
 
-    def __init__(self, worker: Worker, slot: str) -> None:
-        self._worker, self._slot = worker, slot
+    def __init__(self, worker: Worker, slot: Slot, spec: Any) -> None:
+        self._worker, self._slot, self._coder = worker, slot, spec.coder
+        self._is_bag = isinstance(spec, BagStateSpec)
+        found = worker.now.cells.get(slot, [])
+        self._values = [self._coder.decode(entry) for entry in found]
+        self._is_changed = False
 
-    def read(self) -> bytes | None:
-        return self._worker.now.cells.get(self._slot)
+    def read(self) -> Any:
+        if self._is_bag:
+            return list(self._values)
+        return self._values[0] if self._values else None
 
-    def write(self, data: Any) -> None:
-        self._worker.now.cells[self._slot] = KeptCoder().encode(data)
+    def write(self, value: Any) -> None:
+        self._values, self._is_changed = [value], True
         self._worker.reach("state")
+
+    def add(self, value: Any) -> None:
+        self._values.append(value)
+        self._is_changed = True
+
+    def clear(self) -> None:
+        self._values, self._is_changed = [], True
+
+    def commit(self) -> None:
+        """As a runner does at the end of a bundle: what is held becomes bytes."""
+        if self._is_changed:
+            made = [self._coder.encode(value) for value in self._values]
+            self._worker.now.cells[self._slot] = made
 
 
 class _Timer:
-    """The one timer of a slot."""
+    """The timers of a slot, by tag."""
 
-    def __init__(self, worker: Worker, slot: str) -> None:
+    def __init__(self, worker: Worker, slot: Slot) -> None:
         self._worker, self._slot = worker, slot
 
-    def set(self, moment: Any) -> None:
-        self._worker.now.timers[self._slot] = moment.micros
+    def set(self, moment: Any, dynamic_timer_tag: str = "") -> None:
+        self._worker.now.timers[(*self._slot, dynamic_timer_tag)] = moment.micros
+
+
+class _States:
+    """The state of one stage, as Beam's own invoker of DoFns asks for it."""
+
+    def __init__(self, worker: Worker, label: str) -> None:
+        self._worker, self._label, self._open = worker, label, dict[Slot, _Cell]()
+
+    def get_state(self, spec: Any, key: Any, window: Any) -> _Cell:
+        slot = self._label, spec.name, window, key
+        if slot not in self._open:
+            self._open[slot] = _Cell(self._worker, slot, spec)
+        return self._open[slot]
+
+    def get_timer(self, spec: Any, key: Any, window: Any, timestamp: Any, pane: Any) -> _Timer:
+        return _Timer(self._worker, (self._label, spec.name, window, key))
+
+    def commit(self) -> None:
+        for cell in self._open.values():
+            cell.commit()
+        self._open.clear()
+
+
+class _Stage:
+    """One ParDo of the pipeline, run by Beam's own code for DoFns, and what it hands on to."""
+
+    def __init__(self, worker: Worker, node: Any, consumers: Mapping[Any, list[Any]]) -> None:
+        # As a worker gets it: pickled and unpickled.
+        fn = pickler.loads(pickler.dumps(node.transform.fn))
+        self.label, self._states = node.full_label, _States(worker, node.full_label)
+        receivers = {tag: _Fork(consumers[out]) for tag, out in node.outputs.items()}
+        main, signature = node.outputs[None], DoFnSignature(fn)
+        self._runner = DoFnRunner(
+            *(fn, node.transform.args, node.transform.kwargs, [], main.windowing, receivers),
+            step_name=node.full_label,
+            user_state_context=self._states if signature.is_stateful_dofn() else None,
+        )
+        self._timers = {spec.name: spec for spec in signature.timer_methods}
+        self._runner.setup()
+
+    def receive(self, value: Any) -> None:
+        self._runner.process(value)
+
+    def fire(self, slot: Slot, micros: int) -> None:
+        """The timer of a slot."""
+        _, name, window, key, tag = slot
+        moment = Timestamp(micros=micros)
+        self._runner.process_user_timer(self._timers[name], key, window, moment, None, tag)
+
+    def start(self) -> None:
+        self._runner.start()
+
+    def finish(self) -> None:
+        self._runner.finish()
+
+    def commit(self) -> None:
+        self._states.commit()
+
+
+class _Fork(Receiver):
+    """Hands each value on to all that take it."""
+
+    def __init__(self, takers: list[Any]) -> None:
+        self._takers = takers
+
+    def receive(self, value: Any) -> None:
+        for taker in self._takers:
+            taker.receive(value)
+
+    def flush(self) -> None:
+        pass
+
+
+class _Sink:
+    """Shows releases at once: nothing waits for a checkpoint."""
+
+    def __init__(self, worker: Worker, name: str) -> None:
+        self._worker, self._name = worker, name
+
+    def receive(self, value: Any) -> None:
+        os.write(self._worker.sink, shown(self._name, value.value))
+        self._worker.reach("delivered")
 
 
 class Worker:
     """One life of a worker: from the last checkpoint to the end of the input, or to its own.
+
+    It runs the pipelines of both counts as Beam has made them: ParDos, Flattens, and what is known
+    at the start. Each watermark ends a bundle.
 
     Args:
       job: the job.
@@ -153,30 +254,60 @@ class Worker:
 
     def __init__(self, job: OwnJob, place: str, position: int) -> None:
         self._job, self._place, self._position = job, place, position
-        self._counts = job.dofns()
+        self._counts = job.counts()
         found = Snapshot.read(job.saved)
         self.now = Snapshot() if found is None else found
         # A watermark is in no checkpoint, and moves at other events in every life.
         self._latest, self._stride, self._unseen = -1, 1 + secrets.randbelow(5), 0
-        self._sink = os.open(job.sink, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        os.write(self._sink, b"\n")  # should the last life's line have been cut short
-        if found is None and job.transform == "ticks":
-            for name in self._counts:
-                for key in job.names:
-                    self._process(name, (key, SEED), 0)
+        self.sink = os.open(job.sink, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(self.sink, b"\n")  # should the last life's line have been cut short
+        self._build(is_new=found is None)
+
+    def _build(self, is_new: bool) -> None:
+        pipeline = beam.Pipeline(runner="BundleBasedDirectRunner")  # which does not run it
+        created = beam.Create([("", 0)]).with_output_types(tuple[str, Any])
+        events, sinks = pipeline | _EVENTS >> created, {}
+        for name, transform in self._counts.items():
+            sinks[self._job.subject.apply(events, name, transform)] = _Sink(self, name)
+        found = _Primitives()
+        pipeline.visit(found)
+        # What takes each collection; those further down are made first.
+        takers: dict[Any, list[Any]] = defaultdict(list)
+        for collection, sink in sinks.items():
+            takers[collection].append(sink)
+        self._stages: list[_Stage] = []
+        for node in reversed(found.nodes):
+            if isinstance(node.transform, beam.ParDo):
+                taker: Any = _Stage(self, node, takers)
+                self._stages.insert(0, taker)
+            else:
+                taker = _Fork(takers[node.outputs[None]])
+            for collection in node.main_inputs.values():
+                takers[collection].append(taker)
+        self._source = _Fork(takers[events])
+        if is_new:
+            with self._bundle():
+                for node in found.nodes:
+                    if isinstance(node.transform, beam.Impulse):
+                        _Fork(takers[node.outputs[None]]).receive(_IMPULSE)
 
     def run(self) -> None:
         job, now = self._job, self.now
         _say("ready")
         with open(job.input, "rb") as file:
             file.seek(now.offset)
-            for line in file:
-                self._take(line)
-                now.events += 1
-                now.offset += len(line)
-                if not now.events % job.checkpoint:
+            while lines := [*itertools.islice(file, self._stride)]:
+                with self._bundle():
+                    for line in lines:
+                        element, micros = event(line, job.transform)
+                        self._source.receive(_placed(element, micros))
+                        self._latest = max(self._latest, micros)
+                        now.events += 1
+                        now.offset += len(line)
+                        time.sleep(job.pace)
+                self._fire(self._latest - TICK + 1)
+                if (now.events - len(lines)) // job.checkpoint < now.events // job.checkpoint:
                     self._save()
-                time.sleep(job.pace)
         self._fire(math.inf)
         self._save()
         _say("done")
@@ -189,46 +320,27 @@ class Worker:
             sys.stdin.read()
             os._exit(3)
 
-    def _take(self, line: bytes) -> None:
-        element, moment = event(line)
-        for name, (_, reading) in self._counts.items():
-            if reading is None:
-                self._process(name, element, moment)
-                continue
-            reading.start_bundle()
-            sums = [*reading.process(element, _placed(element, moment)), *reading.finish_bundle()]
-            for read in sums:
-                self._process(name, read.value, moment)
-        self._latest, self._unseen = max(self._latest, moment), self._unseen + 1
-        if self._unseen >= self._stride:
-            self._unseen = 0
-            self._fire(self._latest - TICK + 1)
-
-    def _process(self, name: str, element: Any, micros: int) -> None:
-        counting, slot = self._counts[name][0], f"{name} {element[0]}"
-        arguments = [_placed(element, micros), _Cell(self, slot)]
-        if self._job.transform == "ticks":
-            arguments.append(_Timer(self, slot))
-        self._deliver(name, counting.process(element, *arguments))
+    @contextlib.contextmanager
+    def _bundle(self) -> Iterator[None]:
+        for stage in self._stages:
+            stage.start()
+        yield
+        for stage in self._stages:
+            stage.finish()
+        for stage in self._stages:
+            stage.commit()
 
     def _fire(self, watermark: float) -> None:
         """All timers that are due, in order."""
         timers = self.now.timers
         while timers:
-            slot = min(timers, key=lambda slot: (timers[slot], slot))
+            slot = min(timers, key=lambda slot: (timers[slot], repr(slot)))
             if timers[slot] > watermark:
                 return
-            del timers[slot]
-            name, key = slot.split(" ")
-            given = key, GlobalWindow(), _Cell(self, slot), _Timer(self, slot)
-            self._deliver(name, self._counts[name][0].release(*given))
-
-    def _deliver(self, name: str, releases: Iterable[Any] | None) -> None:
-        """Visible at once: nothing waits for a checkpoint."""
-        for release in releases or ():
-            made = release.value if isinstance(release, windowed_value.WindowedValue) else release
-            os.write(self._sink, shown(name, made))
-            self.reach("delivered")
+            micros = timers.pop(slot)
+            stage = next(stage for stage in self._stages if stage.label == slot[0])
+            with self._bundle():
+                stage.fire(slot, micros)
 
     def _save(self) -> None:
         self.now.number += 1
@@ -236,8 +348,28 @@ class Worker:
         self.reach("saved")
 
 
+_EVENTS = "Events"
+
+
+class _Primitives(beam.pipeline.PipelineVisitor):
+    """The primitives of a pipeline, each after those before it, but for the source of events."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+
+    def visit_transform(self, node: Any) -> None:
+        if node.full_label.split("/")[0] == _EVENTS:
+            return
+        if not isinstance(node.transform, beam.ParDo | beam.Flatten | beam.Impulse):
+            raise HarnessError(f"{node.full_label} is nothing that this engine knows")
+        self.nodes.append(node)
+
+
 def _placed(element: Any, micros: int) -> Any:
     return windowed_value.create(element, micros, (GlobalWindow(),))
+
+
+_IMPULSE = _placed(b"", MIN_TIMESTAMP.micros)
 
 
 def _say(word: str) -> None:

@@ -27,8 +27,9 @@ from apache_beam.metrics.metric import Metrics
 from apache_beam.options.pipeline_options import PipelineOptions
 
 import beam_dpcount as dp
-from benchmarks.engine_flink import FILES, Read, Watched
+from benchmarks.engine_flink import Read, Watched
 from benchmarks.jobs import FLAT, order, resident
+from benchmarks.subjects import PARTITIONS
 from engines.cache import UnavailableError
 from engines.flink import install
 from engines.flink.cluster import Cluster, Workers, wait
@@ -59,10 +60,10 @@ def write(directory: Path, options: Namespace) -> None:
     """The events, each key's in one file."""
     directory.mkdir()
     with contextlib.ExitStack() as stack:
-        paths = [directory / f"{number}.csv" for number in range(FILES)]
+        paths = [directory / f"{number}.csv" for number in range(PARTITIONS)]
         files = [stack.enter_context(path.open("w")) for path in paths]
         for row, key in enumerate(order(options.events, options.keys, options.skewed)):
-            files[key % FILES].write(f"key{key},{row & 1},{row // PER_MICROSECOND},{row}\n")
+            files[key % PARTITIONS].write(f"key{key},{row & 1},{row // PER_MICROSECOND},{row}\n")
 
 
 class Seen(beam.DoFn):
@@ -78,7 +79,7 @@ class Seen(beam.DoFn):
 def submit(options: Namespace, count: dp.PrefixCount, files: Path, *flags: str) -> Any:
     """Start the job."""
     words = [
-        *("--streaming", f"--parallelism={FILES}", *flags),
+        *("--streaming", f"--parallelism={PARTITIONS}", *flags),
         f"--checkpointing_interval={options.checkpoint}",
         "--finish_bundle_before_checkpointing",
         f"--max_bundle_size={max(1, min(BUNDLE, options.events // 40))}",

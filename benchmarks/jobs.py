@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import operator
 import os
 import pkgutil
 import random
 from collections import Counter as Tally
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,16 +17,12 @@ import apache_beam as beam
 from apache_beam.internal import pickler
 
 import beam_dpcount as dp
-from beam_dpcount.dofns.elements import CountEachElement
-from beam_dpcount.dofns.ticks import CountEachTick, ReadTicks
-from benchmarks import reference
 from benchmarks.judge import Sighting
+from benchmarks.subjects import SUBJECTS, Row, Size, Subject, rows_of
 
 SECRET = "CRASH_TEST_SECRET"  # the name of an environment variable; each run makes a new secret
-LARGEST = 5  # the largest value of an event
-TICK = 1_000_000  # microseconds
-PER_TICK = 10  # events of all keys in one tick
 FLAT = 0.02  # growth of memory that counts as none
+COUNTS = "private", "exact"  # the latter with an enormous budget, so without noise
 
 _PAGE = 4096
 
@@ -52,7 +48,7 @@ class Job:
 
     Args:
       directory: of the input, the checkpoint and the sink.
-      transform: "elements" (PrefixCount) or "ticks" (TickCount).
+      transform: one of SUBJECTS.
       entropy: "replayable", "system", or "module:function", which gives an Entropy to each worker,
         whose noise is to be the replayable one's.
       keys, events: how many.
@@ -73,6 +69,7 @@ class Job:
     mechanism: str | None = None
 
     timeout: ClassVar[float] = 300.0  # seconds, unless another is given
+    ordered: ClassVar[bool] = True  # see Size
 
     @property
     def input(self) -> Path:
@@ -88,15 +85,19 @@ class Job:
         return f"{self.checkpoint} events"
 
     @property
-    def ticks(self) -> int:
-        return self.events // PER_TICK + 2
+    def subject(self) -> Subject:
+        return SUBJECTS[self.transform]
 
     @property
-    def names(self) -> list[str]:
-        return [f"key-{i}" for i in range(self.keys)]
+    def size(self) -> Size:
+        return Size(self.keys, self.events, self.ordered)
+
+    def rows(self) -> list[Row]:
+        """The input."""
+        return [Row.of(line) for line in self.input.read_bytes().splitlines()]
 
     def counts(self) -> dict[str, Any]:
-        """The transforms, by name, with the labels that their noise depends on."""
+        """The transforms, by name."""
         entropy: Any
         if self.entropy == "replayable":
             entropy = dp.ReplayableEntropy(SECRET, run_id="crash test")
@@ -104,35 +105,11 @@ class Job:
             entropy = dp.SystemEntropy()
         else:
             entropy = pkgutil.resolve_name(self.entropy)()
-        common: dict[str, Any] = {
-            "mechanism": self.mechanism,
-            "bounds": (0, LARGEST),
-            "value": itemgetter(0),
-            "path": "streaming",
-            "entropy": entropy,
-        }
-        budgets = {"private": dp.ZCDP(self.rho), "exact": dp.ZCDP(1e12)}  # the latter's noise is 0
-        if self.transform == "ticks":
-            clock: dict[str, Any] = {"horizon": self.ticks, "keys": self.names}
-            return {
-                name: f"Count {name}" >> dp.TickCount(budget, TICK / 1e6, 0, **clock, **common)
-                for name, budget in budgets.items()
-            }
-        given = {"element_id": itemgetter(1), **common}
+        budgets = zip(COUNTS, (dp.ZCDP(self.rho), dp.ZCDP(1e12)), strict=True)
+        options = {"mechanism": self.mechanism, "entropy": entropy}
         return {
-            name: f"Count {name}" >> dp.PrefixCount(budget, self.events, **given)
-            for name, budget in budgets.items()
+            name: self.subject.transform(self.size, budget, **options) for name, budget in budgets
         }
-
-    def dofns(self) -> dict[str, tuple[Any, Any]]:
-        """Of each count, the DoFn that counts, set up, and the one before it, if there is one."""
-        kind = CountEachTick if self.transform == "ticks" else CountEachElement
-        made = {}
-        for name, transform in self.counts().items():
-            found = dofns_of(transform)
-            found[kind].setup()
-            made[name] = found[kind], found.get(ReadTicks)
-        return made
 
     def supervised(self, kills: int, rng: random.Random, timeout: float, secret: str) -> Lives:
         """Run it to its end on an engine, with so many kills."""
@@ -140,93 +117,68 @@ class Job:
 
 
 def write_input(job: Job, rng: random.Random) -> None:
-    """Events of several keys, one a line, times a little out of order.
-
-    In whole milliseconds: between workers Beam cuts times to these, on some engines.
-    """
-    lines = []
-    for row in range(job.events):
-        # Less than one tick late.
-        micros = row * TICK // PER_TICK + 1000 * rng.randrange(TICK // 1000)
-        key, value = rng.choice(job.names), rng.randint(0, LARGEST)
-        lines.append(f"{key},{value},{micros},{row}\n")
+    """Events of several keys, one a line."""
+    lines = [row.line for row in rows_of(job.subject, job.size, rng)]
     durable(job.input, "".join(lines).encode())
 
 
-def event(line: bytes) -> tuple[Any, int]:
-    """An element as the counts take them, and its time in microseconds."""
-    key, value, micros, row = line.decode().split(",")
-    return (key, (int(value), int(row))), int(micros)
+def event(line: bytes, transform: str = "elements") -> tuple[Any, int]:
+    """An element as the count takes them, and its time in microseconds."""
+    row = Row.of(line)
+    return SUBJECTS[transform].element(row), row.micros
 
 
 def shown(name: str, release: Any) -> bytes:
     """What a sink gets of a release of the count `name`."""
-    key, step, *rest = release
-    return f"{name} {key} {step} {' '.join(map(repr, rest))} .\n".encode()
+    key, *rest = release
+    words = [repr(one if isinstance(one, int | float) else [*map(float, one)]) for one in rest]
+    return " ".join([name, key, *(word.replace(" ", "") for word in words), ".\n"]).encode()
 
 
-def totals(job: Job) -> dict[tuple[str, int], int]:
-    """The exact value of every release that there must be, straight from the input."""
-    found: dict[tuple[str, int], int] = {}
-    rows = [line.split(",") for line in job.input.read_text().splitlines()]
-    if job.transform == "elements":
-        steps: Tally[str] = Tally()
-        for key, value, _, _ in rows:
-            before = found.get((key, steps[key]), 0)
-            steps[key] += 1
-            found[key, steps[key]] = before + int(value)
-        return found
-    for key, sums in _sums(job).items():
-        for step, total in enumerate(accumulate(sums), start=1):
-            found[key, step] = total
-    return found
-
-
-def _sums(job: Job) -> dict[str, list[int]]:
-    """The sum of each tick, by key."""
-    found = {key: [0] * job.ticks for key in job.names}
-    for line in job.input.read_text().splitlines():
-        key, value, micros, _ = line.split(",")
-        found[key][int(micros) // TICK] += int(value)
-    return found
-
-
-def uninterrupted(job: Job, secret: str) -> list[Sighting]:
-    """All releases of the private count as nothing has touched it; see `parsed`.
+def uninterrupted(job: Job, secret: str) -> dict[str, list[Sighting]]:
+    """All releases of both counts as nothing has touched them; see `parsed`.
 
     Under system entropy only their places are those of another run.
     """
     if job.entropy != "system":
         job = replace(job, entropy="replayable")
+    rows, found = job.rows(), {}
+    for name, transform in job.counts().items():
+        dofns = dofns_of(transform, lambda events, t, name=name: job.subject.apply(events, name, t))
+        with _environment(secret):
+            for dofn in dofns.values():
+                dofn.setup()
+        releases = job.subject.releases(job.size, dofns, rows)
+        lines = (shown(name, release).decode().strip() for release in releases)
+        found[name] = parsed(job, lines, name)
+    return found
+
+
+@contextlib.contextmanager
+def _environment(secret: str) -> Iterator[None]:
     before = os.environ.get(SECRET)
     os.environ[SECRET] = secret
     try:
-        counting, _ = job.dofns()["private"]
+        yield
     finally:
         os.environ.pop(SECRET)
         if before is not None:
             os.environ[SECRET] = before
-    releases: Iterable[Any]
-    if job.transform == "ticks":
-        releases = reference.of_ticks(counting, _sums(job))
-    else:
-        events = map(event, job.input.read_bytes().splitlines())
-        releases = reference.of_elements(counting, events)
-    return parsed((shown("private", release).decode().strip() for release in releases), "private")
 
 
-def parsed(lines: Iterable[str], count: str) -> list[Sighting]:
-    """The releases of a count that a sink's lines show: (key, step), and all that follows."""
+def parsed(job: Job, lines: Iterable[str], count: str) -> list[Sighting]:
+    """The releases of a count that a sink's lines show: their places, and all that was shown."""
     found: list[Sighting] = []
     for line in lines:
         name, *words = line.split(" ")
         if name == count and words[-1] == ".":  # else cut short by a kill, and not seen
-            key, step, *rest = words[:-1]
-            found.append(((key, int(step)), tuple(rest)))
+            key, step, micros, *rest = words[:-1]
+            place = job.subject.place((key, int(step), int(micros)))
+            found.append((place, (step, micros, *rest)))
     return found
 
 
-def dofns_of(transform: Any) -> dict[type, Any]:
+def dofns_of(transform: Any, apply: Callable[[Any, Any], Any] = operator.or_) -> dict[type, Any]:
     """The DoFns of an applied transform, as a worker gets them: pickled and unpickled."""
     found: dict[type, Any] = {}
 
@@ -239,7 +191,7 @@ def dofns_of(transform: Any) -> dict[type, Any]:
     # Not one that takes many timers at once: they run on engines of our own.
     pipeline = beam.Pipeline(runner="BundleBasedDirectRunner")
     created = beam.Create([("", (0, 0))]).with_output_types(tuple[str, tuple[int, int]])
-    _ = pipeline | created | transform
+    _ = apply(pipeline | created, transform)
     pipeline.visit(Collect())
     return found
 

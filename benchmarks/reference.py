@@ -7,15 +7,19 @@ DoFn's own, and needs its secret in this process.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from apache_beam.transforms.window import GlobalWindow
 
+from beam_dpcount.counters.columns import Columns, advance
 from beam_dpcount.dofns.elements import CountEachElement
+from beam_dpcount.dofns.intake import Excess
 from beam_dpcount.dofns.releases import Release
-from beam_dpcount.dofns.states import PAIR, packer
-from beam_dpcount.dofns.ticks import CountEachTick
+from beam_dpcount.dofns.shards import CountShards, said_of, shard_of
+from beam_dpcount.dofns.states import PAIR, Seen, packer
+from beam_dpcount.dofns.ticks import CountEachTick, window_from
+from beam_dpcount.dofns.users import BoundArriving
 from beam_dpcount.noise.replay import NO_ID
 
 
@@ -38,8 +42,7 @@ def of_elements(
         if counter.horizon is not None and state[0] >= counter.horizon:
             continue
         codes, _ = intake.codes(key, payload, micros)
-        identity = None if intake.element_id is None else intake.element_id(payload)
-        digest = draws.follow(digest, identity, pack(0, codes))
+        digest = draws.follow(digest, intake.identity(payload), pack(0, codes))
         memory, x = statistic.count(memory, codes)
         state, value = counter.step_lattice(state, x, draws.noise(key, window, digest))
         kept[key] = state, memory, digest
@@ -53,14 +56,59 @@ def of_ticks(counting: CountEachTick, sums: Mapping[str, Sequence[int]]) -> Iter
 
     Args:
       counting: after `setup`.
+      sums: of all ticks, those of one window after the other.
     """
-    plan, draws, window = counting._plan, counting._draws, GlobalWindow()
+    plan, draws = counting._plan, counting._draws
     counter, clock = plan.counter, plan.clock
     for key, xs in sums.items():
-        state, digest = counter.init(), draws.begin(key, window)
-        for step, x in enumerate(xs, start=1):
-            capped = min(max(x, -plan.cap), plan.cap)
-            digest = draws.follow(digest, NO_ID, PAIR.pack(step, capped))
-            state, value = counter.step_lattice(state, capped, draws.noise(key, window, digest))
-            micros = clock.end(clock.start, step)
-            yield Release(key, step, micros, value, counter.stddev_at(state))
+        for count, origin in enumerate(clock.origins()):
+            window = window_from(clock, origin)
+            state, digest = counter.init(), draws.begin(key, window)
+            of_window = xs[count * clock.steps : (count + 1) * clock.steps]
+            for step, x in enumerate(of_window, start=1):
+                capped = min(max(x, -plan.cap), plan.cap)
+                digest = draws.follow(digest, NO_ID, PAIR.pack(step, capped))
+                state, value = counter.step_lattice(state, capped, draws.noise(key, window, digest))
+                yield Release(key, step, clock.end(origin, step), value, counter.stddev_at(state))
+
+
+def of_shards(counting: CountShards, sums: Mapping[str, Sequence[int]]) -> Iterator[Release]:
+    """The same of keys that nobody listed, in the global window, from the tick on that shows them.
+
+    Args:
+      counting: after `setup`.
+    """
+    plan, draws, window = counting._plan, counting._draws, GlobalWindow()
+    for shard in range(plan.shards):
+        columns, digest = Columns(), draws.begin(str(shard), window)
+        keys = sorted(key for key in sums if shard_of(key, plan.shards) == shard)
+        for step in range(1, plan.clock.steps + 1):
+            tick = {key: min(max(sums[key][step - 1], -plan.cap), plan.cap) for key in keys}
+            tick = {key: x for key, x in tick.items() if x}
+            digest = draws.follow(digest, NO_ID, said_of(step, tick))
+
+            def noise(keys: Sequence[str], digest: bytes = digest) -> Any:
+                return draws.of_keys(keys, window, digest)
+
+            columns, shown = advance(plan.selection, columns, tick, noise)
+            for key, value in shown:
+                end = plan.clock.end(plan.clock.start, step)
+                yield Release(key, step, end, value, counting._stddevs[step - 1])
+
+
+def of_people(
+    bounding: BoundArriving,
+    elements: Iterable[tuple[tuple[str, Any], int]],
+    person: Callable[[Any], str],
+) -> Iterator[tuple[tuple[str, Any], int]]:
+    """Elements, in the order of each person, as the count gets them: some are empty steps.
+
+    Args:
+      bounding: of a count after elements.
+      person: gives that of an element's value.
+    """
+    seen: dict[str, Seen] = {}
+    for (key, payload), micros in elements:
+        of_person = seen.setdefault(person(payload), Seen())
+        kept = bounding._bound.take(of_person, [key], micros)
+        yield (key, payload if kept else Excess(payload)), micros

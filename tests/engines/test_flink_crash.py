@@ -54,7 +54,7 @@ def test_each_key_is_in_one_file_and_in_order(tmp_path: Path) -> None:
     files = [path.read_text().splitlines() for path in job.files.iterdir()]
     assert len(files) == 2
     assert sorted(line for file in files for line in file) == sorted(rows)
-    for name in job.names:
+    for name in job.size.names:
         of_key = [line for line in rows if line.startswith(f"{name},")]
         assert of_key
         assert of_key in [[line for line in file if line in of_key] for file in files]
