@@ -30,6 +30,7 @@ from benchmarks.engine_own import PLACES, OwnJob
 from benchmarks.jobs import COUNTS, HarnessError, Job, Lives, parsed, uninterrupted, write_input
 from benchmarks.judge import Sighting, Verdict, judge
 from benchmarks.subjects import SUBJECTS, Bounds
+from benchmarks.timing import table
 
 ENGINES: dict[str, type[Job]] = {"own": OwnJob, "flink": FlinkJob}
 
@@ -85,15 +86,19 @@ class Summary:
             *(("", f"{n:3} {PLACES.get(at, at)}") for at, n in sorted(lives.kills.items())),
             ("restarts", lives.restarts),
             ("checkpoints", f"{lives.checkpoints}, one every {job.every}"),
-            ("releases seen", f"{private.seen}, {private.repeated} of them again"),
-            ("distinct", f"{private.distinct} of {private.expected} (key, step)"),
-            ("missing", private.missing),
-            ("conflicts", private.conflicts),
-            ("equal", unchecked if private.unchecked else equal),
         ]
+        if private.expected:
+            rows += [
+                ("releases seen", f"{private.seen}, {private.repeated} of them again"),
+                ("distinct", f"{private.distinct} of {private.expected} (key, step)"),
+                ("missing", private.missing),
+                ("conflicts", private.conflicts),
+                ("equal", unchecked if private.unchecked else equal),
+            ]
         if loose:
-            said = f"{loose.distinct} of {loose.expected}, {loose.repeated} seen again"
+            said = f"{loose.distinct} of {loose.expected} there, {loose.repeated} seen again"
             rows.append(("may differ", f"{said}, {loose.conflicts} with two values"))
+            rows.append(("", f"({job.subject.why})"))
         rows += [
             ("exact totals", f"{self.exact} of {self.must}, with an enormous budget"),
             *([("engine", lives.engine)] if lives.engine else []),
@@ -212,7 +217,7 @@ def arguments() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--engine", choices=[*ENGINES], default="own", help="default: %(default)s")
     add("--kills", type=_from(0, int), default=20, help="how many times (default: %(default)s)")
-    add("--transform", choices=[*SUBJECTS], help=f"default: {Job.transform}")
+    add("--transform", choices=[*SUBJECTS, "all"], nargs="+", help=f"default: {Job.transform}")
     add("--entropy", help=f"system, or module:function; default: {Job.entropy}")
     add("--keys", type=_from(1, int), help=f"default: {Job.keys}")
     add("--events", type=_from(1, int), help=f"default: {Job.events}")
@@ -230,15 +235,41 @@ def main(given: Sequence[str] | None = None) -> int:
     warnings.simplefilter("ignore", dp.WeakBudgetWarning)  # of the count without noise
     options = vars(arguments().parse_args(given))
     kills, seed, timeout = (options.pop(name) for name in ("kills", "seed", "timeout"))
-    kind = ENGINES[options.pop("engine")]
-    with tempfile.TemporaryDirectory(prefix="crash-") as directory:
-        try:
-            summary = crash(kind(directory, **options), kills, seed, timeout)
-        except HarnessError as error:
-            print(f"no result: {error}", file=sys.stderr)
-            return 2
-    print(summary)
-    return 1 if summary.faults else 0
+    engine, asked = options.pop("engine"), options.pop("transform", [Job.transform])
+    summaries: list[Summary] = []
+    for transform in [*SUBJECTS] if "all" in asked else asked:
+        with tempfile.TemporaryDirectory(prefix="crash-") as directory:
+            job = ENGINES[engine](directory, transform, **options)
+            try:
+                summaries.append(crash(job, kills, seed, timeout))
+            except HarnessError as error:
+                print(f"no result: {error}", file=sys.stderr)
+                return 2
+        print(summaries[-1], end="\n\n", flush=True)
+    if len(summaries) > 1:
+        print(table(HEAD, [_cells(engine, summary) for summary in summaries]))
+    return 1 if any(summary.faults for summary in summaries) else 0
+
+
+HEAD = (
+    *("engine, count, entropy", "kills", "seen", "again", "places", "missing", "two values"),
+    *("as uninterrupted", "exact totals", "may differ: places", "two values"),
+)
+
+
+def _cells(engine: str, summary: Summary) -> list[str]:
+    """A row of docs/reliability.md."""
+    job, seen, loose = summary.job, summary.private, summary.loose
+    equal = "not compared" if seen.unchecked else f"{seen.equal:,} of {seen.expected:,}"
+    return [
+        f"{engine}, {job.subject.label}, {job.entropy}",
+        str(summary.lives.kills.total()),
+        *(f"{n:,}" for n in (seen.seen, seen.repeated, seen.distinct, seen.missing)),
+        f"{seen.conflicts:,}",
+        equal if seen.expected else "none",
+        f"{summary.exact:,} of {summary.must:,}",
+        *([f"{loose.distinct:,} of {loose.expected:,}", f"{loose.conflicts:,}"] if loose else "--"),
+    ]
 
 
 if __name__ == "__main__":

@@ -42,10 +42,15 @@ RECOVERY = 120.0  # seconds that a restart may take
 
 @dataclass(frozen=True)
 class FlinkJob(Job):
-    """On Flink: `checkpoint` is milliseconds, and `pace` between the events of a file."""
+    """On Flink: `checkpoint` is milliseconds, and `pace` between the events of a file.
+
+    Args:
+      library: a directory that workers import from before all others: with what a mutant changes.
+    """
 
     checkpoint: int = 1000
     pace: float = 0.03
+    library: str | None = None
 
     timeout: ClassVar[float] = 1200.0
     ordered: ClassVar[bool] = False
@@ -224,8 +229,9 @@ class Supervisor:
     def run(self) -> Lives:
         self._job.spread()
         work, secret = Path(self._job.directory, "flink"), {SECRET: self._secret}
+        first = [Path(self._job.library)] if self._job.library else []
         try:
-            with Workers(work, secret) as self._workers, Cluster(work) as self._cluster:
+            with Workers(work, secret, first) as self._workers, Cluster(work) as self._cluster:
                 running = submit(self._job, self._cluster, self._workers)
                 try:
                     self._follow(running)

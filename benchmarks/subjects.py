@@ -89,6 +89,7 @@ class Subject(ABC):
 
     label: ClassVar[str]
     hides: ClassVar[bool] = False  # whether private counts decide which releases there are
+    why: ClassVar[str] = ""  # releases may differ from life to life
     _common: ClassVar[dict[str, Any]] = {"path": "streaming"}
 
     @abstractmethod
@@ -220,6 +221,7 @@ class Persons(_Elements):
     """Each event takes a step, and counts if it is among the first of its person."""
 
     label = "PrefixCount of people"
+    why = "elements come to their key from several workers, in no order"
 
     def transform(self, size: Size, budget: Any, **options: Any) -> Any:
         given = {"bounds": (0, LARGEST), "value": itemgetter(0), "element_id": itemgetter(1)}
@@ -358,6 +360,7 @@ class Late(Ticks):
     """
 
     label = "TickCount in windows, with late events"
+    why = "keys with late events, which a watermark decides"
 
     def apply(self, events: Any, name: str, transform: Any) -> Any:
         window = beam.WindowInto(FixedWindows(_WINDOW * TICK / 1e6))
