@@ -1,22 +1,28 @@
 """The soak on a real Flink: `python -m benchmarks.soak --engine flink`.
 
-A cluster of this machine and its Python workers; two files of events, as fast as they go, the
-streaming `PrefixCount`, and behind it a counter of releases. Checkpoints go to disk. What grows
-here, and not in the soak without an engine, is Beam's or Flink's.
+A cluster of this machine and its Python workers; two files of events, as fast as they go, a
+streaming count, and behind it a counter of releases. Checkpoints go to disk. What grows here, and
+not in the soak without an engine, is Beam's or Flink's.
 
-Memory goes up and down with the bundles, so each row has the median since the row above. Status 1
-if that of the Python workers grew in the second half, or releases are missing; 2 if there is no
-Flink, or no sample. The JVM's memory is bounded by its flags, and is only shown.
+The count is a `PrefixCount`, or with `--count` a `TickCount` of all keys, or one of twenty keys
+that counts one event of each person, of whom there are as many as `--keys` says.
+
+CPU time is that of the Python workers and of Flink's TaskManager. Memory goes up and down with the
+bundles, so each row has the median since the row above. Status 1 if that of the Python workers grew
+in the second half, or releases are missing; 2 if there is no Flink, or no sample. The JVM's memory
+is bounded by its flags, and is only shown.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from statistics import median
@@ -37,23 +43,58 @@ from engines.flink.runner import Lines, OnFlink
 
 RELEASES = ("soak", "releases")
 EVERY = 0.5  # seconds between samples
-# A worker asks for a key's state once a bundle, which takes longer than to count many events. So
-# bundles are large, and the watermark, which ends them, moves only every so many events.
-BUNDLE = 20_000
-PER_MICROSECOND = 100
+KEYS = 20  # of a count of people
 # The C library keeps what is freed, in each of many arenas, and gRPC's threads use them all: for
 # millions of events the workers' memory grows by that alone. With one arena, growth is a leak.
 MALLOC = {"MALLOC_ARENA_MAX": "1"}
 
 
 class Sample(NamedTuple):
-    """Releases so far, seconds, MB of the Python workers and of the JVM, and bytes of state."""
+    """Releases so far, seconds, MB of the Python workers and of the JVM, bytes of state, and CPU
+    seconds of both."""
 
     releases: int
     seconds: float
     python: float
     java: float
     state: int
+    cpu: tuple[float, float] = (0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is counted.
+
+    Fields:
+      transform: the count.
+      element: makes its elements of an event's key and (value, row).
+      releases: how many there must be.
+    """
+
+    transform: Any
+    element: Callable[[str, tuple[int, int]], tuple[str, Any]]
+    releases: int
+
+
+def loads(options: Namespace) -> Load:
+    """The one that the options name."""
+    budget = dp.ApproxDP(1.0, 1e-6)
+    if options.count == "elements":
+        count = dp.PrefixCount(budget, options.events, path="streaming")
+        return Load(count, lambda key, pair: (key, pair[0]), options.events)
+    last = options.events // options.rate
+    tick = max(1, last // options.ticks // 1000) * 1000  # Beam keeps whole milliseconds
+    keys = [f"key{n}" for n in range(options.keys if options.count == "ticks" else KEYS)]
+    more: dict[str, Any] = {"value": lambda pair: 1}
+    if options.count == "people":
+        more["users"] = dp.Users(lambda pair: pair[1], events=1)
+    horizon = last // tick + 1
+    clock = {"horizon": horizon, "keys": keys, "path": "streaming"}
+    ticks = dp.TickCount(budget, tick / 1e6, 0, **clock, **more)
+    if options.count == "ticks":
+        return Load(ticks, lambda key, pair: (key, pair), horizon * len(keys))
+    # The event's key says who it is; it counts under another one.
+    return Load(ticks, lambda key, pair: (keys[pair[1] % KEYS], (pair[0], key)), horizon * KEYS)
 
 
 def write(directory: Path, options: Namespace) -> None:
@@ -63,7 +104,7 @@ def write(directory: Path, options: Namespace) -> None:
         paths = [directory / f"{number}.csv" for number in range(PARTITIONS)]
         files = [stack.enter_context(path.open("w")) for path in paths]
         for row, key in enumerate(order(options.events, options.keys, options.skewed)):
-            files[key % PARTITIONS].write(f"key{key},{row & 1},{row // PER_MICROSECOND},{row}\n")
+            files[key % PARTITIONS].write(f"key{key},{row & 1},{row // options.rate},{row}\n")
 
 
 class Seen(beam.DoFn):
@@ -76,23 +117,25 @@ class Seen(beam.DoFn):
         self._releases.inc()
 
 
-def submit(options: Namespace, count: dp.PrefixCount, files: Path, *flags: str) -> Any:
+def submit(options: Namespace, load: Load, files: Path, *flags: str) -> Any:
     """Start the job."""
     words = [
         *("--streaming", f"--parallelism={PARTITIONS}", *flags),
         f"--checkpointing_interval={options.checkpoint}",
         "--finish_bundle_before_checkpointing",
-        f"--max_bundle_size={max(1, min(BUNDLE, options.events // 40))}",
+        f"--max_bundle_size={max(1, min(options.bundle, options.events // 40))}",
         f"--max_bundle_time_mills={options.checkpoint}",
     ]
     pipeline = beam.Pipeline(runner=OnFlink(), options=PipelineOptions(words))
-    event, number = tuple[str, tuple[int, int]], tuple[str, int]
+    event, element = tuple[str, tuple[int, int]], tuple[str, Any]
+    if options.count == "elements":
+        element = tuple[str, int]
     _ = (
         pipeline
         | Lines(files, late=0, pace=0)
         | "Read" >> beam.ParDo(Read()).with_output_types(event)
-        | "Number" >> beam.MapTuple(lambda key, pair: (key, pair[0])).with_output_types(number)
-        | count
+        | "Element" >> beam.MapTuple(load.element).with_output_types(element)
+        | load.transform
         | "Seen" >> beam.ParDo(Seen())
     )
     return pipeline.run()
@@ -115,7 +158,8 @@ class Watch(Watched):
                 last = self._get("/checkpoints")["latest"]["completed"]
                 if releases and python:
                     seconds, state = time.perf_counter() - begun, last["state_size"] if last else 0
-                    yield Sample(releases, seconds, python, java, state)
+                    cpu = sum(map(_cpu, self._workers.pids())), _cpu(self._java)
+                    yield Sample(releases, seconds, python, java, state, cpu)
             time.sleep(EVERY)
 
     def _releases(self) -> int:
@@ -124,44 +168,59 @@ class Watch(Watched):
         return sum(int(each["value"]) for each in found if each["name"] == " ".join(RELEASES))
 
 
-def rows(samples: Iterable[Sample], events: int) -> Iterator[Sample]:
-    """One for each tenth of the events: its last sample, but with the median of memory."""
-    for _, group in groupby(samples, lambda sample: min(9, sample.releases * 10 // events)):
+def _cpu(pid: int) -> float:
+    """The CPU time of a process so far, in seconds."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+def rows(samples: Iterable[Sample], releases: int) -> Iterator[Sample]:
+    """One for each tenth of the releases: its last sample, but with the median of memory."""
+    for _, group in groupby(samples, lambda sample: min(9, sample.releases * 10 // releases)):
         each = list(group)
         python, java = (median(getattr(one, name) for one in each) for name in ("python", "java"))
         yield each[-1]._replace(python=python, java=java)
 
 
-def report(samples: Iterable[Sample], options: Namespace) -> list[Sample]:
-    """Print the rows as they come."""
-    print(
-        f"{'events':>12}{'seconds':>9}{'us/event':>10}"
-        f"{'Python, MB':>12}{'JVM, MB':>9}{'checkpoint, bytes a key':>25}"
-    )
-    found, n, seconds = [], 0, 0.0
-    for row in rows(samples, options.events):
-        each = (row.seconds - seconds) / max(1, row.releases - n) * 1e6
-        print(
-            f"{row.releases:>12,}{row.seconds:>9.0f}{each:>10.1f}"
-            f"{row.python:>12.1f}{row.java:>9.1f}{row.state / options.keys:>25.0f}",
-            flush=True,
+HEAD = (
+    *("releases", "seconds", "Python CPU, us", "JVM CPU, us"),
+    *("Python, MB", "JVM, MB", "checkpoint, bytes a key"),
+)
+
+
+def report(samples: Iterable[Sample], options: Namespace, load: Load) -> list[Sample]:
+    """Print the rows as they come; microseconds of CPU are those of an event."""
+    print("".join(f"{name:>{len(name) + 3}}" for name in HEAD))
+    found, n, cpu = [], 0, (0.0, 0.0)
+    for row in rows(samples, load.releases):
+        # Releases come as events do: so many events for each.
+        events = max(1.0, (row.releases - n) * options.events / load.releases)
+        python, java = ((now - then) / events * 1e6 for now, then in zip(row.cpu, cpu, strict=True))
+        cells = (
+            *(f"{row.releases:,}", f"{row.seconds:.0f}", f"{python:.1f}", f"{java:.1f}"),
+            *(f"{row.python:.1f}", f"{row.java:.1f}", f"{row.state / options.keys:.0f}"),
         )
-        n, seconds = row.releases, row.seconds
+        widths = (len(name) + 3 for name in HEAD)
+        print("".join(f"{c:>{w}}" for c, w in zip(cells, widths, strict=True)), flush=True)
+        n, cpu = row.releases, row.cpu
         found.append(row)
     return found
 
 
-def soak(options: Namespace, count: dp.PrefixCount, work: Path) -> tuple[list[Sample], int]:
+def soak(options: Namespace, load: Load, work: Path) -> tuple[list[Sample], int]:
     """The rows, and how many releases there were."""
     files = work / "files"
     write(files, options)
-    with Workers(work, MALLOC) as workers, Cluster(work, restarts=0) as cluster:
+    with (
+        Workers(work, MALLOC, cache=options.cache) as workers,
+        Cluster(work, restarts=0) as cluster,
+    ):
         master = f"--flink_master=localhost:{cluster.rest}"
-        running = submit(options, count, files, master, *workers.flags)
+        running = submit(options, load, files, master, *workers.flags)
         try:
             watch = Watch(cluster, running, workers)
             wait(watch.is_known, (workers, cluster.job_manager), "the job's submission")
-            found = report(watch.samples(), options)
+            found = report(watch.samples(), options, load)
             running.wait_until_finish(60_000)
         finally:
             running.cancel()
@@ -169,12 +228,15 @@ def soak(options: Namespace, count: dp.PrefixCount, work: Path) -> tuple[list[Sa
     return found, int(releases.result)
 
 
-def main(options: Namespace, count: dp.PrefixCount) -> int:
+def main(options: Namespace) -> int:
     """Run it, and say how it went."""
+    load = loads(options)
+    mechanism = load.transform.counter.mechanism
+    print(f"{options.count}: {mechanism.name}, {mechanism.horizon:,} steps, {options.keys:,} keys")
     try:
         print(install.versions(), flush=True)
         with tempfile.TemporaryDirectory(prefix="soak-") as directory:
-            found, releases = soak(options, count, Path(directory))
+            found, releases = soak(options, load, Path(directory))
     except UnavailableError as missing:
         print(f"no result: {missing}", file=sys.stderr)
         return 2
@@ -189,6 +251,6 @@ def main(options: Namespace, count: dp.PrefixCount) -> int:
             ("JVM", half.java, last.java),
         )
     ]
-    print(f"memory from {half.releases:,} events on: {', '.join(changes)}")
-    print(f"releases: {releases:,} of {options.events:,}")
-    return int(last.python > half.python * (1 + FLAT) or releases != options.events)
+    print(f"memory from {half.releases:,} releases on: {', '.join(changes)}")
+    print(f"releases: {releases:,} of {load.releases:,}")
+    return int(last.python > half.python * (1 + FLAT) or releases != load.releases)

@@ -63,19 +63,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
     parser.add_argument("--engine", choices=["own", "flink"], default="own")
     parser.add_argument("--checkpoint", type=int, default=10_000, help="milliseconds, on Flink")
+    # A worker asks for a key's state once a bundle, which takes longer than to count many events.
+    # So bundles are large, and the watermark, which ends them, moves only every so many events.
+    parser.add_argument("--bundle", type=int, default=20_000, help="events, on Flink")
+    parser.add_argument("--rate", type=int, default=100, help="events a microsecond of their time")
+    parser.add_argument("--cache", type=int, default=0, help="MB of state a worker, on Flink")
     parser.add_argument("--events", type=int, default=5_000_000)
     parser.add_argument("--keys", type=int, default=10_000)
     parser.add_argument("--skewed", action="store_true", help="one key has half of the events")
     parser.add_argument("--mechanism", default=None)
+    add = parser.add_argument
+    add("--count", choices=["elements", "ticks", "people"], default="elements", help="on Flink")
+    add("--ticks", type=int, default=20, help="of a TickCount")
     options = parser.parse_args(argv)
+    if options.engine == "flink":
+        return flink_soak.main(options)
     horizon = options.events
     count = dp.PrefixCount(
         dp.ApproxDP(1.0, 1e-6), horizon, mechanism=options.mechanism, path="streaming"
     )
     name = count.counter.mechanism.name  # type: ignore[attr-defined]
     print(f"{name}, horizon {horizon:,}, {options.keys:,} keys" + ", one skewed" * options.skewed)
-    if options.engine == "flink":
-        return flink_soak.main(options, count)
     report, cell = soak(options.events, options.keys, options.skewed, count)
     print(f"{'events':>12}{'seconds':>9}{'us/event':>10}{'RSS, MB':>9}{'state, bytes a key':>20}")
     before = (0, 0.0)

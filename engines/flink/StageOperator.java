@@ -11,10 +11,15 @@ import java.util.HexFormat;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.UUID;
+import java.util.concurrent.CompletionStage;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import org.apache.beam.model.fnexecution.v1.BeamFnApi.ProcessBundleProgressResponse;
+import org.apache.beam.model.fnexecution.v1.BeamFnApi.ProcessBundleRequest.CacheToken;
 import org.apache.beam.model.fnexecution.v1.BeamFnApi.ProcessBundleResponse;
 import org.apache.beam.model.fnexecution.v1.BeamFnApi.StateKey.TypeCase;
+import org.apache.beam.model.fnexecution.v1.BeamFnApi.StateRequest;
+import org.apache.beam.model.fnexecution.v1.BeamFnApi.StateResponse;
 import org.apache.beam.model.pipeline.v1.MetricsApi;
 import org.apache.beam.model.pipeline.v1.RunnerApi;
 import org.apache.beam.runners.core.StateNamespaces;
@@ -345,7 +350,24 @@ final class StageOperator extends AbstractStreamOperator<Tuple2<Integer, byte[]>
           StateRequestHandlers.forSideInputHandlerFactory(
               bundles.getProcessBundleDescriptor().getSideInputSpecs(), new Sides()));
     }
-    return StateRequestHandlers.delegateBasedUponType(handlers);
+    StateRequestHandler all = StateRequestHandlers.delegateBasedUponType(handlers);
+    // What a worker may keep of state from bundle to bundle, if it has a cache: it is of this attempt.
+    CacheToken token =
+        CacheToken.newBuilder()
+            .setUserState(CacheToken.UserState.getDefaultInstance())
+            .setToken(ByteString.copyFromUtf8(UUID.randomUUID().toString()))
+            .build();
+    return new StateRequestHandler() {
+      @Override
+      public CompletionStage<StateResponse.Builder> handle(StateRequest request) throws Exception {
+        return all.handle(request);
+      }
+
+      @Override
+      public Iterable<CacheToken> getCacheTokens() {
+        return List.of(token);
+      }
+    };
   }
 
   private final class Sides implements SideInputHandlerFactory {

@@ -215,6 +215,7 @@ class Workers(Process):
       work: where the log goes; made if need be.
       environment: of the workers, on top of this process's.
       first: directories that they import from before all others.
+      cache: MB of state that each may keep from bundle to bundle.
     """
 
     def __init__(
@@ -222,6 +223,7 @@ class Workers(Process):
         work: Path,
         environment: Mapping[str, str] | None = None,
         first: Iterable[Path] = (),
+        cache: int = 0,
     ) -> None:
         self.port = free_port()
         work.mkdir(parents=True, exist_ok=True)
@@ -230,7 +232,7 @@ class Workers(Process):
         given = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
         places = os.pathsep.join([*map(str, first), str(ROOT), *given])
         super().__init__(
-            [sys.executable, "-m", "engines.flink.workers", str(self.port)],
+            [sys.executable, "-m", "engines.flink.workers", str(self.port), str(cache)],
             work / "workers.log",
             {"PATH": path, "PYTHONPATH": places, **(environment or {})},
         )
