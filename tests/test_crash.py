@@ -212,8 +212,8 @@ def test_state_that_is_lost_or_mixed_up_is_caught(
     summary = killed(tmp_path, kills, entropy=f"tests.test_crash:{mutant}", **given)
     seen = summary.private
     assert "promise       BROKEN" in str(summary)
-    if mutant == "keys_swapped":  # steps of one key at times of the other
-        assert f"{seen.unknown} releases that should not be" in summary.faults
+    if mutant == "keys_swapped":  # and, but by chance, steps of one key at times of the other
+        assert seen.differing + seen.unknown > 0
         return
     assert seen.differing > 0
     assert f"{seen.differing} releases differ from the uninterrupted run" in summary.faults
