@@ -30,9 +30,12 @@ test-all: $(VENV)/ready
 	$(BIN)/python -m pytest -rs -n $(JOBS) --dist worksteal tests
 
 # Prism is built from source and Flink comes from PyPI if need be, into ~/.cache/beam_dpcount/engines
-# or BEAM_DPCOUNT_ENGINES.
+# or BEAM_DPCOUNT_ENGINES. Beam's own FlinkRunner is tested where BEAM_FLINK_JOB_SERVER names the jar
+# of its job server, whose ports are open to all: in a network of its own.
 test-engines: $(VENV)/ready
 	$(BIN)/python -m pytest tests/engines
+	test -z "$$BEAM_FLINK_JOB_SERVER" || \
+		$(BIN)/python -m engines.alone $(BIN)/python -m pytest tests/engines -k flinkrunner-
 
 # What CI runs, with test-engines.
 check: lint test-all

@@ -54,10 +54,10 @@ def versions() -> str:
 
 
 class Server:
-    """Serves jobs at `endpoint` while the block lasts, but no longer than `seconds`.
+    """Serves jobs at `endpoint` while the block lasts, but no longer than `seconds` from `renew`.
 
     A pipeline that hangs then fails. Should the tests be killed, Prism ends by itself once it has
-    had no job for as long.
+    had no job for an hour.
     """
 
     def __init__(self, binary: Path, log: Path, seconds: float) -> None:
@@ -68,7 +68,7 @@ class Server:
             str(binary),
             f"-job_port={port}",
             "-serve_http=false",
-            f"-idle_shutdown_timeout={seconds:g}s",
+            "-idle_shutdown_timeout=1h",
             "-log_kind=text",
         ]
 
@@ -77,9 +77,7 @@ class Server:
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT
             )
-        self._watchdog = threading.Timer(self._seconds, self._process.kill)
-        self._watchdog.daemon = True
-        self._watchdog.start()
+        self._watchdog = self._started()
         try:
             self._wait()
         except BaseException:
@@ -94,6 +92,17 @@ class Server:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+
+    def renew(self) -> None:
+        """Let it serve for as long again."""
+        self._watchdog.cancel()
+        self._watchdog = self._started()
+
+    def _started(self) -> threading.Timer:
+        watchdog = threading.Timer(self._seconds, self._process.kill)
+        watchdog.daemon = True
+        watchdog.start()
+        return watchdog
 
     def stop(self) -> None:
         """End it, if it still runs."""

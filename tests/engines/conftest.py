@@ -11,20 +11,22 @@ from typing import Any
 
 import apache_beam
 import pytest
+from apache_beam.runners.portability.flink_runner import FlinkRunner
 from apache_beam.runners.portability.prism_runner import PrismRunner
 from apache_beam.runners.runner import PipelineRunner
 
-from engines import prism
+from engines import alone, flinkrunner, prism
 from engines.cache import UnavailableError
 from engines.flink import install
 from engines.flink.cluster import Cluster, Workers
 from engines.flink.runner import OnFlink
 from tests.runners import Outcome, run
 
-MOST_SECONDS = 900  # that Prism serves: its tests take a minute, and those of Flink five
+MOST_SECONDS = 300  # of a test, on Prism
 VARIABLE, SECRET = "COUNTING_SECRET", "0123456789abcdef" * 4
 
 MISSING, FOUND = pytest.StashKey[list[str]](), pytest.StashKey[list[str]]()
+SERVERS = pytest.StashKey[list[prism.Server]]()
 
 
 @dataclass(frozen=True)
@@ -36,12 +38,18 @@ class Engine:
       runner: makes Beam's runner.
       flags: of every pipeline.
       command: further flags of a command that starts a process of its own.
+      streaming: further flags of streaming pipelines.
     """
 
     name: str
     runner: Callable[[], PipelineRunner]
     flags: tuple[str, ...]
     command: tuple[str, ...]
+    streaming: tuple[str, ...] = ()
+
+    def mode(self, path: str) -> tuple[str, ...]:
+        """The flags of pipelines on this path: state takes Flink's streaming mode."""
+        return ("--streaming", *self.streaming) if path == "streaming" else ()
 
     def run(self, build: Any, *flags: str) -> Outcome:
         """`tests.runners.run` on it."""
@@ -64,6 +72,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.option.collectonly or not ours:
         return
     config.stash[MISSING], config.stash[FOUND] = [], []
+    _find_flinkrunner(config, [item for item in ours if "flinkrunner-" in item.nodeid])
     for name, get, versions in (
         ("prism", prism.build, prism.versions),
         ("flink", install.classpath, install.versions),
@@ -83,6 +92,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.skip(str(missing)))
 
 
+def _find_flinkrunner(config: pytest.Config, wanted: list[pytest.Item]) -> None:
+    """Skip what needs it, in CI too: its jar is not to be had from package registries."""
+    if not wanted:
+        return
+    try:
+        found = flinkrunner.jar()
+        if not alone.is_alone():
+            raise UnavailableError(
+                "FlinkRunner: only by python -m engines.alone, its ports are open"
+            )
+        config.stash[FOUND].append(f"FlinkRunner, by {found.name}")
+    except UnavailableError as missing:
+        config.stash[MISSING].append(str(missing))
+        for item in wanted:
+            item.add_marker(pytest.mark.skip(str(missing)))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Prism serves on: a pipeline that hangs fails, however long the tests before it took."""
+    for server in item.config.stash.get(SERVERS, []):
+        server.renew()
+
+
 @pytest.fixture(scope="session")
 def binary() -> Path:
     """Prism."""
@@ -90,11 +122,15 @@ def binary() -> Path:
 
 
 @pytest.fixture(scope="session")
-def server(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[prism.Server]:
+def server(
+    binary: Path, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[prism.Server]:
     """One Prism for all tests."""
     log = tmp_path_factory.mktemp("prism") / "prism.log"
     with prism.Server(binary, log, MOST_SECONDS) as running:
+        pytestconfig.stash[SERVERS] = [running]
         yield running
+        pytestconfig.stash[SERVERS] = []
 
 
 @pytest.fixture(scope="session")
@@ -125,12 +161,42 @@ def on_flink(master: str, parallelism: int, workers: Workers) -> Engine:
     return Engine("flink", OnFlink, flags, (*runner, *flags))
 
 
+@pytest.fixture(scope="session")
+def on_flinkrunner_local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """Beam's own runner, with a Flink in its job server, and workers in this process."""
+    with flinkrunner.JobServer("[local]", tmp_path_factory.mktemp("job-server")) as jobs:
+        yield on_flinkrunner(jobs, "[local]", 1, ("--environment_type=LOOPBACK",))
+
+
+@pytest.fixture(scope="session")
+def on_flinkrunner_cluster(
+    cluster: Cluster, workers: Workers, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Engine]:
+    """Beam's own runner, on the cluster, with Python workers outside."""
+    master = f"http://localhost:{cluster.rest}"
+    with flinkrunner.JobServer(master, tmp_path_factory.mktemp("job-server")) as jobs:
+        yield on_flinkrunner(jobs, master, 2, workers.flags)
+
+
+def on_flinkrunner(
+    jobs: flinkrunner.JobServer, master: str, parallelism: int, workers: tuple[str, ...]
+) -> Engine:
+    """Beam's own runner, at this job server."""
+    place = f"--job_endpoint={jobs.endpoint}", f"--flink_master={master}"
+    flags = *place, f"--parallelism={parallelism}", *workers
+    command = "--runner", "FlinkRunner", *flags
+    return Engine("flinkrunner", FlinkRunner, flags, command, flinkrunner.STREAMING)
+
+
 # Of the session, so that all tests of one engine follow each other.
-@pytest.fixture(scope="session", params=["prism", "flink-local", "flink-cluster"])
+@pytest.fixture(
+    scope="session",
+    params=["prism", "flink-local", "flink-cluster", "flinkrunner-local", "flinkrunner-cluster"],
+)
 def engine(request: pytest.FixtureRequest) -> Engine:
     """Each engine in turn."""
-    if request.param == "prism":
-        found: Engine = request.getfixturevalue("on_prism")
+    if request.param in ("prism", "flinkrunner-local", "flinkrunner-cluster"):
+        found: Engine = request.getfixturevalue(f"on_{request.param.replace('-', '_')}")
         return found
     workers = request.getfixturevalue("workers")
     if request.param == "flink-local":

@@ -32,8 +32,6 @@ from tests.scripted import ScriptedEntropy
 ROOT = Path(__file__).parents[2]
 SECOND = 1_000_000
 
-# On Flink, transforms with state take its streaming mode; others run in batch.
-MODE = {"bounded": (), "streaming": ("--streaming",)}
 each_path = pytest.mark.parametrize("path", ["bounded", "streaming"])
 
 
@@ -51,7 +49,7 @@ def rising(n: int, values: Sequence[Any], seed: int = 1) -> list[Row]:
 
 def same(engine: Engine, build: Callable[[beam.Pipeline], Any], path: str = "bounded") -> Any:
     """What came out of the engine: what comes out of the local runner, to the last bit."""
-    given, expected = engine.run(build, *MODE[path]), run(build)
+    given, expected = engine.run(build, *engine.mode(path)), run(build)
     assert given.outputs == expected.outputs
     assert given.metrics() == expected.metrics()
     assert all(given.outputs)
@@ -127,7 +125,8 @@ def test_the_runner_decides_the_order_of_the_streaming_path(engine: Engine) -> N
     rows = rising(80, [0, 1])
     arrived = random.Random(4).sample(rows, 80)
     made = dp.PrefixCount(BUDGET, 100, path="streaming", entropy=ScriptedEntropy())
-    releases = engine.run(lambda p: p | feed(arrived) | made, "--streaming").releases
+    mode = engine.mode("streaming")
+    releases = engine.run(lambda p: p | feed(arrived) | made, *mode).releases
     of_time = {row[2]: row for row in rows}
     ordered = [of_time[release.timestamp] for release in releases]
     assert sorted(ordered) == sorted(rows)
@@ -238,7 +237,7 @@ def test_the_same_secret_gives_the_same_releases(
         )
 
     first = same(engine, build, path)
-    other = engine.run(lambda p: build(p, "other"), *MODE[path])
+    other = engine.run(lambda p: build(p, "other"), *engine.mode(path))
     for mine, theirs in zip(first.outputs, other.outputs, strict=True):
         assert len(mine) == len(theirs)
         assert [seen.value.value for seen in mine] != [seen.value.value for seen in theirs]
@@ -286,7 +285,7 @@ def arguments(log: Path, out: Path, path: str, *more: str) -> list[str]:
 def command(engine: Engine, path: str, *words: str) -> None:
     """pipelines.count, in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-m", "pipelines.count", *words, *engine.command, *MODE[path]],
+        [sys.executable, "-m", "pipelines.count", *words, *engine.command, *engine.mode(path)],
         cwd=ROOT,
         env=os.environ | {"BEAM_DPCOUNT_TRACEBACK": "1"},
         capture_output=True,
