@@ -149,6 +149,8 @@ class Cluster:
             "rest.port": self.rest,
             "execution.checkpointing.dir": (self.work / "checkpoints").as_uri(),
             "execution.checkpointing.storage": "filesystem",
+            "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+            "execution.checkpointing.num-retained": 2,
             # A TaskManager that died is missed within seconds.
             "restart-strategy.type": "fixed-delay",
             "restart-strategy.fixed-delay.attempts": self.restarts,
@@ -162,7 +164,7 @@ class Cluster:
         lines = [f"{name}: {value}\n" for name, value in settings.items()]
         (self.work / "conf" / "config.yaml").write_text("".join(lines))
         (self.work / "conf" / "log4j.properties").write_text(LOGGING)
-        self.job_manager = self._java("jobmanager", JOB_MANAGER, jvm=["-Xmx384m"])
+        self.add_job_manager()
         try:
             self.add_task_manager()
         except BaseException:
@@ -173,6 +175,10 @@ class Cluster:
     def __exit__(self, *_: object) -> None:
         for process in (*self.task_managers, self.job_manager):
             process.kill()
+
+    def add_job_manager(self) -> None:
+        """Start one where the last one was, of whose jobs it knows nothing."""
+        self.job_manager = self._java("jobmanager", JOB_MANAGER, jvm=["-Xmx384m"])
 
     def add_task_manager(self) -> Process:
         """Start one, and wait until its slots are offered."""

@@ -1,162 +1,178 @@
-"""A stream on Flink, stopped with a savepoint, and resumed by a newer version of the library.
+"""A stream on Flink, stopped with a savepoint, and resumed: by a newer library, by more workers.
 
-That version is simulated: its workers write states of the next format, and read both. The releases
-of all lives together must be those of a run without interruption, to the last bit. A clock that is
-resumed with another list of keys is refused.
+All releases of all lives together must be those of a run without interruption, to the last bit.
+Newer libraries are simulated: one of another version and the same format of states, and one whose
+workers write the next format, and read both. A clock that is resumed with another list of keys is
+refused. A drain is an end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from operator import itemgetter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import apache_beam as beam
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
 
-import beam_dpcount as dp
-from benchmarks.engine_flink import Read, Show
-from benchmarks.jobs import event
-from engines.flink.cluster import Cluster, Workers, wait
-from engines.flink.runner import Lines, OnFlink, Running
+from beam_dpcount.dofns import versions
+from benchmarks.judge import judge
+from engines.flink.cluster import Cluster, Workers
 from tests.engines.conftest import SECRET, VARIABLE
-from tests.runners import feed, run
+from tests.engines.lives import (
+    COUNTS,
+    EVENTS,
+    KEYS,
+    TICKS,
+    Lives,
+    lines_read,
+    ticked,
+    uninterrupted,
+)
 
-LINES = [f"{'ab'[i % 3 % 2]},{i % 4},{i * 1000},{i}" for i in range(300)]
-PACE = 0.02  # seconds between lines
 # Python imports this first, wherever it finds it.
 NEWER = """
-from beam_dpcount.dofns import states as coders
+import beam_dpcount
 
-decode, coders.FORMAT = coders.StateCodec.decode, 4
-
-
-def decode_either(self, data):
-    coders.FORMAT = data[0]
-    try:
-        return decode(self, data)
-    finally:
-        coders.FORMAT = 4
-
-
-coders.StateCodec.decode = decode_either
+beam_dpcount.__version__ = "99.0"
 """
+NEWER_FORMAT = (
+    NEWER
+    + """
+import zlib
+
+from beam_dpcount.dofns import states
+
+plain, states.FORMAT = states.Envelope.open, 4
 
 
-def counted() -> Any:
-    given: dict[str, Any] = {
-        "value": itemgetter(0),
-        "element_id": itemgetter(1),
-        "path": "streaming",
-        "mechanism": "BLT",
-        "entropy": dp.ReplayableEntropy(VARIABLE, run_id="savepoints"),
-    }
-    return "Count" >> dp.PrefixCount(dp.ZCDP(0.5), 400, bounds=(0, 3), **given)
+def open_either(self, data):
+    if data[0] == 3 and states._is_checked(data):
+        body = b"\\4" + data[1:-4]
+        data = body + zlib.crc32(body).to_bytes(4, "little")
+    return plain(self, data)
 
 
-def ticked(keys: list[str]) -> Any:
-    """A release of each key every 10 milliseconds, so for each ten lines."""
-    given: dict[str, Any] = {"value": itemgetter(0), "bounds": (0, 3), "path": "streaming"}
-    entropy = dp.ReplayableEntropy(VARIABLE, run_id="savepoints")
-    counting = dp.TickCount(dp.ZCDP(0.5), 0.01, 0, horizon=30, keys=keys, entropy=entropy, **given)
-    return "Count" >> counting
+states.Envelope.open = open_either
+"""
+)
 
 
-class Lives:
-    """One stream, and its lives."""
-
-    def __init__(self, cluster: Cluster, work: Path, count: Callable[[], Any] = counted) -> None:
-        self.count = count
-        self._cluster, self._sink, files = cluster, work / "releases.log", work / "files"
-        files.mkdir()
-        (files / "lines.csv").write_text("".join(f"{line}\n" for line in LINES))
-        self._files = files
-
-    def start(self, workers: Workers, savepoint: str = "") -> Running:
-        flags = [f"--flink_master=localhost:{self._cluster.rest}", *workers.flags, "--streaming"]
-        if savepoint:
-            flags.append(f"--savepoint_path={savepoint}")
-        pipeline = beam.Pipeline(runner=OnFlink(), options=PipelineOptions(flags))
-        read = beam.ParDo(Read()).with_output_types(tuple[str, tuple[int, int]])
-        lines = pipeline | Lines(self._files, late=0, pace=round(PACE * 1e6))
-        releases = lines | "Read" >> read | self.count()
-        _ = releases | "Show" >> beam.ParDo(Show("count", self._sink))
-        running: Any = pipeline.run()
-        return running
-
-    def seen(self) -> list[list[str]]:
-        text = self._sink.read_text() if self._sink.exists() else ""
-        return [line.split(" ")[1:-1] for line in text.splitlines() if line.endswith(" .")]
-
-    def stop(self, running: Running, releases: int) -> str:
-        """Once there are so many releases in all; where the savepoint is."""
-        processes = self._cluster.job_manager, self._cluster.task_managers[-1]
-        wait(lambda: len(self.seen()) >= releases, processes, f"{releases} releases")
-        job = f"/jobs/{running.job_id()}"
-        asked = self._cluster.ask(f"{job}/stop", {"targetDirectory": self._cluster.savepoints})
-        savepoint = f"{job}/savepoints/{asked['request-id']}"
-        wait(
-            lambda: self._cluster.get(savepoint)["status"]["id"] == "COMPLETED",
-            processes,
-            "the savepoint",
-        )
-        running.wait_until_finish(60_000)
-        return str(self._cluster.get(savepoint)["operation"]["location"])
-
-
-@pytest.fixture(scope="module")
-def newer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
-    """Workers with the newer library."""
-    work = tmp_path_factory.mktemp("newer")
-    (work / "sitecustomize.py").write_text(NEWER)
+@contextmanager
+def workers_of(library: str, work: Path) -> Iterator[Workers]:
+    """Workers that know the secret, and import this first."""
+    work.mkdir()
+    (work / "sitecustomize.py").write_text(library)
     with Workers(work, {VARIABLE: SECRET}, [work]) as pool:
         yield pool
 
 
+def check(lives: Lives) -> None:
+    """Nothing is missing, nothing else, and none twice, as a savepoint is no crash."""
+    for name, whole in uninterrupted().items():
+        verdict = judge(lives.seen(name), whole)
+        assert (verdict.faults, verdict.repeated) == ([], 0), (name, verdict)
+
+
+def test_the_uninterrupted_run_has_what_there_is_to_lose() -> None:
+    whole = uninterrupted()
+    assert len(whole["elements"]) == EVENTS
+    assert len(whole["ticks"]) == len(KEYS) * TICKS
+    # Keys are shown from some tick in the middle on, one after the other.
+    first = {key: 0 for key in KEYS}
+    for (key, step), _ in reversed(whole["selected"]):
+        first[key] = step
+    assert 1 < min(first.values()) < max(first.values()) < TICKS
+
+
 def test_stop_upgrade_and_resume(
-    cluster: Cluster,
-    workers: Workers,
-    newer: Workers,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    cluster: Cluster, workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lives = Lives(cluster, tmp_path)
-    first = lives.stop(lives.start(workers), 80)
-    before = len(lives.seen())
-    assert 80 <= before < 200
-    second = lives.stop(lives.start(newer, first), before + 50)
-    between = len(lives.seen())
-    assert before + 50 <= between < 290
+    lives = Lives(cluster, tmp_path / "lives")
+    running = lives.start(workers)
+    lives.more(100)
+    savepoint = lives.stop(running)
 
-    # Back to the older one: refused by name, and nothing is released.
-    with pytest.raises(RuntimeError, match="in format 4, this code reads format 3: upgrade"):
-        lives.start(workers, second).wait_until_finish(60_000)
-    assert len(lives.seen()) == between
+    newer = versions.HERE.replace(versions.__version__, "99.0")
+    monkeypatch.setattr(versions, "HERE", newer)
+    # Workers must be of the submitter's version: the older ones count nothing.
+    before = {name: lives.seen(name) for name in COUNTS}
+    with pytest.raises(RuntimeError, match="VersionError: this worker has .* install"):
+        lives.finish(lives.start(workers, savepoint))
 
-    lives.start(newer, second).wait_until_finish(60_000)
-    seen = lives.seen()
-    monkeypatch.setenv(VARIABLE, SECRET)
-    rows = [(key, pair, micros) for (key, pair), micros in map(event, map(str.encode, LINES))]
-    expected = run(lambda p: p | feed(rows, tuple[str, Any]) | counted()).releases
-    assert len(seen) == len(LINES)  # none twice: a savepoint is no crash
-    assert sorted(seen) == sorted([[r.key, str(r.step), *map(repr, r[2:])] for r in expected])
+    with workers_of(NEWER, tmp_path / "newer") as same_format:
+        running = lives.start(same_format, savepoint)
+        lives.more(60)
+        savepoint = lives.stop(running)
+        with workers_of(NEWER_FORMAT, tmp_path / "newest") as other_format:
+            running = lives.start(other_format, savepoint)
+            lives.more(60)
+            savepoint = lives.stop(running)
+            before = {name: lives.seen(name) for name in COUNTS}
+            assert len(before["elements"]) < EVENTS
+
+            # Back to the older format: refused by name, and nothing is released.
+            with pytest.raises(RuntimeError, match="in format 4, this code reads format 3: up"):
+                lives.finish(lives.start(same_format, savepoint))
+            assert {name: lives.seen(name) for name in COUNTS} == before
+            lives.finish(lives.start(other_format, savepoint))
+    check(lives)
 
 
-@pytest.mark.parametrize("keys", [["a", "b", "c"], ["a"]], ids=["added", "removed"])
+@pytest.mark.parametrize("keys", ["abcdefghi", "abcdefg"], ids=["added", "removed"])
 def test_a_clock_resumed_with_another_list_of_keys_is_refused(
-    keys: list[str], cluster: Cluster, workers: Workers, tmp_path: Path
+    keys: str, cluster: Cluster, workers: Workers, tmp_path: Path
 ) -> None:
-    lives = Lives(cluster, tmp_path, lambda: ticked(["a", "b"]))
-    savepoint = lives.stop(lives.start(workers), 10)
-    before = lives.seen()
-    lives.count = lambda: ticked(keys)
+    lives = Lives(cluster, tmp_path, {"ticks": ticked})
+    running = lives.start(workers)
+    lives.more(10, "ticks")
+    savepoint = lives.stop(running)
+    before = lives.seen("ticks")
+    lives.counts = {"ticks": lambda: ticked(keys)}
     with pytest.raises(RuntimeError, match=r"the list of keys .* resume with that list"):
-        lives.start(workers, savepoint).wait_until_finish(60_000)
-    assert lives.seen() == before  # and no release more
+        lives.finish(lives.start(workers, savepoint))
+    assert lives.seen("ticks") == before  # and no release more
 
-    lives.count = lambda: ticked(["a", "b"])
-    lives.start(workers, savepoint).wait_until_finish(60_000)
-    seen = sorted((key, int(step)) for key, step, *_ in lives.seen())
-    assert seen == [(key, step) for key in "ab" for step in range(1, 31)]
+    lives.counts = {"ticks": ticked}
+    lives.finish(lives.start(workers, savepoint))
+    assert judge(lives.seen("ticks"), uninterrupted()["ticks"]).faults == []
+
+
+def test_a_rescale(workers: Workers, tmp_path: Path) -> None:
+    """From two subtasks to four, on two TaskManagers, and back."""
+    with Cluster(tmp_path / "flink", slots=2, restarts=1) as cluster:
+        cluster.add_task_manager()
+        lives, savepoint = Lives(cluster, tmp_path / "lives"), ""
+        for parallelism in (2, 4):
+            running = lives.start(workers, savepoint, parallelism)
+            lives.more(80)
+            tasks = cluster.get(f"/jobs/{running.job_id()}")["vertices"]
+            assert max(task["parallelism"] for task in tasks) == parallelism
+            lives.more(80)
+            savepoint = lives.stop(running)
+        assert len(lives.seen("elements")) < EVENTS
+        lives.finish(lives.start(workers, savepoint, 2))
+    check(lives)
+
+
+def test_a_drain_ends_every_clock(cluster: Cluster, workers: Workers, tmp_path: Path) -> None:
+    lives = Lives(cluster, tmp_path)
+    running = lives.start(workers)
+    lives.more(120)
+    savepoint = lives.stop(running, drain=True)
+    read = tuple(lines_read(lives.seen("elements")))
+    assert 120 <= len(read) < EVENTS
+    drained = {name: lives.seen(name) for name in COUNTS}
+    # All ticks have been released, as of a stream that ended there.
+    for name, whole in uninterrupted(read).items():
+        verdict = judge(drained[name], whole)
+        assert (verdict.faults, verdict.repeated) == ([], 0), (name, verdict)
+    assert len(drained["ticks"]) == len(KEYS) * TICKS
+
+    # Resumed, elements go on; what a clock had not counted by then is lost, and nothing says so.
+    lives.finish(lives.start(workers, savepoint))
+    verdict = judge(lives.seen("elements"), uninterrupted()["elements"])
+    assert (verdict.faults, verdict.repeated) == ([], 0)
+    for name in ("ticks", "selected"):
+        assert lives.seen(name) == drained[name]
+        verdict = judge(lives.seen(name), uninterrupted()[name])
+        assert verdict.differing > 0

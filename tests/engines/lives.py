@@ -1,0 +1,186 @@
+"""One stream on a Flink cluster, and its lives: stopped or killed, and resumed.
+
+Three counts of the same events run side by side. Each release is shown at once, before any
+checkpoint that covers it; all of all lives must be those of a run without interruption under the
+same secret, to the last bit.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+
+import beam_dpcount as dp
+from benchmarks.engine_flink import Read, Show
+from benchmarks.jobs import event
+from benchmarks.judge import Sighting
+from engines.flink.cluster import Cluster, Workers, wait
+from engines.flink.runner import Lines, OnFlink, Running
+from tests.engines.conftest import SECRET, VARIABLE
+from tests.runners import feed, run
+
+KEYS = "abcdefgh"
+EVENTS = 400
+# A millisecond apart, in the order of their times.
+LINES = tuple(f"{KEYS[i % 8]},{(i // 8 + i) % 4},{i * 1000},{i}" for i in range(EVENTS))
+FILES = 2  # and each key is in one of them
+PACE = 0.04  # seconds between the lines of a file
+TICK, TICKS = 0.02, 22  # 20 lines a tick; the last two ticks have none
+PATIENCE = 150.0  # seconds; a machine may have other things to do
+
+Counts = Mapping[str, Callable[[], Any]]
+
+
+def options() -> dict[str, Any]:
+    entropy = dp.ReplayableEntropy(VARIABLE, run_id="lives")
+    return {"value": itemgetter(0), "bounds": (0, 3), "path": "streaming", "entropy": entropy}
+
+
+def counted() -> Any:
+    """A release after every line."""
+    more: dict[str, Any] = {"element_id": itemgetter(1), "mechanism": "BLT", **options()}
+    return "Count elements" >> dp.PrefixCount(dp.ZCDP(0.5), EVENTS, **more)
+
+
+def ticked(keys: str = KEYS) -> Any:
+    """A release of each key at every tick."""
+    clock: dict[str, Any] = {"horizon": TICKS, "keys": [*keys], **options()}
+    return "Count ticks" >> dp.TickCount(dp.ZCDP(0.5), TICK, 0, **clock)
+
+
+def selected() -> Any:
+    """The same, of keys that nobody listed, from when their counts have reached a threshold."""
+    keys, budget = dp.SelectKeys(shards=6), dp.ApproxDP(4.0, 1e-3)
+    return "Count selected" >> dp.TickCount(
+        budget, TICK, 0, horizon=TICKS, keys=keys, **options()
+    )
+
+
+COUNTS: Counts = {"elements": counted, "ticks": ticked, "selected": selected}
+
+
+@cache
+def uninterrupted(lines: tuple[str, ...] = LINES) -> dict[str, list[Sighting]]:
+    """What each of COUNTS releases of these lines, by the local runner."""
+    rows = [(key, pair, micros) for (key, pair), micros in map(event, map(str.encode, lines))]
+
+    def build(pipeline: beam.Pipeline) -> Any:
+        events = pipeline | feed(rows, tuple[str, tuple[int, int]])
+        return tuple(events | count() for count in COUNTS.values())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, SECRET)
+        outputs = run(build).outputs
+    return {
+        name: [
+            ((seen.value.key, seen.value.step), tuple(map(repr, seen.value[2:])))
+            for seen in output
+        ]
+        for name, output in zip(COUNTS, outputs, strict=True)
+    }
+
+
+class Lives:
+    """One stream, and its lives.
+
+    Args:
+      cluster: where it runs; may be changed between lives.
+      work: where its lines and what is seen of it go; made if need be.
+    """
+
+    def __init__(self, cluster: Cluster, work: Path, counts: Counts = COUNTS) -> None:
+        self.cluster, self.counts = cluster, counts
+        self._work, self._sink, self._files = work, work / "releases.log", work / "files"
+        if not self._files.exists():
+            self._files.mkdir(parents=True)
+            for number in range(FILES):
+                kept = [line for line in LINES if KEYS.index(line[0]) % FILES == number]
+                (self._files / f"{number}.csv").write_text("".join(f"{x}\n" for x in kept))
+
+    def apart(self, work: Path) -> Lives:
+        """Another that has seen the same up to now."""
+        shutil.copytree(self._work, work)
+        return Lives(self.cluster, work, self.counts)
+
+    def start(
+        self, workers: Workers, savepoint: str = "", parallelism: int = FILES, *more: str
+    ) -> Running:
+        flags = [
+            f"--flink_master=localhost:{self.cluster.rest}",
+            *(*workers.flags, "--streaming", f"--parallelism={parallelism}", *more),
+        ]
+        if savepoint:
+            flags.append(f"--savepoint_path={savepoint}")
+        pipeline = beam.Pipeline(runner=OnFlink(), options=PipelineOptions(flags))
+        read = beam.ParDo(Read()).with_output_types(tuple[str, tuple[int, int]])
+        # The lines of another life, but for what its source has already read.
+        lines = pipeline | Lines(self._files, late=0, pace=round(PACE * 1e6))
+        events = lines | "Read" >> read
+        for name, count in self.counts.items():
+            _ = events | count() | f"Show {name}" >> beam.ParDo(Show(name, self._sink))
+        running: Any = pipeline.run()
+        return running
+
+    def finish(self, running: Running) -> None:
+        """Wait for its end.
+
+        Raises:
+          RuntimeError: it failed.
+        """
+        running.wait_until_finish(int(PATIENCE * 1000))
+
+    def seen(self, name: str) -> list[Sighting]:
+        """The releases of a count so far."""
+        text = self._sink.read_text() if self._sink.exists() else ""
+        found = (line.split(" ") for line in text.splitlines() if line.endswith(" ."))
+        return [((key, int(step)), tuple(rest[:-1])) for of, key, step, *rest in found if of == name]
+
+    def until(self, ready: Callable[[], bool], what: str) -> None:
+        """Wait, as long as the cluster lives."""
+        wait(ready, (self.cluster.job_manager, self.cluster.task_managers[-1]), what, PATIENCE)
+
+    def more(self, releases: int = 1, name: str = "elements") -> None:
+        """Wait until so many more releases of a count have been seen."""
+        most = len(self.seen(name)) + releases
+        self.until(lambda: len(self.seen(name)) >= most, f"{most} releases of {name}")
+
+    def done(self, running: Running, action: str, body: Mapping[str, Any], at: str) -> Any:
+        """Ask Flink for a savepoint or checkpoint of the job, and wait: what it says then."""
+        job = f"/jobs/{running.job_id()}"
+        asked = self.cluster.ask(f"{job}/{action}", dict(body))
+        place, found = f"{job}/{at}/{asked['request-id']}", dict[str, Any]()
+
+        def completed() -> bool:
+            found.update(self.cluster.get(place))
+            return bool(found["status"]["id"] == "COMPLETED")
+
+        self.until(completed, at)
+        said = found["operation"]
+        assert "failure-cause" not in said, said
+        return said
+
+    def stop(self, running: Running, drain: bool = False) -> str:
+        """Stop it with a savepoint: where that is."""
+        body = {"targetDirectory": self.cluster.savepoints, "drain": drain}
+        said = self.done(running, "stop", body, "savepoints")
+        self.finish(running)
+        return str(said["location"])
+
+
+def lines_read(elements: list[Sighting]) -> Iterator[str]:
+    """The lines whose releases, one for each, were seen."""
+    steps = dict.fromkeys(KEYS, 0)
+    for (key, step), _ in elements:
+        steps[key] = max(step, steps[key])
+    for line in LINES:
+        if steps[line[0]]:
+            steps[line[0]] -= 1
+            yield line
