@@ -31,6 +31,7 @@ import org.apache.flink.api.java.functions.KeySelector;
 import org.apache.flink.api.java.tuple.Tuple2;
 import org.apache.flink.api.python.shaded.org.joda.time.Instant;
 import org.apache.flink.configuration.Configuration;
+import org.apache.flink.configuration.ExternalizedCheckpointRetention;
 import org.apache.flink.configuration.StateRecoveryOptions;
 import org.apache.flink.connector.file.src.FileSource;
 import org.apache.flink.connector.file.src.reader.TextLineInputFormat;
@@ -120,6 +121,11 @@ public final class PortablePipeline {
     int interval = options.number("checkpointing_interval", 0);
     if (interval > 0) {
       flink.enableCheckpointing(interval);
+      if (Boolean.parseBoolean(options.text("retain_externalized_checkpoints_on_cancellation", ""))) {
+        flink
+            .getCheckpointConfig()
+            .setExternalizedCheckpointRetention(ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION);
+      }
     }
     byte[] bytes = Files.readAllBytes(java.nio.file.Path.of(options.text("pipeline", "")));
     new PortablePipeline(flink, options).translate(RunnerApi.Pipeline.parseFrom(bytes));

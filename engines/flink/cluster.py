@@ -149,7 +149,6 @@ class Cluster:
             "rest.port": self.rest,
             "execution.checkpointing.dir": (self.work / "checkpoints").as_uri(),
             "execution.checkpointing.storage": "filesystem",
-            "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
             "execution.checkpointing.num-retained": 2,
             # A TaskManager that died is missed within seconds.
             "restart-strategy.type": "fixed-delay",

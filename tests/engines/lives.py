@@ -59,9 +59,7 @@ def ticked(keys: str = KEYS) -> Any:
 def selected() -> Any:
     """The same, of keys that nobody listed, from when their counts have reached a threshold."""
     keys, budget = dp.SelectKeys(shards=6), dp.ApproxDP(4.0, 1e-3)
-    return "Count selected" >> dp.TickCount(
-        budget, TICK, 0, horizon=TICKS, keys=keys, **options()
-    )
+    return "Count selected" >> dp.TickCount(budget, TICK, 0, horizon=TICKS, keys=keys, **options())
 
 
 COUNTS: Counts = {"elements": counted, "ticks": ticked, "selected": selected}
@@ -81,8 +79,7 @@ def uninterrupted(lines: tuple[str, ...] = LINES) -> dict[str, list[Sighting]]:
         outputs = run(build).outputs
     return {
         name: [
-            ((seen.value.key, seen.value.step), tuple(map(repr, seen.value[2:])))
-            for seen in output
+            ((seen.value.key, seen.value.step), tuple(map(repr, seen.value[2:]))) for seen in output
         ]
         for name, output in zip(COUNTS, outputs, strict=True)
     }
@@ -141,7 +138,9 @@ class Lives:
         """The releases of a count so far."""
         text = self._sink.read_text() if self._sink.exists() else ""
         found = (line.split(" ") for line in text.splitlines() if line.endswith(" ."))
-        return [((key, int(step)), tuple(rest[:-1])) for of, key, step, *rest in found if of == name]
+        return [
+            ((key, int(step)), tuple(rest[:-1])) for of, key, step, *rest in found if of == name
+        ]
 
     def until(self, ready: Callable[[], bool], what: str) -> None:
         """Wait, as long as the cluster lives."""
