@@ -195,12 +195,13 @@ class Cluster:
         """What Flink's REST interface answers."""
         return self.ask(path, None)
 
-    def ask(self, path: str, body: dict[str, Any] | None) -> Any:
+    def ask(self, path: str, body: dict[str, Any] | None, method: str | None = None) -> Any:
         """The same with something to do, which is sent as JSON."""
         request = urllib.request.Request(
             f"http://localhost:{self.rest}{path}",
             data=None if body is None else json.dumps(body).encode(),
             headers={"Content-Type": "application/json"},
+            method=method,
         )
         with urllib.request.urlopen(request, timeout=10) as answer:
             return json.load(answer)

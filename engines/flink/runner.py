@@ -4,10 +4,10 @@
         --flink_master '[local]' --environment_type EXTERNAL --environment_config localhost:PORT
 
 Options are Beam's own for its FlinkRunner: flink_master ("[local]" is a Flink in the submitter),
-parallelism, checkpointing_interval, retain_externalized_checkpoints_on_cancellation, savepoint_path,
-max_bundle_size, max_bundle_time_mills. Bundles end before a checkpoint in any case, as on Beam's
-runner with finish_bundle_before_checkpointing. Without --streaming Flink runs in batch, and takes
-no transform with state.
+parallelism, checkpointing_interval, retain_externalized_checkpoints_on_cancellation,
+max_bundle_size, max_bundle_time_mills, savepoint_path. Bundles end before a checkpoint in any case,
+as on Beam's runner with finish_bundle_before_checkpointing. Without --streaming Flink runs in
+batch, and takes no transform with state.
 """
 
 from __future__ import annotations

@@ -166,6 +166,13 @@ class Lives:
         assert "failure-cause" not in said, said
         return said
 
+    def cancel(self, running: Running) -> None:
+        """End it as it is, and wait until Flink has."""
+        job = f"/jobs/{running.job_id()}"
+        self.cluster.ask(job, {}, "PATCH")
+        self.until(lambda: self.cluster.get(job)["state"] == "CANCELED", "the end of the job")
+        running.cancel()
+
     def stop(self, running: Running, drain: bool = False) -> str:
         """Stop it with a savepoint: where that is."""
         body = {"targetDirectory": self.cluster.savepoints, "drain": drain}
