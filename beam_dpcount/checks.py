@@ -48,15 +48,19 @@ class ParameterError(ValueError):
         return f"{said}: {remedy}" if remedy else said
 
 
-def check_whole(name: str, value: Any, most: int | None = None) -> int:
-    """A public number of items or steps, from 1 to `most`, or a ParameterError."""
+def check_whole(name: str, value: Any, most: int | None = None, unit: str = "") -> int:
+    """A public number of items or steps, from 1 to `most`, or a ParameterError.
+
+    `most` is the size of a domain, or else how many of a unit there may be.
+    """
     if (
         isinstance(value, bool)
         or not isinstance(value, int | np.integer)
         or not 1 <= value <= (value if most is None else most)
     ):
-        upper = "" if most is None else f" to {most}, the size of the domain"
-        raise ParameterError(name, f"must be a whole number from 1{upper}, got {value!r}")
+        number = f"whole number of {unit}" if unit else "whole number"
+        upper = "" if most is None else f" to {most}" + ", the size of the domain" * (not unit)
+        raise ParameterError(name, f"must be a {number} from 1{upper}, got {value!r}")
     return int(value)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
@@ -13,9 +15,10 @@ import numpy as np
 import pytest
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.testing import test_stream
-from apache_beam.transforms.window import FixedWindows, GlobalWindow
+from apache_beam.transforms.window import FixedWindows, GlobalWindow, SlidingWindows
 
 import beam_dpcount as dp
+from beam_dpcount.counters.sliding import difference_variance
 from beam_dpcount.mechanisms import SlidingBLT
 from tests.people import KEYS, crowd, number, people
 from tests.runners import SECOND, Row, each_path, each_runner_and_path, feed, run, run_stream
@@ -24,6 +27,7 @@ from tests.scripted import KeyedScript, ScriptedEntropy
 BUDGET = dp.ApproxDP(1.0, 1e-6)
 EXACT = dp.ZCDP(1e12)  # its noise is 0
 TICK = 10 * SECOND
+ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(autouse=True)
@@ -250,7 +254,7 @@ def test_late_events_may_not_come_closer() -> None:
         ({"window": 0}, "window"),
         ({"window": 2**20 + 1}, "window"),
         ({"window": 2.5}, "window"),
-        ({"budget": dp.PureDP(1.0)}, "SlidingBLT takes Gaussian noise"),
+        ({"budget": dp.PureDP(1.0)}, "SlidingCount takes Gaussian noise"),
         ({"keys": dp.SelectKeys()}, "list the keys"),
         ({"other": "z"}, "other"),
         ({"tick": 0}, "tick"),
@@ -292,3 +296,83 @@ def test_top_keys_of_a_tick_follow(path: str) -> None:
     top = run(lambda p: p | feed(rows) | count | dp.TopKPerTick(1, count.keys)).releases
     assert [r.items for r in top[:2]] == [["b"], ["c"]]
     assert all(a.step < b.step for a, b in pairwise(top))
+
+
+# Beside SlidingSum
+
+
+def largest(window: int, ticks: int, budget: Any = BUDGET) -> list[float]:
+    """Standard deviations: SlidingCount, and SlidingSum of a TickCount on bounded, on unbounded."""
+    given: dict[str, Any] = {"tick": 60, "start": 0, "horizon": ticks, "keys": ["a"]}
+    found = [dp.SlidingCount(budget, window=window, **given).counter.max_variance()]
+    for path in ("bounded", "streaming"):
+        count = dp.TickCount(budget, path=path, **given)
+        each = (difference_variance(count.counter, t, window) for t in range(1, ticks + 1))
+        found.append(max(each))
+    return [math.sqrt(variance) for variance in found]
+
+
+def test_the_table_beside_sliding_sums_is_so() -> None:
+    """That of docs/choosing.md; its rule is what the docstrings say."""
+    page = (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8")
+    rows = page.split("<!-- sliding -->\n")[1].split("\n<!-- /sliding -->")[0].splitlines()[2:]
+    assert len(rows) >= 8
+    for row in rows:
+        window, ticks, *said = (cell.strip() for cell in row.strip("|").split("|"))
+        found = largest(int(window), int(ticks))
+        assert said == [f"{stddev:.3g}" for stddev in found]
+        assert (found[1] < found[0]) == (int(ticks) <= 200 or window == ticks)
+        assert (found[2] < found[0]) == (int(ticks) <= 30 or window == ticks)
+
+
+@pytest.mark.parametrize(
+    ("budget", "window", "ticks", "logs"),
+    [
+        (BUDGET, 6, 24, True),
+        (BUDGET, 10, 100, False),  # only on bounded input
+        (BUDGET, 24, 720, False),
+        (BUDGET, 720, 720, True),
+        (dp.ZCDP(0.1), 6, 24, False),
+        (dp.ZCDP(0.1), 24, 24, True),
+        (dp.ZCDP(0.1), 2**20, 2**20, False),  # not looked for
+    ],
+)
+def test_it_logs_where_sliding_sums_have_less_noise(
+    budget: Any, window: int, ticks: int, logs: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    dp.SlidingCount(budget, 60, 0, horizon=ticks, window=window, keys=["a"])
+    said = [record.getMessage() for record in caplog.records if "SlidingSum" in record.message]
+    assert len(said) == logs
+    if logs:
+        own, *others = largest(window, ticks, budget)
+        assert f"of {ticks} ticks SlidingSum({window}, count.counter)" in said[0]
+        assert f"of {max(others):.3g}, where this has {own:.3g}" in said[0]
+
+
+@pytest.mark.parametrize(("events", "deviations"), [(1, "587, where this has 764"), (2, None)])
+def test_it_compares_with_the_same_people_and_values(
+    events: int, deviations: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    users = dp.Users(by=str, events=events, per_key=events, gap=360)
+    options: dict[str, Any] = {"bounds": (0, 100), "unit": 0.5, "value": number, "users": users}
+    dp.SlidingCount(BUDGET, 60, 0, horizon=24, window=6, keys=["a"], **options)
+    assert ("SlidingSum" in caplog.text) == (deviations is not None)
+    assert deviations is None or deviations in caplog.text
+
+
+def test_a_share_stays_whole() -> None:
+    share = dp.Ledger(dp.ZCDP(0.1)).share(0.5, "x")
+    count = dp.SlidingCount(share, 10, 0, horizon=12, window=12, keys=["a"])
+    assert len(run(lambda p: p | feed([("a", 1, 0)]) | count).releases) == 12
+
+
+def test_what_is_none_of_its_arguments_is_named() -> None:
+    given: dict[str, Any] = {"tick": 60, "start": 0, "horizon": 9, "keys": ["a"]}
+    with pytest.raises(ValueError, match="no pure budget allows: take SlidingSum of a TickCount"):
+        dp.SlidingCount(dp.PureDP(1.0), window=3, **given)
+    for window in ("1h", 5.0, 2**30):
+        match = re.escape(f"of ticks from 1 to 1048576, got {window!r}") + "$"
+        with pytest.raises(ValueError, match=match):
+            dp.SlidingCount(BUDGET, window=window, **given)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"^SlidingWindows would start anew"):
+        run(lambda p: p | feed([]) | beam.WindowInto(SlidingWindows(60, 60)) | sliding())

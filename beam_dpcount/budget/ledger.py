@@ -340,7 +340,9 @@ class Ledger:
                 numbers = (f"share {n}" for n in range(1, len(self._shares) + 2))
                 name = next(n for n in numbers if n not in self._shares)
             if name in self._shares:
-                raise ValueError(f"{self._title()} has a share {name!r} already: choose another")
+                raise ValueError(
+                    f"{self._title()} has a share {name!r} already: choose another name"
+                )
             left = self.left
             asked = left if cost is None else cost
             granted = min(asked, left)

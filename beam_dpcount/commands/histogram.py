@@ -55,7 +55,8 @@ class Histogram(Task):
         )
         total = """
             --fit-total: fit the counts of a release to the number of rows, which is public: their
-              variance is 1 - 1/(d + 1) of what it is for d items; for one item a row
+              variance is 1 - 1/(d + 1) of what it is for d items; for one item a row, of a domain
+              of two or more
         """
         opt.add(count, total)
         opt.add_path(count)
@@ -98,6 +99,9 @@ class Histogram(Task):
     def table(self) -> Table:
         return self.columns
 
+    def streams(self) -> int:
+        return len(self.domain)  # with --fit-total the counter has one more, which is not written
+
     def notes(self) -> list[str]:
         options, domain = self.options, f"{many(len(self.domain), 'item')} of the domain"
         counted = f"its {options.item} to the letter, if that is one of the {domain}"
@@ -112,6 +116,10 @@ class Histogram(Task):
                 "what the counts of a line leave of its step is that of rows without such an item"
             )
             said.append(f"note: fitted to the number of rows; {rest}")
+            if len(self.domain) == 1:
+                said.append(
+                    "note: for one item --fit-total gains nothing, and may double the variance"
+                )
         return [*said, *report.of_people(options, self.people_are_public)]
 
     def estimate(self) -> Estimate:

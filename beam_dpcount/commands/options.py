@@ -454,7 +454,7 @@ def named_as_options(
         takes = "Laplace noise, which --rho does not allow: give --epsilon in its place"
         if options.rho is None and options.delta is None:
             takes = "Gaussian noise, which --epsilon alone (pure DP) does not allow: give --delta "
-            takes += "1e-6 as well, or --mechanism BinaryTree or KAry"
+            takes += "1e-6 as well, or --mechanism BridgedKAry or SmoothLaplace"
         message = f"--mechanism {options.mechanism} takes {takes}, or leave --mechanism out"
         raise ValueError(message) from None
     except ParameterError as error:

@@ -14,7 +14,9 @@ from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.change import Change
 from beam_dpcount.counters.counter import Counter, UnsupportedBudgetError, calibrate
 from beam_dpcount.mechanisms.base import Mechanism, UnsupportedHorizonError, check_horizon
+from beam_dpcount.mechanisms.decayed_blt import DecayedBLT
 from beam_dpcount.mechanisms.profiled import Endless
+from beam_dpcount.mechanisms.sliding_blt import SlidingBLT
 from beam_dpcount.mechanisms.sparse import Sparse
 from beam_dpcount.mechanisms.unbounded import Unbounded
 from beam_dpcount.noise.entropy import SystemNoise
@@ -27,6 +29,13 @@ _REASONS: dict[type[Exception], str] = {
 }
 _STEPS = 300  # of which the cost of one is measured
 _LARGE = 1000  # numbers of state that no default takes
+# Those that take more than a horizon, and how they are made.
+_INSTANCES = {
+    DecayedBLT: "DecayedBLT(horizon, decay=0.99)",
+    SlidingBLT: "SlidingBLT(horizon, window=100)",
+    Sparse: "Sparse(segment=100, segments=50)",
+    Unbounded: "Unbounded(SmoothLaplace)",
+}
 
 
 @dataclass(frozen=True)
@@ -62,7 +71,9 @@ class Choice:
         lines = [_sentence(first)]
         for row in others:
             ours, theirs = (getattr(r, f"{self.objective}_stddev") ** 2 for r in (first, row))
-            lines.append(f"next, {theirs / ours - 1:.1%} more variance: {_sentence(row)}")
+            more = f"{theirs / ours - 1:.1%} more"
+            more = "the same" if more == "0.0% more" else more
+            lines.append(f"next, {more} variance: {_sentence(row)}")
         return "\n".join(lines)
 
     def __str__(self) -> str:
@@ -87,7 +98,7 @@ def _sentence(row: Row) -> str:
         f"mean {row.mean_stddev**2:.4g}",
         f"{row.state_size:,} numbers a key and coordinate",
         f"{_step_seconds(counter) * 1e6:.2g} us a step",
-        *row.mechanism.cannot(),
+        *row.mechanism.cannot(isinstance(counter.budget, PureDP)),
     ]
     return "; ".join(parts)
 
@@ -141,6 +152,13 @@ def choose(
     """
     if objective not in ("max", "mean"):
         raise ValueError(f'objective must be "max" or "mean", got {objective!r}')
+    if horizon is None:
+        raise TypeError(
+            "horizon must be a whole number, got None: without one there is no largest error to "
+            "compare. PrefixCount(budget) then takes mechanisms.Endless() under delta or rho, and "
+            "pure budgets take mechanisms.Unbounded(mechanisms.SmoothLaplace); the variance of "
+            "release t is calibrate(mechanism, budget).variance(t)"
+        )
     horizon = check_horizon(horizon)
     rows: list[Row] = []
     missing: list[tuple[str, str]] = []
@@ -192,9 +210,12 @@ def resolve(
         if isinstance(budget, PureDP):
             raise ValueError(
                 "a pure budget needs a horizon: give the largest number of steps that any key will "
-                "take, or mechanism=mechanisms.Unbounded(mechanisms.BinaryTree), which takes none"
+                "take, or mechanism=mechanisms.Unbounded(mechanisms.SmoothLaplace), which takes "
+                "none; on bounded input mechanisms.Unbounded(mechanisms.BridgedKAry) has less noise"
             )
         return Endless()
+    if mechanism is Endless or mechanism == Endless.__name__:
+        mechanism = Endless() if horizon is None else Endless
     if isinstance(mechanism, Endless) and horizon is None:
         return mechanism
     if mechanism is None:
@@ -203,6 +224,10 @@ def resolve(
         if horizon is not None:
             raise ValueError(f"{mechanism.name} has no horizon, got {horizon=}: leave it out")
         return mechanism
+    for kind, example in _INSTANCES.items():
+        if mechanism is kind or mechanism == kind.__name__:
+            remedy = f"give an instance, e.g. {example} of beam_dpcount.mechanisms"
+            raise TypeError(f"mechanism {kind.__name__} is not made from a horizon alone: {remedy}")
     names = {kind.__name__: kind for kind in mechanisms.ALL}
     if isinstance(mechanism, str):
         if mechanism not in names:

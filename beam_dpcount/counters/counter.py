@@ -449,8 +449,8 @@ def _(
     laws = noise_laws(budget, l1, l2_squared, mechanism.laws)
     if not laws:
         if isinstance(budget, PureDP):
-            problem = "Gaussian noise, which no pure budget allows: use BinaryTree or KAry with "
-            remedy = f"{budget!r}, or give ApproxDP(epsilon, delta) or ZCDP(rho)"
+            problem = "Gaussian noise, which no pure budget allows: use BridgedKAry or "
+            remedy = f"SmoothLaplace with {budget!r}, or give ApproxDP(epsilon, delta) or ZCDP(rho)"
         else:
             problem = f"Laplace noise, which {budget!r} does not calibrate: "
             remedy = "give PureDP(epsilon) or ApproxDP(epsilon, delta)"

@@ -148,7 +148,7 @@ class Selection:
             raise ValueError(
                 f"{mechanism.name} releases {mechanism.workload}, of which one event may be more "
                 "than its own size, and keys are selected by prefix sums: leave out momentum and "
-                "decay"
+                "decay, or mechanism"
             )
         if self.at_least > 1:
             if change.low < 0:

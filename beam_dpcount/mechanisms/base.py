@@ -268,12 +268,12 @@ class Mechanism(ABC):
         """The mechanism to take in its place where work may be replayed: one that draws late."""
         return self
 
-    def cannot(self) -> tuple[str, ...]:
-        """What it does not do, in words: for whom it is chosen among others."""
+    def cannot(self, pure: bool = False) -> tuple[str, ...]:
+        """What it does not do, in words: for whom it is chosen among others, for a pure budget?"""
         said = []
         if "laplace" not in self.laws:
             said.append("takes no pure budget")
-        if "gaussian" not in self.laws:
+        if "gaussian" not in self.laws and not pure:
             said.append(
                 "takes no Gaussian noise, so that many releases cost more under delta or rho"
             )

@@ -56,6 +56,6 @@ class SlidingBLT(FadingBLT):
         return min(self.window, self.horizon)
 
 
-def check_window(window: Any) -> int:
-    """`window` as an int, or an error that says what to pass."""
-    return check_whole("window", window, SlidingBLT.widest)
+def check_window(window: Any, unit: str = "steps") -> int:
+    """`window` as an int, or an error that says what to pass, in ticks or in steps."""
+    return check_whole("window", window, SlidingBLT.widest, unit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
@@ -29,6 +30,8 @@ from beam_dpcount.transforms.inputs import (
     use_streaming,
 )
 from beam_dpcount.transforms.runners import check_allowed, check_runner, check_workers
+
+_LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, repr=False)
@@ -70,6 +73,7 @@ class Counting(Described):
                 )
         self._entropy = check_entropy(self.entropy)
         self._budget, self._account = plain_budget(self.budget)
+        self._instead: dict[bool, str] = {}  # what runs in place of the mechanism named, by path
         self._set_up()
         self._fix()
 
@@ -93,6 +97,13 @@ class Counting(Described):
         for streaming in ways:
             replays = streaming or self._entropy.is_replayable
             chosen = resolve(mechanism, horizon, self._budget, replays=replays, **how)
+            if replays and isinstance(mechanism, str | type):
+                named = resolve(mechanism, horizon, self._budget, **how)
+                if named != chosen:
+                    self._instead[streaming] = (
+                        f"{named!r} draws noise early, and work may be replayed here: {chosen!r} "
+                        "runs in its place"
+                    )
             same = [counter for counter in made.values() if counter.mechanism == chosen]
             made[streaming] = same[0] if same else calibrate(chosen, self._budget, **how)
         return made
@@ -123,6 +134,8 @@ class Counting(Described):
         applied = elements.pipeline.transforms_stack[-1].full_label
         # The last of the checks.
         claim(self.budget, by=applied, protects=protects, keys_delta=self._keys_delta)
+        if streaming in self._instead:
+            _LOGGER.warning("%s: %s", applied, self._instead[streaming])
         object.__setattr__(self, "counter", counter)  # to others it is fixed
         self._show_applied(elements.pipeline)
         return self._entropy.named(applied)

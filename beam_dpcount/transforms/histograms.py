@@ -26,7 +26,9 @@ class Histogram(EachElement):
     items to 1 or -1: {"queued": -1, "running": 1} counts one down and the other up.
 
     Args:
-      domain: the items, a sequence of distinct str; public, so not taken from the private data.
+      domain: the items, a sequence of distinct str; public, so not taken from the private data. It
+        is the third argument, after the horizon, which may be left out: Histogram(budget,
+        domain=items).
       max_items: b, the most distinct items that one element counts. The noise grows with its
         square root (Gaussian), or with b (Laplace).
       removals: whether items may be counted down.
@@ -35,7 +37,8 @@ class Histogram(EachElement):
         in a coordinate of its own, and what the d + 1 noisy counts lack of the step, or exceed it
         by, is taken from all of them alike. The variance is 1 - 1/(d + 1) of what it was, d the
         size of the domain, and `stddev` says so; errors of two items get a correlation of -1/d. It
-        gains nothing for d = 1, where that coordinate costs as much noise. The coordinate is not in
+        gains nothing for d = 1, where that coordinate costs as much noise, and doubles the variance
+        under a pure budget. The coordinate is not in
         `value`, but it is what the values leave of the step: release.step - sum(release.value),
         with the same stddev. Only for one item an element, without removals, under replace_one:
         under add_remove whether an element counts is protected, and so is the total.
@@ -77,7 +80,8 @@ class Histogram(EachElement):
       2 2
     """
 
-    domain: Sequence[str]
+    horizon: int | None = None
+    domain: Sequence[str] = ()  # is refused: it follows a default, and has none
     _: KW_ONLY
     max_items: int = 1
     removals: bool = False

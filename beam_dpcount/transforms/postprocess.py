@@ -39,6 +39,7 @@ from beam_dpcount.dofns.folds import (
 from beam_dpcount.dofns.releases import Release, TopRelease, VectorRelease
 from beam_dpcount.mechanisms import Sparse, Unbounded
 from beam_dpcount.mechanisms.base import Mechanism
+from beam_dpcount.mechanisms.fading import FadingBLT
 from beam_dpcount.statistics.items import MOST_STATE, check_domain
 from beam_dpcount.transforms.distinct import DistinctUsers
 from beam_dpcount.transforms.inputs import PATHS, check_choice, in_windows, once_per_window
@@ -308,10 +309,13 @@ class SlidingSum(_Folded):
     noise that both releases share cancels). Unbiased. A step whose partner is missing gives
     nothing, nor does a release that comes after a later one on the streaming path.
 
-    For one window alone `SlidingCount` (per element `mechanisms.SlidingBLT`) has less noise, under
-    budgets with delta or rho: at rho = 1/2 a largest variance of 4.2, 9.5 and 16.9 for 10, 100 and
-    1000 ticks, where this has 12.6, 19.3 and 26.0 of 2^16 ticks, and more of longer streams. This
-    is better for several windows, or counts beside them, under one budget, and for pure budgets.
+    For one window alone `SlidingCount` (per element `mechanisms.SlidingBLT`) has less noise in long
+    streams, under budgets with delta or rho: at rho = 1/2 a largest variance of 4.2, 9.5 and 16.9
+    for 10, 100 and 1000 ticks, where this has 12.6, 19.3 and 26.0 of 2^16 ticks, and more of longer
+    streams. This is better for several windows, or counts beside them, under one budget; for pure
+    budgets; for windows of nearly the whole stream; and under ApproxDP in short streams: at
+    (1, 1e-6) of up to 200 ticks of bounded input, or 30 of unbounded (docs/choosing.md has a
+    table).
 
     Args:
       window: how many elements, or ticks, from 1; public.
@@ -370,7 +374,10 @@ def _check_prefix_sums(counter: LatticeCounter, problem: str) -> None:
     base = mechanism.of_epoch(0) if isinstance(mechanism, Unbounded) else mechanism
     if isinstance(base, Mechanism) and not base.workload.is_prefix_sums:
         given = f"{base.name} releases {base.workload}"
-        raise ValueError(f"{given}, {problem}: leave out momentum and decay")
+        remedy = "leave out momentum and decay"
+        if isinstance(base, FadingBLT):  # which is made for them
+            remedy = "give the counter of a count, such as a TickCount or PrefixCount"
+        raise ValueError(f"{given}, {problem}: {remedy}")
 
 
 def _check_rising(counter: LatticeCounter, use: str) -> None:
@@ -438,7 +445,7 @@ class Monotone(_Folded):
       /home 2
     """
 
-    def __init__(self, path: str = "auto") -> None:
+    def __init__(self, *, path: str = "auto") -> None:
         super().__init__(RunningMaximum(), path)
 
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar
 
+import numpy as np
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import FixedWindows, GlobalWindows
 
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.ledger import Share
+from beam_dpcount.counters.counter import UnsupportedBudgetError
 from beam_dpcount.counters.selection import SelectKeys
+from beam_dpcount.counters.sliding import difference_variances
 from beam_dpcount.dofns.clock import duration_of, seconds, ticks_left
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.users import Users
@@ -20,6 +26,11 @@ from beam_dpcount.mechanisms.sliding_blt import SlidingBLT, check_window
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.transforms.described import Described
 from beam_dpcount.transforms.ticks import TickCount
+
+_LOGGER = logging.getLogger(__name__)
+
+_COMPARED = 1 << 12  # ticks; of longer streams SlidingSum has less noise for hardly any window
+_BOTH = ("bounded", "streaming")
 
 
 @dataclass(eq=False, repr=False)
@@ -29,13 +40,20 @@ class SlidingCount(Described):
     PCollection[KV[str, number]] with event times -> PCollection[Release]: release i of a key, from
     1, counts its events with start + (i - window) * tick <= time < start + i * tick, and none
     before `start`. It has a mechanism of its own, `mechanisms.SlidingBLT`: its variance rises to a
-    limit, however long the stream is, where that of a count grows. For one window it has less noise
-    than `SlidingSum` of a TickCount; that one gives counts and any number of windows for one
-    budget, and takes pure budgets.
+    limit, however long the stream is, where that of a count grows. `SlidingSum` of a TickCount
+    gives counts and any number of windows for one budget, and takes pure budgets; for one window it
+    has more noise, except
+
+    - where the window is nearly the whole stream, and
+    - under ApproxDP in short streams, where a TickCount takes Laplace noise: at (1, 1e-6) bounded
+      input of up to 200 ticks, but none from 400 on, and unbounded input of up to 30
+      (docs/choosing.md has a table).
+
+    The log says so when it is made, of streams of up to 4,096 ticks.
 
     Args:
-      window: in ticks, from 1 to 2^20. Public. A key keeps as many numbers of some 7 bytes in its
-        state, and writes them anew at every tick.
+      window: in ticks, a whole number from 1 to 2^20. Public. A key keeps as many numbers of some 7
+        bytes in its state, and writes them anew at every tick.
       stop, horizon: the end, or the number of ticks; see TickCount. Needed on bounded input.
         Default: 2^30 ticks, or up to the year 9999, as an endless stream has; beyond them nothing
         is released. So many cost the same noise as fewer do, but weak budgets may need fewer: an
@@ -72,15 +90,16 @@ class SlidingCount(Described):
     Example:
       >>> import apache_beam as beam
       >>> import beam_dpcount as dp
-      >>> count = dp.SlidingCount(
-      ...     dp.ApproxDP(1.0, 1e-6), 3600, 1_699_999_200, 1_700_006_400, window=24, keys=["a"]
+      >>> count = dp.SlidingCount(  # of a day, every hour for 30 days
+      ...     dp.ApproxDP(1.0, 1e-6), 3600, 1_699_999_200, horizon=720, window=24, keys=["a"]
       ... )
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     events = pipeline | beam.Create([("a", 1), ("a", 1)])
       ...     timed = events | beam.Map(lambda e: beam.window.TimestampedValue(e, 1_700_000_000))
-      ...     _ = timed | count | beam.Map(lambda release: print(release.key, release.step))
-      a 1
-      a 2
+      ...     last = timed | count | beam.Filter(lambda release: release.step > 718)
+      ...     _ = last | beam.Map(lambda release: print(release.key, release.step))
+      a 719
+      a 720
       >>> endless = dp.SlidingCount(dp.ZCDP(0.5), 60, 0, window=100, keys=["a"])
       >>> round(endless.counter.max_variance(), 1)  # of any of 2^30 releases
       9.5
@@ -117,13 +136,21 @@ class SlidingCount(Described):
                 "over a window fall too: list the keys, or count with TickCount and take SlidingSum"
             )
         options = {one.name: getattr(self, one.name) for one in fields(self)}
-        width = options["window"] = check_window(self.window)
+        width = options["window"] = check_window(self.window, "ticks")
         if self.users is not None:
             self._check_users(self.users, width)
         if self.stop is None and self.horizon is None:
             most = min(SlidingBLT.longest, ticks_left(self.tick, self.start))
             options["horizon"] = max(1, most)
-        self._ticks = _SlidingTicks(**options)
+        try:
+            self._ticks = _SlidingTicks(**options)
+        except UnsupportedBudgetError:
+            raise UnsupportedBudgetError(
+                "SlidingCount takes Gaussian noise, which no pure budget allows: take SlidingSum "
+                "of a TickCount, or give ApproxDP(epsilon, delta) or ZCDP(rho)"
+            ) from None
+        del options["window"]
+        self._compare(options, width)
         self.window, self.keys = width, self._ticks.keys  # type: ignore[assignment]
         self._fix()
 
@@ -139,6 +166,22 @@ class SlidingCount(Described):
                 "contributions, not distinct people"
             )
 
+    def _compare(self, options: dict[str, Any], width: int) -> None:
+        """Log where a plain count's SlidingSum has less noise on both paths; known without data."""
+        own = self.counter
+        if own.horizon > _COMPARED:
+            return
+        steps = np.arange(1, own.horizon + 1)
+        with contextlib.suppress(ValueError):  # it cannot be had under this budget
+            plain = (TickCount(**{**options, "path": path}).counter for path in _BOTH)
+            other = max(difference_variances(counter, steps, width).max() for counter in plain)
+            if other < own.max_variance():
+                _LOGGER.warning(
+                    "SlidingCount: of %d ticks SlidingSum(%d, count.counter) of a TickCount has "
+                    "less noise: a largest standard deviation of %.3g, where this has %.3g",
+                    *(own.horizon, width, math.sqrt(other), math.sqrt(own.max_variance())),
+                )
+
     @property
     def counter(self) -> Any:
         """The calibrated counter of each key; the one in use, once the transform is applied."""
@@ -146,7 +189,8 @@ class SlidingCount(Described):
 
     def expand(self, events: PCollection[Any]) -> PCollection[Release]:
         if not isinstance(events.windowing.windowfn, GlobalWindows):
-            problem = f"{events.windowing.windowfn!r} would start anew in each of its windows"
+            name = type(events.windowing.windowfn).__name__
+            problem = f"{name} would start anew in each of its windows"
             raise ValueError(f"{problem}: use the global window, and give window, in ticks")
         if events.is_bounded and self.stop is None and self.horizon is None:
             raise ValueError(

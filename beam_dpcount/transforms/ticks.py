@@ -476,7 +476,7 @@ class TickCount(Counting):
             return self._clock
         if isinstance(function, windows.FixedWindows):
             return self._clock.in_windows(function.size.micros, function.offset.micros)
-        problem = f"{function!r} leaves gaps between windows, or may"
+        problem = f"{type(function).__name__} leaves gaps between windows, or may"
         raise ValueError(f"{problem}: use the global window or FixedWindows")
 
     def _describe(self) -> dict[str, str]:
