@@ -275,6 +275,9 @@ def test_a_choice_says_why_in_words(budget, objective):
     first, second = choice.rows[:2]
     ratio = (getattr(second, f"{objective}_stddev") / getattr(first, f"{objective}_stddev")) ** 2
     assert following.startswith(f"next, {ratio - 1:.1%} more variance: {second.mechanism.name}: ")
+    assert ("takes no Gaussian noise" in following) == (
+        "gaussian" not in second.mechanism.laws and not isinstance(budget, dp.PureDP)
+    )
     for line, row in ((best, first), (following, second)):
         assert f"{row.mechanism.name}: largest variance {row.max_stddev**2:.4g}, mean" in line
         assert f"; {row.state_size:,} numbers a key and coordinate; " in line
@@ -282,6 +285,19 @@ def test_a_choice_says_why_in_words(budget, objective):
         assert ("takes no pure budget" in line) == ("laplace" not in row.mechanism.laws)
         assert ("draws noise early" in line) == row.mechanism.draws_early
         assert ("takes at most" in line) == (row.mechanism.longest < 2**48)
+
+
+def test_laplace_noise_is_a_limit_only_where_gaussian_noise_is_allowed():
+    for budget, said in ((dp.PureDP(1), False), (dp.ApproxDP(1, 1e-6), True)):
+        best = dp.choose(100, budget).explain().splitlines()[0]
+        assert best.startswith("BridgedKAry: ")
+        assert ("takes no Gaussian noise" in best) == said
+
+
+def test_equal_variances_are_called_so():
+    choice = dp.choose(500, dp.ZCDP(0.5))
+    twice = replace(choice, rows=(choice.rows[0], choice.rows[0]))
+    assert "\nnext, the same variance: ProfiledBLT: " in twice.explain()
 
 
 def test_one_that_is_alone_in_the_table_is_explained_alone():

@@ -152,6 +152,17 @@ def test_counts_fitted_to_the_number_of_rows(path: str, events: Path) -> None:
             stddevs.append([float(row["stddev"]) for row in csv.DictReader(file)])
     for fitted, plain in zip(*stddevs, strict=True):
         assert fitted == pytest.approx(plain * (3 / 4) ** 0.5)
+    assert "the largest error of a key's 30 counts is below" in out  # three items, ten rows
+
+
+def test_one_item_gains_nothing_of_a_fit(events: Path) -> None:
+    for domain, said in ((("buy",), True), (("buy", "007"), False)):
+        words = arguments(events, "--fit-total", *BUDGET)
+        at = words.index("--domain")
+        words[at : at + 1 + len(DOMAIN)] = ["--domain", *domain]
+        out = succeed(*words)
+        assert ("note: for one item --fit-total gains nothing" in out) == said
+        assert f"a key's {10 if said else 20} counts" in out
 
 
 @each_path

@@ -1105,6 +1105,42 @@ def test_by_name_streaming_takes_the_variant_that_is_safe(mechanism: Any) -> Non
     assert count.counter.mechanism == KAry(10**6, subtraction=False)
 
 
+@pytest.mark.parametrize(
+    ("mechanism", "path", "runs"),
+    [
+        ("BridgedKAry", "streaming", "SmoothLaplace(horizon=50"),
+        (KAry, "streaming", "KAry(horizon=50, arity=None, subtraction=False"),
+        ("BridgedKAry", "bounded", None),
+        ("SmoothLaplace", "streaming", None),
+        (None, "streaming", None),
+    ],
+)
+def test_what_runs_in_place_of_a_mechanism_is_said(
+    mechanism: Any, path: str, runs: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    count = dp.PrefixCount(dp.PureDP(1), 50, mechanism=mechanism, path=path)
+    assert not caplog.records
+    _ = beam.Pipeline() | feed([("k", 1, 0)]) | count
+    said = [record.message for record in caplog.records if "draws noise early" in record.message]
+    assert len(said) == (runs is not None)
+    if runs is not None:
+        assert said[0].startswith(
+            f"PrefixCount: {mechanism if type(mechanism) is str else 'KAry'}("
+        )
+        assert f"{runs}" in said[0].partition("here: ")[2]
+
+
+def test_so_it_is_where_noise_is_replayable(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COUNTING_SECRET", "0123456789abcdef" * 4)
+    entropy = dp.ReplayableEntropy("COUNTING_SECRET", run_id="x")
+    how: dict[str, Any] = {"mechanism": "KAry", "entropy": entropy, "element_id": str}
+    count = dp.PrefixCount(dp.PureDP(1), 50, path="bounded", **how)
+    _ = beam.Pipeline() | feed([("k", 1, 0)]) | count
+    assert "work may be replayed here: KAry(horizon=50" in caplog.text
+
+
 def test_left_out_streaming_takes_the_best_of_those_that_are_safe() -> None:
     count = dp.PrefixCount(dp.PureDP(1), 10**6, path="streaming")
     assert count.counter.mechanism == dp.mechanisms.SmoothLaplace(10**6)

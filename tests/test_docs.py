@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
 from beam_dpcount.commands import bounds, choose, count, graph, histogram, sequences, ticks
 
@@ -188,6 +189,10 @@ def test_flags_in_pages_exist(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]*", text):
         assert flag in known or flag == "--runner", flag
+
+
+def test_the_time_of_elements_without_one_is_beams():
+    assert f"timestamp={MIN_TIMESTAMP.micros}`" in README
 
 
 def test_every_option_has_help():

@@ -938,3 +938,25 @@ def test_states_of_another_domain_are_refused() -> None:
     assert codec("a", "b").decode(data)[0] == 0
     with pytest.raises(StateError, match="other parameters"):
         codec("b", "a").decode(data)
+
+
+# Without a horizon
+
+
+def test_a_domain_may_come_without_a_horizon() -> None:
+    count = dp.Histogram(BUDGET, domain=["a", "b"])
+    assert count.counter.mechanism == dp.mechanisms.Endless()  # type: ignore[attr-defined]
+    assert count.domain == ("a", "b")
+    for missing in ((BUDGET,), (BUDGET, 9)):
+        with pytest.raises(ValueError, match="domain is empty: give the public items"):
+            dp.Histogram(*missing)
+
+
+def test_a_fit_of_one_item_gains_nothing() -> None:
+    """As the docstring says: as much noise of Gaussian kind, and twice the variance of Laplace's."""
+    for budget, ratio in ((dp.ZCDP(0.1), 1.0), (dp.PureDP(0.1), 2.0)):
+        variances = []
+        for fit in (True, False):
+            count = dp.Histogram(budget, 100, ["a"], fit_total=fit)
+            variances.append(count.counter.max_variance())  # type: ignore[attr-defined]
+        assert variances[0] / variances[1] == pytest.approx(ratio, rel=0.01)

@@ -249,7 +249,9 @@ def test_names():
     assert ledger.share(0.1, "share 3").name == "share 3"
     assert ledger.spend(dp.PureDP(0.1)).name == "share 2"
     assert ledger.share(0.1).name == "share 4"
-    with pytest.raises(ValueError, match="ledger feed has a share 'share 2' already"):
+    with pytest.raises(
+        ValueError, match="ledger feed has a share 'share 2' already: choose another name"
+    ):
         ledger.share(0.1, "share 2")
     for name in ("two\nlines", " padded", "a  b"):
         with pytest.raises(ValueError, match="words on one line"):

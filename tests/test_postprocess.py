@@ -39,6 +39,7 @@ from beam_dpcount.mechanisms import (
     Honaker,
     KAry,
     NormalizedBLT,
+    SlidingBLT,
     SmoothBinary,
     Sparse,
     SquareRoot,
@@ -809,6 +810,7 @@ def test_a_mismatch_stops_the_pipeline_in_words(path: str) -> None:
 
 
 VECTORS = dp.calibrate(BinaryTree(10**6), dp.ZCDP(0.5), ItemsChange(), 20)
+FORGETS = dp.calibrate(SlidingBLT(64, 5), dp.ZCDP(0.5))
 DECAYED = dp.calibrate(SquareRoot(64, decay=0.5), dp.ZCDP(0.5))
 
 
@@ -822,12 +824,16 @@ DECAYED = dp.calibrate(SquareRoot(64, decay=0.5), dp.ZCDP(0.5))
         (lambda: TopKPerTick(4, DOMAIN), "k must be a whole number from 1 to 3"),
         (lambda: TopKPerTick(1, []), "domain is empty"),
         (lambda: TopKPerTick(1, DOMAIN, path="batch"), "path must be one of auto, bounded"),
+        (lambda: Monotone(3), "positional argument"),  # type: ignore[misc]
         (lambda: Monotone(path="batch"), "path must be one of auto, bounded"),
         (lambda: SlidingSum(0, COUNTER), "window must be a whole number from 1, got 0"),
         (lambda: SlidingSum(2.0, COUNTER), "window must be a whole number"),  # type: ignore[arg-type]
         (lambda: SlidingSum(2, BinaryTree(9)), "counter must be that of a transform"),  # type: ignore[arg-type]
         (lambda: SlidingSum(2, dp.calibrate(Sparse(5, 5), dp.PureDP(1))), "is not linear"),
         (lambda: SlidingSum(2, DECAYED), "decay 0.5, whose differences are not sliding sums"),
+        (lambda: SlidingSum(2, DECAYED), "leave out momentum and decay"),
+        (lambda: SlidingSum(2, FORGETS), "sums: give the counter of a count, such as a TickCount"),
+        (lambda: dp.Isotonic(FORGETS), "fall: give the counter of a count, such as a TickCount"),
         (lambda: SlidingSum(50_001, VECTORS), "keeps 1000020 numbers a key, and at most 1000000"),
         (lambda: SlidingSum(2, COUNTER, path="batch"), "path must be one of auto, bounded"),
         (lambda: Rounded(0), "unit must be positive and finite, got 0"),

@@ -12,7 +12,19 @@ import numpy as np
 import pytest
 
 import beam_dpcount as dp
-from beam_dpcount.mechanisms import BinaryTree, Endless, NormalizedBLT, ProfiledBLT, Unbounded
+from beam_dpcount.counters.choose import resolve
+from beam_dpcount.mechanisms import (
+    BinaryTree,
+    BridgedKAry,
+    DecayedBLT,
+    Endless,
+    NormalizedBLT,
+    ProfiledBLT,
+    SlidingBLT,
+    SmoothLaplace,
+    Sparse,
+    Unbounded,
+)
 from beam_dpcount.mechanisms.profiled_tables import ProfiledTables, Rows, borders, fitted
 from benchmarks import fit_profile
 from pipelines.comparisons.optimal import optimal_factorization
@@ -20,6 +32,7 @@ from tests.runners import Row, feed, run
 from tests.scripted import KeyedScript, ScriptedEntropy
 
 BUDGET = dp.ZCDP(0.5)
+CHOOSING = (Path(__file__).parents[1] / "docs" / "choosing.md").read_text(encoding="utf-8")
 kinds = pytest.mark.parametrize("kind", [ProfiledBLT, Endless])
 
 
@@ -169,15 +182,102 @@ def test_past_its_ceiling_nothing_is_released() -> None:
 
 
 def test_what_needs_a_horizon_says_so() -> None:
-    with pytest.raises(ValueError, match=r"pure budget needs a horizon: .*Unbounded"):
+    base = (
+        r"Unbounded\(mechanisms.SmoothLaplace\), .*bounded input .*\(mechanisms.BridgedKAry\) has"
+    )
+    with pytest.raises(ValueError, match=rf"pure budget needs a horizon: .*{base} less noise"):
         dp.PrefixCount(dp.PureDP(1.0))
-    assert dp.PrefixCount(dp.PureDP(1.0), mechanism=Unbounded(BinaryTree)).counter.horizon is None
+    with pytest.raises(
+        TypeError, match=r"without one .* mechanisms.Endless\(\) under delta or rho"
+    ):
+        dp.choose(None, BUDGET)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="users= needs a horizon"):
         dp.PrefixCount(BUDGET, value=int, users=dp.Users(by=str, events=2))
     with pytest.raises(ValueError, match="needs a horizon"):
         dp.SubstringCount(BUDGET, None, ["a"], 1)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="give stop"):
         dp.TickCount(BUDGET, 60, 0, keys=["a"])
+
+
+@pytest.mark.parametrize("path", ["bounded", "streaming"])
+def test_what_the_message_says_has_less_noise_does(path: str) -> None:
+    """On the path that it names; figures of docs/choosing.md."""
+    largest, rows = {}, [("a", 1, i) for i in range(3)]
+    for base in (BridgedKAry, SmoothLaplace, BinaryTree):
+        count = dp.PrefixCount(dp.PureDP(1.0), mechanism=Unbounded(base), path=path)
+        assert count.counter.horizon is None
+        largest[base] = float(count.counter.stddevs(100_000).max())  # type: ignore[attr-defined]
+        if path == "streaming" and base is BridgedKAry:
+            with pytest.raises(ValueError, match="draws noise early"):
+                run(lambda p, c=count: p | feed(rows, tuple[str, int]) | c)
+        else:
+            found = run(lambda p, c=count: p | feed(rows, tuple[str, int]) | c).releases
+            assert len(found) == 3
+    said = [f"{stddev:.3g}" for stddev in largest.values()]
+    assert said == ["50", "65.7", "187"]
+    page = " ".join(CHOOSING.split())
+    assert "are 50.0, 65.7 with SmoothLaplace, and 187 with BinaryTree" in page
+
+
+@pytest.mark.parametrize("mechanism", ["Endless", Endless])
+def test_endless_may_be_named(mechanism: Any) -> None:
+    counter: Any = dp.PrefixCount(BUDGET, mechanism=mechanism).counter
+    assert counter.mechanism == Endless()
+    counter = dp.PrefixCount(BUDGET, 70, mechanism=mechanism).counter
+    assert counter.mechanism == Endless(70)
+
+
+@pytest.mark.parametrize("kind", [DecayedBLT, SlidingBLT, Sparse, Unbounded])
+@pytest.mark.parametrize("horizon", [None, 50])
+def test_what_takes_more_than_a_horizon_is_asked_for_as_an_instance(
+    kind: Any, horizon: int | None
+) -> None:
+    for mechanism in (kind, kind.__name__):
+        match = rf"give an instance, e.g. {kind.__name__}\(.+\) of"
+        with pytest.raises(TypeError, match=match):
+            dp.PrefixCount(BUDGET, horizon, mechanism=mechanism)
+
+
+def test_the_table_of_what_no_horizon_costs_is_so() -> None:
+    """That of docs/choosing.md, beside the default; PrefixCount's docstring has figures of it."""
+    steps = (1, 10, 100, 1000, 10**4, 10**6)
+    lines = ["| budget | t = 1 | 10 | 100 | 1,000 | 10,000 | 1,000,000 |", "|" + "---|" * 7]
+    for budget in (dp.ApproxDP(1.0, 1e-6), dp.ZCDP(0.01)):
+        ratios = [beside_default(budget, t) for t in steps]
+        lines.append(f"| {budget} | " + " | ".join(f"{ratio:.3g}" for ratio in ratios) + " |")
+    table = CHOOSING.split("<!-- endless -->\n")[1].split("\n<!-- /endless -->")[0]
+    assert table.splitlines() == lines
+
+
+def test_what_the_docstrings_say_of_no_horizon() -> None:
+    for t in (1, 2, 3, 7, 30, 100, 10**3, 10**6, 10**8):
+        assert 1.4 < beside_default(dp.ZCDP(0.01), t) < 1.65
+    for t in (300, 399, 400, 500, 10**5):
+        assert 1.4 < beside_default(dp.ApproxDP(1.0, 1e-6), t) < 1.6
+    counter: Any = dp.calibrate(Endless(), BUDGET)
+    for t in (*range(1, 40), 100, 999):
+        known: Any = dp.calibrate(NormalizedBLT(t), BUDGET)
+        assert counter.variance(t) <= (1.65, 1.51)[t >= 16] * known.max_variance()
+
+
+def beside_default(budget: Any, t: int) -> float:
+    """Of the variance of release t without a horizon, times the largest with a horizon of t."""
+    known: Any = dp.calibrate(resolve(None, t, budget), budget)
+    return float(dp.calibrate(Endless(), budget).variance(t) / known.max_variance())
+
+
+def test_the_default_of_short_streams() -> None:
+    """docs/choosing.md: at epsilon 1, delta 1e-6."""
+    found = {t: resolve(None, t, dp.ApproxDP(1.0, 1e-6)).name for t in (1, 2, 15, 16, 252, 253)}
+    assert list(found.values()) == [
+        *["Simple1"],
+        *["Simple2"] * 2,
+        *["BridgedKAry"] * 2,
+        "ProfiledBLT",
+    ]
+    assert resolve(None, 399, dp.ApproxDP(1.0, 1e-6)).name == "BridgedKAry"
+    for t in (400, 420, 600, 1000):
+        assert resolve(None, t, dp.ApproxDP(1.0, 1e-6)).name == "ProfiledBLT"
 
 
 def test_its_noise_may_be_small_at_weak_budgets_and_strong() -> None:
