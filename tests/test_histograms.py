@@ -953,7 +953,7 @@ def test_a_domain_may_come_without_a_horizon() -> None:
 
 
 def test_a_fit_of_one_item_gains_nothing() -> None:
-    """As the docstring says: as much noise of Gaussian kind, and twice the variance of Laplace's."""
+    """As the docstring says: it is as much Gaussian noise, and twice the variance of Laplace."""
     for budget, ratio in ((dp.ZCDP(0.1), 1.0), (dp.PureDP(0.1), 2.0)):
         variances = []
         for fit in (True, False):
