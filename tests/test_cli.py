@@ -438,7 +438,10 @@ def test_a_run_that_stops_at_values_that_are_no_numbers_leaves_none_out(tmp_path
         (["--horizon", "-5"], ["horizon", "from 1", "got -5"]),
         (["--horizon", "many"], ["--horizon", "'many'"]),
         (["--mechanism", "Smooth"], ["unknown mechanism 'Smooth'", "SmoothBinary"]),
-        (["--mechanism", "SmoothBinary"], ["Gaussian", "BinaryTree", "--delta 1e-6"]),
+        (
+            ["--mechanism", "SmoothBinary"],
+            ["Gaussian", "BridgedKAry or SmoothLaplace", "--delta 1e-6"],
+        ),
         (["--rho", "1"], ["--rho", "--epsilon", "not both"]),
         (["--epsilon", "-1"], ["epsilon", "positive", "-1"]),
         (["--epsilon", "nan"], ["epsilon", "positive"]),

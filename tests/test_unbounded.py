@@ -642,7 +642,9 @@ def test_shares_that_are_no_numbers_are_refused(share):
 
 
 def test_bases_that_cannot_take_the_budget_are_refused():
-    with pytest.raises(UnsupportedBudgetError, match=r"^SmoothBinary takes Gaussian .* BinaryTree"):
+    with pytest.raises(
+        UnsupportedBudgetError, match=r"^SmoothBinary takes Gaussian .* SmoothLaplace"
+    ):
         dp.calibrate(Unbounded(SmoothBinary), PURE)
     with pytest.raises(UnsupportedBudgetError, match=r"^KAry takes Laplace .* give PureDP"):
         dp.calibrate(Unbounded(KAry), ZCDP)

@@ -269,7 +269,7 @@ class Mechanism(ABC):
         return self
 
     def cannot(self, pure: bool = False) -> tuple[str, ...]:
-        """What it does not do, in words: for whom it is chosen among others, for a pure budget?"""
+        """What it does not do, in words; `pure`: for whom it is chosen under a pure budget."""
         said = []
         if "laplace" not in self.laws:
             said.append("takes no pure budget")
