@@ -205,10 +205,11 @@ def after(kind: Any, path: str) -> Any:
     if kind is dp.LastPerTick:
         return dp.PrefixCount(BUDGET, 4, bounds=(0, 2), **options) | kind(20)
     count = ticks(path=path)
+    if kind is dp.Monotone:
+        return count | kind(path=path)
     arguments: dict[Any, tuple[Any, ...]] = {
         dp.SlidingSum: (2, count.counter, path),
         dp.TopKPerTick: (2, ABC, path),
-        dp.Monotone: (path,),
         dp.Isotonic: (count.counter, "past", 2, path),
         dp.ShrinkAcrossKeys: (count, path),
     }
