@@ -70,6 +70,7 @@ scale: $(VENV)/ready
 crash: $(VENV)/ready
 	$(BIN)/python -m benchmarks.crash --kills 20 --transform all
 	$(BIN)/python -m benchmarks.crash --kills 20 --transform all --engine flink
+	$(BIN)/python -m pytest -m audit tests/engines
 
 $(VENV)/ready: pyproject.toml beam_dpcount/mechanisms/_blt.c
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or later is needed: make PYTHON=python3.11")'
