@@ -391,7 +391,7 @@ def test_calibration_refuses_what_makes_no_sense(arguments, error, message):
 def test_gaussian_mechanisms_refuse_pure_budgets_and_name_one_that_takes_them():
     with pytest.raises(UnsupportedBudgetError, match="SmoothBinary takes Gaussian") as caught:
         dp.calibrate(SmoothBinary(100), dp.PureDP(0.7))
-    assert "BinaryTree" in str(caught.value)
+    assert "use BridgedKAry or SmoothLaplace" in str(caught.value)
     assert "PureDP(epsilon=0.7)" in str(caught.value)
     assert isinstance(caught.value, ValueError)
 

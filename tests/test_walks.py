@@ -115,15 +115,15 @@ def dofns_of(pipeline: beam.Pipeline, kind: type) -> list[Any]:
 
 
 def test_the_way_of_value_to_the_release() -> None:
-    def value(x: int) -> int:
+    def amount(x: int) -> int:
         return x
 
     released: list[Any] = []
 
     def run() -> None:
-        released.extend(count_one(dp.PrefixCount(dp.ZCDP(1), 9, value=value, path="streaming")))
+        released.extend(count_one(dp.PrefixCount(dp.ZCDP(1), 9, value=amount, path="streaming")))
 
-    files = walk(run, value, "value")
+    files = walk(run, amount, "amount")
     assert [release.step for release in released] == [1]
     check(files)
     assert files[-2:] == ["dofns/elements.py", "dofns/intake.py"]
