@@ -149,18 +149,25 @@ class Watch(Watched):
         self._java, self._workers = cluster.task_managers[-1].pid, workers
 
     def samples(self) -> Iterator[Sample]:
-        """From the first releases on, while there are workers."""
-        begun = time.perf_counter()
+        """From the first releases on, while there are workers; and the last, with all releases.
+
+        Those of a watermark that passes the last tick come at once, and the job ends with them.
+        """
+        begun, last = time.perf_counter(), None
         while self.state() in ("CREATED", "STARTING", "RUNNING"):
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a worker has ended
                 python = sum(map(resident, self._workers.pids()))
                 java, releases = resident(self._java), self._releases()
-                last = self._get("/checkpoints")["latest"]["completed"]
-                if releases and python:
-                    seconds, state = time.perf_counter() - begun, last["state_size"] if last else 0
+                done = self._get("/checkpoints")["latest"]["completed"]
+                if python:
+                    seconds, state = time.perf_counter() - begun, done["state_size"] if done else 0
                     cpu = sum(map(_cpu, self._workers.pids())), _cpu(self._java)
-                    yield Sample(releases, seconds, python, java, state, cpu)
+                    last = Sample(releases, seconds, python, java, state, cpu)
+                    if releases:
+                        yield last
             time.sleep(EVERY)
+        if last is not None and (releases := self._releases()):
+            yield last._replace(releases=releases)
 
     def _releases(self) -> int:
         """As of the last heartbeat, and of whole bundles."""
