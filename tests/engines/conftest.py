@@ -1,27 +1,33 @@
-"""Engines for the tests of this directory. In CI they must be there; elsewhere tests skip."""
+"""Engines for the tests of this directory. In CI they must be there; elsewhere tests skip.
+
+Beam's own FlinkRunner takes a jar that not everybody can have: without it tests skip in CI, too.
+"""
 
 from __future__ import annotations
 
 import os
 import platform
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import apache_beam
 import pytest
+from apache_beam.runners.portability.flink_runner import FlinkRunner
 from apache_beam.runners.portability.prism_runner import PrismRunner
 from apache_beam.runners.runner import PipelineRunner
 
-from engines import prism
+from engines import flinkrunner, prism
 from engines.cache import UnavailableError
 from engines.flink import install
 from engines.flink.cluster import Cluster, Workers
 from engines.flink.runner import OnFlink
+from engines.servers import Server
 from tests.runners import Outcome, run
 
-MOST_SECONDS = 900  # that Prism serves: its tests take a minute, and those of Flink five
+MOST_SECONDS = 300  # of a test that sends jobs to a server; they take 1 to 20
 VARIABLE, SECRET = "COUNTING_SECRET", "0123456789abcdef" * 4
 
 MISSING, FOUND = pytest.StashKey[list[str]](), pytest.StashKey[list[str]]()
@@ -36,12 +42,14 @@ class Engine:
       runner: makes Beam's runner.
       flags: of every pipeline.
       command: further flags of a command that starts a process of its own.
+      server: takes the jobs; without it each has a process of its own.
     """
 
     name: str
     runner: Callable[[], PipelineRunner]
     flags: tuple[str, ...]
     command: tuple[str, ...]
+    server: Server | None = None
 
     def run(self, build: Any, *flags: str) -> Outcome:
         """`tests.runners.run` on it."""
@@ -67,6 +75,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for name, get, versions in (
         ("prism", prism.build, prism.versions),
         ("flink", install.classpath, install.versions),
+        ("flinkrunner", flinkrunner.jar, flinkrunner.versions),
     ):
         wanted = [item for item in ours if name in item.nodeid]
         if not wanted:
@@ -75,8 +84,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         try:
             get()
             config.stash[FOUND].append(versions())
+        except flinkrunner.JarError as wrong:
+            pytest.exit(str(wrong), returncode=1)
         except UnavailableError as missing:
-            if os.environ.get("CI"):
+            if os.environ.get("CI") and name != "flinkrunner":
                 pytest.exit(f"tests/engines must not skip in CI: {missing}", returncode=1)
             config.stash[MISSING].append(str(missing))
             for item in wanted:
@@ -90,11 +101,31 @@ def binary() -> Path:
 
 
 @pytest.fixture(scope="session")
-def server(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[prism.Server]:
+def server(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One Prism for all tests."""
     log = tmp_path_factory.mktemp("prism") / "prism.log"
-    with prism.Server(binary, log, MOST_SECONDS) as running:
+    with prism.server(binary, log) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def job_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One job server of Beam's FlinkRunner for all tests."""
+    work = tmp_path_factory.mktemp("job-server")
+    with flinkrunner.server(flinkrunner.jar(), work) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _within(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test fails where its jobs hang, and the next one finds its server anew."""
+    with ExitStack() as limits:
+        for name in ("engine", "on_prism"):
+            if name in request.fixturenames:
+                server: Server | None = request.getfixturevalue(name).server
+                if server is not None:
+                    limits.enter_context(server.within(MOST_SECONDS))
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -112,10 +143,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
+def flink_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One cluster for all jobs of Beam's FlinkRunner, which bring their own Beam."""
+    work = tmp_path_factory.mktemp("flink-alone")
+    with Cluster(work, restarts=1, classpath=install.libraries()) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
 def on_prism(server: prism.Server, binary: Path) -> Engine:
     """Prism, with workers in this process."""
     started = "--runner", "PrismRunner", "--prism_location", str(binary)
-    return Engine("prism", PrismRunner, (f"--job_endpoint={server.endpoint}",), started)
+    return Engine("prism", PrismRunner, (f"--job_endpoint={server.endpoint}",), started, server)
 
 
 def on_flink(master: str, parallelism: int, workers: Workers) -> Engine:
@@ -125,14 +164,33 @@ def on_flink(master: str, parallelism: int, workers: Workers) -> Engine:
     return Engine("flink", OnFlink, flags, (*runner, *flags))
 
 
-# Of the session, so that all tests of one engine follow each other.
-@pytest.fixture(scope="session", params=["prism", "flink-local", "flink-cluster"])
+def on_flinkrunner(server: Server, master: str, parallelism: int, *more: str) -> Engine:
+    """Beam's own runner, with the Flink at this address."""
+    flags = (*flinkrunner.flags(server, master, parallelism), *more)
+    started = "--runner", FlinkRunner.__name__, *flags
+    return Engine("flinkrunner", FlinkRunner, flags, started, server)
+
+
+# Of the session, so that all tests of one engine follow each other. Other combinations of what
+# FlinkRunner is given are in test_flinkrunner.py.
+@pytest.fixture(
+    scope="session",
+    params=["prism", "flink-local", "flink-cluster", "flinkrunner-local", "flinkrunner-cluster"],
+)
 def engine(request: pytest.FixtureRequest) -> Engine:
     """Each engine in turn."""
     if request.param == "prism":
         found: Engine = request.getfixturevalue("on_prism")
         return found
+    if request.param == "flinkrunner-local":
+        return on_flinkrunner(
+            request.getfixturevalue("job_server"), "[local]", 1, *flinkrunner.LOOPBACK
+        )
     workers = request.getfixturevalue("workers")
+    if request.param == "flinkrunner-cluster":
+        address = f"localhost:{request.getfixturevalue('flink_alone').rest}"
+        server = request.getfixturevalue("job_server")
+        return on_flinkrunner(server, address, 2, *workers.flags, *flinkrunner.CHECKPOINTS)
     if request.param == "flink-local":
         return on_flink("[local]", 1, workers)
     return on_flink(f"localhost:{request.getfixturevalue('cluster').rest}", 2, workers)
