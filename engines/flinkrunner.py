@@ -1,4 +1,4 @@
-"""Beam's own FlinkRunner: its job server, of a jar that $BEAM_FLINK_JOB_SERVER names, and its options.
+"""Beam's own FlinkRunner: its options, and its job server, whose jar $BEAM_FLINK_JOB_SERVER names.
 
 A job server takes any number of jobs, for the Flink that each names: "[local]", a Flink inside the
 job server, or a cluster's address. Its ports, those of artifacts and of LOOPBACK workers listen on

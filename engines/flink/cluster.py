@@ -65,7 +65,7 @@ def bound(command: Iterable[str]) -> list[str]:
 
 
 def java(main: str, *arguments: str, jvm: Iterable[str] = (), classpath: str = "") -> list[str]:
-    """The command of a Java program; without a classpath, with Flink and our translation at hand."""
+    """The command of a Java program, by default with Flink and our translation at hand."""
     return [
         "java",
         "-XX:+UseSerialGC",

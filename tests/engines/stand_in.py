@@ -49,21 +49,21 @@ class JobServer(LocalJobServicer):
     def get_bind_address(self) -> str:
         return "0.0.0.0"
 
-    def DescribePipelineOptions(self, request: Any, context: Any = None, timeout: Any = None) -> Any:
+    def DescribePipelineOptions(self, *_: Any, **__: Any) -> Any:  # noqa: N802
         described = [
             beam_job_api_pb2.PipelineOptionDescriptor(name=name, type=kind, description="100% ours")
             for name, kind in DESCRIBED.items()
         ]
         return beam_job_api_pb2.DescribePipelineOptionsResponse(options=described)
 
-    def create_beam_job(self, preparation_id: str, job_name: str, pipeline: Any, options: Any) -> Any:
+    def create_beam_job(self, token: str, name: str, pipeline: Any, options: Any) -> Any:
         given = {
-            name.removeprefix("beam:option:").removesuffix(":v1"): value
-            for name, value in struct_to_dict(options).items()
+            option.removeprefix("beam:option:").removesuffix(":v1"): value
+            for option, value in struct_to_dict(options).items()
         }
         environments = sorted({each.urn for each in pipeline.components.environments.values()})
         self.note({**given, "environments": environments})
-        return super().create_beam_job(preparation_id, job_name, pipeline, options)
+        return super().create_beam_job(token, name, pipeline, options)
 
 
 def main() -> None:
