@@ -31,12 +31,26 @@ def enter() -> None:
     """Move this process, which has one thread, to a network of its own.
 
     Raises:
-      UnavailableError: that is not permitted here.
+      UnavailableError: that is not permitted here, and nothing has changed.
     """
+    # Tried out first, as half of it would leave no network at all.
+    child = os.fork()
+    if not child:
+        try:
+            _enter()
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    if os.waitpid(child, 0)[1]:
+        raise UnavailableError("network namespaces are not permitted here")
+    _enter()
+
+
+def _enter() -> None:
     user, group = os.getuid(), os.getgid()
     if not _unshare(_NEW_NETWORK):  # as root may; others need a namespace of users first
         if not _unshare(_NEW_USER | _NEW_NETWORK):
-            raise UnavailableError("network namespaces are not permitted here")
+            raise PermissionError("unshare")
         for name, text in (
             ("setgroups", "deny"),  # else groups may not be mapped
             ("uid_map", f"{user} {user} 1"),
