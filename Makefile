@@ -30,12 +30,12 @@ test-all: $(VENV)/ready
 	$(BIN)/python -m pytest -rs -n $(JOBS) --dist worksteal tests
 
 # Prism is built from source and Flink comes from PyPI if need be, into ~/.cache/beam_dpcount/engines
-# or BEAM_DPCOUNT_ENGINES. Beam's own FlinkRunner is tested where BEAM_FLINK_JOB_SERVER names the jar
-# of its job server, whose ports are open to all: in a network of its own.
+# or BEAM_DPCOUNT_ENGINES, before the tests have a network of loopback alone: some engines listen on
+# all interfaces. BEAM_FLINK_JOB_SERVER=FILE names the jar of Beam's job server for Flink.
 test-engines: $(VENV)/ready
-	$(BIN)/python -m pytest tests/engines
-	test -z "$$BEAM_FLINK_JOB_SERVER" || \
-		$(BIN)/python -m engines.alone $(BIN)/python -m pytest tests/engines -k flinkrunner-
+	-$(BIN)/python -m engines.prism
+	-$(BIN)/python -m engines.flink.install
+	$(BIN)/python -m engines.loopback --if-permitted $(BIN)/python -m pytest tests/engines
 
 # What CI runs, with test-engines.
 check: lint test-all
@@ -70,7 +70,7 @@ scale: $(VENV)/ready
 crash: $(VENV)/ready
 	$(BIN)/python -m benchmarks.crash --kills 20 --transform all
 	$(BIN)/python -m benchmarks.crash --kills 20 --transform all --engine flink
-	$(BIN)/python -m pytest -m audit tests/engines
+	$(BIN)/python -m engines.loopback --if-permitted $(BIN)/python -m pytest -m audit tests/engines
 
 $(VENV)/ready: pyproject.toml beam_dpcount/mechanisms/_blt.c
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or later is needed: make PYTHON=python3.11")'

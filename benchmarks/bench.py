@@ -137,7 +137,11 @@ def on_prism(sizes: Sizes) -> Iterator[Figure]:
     n = sizes.elements // 4
     counts = {"ours": _prefix("streaming"), "theirs": plain.PlainStreaming()}
     counts["nothing"] = plain.Identity()
-    with TemporaryDirectory() as scratch, prism.Server(binary, Path(scratch, "log"), 600) as server:
+    with (
+        TemporaryDirectory() as scratch,
+        prism.server(binary, Path(scratch, "log")) as server,
+        server.within(600),
+    ):
         how = {"runner": PrismRunner, "flags": [f"--job_endpoint={server.endpoint}"]}
         for keys in sizes.keys:
             variants = {

@@ -57,7 +57,7 @@ final class Group extends AbstractStreamOperator<byte[]>
     inputs = PortablePipeline.coder(parts, from);
     results = PortablePipeline.coder(parts, to);
     keys = PortablePipeline.keyCoder(inputs);
-    windows = (Coder) ((WindowedValue.FullWindowedValueCoder) (Coder) inputs).getWindowCoder();
+    windows = PortablePipeline.windowCoder(inputs);
     groups =
         getRuntimeContext().getMapState(
             new MapStateDescriptor<>("groups", Types.STRING, PortablePipeline.BYTES));

@@ -14,11 +14,11 @@ import org.apache.beam.runners.core.construction.graph.FusedPipeline;
 import org.apache.beam.runners.core.construction.graph.GreedyPipelineFuser;
 import org.apache.beam.runners.core.construction.graph.PipelineNode;
 import org.apache.beam.runners.core.construction.graph.QueryablePipeline;
-import org.apache.beam.runners.core.construction.graph.SideInputReference;
 import org.apache.beam.runners.core.construction.graph.TrivialNativeTransformExpander;
 import org.apache.beam.runners.fnexecution.translation.PipelineTranslatorUtils;
 import org.apache.beam.runners.fnexecution.wire.WireCoders;
 import org.apache.beam.sdk.coders.Coder;
+import org.apache.beam.sdk.transforms.windowing.BoundedWindow;
 import org.apache.beam.sdk.util.WindowedValue;
 import org.apache.beam.sdk.values.KV;
 import org.apache.flink.api.common.RuntimeExecutionMode;
@@ -46,8 +46,8 @@ import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
  *
  * <p>Beam's job server is not at hand; Flink's own jar for Python carries the rest of what it is made of: the
  * fuser, and all that talks to Beam's Python workers. This translates Impulse, files of lines,
- * fused stages with state and event-time timers, or with side inputs that end, Reshuffle, Flatten, and
- * GroupByKey with the default trigger.
+ * fused stages with state and event-time timers, Reshuffle, Flatten, and GroupByKey with the default
+ * trigger.
  *
  * <p>Between operators, an element is the bytes of its WindowedValue.
  */
@@ -241,23 +241,12 @@ public final class PortablePipeline {
     RunnerApi.ExecutableStagePayload payload =
         RunnerApi.ExecutableStagePayload.parseFrom(transform.getSpec().getPayload());
     DataStream<byte[]> input = streams.get(payload.getInput());
-    List<SideInputReference> sides = List.copyOf(ExecutableStage.fromPayload(payload).getSideInputs());
-    if (!sides.isEmpty()) {
-      if (flink.getCheckpointConfig().isCheckpointingEnabled()) {
-        throw new UnsupportedOperationException("side inputs, which no checkpoint holds, of " + id);
-      }
-      input = numbered(input, 0);
-      for (int i = 0; i < sides.size(); i++) {
-        DataStream<byte[]> side = streams.get(sides.get(i).collection().getId());
-        input = input.union(numbered(side, i + 1).broadcast());
-      }
+    if (payload.getSideInputsCount() > 0) {
+      throw new UnsupportedOperationException("side inputs of " + id);
     }
     if (payload.getUserStatesCount() + payload.getTimersCount() > 0) {
       if (options.number("streaming", 1) == 0) {
         throw new UnsupportedOperationException("state in batch: give --streaming, for " + id);
-      }
-      if (!sides.isEmpty()) {
-        throw new UnsupportedOperationException("state and side inputs of " + id);
       }
       input = input.keyBy(new Key(components.toByteArray(), payload.getInput()), Types.STRING);
     }
@@ -273,19 +262,6 @@ public final class PortablePipeline {
       streams.put(
           outputs.get(i), made.filter(each -> each.f0 == wanted).map(each -> each.f1).returns(BYTES));
     }
-  }
-
-  /** Elements of one of several inputs: its number, and their bytes. */
-  private static DataStream<byte[]> numbered(DataStream<byte[]> elements, int number) {
-    return elements
-        .map(
-            bytes -> {
-              byte[] made = new byte[bytes.length + 1];
-              made[0] = (byte) number;
-              System.arraycopy(bytes, 0, made, 1, bytes.length);
-              return made;
-            })
-        .returns(BYTES);
   }
 
   private DataStream<byte[]> input(RunnerApi.PTransform transform) {
@@ -352,5 +328,10 @@ public final class PortablePipeline {
     Coder<KV<K, V>> pairs =
         ((WindowedValue.WindowedValueCoder<KV<K, V>>) coder).getValueCoder();
     return ((org.apache.beam.sdk.coders.KvCoder<K, V>) pairs).getKeyCoder();
+  }
+
+  @SuppressWarnings({"unchecked", "rawtypes"})
+  static Coder<BoundedWindow> windowCoder(Coder coder) {
+    return ((WindowedValue.FullWindowedValueCoder) coder).getWindowCoder();
   }
 }

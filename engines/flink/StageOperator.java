@@ -3,7 +3,6 @@ import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.Collections;
 import java.util.EnumMap;
 import java.util.HashMap;
@@ -26,7 +25,6 @@ import org.apache.beam.runners.core.StateNamespaces;
 import org.apache.beam.runners.core.TimerInternals.TimerData;
 import org.apache.beam.runners.core.construction.Timer;
 import org.apache.beam.runners.core.construction.graph.ExecutableStage;
-import org.apache.beam.runners.core.construction.graph.SideInputReference;
 import org.apache.beam.runners.fnexecution.control.BundleProgressHandler;
 import org.apache.beam.runners.fnexecution.control.DefaultJobBundleFactory;
 import org.apache.beam.runners.fnexecution.control.OutputReceiverFactory;
@@ -38,11 +36,7 @@ import org.apache.beam.runners.fnexecution.state.StateRequestHandler;
 import org.apache.beam.runners.fnexecution.state.StateRequestHandlers;
 import org.apache.beam.runners.fnexecution.state.StateRequestHandlers.BagUserStateHandler;
 import org.apache.beam.runners.fnexecution.state.StateRequestHandlers.BagUserStateHandlerFactory;
-import org.apache.beam.runners.fnexecution.state.StateRequestHandlers.IterableSideInputHandler;
-import org.apache.beam.runners.fnexecution.state.StateRequestHandlers.MultimapSideInputHandler;
-import org.apache.beam.runners.fnexecution.state.StateRequestHandlers.SideInputHandlerFactory;
 import org.apache.beam.sdk.coders.Coder;
-import org.apache.beam.sdk.coders.KvCoder;
 import org.apache.beam.sdk.coders.VarLongCoder;
 import org.apache.beam.sdk.fn.data.FnDataReceiver;
 import org.apache.beam.sdk.state.TimeDomain;
@@ -91,12 +85,6 @@ final class StageOperator extends AbstractStreamOperator<Tuple2<Integer, byte[]>
   private transient Coder<BoundedWindow> windowCoder;
   private transient List<Coder<WindowedValue<Object>>> outputCoders;
 
-  /** Side inputs, their elements so far, and the elements that wait for them to end. */
-  private transient List<SideInputReference> sides;
-
-  private transient List<List<WindowedValue<Object>>> sideElements;
-  private transient List<byte[]> held;
-
   private transient Map<String, LongCounter> counters;
 
   /** What a worker sent, from the threads that hear it. */
@@ -123,29 +111,24 @@ final class StageOperator extends AbstractStreamOperator<Tuple2<Integer, byte[]>
   }
 
   @Override
+  @SuppressWarnings({"unchecked", "rawtypes"})
   public void open() throws Exception {
     super.open();
     stage = ExecutableStage.fromPayload(RunnerApi.ExecutableStagePayload.parseFrom(payload));
     sent = new ConcurrentLinkedQueue<>();
     set = new ConcurrentLinkedQueue<>();
     due = new ArrayList<>();
-    held = new ArrayList<>();
-    sides = List.copyOf(stage.getSideInputs());
-    sideElements = new ArrayList<>();
-    for (SideInputReference side : sides) {
-      sideElements.add(new ArrayList<>());
-    }
     counters = new HashMap<>();
     keyed = new Object();
     RunnerApi.Components components = stage.getComponents();
     inputCoder = PortablePipeline.coder(components, stage.getInputPCollection().getId());
-    windowCoder = windowCoder(inputCoder);
+    windowCoder = PortablePipeline.windowCoder(inputCoder);
     outputCoders = new ArrayList<>();
     for (String output : outputs) {
       outputCoders.add(PortablePipeline.coder(components, output));
     }
     if (isKeyed()) {
-      keyCoder = keyCoder(inputCoder);
+      keyCoder = PortablePipeline.keyCoder((Coder) inputCoder);
       cells =
           getRuntimeContext().getMapState(
               new MapStateDescriptor<>("cells", Types.STRING, PortablePipeline.BYTES));
@@ -210,23 +193,7 @@ final class StageOperator extends AbstractStreamOperator<Tuple2<Integer, byte[]>
 
   @Override
   public void processElement(StreamRecord<byte[]> record) throws Exception {
-    byte[] bytes = record.getValue();
-    if (sides.isEmpty()) {
-      process(bytes);
-      return;
-    }
-    byte[] element = Arrays.copyOfRange(bytes, 1, bytes.length);
-    if (bytes[0] == 0) {
-      held.add(element);
-    } else {
-      Coder<WindowedValue<Object>> coder =
-          PortablePipeline.coder(stage.getComponents(), sides.get(bytes[0] - 1).collection().getId());
-      sideElements.get(bytes[0] - 1).add(PortablePipeline.decode(coder, element));
-    }
-  }
-
-  private void process(byte[] element) throws Exception {
-    mainInput().accept(PortablePipeline.decode(inputCoder, element));
+    mainInput().accept(PortablePipeline.decode(inputCoder, record.getValue()));
     inBundle++;
     emit();
     if (inBundle >= options.number("max_bundle_size", 100)) {
@@ -344,12 +311,6 @@ final class StageOperator extends AbstractStreamOperator<Tuple2<Integer, byte[]>
           StateRequestHandlers.forBagUserStateHandlerFactory(
               bundles.getProcessBundleDescriptor(), new Cells()));
     }
-    if (!sides.isEmpty()) {
-      handlers.put(
-          TypeCase.ITERABLE_SIDE_INPUT,
-          StateRequestHandlers.forSideInputHandlerFactory(
-              bundles.getProcessBundleDescriptor().getSideInputSpecs(), new Sides()));
-    }
     StateRequestHandler all = StateRequestHandlers.delegateBasedUponType(handlers);
     // What a worker may keep of state from bundle to bundle, if it has a cache: it is of this attempt.
     CacheToken token =
@@ -368,42 +329,6 @@ final class StageOperator extends AbstractStreamOperator<Tuple2<Integer, byte[]>
         return List.of(token);
       }
     };
-  }
-
-  private final class Sides implements SideInputHandlerFactory {
-    @Override
-    @SuppressWarnings("unchecked")
-    public <V, W extends BoundedWindow> IterableSideInputHandler<V, W> forIterableSideInput(
-        String transform, String name, Coder<V> values, Coder<W> windows) {
-      return new IterableSideInputHandler<>() {
-        @Override
-        public Iterable<V> get(W window) {
-          List<V> found = new ArrayList<>();
-          for (int i = 0; i < sides.size(); i++) {
-            if (sides.get(i).transform().getId().equals(transform)
-                && sides.get(i).localName().equals(name)) {
-              for (WindowedValue<Object> each : sideElements.get(i)) {
-                if (each.getWindows().contains(window)) {
-                  found.add((V) each.getValue());
-                }
-              }
-            }
-          }
-          return found;
-        }
-
-        @Override
-        public Coder<V> elementCoder() {
-          return values;
-        }
-      };
-    }
-
-    @Override
-    public <K, V, W extends BoundedWindow> MultimapSideInputHandler<K, V, W> forMultimapSideInput(
-        String transform, String name, KvCoder<K, V> pairs, Coder<W> windows) {
-      throw new UnsupportedOperationException("side input " + name + " of " + transform + ", a map");
-    }
   }
 
   private final class Cells implements BagUserStateHandlerFactory<ByteString, ByteString, BoundedWindow> {
@@ -522,13 +447,6 @@ final class StageOperator extends AbstractStreamOperator<Tuple2<Integer, byte[]>
 
   @Override
   public void processWatermark(Watermark mark) throws Exception {
-    if (mark.equals(Watermark.MAX_WATERMARK)) {
-      // All side inputs have ended, and are whole.
-      for (byte[] element : held) {
-        process(element);
-      }
-      held.clear();
-    }
     endBundle();
     if (isKeyed()) {
       // A timer may set the next one, which may be due as well.
@@ -568,15 +486,5 @@ final class StageOperator extends AbstractStreamOperator<Tuple2<Integer, byte[]>
     @SuppressWarnings("rawtypes")
     FnDataReceiver<Timer> receiver = (FnDataReceiver) bundle.getTimerReceivers().get(KV.of(transform, parts[1]));
     receiver.accept(timer);
-  }
-
-  @SuppressWarnings({"unchecked", "rawtypes"})
-  private static Coder<BoundedWindow> windowCoder(Coder<WindowedValue<Object>> coder) {
-    return (Coder<BoundedWindow>) ((WindowedValue.FullWindowedValueCoder) coder).getWindowCoder();
-  }
-
-  @SuppressWarnings({"unchecked", "rawtypes"})
-  private static Coder<Object> keyCoder(Coder<WindowedValue<Object>> coder) {
-    return PortablePipeline.keyCoder((Coder) coder);
   }
 }

@@ -64,15 +64,15 @@ def bound(command: Iterable[str]) -> list[str]:
     return [sys.executable, "-ISc", _DIE_WITH_PARENT, *command]
 
 
-def java(main: str, *arguments: str, jvm: Iterable[str] = ()) -> list[str]:
-    """The command of a Java program with Flink and our translation at hand."""
+def java(main: str, *arguments: str, jvm: Iterable[str] = (), classpath: str = "") -> list[str]:
+    """The command of a Java program, by default with Flink and our translation at hand."""
     return [
         "java",
         "-XX:+UseSerialGC",
         *jvm,
         *OPENS,
         "-classpath",
-        install.classpath(),
+        classpath or install.classpath(),
         main,
         *arguments,
     ]
@@ -121,10 +121,14 @@ class Cluster:
       work: where its files go: checkpoints, savepoints, logs; made if need be.
       slots: of a TaskManager, one for each pipeline that runs at a time.
       restarts: of a job, before it has failed.
+      classpath: of its processes, instead of Flink and our translation.
     """
 
-    def __init__(self, work: Path, slots: int = 2, restarts: int = 1_000_000) -> None:
+    def __init__(
+        self, work: Path, slots: int = 2, restarts: int = 1_000_000, classpath: str = ""
+    ) -> None:
         self.work, self.slots, self.restarts = work.resolve(), slots, restarts
+        self.classpath = classpath
         self.rest = free_port()
         self.task_managers: list[Process] = []
 
@@ -209,7 +213,8 @@ class Cluster:
     def _java(self, name: str, main: str, *arguments: str, jvm: Iterable[str]) -> Process:
         conf = self.work / "conf"
         logging = f"-Dlog4j.configurationFile={(conf / 'log4j.properties').as_uri()}"
-        command = java(main, "--configDir", str(conf), *arguments, jvm=(*jvm, logging))
+        words = "--configDir", str(conf), *arguments
+        command = java(main, *words, jvm=(*jvm, logging), classpath=self.classpath)
         plugins = {"FLINK_PLUGINS_DIR": str(install.flink() / "plugins")}
         return Process(command, self.work / f"{name}.log", plugins)
 

@@ -48,6 +48,15 @@ def flink() -> Path:
     return once(cache() / f"flink-{VERSION}", unpack)
 
 
+def libraries() -> str:
+    """Flink alone, as it is installed: what a cluster loads that jobs bring their own Beam to.
+
+    Raises:
+      UnavailableError: Flink could not be had.
+    """
+    return f"{flink()}/lib/*"
+
+
 @once_a_process
 def classpath() -> str:
     """All that Flink's processes, and those that submit to it, load.
@@ -59,8 +68,7 @@ def classpath() -> str:
     (release,) = re.findall(r'version "([0-9]+)', said("java", "-version").splitlines()[0])
     if int(release) < 17:
         raise UnavailableError(f"Java {release} is too old: 17 or later is needed for Flink")
-    home = flink()
-    jars = f"{home}/lib/*{os.pathsep}{home}/opt/flink-python-{VERSION}.jar"
+    jars = f"{libraries()}{os.pathsep}{flink()}/opt/flink-python-{VERSION}.jar"
     sources = b"".join(path.read_bytes() for path in SOURCES)
     name = f"flink-{VERSION}-stages-{hashlib.sha256(sources).hexdigest()[:16]}"
 

@@ -1,10 +1,14 @@
-"""Engines for the tests of this directory. In CI they must be there; elsewhere tests skip."""
+"""Engines for the tests of this directory. In CI they must be there; elsewhere tests skip.
+
+Beam's own FlinkRunner takes a jar that not everybody can have: without it tests skip in CI, too.
+"""
 
 from __future__ import annotations
 
 import os
 import platform
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,18 +19,18 @@ from apache_beam.runners.portability.flink_runner import FlinkRunner
 from apache_beam.runners.portability.prism_runner import PrismRunner
 from apache_beam.runners.runner import PipelineRunner
 
-from engines import alone, flinkrunner, prism
+from engines import flinkrunner, prism
 from engines.cache import UnavailableError
 from engines.flink import install
 from engines.flink.cluster import Cluster, Workers
 from engines.flink.runner import OnFlink
+from engines.servers import Server
 from tests.runners import Outcome, run
 
-MOST_SECONDS = 300  # of a test, on Prism
+MOST_SECONDS = 300  # of a test that sends jobs to a server; they take 1 to 20
 VARIABLE, SECRET = "COUNTING_SECRET", "0123456789abcdef" * 4
 
 MISSING, FOUND = pytest.StashKey[list[str]](), pytest.StashKey[list[str]]()
-SERVERS = pytest.StashKey[list[prism.Server]]()
 
 
 @dataclass(frozen=True)
@@ -38,18 +42,14 @@ class Engine:
       runner: makes Beam's runner.
       flags: of every pipeline.
       command: further flags of a command that starts a process of its own.
-      streaming: further flags of streaming pipelines.
+      server: takes the jobs; without it each has a process of its own.
     """
 
     name: str
     runner: Callable[[], PipelineRunner]
     flags: tuple[str, ...]
     command: tuple[str, ...]
-    streaming: tuple[str, ...] = ()
-
-    def mode(self, path: str) -> tuple[str, ...]:
-        """The flags of pipelines on this path: state takes Flink's streaming mode."""
-        return ("--streaming", *self.streaming) if path == "streaming" else ()
+    server: Server | None = None
 
     def run(self, build: Any, *flags: str) -> Outcome:
         """`tests.runners.run` on it."""
@@ -72,10 +72,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.option.collectonly or not ours:
         return
     config.stash[MISSING], config.stash[FOUND] = [], []
-    _find_flinkrunner(config, [item for item in ours if "flinkrunner-" in item.nodeid])
     for name, get, versions in (
         ("prism", prism.build, prism.versions),
         ("flink", install.classpath, install.versions),
+        ("flinkrunner", flinkrunner.jar, flinkrunner.versions),
     ):
         wanted = [item for item in ours if name in item.nodeid]
         if not wanted:
@@ -84,35 +84,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         try:
             get()
             config.stash[FOUND].append(versions())
+        except flinkrunner.JarError as wrong:
+            pytest.exit(str(wrong), returncode=1)
         except UnavailableError as missing:
-            if os.environ.get("CI"):
+            if os.environ.get("CI") and name != "flinkrunner":
                 pytest.exit(f"tests/engines must not skip in CI: {missing}", returncode=1)
             config.stash[MISSING].append(str(missing))
             for item in wanted:
                 item.add_marker(pytest.mark.skip(str(missing)))
-
-
-def _find_flinkrunner(config: pytest.Config, wanted: list[pytest.Item]) -> None:
-    """Skip what needs it, in CI too: its jar is not to be had from package registries."""
-    if not wanted:
-        return
-    try:
-        found = flinkrunner.jar()
-        if not alone.is_alone():
-            raise UnavailableError(
-                "FlinkRunner: only by python -m engines.alone, its ports are open"
-            )
-        config.stash[FOUND].append(f"FlinkRunner, by {found.name}")
-    except UnavailableError as missing:
-        config.stash[MISSING].append(str(missing))
-        for item in wanted:
-            item.add_marker(pytest.mark.skip(str(missing)))
-
-
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Prism serves on: a pipeline that hangs fails, however long the tests before it took."""
-    for server in item.config.stash.get(SERVERS, []):
-        server.renew()
 
 
 @pytest.fixture(scope="session")
@@ -122,15 +101,31 @@ def binary() -> Path:
 
 
 @pytest.fixture(scope="session")
-def server(
-    binary: Path, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
-) -> Iterator[prism.Server]:
+def server(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One Prism for all tests."""
     log = tmp_path_factory.mktemp("prism") / "prism.log"
-    with prism.Server(binary, log, MOST_SECONDS) as running:
-        pytestconfig.stash[SERVERS] = [running]
+    with prism.server(binary, log) as running:
         yield running
-        pytestconfig.stash[SERVERS] = []
+
+
+@pytest.fixture(scope="session")
+def job_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One job server of Beam's FlinkRunner for all tests."""
+    work = tmp_path_factory.mktemp("job-server")
+    with flinkrunner.server(flinkrunner.jar(), work) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _within(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test fails where its jobs hang, and the next one finds its server anew."""
+    with ExitStack() as limits:
+        for name in ("engine", "on_prism"):
+            if name in request.fixturenames:
+                server: Server | None = request.getfixturevalue(name).server
+                if server is not None:
+                    limits.enter_context(server.within(MOST_SECONDS))
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -148,10 +143,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
-def on_prism(server: prism.Server, binary: Path) -> Engine:
+def flink_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One cluster for all jobs of Beam's FlinkRunner, which bring their own Beam."""
+    work = tmp_path_factory.mktemp("flink-alone")
+    with Cluster(work, restarts=1, classpath=install.libraries()) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def on_prism(server: Server, binary: Path) -> Engine:
     """Prism, with workers in this process."""
     started = "--runner", "PrismRunner", "--prism_location", str(binary)
-    return Engine("prism", PrismRunner, (f"--job_endpoint={server.endpoint}",), started)
+    return Engine("prism", PrismRunner, (f"--job_endpoint={server.endpoint}",), started, server)
 
 
 def on_flink(master: str, parallelism: int, workers: Workers) -> Engine:
@@ -161,44 +164,33 @@ def on_flink(master: str, parallelism: int, workers: Workers) -> Engine:
     return Engine("flink", OnFlink, flags, (*runner, *flags))
 
 
-@pytest.fixture(scope="session")
-def on_flinkrunner_local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    """Beam's own runner, with a Flink in its job server, and workers in this process."""
-    with flinkrunner.JobServer("[local]", tmp_path_factory.mktemp("job-server")) as jobs:
-        yield on_flinkrunner(jobs, "[local]", 1, ("--environment_type=LOOPBACK",))
+def on_flinkrunner(server: Server, master: str, parallelism: int, *more: str) -> Engine:
+    """Beam's own runner, with the Flink at this address."""
+    flags = (*flinkrunner.flags(server, master, parallelism), *more)
+    started = "--runner", FlinkRunner.__name__, *flags
+    return Engine("flinkrunner", FlinkRunner, flags, started, server)
 
 
-@pytest.fixture(scope="session")
-def on_flinkrunner_cluster(
-    cluster: Cluster, workers: Workers, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Engine]:
-    """Beam's own runner, on the cluster, with Python workers outside."""
-    master = f"http://localhost:{cluster.rest}"
-    with flinkrunner.JobServer(master, tmp_path_factory.mktemp("job-server")) as jobs:
-        yield on_flinkrunner(jobs, master, 2, workers.flags)
-
-
-def on_flinkrunner(
-    jobs: flinkrunner.JobServer, master: str, parallelism: int, workers: tuple[str, ...]
-) -> Engine:
-    """Beam's own runner, at this job server."""
-    place = f"--job_endpoint={jobs.endpoint}", f"--flink_master={master}"
-    flags = *place, f"--parallelism={parallelism}", *workers
-    command = "--runner", "FlinkRunner", *flags
-    return Engine("flinkrunner", FlinkRunner, flags, command, flinkrunner.STREAMING)
-
-
-# Of the session, so that all tests of one engine follow each other.
+# Of the session, so that all tests of one engine follow each other. Other combinations of what
+# FlinkRunner is given are in test_flinkrunner.py.
 @pytest.fixture(
     scope="session",
     params=["prism", "flink-local", "flink-cluster", "flinkrunner-local", "flinkrunner-cluster"],
 )
 def engine(request: pytest.FixtureRequest) -> Engine:
     """Each engine in turn."""
-    if request.param in ("prism", "flinkrunner-local", "flinkrunner-cluster"):
-        found: Engine = request.getfixturevalue(f"on_{request.param.replace('-', '_')}")
+    if request.param == "prism":
+        found: Engine = request.getfixturevalue("on_prism")
         return found
+    if request.param == "flinkrunner-local":
+        return on_flinkrunner(
+            request.getfixturevalue("job_server"), "[local]", 1, *flinkrunner.LOOPBACK
+        )
     workers = request.getfixturevalue("workers")
+    if request.param == "flinkrunner-cluster":
+        address = f"localhost:{request.getfixturevalue('flink_alone').rest}"
+        server = request.getfixturevalue("job_server")
+        return on_flinkrunner(server, address, 2, *workers.flags, *flinkrunner.CHECKPOINTS)
     if request.param == "flink-local":
         return on_flink("[local]", 1, workers)
     return on_flink(f"localhost:{request.getfixturevalue('cluster').rest}", 2, workers)

@@ -6,11 +6,7 @@ here come in rising times, where order matters.
 
 from __future__ import annotations
 
-import csv
-import os
 import random
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from operator import itemgetter
@@ -24,14 +20,16 @@ from apache_beam.transforms.window import FixedWindows
 
 import beam_dpcount as dp
 from beam_dpcount.commands import count, progress
+from tests.engines.commands import arguments, released, run_count, write
 from tests.engines.conftest import SECRET, VARIABLE, Engine
 from tests.engines.counts import BUDGET, ticks
 from tests.runners import Row, counters, feed, run
 from tests.scripted import ScriptedEntropy
 
-ROOT = Path(__file__).parents[2]
 SECOND = 1_000_000
 
+# On Flink, transforms with state take its streaming mode; others run in batch.
+MODE = {"bounded": (), "streaming": ("--streaming",)}
 each_path = pytest.mark.parametrize("path", ["bounded", "streaming"])
 
 
@@ -49,7 +47,7 @@ def rising(n: int, values: Sequence[Any], seed: int = 1) -> list[Row]:
 
 def same(engine: Engine, build: Callable[[beam.Pipeline], Any], path: str = "bounded") -> Any:
     """What came out of the engine: what comes out of the local runner, to the last bit."""
-    given, expected = engine.run(build, *engine.mode(path)), run(build)
+    given, expected = engine.run(build, *MODE[path]), run(build)
     assert given.outputs == expected.outputs
     assert given.metrics() == expected.metrics()
     assert all(given.outputs)
@@ -125,8 +123,7 @@ def test_the_runner_decides_the_order_of_the_streaming_path(engine: Engine) -> N
     rows = rising(80, [0, 1])
     arrived = random.Random(4).sample(rows, 80)
     made = dp.PrefixCount(BUDGET, 100, path="streaming", entropy=ScriptedEntropy())
-    mode = engine.mode("streaming")
-    releases = engine.run(lambda p: p | feed(arrived) | made, *mode).releases
+    releases = engine.run(lambda p: p | feed(arrived) | made, "--streaming").releases
     of_time = {row[2]: row for row in rows}
     ordered = [of_time[release.timestamp] for release in releases]
     assert sorted(ordered) == sorted(rows)
@@ -237,7 +234,7 @@ def test_the_same_secret_gives_the_same_releases(
         )
 
     first = same(engine, build, path)
-    other = engine.run(lambda p: build(p, "other"), *engine.mode(path))
+    other = engine.run(lambda p: build(p, "other"), *MODE[path])
     for mine, theirs in zip(first.outputs, other.outputs, strict=True):
         assert len(mine) == len(theirs)
         assert [seen.value.value for seen in mine] != [seen.value.value for seen in theirs]
@@ -257,58 +254,11 @@ def test_progress_is_counted(engine: Engine) -> None:
 # The command
 
 
-def write(file: Path, n: int = 300) -> dict[tuple[str, int], int]:
-    """A log in order of time, and its exact counts by (key, step)."""
-    chance = random.Random(7)
-    counts: dict[tuple[str, int], int] = {}
-    steps: Counter[str] = Counter()
-    totals: Counter[str] = Counter()
-    lines = ["page,action,time\n"]
-    for i in range(n):
-        page, action = chance.choice(["/", "/cart", "/pay"]), chance.choice(["view", "purchase"])
-        lines.append(f"{page},{action},{i}\n")
-        steps[page] += 1
-        totals[page] += action == "purchase"
-        counts[page, steps[page]] = totals[page]
-    file.write_text("".join(lines))
-    return counts
-
-
-def arguments(log: Path, out: Path, path: str, *more: str) -> list[str]:
-    words = "--key page --where action=purchase --timestamp time --horizon 200"
-    return [
-        *("--input", str(log), *words.split(), "--path", path, "--output", str(out)),
-        *more,
-    ]
-
-
-def command(engine: Engine, path: str, *words: str) -> None:
-    """pipelines.count, in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "pipelines.count", *words, *engine.command, *engine.mode(path)],
-        cwd=ROOT,
-        env=os.environ | {"BEAM_DPCOUNT_TRACEBACK": "1"},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-
-
-def released(out: Path) -> dict[tuple[str, int], float]:
-    with out.open(newline="") as file:
-        rows = [(row["key"], int(row["step"]), float(row["value"])) for row in csv.DictReader(file)]
-    found = {(key, step): value for key, step, value in rows}
-    assert len(found) == len(rows)
-    return found
-
-
 @each_path
 def test_the_command_counts_exactly(path: str, engine: Engine, tmp_path: Path) -> None:
     log, out = tmp_path / "log.csv", tmp_path / "out.csv"
     expected = write(log)
-    command(engine, path, *arguments(log, out, path, "--rho", "1e12"))
+    run_count(*arguments(log, out, path, "--rho", "1e12"), *engine.command, *MODE[path])
     assert released(out) == pytest.approx(expected, abs=1e-3)
 
 
@@ -320,7 +270,8 @@ def test_the_command_replays(
     log, there, here = (tmp_path / name for name in ("log.csv", "there.csv", "here.csv"))
     write(log)
     options = "--epsilon", "1", "--delta", "1e-6", "--secret-env", VARIABLE
-    command(engine, "streaming", *arguments(log, there, "streaming", *options))
+    words = arguments(log, there, "streaming", *options)
+    run_count(*words, *engine.command, *MODE["streaming"])
     count.main(arguments(log, here, "streaming", *options))
     assert released(there) == released(here)
     assert len(set(released(there).values())) > 100

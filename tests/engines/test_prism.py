@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import apache_beam as beam
+import grpc
 import pytest
 from apache_beam.testing import test_stream
 from apache_beam.transforms.periodicsequence import PeriodicImpulse
@@ -189,6 +190,19 @@ def test_releases_of_an_unbounded_source_come_while_it_runs(
         assert at[0] < 6  # nor all at the end: the first one before the source's last quarter
         assert at[0] < ended - start - 1.5
     assert when["each 1"] < start + 4
+
+
+# A job that hangs
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # Beam's
+def test_a_job_that_hangs_fails_and_the_next_one_runs(on_prism: Engine) -> None:
+    assert on_prism.server is not None
+    with on_prism.server.within(2), pytest.raises((RuntimeError, grpc.RpcError)):
+        on_prism.run(lambda p: p | beam.Create([20]) | beam.Map(time.sleep))
+    with on_prism.server.within(100):
+        outcome = on_prism.run(lambda p: p | beam.Create([5]))
+    assert [seen.value for seen in outcome.outputs[0]] == [5]
 
 
 # Counters
