@@ -4,36 +4,41 @@ from __future__ import annotations
 
 from typing import Any
 
+from apache_beam.coders import Coder
+
 from beam_dpcount.dofns.states import KeptCoder
+
+_KEPT = KeptCoder()
 
 
 class Cell:
     """A cell of state, which holds bytes as an engine's does."""
 
-    def __init__(self) -> None:
+    def __init__(self, coder: Coder = _KEPT) -> None:
+        self._coder = coder
         self.data: bytes | None = None
 
-    def read(self) -> bytes | None:
-        return self.data
+    def read(self) -> Any:
+        return None if self.data is None else self._coder.decode(self.data)
 
     def write(self, data: Any) -> None:
-        self.data = KeptCoder().encode(data)
+        self.data = self._coder.encode(data)
 
 
 class Bag:
     """A bag of state."""
 
     def __init__(self) -> None:
-        self._entries: list[bytes] = []
+        self.entries: list[bytes] = []
 
     def add(self, entry: bytes) -> None:
-        self._entries.append(entry)
+        self.entries.append(entry)
 
     def read(self) -> list[bytes]:
-        return list(self._entries)
+        return list(self.entries)
 
     def clear(self) -> None:
-        self._entries.clear()
+        self.entries.clear()
 
 
 class Timer:

@@ -34,6 +34,12 @@ _WINDOW = 10  # ticks
 _LATE = 4  # ticks, of one event in five of every other key
 _PEOPLE = 40  # a partition
 
+_NUMBERS: dict[str, Any] = {
+    "bounds": (0, LARGEST),
+    "value": itemgetter(0),
+    "element_id": itemgetter(1),
+}
+
 Place = tuple[Any, ...]
 Bounds = tuple[tuple[float, ...], tuple[float, ...]]  # the least and the most, by coordinate
 
@@ -170,8 +176,7 @@ class Elements(_Elements):
     label = "PrefixCount"
 
     def transform(self, size: Size, budget: Any, **options: Any) -> Any:
-        given = {"bounds": (0, LARGEST), "value": itemgetter(0), "element_id": itemgetter(1)}
-        return dp.PrefixCount(budget, size.events, **given, **self._common, **options)
+        return dp.PrefixCount(budget, size.events, **_NUMBERS, **self._common, **options)
 
     def total(self, rows: list[Row]) -> Sequence[float]:
         return (sum(row.value for row in rows),)
@@ -217,19 +222,24 @@ def _edge(row: Row, vertices: int) -> tuple[int, int]:
     return row.value, (row.value * 3 + row.number // 7) % vertices
 
 
-class Persons(_Elements):
+class _OfPeople(Subject):
+    """Elements carry whose they are."""
+
+    def payload(self, row: Row) -> Any:
+        return *super().payload(row), person(row)
+
+
+class Persons(_OfPeople, _Elements):
     """Each event takes a step, and counts if it is among the first of its person."""
 
     label = "PrefixCount of people"
     why = "elements come to their key from several workers, in no order"
 
     def transform(self, size: Size, budget: Any, **options: Any) -> Any:
-        given = {"bounds": (0, LARGEST), "value": itemgetter(0), "element_id": itemgetter(1)}
         users = dp.Users(itemgetter(2), events=_most(size), keys=1, per_key=_most(size))
-        return dp.PrefixCount(budget, size.events, users=users, **given, **self._common, **options)
-
-    def payload(self, row: Row) -> Any:
-        return *super().payload(row), person(row)
+        return dp.PrefixCount(
+            budget, size.events, users=users, **_NUMBERS, **self._common, **options
+        )
 
     def place(self, release: Sequence[Any]) -> Place:
         # Times are distinct, so that they name an element: steps may come in another order.
@@ -322,13 +332,10 @@ class Ticks(Subject):
         }
 
 
-class People(Ticks):
+class People(_OfPeople, Ticks):
     """Of each person so many events count, in the first key."""
 
     label = "TickCount of people"
-
-    def payload(self, row: Row) -> Any:
-        return *super().payload(row), person(row)
 
     def _more(self, size: Size) -> dict[str, Any]:
         most = _most(size)

@@ -16,7 +16,7 @@ from beam_dpcount.dofns.states import pack_batch
 from beam_dpcount.dofns.ticks import SEED
 from beam_dpcount.noise.entropy import Draws, Entropy
 from beam_dpcount.noise.laws import Law
-from tests.cells import Bag, Cell, Timer
+from benchmarks.cells import Bag, Cell, Timer
 from tests.scripted import Script, ScriptedEntropy
 
 TICK, SECOND = 10, 1_000_000

@@ -14,14 +14,15 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import pytest
+from apache_beam.coders import PickleCoder
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils import windowed_value
 
 import beam_dpcount as dp
 from benchmarks import bench, dp_sqlp, errors, keys, peers, plain, timing
+from benchmarks.cells import Cell
 from tests import runners
-from tests.cells import Cell
 
 SMALL = dp_sqlp.Data(people=3000, ticks=20, keys=400)
 
@@ -202,7 +203,7 @@ def test_a_benchmark_that_loses_releases_is_an_error() -> None:
 @pytest.mark.parametrize("tree", peers.BY_HAND.values(), ids=peers.BY_HAND)
 def test_trees_by_hand_count(tree: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "_SCALE", 1e-9)
-    dofn, cell = tree(), Cell()
+    dofn, cell = tree(), Cell(PickleCoder())
     dofn.setup()
     placed = windowed_value.create(("a", 1), 7, (GlobalWindow(),))
     for n in range(1, 40):

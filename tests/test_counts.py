@@ -44,8 +44,8 @@ from beam_dpcount.dofns.states import PAIR, StateCodec, StateError
 from beam_dpcount.mechanisms import BinaryTree, KAry, SmoothBinary, Sparse, Unbounded
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.noise.laws import Law
+from benchmarks.cells import Cell
 from benchmarks.jobs import dofns_of
-from tests.cells import Cell
 from tests.runners import RUNNERS, Row, Seen, feed, root, run
 from tests.scripted import KeyedScript, ScriptedEntropy
 

@@ -19,8 +19,8 @@ from beam_dpcount.dofns.elements import CheckKeys, CountEachElement, StepStddevs
 from beam_dpcount.dofns.gathered import CountGathered, GatherNumbers
 from beam_dpcount.dofns.states import Kept, KeptCoder
 from beam_dpcount.dofns.windows import WindowCheck
+from benchmarks.cells import Cell
 from benchmarks.jobs import dofns_of
-from tests.cells import Cell
 from tests.scripted import ScriptedEntropy
 
 BUDGET = dp.ZCDP(0.5)

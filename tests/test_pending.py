@@ -17,7 +17,7 @@ from beam_dpcount.dofns import pending
 from beam_dpcount.dofns.clock import LARGEST
 from beam_dpcount.dofns.pending import NEAR, add_pending, take_pending
 from beam_dpcount.dofns.states import PAIR, add_to
-from tests.cells import Bag
+from benchmarks.cells import Bag
 from tests.runners import RUNNERS, SECOND, Row, feed, run, run_stream
 from tests.scripted import ScriptedEntropy
 

@@ -40,8 +40,8 @@ from beam_dpcount.dofns.users import (
 from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.mechanisms import NormalizedBLT
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
+from benchmarks.cells import Cell
 from tests.audit import Tape, keeps_budget, seen_weights
-from tests.cells import Cell
 
 SECOND, TICK = 1_000_000, 10
 PATHS = ("bounded", "streaming")

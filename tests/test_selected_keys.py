@@ -25,7 +25,7 @@ from beam_dpcount.dofns.shards import CountShards, ShardPlan, shard_of
 from beam_dpcount.dofns.states import pack_batch
 from beam_dpcount.dofns.ticks import SEED
 from beam_dpcount.transforms.ticks import TickCount
-from tests.cells import Bag, Cell, Timer
+from benchmarks.cells import Bag, Cell, Timer
 from tests.runners import RUN_AT_ONCE, SECOND, Row, feed, run, run_stream
 from tests.scripted import ScriptedEntropy, SeededNoise
 
@@ -480,7 +480,7 @@ def test_one_timer_a_shard_and_one_cell() -> None:
     bag, cell, timer = Bag(), Cell(), Timer()
     where = SimpleNamespace(windows=(GlobalWindow(),))
     dofn.process((0, SEED), where, bag, cell, timer)
-    assert timer.at == TICK
+    assert timer.at == TICK * 1_000_000
     before = cell.data
     for key in ("a", "b"):
         dofn.process((0, pack_batch({(key, 2): 3})), where, bag, cell, timer)
@@ -493,7 +493,7 @@ def test_one_timer_a_shard_and_one_cell() -> None:
         columns, pending = dofn._codec.decode(cell.data)
         assert (columns.step, list(pending)) == (step, [2] if step == 1 else [])
         assert list(columns.names) == (["a", "b"] if step > 1 else [])
-    assert timer.at == TICK * TICKS
+    assert timer.at == TICK * TICKS * 1_000_000
     assert list(dofn.release(GlobalWindow(), bag, cell, timer)) == []
 
 

@@ -34,8 +34,8 @@ from beam_dpcount.dofns.ticks import SEED, CountEachTick, TickPlan
 from beam_dpcount.mechanisms import BinaryTree, KAry, NormalizedBLT, SmoothBinary
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
+from benchmarks.cells import Cell, Timer
 from tests import audit
-from tests.cells import Cell, Timer
 from tests.scripted import Script, ScriptedEntropy
 from tests.shards import Placed, Scripts, Shard, bounded, plan_of, streamed
 

@@ -44,8 +44,8 @@ from beam_dpcount.noise import replay
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
 from beam_dpcount.noise.replay import SecretError
+from benchmarks.cells import Cell
 from benchmarks.jobs import dofns_of
-from tests.cells import Cell
 from tests.command_lines import BUDGET, ROOT, SECRET_TEXT, fail, written
 from tests.runners import SECOND, Row, each_path, feed, root, run, run_stream
 from tests.scripted import KeyedScript, ScriptedEntropy, random_script

@@ -59,8 +59,8 @@ from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.noise.laws import Law
 from beam_dpcount.transforms import ticks as tick_transforms
 from beam_dpcount.transforms.ticks import TickCount
+from benchmarks.cells import Bag
 from benchmarks.jobs import dofns_of
-from tests.cells import Bag
 from tests.runners import (
     RUNNERS,
     SECOND,

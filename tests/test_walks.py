@@ -23,7 +23,7 @@ from apache_beam.utils import windowed_value
 import beam_dpcount as dp
 from beam_dpcount.commands import count, graph, histogram, sequences, ticks
 from beam_dpcount.dofns.elements import CountEachElement
-from tests.cells import Cell
+from benchmarks.cells import Cell
 
 PACKAGE = Path(dp.__file__).parent
 ROOMS = (
