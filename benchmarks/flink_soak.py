@@ -120,7 +120,7 @@ class Seen(beam.DoFn):
 def submit(options: Namespace, load: Load, files: Path, *flags: str) -> Any:
     """Start the job."""
     words = [
-        *("--streaming", f"--parallelism={PARTITIONS}", *flags),
+        *("--streaming", f"--parallelism={options.parallelism}", *flags),
         f"--checkpointing_interval={options.checkpoint}",
         "--finish_bundle_before_checkpointing",
         f"--max_bundle_size={max(1, min(options.bundle, options.events // 40))}",

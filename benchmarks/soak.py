@@ -68,6 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--bundle", type=int, default=20_000, help="events, on Flink")
     parser.add_argument("--rate", type=int, default=100, help="events a microsecond of their time")
     parser.add_argument("--cache", type=int, default=0, help="MB of state a worker, on Flink")
+    parser.add_argument("--parallelism", type=int, default=2, help="on Flink")
     parser.add_argument("--events", type=int, default=5_000_000)
     parser.add_argument("--keys", type=int, default=10_000)
     parser.add_argument("--skewed", action="store_true", help="one key has half of the events")
