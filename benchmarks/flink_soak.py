@@ -123,7 +123,7 @@ def submit(options: Namespace, load: Load, files: Path, *flags: str) -> Any:
         *("--streaming", f"--parallelism={options.parallelism}", *flags),
         f"--checkpointing_interval={options.checkpoint}",
         "--finish_bundle_before_checkpointing",
-        f"--max_bundle_size={max(1, min(options.bundle, options.events // 40))}",
+        f"--max_bundle_size={options.bundle or max(1, min(20_000, options.events // 40))}",
         f"--max_bundle_time_mills={options.checkpoint}",
     ]
     pipeline = beam.Pipeline(runner=OnFlink(), options=PipelineOptions(words))

@@ -65,7 +65,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--checkpoint", type=int, default=10_000, help="milliseconds, on Flink")
     # A worker asks for a key's state once a bundle, which takes longer than to count many events.
     # So bundles are large, and the watermark, which ends them, moves only every so many events.
-    parser.add_argument("--bundle", type=int, default=20_000, help="events, on Flink")
+    bundle = "events, on Flink; default: 20,000, or a fortieth of all"
+    parser.add_argument("--bundle", type=int, default=None, help=bundle)
     parser.add_argument("--rate", type=int, default=100, help="events a microsecond of their time")
     parser.add_argument("--cache", type=int, default=0, help="MB of state a worker, on Flink")
     parser.add_argument("--parallelism", type=int, default=2, help="on Flink")
