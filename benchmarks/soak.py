@@ -69,6 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--bundle", type=int, default=None, help=bundle)
     parser.add_argument("--rate", type=int, default=100, help="events a microsecond of their time")
     parser.add_argument("--cache", type=int, default=0, help="MB of state a worker, on Flink")
+    heap = "MB of Flink's TaskManager, which holds all state: some 300 bytes a person"
+    parser.add_argument("--heap", type=int, default=512, help=heap)
     parser.add_argument("--parallelism", type=int, default=2, help="on Flink")
     parser.add_argument("--events", type=int, default=5_000_000)
     parser.add_argument("--keys", type=int, default=10_000)

@@ -122,12 +122,19 @@ class Cluster:
       slots: of a TaskManager, one for each pipeline that runs at a time.
       restarts: of a job, before it has failed.
       classpath: of its processes, instead of Flink and our translation.
+      heap: MB of a TaskManager, which holds all state.
     """
 
     def __init__(
-        self, work: Path, slots: int = 2, restarts: int = 1_000_000, classpath: str = ""
+        self,
+        work: Path,
+        slots: int = 2,
+        restarts: int = 1_000_000,
+        classpath: str = "",
+        heap: int = 512,
     ) -> None:
         self.work, self.slots, self.restarts = work.resolve(), slots, restarts
+        self.heap = heap
         self.classpath = classpath
         self.rest = free_port()
         self.task_managers: list[Process] = []
@@ -187,7 +194,7 @@ class Cluster:
         """Start one, and wait until its slots are offered."""
         extra = [word for pair in MEMORY.items() for word in ("-D", "=".join(pair))]
         name = f"taskmanager-{len(self.task_managers) + 1}"
-        sizes = ["-Xmx512m", "-XX:MaxDirectMemorySize=576m"]
+        sizes = [f"-Xmx{self.heap}m", "-XX:MaxDirectMemorySize=576m"]
         process = self._java(name, TASK_MANAGER, *extra, jvm=sizes)
         self.task_managers.append(process)
         alive = sum(each.running() for each in self.task_managers)
