@@ -105,7 +105,7 @@ class CountVectorShards(CountShards):
 
     _plan: AggregateShardPlan
 
-    def _tick_of(self, batch: bytes) -> int:  # type: ignore[override]
+    def _tick_of(self, batch: bytes) -> int:
         return tick_of(tick_of_batch(batch), self._plan.joint.width)
 
     def _codec_of(self) -> ShardCodec:

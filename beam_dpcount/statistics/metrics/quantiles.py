@@ -63,7 +63,9 @@ class Quantiles(OfField):
     def __post_init__(self) -> None:
         super().__post_init__()
         example = 'give e.g. Quantiles("latency", 0, 5, [0.5, 0.95])'
-        given = (self.q,) if isinstance(self.q, Real) else self.q
+        given: Any = self.q
+        if isinstance(given, Real):
+            given = (given,)
         if isinstance(given, str | bytes) or not isinstance(given, Sequence | np.ndarray):
             raise TypeError(f"q must be a list of numbers, got {self.q!r}: {example}")
         for each in given:
