@@ -199,9 +199,9 @@ class Reading:
 def _optional(numbers: FloatArray) -> list[list[float | None]]:
     """Rows of numbers; None for NaN."""
     rows: list[list[float | None]] = numbers.tolist()
-    for row, there in zip(rows, np.isnan(numbers).any(axis=1).tolist(), strict=True):
-        if there:
-            row[:] = [None if number != number else number for number in row]
+    for place in np.flatnonzero(np.isnan(numbers).any(axis=1)).tolist():
+        row = rows[place]
+        row[:] = [None if number != number else number for number in row]
     return rows
 
 

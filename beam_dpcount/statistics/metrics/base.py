@@ -94,7 +94,7 @@ class Metric(ABC):
         kind, weight, name = type(self).__name__, *_anything(self.weight, self.name)
         if isinstance(weight, bool) or not isinstance(weight, Real):
             raise TypeError(f"weight of {kind} must be a number, got {weight!r}")
-        if not (math.isfinite(weight) and weight > 0):
+        if not 0 < float(weight) < math.inf:
             problem = f"must be positive and finite, got {weight!r}"
             raise ParameterError("weight", problem, "give e.g. {weight=}2 for half the noise")
         if name is not None and (not isinstance(name, str) or not name):

@@ -71,7 +71,7 @@ class Quantiles(OfField):
         for each in given:
             if isinstance(each, bool) or not isinstance(each, Real):
                 raise TypeError(f"q must be a list of numbers, but it holds {each!r}: {example}")
-            if not 0 < each < 1:
+            if not 0 < float(each) < 1:
                 raise ValueError(f"q must be between 0 and 1, but it holds {each!r}: {example}")
         if not len(given):
             raise ValueError(f"q is empty: {example}")
