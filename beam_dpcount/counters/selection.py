@@ -180,16 +180,21 @@ class Selection:
         return change
 
     @property
+    def unit(self) -> float:
+        """What 1 is worth in the sums by which keys are shown."""
+        return self.counter.unit
+
+    @property
     def skipped(self) -> int:
         """How much of a key's sum is left out before it is there, on the lattice."""
-        return round((self.at_least - 1) / self.counter.unit)
+        return round((self.at_least - 1) / self.unit)
 
     @cached_property
     def lattice_thresholds(self) -> FloatArray:
         """`thresholds` of what is counted, in multiples of the unit."""
         counter, steps = self.counter, self.counter.horizon
         touched = self._change.touched(counter.mechanism)
-        each = touched.each * self._change.magnitude(counter.unit)
+        each = touched.each * self._change.shows(counter.unit)
         # Floats are rounded by less, and so is what a ledger grants.
         total = self.delta / (touched.sides * touched.counters) * (1 - _ROUNDING)
         tested = np.arange(1, steps + 1) % self.every == 0
@@ -203,7 +208,7 @@ class Selection:
 
         In the values' units; infinite at ticks without a test.
         """
-        return np.asarray((self.lattice_thresholds + self.skipped) * self.counter.unit)
+        return np.asarray((self.lattice_thresholds + self.skipped) * self.unit)
 
     @property
     def fingerprint(self) -> str:
@@ -226,7 +231,7 @@ class Selection:
     def _simulated(
         self, rate: float, begins: int, state: State, noise: Noise, keys: int
     ) -> Outlook:
-        counter, unit = self.counter, self.counter.unit
+        counter, unit = self.counter, self.unit
         most = self._change.largest(unit)
         grows, total = min(max(1, round(rate / unit)), most), 0
         first = np.zeros(keys, dtype=np.int64)  # the tick that shows each, 0: none yet
@@ -292,9 +297,24 @@ class Selection:
         }
 
 
-def selection_of(keys: SelectKeys, budget: Budget, counter: Counter, delta: float) -> Selection:
+@dataclass(frozen=True)
+class JointSelection(Selection):
+    """A Selection by one of the sums of a vector, the number of events, with noise of its own."""
+
+    @property
+    def unit(self) -> float:
+        return 1 / self._change.shows(self.counter.unit)
+
+
+def selection_of(
+    keys: SelectKeys,
+    budget: Budget,
+    counter: Counter,
+    delta: float,
+    kind: type[Selection] = Selection,
+) -> Selection:
     """The selection of a counter calibrated to what `keys.part_of(budget)` left."""
     pure = isinstance(counter.law, DiscreteLaplace)
     if pure and keys.delta is None and isinstance(budget, ApproxDP):
         delta = budget.delta  # of which such noise needs nothing
-    return Selection(counter, delta, keys.at_least, keys.every)
+    return kind(counter, delta, keys.at_least, keys.every)

@@ -1,0 +1,57 @@
+"""Sum: the sum of the numbers in a field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from beam_dpcount.statistics.metrics.base import (
+    Additions,
+    Errors,
+    FloatArray,
+    Measured,
+    OnLattice,
+    of_sum,
+)
+
+
+@dataclass(frozen=True)
+class Sum(OnLattice):
+    """The sum of the numbers in a field. Its column: `<field>_sum`.
+
+    An event without a number in the field adds 0.
+
+    Args:
+      field: its name.
+      low, high: numbers are clipped to them.
+      unit: and then rounded to multiples of it. Default: the power of ten that divides the larger
+        of |low| and |high| into 10^4 to 10^5 parts.
+    """
+
+    _suffix: ClassVar[str] = "sum"
+
+    @property
+    def _extent(self) -> float:
+        return max(abs(self.low), abs(self.high))
+
+    @property
+    def width(self) -> int:
+        return 1
+
+    @property
+    def limits(self) -> tuple[int, ...]:
+        low, high = self.lattice.bounds
+        return (max(abs(low), abs(high)),)
+
+    @property
+    def spans(self) -> tuple[int, ...]:
+        low, high = self.lattice.bounds
+        return (max(high, 0) - min(low, 0),)
+
+    def additions(self, event: Mapping[str, Any]) -> Additions:
+        x = self.code(event)
+        return () if x is None else ((0, x),)
+
+    def measure(self, sums: FloatArray, errors: Errors, level: float) -> Measured:
+        return of_sum(sums, errors, level, self.step)
