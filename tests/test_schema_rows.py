@@ -19,7 +19,8 @@ import pytest
 from apache_beam.coders import RowCoder
 from apache_beam.coders.typecoders import registry
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.transforms.window import FixedWindows
+from apache_beam.pvalue import Row
+from apache_beam.transforms.window import FixedWindows, TimestampedValue
 
 import beam_dpcount as dp
 from beam_dpcount.rows import (
@@ -149,7 +150,7 @@ def test_keys_need_not_be_listed() -> None:
 @pytest.mark.pipeline
 def test_windows_are_fields() -> None:
     options = {"tick": 60, "start": 0, "stop": 240, "keys": ["a"], "rho": 1e12}
-    stamp = beam.Map(lambda e: beam.window.TimestampedValue(e, 10)).with_output_types(Event)
+    stamp = beam.Map(lambda e: TimestampedValue(e, 10)).with_output_types(Event)
     window = stamp | beam.WindowInto(FixedWindows(120))
     rows = counted(window | TickCountRows("page", **options))
     bounds = {(row.window_start, row.window_end, row.step) for row in rows}
@@ -339,7 +340,7 @@ def test_rows_are_a_data_frame(source: Any, tmp_path: Path) -> None:
     from apache_beam.dataframe.convert import to_dataframe
 
     with beam.Pipeline("FnApiRunner") as pipeline:
-        frame = to_dataframe(pipeline | source)
+        frame: Any = to_dataframe(pipeline | source)
         frame.groupby("key").step.max().to_csv(str(tmp_path / "largest.csv"))
     (path,) = tmp_path.glob("largest*")
     assert path.read_text().splitlines()[1] in ("a,2", "a,3")
@@ -367,7 +368,7 @@ def test_other_languages_build_it_by_its_name() -> None:
     )
     server.start()
     kwargs = {"key": "page", "value": "number", "horizon": "9", "high": 9, "rho": "1e12"}
-    payload = {"constructor": "beam_dpcount.rows.PrefixCountRows", "kwargs": beam.Row(**kwargs)}
+    payload = {"constructor": "beam_dpcount.rows.PrefixCountRows", "kwargs": Row(**kwargs)}
     built = ExternalTransform(
         "beam:transforms:python:fully_qualified_named",
         ImplicitSchemaPayloadBuilder(payload),
@@ -386,7 +387,7 @@ def test_other_languages_build_it_by_its_name() -> None:
 
 
 def test_the_provider_names_every_transform_and_ships() -> None:
-    import yaml
+    import yaml  # type: ignore[import-untyped]
 
     path = files("beam_dpcount.rows") / "provider.yaml"
     (provider,) = yaml.safe_load(path.read_text())

@@ -7,6 +7,7 @@ from operator import itemgetter
 from typing import Any, Optional
 
 import apache_beam as beam
+from apache_beam.pvalue import Row
 from apache_beam.typehints.row_type import RowTypeConstraint
 
 from beam_dpcount.dofns.versions import VersionedDoFn
@@ -19,7 +20,7 @@ from beam_dpcount.statistics import metrics as known
 from beam_dpcount.transforms.aggregates import TickAggregate
 
 _FIELDS, _PERSON = itemgetter(0), itemgetter(1)
-_KINDS = {
+_KINDS: dict[str, Any] = {
     "count": known.Count,
     "distinct_users": known.DistinctUsers,
     "mean": known.Mean,
@@ -136,21 +137,21 @@ class TickAggregateRows(Rows):
 
     def _row(self) -> Any:
         numbers = [(end, _NUMBER) for end in ("", *(f"_{end}" for end in _ENDS))]
-        return RowTypeConstraint.from_fields(
-            [
-                *(("key", str), ("step", int), ("start", int), ("end", int)),
-                *(("window_start", _WHOLE), ("window_end", _WHOLE)),
-                *(
-                    (f"{column}{end}", kind)
-                    for column in self.count.columns
-                    for end, kind in (*numbers, ("_note", str))
-                ),
-            ]
-        )
+        fields: list[tuple[str, Any]] = [
+            *(("key", str), ("step", int), ("start", int), ("end", int)),
+            *(("window_start", _WHOLE), ("window_end", _WHOLE)),
+            *(
+                (f"{column}{end}", kind)
+                for column in self.count.columns
+                for end, kind in (*numbers, ("_note", str))
+            ),
+        ]
+        return RowTypeConstraint.from_fields(fields)
 
 
 _ENDS = ("stddev", "low", "high")
-_NUMBER, _WHOLE = Optional[float], Optional[int]  # noqa: UP045  (row schemas on Python 3.10)
+_NUMBER: Any = Optional[float]  # noqa: UP045  (row schemas on Python 3.10)
+_WHOLE: Any = Optional[int]  # noqa: UP045  (row schemas on Python 3.10)
 
 
 class ToAggregateRow(VersionedDoFn):
@@ -173,7 +174,7 @@ class ToAggregateRow(VersionedDoFn):
         for column, *numbers in zip(self._columns, *found, strict=True):
             ends = ("", *(f"_{end}" for end in _ENDS), "_note")
             row |= {f"{column}{end}": each for end, each in zip(ends, numbers, strict=True)}
-        yield beam.Row(**row)
+        yield Row(**row)  # type: ignore[no-untyped-call]
 
 
 def metric_of(given: Any) -> known.Metric:
@@ -203,7 +204,8 @@ def metric_of(given: Any) -> known.Metric:
     if "low" in taken:
         options.setdefault("low", 0)
     try:
-        return kind(**options)
+        made: known.Metric = kind(**options)
+        return made
     except TypeError as error:
         if "required" not in str(error):
             raise

@@ -24,7 +24,7 @@ def number(name: str, given: Any) -> Any:
     Raises:
       TypeError: it is neither; a truth value, which YAML makes of yes and on, is not a number.
     """
-    if given is None or (isinstance(given, Real) and not isinstance(given, bool)):
+    if given is None or (isinstance(given, Real) and given is not True and given is not False):
         return given
     text = given.strip().replace("_", "") if isinstance(given, str) else ""
     if not times.is_number(text):

@@ -7,7 +7,6 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
-from apache_beam.typehints import Any as Anything
 
 from beam_dpcount.dofns.users import Users
 from beam_dpcount.rows import arguments
@@ -29,6 +28,7 @@ from beam_dpcount.transforms.counts import PrefixCount
 from beam_dpcount.transforms.histograms import Histogram
 from beam_dpcount.transforms.ticks import TickCount
 
+_TO_ROW: Any = ToCountRow()  # type: ignore[no-untyped-call]
 _VALUE, _PERSON, _ID = itemgetter(0), itemgetter(1), itemgetter(2)
 
 
@@ -49,16 +49,18 @@ class Rows(beam.PTransform[Any, Any]):
         return self.count.counter
 
     def _row(self) -> Any:
-        return self._write.row if hasattr(self._write, "row") else CountRow
+        """The type of what comes out."""
+        return CountRow
 
     def expand(self, rows: PCollection[Any]) -> PCollection[Any]:
         check_fields(rows.element_type, self._fields)
-        read = beam.ParDo(self._read).with_output_types(tuple[Anything, Anything])
+        read: Any = beam.ParDo(self._read)  # type: ignore[no-untyped-call]
+        write: Any = beam.ParDo(self._write)  # type: ignore[no-untyped-call]
         made: PCollection[Any] = (
             rows
-            | "Read" >> read
+            | "Read" >> read.with_output_types(tuple[Any, Any])
             | "Count" >> self.count
-            | "Rows" >> beam.ParDo(self._write).with_output_types(self._row())
+            | "Rows" >> write.with_output_types(self._row())
         )
         return made
 
@@ -177,7 +179,7 @@ class PrefixCountRows(Rows):
         fields, at = fields_of(key, timestamp, user, more)
         time_of = TimeOf(timestamp_format, timezone)
         read = ReadRow(key, Values(value, user, id), at, time_of, drops=False)
-        super().__init__(count, fields, read, ToCountRow())
+        super().__init__(count, fields, read, _TO_ROW)
 
 
 class HistogramRows(Rows):
@@ -359,7 +361,7 @@ class TickCountRows(Rows):
         fields, at = fields_of(key, timestamp, user, more)
         time_of = TimeOf(timestamp_format, timezone)
         read = ReadRow(key, Values(value, user, None), at, time_of, drops=True)
-        super().__init__(count, fields, read, ToCountRow())
+        super().__init__(count, fields, read, _TO_ROW)
 
 
 def _elements(
