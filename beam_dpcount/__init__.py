@@ -2,6 +2,7 @@
 
 One folder a stage, and imports run one way, down this list; docs/architecture.md is the map:
 
+  rows/         counts of rows with a schema: Beam YAML, other languages
   commands/     the command lines: files, figures, reports
   transforms/   the PTransforms, thin; what they check of their input
   local/        another privacy model: clients that trust no one

@@ -27,6 +27,7 @@ FOLDERS = (
     "transforms",
     "local",
     "commands",
+    "rows",
 )
 # What stands beside the package, from below.
 BESIDE = ("pipelines", "engines", "benchmarks", "tests")

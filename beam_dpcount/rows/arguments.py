@@ -1,0 +1,117 @@
+"""Arguments as text says them: YAML reads 1e-6 as text, and yes as a truth value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, datetime
+from fractions import Fraction
+from numbers import Real
+from typing import Any
+
+from beam_dpcount.budget.budgets import ZCDP, ApproxDP, Budget, PureDP
+from beam_dpcount.checks import ParameterError
+from beam_dpcount.commands.files import times
+from beam_dpcount.counters.selection import SelectKeys
+from beam_dpcount.noise.entropy import Entropy
+from beam_dpcount.noise.replay import ReplayableEntropy
+
+Number = int | float
+
+
+def number(name: str, given: Any) -> Any:
+    """A number, as such or as text; None stays None.
+
+    Raises:
+      TypeError: it is neither; a truth value, which YAML makes of yes and on, is not a number.
+    """
+    if given is None or (isinstance(given, Real) and given is not True and given is not False):
+        return given
+    text = given.strip().replace("_", "") if isinstance(given, str) else ""
+    if not times.is_number(text):
+        raise TypeError(f"{name} must be a number, or text that is one, got {given!r}: give e.g. 1")
+    exact = Fraction(text)
+    return int(exact) if exact.denominator == 1 else float(text)
+
+
+def length(name: str, given: Any) -> Any:
+    """A length of time in seconds, as a number or as text such as 1h; None stays None."""
+    if not isinstance(given, str):
+        return number(name, given)
+    try:
+        return times.duration(given.strip())
+    except ValueError:
+        raise ParameterError(
+            *(name, f"must be a positive time of whole microseconds, got {given!r}"),
+            remedy="give seconds, or text with a unit, such as 15m or 1h",
+        ) from None
+
+
+def moment(name: str, given: Any) -> Any:
+    """A time, as TickCount takes it; text may be a number."""
+    if isinstance(given, str):
+        return Fraction(given.strip()) if times.is_number(given.strip()) else given
+    if isinstance(given, date) and not isinstance(given, datetime):
+        raise TypeError(
+            f"{name} is a day without a time, {given}: give a text such as "
+            f'"{given}T00:00:00Z", in quotes'
+        )
+    return given
+
+
+def budget(epsilon: Any, delta: Any, rho: Any) -> Budget:
+    """The budget that the numbers say."""
+    epsilon, delta, rho = number("epsilon", epsilon), number("delta", delta), number("rho", rho)
+    if rho is not None:
+        if epsilon is not None or delta is not None:
+            raise ValueError("give either rho, or epsilon with delta, not both")
+        return ZCDP(rho)
+    if epsilon is None:
+        raise ValueError("give a budget: epsilon: 1 and delta: 1e-6, or epsilon: 1, or rho: 0.1")
+    return PureDP(epsilon) if delta is None else ApproxDP(epsilon, delta)
+
+
+def texts(name: str, given: Any) -> list[str]:
+    """Public names; whole numbers are their digits.
+
+    Raises:
+      TypeError: one is something else, such as the truth value that YAML makes of no.
+    """
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise TypeError(f"{name} must be a list of texts, got {given!r}: give e.g. [home, cart]")
+    made = []
+    for each in given:
+        if isinstance(each, bool) or not isinstance(each, str | int):
+            raise TypeError(
+                f"{name} must be a list of texts, but it holds {each!r}: put it in quotes (without "
+                "them YAML reads yes, no, on, off as truth values, and 1.0 as a number)"
+            )
+        made.append(str(each))
+    return made
+
+
+def select(keys: Any, given: Any) -> list[str] | SelectKeys:
+    """The listed keys; or SelectKeys, with these options."""
+    if keys is not None and given:
+        raise ValueError("give either keys or select_keys, not both")
+    if keys is not None:
+        return texts("keys", keys)
+    if given is True:
+        return SelectKeys()
+    if isinstance(given, dict):
+        known = ("delta", "every", "at_least", "shards")
+        for name in given:
+            if name not in known:
+                raise ValueError(f"select_keys has no {name!r}: it takes {', '.join(known)}")
+        return SelectKeys(**{name: number(f"select_keys.{name}", n) for name, n in given.items()})
+    raise ValueError("give keys, a list; or select_keys: true, where nobody can list them")
+
+
+def entropy(secret_env: Any, secret_file: Any, run_id: Any) -> Entropy | None:
+    """Replayable noise where there is a secret; None: the system's."""
+    if secret_env is None and secret_file is None:
+        if run_id is not None:
+            raise ValueError("run_id is for replayable noise: give secret_env or secret_file too")
+        return None
+    if run_id is None:
+        raise ValueError("replayable noise needs run_id, which names this count of these data")
+    return ReplayableEntropy(secret_env, key_file=secret_file, run_id=run_id)

@@ -1,0 +1,210 @@
+"""Which fields of a row are read, and as what; checked against the schema before anything runs."""
+
+from __future__ import annotations
+
+import difflib
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.transforms.window import TimestampedValue
+from apache_beam.typehints.schemas import named_fields_from_element_type
+from apache_beam.utils.timestamp import Timestamp
+
+from beam_dpcount.commands.files import times
+from beam_dpcount.dofns.versions import VersionedDoFn
+
+# An alias, because the declared default is Beam's marker.
+_Time: Any = beam.DoFn.TimestampParam
+
+NUMBERS = (int, float, np.number)
+KEYS = (str, int, np.integer)
+TIMES = (str, int, float, np.number, Timestamp)
+ANY = (object,)
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field that is read.
+
+    Args:
+      argument: of the transform, which names it.
+      name: of the field.
+      kinds: the types that it may have; those of other fields are refused.
+      said: the same in words.
+    """
+
+    argument: str
+    name: str
+    kinds: tuple[type, ...]
+    said: str
+
+
+def key_field(argument: str, name: Any) -> Field:
+    return Field(argument, _named(argument, name), KEYS, "texts or whole numbers")
+
+
+def number_field(argument: str, name: Any) -> Field:
+    return Field(argument, _named(argument, name), NUMBERS, "numbers")
+
+
+def time_field(argument: str, name: Any) -> Field:
+    return Field(argument, _named(argument, name), TIMES, "times, texts or numbers")
+
+
+def _named(argument: str, name: Any) -> str:
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"{argument} must be the name of a field, got {name!r}")
+    return name
+
+
+def check_fields(declared: Any, wanted: Sequence[Field]) -> None:
+    """Refuse input whose schema lacks a field, or has it of another type.
+
+    Raises:
+      TypeError: the input has no schema, or a field has another type.
+      ValueError: a field is not there.
+    """
+    try:
+        known = dict(named_fields_from_element_type(declared))
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"the input has no schema, its elements are {declared}: make rows before, such as "
+            "beam.Map(lambda e: beam.Row(page=str(e[0]), at=int(e[1]))), or beam.Select(...)"
+        ) from None
+    for field in wanted:
+        if field.name not in known:
+            close = difflib.get_close_matches(field.name, known, 1)
+            hint = f"did you mean {close[0]!r}? " if close else ""
+            raise ValueError(
+                f"{field.argument}: the rows have no field {field.name!r}: {hint}they have "
+                f"{', '.join(known)}"
+            )
+        kind = _inner(known[field.name])
+        unknown = kind is object or not isinstance(kind, type)  # what it holds is seen when it runs
+        if kind in (bool, np.bool_):
+            allowed = field.kinds in (NUMBERS, ANY)  # true counts 1
+        else:
+            allowed = unknown or issubclass(kind, field.kinds)
+        if not allowed:
+            raise TypeError(
+                f"{field.argument}: field {field.name!r} is of type {kind.__name__}, and must hold "
+                f"{field.said}: convert it before"
+            )
+
+
+def _inner(kind: Any) -> Any:
+    """The type of what is there, where it may be null."""
+    parts = [part for part in typing.get_args(kind) if part is not type(None)]
+    optional = typing.get_origin(kind) is typing.Union or type(None) in typing.get_args(kind)
+    if optional and len(parts) == 1:
+        return _inner(parts[0])
+    return kind if kind is not Any else object
+
+
+def text(value: Any) -> Any:
+    """A key or an id as text; what is neither text nor a whole number stays as it is."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return str(int(value))
+    return value
+
+
+def plain(value: Any) -> Any:
+    """A number as it is counted: true is 1."""
+    return int(value) if isinstance(value, bool | np.bool_) else value
+
+
+def person(value: Any) -> str:
+    """Who it is; "" is nobody."""
+    found = text(value)
+    return found if isinstance(found, str) else ""
+
+
+class TimeOf:
+    """Microseconds since the epoch of what a field holds; a ValueError that shows none of it."""
+
+    def __init__(self, format: Any, timezone: Any) -> None:
+        if format is not None and not isinstance(format, str):
+            raise TypeError(f"timestamp_format must be text, got {format!r}: give e.g. iso or unix")
+        if not isinstance(timezone, str):
+            raise TypeError(f"timezone must be text, got {timezone!r}: give e.g. Europe/Paris")
+        self._parse = times.parser(format or "iso", timezone)
+        self._numbers = self._parse if format else times.parser("unix", timezone)
+
+    def __call__(self, value: Any) -> int:
+        if isinstance(value, Timestamp):
+            return int(value.micros)
+        if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+            return self._parse(value)
+        return self._numbers(value.item() if isinstance(value, np.generic) else value)
+
+
+class ReadRow(VersionedDoFn):
+    """From a row to its key and what is counted of it, at its time.
+
+    Args:
+      key: the field of the key.
+      payload: what is counted, as a function of the row.
+      timestamp: the field of the time; None: the row has one already.
+      time_of: reads it.
+      drops: rows whose time cannot be read leave no trace, as that they are there is protected;
+        else they stop the pipeline, which tells no more than that they are there.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        payload: Callable[[Any], Any],
+        timestamp: str | None,
+        time_of: TimeOf,
+        drops: bool,
+    ) -> None:
+        self._key, self._payload, self._timestamp = key, payload, timestamp
+        self._time_of, self._drops = time_of, drops
+
+    def process(self, row: Any, at: Any = _Time) -> Iterator[Any]:
+        pair = text(getattr(row, self._key)), self._payload(row)
+        if self._timestamp is None:
+            yield pair
+            return
+        try:
+            micros = self._time_of(getattr(row, self._timestamp))
+        except ValueError as problem:
+            if self._drops:
+                return
+            raise ValueError(f"timestamp, field {self._timestamp!r}: {problem}") from None
+        yield TimestampedValue(pair, Timestamp(micros=micros))
+
+
+class Values:
+    """(value, person, id) of a row; None where there is no such field."""
+
+    def __init__(
+        self,
+        value: str | None,
+        user: str | None,
+        element_id: str | None,
+        read: Callable[[Any], Any] = plain,
+    ) -> None:
+        self._value, self._user, self._id, self._read = value, user, element_id, read
+
+    def __call__(self, row: Any) -> tuple[Any, Any, Any]:
+        value = 1 if self._value is None else self._read(getattr(row, self._value))
+        user = None if self._user is None else person(getattr(row, self._user))
+        return value, user, None if self._id is None else getattr(row, self._id)
+
+
+class Mappings:
+    """(the fields that metrics read, person) of a row."""
+
+    def __init__(self, fields: Sequence[str], user: str | None) -> None:
+        self._fields, self._user = tuple(fields), user
+
+    def __call__(self, row: Any) -> tuple[Mapping[str, Any], Any]:
+        user = None if self._user is None else person(getattr(row, self._user))
+        return {name: plain(getattr(row, name)) for name in self._fields}, user
