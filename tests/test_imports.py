@@ -29,7 +29,7 @@ FOLDERS = (
     "commands",
 )
 # What stands beside the package, from below.
-BESIDE = ("pipelines", "engines", "benchmarks", "tests")
+BESIDE = ("pipelines", "engines", "examples", "benchmarks", "tests")
 HIDING = ("import_module(", "__import__(")
 PURE = FOLDERS[: FOLDERS.index("dofns")]
 
