@@ -32,12 +32,20 @@ if TYPE_CHECKING:
     from beam_dpcount.counters.selection import SelectKeys
     from beam_dpcount.counters.sparse import SparseCounter, sparse_for
     from beam_dpcount.counters.unbounded import UnboundedCounter
-    from beam_dpcount.dofns.releases import Rejected, Release, TopRelease, VectorRelease
+    from beam_dpcount.dofns.releases import (
+        AggregateRelease,
+        Rejected,
+        Release,
+        TopRelease,
+        VectorRelease,
+    )
     from beam_dpcount.dofns.users import Users
     from beam_dpcount.local.transforms import LocalConvexRisk, LocalMedian
     from beam_dpcount.mechanisms.base import HorizonError
     from beam_dpcount.noise.entropy import SystemEntropy
     from beam_dpcount.noise.replay import ReplayableEntropy, SecretError
+    from beam_dpcount.statistics import metrics
+    from beam_dpcount.transforms.aggregates import TickAggregate
     from beam_dpcount.transforms.bounds import suggest_bounds
     from beam_dpcount.transforms.checking import Checked, CheckError, check
     from beam_dpcount.transforms.counts import PrefixCount
@@ -76,7 +84,7 @@ __version__ = "0.1.0"  # as in pyproject.toml
 
 # fmt: off
 __all__ = [
-    "ZCDP", "ApproxDP", "BoundUsers", "Change", "CheckError", "Checked", "Counter", "CutGraph",
+    "ZCDP", "AggregateRelease", "ApproxDP", "BoundUsers", "Change", "CheckError", "Checked", "Counter", "CutGraph",
     "DegreeHistogram", "DistinctUsers", "EdgeCount", "EpisodeCount", "HighDegreeCount", "Histogram",
     "HorizonError", "Isotonic", "KStarCount", "LastPerTick", "Ledger", "LocalConvexRisk",
     "LocalMedian", "Monotone", "NonNegative", "NotANumberError", "OverspentError", "PrefixCount",
@@ -84,9 +92,10 @@ __all__ = [
     "RunningAverage", "SecretError", "SelectKeys", "Share", "ShrinkAcrossKeys", "SlidingCount",
     "SlidingSum",
     "SpanningForestCost", "SparseCounter", "StatisticCount", "SubstringCount", "SystemEntropy",
-    "TickCount", "TickHistogram", "TopK", "TopKPerTick", "TopRelease", "TriangleCount",
+    "TickAggregate", "TickCount", "TickHistogram", "TopK", "TopKPerTick", "TopRelease", "TriangleCount",
     "UnboundedCounter", "Users", "VectorRelease", "WeakBudgetWarning", "calibrate", "check",
-    "choose", "half_width", "largest_error", "largest_half_width", "mechanisms", "sparse_for",
+    "choose", "half_width", "largest_error", "largest_half_width", "mechanisms", "metrics",
+    "sparse_for",
     "suggest_bounds",
 ]
 # fmt: on
@@ -106,8 +115,9 @@ _NAMES = {
     "counters.selection": "SelectKeys",
     "counters.sparse": "SparseCounter sparse_for",
     "counters.unbounded": "UnboundedCounter",
-    "dofns.releases": "Rejected Release TopRelease VectorRelease",
+    "dofns.releases": "AggregateRelease Rejected Release TopRelease VectorRelease",
     "dofns.users": "Users",
+    "transforms.aggregates": "TickAggregate",
     "transforms.bounds": "suggest_bounds",
     "transforms.checking": "CheckError Checked check",
     "transforms.counts": "PrefixCount",
@@ -131,13 +141,17 @@ _NAMES = {
     "transforms.users": "BoundUsers",
     "local.transforms": "LocalConvexRisk LocalMedian",
 }
+_MODULES = {
+    "mechanisms": "beam_dpcount.mechanisms",
+    "metrics": "beam_dpcount.statistics.metrics",
+}
 _IMPORTING = RLock()  # Beam's own modules import each other in circles
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "mechanisms":
-        return import_module("beam_dpcount.mechanisms")
+    if name in _MODULES:
+        return import_module(_MODULES[name])
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     with _IMPORTING:

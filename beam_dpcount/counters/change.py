@@ -189,6 +189,10 @@ class TickChange(Change):
         apart = Fraction(max(high, 0) - min(low, 0), m) ** 2
         return 2 * l1, l2_squared * (max(Fraction(2), apart) if mechanism.is_nonnegative else 4)
 
+    def shows(self, unit: float) -> int:
+        """The most that one event changes what shows a key, on the lattice."""
+        return self.magnitude(unit)
+
     def touched(self, mechanism: Mechanism) -> Touched:
         """How many counters what is protected is in, and how much of it in one."""
         return Touched(self.max_items, 1, 1 + (self.relation == "replace_one"))

@@ -190,7 +190,7 @@ class Selection:
         """`thresholds` of what is counted, in multiples of the unit."""
         counter, steps = self.counter, self.counter.horizon
         touched = self._change.touched(counter.mechanism)
-        each = touched.each * self._change.magnitude(counter.unit)
+        each = touched.each * self._change.shows(counter.unit)
         # Floats are rounded by less, and so is what a ledger grants.
         total = self.delta / (touched.sides * touched.counters) * (1 - _ROUNDING)
         tested = np.arange(1, steps + 1) % self.every == 0

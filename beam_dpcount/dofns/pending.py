@@ -43,7 +43,7 @@ def add_pending(memory: bytes, step: int, x: int, bag: Any) -> bytes:
         nearest = PAIR.unpack_from(later)[0]
         first, more = min(first or nearest, nearest), more + len(later) // PAIR.size
         if more > merged + MORE:
-            merged, more = _rewritten(bag, _joined(bag.read())), 0
+            merged, more = rewritten(bag, joined_pairs(bag.read())), 0
     return _BAG.pack(0, first, merged, more) + pairs if first else pairs
 
 
@@ -57,11 +57,11 @@ def take_pending(memory: bytes, step: int, cap: int, bag: Any) -> tuple[int, byt
     first = _BAG.unpack_from(memory)[1]
     head, pairs = memory[: _BAG.size], memory[_BAG.size :]
     if first <= step:
-        pairs = _joined([pairs, *bag.read()])
+        pairs = joined_pairs([pairs, *bag.read()])
         # The root of them: neither cells, for long, nor bags, often, are written at great length.
         width = PAIR.size * _width(len(pairs) // PAIR.size)
         pairs, later = pairs[:width], pairs[width:]
-        merged = _rewritten(bag, later)
+        merged = rewritten(bag, later)
         head = _BAG.pack(0, PAIR.unpack_from(later)[0], merged, 0) if later else b""
     x, pairs = take_due(pairs, step, cap)
     return x, head + pairs
@@ -72,7 +72,7 @@ def _width(pairs: int) -> int:
     return max(NEAR, isqrt(pairs))
 
 
-def _rewritten(bag: Any, pairs: bytes) -> int:
+def rewritten(bag: Any, pairs: bytes) -> int:
     """How many pairs a bag holds now; it holds no others."""
     bag.clear()
     for at in range(0, len(pairs), CHUNK):
@@ -80,7 +80,7 @@ def _rewritten(bag: Any, pairs: bytes) -> int:
     return len(pairs) // PAIR.size
 
 
-def _joined(parts: Iterable[bytes]) -> bytes:
+def joined_pairs(parts: Iterable[bytes]) -> bytes:
     """One sum of each tick, sorted by tick, of pairs in any order."""
     joined = b"".join(parts)
     pairs = np.frombuffer(joined, dtype="<i8").reshape(-1, 2)

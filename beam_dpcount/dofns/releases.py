@@ -44,6 +44,39 @@ class VectorRelease(NamedTuple):
     stddev: float
 
 
+class AggregateRelease(NamedTuple):
+    """What is private and known of the events of one key, at one tick: a number a metric.
+
+    Fields:
+      key: whose events.
+      step: the number of the tick, from 1; with `window=`, in its window.
+      start, timestamp: where the tick begins and ends; event time, microseconds since the epoch,
+        UTC. What is released is of all events since the clock (or window) began, not of this tick.
+      names: the columns, in the order of the metrics.
+      values: a number for each of them; None where `notes` says why.
+      stddevs: the standard deviation of its noise, for counts and sums: public. None for others.
+      lows, highs: its confidence interval; None where there is none.
+      notes: "", or "too small": of so few events, beside the noise, nothing can be said; or "just
+        shown": the key was chosen, ticks ago, for a high count, so that no interval holds.
+    """
+
+    key: str
+    step: int
+    start: int
+    timestamp: int
+    names: Sequence[str]
+    values: Sequence[Optional[float]]  # noqa: UP045  (a row schema on Python 3.10)
+    stddevs: Sequence[Optional[float]]  # noqa: UP045
+    lows: Sequence[Optional[float]]  # noqa: UP045
+    highs: Sequence[Optional[float]]  # noqa: UP045
+    notes: Sequence[str]
+
+    @property
+    def value(self) -> dict[str, Optional[float]]:  # noqa: UP045
+        """The values by their columns."""
+        return dict(zip(self.names, self.values))  # noqa: B905
+
+
 class TopRelease(NamedTuple):
     """The items of the largest private counts.
 
@@ -81,5 +114,5 @@ class Rejected(NamedTuple):
         return f"Rejected(key={self.key!r}, timestamp={self.timestamp}, reason={self.reason!r})"
 
 
-for _row in (Release, VectorRelease, TopRelease, Rejected):
+for _row in (Release, VectorRelease, AggregateRelease, TopRelease, Rejected):
     registry.register_coder(_row, RowCoder)

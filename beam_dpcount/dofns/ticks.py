@@ -35,7 +35,7 @@ from beam_dpcount.noise.replay import NO_ID
 SEED = b""  # an event of weight 0, which makes a key known
 _UNTIMED = MIN_TIMESTAMP.micros
 _PASSED = struct.Struct("<q")
-_GATHERED = 1 << 17  # events that a bundle sums up before it passes the sums on
+GATHERED = 1 << 17  # events that a bundle sums up before it passes the sums on
 
 # Aliases, because the declared defaults are Beam's markers and not of the parameters' types.
 _Key: Any = beam.DoFn.KeyParam
@@ -220,7 +220,7 @@ class ReadTicks(VersionedDoFn):
             if micros < found[1]:
                 found[1] = micros
         self._gathered += 1
-        return self._flushed() if self._gathered >= _GATHERED else ()
+        return self._flushed() if self._gathered >= GATHERED else ()
 
     def finish_bundle(self) -> Iterable[Any]:
         return self._flushed()
@@ -262,7 +262,7 @@ class SumTicks(VersionedDoFn):
         sums = ticks.setdefault(key, {})
         sums[step] = sums.get(step, 0) + x
         self._gathered += 1
-        return self._flushed() if self._gathered >= _GATHERED else ()
+        return self._flushed() if self._gathered >= GATHERED else ()
 
     def finish_bundle(self) -> Iterable[Any]:
         return self._flushed()
@@ -378,13 +378,13 @@ class CountEachTick(VersionedDoFn):
             for step in range(first, first + plan.ahead):
                 self._set(timer, step)
             return
-        step, x = PAIR.unpack(element[1])
+        step = self._tick_of(element[1])
         if step <= passed + released:
             # No later tick counts what belongs to another window.
             if not plan.fold or step <= passed or released >= plan.clock.steps:
                 return
             step = passed + released + 1
-        memory = add_pending(memory, step, x, later)
+        memory = self._noted(memory, step, element[1], later)
         cell.write(codec.with_memory(data, self._front(passed) + memory))
 
     @on_timer(TIMER)
@@ -408,15 +408,35 @@ class CountEachTick(VersionedDoFn):
             digest = draws.begin(key, window_from(clock, clock.origin_after(passed)))
         origin, step = clock.origin_after(passed), state[0] + 1
         counted = window_from(clock, origin)
-        x, memory = take_pending(memory, passed + step, plan.cap, later)
-        digest = draws.follow(digest, NO_ID, PAIR.pack(step, x))
+        x, said, memory = self._taken(memory, passed, step, later)
+        digest = draws.follow(digest, NO_ID, said)
         state, value = counter.step_lattice(state, x, draws.noise(key, counted, digest))
         # State first: what is yielded must never be ahead of what is remembered.
         cell.write(codec.encode(state, digest, self._front(passed) + memory))
         self._set(timer, passed + step + plan.ahead)
         micros = clock.end(origin, step)
-        made = Release(key, step, micros, value, counter.stddev_at(state))
+        made = self._made(key, step, micros, value, counter.stddev_at(state))
         yield _placed(made, min(micros, counted.max_timestamp().micros), (window,))
+
+    # What of it is of numbers.
+
+    def _tick_of(self, data: bytes) -> int:
+        """The tick that sums are of, numbered as for `Clock.passed_at`."""
+        step: int = PAIR.unpack_from(data)[0]
+        return step
+
+    def _noted(self, memory: bytes, step: int, data: bytes, later: Any) -> bytes:
+        """What is remembered with sums added to what is pending for a tick."""
+        return add_pending(memory, step, PAIR.unpack(data)[1], later)
+
+    def _taken(self, memory: bytes, passed: int, step: int, later: Any) -> tuple[Any, bytes, bytes]:
+        """What a tick counts, the same for its history, and what remains to be remembered."""
+        x, memory = take_pending(memory, passed + step, self._plan.cap, later)
+        return x, PAIR.pack(step, x), memory
+
+    def _made(self, key: str, step: int, micros: int, value: Any, stddev: float) -> Any:
+        """A release."""
+        return Release(key, step, micros, value, stddev)
 
     def _set(self, timer: Any, tick: int) -> None:
         """Set the timer of a tick, numbered as for `Clock.passed_at`, if there is one."""

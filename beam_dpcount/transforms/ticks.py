@@ -189,6 +189,7 @@ class TickCount(Counting):
     _split: ClassVar[Any] = None  # makes pairs of an event that is none
     _restart: ClassVar[int | None] = None  # after so many ticks the count starts anew
     _bound_before: ClassVar[str | None] = None  # how BoundUsers has, for replayable noise
+    _counts: ClassVar[Any] = {}  # what else counters are calibrated with
     _many_ticks: ClassVar[int] = 1 << 16  # beyond so many max_per_tick is smaller by default
 
     def _set_up(self) -> None:
@@ -212,12 +213,10 @@ class TickCount(Counting):
         if self.other is not None and self.other not in self._listed:
             problem = f"must be one of keys, got {self.other!r}"
             raise ParameterError("other", problem, "add it to keys, or leave {other} out")
-        low, high = check_bounds(self.bounds)
-        change = TickChange(low, high, relation=self.relation, max_items=self.max_items)
-        self._numbers = Numbers(low, high, check_unit(self.unit, change))
+        change = self._one_event()
         most = self.max_per_tick
         if most is None:
-            magnitude = change.magnitude(self._numbers.unit)
+            magnitude = change.largest(self._unit) // change.most
             most = default_most(magnitude, self._clock.steps, self._many_ticks)
         self._change = replace(change, most=most)
         self._check_mechanism()
@@ -225,6 +224,14 @@ class TickCount(Counting):
         self.counter = self._counters[self.path == "streaming"]
         self.selection = self._selecting(self.counter)
         self._used = self._clock
+
+    def _one_event(self) -> TickChange:
+        """What one event changes, from what is counted of it."""
+        low, high = check_bounds(self.bounds)
+        change = TickChange(low, high, relation=self.relation, max_items=self.max_items)
+        self._unit = check_unit(self.unit, change)
+        self._numbers = Numbers(low, high, self._unit)
+        return change
 
     def _check_unlisted(self) -> None:
         """Refuse what means something for keys that are listed only."""
@@ -251,7 +258,7 @@ class TickCount(Counting):
         if isinstance(mechanism, Mechanism):
             mechanism = replace(mechanism, horizon=clock.steps)
         change = self._change if self.users is None else self._of_person(self.users, clock)
-        how: dict[str, Any] = {"change": change, "unit": self._numbers.unit}
+        how: dict[str, Any] = {"change": change, "unit": self._unit, **self._counts}
         return self._calibrated(ways, mechanism, clock.steps, **how)
 
     def _selecting(self, counter: Counter) -> Selection | None:
@@ -309,22 +316,24 @@ class TickCount(Counting):
                 output=tuple[str, bytes],
                 windowing=self._restarting(),
             )
-            intake = ReadyTicks(clock)
+            intake = self._ready(clock)
+        elif self._restart is not None:
+            events = events | "Restart" >> beam.WindowInto(self._restarting())
         how: dict[str, Any] = {
-            "cap": self._change.largest(self._numbers.unit),
+            "cap": self._change.largest(self._unit),
             "fold": self.late == "fold",
             "entropy": entropy,
             "counted": counted,
             "alone": spreads_groups(events.pipeline),
         }
         if selection is not None and self._select is not None:
-            shards = ShardPlan(selection, clock, shards=self._select.shards, **how)
+            shards = self._shard_plan(selection, clock, shards=self._select.shards, **how)
             select = self._select_each if streaming else self._select_all
             releases = select(events, intake, shards)
         else:
             # There each round of timers is a bundle, which costs some milliseconds.
             ahead = _AHEAD if streaming and jumps_to_the_end(events) else 1
-            plan = TickPlan(counter, clock, self._listed, ahead=ahead, **how)
+            plan = self._plan(counter, clock, self._listed, ahead=ahead, **how)
             released = self._each_tick if streaming else self._all_ticks
             releases = released(events, intake, plan)
         if self._restart is None:
@@ -341,6 +350,20 @@ class TickCount(Counting):
         clock = self._windowed(events) if self._restart is None else self._whole
         kind = TickParcels if self._listed else TextParcels
         return kind(self._intake(clock), self._listed, self._split, self._restart)
+
+    # What is made of numbers; vectors take others.
+
+    _ready: ClassVar[Any] = ReadyTicks
+    _plan: ClassVar[Any] = TickPlan
+    _shard_plan: ClassVar[Any] = ShardPlan
+    _read_ticks: ClassVar[Any] = ReadTicks
+    _count_each: ClassVar[Any] = CountEachTick
+    _sum_ticks: ClassVar[Any] = SumTicks
+    _count_all: ClassVar[Any] = CountAllTicks
+    _sum_shards: ClassVar[Any] = SumShards
+    _count_shards: ClassVar[Any] = CountShards
+    _count_all_shards: ClassVar[Any] = CountAllShards
+    _released: ClassVar[Any] = Release
 
     def _restarting(self) -> Any:
         """The windows in each of which the count starts anew; None: those of the input."""
@@ -361,12 +384,12 @@ class TickCount(Counting):
             | "SeedKeys" >> seed.with_output_types(tuple[str, bytes])
             | "Window" >> beam.WindowInto(windowing)
         )
-        read: Any = beam.ParDo(ReadTicks(intake)).with_output_types(tuple[str, bytes])
+        read: Any = beam.ParDo(self._read_ticks(intake)).with_output_types(tuple[str, bytes])
         sums = events | "ReadTicks" >> read
         if plan.clock.window is not None:
             sums = sums | "Global" >> beam.WindowInto(windowing)
         both = (seeds, sums) | "Flatten" >> beam.Flatten()
-        count: Any = beam.ParDo(CountEachTick(plan)).with_output_types(Release)
+        count: Any = beam.ParDo(self._count_each(plan)).with_output_types(self._released)
         releases = both | "CountEachTick" >> count
         if plan.clock.window is None:
             return releases
@@ -378,17 +401,18 @@ class TickCount(Counting):
         groups = groups_of(len(plan.keys), plan.alone)
         made: Any = beam.Create([(group, SEED) for group in groups], reshuffle=False)
         seeds = events.pipeline | "Groups" >> made.with_output_types(tuple[int, bytes])
-        read: Any = beam.ParDo(SumTicks(intake, plan.keys, plan.alone))
+        read: Any = beam.ParDo(self._sum_ticks(intake, plan.keys, plan.alone))
         sums = (
             events
             | "SumTicks" >> read.with_output_types(tuple[int, bytes])
             | "Global" >> beam.WindowInto(windows.GlobalWindows())
         )
         both = (seeds, sums) | "Flatten" >> beam.Flatten()
+        count: Any = beam.ParDo(self._count_all(plan))
         releases = (
             once_per_window(both, windows.GlobalWindows())
             | "GroupByKey" >> beam.GroupByKey()
-            | "CountAllTicks" >> beam.ParDo(CountAllTicks(plan)).with_output_types(Release)
+            | "CountAllTicks" >> count.with_output_types(self._released)
         )
         return self._in_windows_of(events, releases, intake.clock)
 
@@ -403,25 +427,27 @@ class TickCount(Counting):
             | "SeedShards" >> seeds
             | "Window" >> beam.WindowInto(events.windowing)
         )
-        read: Any = beam.ParDo(SumShards(intake, plan.shards, ticks_apart=True))
+        read: Any = beam.ParDo(self._sum_shards(intake, plan.shards, ticks_apart=True))
         sums = events | "SumShards" >> read.with_output_types(tuple[int, bytes])
         both = (seeded, sums) | "Flatten" >> beam.Flatten()
-        return both | "CountShards" >> beam.ParDo(CountShards(plan)).with_output_types(Release)
+        count: Any = beam.ParDo(self._count_shards(plan))
+        return both | "CountShards" >> count.with_output_types(self._released)
 
     def _select_all(
         self, events: PCollection[Any], intake: TickIntake, plan: ShardPlan
     ) -> PCollection[Release]:
         groups = plan.shards if plan.alone else 1
-        read: Any = beam.ParDo(SumShards(intake, groups, ticks_apart=False))
+        read: Any = beam.ParDo(self._sum_shards(intake, groups, ticks_apart=False))
         sums = (
             events
             | "SumShards" >> read.with_output_types(tuple[int, bytes])
             | "Global" >> beam.WindowInto(windows.GlobalWindows())
         )
+        count: Any = beam.ParDo(self._count_all_shards(plan))
         releases = (
             once_per_window(sums, windows.GlobalWindows())
             | "GroupByKey" >> beam.GroupByKey()
-            | "CountAllShards" >> beam.ParDo(CountAllShards(plan)).with_output_types(Release)
+            | "CountAllShards" >> count.with_output_types(self._released)
         )
         return self._in_windows_of(events, releases, intake.clock)
 

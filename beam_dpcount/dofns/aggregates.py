@@ -1,0 +1,307 @@
+"""The DoFns that count vectors at the ticks of a clock, and say what metrics make of them.
+
+A sum has a place, (tick - 1) * width + coordinate + 1, so that vectors of few sums travel and wait
+as the sums of single ticks do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from math import log
+from statistics import NormalDist
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.utils import windowed_value
+
+from beam_dpcount.counters.counter import Counter
+from beam_dpcount.counters.errors import chernoffs
+from beam_dpcount.dofns.intake import BY_DATA, RejectedElementError
+from beam_dpcount.dofns.pending_vectors import (
+    add_vector,
+    clipped,
+    moved,
+    placed,
+    take_vector,
+    tick_of,
+)
+from beam_dpcount.dofns.releases import AggregateRelease
+from beam_dpcount.dofns.states import PAIR, pack_sums
+from beam_dpcount.dofns.ticks import (
+    GATHERED,
+    CountAllTicks,
+    CountEachTick,
+    ReadTicks,
+    SumTicks,
+    TickPlan,
+    window_from,
+)
+from beam_dpcount.mechanisms.base import FloatArray, IntArray
+from beam_dpcount.noise.laws import DiscreteLaplace
+from beam_dpcount.noise.replay import NO_ID
+from beam_dpcount.statistics.metrics.base import Additions
+from beam_dpcount.statistics.metrics.joint import Joint
+
+_NO_NOISE = 1e6  # standard deviations: more than this is less than a step of the lattice
+_AT_ONCE = 1 << 12  # ticks that metrics are made of at a time
+TOO_SMALL, JUST_SHOWN = "too small", "just shown"
+NOT_MAPPED = "the value is not a mapping from fields to values"
+
+# Aliases, because the declared defaults are Beam's markers and not of the parameters' types.
+_WindowedValue: Any = beam.DoFn.WindowedValueParam
+_placed: Any = windowed_value.create
+
+
+class AggregateIntake:
+    """Makes of a value what it adds to the metrics' sums: of a mapping, else nothing.
+
+    Args:
+      joint: the metrics.
+      strict: values that are no mapping are errors.
+      value: makes a mapping of a value.
+    """
+
+    def __init__(
+        self, joint: Joint, strict: bool = False, value: Callable[[Any], Any] | None = None
+    ) -> None:
+        self._joint, self._strict, self._value = joint, strict, value
+
+    def number(self, key: str, payload: Any, micros: int) -> Additions:
+        """What a value adds, as `TickIntake` asks for it."""
+        try:
+            content = payload if self._value is None else self._value(payload)
+            if isinstance(content, Mapping):
+                # Where people are counted, an event that adds nothing itself may be one's first.
+                return self._joint.additions(content) or ((0, 0),) * bool(self._joint.first)
+        except BY_DATA:
+            pass
+        # Outside the block: the error's message may show the value.
+        if self._strict:
+            remedy = 'fix the input, or count such elements as nothing with on_reject="drop"'
+            raise RejectedElementError(f"{NOT_MAPPED}: {remedy}")
+        return ()
+
+    def problem(self, payload: Any) -> str | None:
+        """Why something of a value does not count; errors of `value` are not caught."""
+        content = payload if self._value is None else self._value(payload)
+        if not isinstance(content, Mapping):
+            return NOT_MAPPED
+        return self._joint.problem(content)
+
+
+@dataclass(frozen=True)
+class AggregatePlan(TickPlan):
+    """A TickPlan of vectors.
+
+    Args:
+      joint: the metrics, whose sums the counter counts.
+      caps: a tick's sums are clipped to +-these.
+      level: of confidence intervals.
+    """
+
+    _: KW_ONLY
+    joint: Joint
+    caps: tuple[int, ...]
+    level: float
+
+    @cached_property
+    def limits(self) -> IntArray:
+        """`caps` as an array."""
+        return np.array(self.caps, dtype=np.int64)
+
+    @cached_property
+    def reading(self) -> Reading:
+        """What makes releases of vectors."""
+        return Reading(self.counter, self.joint, self.level, self.clock.tick)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "_"}
+
+
+class Reading:
+    """Makes releases of noisy vectors.
+
+    Args:
+      counter: of the vectors, or of one of their coordinates.
+      joint: the metrics.
+      level: of confidence intervals.
+      tick: in microseconds.
+    """
+
+    def __init__(self, counter: Counter, joint: Joint, level: float, tick: int) -> None:
+        self._counter, self._joint, self._level, self._tick = counter, joint, level, tick
+        self._names = joint.columns
+
+    def releases(
+        self, key: str, first: int, end: int, values: FloatArray, stddevs: FloatArray, fresh: int
+    ) -> Iterator[AggregateRelease]:
+        """The releases of ticks one after the other.
+
+        Args:
+          key: whose they are.
+          first, end: the number of the first tick, and when it ends.
+          values: noisy sums, shape (n, width).
+          stddevs: of their noise, shape (n,).
+          fresh: how many of them come just after the key was shown.
+        """
+        for at in range(0, len(values), _AT_ONCE):
+            some = slice(at, at + _AT_ONCE)
+            made = self._joint.measure(
+                values[some], stddevs[some], self._multiples(stddevs[some]), self._level
+            )
+            rows = zip(*(_optional(each) for each in made), strict=True)
+            for place, (numbers, errors, lows, highs) in enumerate(rows, start=at):
+                moment = end + place * self._tick
+                notes = ["" if number is not None else TOO_SMALL for number in numbers]
+                if place < fresh:
+                    lows = highs = [None] * len(notes)
+                    notes = [note or JUST_SHOWN for note in notes]
+                yield AggregateRelease(
+                    *(key, first + place, moment - self._tick, moment, self._names, numbers),
+                    *(errors, lows, highs, notes),
+                )
+
+    def _multiples(self, stddevs: FloatArray) -> Callable[[float], FloatArray]:
+        """As for `Errors`: exact for normal noise; of Laplace noise by Chernoff's bound, which
+        holds for sums of any draws, and is the wider the fewer there are."""
+        law, grid = self._counter.law, self._counter.grid
+        safe = np.where(stddevs > 0, stddevs, 1.0)
+
+        def multiples(level: float) -> FloatArray:
+            if isinstance(law, DiscreteLaplace):
+                norms2 = np.square(safe / grid) / (law.variance or 1.0)
+                bounds = chernoffs(law, norms2, log(2 / (1 - level))) * grid
+            else:
+                bounds = NormalDist().inv_cdf((1 + level) / 2) * safe + grid / 2
+            return np.minimum(bounds / safe, _NO_NOISE)
+
+        return multiples
+
+
+def _optional(numbers: FloatArray) -> list[list[float | None]]:
+    """Rows of numbers; None for NaN."""
+    rows: list[list[float | None]] = numbers.tolist()
+    for row, there in zip(rows, np.isnan(numbers).any(axis=1).tolist(), strict=True):
+        if there:
+            row[:] = [None if number != number else number for number in row]
+    return rows
+
+
+class ReadVectors(ReadTicks):
+    """Streaming: (key, value) to (key, the sums of a tick), one a tick and bundle; as ReadTicks."""
+
+    def __init__(self, intake: Any, width: int) -> None:
+        super().__init__(intake)
+        self._width = width
+
+    def process(self, element: Any, windowed: Any = _WindowedValue) -> Iterable[Any]:
+        windows, micros = windowed.windows, windowed.timestamp_micros
+        read = self._intake.read(element, micros, windows)
+        if read is None:
+            return ()
+        place = self._intake.origin, read[0], read[1]
+        found = self._sums.get(place)
+        if found is None:
+            found = self._sums[place] = [windows, micros, {}]
+        elif micros < found[1]:
+            found[1] = micros
+        _add(found[2], read[2])
+        self._gathered += 1
+        return self._flushed() if self._gathered >= GATHERED else ()
+
+    def _flushed(self) -> list[Any]:
+        passed_at = self._intake.clock.passed_at
+        made = [
+            _placed((key, placed(sums, passed_at(origin) + step, self._width)), micros, windows)
+            for (origin, key, step), (windows, micros, sums) in self._sums.items()
+        ]
+        self.start_bundle()
+        return made
+
+
+def _add(sums: dict[int, int], additions: Any, first: int = 0) -> None:
+    for coordinate, x in additions:
+        place = first + coordinate
+        sums[place] = sums.get(place, 0) + x
+
+
+class SumVectors(SumTicks):
+    """Bounded: (key, value) to (group of keys, sums of one key), as SumTicks."""
+
+    def __init__(self, intake: Any, keys: Sequence[str], alone: bool, width: int) -> None:
+        super().__init__(intake, keys, alone)
+        self._width = width
+
+    def process(self, element: Any, windowed: Any = _WindowedValue) -> Iterable[Any]:
+        intake, windows = self._intake, windowed.windows
+        read = intake.read(element, windowed.timestamp_micros, windows)
+        if read is None:
+            return ()
+        key, step, additions = read
+        _, ticks = self._sums.setdefault(intake.origin, (windows, {}))
+        _add(ticks.setdefault(key, {}), additions, (step - 1) * self._width + 1)
+        self._gathered += 1
+        return self._flushed() if self._gathered >= GATHERED else ()
+
+
+class CountEachVector(CountEachTick):
+    """Streaming: an AggregateRelease of each key at each tick, as CountEachTick."""
+
+    _plan: AggregatePlan
+
+    def _tick_of(self, data: bytes) -> int:
+        return tick_of(PAIR.unpack_from(data)[0], self._plan.joint.width)
+
+    def _noted(self, memory: bytes, step: int, data: bytes, later: Any) -> bytes:
+        width = self._plan.joint.width
+        if self._tick_of(data) != step:
+            data = moved(data, step, width)
+        return add_vector(memory, step, data, width, later)
+
+    def _taken(self, memory: bytes, passed: int, step: int, later: Any) -> tuple[Any, bytes, bytes]:
+        plan = self._plan
+        x, memory = take_vector(memory, passed + step, plan.joint.width, plan.limits, later)
+        return x, said_of(step, x), memory
+
+    def _made(self, key: str, step: int, micros: int, value: Any, stddev: float) -> Any:
+        (made,) = self._plan.reading.releases(key, step, micros, value[None], np.array([stddev]), 0)
+        return made
+
+
+def said_of(step: int, x: IntArray) -> bytes:
+    """What a tick adds to the history of a key."""
+    return pack_sums({step: 0}) + x.astype("<i8").tobytes()
+
+
+class CountAllVectors(CountAllTicks):
+    """Bounded, after the grouping: all releases of a group's keys, as CountAllTicks."""
+
+    _plan: AggregatePlan
+
+    def _released(self, key: str, origin: int, packed: Iterable[bytes]) -> Iterator[Any]:
+        plan = self._plan
+        clock, window = plan.clock, window_from(plan.clock, origin)
+        last, windows = window.max_timestamp().micros, (GlobalWindow(),)
+        xs = clipped(packed, clock.steps, plan.limits)
+        stddevs = np.array(self._stddevs)
+        if self._draws.digest_size:
+            values = np.stack(self._replayed(xs, key, window))
+        else:
+            noise = self._draws.noise(key, window, b"")
+            values = plan.counter.release_lattice(xs, noise)
+        first = clock.end(origin, 1)
+        for made in plan.reading.releases(key, 1, first, values, stddevs, 0):
+            yield _placed(made, min(made.timestamp, last), windows)
+
+    def _replayed(self, xs: IntArray, key: str, window: Any) -> list[Any]:
+        draws, counter = self._draws, self._plan.counter
+        digest, state, values = draws.begin(key, window), counter.init(), []
+        for step, x in enumerate(xs, start=1):
+            digest = draws.follow(digest, NO_ID, said_of(step, x))
+            state, value = counter.step_lattice(state, x, draws.noise(key, window, digest))
+            values.append(value)
+        return values

@@ -1,0 +1,100 @@
+"""Vectors of sums that wait for their tick, in a key's cell and in its bag.
+
+A sum is a pair of a place and a number, as for `states.pack_sums`; the place is
+(tick - 1) * width + coordinate + 1. Those of a tick to come go to the bag, which is only added to;
+it is read when its first tick is due, and written anew with what comes later. Of that the nearest
+ticks stay in the cell, about the root of all: neither the cell nor the bag is rewritten often at
+great length.
+
+What the cell remembers: up to which tick all that is pending is in it, and not in the bag; how many
+pairs the bag held when it was last written anew, and how many came since; and pairs, in any order.
+How much there is of either is private.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from math import isqrt
+from typing import Any
+
+import numpy as np
+
+from beam_dpcount.dofns.pending import MORE, joined_pairs, rewritten
+from beam_dpcount.dofns.states import PAIR, add_up, pack_sums
+from beam_dpcount.dofns.clock import LARGEST
+from beam_dpcount.mechanisms.base import IntArray
+
+_HEAD = struct.Struct("<3q")
+EMPTY = b""
+
+
+def tick_of(place: int, width: int) -> int:
+    """The tick of a place."""
+    return (place - 1) // width + 1
+
+
+def placed(additions: dict[int, int], step: int, width: int) -> bytes:
+    """Sums by coordinate as pairs of a tick."""
+    first = (step - 1) * width + 1
+    return pack_sums({first + coordinate: x for coordinate, x in additions.items()})
+
+
+def moved(data: bytes, step: int, width: int) -> bytes:
+    """Pairs of one tick as those of another."""
+    pairs = np.frombuffer(data, dtype="<i8").reshape(-1, 2).copy()
+    pairs[:, 0] += (step - tick_of(int(pairs[0, 0]), width)) * width
+    return pairs.tobytes()
+
+
+def add_vector(memory: bytes, step: int, data: bytes, width: int, bag: Any) -> bytes:
+    """What a cell remembers, with pairs of a tick added."""
+    until, merged, more = _HEAD.unpack_from(memory) if memory else (0, 0, 0)
+    pairs = memory[_HEAD.size :]
+    if step <= until:
+        return _HEAD.pack(until, merged, more) + pairs + data
+    bag.add(data)
+    more += len(data) // PAIR.size
+    if more > merged + MORE:
+        merged, more = rewritten(bag, joined_pairs(bag.read())), 0
+    return _HEAD.pack(until, merged, more) + pairs
+
+
+def take_vector(
+    memory: bytes, step: int, width: int, caps: IntArray, bag: Any
+) -> tuple[IntArray, bytes]:
+    """The sums of all ticks up to `step`, each clipped to +-caps, and what remains remembered."""
+    until, merged, more = _HEAD.unpack_from(memory) if memory else (0, 0, 0)
+    pairs = memory[_HEAD.size :]
+    if step > until:
+        until = step
+        if merged or more:
+            pairs = joined_pairs([pairs, *bag.read()])
+            places = np.frombuffer(pairs, dtype="<i8")[::2]
+            # The last tick of which something stays in the cell.
+            near = min(len(places) - 1, int(np.searchsorted(places, step * width, "right")))
+            near = min(len(places) - 1, near + isqrt(len(places)))
+            until = max(step, tick_of(int(places[near]), width))
+            end = PAIR.size * int(np.searchsorted(places, until * width, "right"))
+            pairs, later = pairs[:end], pairs[end:]
+            merged, more = rewritten(bag, later), 0
+    x, pairs = _taken(pairs, step, width, caps)
+    return x, _HEAD.pack(until, merged, more) + pairs
+
+
+def _taken(pairs: bytes, step: int, width: int, caps: IntArray) -> tuple[IntArray, bytes]:
+    found = np.frombuffer(pairs, dtype="<i8").reshape(-1, 2)
+    is_due = found[:, 0] <= step * width
+    due = found[is_due]
+    due[:, 0] = (due[:, 0] - 1) % width + 1
+    return clipped([due.tobytes()], 1, caps)[0], found[~is_due].tobytes()
+
+
+def clipped(packed: Iterable[bytes], steps: int, caps: IntArray) -> IntArray:
+    """The sums of ticks 1 .. steps, each clipped to +-caps, of pairs in any order.
+
+    Shape (steps, width), for caps of shape (width,).
+    """
+    width = len(caps)
+    sums = add_up(packed, steps * width, LARGEST).reshape(steps, width)
+    return np.clip(sums, -caps, caps)

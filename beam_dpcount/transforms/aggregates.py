@@ -1,0 +1,251 @@
+"""TickAggregate: several metrics by key under one budget, at the ticks of a public clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import KW_ONLY, InitVar, dataclass, fields
+from typing import Any, ClassVar
+
+from apache_beam.pvalue import PCollection
+from apache_beam.transforms.window import FixedWindows
+
+from beam_dpcount.budget.budgets import Budget, PureDP
+from beam_dpcount.budget.ledger import Share
+from beam_dpcount.checks import ParameterError, check_whole
+from beam_dpcount.counters.joint import JointChange, JointUserChange
+from beam_dpcount.counters.selection import Selection, SelectKeys
+from beam_dpcount.dofns.aggregates import (
+    AggregateIntake,
+    AggregatePlan,
+    CountAllVectors,
+    CountEachVector,
+    ReadVectors,
+    SumVectors,
+)
+from beam_dpcount.dofns.clock import Clock
+from beam_dpcount.dofns.releases import AggregateRelease
+from beam_dpcount.dofns.ticks import TickIntake
+from beam_dpcount.dofns.users import TickParcels, Users
+from beam_dpcount.mechanisms import Mechanism
+from beam_dpcount.noise.entropy import Entropy
+from beam_dpcount.statistics.metrics import Metric
+from beam_dpcount.statistics.metrics.joint import Joint, check_metrics
+from beam_dpcount.transforms.described import Described
+from beam_dpcount.transforms.ticks import TickCount
+
+
+@dataclass(eq=False, repr=False)
+class TickAggregate(Described):
+    """Counts, sums, means, variances, quantiles and people by key, at every tick of a public clock.
+
+    PCollection[KV[str, Mapping]] with event times -> PCollection[AggregateRelease]: release i of a
+    key says what there was of its events with start <= time < start + i * tick. So a row is of
+    all events since `start`, not of its tick alone; with `window`, of all since the window began.
+    All metrics of a key share one clock, one bound on people and one budget.
+
+    Args:
+      budget, tick, start, stop, horizon: as for TickCount.
+      keys: as for TickCount: the public keys, or `SelectKeys()`, which needs `metrics.Count()`.
+      metrics: of `dp.metrics`, in the order of the columns: Count, Sum, Mean, Variance, Quantiles,
+        DistinctUsers. `weight` of each says how the budget is split.
+      users: as for TickCount: protect all events of one person. `by` is given an event's value.
+      window: in ticks; all metrics start anew after so many: with tick=3600 and window=24, those of
+        the day so far, hour by hour. AggregateRelease.step is the tick of the window, from 1.
+      confidence: the level of the intervals, of each by itself.
+      value: makes a mapping from fields to values of an event's value; default: it is one. Events
+        whose value is none do not count at all. Fields that are missing, or hold no number, add
+        nothing to their own metric only.
+      max_per_tick: the sums of a key in one tick are clipped to this many times what one event may
+        add to them. Default as for TickCount.
+      on_reject: "drop" (default), or "raise" for events whose value is no mapping; as for
+        TickCount.
+      mechanism, relation, late, on_unknown, other, path, entropy, allow_runner: as for TickCount.
+        `other` collects all events with unlisted keys under one of `keys`, before people are
+        bounded.
+
+    Guarantee: as for TickCount, of the values of all releases of all metrics of all keys together:
+      they satisfy `budget` for inputs that differ in any one event, or with `users` in all events
+      of any one person. Each key has one vector of sums, each with noise of its own of one law,
+      scaled to what one event changes in all of them together:
+      `counter.l2_sensitivity` and `.l1_sensitivity` (docs/proofs/aggregates.md). All else, values
+      and intervals, is computed from these noisy sums and public parameters. Public: what
+      TickCount says, the metrics, their fields, bounds, units and weights.
+
+    Attributes:
+      columns: the names of what is released, in their order.
+      metrics: as given, with what was chosen by error (branching).
+      counter: the calibrated counter of a key's vector; its lattice is that of the noise.
+      selection: as for TickCount.
+
+    Raises:
+      ValueError, TypeError: as for TickCount, and for metrics that do not go together.
+
+    Example:
+      >>> import apache_beam as beam
+      >>> import beam_dpcount as dp
+      >>> with beam.Pipeline("FnApiRunner") as pipeline:
+      ...     events = pipeline | beam.Create([("home", {"latency": 0.3}), ("home", {})])
+      ...     timed = events | beam.Map(lambda e: beam.window.TimestampedValue(e, 30))
+      ...     latencies = dp.TickAggregate(
+      ...         dp.ZCDP(0.5), 60, 0, horizon=1, keys=["home"],
+      ...         metrics=[dp.metrics.Count(), dp.metrics.Mean("latency", 0, 5)],
+      ...     )
+      ...     _ = timed | latencies | beam.Map(lambda row: print(row.key, row.step, *row.names))
+      home 1 count latency_mean
+    """
+
+    budget: Budget | Share
+    tick: Any
+    start: Any
+    stop: Any = None
+    _: KW_ONLY
+    keys: Sequence[str] | SelectKeys
+    metrics: Sequence[Metric]
+    users: Users | None = None
+    window: int | None = None
+    confidence: float = 0.95
+    value: Callable[[Any], Any] | None = None
+    horizon: int | None = None
+    mechanism: Mechanism | type[Mechanism] | str | None = None
+    relation: str = "add_remove"
+    max_per_tick: int | None = None
+    late: str = "fold"
+    on_unknown: str = "drop"
+    on_reject: str = "drop"
+    other: str | None = None
+    path: str = "auto"
+    entropy: Entropy | None = None
+    allow_runner: bool = False
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        if self.window is not None:
+            check_whole("window", self.window)
+        if isinstance(self.confidence, bool) or not isinstance(self.confidence, int | float):
+            raise TypeError(f"confidence must be a number, got {self.confidence!r}: give e.g. 0.95")
+        if not 0 < self.confidence < 1:
+            problem = f"must be between 0 and 1, got {self.confidence!r}"
+            raise ParameterError("confidence", problem, "give e.g. {confidence=}0.95")
+        options = {one.name: getattr(self, one.name) for one in fields(self)}
+        del options["window"]
+        options["metrics"] = check_metrics(self.metrics)
+        self._ticks = _Aggregating(**options, restart=self.window)
+        self.keys, self.metrics = self._ticks.keys, self._ticks.joint.metrics
+        self._fix()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of what is released, in their order."""
+        return self._ticks.joint.columns
+
+    @property
+    def counter(self) -> Any:
+        """The calibrated counter of a key's vector; the one in use, once it is applied."""
+        return self._ticks.counter
+
+    @property
+    def selection(self) -> Selection | None:
+        """When keys that nobody listed are shown; None where they were."""
+        return self._ticks.selection
+
+    def expand(self, events: PCollection[Any]) -> PCollection[AggregateRelease]:
+        self._ticks = copy(self._ticks)  # what an application before shows stays as it is
+        releases: PCollection[AggregateRelease] = events | "TickCount" >> self._ticks
+        self._show_applied(events.pipeline)
+        return releases
+
+    def tick_windows(self) -> FixedWindows:
+        """As for TickCount."""
+        return self._ticks.tick_windows()
+
+    def problem(self, event: Any, micros: int | None = None) -> str | None:
+        """Why something of an event does not count as it is; see `beam_dpcount.check`."""
+        return self._ticks.problem(event, micros)
+
+    def _describe(self) -> Mapping[str, str]:
+        return self._ticks._describe()
+
+
+@dataclass(eq=False, repr=False)
+class _Aggregating(TickCount):
+    """A TickCount of vectors."""
+
+    _: KW_ONLY
+    metrics: tuple[Metric, ...]
+    confidence: float = 0.95
+    restart: InitVar[int | None] = None
+
+    _counts_numbers = False
+    _unit = 1.0
+    _read_ticks: ClassVar[Any]
+    _plan: ClassVar[Any]
+    _count_each = CountEachVector
+    _sum_ticks: ClassVar[Any]
+    _count_all = CountAllVectors
+    _released = AggregateRelease
+
+    def __post_init__(self, restart: int | None = None) -> None:  # type: ignore[override]
+        self._restart = restart  # type: ignore[misc]
+        super().__post_init__()
+
+    def _one_event(self) -> JointChange:
+        pure = isinstance(self._budget, PureDP)
+        self.joint = joint = Joint(tuple(metric.planned(pure) for metric in self.metrics))
+        self._counts = {"dimension": joint.width}  # type: ignore[misc]
+        once = [metric for metric in joint.metrics if metric.once]
+        if once and (self.users is None or self.users.asserted):
+            name = type(once[0]).__name__
+            raise ValueError(
+                f"{name} counts each person once a key, whose first event is found while people's "
+                "events are bounded: give users=Users(by, events), without asserted"
+            )
+        if self._select is not None and joint.tested is None:
+            raise ValueError(
+                "keys are shown by their number of events: add metrics.Count() to metrics, or list "
+                "the keys"
+            )
+        said = repr(joint.metrics)
+        self._counted = said  # type: ignore[misc]
+        return JointChange(
+            relation=self.relation,
+            parts=joint.parts,
+            tested=0 if joint.tested is None else joint.multipliers[joint.tested],
+            said=said,
+        )
+
+    def _of_person(self, users: Users, clock: Clock) -> JointUserChange:
+        one, plain = self._change, super()._of_person(users, clock)
+        known = {field.name: getattr(plain, field.name) for field in fields(plain)}
+        return JointUserChange(**known, parts=one.parts, tested=one.tested, said=one.said)
+
+    def _intake(self, clock: Clock) -> TickIntake:
+        made: Any = AggregateIntake(self.joint, self.on_reject == "raise", self.value)
+        return TickIntake(clock, self._listed or None, made, self.on_unknown == "raise", self.other)
+
+    @property
+    def _caps(self) -> tuple[int, ...]:
+        return tuple(self._change.most * limit for limit in self.joint.limits)
+
+    def _vectors(self) -> dict[str, Any]:
+        return {"joint": self.joint, "caps": self._caps, "level": self.confidence}
+
+    def _plan(self, *args: Any, **how: Any) -> AggregatePlan:
+        return AggregatePlan(*args, **how, **self._vectors())
+
+    def _read_ticks(self, intake: Any) -> ReadVectors:
+        return ReadVectors(intake, self.joint.width)
+
+    def _sum_ticks(self, intake: Any, keys: Sequence[str], alone: bool) -> SumVectors:
+        return SumVectors(intake, keys, alone, self.joint.width)
+
+    def problem(self, event: Any, micros: int | None = None) -> str | None:
+        raise NotImplementedError
+
+    def parcels(self, events: PCollection[Any]) -> TickParcels:
+        raise NotImplementedError
+
+    def _describe(self) -> dict[str, str]:
+        said = super()._describe()
+        said["metrics"] = ", ".join(metric.describe() for metric in self.joint.metrics)
+        return said
