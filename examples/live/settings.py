@@ -149,14 +149,18 @@ def append(path: Path, lines: Sequence[dict[str, Any]], mode: int = 0o644) -> No
         os.close(out)
 
 
-def whole_lines(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file that are whole."""
+def whole_lines(path: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
+    """The whole lines of a file from an offset on, and where the next one will begin."""
     if not path.exists():
-        return []
+        return [], offset
+    with open(path, "rb") as file:
+        file.seek(offset)
+        data = file.read()
+    end = data.rfind(b"\n") + 1  # what follows is still to come, or cut short
     found = []
-    for line in path.read_bytes().split(b"\n")[:-1]:  # what follows the last is cut short
+    for line in data[:end].splitlines():
         try:
             found.append(json.loads(line))
         except ValueError:  # cut short by a kill, and ended when the next one was written
             continue
-    return found
+    return found, offset + end
