@@ -44,7 +44,7 @@ def aggregate(settings: Settings, key_file: Path) -> dp.TickAggregate:
         start=settings.start,
         horizon=settings.horizon,
         keys=settings.services,
-        # users=dp.Users(person_of, settings.events, per_key=settings.per_key),
+        users=dp.Users(person_of, settings.events, per_key=settings.per_key),
         metrics=[
             dp.metrics.Count(weight=2),
             dp.metrics.Mean("latency", 0, 2, weight=2),

@@ -107,7 +107,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Type", kind)
         self.send_header("Cache-Control", "no-store")
-        self.send_header("Content-Security-Policy", "default-src 'self'")
+        self.send_header("Content-Security-Policy", "default-src 'self'; img-src 'self' data:")
         self.send_header("X-Content-Type-Options", "nosniff")
         if length is not None:
             self.send_header("Content-Length", str(length))
