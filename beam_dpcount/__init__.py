@@ -84,19 +84,18 @@ __version__ = "0.1.0"  # as in pyproject.toml
 
 # fmt: off
 __all__ = [
-    "ZCDP", "AggregateRelease", "ApproxDP", "BoundUsers", "Change", "CheckError", "Checked", "Counter", "CutGraph",
-    "DegreeHistogram", "DistinctUsers", "EdgeCount", "EpisodeCount", "HighDegreeCount", "Histogram",
-    "HorizonError", "Isotonic", "KStarCount", "LastPerTick", "Ledger", "LocalConvexRisk",
-    "LocalMedian", "Monotone", "NonNegative", "NotANumberError", "OverspentError", "PrefixCount",
-    "PureDP", "Rejected", "Release", "ReplayableEntropy", "Rounded", "RunnerError", "RunnerWarning",
-    "RunningAverage", "SecretError", "SelectKeys", "Share", "ShrinkAcrossKeys", "SlidingCount",
-    "SlidingSum",
-    "SpanningForestCost", "SparseCounter", "StatisticCount", "SubstringCount", "SystemEntropy",
-    "TickAggregate", "TickCount", "TickHistogram", "TopK", "TopKPerTick", "TopRelease", "TriangleCount",
+    "ZCDP", "AggregateRelease", "ApproxDP", "BoundUsers", "Change", "CheckError", "Checked",
+    "Counter", "CutGraph", "DegreeHistogram", "DistinctUsers", "EdgeCount", "EpisodeCount",
+    "HighDegreeCount", "Histogram", "HorizonError", "Isotonic", "KStarCount", "LastPerTick",
+    "Ledger", "LocalConvexRisk", "LocalMedian", "Monotone", "NonNegative", "NotANumberError",
+    "OverspentError", "PrefixCount", "PureDP", "Rejected", "Release", "ReplayableEntropy",
+    "Rounded", "RunnerError", "RunnerWarning", "RunningAverage", "SecretError", "SelectKeys",
+    "Share", "ShrinkAcrossKeys", "SlidingCount", "SlidingSum", "SpanningForestCost",
+    "SparseCounter", "StatisticCount", "SubstringCount", "SystemEntropy", "TickAggregate",
+    "TickCount", "TickHistogram", "TopK", "TopKPerTick", "TopRelease", "TriangleCount",
     "UnboundedCounter", "Users", "VectorRelease", "WeakBudgetWarning", "calibrate", "check",
     "choose", "half_width", "largest_error", "largest_half_width", "mechanisms", "metrics",
-    "sparse_for",
-    "suggest_bounds",
+    "sparse_for", "suggest_bounds",
 ]
 # fmt: on
 

@@ -69,7 +69,7 @@ def advance(
             born[name] = total - selection.skipped
     if born:
         new = sorted(born)
-        state = _beside(state, mechanism.after(step - 1, noise(new), len(new)), mechanism.counters)
+        state = beside(state, mechanism.after(step - 1, noise(new), len(new)), mechanism.counters)
         names = [*names, *new]
         x = np.concatenate([x, [born[name] for name in new]])
         shown = np.concatenate([shown, np.zeros(len(new), dtype=np.bool_)])
@@ -82,7 +82,7 @@ def advance(
     return Columns(step, names, state, shown, waiting), releases
 
 
-def _beside(state: State, new: State, counters: int) -> State:
+def beside(state: State, new: State, counters: int) -> State:
     """The columns of a state and those of a new one, of the same step."""
     if not state:
         return new

@@ -181,9 +181,14 @@ class Selection:
         return change
 
     @property
+    def unit(self) -> float:
+        """What 1 is worth in the sums by which keys are shown."""
+        return self.counter.unit
+
+    @property
     def skipped(self) -> int:
         """How much of a key's sum is left out before it is there, on the lattice."""
-        return round((self.at_least - 1) / self.counter.unit)
+        return round((self.at_least - 1) / self.unit)
 
     @cached_property
     def lattice_thresholds(self) -> FloatArray:
@@ -204,7 +209,7 @@ class Selection:
 
         In the values' units; infinite at ticks without a test.
         """
-        return np.asarray((self.lattice_thresholds + self.skipped) * self.counter.unit)
+        return np.asarray((self.lattice_thresholds + self.skipped) * self.unit)
 
     @property
     def fingerprint(self) -> str:
@@ -227,7 +232,7 @@ class Selection:
     def _simulated(
         self, rate: float, begins: int, state: State, noise: Noise, keys: int
     ) -> Outlook:
-        counter, unit = self.counter, self.counter.unit
+        counter, unit = self.counter, self.unit
         most = self._change.largest(unit)
         grows, total = min(max(1, round(rate / unit)), most), 0
         first = np.zeros(keys, dtype=np.int64)  # the tick that shows each, 0: none yet
@@ -296,9 +301,24 @@ class Selection:
         return described("Selection", self.describe())
 
 
-def selection_of(keys: SelectKeys, budget: Budget, counter: Counter, delta: float) -> Selection:
+@dataclass(frozen=True)
+class JointSelection(Selection):
+    """A Selection by one of the sums of a vector, the number of events, with noise of its own."""
+
+    @property
+    def unit(self) -> float:
+        return 1 / self._change.shows(self.counter.unit)
+
+
+def selection_of(
+    keys: SelectKeys,
+    budget: Budget,
+    counter: Counter,
+    delta: float,
+    kind: type[Selection] = Selection,
+) -> Selection:
     """The selection of a counter calibrated to what `keys.part_of(budget)` left."""
     pure = isinstance(counter.law, DiscreteLaplace)
     if pure and keys.delta is None and isinstance(budget, ApproxDP):
         delta = budget.delta  # of which such noise needs nothing
-    return Selection(counter, delta, keys.at_least, keys.every)
+    return kind(counter, delta, keys.at_least, keys.every)

@@ -30,16 +30,30 @@ from beam_dpcount.dofns.pending_vectors import (
     tick_of,
 )
 from beam_dpcount.dofns.releases import AggregateRelease
-from beam_dpcount.dofns.states import PAIR, pack_sums
+from beam_dpcount.dofns.states import (
+    PAIR,
+    after_key,
+    epoch_of,
+    items_of,
+    key_of,
+    more_items,
+    pack_items,
+    pack_keyed,
+    pack_sums,
+    step_of,
+)
 from beam_dpcount.dofns.ticks import (
     GATHERED,
     CountAllTicks,
     CountEachTick,
     ReadTicks,
     SumTicks,
+    TickIntake,
     TickPlan,
+    origin_of,
     window_from,
 )
+from beam_dpcount.dofns.users import ReadyTicks, TickParcels
 from beam_dpcount.mechanisms.base import FloatArray, IntArray
 from beam_dpcount.noise.laws import DiscreteLaplace
 from beam_dpcount.noise.replay import NO_ID
@@ -209,7 +223,7 @@ class ReadVectors(ReadTicks):
             found = self._sums[place] = [windows, micros, {}]
         elif micros < found[1]:
             found[1] = micros
-        _add(found[2], read[2])
+        add_all(found[2], read[2])
         self._gathered += 1
         return self._flushed() if self._gathered >= GATHERED else ()
 
@@ -223,7 +237,7 @@ class ReadVectors(ReadTicks):
         return made
 
 
-def _add(sums: dict[int, int], additions: Any, first: int = 0) -> None:
+def add_all(sums: dict[int, int], additions: Any, first: int = 0) -> None:
     for coordinate, x in additions:
         place = first + coordinate
         sums[place] = sums.get(place, 0) + x
@@ -243,9 +257,47 @@ class SumVectors(SumTicks):
             return ()
         key, step, additions = read
         _, ticks = self._sums.setdefault(intake.origin, (windows, {}))
-        _add(ticks.setdefault(key, {}), additions, (step - 1) * self._width + 1)
+        add_all(ticks.setdefault(key, {}), additions, (step - 1) * self._width + 1)
         self._gathered += 1
         return self._flushed() if self._gathered >= GATHERED else ()
+
+
+class VectorParcels(TickParcels):
+    """Events on their way to their person: the key, the tick and what they add to which sums.
+
+    Args:
+      intake, restart: as for TickParcels.
+      first: what a person's first event that counts under a key adds beside it.
+    """
+
+    asks_first = True
+
+    def __init__(self, intake: TickIntake, first: Additions, restart: int | None = None) -> None:
+        super().__init__(intake, (), None, restart)
+        self._first = first
+
+    def _packed(self, step: int, epoch: int, items: Iterable[Any]) -> bytes:
+        ((key, additions),) = items
+        return pack_keyed(key, pack_items(step, epoch, additions))
+
+    def names(self, parcel: bytes) -> Sequence[bytes]:
+        if self._restart is None:
+            return (key_of(parcel),)
+        return (epoch_of(after_key(parcel)) + key_of(parcel),)
+
+    def unwrap_first(self, parcel: bytes, kept: Sequence[int], first: Sequence[bool]) -> list[Any]:
+        (is_first,) = first
+        key, data = key_of(parcel).decode("utf-8", "surrogatepass"), after_key(parcel)
+        return [(key, more_items(data, self._first) if is_first else data)]
+
+
+class ReadyVectors(ReadyTicks):
+    """Reads what VectorParcels made, as TickIntake reads events."""
+
+    def read(self, element: Any, micros: int, windows: Any) -> tuple[str, int, Any]:
+        if windows[0] is not self._window:
+            self._window, self.origin = windows[0], origin_of(self.clock, windows[0])
+        return element[0], step_of(element[1]), items_of(element[1])
 
 
 class CountEachVector(CountEachTick):

@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from beam_dpcount.dofns.clock import LARGEST
 from beam_dpcount.dofns.pending import MORE, joined_pairs, rewritten
 from beam_dpcount.dofns.states import PAIR, add_up, pack_sums
-from beam_dpcount.dofns.clock import LARGEST
 from beam_dpcount.mechanisms.base import IntArray
 
 _HEAD = struct.Struct("<3q")

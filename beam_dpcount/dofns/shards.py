@@ -11,7 +11,7 @@ its own tick. One event would decide how another counts.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
@@ -30,7 +30,7 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import Timestamp
 
-from beam_dpcount.counters.columns import Columns, Sums, advance, all_ticks, counted
+from beam_dpcount.counters.columns import Columns, NoiseOf, Sums, advance, all_ticks, counted
 from beam_dpcount.counters.selection import Selection
 from beam_dpcount.dofns.clock import LARGEST, Clock
 from beam_dpcount.dofns.releases import Release
@@ -44,10 +44,10 @@ from beam_dpcount.dofns.states import (
 from beam_dpcount.dofns.ticks import SEED, TickIntake, origin_of, window_from
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.mechanisms.base import IntArray
-from beam_dpcount.noise.entropy import Draws, Entropy
+from beam_dpcount.noise.entropy import Draws, Entropy, Noise
 from beam_dpcount.noise.replay import NO_ID
 
-_GATHERED = 1 << 17  # events that a bundle sums up before it passes the sums on
+GATHERED = 1 << 17  # events that a bundle sums up before it passes the sums on
 SIDE_BY_SIDE = 1 << 13  # keys whose ticks are computed together: their vectors stay in the cache
 
 # Aliases, because the declared defaults are Beam's markers and not of the parameters' types.
@@ -133,7 +133,7 @@ class SumShards(VersionedDoFn):
         sums, entry = found[2], (key, step)
         sums[entry] = sums.get(entry, 0) + x
         self._gathered += 1
-        return self._flushed() if self._gathered >= _GATHERED else ()
+        return self._flushed() if self._gathered >= GATHERED else ()
 
     def finish_bundle(self) -> Iterable[Any]:
         return self._flushed()
@@ -159,9 +159,7 @@ class CountShards(VersionedDoFn):
 
     def setup(self) -> None:
         plan, self._draws = self._plan, self._plan.draws("streaming")
-        self._codec = ShardCodec(
-            plan.selection.counter, plan.said, plan.clock, self._draws.digest_size
-        )
+        self._codec = self._codec_of()
         self._stddevs = plan.selection.counter.stddevs(plan.clock.steps).tolist()
 
     def process(
@@ -180,7 +178,7 @@ class CountShards(VersionedDoFn):
         window, before = windowed.windows[0], cell.read()
         if before is None:
             digest = self._draws.begin(str(shard), window)
-            cell.write(self._codec.encode(Columns(), digest, {}))
+            cell.write(self._codec.encode(self._nothing(), digest, {}))
         if before is None or not self._codec.open(before)[0]:
             self._set(timer, window, 1)
 
@@ -198,12 +196,12 @@ class CountShards(VersionedDoFn):
         step = columns.step + 1
         if step > clock.steps:
             return
-        due = take_due(pending, arrived.read(), step, plan.fold)
+        due = take_due(pending, arrived.read(), step, plan.fold, self._tick_of)
         arrived.clear()
-        sums = add_batches(due, plan.cap)
-        digest = draws.follow(codec.digest_of(data), NO_ID, said_of(step, sums))
-        columns, shown = advance(
-            plan.selection, columns, sums, lambda keys: draws.of_keys(keys, window, digest)
+        sums = self._added_up(due)
+        digest = draws.follow(codec.digest_of(data), NO_ID, self._said(step, sums))
+        columns, shown = self._advance(
+            columns, sums, lambda keys: self._noise(keys, window, digest)
         )
         # State first: what is yielded must never be ahead of what is remembered.
         cell.write(codec.encode(columns, digest, pending))
@@ -212,14 +210,51 @@ class CountShards(VersionedDoFn):
         micros, stddev = clock.end(origin_of(clock, window), step), self._stddevs[step - 1]
         last, windows = window.max_timestamp().micros, (window,)
         for key, value in shown:
-            yield _placed(Release(key, step, micros, value, stddev), min(micros, last), windows)
+            made = self._made(key, step, micros, value, stddev)
+            yield _placed(made, min(micros, last), windows)
+
+    # What of it is of numbers.
+
+    _tick_of = staticmethod(tick_of_batch)
+
+    def _codec_of(self) -> ShardCodec:
+        plan, size = self._plan, self._draws.digest_size
+        return ShardCodec(plan.selection.counter, plan.said, plan.clock, size)
+
+    def _nothing(self) -> Columns:
+        """What is known before the first tick."""
+        return Columns()
+
+    def _noise(self, keys: Sequence[str], window: Any, digest: bytes) -> Noise:
+        return self._draws.of_keys(keys, window, digest)
+
+    def _added_up(self, due: bytes) -> Any:
+        """What a tick adds to each key."""
+        return add_batches(due, self._plan.cap)
+
+    def _said(self, step: int, sums: Any) -> bytes:
+        """What a tick adds to the history of a shard."""
+        return said_of(step, sums)
+
+    def _advance(self, columns: Columns, sums: Any, noise: NoiseOf) -> Any:
+        return advance(self._plan.selection, columns, sums, noise)
+
+    def _made(self, key: str, step: int, micros: int, value: Any, stddev: float) -> Any:
+        """A release."""
+        return Release(key, step, micros, value, stddev)
 
     def _set(self, timer: Any, window: Any, step: int) -> None:
         clock = self._plan.clock
         timer.set(Timestamp(micros=clock.alarm(origin_of(clock, window), step)))
 
 
-def take_due(pending: dict[int, bytes], arrived: Iterable[bytes], step: int, fold: bool) -> bytes:
+def take_due(
+    pending: dict[int, bytes],
+    arrived: Iterable[bytes],
+    step: int,
+    fold: bool,
+    tick_of: Callable[[bytes], int] = tick_of_batch,
+) -> bytes:
     """What is due at a tick, as joined batches; what comes later stays in `pending`.
 
     Each batch that arrived since the last tick is of one tick. One of a tick before came too late:
@@ -227,7 +262,7 @@ def take_due(pending: dict[int, bytes], arrived: Iterable[bytes], step: int, fol
     """
     due = [pending.pop(step, b"")]
     for batch in arrived:
-        at = tick_of_batch(batch)
+        at = tick_of(batch)
         if at > step:
             pending[at] = pending.get(at, b"") + batch
         elif at == step or fold:
@@ -270,9 +305,12 @@ class CountAllShards(VersionedDoFn):
         replayed = self._draws.digest_size > 0  # of whatever there is, keys of few events too
         skipped = 0 if replayed else self._plan.selection.skipped
         for origin in sorted(found):
-            names, sums = joined_sums(found.pop(origin), self._plan.cap, skipped)
+            names, sums = self._joined(found.pop(origin), skipped)
             made = self._replayed if replayed else self._all_ticks
             yield from made(group, names, sums, origin)
+
+    def _joined(self, batches: list[bytes], skipped: int) -> tuple[list[str], Sums]:
+        return joined_sums(batches, self._plan.cap, skipped)
 
     def _all_ticks(self, group: int, names: Any, sums: Sums, origin: int) -> Iterator[Any]:
         plan = self._plan
@@ -311,15 +349,17 @@ class CountAllShards(VersionedDoFn):
         for key, (since, values) in sorted(series.items()):
             yield from self._placed(key, since, values, origin, window)
 
-    def _placed(
-        self, key: str, since: int, values: Iterable[float], origin: int, window: Any
-    ) -> Iterator[Any]:
-        clock, windows = self._plan.clock, (GlobalWindow(),)
-        last, stddevs = window.max_timestamp().micros, self._stddevs
-        for step, value in enumerate(values, start=since):
-            micros = clock.end(origin, step)
-            made = Release(key, step, micros, value, stddevs[step - 1])
+    def _placed(self, key: str, since: int, values: Any, origin: int, window: Any) -> Iterator[Any]:
+        last, windows = window.max_timestamp().micros, (GlobalWindow(),)
+        for made in self._made(key, since, values, origin):
+            micros = made.timestamp
             yield _placed(made, micros if micros < last else last, windows)
+
+    def _made(self, key: str, since: int, values: Any, origin: int) -> Iterator[Any]:
+        """The releases of a key from a tick on."""
+        clock, stddevs = self._plan.clock, self._stddevs
+        for step, value in enumerate(values, start=since):
+            yield Release(key, step, clock.end(origin, step), value, stddevs[step - 1])
 
 
 def joined_sums(batches: Iterable[bytes], cap: int, skipped: int = 0) -> tuple[list[str], Sums]:

@@ -336,7 +336,15 @@ class ShardCodec(Envelope):
     pending. It holds exact sums, of hidden keys too: its very size is private.
     """
 
-    def __init__(self, counter: LatticeCounter, said: str, clock: Clock, digest_size: int) -> None:
+    def __init__(
+        self,
+        counter: LatticeCounter,
+        said: str,
+        clock: Clock,
+        digest_size: int,
+        shown: Any = np.bool_,
+    ) -> None:
+        self._width, self._shown = counter.dimension or 1, shown
         parts = [
             (counter.fingerprint, _OTHER_COUNTER),
             (clock.fingerprint, _OTHER_CLOCK),
@@ -373,9 +381,10 @@ class ShardCodec(Envelope):
         kinds = self._types(self._counters + arrays)[self._counters :] if n else ""
         columns = []
         for kind in kinds:
-            columns.append(np.frombuffer(data, _DTYPES.get(kind, f"V{kind[:-1]}"), n, at))
+            dtype = _DTYPES.get(kind, f"V{kind[:-1]}")
+            columns.append(np.frombuffer(data, dtype, n * self._width, at))
             at += columns[-1].nbytes
-        shown = np.frombuffer(data, np.bool_, n, at)
+        shown = np.frombuffer(data, self._shown, n, at)
         keys, at = _texts_of(data, at + n, held)
         waiting = dict(zip(keys, struct.unpack_from(f"<{held}q", data, at), strict=True))
         at, pending = at + 8 * held, dict[int, bytes]()
@@ -638,6 +647,11 @@ def parcel_of(entry: bytes) -> bytes:
 def pack_items(step: int, epoch: int, items: Iterable[tuple[int, int]]) -> bytes:
     """What an event counts at a clock: its tick, its epoch, and (place of a key, number) pairs."""
     return _TICKS.pack(step, epoch) + b"".join([_ITEM.pack(*item) for item in items])
+
+
+def more_items(parcel: bytes, items: Iterable[tuple[int, int]]) -> bytes:
+    """Packed items, and others behind them."""
+    return parcel + b"".join([_ITEM.pack(*item) for item in items])
 
 
 def step_of(parcel: bytes) -> int:

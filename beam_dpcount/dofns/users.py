@@ -220,6 +220,13 @@ class Parcels(ABC):
     def unwrap(self, parcel: bytes, kept: Sequence[int]) -> list[Any]:
         """What is counted of an event of which these names count."""
 
+    # Whether it matters if an event is the first that counts of its person under a name.
+    asks_first = False
+
+    def unwrap_first(self, parcel: bytes, kept: Sequence[int], first: Sequence[bool]) -> list[Any]:
+        """The same where that is known, of each name."""
+        return self.unwrap(parcel, kept)
+
     def ordered(self, entries: Iterable[bytes]) -> list[bytes]:
         """A person's events in the order in which they are taken: here by time, then contents."""
         return sorted(entries)
@@ -475,9 +482,14 @@ class _Bounding(VersionedDoFn):
         kept: list[int] = []
         if seen is not None:
             names = parcels.names(parcel)
-            kept = self._bound.take(seen, names if named is None else named(names), micros)
+            known = names if named is None else named(names)
+            kept = self._bound.take(seen, known, micros)
         if not kept and not parcels.keeps_all:
             return []
+        if seen is not None and parcels.asks_first:
+            first = [seen.names[known[place]] == 1 for place in kept]
+            made = parcels.unwrap_first(parcel, kept, first)
+            return [_placed(each, micros, _EVERYWHERE) for each in made]
         return [_placed(made, micros, _EVERYWHERE) for made in parcels.unwrap(parcel, kept)]
 
 

@@ -4,31 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import KW_ONLY, InitVar, dataclass, fields
-from typing import Any, ClassVar
+from dataclasses import KW_ONLY, dataclass, fields
+from typing import Any
 
 from apache_beam.pvalue import PCollection
-from apache_beam.transforms.window import FixedWindows
+from apache_beam.transforms.window import FixedWindows, GlobalWindows
 
 from beam_dpcount.budget.budgets import Budget, PureDP
 from beam_dpcount.budget.ledger import Share
 from beam_dpcount.checks import ParameterError, check_whole
+from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.joint import JointChange, JointUserChange
-from beam_dpcount.counters.selection import Selection, SelectKeys
+from beam_dpcount.counters.selection import JointSelection, Selection, SelectKeys, selection_of
+from beam_dpcount.dofns.aggregate_shards import (
+    AggregateShardPlan,
+    CountAllVectorShards,
+    CountVectorShards,
+    SumVectorShards,
+)
 from beam_dpcount.dofns.aggregates import (
     AggregateIntake,
     AggregatePlan,
     CountAllVectors,
     CountEachVector,
     ReadVectors,
+    ReadyVectors,
     SumVectors,
+    VectorParcels,
 )
 from beam_dpcount.dofns.clock import Clock
+from beam_dpcount.dofns.intake import has_str_key
 from beam_dpcount.dofns.releases import AggregateRelease
 from beam_dpcount.dofns.ticks import TickIntake
-from beam_dpcount.dofns.users import TickParcels, Users
+from beam_dpcount.dofns.users import Users
 from beam_dpcount.mechanisms import Mechanism
 from beam_dpcount.noise.entropy import Entropy
+from beam_dpcount.statistics.items import MOST_STATE
 from beam_dpcount.statistics.metrics import Metric
 from beam_dpcount.statistics.metrics.joint import Joint, check_metrics
 from beam_dpcount.transforms.described import Described
@@ -174,39 +185,46 @@ class _Aggregating(TickCount):
     _: KW_ONLY
     metrics: tuple[Metric, ...]
     confidence: float = 0.95
-    restart: InitVar[int | None] = None
+    restart: int | None = None
 
     _counts_numbers = False
     _unit = 1.0
-    _read_ticks: ClassVar[Any]
-    _plan: ClassVar[Any]
     _count_each = CountEachVector
-    _sum_ticks: ClassVar[Any]
     _count_all = CountAllVectors
+    _count_shards = CountVectorShards
+    _count_all_shards = CountAllVectorShards
+    _ready = ReadyVectors
     _released = AggregateRelease
 
-    def __post_init__(self, restart: int | None = None) -> None:  # type: ignore[override]
-        self._restart = restart  # type: ignore[misc]
-        super().__post_init__()
+    def _set_up(self) -> None:
+        self._restart = self.restart  # type: ignore[misc]
+        super()._set_up()
+
+    def _check_unlisted(self) -> None:
+        super()._check_unlisted()
+        if isinstance(self.keys, SelectKeys) and self.keys.at_least > 1:
+            raise ParameterError(
+                "at_least",
+                f"is {self.keys.at_least}, and leaves the first events out of a sum, of which "
+                "means and quantiles would not know",
+                "leave {at_least} out",
+            )
 
     def _one_event(self) -> JointChange:
         pure = isinstance(self._budget, PureDP)
         self.joint = joint = Joint(tuple(metric.planned(pure) for metric in self.metrics))
         self._counts = {"dimension": joint.width}  # type: ignore[misc]
-        once = [metric for metric in joint.metrics if metric.once]
-        if once and (self.users is None or self.users.asserted):
-            name = type(once[0]).__name__
+        if joint.first and (self.users is None or self.users.asserted):
             raise ValueError(
-                f"{name} counts each person once a key, whose first event is found while people's "
-                "events are bounded: give users=Users(by, events), without asserted"
+                "DistinctUsers counts each person once a key, whose first event is found while "
+                "people's events are bounded: give users=Users(by, events), without asserted"
             )
         if self._select is not None and joint.tested is None:
             raise ValueError(
                 "keys are shown by their number of events: add metrics.Count() to metrics, or list "
                 "the keys"
             )
-        said = repr(joint.metrics)
-        self._counted = said  # type: ignore[misc]
+        said = self._counted = repr(joint.metrics)  # type: ignore[misc]
         return JointChange(
             relation=self.relation,
             parts=joint.parts,
@@ -214,24 +232,53 @@ class _Aggregating(TickCount):
             said=said,
         )
 
+    def _at(self, clock: Clock, *ways: bool) -> dict[bool, Counter]:
+        counters = super()._at(clock, *ways)
+        largest = max(counter.state_size for counter in counters.values()) * self.joint.width
+        if largest > MOST_STATE:
+            raise ParameterError(
+                "metrics",
+                f"have {self.joint.width} sums, which take {largest} numbers of state a key, and "
+                f"at most {MOST_STATE} can be rewritten at every tick",
+                "give Quantiles fewer leaves, or another {mechanism}",
+            )
+        return counters
+
     def _of_person(self, users: Users, clock: Clock) -> JointUserChange:
-        one, plain = self._change, super()._of_person(users, clock)
+        plain: Any = super()._of_person(users, clock)
         known = {field.name: getattr(plain, field.name) for field in fields(plain)}
+        one: Any = self._change
         return JointUserChange(**known, parts=one.parts, tested=one.tested, said=one.said)
 
-    def _intake(self, clock: Clock) -> TickIntake:
-        made: Any = AggregateIntake(self.joint, self.on_reject == "raise", self.value)
-        return TickIntake(clock, self._listed or None, made, self.on_unknown == "raise", self.other)
+    def _selecting(self, counter: Counter) -> Selection | None:
+        if self._select is None:
+            return None
+        delta = self._keys_delta
+        return selection_of(self._select, self._whole_budget, counter, delta, JointSelection)
 
     @property
-    def _caps(self) -> tuple[int, ...]:
-        return tuple(self._change.most * limit for limit in self.joint.limits)
+    def _numbers_of(self) -> AggregateIntake:
+        return AggregateIntake(self.joint, self.on_reject == "raise", self.value)
+
+    def _intake(self, clock: Clock) -> TickIntake:
+        numbers: Any = self._numbers_of
+        strict = self.on_unknown == "raise"
+        return TickIntake(clock, self._listed or None, numbers, strict, self.other)
+
+    def parcels(self, events: PCollection[Any]) -> VectorParcels:
+        clock = self._windowed(events) if self._restart is None else self._whole
+        return VectorParcels(self._intake(clock), self.joint.first, self._restart)
 
     def _vectors(self) -> dict[str, Any]:
-        return {"joint": self.joint, "caps": self._caps, "level": self.confidence}
+        most = self._change.most
+        caps = tuple(most * limit for limit in self.joint.limits)
+        return {"joint": self.joint, "caps": caps, "level": self.confidence}
 
     def _plan(self, *args: Any, **how: Any) -> AggregatePlan:
         return AggregatePlan(*args, **how, **self._vectors())
+
+    def _shard_plan(self, *args: Any, **how: Any) -> AggregateShardPlan:
+        return AggregateShardPlan(*args, **how, **self._vectors())
 
     def _read_ticks(self, intake: Any) -> ReadVectors:
         return ReadVectors(intake, self.joint.width)
@@ -239,13 +286,22 @@ class _Aggregating(TickCount):
     def _sum_ticks(self, intake: Any, keys: Sequence[str], alone: bool) -> SumVectors:
         return SumVectors(intake, keys, alone, self.joint.width)
 
-    def problem(self, event: Any, micros: int | None = None) -> str | None:
-        raise NotImplementedError
+    def _sum_shards(self, intake: Any, groups: int, ticks_apart: bool) -> SumVectorShards:
+        return SumVectorShards(intake, groups, ticks_apart, self.joint.width)
 
-    def parcels(self, events: PCollection[Any]) -> TickParcels:
-        raise NotImplementedError
+    def problem_of(self, event: Any) -> str | None:
+        if not has_str_key(event):
+            return f"the element is not a (key, value) pair but {type(event).__name__}"
+        return self._numbers_of.problem(event[1])
+
+    def _windowed(self, events: PCollection[Any]) -> Clock:
+        is_global = isinstance(events.windowing.windowfn, GlobalWindows)
+        if not is_global and (self._restart is not None or self.joint.first):
+            problem = f"{events.windowing.windowfn!r} would count anew in each window"
+            raise ValueError(f"{problem}: use the global window, and give window, in ticks")
+        return super()._windowed(events)
 
     def _describe(self) -> dict[str, str]:
         said = super()._describe()
-        said["metrics"] = ", ".join(metric.describe() for metric in self.joint.metrics)
+        said["metrics"] = ", ".join(map(repr, self.joint.metrics))
         return said

@@ -479,13 +479,17 @@ class TickCount(Counting):
 
     def problem(self, event: Any, micros: int | None = None) -> str | None:
         """Why an event does not count as it is; see `beam_dpcount.check`."""
-        problem = Intake(self.counter, self._numbers, "raise", self.value).problem(event)
+        problem = self.problem_of(event)
         if problem is None and self.users is not None and self._split is None:
             problem = self.users.problem(event[1])
         listed = self._listed if self.other is None else ()
         if problem is None and listed and event[0] not in listed:
             return "the key is not among keys"
         return problem or self.problem_of_time(micros)
+
+    def problem_of(self, event: Any) -> str | None:
+        """Why something of what an event holds does not count."""
+        return Intake(self.counter, self._numbers, "raise", self.value).problem(event)
 
     def problem_of_time(self, micros: int | None) -> str | None:
         """Why an event at this time does not count; None too where no time is known."""

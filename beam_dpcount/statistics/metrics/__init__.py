@@ -2,7 +2,9 @@
 
 from beam_dpcount.statistics.metrics.base import Metric
 from beam_dpcount.statistics.metrics.counts import Count
-from beam_dpcount.statistics.metrics.means import Mean
+from beam_dpcount.statistics.metrics.means import Mean, Variance
+from beam_dpcount.statistics.metrics.people import DistinctUsers
+from beam_dpcount.statistics.metrics.quantiles import Quantiles
 from beam_dpcount.statistics.metrics.sums import Sum
 
-__all__ = ["Count", "Mean", "Metric", "Sum"]
+__all__ = ["Count", "DistinctUsers", "Mean", "Metric", "Quantiles", "Sum", "Variance"]

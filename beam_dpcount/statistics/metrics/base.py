@@ -25,7 +25,7 @@ from beam_dpcount.counters.lattice import Lattice, NotANumberError
 FloatArray = npt.NDArray[np.float64]
 Additions = tuple[tuple[int, int], ...]  # (coordinate from 0, amount)
 
-_PARTS = 4  # digits of the default lattice: 10^4 to 10^5 steps between the bounds
+_PARTS = 4  # digits of the default lattice
 MISSING = "the event has no such field"
 
 
@@ -150,14 +150,11 @@ class OfField(Metric):
     Args:
       field: its name.
       low, high: numbers are clipped to them.
-      unit: and then rounded to multiples of it. Default: the power of ten that divides the bounds
-        into 10^4 to 10^5 parts.
     """
 
     field: str
     low: float
     high: float
-    unit: float | None = None
 
     _suffix: ClassVar[str] = ""
 
@@ -172,36 +169,18 @@ class OfField(Metric):
         checked = Change(self.low, self.high)  # raises what is wrong with the bounds
         for name in ("low", "high"):
             object.__setattr__(self, name, getattr(checked, name))
-        if self.unit is not None:
-            object.__setattr__(self, "unit", check_unit(self.unit, checked))
 
     @property
     def columns(self) -> tuple[str, ...]:
         return (self.name or f"{self.field}_{self._suffix}",)
 
     @cached_property
-    def step(self) -> float:
-        """The step of the lattice."""
-        if self.unit is not None:
-            return self.unit
-        return check_unit(10.0 ** (math.floor(math.log10(self._extent)) - _PARTS), self._change)
-
-    @property
-    def _change(self) -> Change:
-        return Change(self.low, self.high)
-
-    @property
-    def _extent(self) -> float:
-        """What the default lattice divides into parts."""
-        return self.high - self.low
-
-    @cached_property
     def lattice(self) -> Lattice:
         """On which numbers are counted."""
-        return Lattice(self.low, self.high, self.step)
+        raise NotImplementedError
 
     def code(self, event: Mapping[str, Any]) -> int | None:
-        """The event's number on the lattice; None where there is none."""
+        """The event's number as a whole one; None where there is none."""
         try:
             return self.lattice.one(event[self.field])
         except (LookupError, NotANumberError):
@@ -212,14 +191,47 @@ class OfField(Metric):
             value = event[self.field]
         except LookupError:
             return f"{self.columns[0]}: {MISSING}"
-        try:
-            self.lattice.one(value)
-        except NotANumberError as error:
-            return f"{self.columns[0]}: {error}"
+        if self.code(event) is None:
+            return f"{self.columns[0]}: the value is not a number"
         if not self.low <= value <= self.high:
             bounds = f"({self.low:g}, {self.high:g})"
             return f"{self.columns[0]}: the value lies outside the bounds {bounds} and is clipped"
         return None
+
+
+@dataclass(frozen=True)
+class OnLattice(OfField):
+    """A metric of the numbers in one field, rounded to a lattice.
+
+    Args:
+      unit: numbers are rounded to multiples of it, after they were clipped. Default: the power of
+        ten that divides the bounds into 10^4 to 10^5 parts.
+    """
+
+    unit: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        change = Change(self.low, self.high)
+        if self.unit is not None:
+            object.__setattr__(self, "unit", check_unit(self.unit, change))
+        check_unit(self.step, change)
+
+    @cached_property
+    def step(self) -> float:
+        """The step of the lattice."""
+        if self.unit is not None:
+            return self.unit
+        return float(10.0 ** (math.floor(math.log10(self._extent)) - _PARTS))
+
+    @property
+    def _extent(self) -> float:
+        """What the default lattice divides into parts."""
+        return self.high - self.low
+
+    @cached_property
+    def lattice(self) -> Lattice:
+        return Lattice(self.low, self.high, self.step)
 
 
 def column(values: Any) -> FloatArray:

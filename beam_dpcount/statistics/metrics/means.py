@@ -1,4 +1,4 @@
-"""Mean: the mean of the numbers in a field, from their count and the sum around a public centre.
+"""Mean and Variance of the numbers in a field, from sums around a public centre.
 
 Numbers between the bounds are at most half the range away from their centre, so that a centred sum
 takes half the noise, or less, of a plain one. Where values come near the ends of the range, the
@@ -20,15 +20,18 @@ from beam_dpcount.statistics.metrics.base import (
     Errors,
     FloatArray,
     Measured,
-    OfField,
+    OnLattice,
     column,
     ratio,
     within,
 )
 
+_SQUARES = 18  # binary digits that squares are counted to
+_MEANS = 33  # means that are tried within their interval
+
 
 @dataclass(frozen=True)
-class Centred(OfField):
+class Centred(OnLattice):
     """A metric of numbers around a centre on their lattice."""
 
     @cached_property
@@ -44,11 +47,12 @@ class Centred(OfField):
         return max(high - self.centre, self.centre - low)
 
     def mean(
-        self, sums: FloatArray, errors: Errors, multiple: FloatArray
+        self, sums: FloatArray, errors: Errors, level: float
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """The mean on the lattice, around the centre, with Fieller's interval."""
+        """The mean on the lattice, from the centre, with Fieller's interval."""
         n, total = sums[:, 0], sums[:, 1]
-        found = ratio(total, n, errors.stddevs[:, 1], errors.stddevs[:, 0], multiple)
+        stddevs = errors.stddevs
+        found = ratio(total, n, stddevs[:, 1], stddevs[:, 0], errors.multiples(level))
         low, high = self.lattice.bounds
         return within(*found, (low - self.centre, high - self.centre))
 
@@ -60,8 +64,11 @@ class Mean(Centred):
     Events without a number in the field are left out of it: it has a count of its own.
 
     Args:
-      field, low, high, unit: see `OfField`. The mean lies between the bounds, and so do the value
-        and the interval given.
+      field: its name.
+      low, high: numbers are clipped to them. The mean lies between them, and so do the value and
+        the interval given.
+      unit: numbers are rounded to multiples of it, after they were clipped. Default: the power of
+        ten that divides the bounds into 10^4 to 10^5 parts.
     """
 
     _suffix: ClassVar[str] = "mean"
@@ -84,6 +91,83 @@ class Mean(Centred):
         return () if x is None else ((0, 1), (1, x - self.centre))
 
     def measure(self, sums: FloatArray, errors: Errors, level: float) -> Measured:
-        found = self.mean(sums, errors, errors.multiples(level))
+        found = self.mean(sums, errors, level)
         value, low, high = (column((each + self.centre) * self.step) for each in found)
         return Measured(value, np.full_like(value, np.nan), low, high)
+
+
+@dataclass(frozen=True)
+class Variance(Centred):
+    """The variance of the numbers in a field (of all of them, ddof=0). Its column:
+    `<field>_variance`.
+
+    It has a count, a sum and a sum of squares of its own, around the centre, and its interval is
+    that of the mean squares around each mean within the mean's interval, which takes a fifth of
+    what may fail.
+
+    Args:
+      field: its name.
+      low, high: numbers are clipped to them.
+      unit: numbers are rounded to multiples of it, after they were clipped; default as for Mean.
+        Squares of more than 2^18 steps of the lattice are rounded to 2^-18 of the largest.
+    """
+
+    _suffix: ClassVar[str] = "variance"
+
+    @cached_property
+    def square(self) -> int:
+        """Squares are counted in multiples of this many steps of the lattice, squared."""
+        return 1 << max(0, (self.reach**2).bit_length() - _SQUARES)
+
+    @cached_property
+    def middle(self) -> int:
+        """What is taken from each square, in such multiples: half of the largest."""
+        return (self._squared(self.reach) + 1) // 2
+
+    def _squared(self, x: int) -> int:
+        return (x * x + self.square // 2) // self.square
+
+    @property
+    def width(self) -> int:
+        return 3
+
+    @property
+    def limits(self) -> tuple[int, ...]:
+        # At least 1 below it, and no more above it.
+        return (1, self.reach, self.middle)
+
+    @property
+    def spans(self) -> tuple[int, ...]:
+        low, high = self.lattice.bounds
+        return (0, high - low, self._squared(self.reach))
+
+    def additions(self, event: Mapping[str, Any]) -> Additions:
+        code = self.code(event)
+        if code is None:
+            return ()
+        x = code - self.centre
+        return (0, 1), (1, x), (2, self._squared(x) - self.middle)
+
+    def measure(self, sums: FloatArray, errors: Errors, level: float) -> Measured:
+        failing = 1 - level
+        mean, first, last = self.mean(sums, errors, 1 - failing / 5)
+        multiple = errors.multiples(1 - failing * 4 / 5)
+        places = np.linspace(0, 1, _MEANS)[:, None]
+        means = np.vstack([mean, first + places * (last - first)])
+        found = self._around(means, sums, errors.stddevs, multiple)
+        value, low, high = found[0][0], found[1].min(axis=0), found[2].max(axis=0)
+        lowest, highest = self.lattice.bounds
+        found = within(value, low, high, (0, (highest - lowest) ** 2 / 4))
+        value, low, high = (column(each * self.step**2) for each in found)
+        return Measured(value, np.full_like(value, np.nan), low, high)
+
+    def _around(
+        self, means: FloatArray, sums: FloatArray, stddevs: FloatArray, multiple: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The mean square around each of these, shape (m, n), with its interval."""
+        above = self.square * sums[:, 2] - 2 * means * sums[:, 1]
+        of_above = np.hypot(self.square * stddevs[:, 2], 2 * means * stddevs[:, 1])
+        found = ratio(above, sums[:, 0], of_above, stddevs[:, 0], multiple)
+        shift = self.square * self.middle + np.square(means)
+        value, low, high = (each + shift for each in found)
+        return value, low, high

@@ -6,17 +6,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from beam_dpcount.statistics.metrics.base import Additions, Errors, FloatArray, Measured, OfField
-from beam_dpcount.statistics.metrics.base import of_sum as measured
+from beam_dpcount.statistics.metrics.base import (
+    Additions,
+    Errors,
+    FloatArray,
+    Measured,
+    OnLattice,
+    of_sum,
+)
 
 
 @dataclass(frozen=True)
-class Sum(OfField):
+class Sum(OnLattice):
     """The sum of the numbers in a field. Its column: `<field>_sum`.
 
+    An event without a number in the field adds 0.
+
     Args:
-      field, low, high, unit: see `OfField`; here the default unit divides the larger of |low| and
-        |high| into 10^4 to 10^5 parts. An event without a number in the field adds 0.
+      field: its name.
+      low, high: numbers are clipped to them.
+      unit: and then rounded to multiples of it. Default: the power of ten that divides the larger
+        of |low| and |high| into 10^4 to 10^5 parts.
     """
 
     _suffix: ClassVar[str] = "sum"
@@ -41,7 +51,7 @@ class Sum(OfField):
 
     def additions(self, event: Mapping[str, Any]) -> Additions:
         x = self.code(event)
-        return ((0, x),) if x else ()
+        return () if x is None else ((0, x),)
 
     def measure(self, sums: FloatArray, errors: Errors, level: float) -> Measured:
-        return measured(sums, errors, level, self.step)
+        return of_sum(sums, errors, level, self.step)
