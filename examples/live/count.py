@@ -46,8 +46,10 @@ def aggregate(settings: Settings, key_file: Path) -> dp.TickAggregate:
         keys=settings.services,
         users=dp.Users(person_of, settings.events, per_key=settings.per_key),
         metrics=[
-            dp.metrics.Count(weight=2),
-            dp.metrics.Mean("latency", 0, 2, weight=2),
+            dp.metrics.Count(),
+            dp.metrics.DistinctUsers(),
+            dp.metrics.Mean("latency", 0, 2),
+            dp.metrics.Quantiles("latency", 0.01, 10, [0.95], scale="log"),
             dp.metrics.Mean("failed", 0, 1, unit=1),
         ],
         path="streaming",

@@ -1,7 +1,7 @@
 """Writes a made log of web requests, and its clock: `python -m examples.live.writer LOG`.
 
-It stands for whatever writes your log. All of it is invented; a person's requests are a few, most
-people have one.
+It stands for whatever writes your log. All of it is invented: most people have a request or two, and
+few have many.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def lines_of(chance: random.Random, start: int, end: int, rate: float) -> bytes:
     while (at := at + chance.expovariate(rate * wave) * 1000) < end:
         service = chance.choices([*SERVICES], [share for share, _, _ in SERVICES.values()])[0]
         _, typical, fails = SERVICES[service]
-        person = f"p{int(chance.paretovariate(0.6)) % _PEOPLE}"
+        person = f"p{int(_PEOPLE * chance.random() ** 3)}"
         latency = round(typical * chance.lognormvariate(0, 0.5), 4)
         failed = int(chance.random() < fails)
         lines.append(request_line(int(at), person, service, latency=latency, failed=failed))
