@@ -73,7 +73,7 @@ def run(path: Path) -> tuple[dict[str, Any], list[Any]]:
     shown = []
     for number, cell in enumerate(cells(path, "code")):
         tree = ast.parse("".join(cell["source"]))
-        last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+        last: Any = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
         exec(compile(tree, f"cell {number}", "exec"), names)
         value = None
         if last is not None:

@@ -1,4 +1,4 @@
-"""A live page of a growing log: `python -m examples.live`; README.md says how it works.
+"""A live page of a growing log: `python -m examples.live`; docs/live.md says how it works.
 
 lines.py     what a line of the log says
 writer.py    writes a made log of web requests, and its clock

@@ -53,15 +53,15 @@ def about(settings: Settings, home: Home) -> dict[str, Any]:
         "events": settings.events,
         "per_key": settings.per_key,
         "confidence": made.confidence,
-        "parameters": {name: str(text) for name, text in made._describe().items()},
+        "parameters": {name: str(text) for name, text in made.display_data().items()},
     }
 
 
 def start(module: str, home: Home, *words: str) -> subprocess.Popen[bytes]:
     """A process of ours, which ends with this one; its messages are private."""
-    command = [sys.executable, "-m", module, *words, f"--parent={os.getpid()}"]
-    with home.messages(module.rpartition(".")[2]).open("ab") as out:
-        return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+    command = [sys.executable, "-m", f"examples.live.{module}", *words, "--end-with-input"]
+    with home.messages(module).open("ab") as out:
+        return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=out, stderr=out)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -82,23 +82,19 @@ def run(options: argparse.Namespace) -> int:
         print(f"no /metrics for Prometheus: {missing}")
     server = page.serve(publisher, about(settings, home), options.port, routes)
     print(f"http://127.0.0.1:{server.server_address[1]}/", flush=True)
-    writer = start(
-        "examples.live.writer",
-        home,
-        str(home.log),
-        f"--stop={settings.stop * 1000}",
-        f"--rate={settings.rate}",
-    )
-    counting = start("examples.live.count", home, str(home.path), f"--seen={home.seen}")
+    started = {}
+    if not publisher.over:
+        log = str(home.log), f"--stop={settings.stop * 1000}", f"--rate={settings.rate}"
+        started["writer"] = start("writer", home, *log)
+        started["count"] = start("count", home, str(home.path), f"--seen={home.seen}")
     publisher.start()
     try:
         while publisher.is_alive():
             publisher.join(1)
-            if counting.poll() not in (None, 0):
-                print(
-                    f"the count has stopped; {home.messages('count')}, which may show data, says why"
-                )
-                return 1
+            for name, process in started.items():
+                if process.poll() not in (None, 0):
+                    print(f"{name} has stopped; {home.messages(name)}, which is private, says why")
+                    return 1
         if publisher.failed is not None:
             print(publisher.failed)
             return 1
@@ -108,8 +104,9 @@ def run(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print("stopped: the same command goes on")
     finally:
-        for process in (counting, writer):
-            process.terminate()
+        for process in started.values():
+            assert process.stdin is not None
+            process.stdin.close()
             process.wait()
         server.shutdown()
     return 0

@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import secrets
-import sys
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +22,7 @@ from apache_beam.runners.portability.prism_runner import PrismRunner
 
 import beam_dpcount as dp
 from engines import prism
-from examples.live.settings import Home, Settings, append
+from examples.live.settings import ENDS, Home, Settings, append, end_with_input
 from examples.live.source import TailLog
 
 _DAY = 86_400
@@ -57,7 +54,7 @@ def aggregate(settings: Settings, key_file: Path) -> dp.TickAggregate:
     )
 
 
-class Keep(beam.DoFn):  # type: ignore[misc]
+class Keep(beam.DoFn):
     """Appends releases to a file, which is on disk before the bundle is done.
 
     Args:
@@ -98,32 +95,21 @@ def run(home: Home, seen: Path, endpoint: str) -> None:
         _ = releases | "Keep" >> beam.ParDo(Keep(str(seen), life))
 
 
-def end_with(parent: int) -> None:
-    """End this process, and what it started, once that one is no longer its parent."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     """The command."""
     parser = argparse.ArgumentParser(description="Count the log of a run, from its start.")
     parser.add_argument("directory", type=Path, help="where the run lives")
     parser.add_argument("--seen", type=Path, required=True, help="releases are appended to it")
-    parser.add_argument("--parent", type=int, help="end when this process is no longer its parent")
+    parser.add_argument("--end-with-input", action="store_true", help=ENDS)
     options = parser.parse_args(argv)
-    if options.parent is not None:
-        end_with(options.parent)
     home, binary = Home(options.directory), prism.build()
     settings = home.load()
     most = max(settings.stop - time.time(), 0) + _DAY
     with prism.Server(binary, home.messages("prism"), most) as server:
+        if options.end_with_input:
+            end_with_input(server.stop)
         run(home, options.seen, server.endpoint)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -152,7 +152,7 @@ function draw(svg, rows, shown, unit) {
 function axis(value, unit) {
   if (unit === "%") return `${+(100 * value).toFixed(1)} %`;
   if (unit === "s") return `${+value.toFixed(2)} s`;
-  return Math.abs(value) >= 1 || value === 0 ? value.toLocaleString("en") : String(+value.toFixed(2));
+  return (+value.toFixed(2) + 0).toLocaleString("en");
 }
 
 // The words

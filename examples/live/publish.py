@@ -23,7 +23,7 @@ _COLUMNS = ("values", "stddevs", "lows", "highs", "notes")
 Row = dict[str, Any]
 
 
-class ConflictError(Exception):
+class ConflictError(ValueError):
     """A release was seen with two values: something has changed the past."""
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from examples.live.writer import SERVICES
+SERVICES = ("search", "browse", "cart", "pay")
+ENDS = "end when standard input ends, as it does when whoever holds it is killed"
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Settings:
     delta: float = 1e-6
     events: int = 4
     per_key: int = 2
-    services: Sequence[str] = tuple(SERVICES)
+    services: Sequence[str] = SERVICES
     rate: float = 60
     run_id: str = "live"
 
@@ -79,7 +81,7 @@ class Home:
 
     @property
     def seen(self) -> Path:
-        """All releases of all lives, in the order in which an engine gave them, which is private."""
+        """All releases of all lives, in the order of the engine, which is private."""
         return self.private / "seen.jsonl"
 
     def messages(self, name: str) -> Path:
@@ -117,6 +119,18 @@ class Home:
         """The settings of the run that lives here."""
         found = json.loads(self.settings.read_text("utf-8"))
         return Settings(**{**found, "services": tuple(found["services"])})
+
+
+def end_with_input(first: Callable[[], object] = bool) -> None:
+    """End this process when its standard input ends, and do this first."""
+
+    def wait() -> None:
+        while os.read(0, 1 << 12):
+            pass
+        first()
+        os._exit(0)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def write_whole(path: Path, text: str, mode: int = 0o644) -> None:

@@ -47,7 +47,7 @@ class TailLog(beam.PTransform[Any, Any]):
         return requests
 
 
-class _Bytes(RestrictionProvider):  # type: ignore[misc]
+class _Bytes(RestrictionProvider):
     """All bytes of a log, which nobody splits: its clock is read in order."""
 
     def initial_restriction(self, path: str) -> OffsetRange:
@@ -63,7 +63,7 @@ class _Bytes(RestrictionProvider):  # type: ignore[misc]
         return None  # a drained job reads no further
 
 
-class _Whole(OffsetRestrictionTracker):  # type: ignore[misc]
+class _Whole(OffsetRestrictionTracker):
     """Stops where it was claimed up to, and nowhere else."""
 
     def try_split(self, fraction_of_remainder: float) -> Any:
@@ -73,13 +73,13 @@ class _Whole(OffsetRestrictionTracker):  # type: ignore[misc]
         return False
 
 
-class ReadLog(beam.DoFn):  # type: ignore[misc]
+class ReadLog(beam.DoFn):
     """The splittable DoFn of TailLog: what it claims is the last byte of a clock line."""
 
     def __init__(self, stop: int) -> None:
         self._stop = stop
 
-    @beam.DoFn.unbounded_per_element()  # type: ignore[untyped-decorator]
+    @beam.DoFn.unbounded_per_element()
     def process(
         self,
         path: str,
