@@ -11,10 +11,16 @@ unexport PYTHONDONTWRITEBYTECODE
 # One worker a core, and one thread a worker.
 unit test test-all audit: export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo unit test test-all test-engines check lint audit bench soak scale crash clean
+.PHONY: demo live unit test test-all test-engines check lint audit bench soak scale crash clean
 
 demo: $(VENV)/ready
 	$(BIN)/python -m pipelines.demo
+
+# The live example, killed by kill -9 in the middle and started again: every release that was seen must
+# be that of a run without interruption. To look at it: .venv/bin/python -m examples.live
+LIVE_SECONDS ?= 600
+live: $(VENV)/ready
+	$(BIN)/python -m benchmarks.live --seconds $(LIVE_SECONDS)
 
 # What needs no pipeline and is quick: about a minute.
 unit: $(VENV)/ready

@@ -20,6 +20,7 @@ from beam_dpcount.dofns.elements import CountEachElement, CountWholeKey
 from beam_dpcount.dofns.ticks import CountAllTicks, CountEachTick
 from beam_dpcount.statistics import Words
 from beam_dpcount.transforms.described import Described
+from tests import notebooks
 
 PURE = dp.PureDP(1.0)  # for which BridgedKAry is best, on the bounded path alone
 STEPS = 1000
@@ -149,6 +150,18 @@ def test_annotations_and_display_data_are_of_the_counter_in_use(
     # What was known before is of the bounded path, so that this test can fail.
     alike = source is bounded or name in ALIKE
     assert (counter.describe()["largest_stddev"] == before) == alike
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_notebooks_show_the_same(name: str) -> None:
+    """Before it is applied, and once it is."""
+    count, shown = MADE[name](), []
+    for _ in range(2):
+        said = {part.removeprefix("beam_dpcount:"): t for part, t in count.annotations().items()}
+        shown.append(notebooks.named(count._repr_html_()))
+        assert shown[-1] == said
+        _ = unbounded(beam.Pipeline()) | count
+    assert (shown[0] == shown[1]) == (name in ALIKE)
 
 
 @pytest.mark.parametrize("name", MADE)

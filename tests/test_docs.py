@@ -202,7 +202,7 @@ def test_every_option_has_help():
 
 
 def test_pointers_in_code_lead_to_pages_and_headings():
-    rooms = ("beam_dpcount", "pipelines", "engines", "benchmarks", "tests")
+    rooms = ("beam_dpcount", "pipelines", "engines", "examples", "benchmarks", "tests")
     paths = [path for room in rooms for path in (ROOT / room).rglob("*.py")]
     texts = {path: path.read_text(encoding="utf-8") for path in {*paths, ROOT / "Makefile"}}
     del texts[Path(__file__).resolve()]

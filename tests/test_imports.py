@@ -30,7 +30,7 @@ FOLDERS = (
     "rows",
 )
 # What stands beside the package, from below.
-BESIDE = ("pipelines", "engines", "benchmarks", "tests")
+BESIDE = ("pipelines", "engines", "examples", "benchmarks", "tests")
 HIDING = ("import_module(", "__import__(")
 PURE = FOLDERS[: FOLDERS.index("dofns")]
 

@@ -12,7 +12,7 @@ from typing import Any
 import apache_beam as beam
 import pytest
 from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
-from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.options.pipeline_options import DebugOptions, PipelineOptions
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner, DirectRunner
 from apache_beam.runners.direct.test_direct_runner import TestDirectRunner
 from apache_beam.runners.portability.flink_runner import FlinkRunner
@@ -354,6 +354,26 @@ def test_none_jumps_to_the_end_of_what_only_says_that_it_is_bounded() -> None:
     other = tagged.tagged | beam.Map(str)
     assert other.is_bounded  # Beam's mistake
     assert not jumps_to_the_end(other)
+
+
+@pytest.mark.parametrize("given", [[], ["--experiments=mine"]])
+def test_prism_is_kept_from_splitting_bundles_of_state(given: list[str]) -> None:
+    """It would hand one key to two workers; bounded counts keep no state."""
+    known = [flag.partition("=")[2] for flag in given]
+    for runner, splits in (("PrismRunner", True), ("DirectRunner", True), ("FnApiRunner", False)):
+        for path in ("streaming", "bounded"):
+            clock: dict[str, Any] = {"tick": 9, "start": 0, "stop": 90, "keys": ["k"], "path": path}
+            people = dp.Users(str, 1)
+            for made in (
+                dp.PrefixCount(BUDGET, 9, path=path),
+                dp.TickCount(BUDGET, **clock, value=str, users=people),
+                dp.BoundUsers(people, {"mine": dp.TickCount(BUDGET, **clock, value=str)}),
+            ):
+                pipeline = beam.Pipeline(runner, options=PipelineOptions(given))
+                _ = pipeline | beam.Create([("k", 1)]) | made
+                found = pipeline.options.view_as(DebugOptions).experiments or []
+                more = ["prism_disable_sdf_split"] if splits and path == "streaming" else []
+                assert found == known + more, (runner, path, made)
 
 
 @pytest.mark.parametrize("workers", [0, 2])

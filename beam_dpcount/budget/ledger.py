@@ -6,7 +6,7 @@ import os
 import threading
 import uuid
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from numbers import Real
@@ -21,6 +21,7 @@ from beam_dpcount.budget.conversions import (
     root_down,
     zcdp_epsilon,
 )
+from beam_dpcount.budget.notebooks import described, table
 
 # Ten times 0.1 is a hair above 1 in binary. A share that exceeds what is left by this part of
 # itself gets what is left, and when only this part of a budget is left, nothing is. What is kept
@@ -44,6 +45,9 @@ _KEYS = """\
 Delta for keys: where keys are not listed but shown once their private counts are high enough, the
 probability, at most, of showing any that only {whom} has. It adds up over shares.
 {beside}"""
+
+_COLUMNS = ("share", "part", "budget", "delta for keys", "claimed by")
+_KEYS_COLUMN = 3  # shown where anything is kept for keys
 
 _LOCK = threading.Lock()
 
@@ -148,6 +152,10 @@ class Share:
         where = f" (ledger {self.ledger.name})" if self.ledger.name else ""
         keys = f", delta for keys {float(self.keys_delta):g}" if self.keys_delta else ""
         return {"ledger": f"{self.name}: {of}{keys}{where}"}
+
+    def _repr_html_(self) -> str:
+        parameters = {**self.describe(), "budget": str(self.budget)}
+        return described("Share", {**parameters, "claimed_by": self.claimed_by or "-"})
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _share_of, (self.ledger, self.name)
@@ -517,22 +525,20 @@ class Ledger:
 
     def account(self, delta: float | None = None) -> str:
         """What was spent where, what is left, and `epsilon_at` of what is claimed and of all."""
-        people = sorted({s.protects.person for s in self.shares} - {""})
-        rows = [("share", "part", "budget", "delta for keys", "claimed by")]
-        for s in self.shares:
-            by = s.claimed_by or "-"
-            if people and s.claimed_by:
-                by += f", for {s.protects.person or 'one event'}"
-            keys = f"{float(s.keys_delta):g}" if s.keys_delta else "-"
-            rows.append((s.name, _percent(s.part), str(s.budget), keys, by))
-        of_left = str(self._kind(float_down(self.left))) if self.left else ""
-        keys = f"{float(self.keys_delta_left):g}"
-        rows.append(("left", _percent(self.left / self._total), of_left, keys, ""))
+        rows = [_COLUMNS, *self._rows()]
         x, y, z, k, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
         lines = [
             f"{a:<{x}}  {b:>{y}}  {c:<{z}}  {f'{d:>{k}}  ' * bool(self._keys_delta)}{e}".rstrip()
             for a, b, c, d, e in rows
         ]
+        return "\n".join([self._heading(), "", *lines, "", self._said(delta)])
+
+    def _repr_html_(self) -> str:
+        kept = [n for n, _ in enumerate(_COLUMNS) if n != _KEYS_COLUMN or self._keys_delta]
+        heading, *rows = ([row[n] for n in kept] for row in (_COLUMNS, *self._rows()))
+        return table(self._heading(), rows, heading, self._said(None))
+
+    def _heading(self) -> str:
         heading = f"{self._title()}: {self._budget}"
         if self._has_delta:
             heading += f"; in all rho = {float(self._total):g} (zCDP)"
@@ -540,9 +546,30 @@ class Ledger:
             kept = f"{float(self._keys_delta):g}"
             of_it = f"{kept} of delta kept" if self._has_delta else f"beside it delta = {kept}"
             heading += f"; {of_it} for keys"
-        said = self._of_people(delta) if people else self._of_events(delta)
-        notes = [_NOTE, "", self._of_keys(bool(people))] if self._keys_delta else [_NOTE]
-        return "\n".join([heading, "", *lines, "", said, "", *notes])
+        return heading
+
+    def _rows(self) -> Iterator[tuple[str, ...]]:
+        """All shares and what is left, as `_COLUMNS` says."""
+        for s in self.shares:
+            by = s.claimed_by or "-"
+            if self._people and s.claimed_by:
+                by += f", for {s.protects.person or 'one event'}"
+            keys = f"{float(s.keys_delta):g}" if s.keys_delta else "-"
+            yield s.name, _percent(s.part), str(s.budget), keys, by
+        of_left = str(self._kind(float_down(self.left))) if self.left else ""
+        keys = f"{float(self.keys_delta_left):g}"
+        yield "left", _percent(self.left / self._total), of_left, keys, ""
+
+    @property
+    def _people(self) -> bool:
+        """Whether some share protects people."""
+        return any(s.protects.person for s in self.shares)
+
+    def _said(self, delta: float | None) -> str:
+        """Which epsilon holds, and what adds up."""
+        said = self._of_people(delta) if self._people else self._of_events(delta)
+        notes = [_NOTE, "", self._of_keys(self._people)] if self._keys_delta else [_NOTE]
+        return "\n".join([said, "", *notes])
 
     def _of_events(self, delta: float | None) -> str:
         """What holds for an event, where no share protects more."""

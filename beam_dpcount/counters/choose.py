@@ -10,6 +10,7 @@ from typing import Any
 
 from beam_dpcount import mechanisms
 from beam_dpcount.budget.budgets import Budget, PureDP
+from beam_dpcount.budget.notebooks import table
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.change import Change
 from beam_dpcount.counters.counter import Counter, UnsupportedBudgetError, calibrate
@@ -29,6 +30,7 @@ _REASONS: dict[type[Exception], str] = {
 }
 _STEPS = 300  # of which the cost of one is measured
 _LARGE = 1000  # numbers of state that no default takes
+_HEADING = ("mechanism", "noise", "max stddev", "mean stddev", "state", "draws/step")
 # Those that take more than a horizon, and how they are made.
 _INSTANCES = {
     DecayedBLT: "DecayedBLT(horizon, decay=0.99)",
@@ -77,17 +79,27 @@ class Choice:
         return "\n".join(lines)
 
     def __str__(self) -> str:
-        heading = f"{'mechanism':<14}{'noise':<18}{'max stddev':>11}{'mean stddev':>12}"
-        lines = [f"{heading}{'state':>8}{'draws/step':>11}"]
-        for row in self.rows:
-            lines.append(
-                f"{row.mechanism.name:<14}{type(row.counter.law).__name__:<18}"
-                f"{row.max_stddev:>11.4g}{row.mean_stddev:>12.4g}"
-                f"{row.state_size:>8}{row.draws_per_step:>11.3g}"
-            )
+        lines = []
+        for a, b, c, d, e, f in [_HEADING, *map(_cells, self.rows)]:
+            lines.append(f"{a:<14}{b:<18}{c:>11}{d:>12}{e:>8}{f:>11}")
         if self.not_listed:
-            lines += ["", "not listed: " + ", ".join(f"{n} ({why})" for n, why in self.not_listed)]
+            lines += ["", self._missing()]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        title = f"{self.mechanism.name} has the least {self.objective} stddev"
+        missing = self._missing() if self.not_listed else ""
+        return table(title, map(_cells, self.rows), _HEADING, missing)
+
+    def _missing(self) -> str:
+        return "not listed: " + ", ".join(f"{n} ({why})" for n, why in self.not_listed)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    """A row of the table, as `_HEADING` says."""
+    law, draws = type(row.counter.law).__name__, f"{row.draws_per_step:.3g}"
+    errors = f"{row.max_stddev:.4g}", f"{row.mean_stddev:.4g}"
+    return row.mechanism.name, law, *errors, str(row.state_size), draws
 
 
 def _sentence(row: Row) -> str:

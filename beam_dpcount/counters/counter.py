@@ -21,6 +21,7 @@ from beam_dpcount.budget.costs import (
     dp_event,
     pure_cost,
 )
+from beam_dpcount.budget.notebooks import described
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.change import Change, check_unit
 from beam_dpcount.counters.lattice import Lattice, NotANumberError
@@ -142,6 +143,9 @@ class LatticeCounter(ABC):
             "noise": f"{type(self.law).__name__} of scale {self.law.scale * self.unit:g}",
             "neighbouring_relation": str(self.change),
         }
+
+    def _repr_html_(self) -> str:
+        return described(type(self).__name__, self.describe())
 
     @abstractmethod
     def costs(self) -> list[Cost]:

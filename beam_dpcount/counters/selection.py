@@ -17,6 +17,7 @@ import numpy as np
 
 from beam_dpcount.budget.budgets import ApproxDP, Budget
 from beam_dpcount.budget.conversions import check_delta, float_down
+from beam_dpcount.budget.notebooks import described
 from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.counters.change import TickChange
 from beam_dpcount.counters.counter import Counter
@@ -295,6 +296,9 @@ class Selection:
             **({} if self.at_least == 1 else {"keys_at_least": str(self.at_least)}),
             **({} if self.every == 1 else {"keys_tested_every": f"{self.every} ticks"}),
         }
+
+    def _repr_html_(self) -> str:
+        return described("Selection", self.describe())
 
 
 @dataclass(frozen=True)

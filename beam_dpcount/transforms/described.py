@@ -11,6 +11,8 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pipeline import encode_annotations
 
+from beam_dpcount.budget.notebooks import described
+
 
 class Described(beam.PTransform[Any, Any]):
     """A transform that shows its public parameters, never seeds.
@@ -49,3 +51,6 @@ class Described(beam.PTransform[Any, Any]):
 
     def display_data(self) -> dict[str, Any]:
         return dict(self._describe())
+
+    def _repr_html_(self) -> str:
+        return described(type(self).__name__, self._describe())

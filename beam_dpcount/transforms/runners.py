@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 from weakref import WeakSet
 
-from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
+from apache_beam.options.pipeline_options import DebugOptions, DirectOptions, PipelineOptions
 from apache_beam.pipeline import Pipeline
 from apache_beam.pvalue import PCollection
 
@@ -24,6 +24,8 @@ _HARMLESS = LOCAL | {"RenderRunner"}  # which draws a pipeline, and runs nothing
 # Of bounded input. The one that works by bundles does so before timers fire.
 _JUMPING = LOCAL - {"BundleBasedDirectRunner", "TestDirectRunner"}
 _SHARING = frozenset(("FnApiRunner", "SwitchingDirectRunner"))
+_PRISM = frozenset(("PrismRunner", "SwitchingDirectRunner"))  # which may take Prism
+_UNSPLIT = "prism_disable_sdf_split"
 _SPREADING = frozenset(("DataflowRunner", "FlinkRunner", "SparkRunner"))
 _WITHOUT_FLINK = ("PrismRunner", "SparkRunner", "KafkaStreamsRunner")
 
@@ -95,13 +97,20 @@ def check_runner(pipeline: Pipeline, allowed: bool) -> None:
 
 
 def check_workers(pipeline: Pipeline) -> None:
-    """Refuse state on several local workers, whatever is allowed.
+    """Refuse state on several local workers, whatever is allowed; and keep Prism from splitting.
 
     Beam hands bundles of one key to several of them, each with a cache of its own: a state is
     stepped from twice, with new noise, and steps are released again.
+
+    Prism splits a bundle that is slow, of state and timers too, and hands a key whose elements lie
+    on both sides to two workers at once: they come in another order, more of a person's events
+    count than may, and ticks fire twice. An experiment of its own turns that off.
     """
+    runner = _underlying(pipeline.runner)
+    if _is_one_of(_PRISM, runner):
+        pipeline.options.view_as(DebugOptions).add_experiment(_UNSPLIT)
     workers = pipeline.options.view_as(DirectOptions).direct_num_workers
-    if workers != 1 and _is_one_of(_SHARING, _underlying(pipeline.runner)):
+    if workers != 1 and _is_one_of(_SHARING, runner):
         raise RunnerError(
             f"with --direct_num_workers={workers} Beam's local runners lose the state of a key "
             "between workers, and steps are released twice: leave the option out, or count on "

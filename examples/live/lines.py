@@ -1,0 +1,98 @@
+"""What a line of the log says: a request, or what time it is.
+
+{"at": 1767225600123, "person": "p17", "service": "search", "latency": 0.21, "failed": 0}
+{"clock": 1767225601000}
+
+Times are milliseconds since 1970, UTC. A clock line says that all later requests are of this time
+or after. Whoever writes the log writes one at regular times, whether or not anything happened, so
+that what moves the watermark is the clock and no one's request.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+_LONGEST = 1 << 16  # bytes of a line that is looked at
+_LARGEST = 1 << 53  # milliseconds; beyond it nothing is a time
+
+
+class Request(NamedTuple):
+    """One line's request: when, whose, of which service, and all its fields."""
+
+    at: int
+    person: str
+    service: str
+    fields: dict[str, Any]
+
+
+def request_line(at: int, person: str, service: str, **fields: Any) -> bytes:
+    """A request as a line."""
+    return _line({"at": at, "person": person, "service": service, **fields})
+
+
+def clock_line(at: int) -> bytes:
+    """A clock line."""
+    return _line({"clock": at})
+
+
+def clock_of(line: bytes) -> int | None:
+    """The time that a clock line says; None for any other line, readable or not."""
+    found = _read(line) if line.startswith(b'{"clock"') else None
+    return _time(found["clock"]) if found is not None and found.keys() == {"clock"} else None
+
+
+def request_of(line: bytes) -> Request | None:
+    """The request of a line; None where it has none, or cannot be read."""
+    found = _read(line)
+    if found is None:
+        return None
+    at, person, service = (found.get(name) for name in ("at", "person", "service"))
+    at = _time(at)
+    if at is None or not isinstance(person, str) or not isinstance(service, str):
+        return None
+    return Request(at, person, service, found)
+
+
+def between(lines: Iterable[bytes], start: int, end: int) -> list[Request]:
+    """The requests of the lines between two clock lines, by time, then person.
+
+    What cannot be read, or is not of a time from `start` to before `end`, is left out; of several
+    by one person in one millisecond all but one. What is left out depends on the line and its
+    person's others alone, so that nobody's line costs another's its place. The order depends on
+    what is in the lines alone: engines take a person's events by milliseconds, and a replay must
+    find them in the same order.
+    """
+    found: dict[tuple[int, str], bytes] = {}
+    for line in lines:
+        request = request_of(line)
+        if request is not None and start <= request.at < end:
+            place = request.at, request.person
+            found[place] = min(line, found.get(place, line))
+    read = (request_of(found[place]) for place in sorted(found, key=_comparable))
+    return [request for request in read if request is not None]
+
+
+def _comparable(place: tuple[int, str]) -> tuple[int, bytes]:
+    return place[0], place[1].encode("utf-8", "surrogatepass")
+
+
+def _line(content: dict[str, Any]) -> bytes:
+    return json.dumps(content).encode("ascii") + b"\n"
+
+
+def _read(line: bytes) -> dict[str, Any] | None:
+    if len(line) > _LONGEST:
+        return None
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _time(value: Any) -> int | None:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LARGEST:
+        return value
+    return None
