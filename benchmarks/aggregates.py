@@ -82,7 +82,7 @@ def walked(noisy: list[Any], q: float) -> float:
     return float((node + rank) / level_size * HIGH)
 
 
-def sums_of(joint: Joint, xs: FloatArray) -> FloatArray:
+def sums_of(joint: Joint, xs: FloatArray) -> Any:
     total = np.zeros(joint.width, dtype=np.int64)
     for x in xs.tolist():
         for place, amount in joint.additions({"x": x}):

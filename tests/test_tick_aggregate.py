@@ -288,3 +288,120 @@ def test_real_events(
         for q, name in ((0.5, "hour_p50"), (0.9, "hour_p90")):
             exact = np.quantile(np.clip(hours, 0, 24), q, method="inverted_cdf")
             assert abs(given[name] - exact) <= 24 / 256 * 1.001
+
+
+# Arguments, and what is said of them
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"metrics": []}, "metrics are empty"),
+    ({"metrics": [dp.metrics.DistinctUsers()]}, "give users=Users"),
+    ({"keys": dp.SelectKeys(delta=1e-9), "metrics": [dp.metrics.Mean("x", 0, 1)]}, "add metrics.C"),
+    ({"keys": dp.SelectKeys(delta=1e-9, at_least=2)}, "leave at_least out"),
+    ({"confidence": 1}, "confidence must be between 0 and 1"),
+    ({"confidence": "0.9"}, "confidence must be a number"),
+    ({"window": 0}, "window must be a whole number"),
+    ({"other": "z"}, "other must be one of keys"),
+    (
+        {"horizon": 2**16, "metrics": [dp.metrics.Quantiles("x", 0, 1, leaves=4096)] * 1},
+        "metrics h",
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "said"), WRONG, ids=[said for _, said in WRONG])
+def test_wrong_arguments_are_refused(options: dict[str, Any], said: str) -> None:
+    if "horizon" in options:  # that mechanism keeps all that came
+        options = {**options, "mechanism": "SquareRoot", "budget": dp.ZCDP(1)}
+    with pytest.raises((ValueError, TypeError), match=said):
+        aggregate(**options)
+
+
+def test_people_of_windows_are_counted_by_windows_of_ticks() -> None:
+    windows, transform = beam.WindowInto(FixedWindows(40)), aggregate(dp.Users(who, 2))
+    with pytest.raises(ValueError, match="give window, in ticks"):
+        _ = beam.Pipeline() | feed(ROWS) | windows | transform
+
+
+def test_events_can_be_checked_before() -> None:
+    transform = aggregate(dp.Users(who, 2))
+    good = {"who": "p", "amount": 1, "latency": 0.5}
+    assert transform.problem(("a", good), 5) is None
+    for event, said in [
+        (("a", 7), "not a mapping"),
+        (("a", {**good, "amount": None}), "amount_sum: the value is not a number"),
+        (("a", {"who": "p", "amount": 1}), "latency_mean: the event has no such field"),
+        (("z", good), "not among keys"),
+        (("a", {**good, "who": 7}), "no person"),
+        ("a", "not a (key, value) pair"),
+    ]:
+        assert said in str(transform.problem(event, 5)), event
+    assert "outside" in str(transform.problem(("a", good), -5))
+
+
+def test_bad_values_may_stop_the_pipeline_or_be_read_by_a_function() -> None:
+    with pytest.raises(Exception, match="not a mapping"):
+        count([("a", 7, 5)], aggregate(on_reject="raise"))
+    read = aggregate(value=lambda pair: dict([pair]))
+    (release, *_) = count([("a", ("amount", 3), 5), ("a", 7, 6)], read).releases
+    assert release.value["count"] == pytest.approx(1, abs=1e-6)
+    assert release.value["amount_sum"] == pytest.approx(3, abs=1e-6)
+
+
+@each_path
+def test_replayable_noise_is_the_same_again(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_OF_TESTS", "0123456789abcdefghijklmnopqrstuvwxyz")
+    entropy = dp.ReplayableEntropy("SECRET_OF_TESTS", run_id="one")
+    few = [dp.metrics.Count(), dp.metrics.Mean("latency", 0, 5)]
+    more = [*few, dp.metrics.Mean("latency", 0, 4, name="other")]
+    for keys in (KEYS, dp.SelectKeys(delta=1e-3, shards=2)):
+        given: dict[str, Any] = {"keys": keys, "path": path, "entropy": entropy}
+        given["budget"] = dp.ZCDP(5)
+        first, second = (count(ROWS, aggregate(metrics=few, **given)).releases for _ in range(2))
+        assert first == second
+        assert first
+        third = count(ROWS, aggregate(metrics=more, **given)).releases
+        assert [r.values[0] for r in third] != [r.values[0] for r in first]
+
+
+def test_the_budget_is_split_by_weights_and_the_noise_is_what_is_said() -> None:
+    """Of 400 keys without events: each sum's noise, by the stddev given, and no two alike."""
+    names = [f"k{i}" for i in range(400)]
+    transform = dp.TickAggregate(
+        *(dp.ZCDP(0.5), 10, 0),
+        horizon=2,
+        keys=names,
+        metrics=[dp.metrics.Count(weight=2), dp.metrics.Sum("x", 0, 10)],
+    )
+    releases = [r for r in count(ROWS[:1], transform).releases if r.step == 2]
+    for place in (0, 1):
+        values = np.array([r.values[place] for r in releases], dtype=float)
+        (stddev,) = {r.stddevs[place] for r in releases}
+        assert stddev is not None
+        assert 0.85 < values.std() / stddev < 1.17  # false alarms: 1 in 10^5
+        assert len({*values}) > 200
+    assert np.abs(np.corrcoef([r.values for r in releases], rowvar=False)[0, 1]) < 0.25  # type: ignore[arg-type]
+    assert transform.counter.l2_sensitivity > 0
+    first = releases[0]
+    assert first.stddevs[1] is not None
+    assert first.stddevs[0] is not None
+    # Half the noise, relative to the most that an event adds.
+    assert first.stddevs[1] / 10 == pytest.approx(2 * first.stddevs[0], rel=0.05)
+
+
+def test_it_is_described() -> None:
+    said = aggregate(dp.Users(who, 2)).display_data()
+    assert "Quantiles(" in said["metrics"]
+    assert "branching=None" not in said["metrics"]
+    assert "7 metrics together" in said["neighbouring_relation"]
+    assert "one person" in said["neighbouring_relation"] or "person" in said["users"]
+
+
+def test_rows_have_a_schema() -> None:
+    def plain(release: dp.AggregateRelease) -> str:
+        return f"{type(release).__name__} {release.key} {release.step} {release.notes[0]!r}"
+
+    seen = run(
+        lambda p: p | feed(ROWS) | aggregate() | beam.Reshuffle() | beam.Map(plain), "grpc"
+    ).releases
+    assert seen[0] == "AggregateRelease a 1 ''"
+    assert len(seen) == len(KEYS) * TICKS
