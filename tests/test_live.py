@@ -299,8 +299,8 @@ def release(step: int, key: str, *values: float | None, life: str = "1") -> dict
         "names": ["count", "latency_mean"],
         "values": list(values),
         "stddevs": [2.5, None],
-        "lows": [value - 1 if ok else None for value, ok in zip(values, known, strict=True)],
-        "highs": [value + 1 if ok else None for value, ok in zip(values, known, strict=True)],
+        "lows": [None if value is None else value - 1 for value in values],
+        "highs": [None if value is None else value + 1 for value in values],
         "notes": ["" if ok else "too small" for ok in known],
     }
 

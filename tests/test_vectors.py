@@ -23,7 +23,7 @@ from beam_dpcount.dofns.clock import LARGEST, clock_of
 from beam_dpcount.dofns.pending_vectors import add_vector, moved, placed, take_vector, tick_of
 from beam_dpcount.dofns.states import PAIR, ShardCodec, StateError, pack_sums
 from beam_dpcount.noise.entropy import SideBySide
-from tests.cells import Bag
+from benchmarks.cells import Bag
 from tests.scripted import KeyedScript
 
 examples = settings(max_examples=40, deadline=None, derandomize=True, database=None)
