@@ -107,7 +107,7 @@ def public(release: Any) -> Any:
     if hasattr(release, "minimiser"):
         return release.clients, release.grid, release.stddev
     shown = release._asdict()
-    for name in ("value", "values", "items"):
+    for name in ("value", "values", "items", "lows", "highs", "notes"):
         shown.pop(name, None)
     return tuple(map(str, shown.items()))
 

@@ -188,8 +188,9 @@ def test_the_names_are_the_same_everywhere() -> None:
         for alias in node.names
     }
     assert shown.pop("mechanisms") == "beam_dpcount"
+    assert shown.pop("metrics") == "beam_dpcount.statistics"
     assert shown == {name: f"beam_dpcount.{home}" for name, home in dp._HOMES.items()}
-    assert sorted(dp.__all__) == sorted([*shown, "mechanisms"])
+    assert sorted(dp.__all__) == sorted([*shown, "mechanisms", "metrics"])
     assert set(dp.__all__) <= set(dir(dp))
     for name in dp.__all__:
         assert getattr(dp, name) is not None

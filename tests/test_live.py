@@ -291,7 +291,6 @@ GAPS = (1, 2, 4)  # ticks of which no latency is known
 
 def release(step: int, key: str, *values: float | None, life: str = "1") -> dict[str, Any]:
     """As `count.Keep` writes it: of two metrics."""
-    known = [value is not None for value in values]
     return {
         "life": life,
         "key": key,
@@ -301,9 +300,9 @@ def release(step: int, key: str, *values: float | None, life: str = "1") -> dict
         "names": ["count", "latency_mean"],
         "values": list(values),
         "stddevs": [2.5, None],
-        "lows": [value - 1 if ok else None for value, ok in zip(values, known, strict=True)],
-        "highs": [value + 1 if ok else None for value, ok in zip(values, known, strict=True)],
-        "notes": ["" if ok else "too small" for ok in known],
+        "lows": [None if value is None else value - 1 for value in values],
+        "highs": [None if value is None else value + 1 for value in values],
+        "notes": ["too small" if value is None else "" for value in values],
     }
 
 

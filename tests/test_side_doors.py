@@ -161,6 +161,26 @@ def sliding(**options: Any) -> dp.SlidingCount:
     return dp.SlidingCount(BUDGET, window=2, **given)
 
 
+def aggregate(**options: Any) -> dp.TickAggregate:
+    metrics = [
+        dp.metrics.Count(),
+        dp.metrics.Sum("n", 0, 2),
+        dp.metrics.Mean("n", 0, 2),
+        dp.metrics.Variance("n", 0, 2),
+        dp.metrics.Quantiles("n", 0, 2, [0.5], leaves=4),
+        dp.metrics.DistinctUsers(),
+    ]
+    given = {"entropy": ScriptedEntropy(), "keys": ABC, **CLOCK, **options}
+    return dp.TickAggregate(BUDGET, metrics=metrics, users=ONE_PERSON, **given)
+
+
+FIELDS: list[Row] = [(key, {"n": n}, micros) for key, n, micros in KEYED]
+MORE_FIELDS: list[Row] = [
+    *((key, {"n": n}, micros) for key, n, micros in MORE),
+    *(("a", bad, 5 * SECOND) for bad in (1, None, SECRET, Odd(), {}, {"m": 1}, {1: SECRET})),
+]
+
+
 @beam.ptransform_fn
 def one_of_bound(events: Any, **options: Any) -> Any:
     counts = {"count": ticks(value=lambda value: value, **options), "people": distinct(**options)}
@@ -172,6 +192,7 @@ EACH_TICK: dict[str, tuple[Callable[..., Any], list[Row], list[Row]]] = {
     "TickHistogram": (tick_items, ITEMS, MORE_ITEMS),
     "DistinctUsers": (distinct, KEYED, MORE),
     "SlidingCount": (sliding, KEYED, MORE),
+    "TickAggregate": (aggregate, FIELDS, MORE_FIELDS),
     "BoundUsers": (one_of_bound, KEYED, MORE),
 }
 
@@ -301,6 +322,7 @@ SELECTED: dict[str, tuple[Callable[..., Any], list[Row], list[Row]]] = {
     "TickCount": (lambda **o: ticks(keys=SELECT, **o), KEYED, MORE),
     "TickHistogram": (lambda **o: tick_items(domain=SELECT, **o), ITEMS, MORE_ITEMS),
     "DistinctUsers": (lambda **o: distinct(keys=SELECT, **o), KEYED, MORE),
+    "TickAggregate": (lambda **o: aggregate(keys=SELECT, **o), FIELDS, MORE_FIELDS),
     "at_least": (
         lambda **o: ticks(keys=dp.SelectKeys(delta=1e-9, at_least=2), **o),
         KEYED,

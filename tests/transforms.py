@@ -28,6 +28,9 @@ TICKS = {
     "TickHistogram": lambda **more: dp.TickHistogram(
         BUDGET, **CLOCK, domain=["buy", "/home"], **more
     ),
+    "TickAggregate": lambda **more: dp.TickAggregate(
+        BUDGET, **CLOCK, keys=["buy", "/home"], metrics=[dp.metrics.Count()], **more
+    ),
     "SlidingCount": lambda **more: dp.SlidingCount(
         BUDGET, **CLOCK, window=2, keys=["buy", "/home"], **more
     ),

@@ -24,7 +24,7 @@ Shown = npt.NDArray[np.uint8]  # since how many ticks, this one included; 0: it 
 
 def no_keys() -> Columns:
     """The columns of a shard before its first tick."""
-    return Columns(shown=np.zeros(0, dtype=np.uint8))  # type: ignore[arg-type]
+    return Columns(shown=np.zeros(0, dtype=np.uint8))
 
 
 def advance(
@@ -64,7 +64,7 @@ def advance(
     values = np.asarray(y * counter.unit, dtype=np.float64)
     there = np.flatnonzero(shown).tolist()
     releases = sorted((names[i], (values[i], int(shown[i]))) for i in there)
-    return Columns(step, names, state, shown), releases  # type: ignore[arg-type]
+    return Columns(step, names, state, shown), releases
 
 
 def all_ticks(

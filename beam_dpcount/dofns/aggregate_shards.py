@@ -81,7 +81,7 @@ class SumVectorShards(SumShards):
 
     def process(self, element: Any, windowed: Any = _WindowedValue) -> Iterable[Any]:
         windows, micros = windowed.windows, windowed.timestamp_micros
-        read = self._intake.read(element, micros, windows)
+        read: Any = self._intake.read(element, micros, windows)
         if read is None:
             return ()
         key, step, additions = read
@@ -105,7 +105,7 @@ class CountVectorShards(CountShards):
 
     _plan: AggregateShardPlan
 
-    def _tick_of(self, batch: bytes) -> int:  # type: ignore[override]
+    def _tick_of(self, batch: bytes) -> int:
         return tick_of(tick_of_batch(batch), self._plan.joint.width)
 
     def _codec_of(self) -> ShardCodec:
@@ -140,9 +140,9 @@ def add_vectors(joined: bytes, limits: IntArray) -> dict[str, IntArray]:
     width = len(limits)
     sums: dict[str, dict[int, int]] = {}
     for keys, steps, xs in batches_of(joined):
-        columns = ((steps - 1) % width).tolist()
-        for key, column, x in zip(keys, columns, xs.tolist(), strict=True):
-            add_all(sums.setdefault(key, {}), ((column, x),))
+        found = zip(keys, (steps - 1) % width, xs.tolist(), strict=True)
+        for key, column, x in found:
+            add_all(sums.setdefault(key, {}), ((int(column), x),))
     return {key: _dense(sums[key], limits) for key in sorted(sums)}
 
 

@@ -11,7 +11,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from math import log
 from statistics import NormalDist
-from typing import Any
+from typing import Any, cast
 
 import apache_beam as beam
 import numpy as np
@@ -130,7 +130,7 @@ class AggregatePlan(TickPlan):
     @cached_property
     def reading(self) -> Reading:
         """What makes releases of vectors."""
-        return Reading(self.counter, self.joint, self.level, self.clock.tick)
+        return Reading(cast(Counter, self.counter), self.joint, self.level, self.clock.tick)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "_"}
@@ -199,9 +199,9 @@ class Reading:
 def _optional(numbers: FloatArray) -> list[list[float | None]]:
     """Rows of numbers; None for NaN."""
     rows: list[list[float | None]] = numbers.tolist()
-    for row, there in zip(rows, np.isnan(numbers).any(axis=1).tolist(), strict=True):
-        if there:
-            row[:] = [None if number != number else number for number in row]
+    for place in np.flatnonzero(np.isnan(numbers).any(axis=1)).tolist():
+        row = rows[place]
+        row[:] = [None if number != number else number for number in row]
     return rows
 
 
@@ -338,6 +338,7 @@ class CountAllVectors(CountAllTicks):
         plan = self._plan
         clock, window = plan.clock, window_from(plan.clock, origin)
         last, windows = window.max_timestamp().micros, (GlobalWindow(),)
+        values: Any
         xs = clipped(packed, clock.steps, plan.limits)
         stddevs = np.array(self._stddevs)
         if self._draws.digest_size:

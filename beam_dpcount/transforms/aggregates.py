@@ -275,10 +275,12 @@ class _Aggregating(TickCount):
         return {"joint": self.joint, "caps": caps, "level": self.confidence}
 
     def _plan(self, *args: Any, **how: Any) -> AggregatePlan:
-        return AggregatePlan(*args, **how, **self._vectors())
+        given: dict[str, Any] = {**how, **self._vectors()}
+        return AggregatePlan(*args, **given)
 
     def _shard_plan(self, *args: Any, **how: Any) -> AggregateShardPlan:
-        return AggregateShardPlan(*args, **how, **self._vectors())
+        given: dict[str, Any] = {**how, **self._vectors()}
+        return AggregateShardPlan(*args, **given)
 
     def _read_ticks(self, intake: Any) -> ReadVectors:
         return ReadVectors(intake, self.joint.width)

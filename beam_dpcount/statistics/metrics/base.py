@@ -57,6 +57,11 @@ class Measured(NamedTuple):
     highs: FloatArray
 
 
+def _anything(*given: Any) -> tuple[Any, ...]:
+    """Arguments as they are before they were checked."""
+    return given
+
+
 @dataclass(frozen=True)
 class Metric(ABC):
     """One of the numbers that `TickAggregate` releases of each key. Frozen and picklable.
@@ -86,14 +91,14 @@ class Metric(ABC):
     once: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        kind = type(self).__name__
-        if isinstance(self.weight, bool) or not isinstance(self.weight, Real):
-            raise TypeError(f"weight of {kind} must be a number, got {self.weight!r}")
-        if not (math.isfinite(self.weight) and self.weight > 0):
-            problem = f"must be positive and finite, got {self.weight!r}"
+        kind, weight, name = type(self).__name__, *_anything(self.weight, self.name)
+        if isinstance(weight, bool) or not isinstance(weight, Real):
+            raise TypeError(f"weight of {kind} must be a number, got {weight!r}")
+        if not 0 < float(weight) < math.inf:
+            problem = f"must be positive and finite, got {weight!r}"
             raise ParameterError("weight", problem, "give e.g. {weight=}2 for half the noise")
-        if self.name is not None and (not isinstance(self.name, str) or not self.name):
-            raise TypeError(f"name of {kind} must be a text, got {self.name!r}")
+        if name is not None and (not isinstance(name, str) or not name):
+            raise TypeError(f"name of {kind} must be a text, got {name!r}")
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "_"}

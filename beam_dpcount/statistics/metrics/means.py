@@ -122,7 +122,7 @@ class Variance(Centred):
     @cached_property
     def middle(self) -> int:
         """What is taken from each square, in such multiples: half of the largest."""
-        return (self._squared(self.reach) + 1) // 2
+        return self._squared(self.reach) // 2
 
     def _squared(self, x: int) -> int:
         return (x * x + self.square // 2) // self.square
@@ -133,8 +133,8 @@ class Variance(Centred):
 
     @property
     def limits(self) -> tuple[int, ...]:
-        # At least 1 below it, and no more above it.
-        return (1, self.reach, self.middle)
+        # What is furthest from the centre has the largest square: all three go together.
+        return (1, self.reach, self._squared(self.reach) - self.middle)
 
     @property
     def spans(self) -> tuple[int, ...]:

@@ -63,13 +63,15 @@ class Quantiles(OfField):
     def __post_init__(self) -> None:
         super().__post_init__()
         example = 'give e.g. Quantiles("latency", 0, 5, [0.5, 0.95])'
-        given = (self.q,) if isinstance(self.q, Real) else self.q
+        given: Any = self.q
+        if isinstance(given, Real):
+            given = (given,)
         if isinstance(given, str | bytes) or not isinstance(given, Sequence | np.ndarray):
             raise TypeError(f"q must be a list of numbers, got {self.q!r}: {example}")
         for each in given:
             if isinstance(each, bool) or not isinstance(each, Real):
                 raise TypeError(f"q must be a list of numbers, but it holds {each!r}: {example}")
-            if not 0 < each < 1:
+            if not 0 < float(each) < 1:
                 raise ValueError(f"q must be between 0 and 1, but it holds {each!r}: {example}")
         if not len(given):
             raise ValueError(f"q is empty: {example}")

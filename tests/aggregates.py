@@ -1,0 +1,120 @@
+"""Events with fields, and what all metrics of them should say, from NumPy alone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+import beam_dpcount as dp
+from tests.people import who
+from tests.runners import SECOND, Row
+
+EXACT = dp.ZCDP(1e30)  # its noise is 0, on lattices a million times finer, too
+TICK, TICKS = 10, 12
+CLOCK: dict[str, Any] = {"tick": TICK, "start": 0, "horizon": TICKS}
+KEYS = ("a", "b", "c")
+AMOUNT, LATENCY = (-5, 100, 0.5), (0.01, 5, 0.01)
+Q = (0.05, 0.5, 0.95)
+
+m = dp.metrics
+
+
+def metrics(people: bool = False) -> list[Any]:
+    """All metrics; DistinctUsers where people are bounded."""
+    made = [
+        m.Count(),
+        m.Sum("amount", *AMOUNT),
+        m.Mean("latency", *LATENCY),
+        m.Variance("latency", *LATENCY),
+        m.Quantiles("latency", 0.01, 5, Q, scale="log"),
+        m.Quantiles("latency", 0, 5, Q, name="linear"),
+    ]
+    return [*made, m.DistinctUsers()] if people else made
+
+
+def log(n: int = 400, seed: int = 1) -> list[Row]:
+    """A made log of latencies, of a few people, by time; some fields are missing, some nonsense."""
+    chance = random.Random(seed)
+    rows: list[Row] = []
+    for micros in sorted(chance.sample(range(119 * SECOND), n)):
+        payload: dict[str, Any] = {"who": f"p{chance.randrange(30)}"}
+        payload["amount"] = chance.choice([1, 2.5, -7, 300, 40, 0.2, None, "4"])
+        if chance.random() < 0.9:
+            payload["latency"] = chance.choice([chance.gammavariate(2, 0.4)] * 9 + [float("nan")])
+        rows.append((chance.choice("aaaabbcd"), payload, micros))
+    rows.append(("a", 7, 110 * SECOND))  # no mapping
+    return rows
+
+
+def numbers(rows: Iterable[Row], field: str, low: float, high: float, unit: float) -> np.ndarray:
+    """Those of a field, as they count."""
+    found = [row[1].get(field) for row in rows]
+    there = [x for x in found if isinstance(x, int | float) and x == x]
+    return np.rint(np.clip(np.array(there, dtype=float), low, high) / unit) * unit
+
+
+def said(rows: Sequence[Row], people: bool, firsts: int) -> dict[str, float | None]:
+    """What is to be said of these events; NaN where there is nothing to say."""
+    amounts, latencies = numbers(rows, "amount", *AMOUNT), numbers(rows, "latency", *LATENCY)
+    some = len(latencies) > 0
+    made: dict[str, Any] = {
+        "count": len(rows),
+        "amount_sum": amounts.sum(),
+        "latency_mean": latencies.mean() if some else None,
+        "latency_variance": latencies.var() if some else None,
+    }
+    if people:
+        made["distinct_users"] = firsts
+    return made
+
+
+def quantiles(rows: Sequence[Row]) -> list[float]:
+    """The exact ones, of numbers that were not rounded."""
+    latencies = numbers(rows, "latency", 0.01, 5, 2.0**-40)
+    if not len(latencies):
+        return []
+    return [float(np.quantile(latencies, q, method="inverted_cdf")) for q in Q]
+
+
+def check(
+    release: dp.AggregateRelease, rows: Sequence[Row], people: bool = False, firsts: int = 0
+) -> None:
+    """That a release says what these events say."""
+    given = release.value
+    for name, expected in said(rows, people, firsts).items():
+        found: Any = given[name]
+        if expected is None:
+            assert found is None, name
+        else:
+            assert abs(found - expected) < 1e-6 * (1 + abs(expected)), (name, found, expected)
+    exact, names = quantiles(rows), list(release.names)
+    n = len(numbers(rows, "latency", *LATENCY))
+    for first in ("latency_p5", "linear_p5"):
+        start = names.index(first)
+        for i, x in enumerate(exact, start=start):
+            value, low, high = release.values[i], release.lows[i], release.highs[i]
+            assert value is not None
+            bucket = 5 / 256 if first == "linear_p5" else x * (500 ** (1 / 256) - 1)
+            assert abs(value - x) <= 1.001 * bucket, (release.names[i], value, x)
+            if release.notes[i] == "":
+                assert low is not None
+                assert high is not None
+                assert low <= value <= high
+                assert low - 1e-9 <= x <= high + 1e-9
+                rank = Q[i - start] * n
+                # Where a rank is whole, all numbers between two are quantiles.
+                assert high - low <= 3.01 * bucket or abs(rank - round(rank)) < 1e-6
+        if not exact:
+            assert release.notes[start] == "too small"
+
+
+def aggregate(people: dp.Users | None = None, **options: Any) -> dp.TickAggregate:
+    given: dict[str, Any] = {"budget": EXACT, "keys": KEYS, **CLOCK, "users": people}
+    given |= {"metrics": metrics(people is not None), **options}
+    return dp.TickAggregate(**given)
+
+
+__all__ = ["aggregate", "check", "log", "metrics", "who"]

@@ -1,0 +1,286 @@
+"""Metrics by themselves: what they read of an event, and what they make of noisy sums."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import pickle
+from decimal import Decimal
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import pytest
+
+import beam_dpcount as dp
+from beam_dpcount.counters.errors import chernoff
+from beam_dpcount.dofns.aggregates import Reading
+from beam_dpcount.statistics.metrics.base import Errors, ratio
+from beam_dpcount.statistics.metrics.joint import Joint, check_metrics
+from beam_dpcount.statistics.metrics.quantiles import estimated, known_errors
+
+m = dp.metrics
+RUNS = 4000
+
+
+def z(level: float) -> np.ndarray:
+    return np.full(RUNS, NormalDist().inv_cdf((1 + level) / 2))
+
+
+def sums(metric: Any, xs: Any) -> np.ndarray:
+    total = np.zeros(metric.width)
+    for x in xs:
+        for place, amount in metric.additions({"x": x}):
+            total[place] += amount
+    return total
+
+
+def measured(metric: Any, xs: Any, noise: float, level: float = 0.9) -> Any:
+    """Of RUNS releases with normal noise, of each sum as its limit asks for."""
+    stddevs = np.tile(noise * np.array(metric.limits, dtype=float), (RUNS, 1))
+    noisy = sums(metric, xs) + stddevs * np.random.default_rng(7).standard_normal(stddevs.shape)
+    return metric.measure(noisy, Errors(stddevs, z), level)
+
+
+def covered(found: Any, truth: float, column: int = 0) -> float:
+    """How often an interval holds the truth, or there is none."""
+    low, high = found.lows[:, column], found.highs[:, column]
+    return float(np.mean(np.isnan(low) | ((low <= truth) & (truth <= high))))
+
+
+DRAWN = np.clip(np.random.default_rng(1).gamma(2, 0.4, 2000), 0, 5).round(3)
+ERROR = 3.3 * math.sqrt(0.9 * 0.1 / RUNS)  # false alarms: 1 in 1000
+
+
+@pytest.mark.parametrize("n", [20, 200, 2000])
+def test_fiellers_interval_holds_as_often_as_it_says(n: int) -> None:
+    xs = DRAWN[:n]
+    found = measured(m.Mean("x", 0, 5, 0.001), xs, 8.0)
+    seen = covered(found, float(xs.mean()))
+    assert seen > 0.9 - ERROR
+    if n == 20:  # often there is none, which no truth is outside of
+        return
+    assert seen < 0.9 + ERROR
+    # Noise of three quarters of what is said would hold too often, and of four thirds too rarely.
+    for wrong, side in ((0.75, 1), (4 / 3, -1)):
+        stddevs = np.tile(8.0 * np.array([1.0, 2500.0]), (RUNS, 1))
+        drawn = np.random.default_rng(8).standard_normal(stddevs.shape)
+        metric = m.Mean("x", 0, 5, 0.001)
+        noisy = sums(metric, xs) + wrong * stddevs * drawn
+        seen = covered(metric.measure(noisy, Errors(stddevs, z), 0.9), float(xs.mean()))
+        assert side * (seen - 0.9) > ERROR
+
+
+@pytest.mark.parametrize("n", [200, 2000])
+@pytest.mark.parametrize("unit", [0.01, 0.001])
+def test_the_interval_of_a_variance_holds_at_least_as_often(n: int, unit: float) -> None:
+    xs = (DRAWN[:n] / unit).round() * unit
+    found = measured(m.Variance("x", 0, 5, unit), xs, 8.0)
+    assert covered(found, float(xs.var())) > 0.9 - ERROR
+    assert np.nanmedian(found.highs - found.lows) < 40 * 8.0 / n * 6.25
+
+
+@pytest.mark.parametrize("n", [100, 2000])
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_the_intervals_of_quantiles_hold_at_least_as_often(n: int, scale: str) -> None:
+    q = (0.1, 0.5, 0.95)
+    metric: Any = m.Quantiles("x", 0.001, 5, q, leaves=64, scale=scale).planned(False)
+    xs = np.clip(DRAWN[:n], 0.001, 5)
+    found = measured(metric, xs, 6.0)
+    for i, each in enumerate(q):
+        exact = float(np.quantile(xs, each, method="inverted_cdf"))
+        assert covered(found, exact, i) > 0.9 - ERROR
+    if n == 2000:
+        assert np.nanmedian(found.highs[:, 1] - found.lows[:, 1]) < 1
+
+
+def test_quantiles_intervals_would_fail_with_more_noise_than_is_said() -> None:
+    metric: Any = m.Quantiles("x", 0, 5, [0.5], leaves=1024, branching=4).planned(False)
+    noisy = sums(metric, DRAWN) + 40.0 * np.random.default_rng(3).standard_normal(
+        (RUNS // 4, metric.width)
+    )
+    truth = float(np.quantile(DRAWN, 0.5, method="inverted_cdf"))
+    stddevs = np.full((RUNS // 4, 1), 20.0)
+    found = metric.measure(noisy, Errors(stddevs, lambda level: z(level)[: RUNS // 4]), 0.9)
+    assert covered(found, truth) < 0.85
+
+
+@pytest.mark.parametrize(("branching", "levels"), [(2, 3), (3, 2), (4, 2), (5, 1)])
+def test_estimates_and_their_errors_are_those_of_least_squares(branching: int, levels: int) -> None:
+    leaves = branching**levels
+    rows = [
+        [1.0 if leaf // branching ** (levels - level) == bucket else 0.0 for leaf in range(leaves)]
+        for level in range(1, levels + 1)
+        for bucket in range(branching**level)
+    ]
+    a = np.array(rows)
+    g = np.linalg.inv(a.T @ a)
+    y = np.random.default_rng(1).normal(size=(4, len(a)))
+    assert estimated(y, branching, levels) == pytest.approx(y @ a @ g)
+    c = np.tril(np.ones((leaves + 1, leaves)), -1)
+    covariances = c @ g @ c.T
+    below, both, whole = known_errors(branching, levels)
+    assert below == pytest.approx(np.diag(covariances), abs=1e-12)
+    assert both == pytest.approx(covariances[:, -1], abs=1e-12)
+    assert whole == pytest.approx(covariances[-1, -1])
+
+
+def test_the_branching_is_that_of_the_least_error() -> None:
+    metric = m.Quantiles("x", 0, 5, [0.5, 0.95])
+    for pure in (False, True):
+        chosen: Any = metric.planned(pure)
+        assert len(chosen.edges) - 1 >= 256
+        for other in (2, 4, 16, 256):
+            levels = round(math.log(256, other))
+            mine = metric._error((chosen.branching, chosen.touched), pure)
+            assert mine <= metric._error((other, levels), pure) * (1 + 1e-9)
+    assert m.Quantiles("x", 0, 5, branching=7).planned(True).branching == 7
+
+
+@pytest.mark.parametrize("bounds", [(0, 5), (-1, 3), (-2, 2), (1, 4), (-9, -3)])
+def test_a_mean_has_no_more_error_than_a_sum_over_a_count(bounds: Any) -> None:
+    """From two equal shares; at every mean, to first order."""
+    low, high = bounds
+    metric = m.Mean("x", low, high, 0.01)
+    joint = Joint((metric,))
+    norm2 = joint.parts[0].l2_squared
+    of_count, of_sum = (math.sqrt(norm2) / multiplier for multiplier in joint.multipliers)
+    largest = max(abs(low), abs(high))
+    for mean in np.linspace(low, high, 21):
+        mine = math.hypot(of_sum * 0.01, (mean - metric.centre * 0.01) * of_count)
+        theirs = math.sqrt(2) * math.hypot(largest, mean)
+        assert mine <= theirs * (1 + 1e-3)
+    middle = math.hypot(of_sum * 0.01, 0)
+    if low >= 0:
+        assert middle < 0.5 * math.sqrt(2) * math.hypot(largest, (low + high) / 2)
+
+
+def test_of_so_few_events_nothing_is_said() -> None:
+    for metric in (m.Mean("x", 0, 5), m.Variance("x", 0, 5), m.Quantiles("x", 0, 5).planned(True)):
+        found = measured(metric, [1.0, 2.0], 20.0, 0.95)
+        assert np.isnan(found.values).mean() > 0.9
+        assert (np.isnan(found.values) == np.isnan(found.lows)).all()
+        none = measured(metric, [], 1e-9)
+        assert np.isnan(none.values).all()
+
+
+def test_a_ratio_whose_interval_has_no_end_is_not_given() -> None:
+    one = np.ones(1)
+    assert np.isnan(ratio(one, 1.9 * one, one, one, 2 * one)).all()
+    value, low, high = ratio(one, 2.1 * one, one, one, 2 * one)
+    assert low < value < high
+
+
+# What is read of an event
+
+
+@pytest.mark.parametrize("metric", [m.Sum, m.Mean, m.Variance, m.Quantiles])
+def test_what_is_no_number_adds_nothing(metric: Any) -> None:
+    made = metric("x", 0, 5).planned(False)
+    for event in ({}, {"y": 1}, *({"x": bad} for bad in (None, "1", math.nan, [1], 1j, b"1"))):
+        assert made.additions(event) == ()
+        assert "x" in made.problem(event)
+    assert "clipped" in made.problem({"x": 6})
+    assert made.problem({"x": 3}) is None
+    for same in (3, 3.0, Decimal(3), np.float32(3), np.int64(3)):
+        assert made.additions({"x": same}) == made.additions({"x": 3})
+    for beyond in (5.1, math.inf, 10**400, Decimal("1e999")):
+        assert made.additions({"x": beyond}) == made.additions({"x": 5})
+    assert made.additions({"x": -math.inf}) == made.additions({"x": 0})
+
+
+def test_numbers_are_clipped_and_then_rounded() -> None:
+    assert m.Sum("x", 0, 100).step == 0.01
+    assert m.Mean("x", 0, 5).step == 0.0001
+    assert m.Sum("x", -1, 2, 0.5).additions({"x": 1.3}) == ((0, 3),)
+    assert m.Sum("x", -1, 2, 0.5).additions({"x": -7}) == ((0, -2),)
+    assert m.Mean("x", 1, 4, 1).additions({"x": 4}) == ((0, 1), (1, 2))
+    assert m.Mean("x", 1, 4, 1).limits == (1, 2)
+    leaves: Any = m.Quantiles("x", 1, 16, leaves=4, scale="log", branching=2)
+    assert leaves.edges == pytest.approx([1, 2, 4, 8, 16])
+    assert [leaves.code({"x": x}) for x in (0, 1, 2, 3.99, 8, 16, 99)] == [0, 0, 1, 1, 3, 3, 3]
+    assert leaves.additions({"x": 5}) == ((2 + 2, 1), (1, 1))
+
+
+WRONG: list[tuple[Any, str]] = [
+    (lambda: m.Count(weight=0), "weight must be positive"),
+    (lambda: m.Count(weight=math.inf), "weight must be positive"),
+    (lambda: m.Count(weight="2"), "weight of Count must be a number"),
+    (lambda: m.Count(name=""), "name of Count must be a text"),
+    (lambda: m.Sum(7, 0, 1), "Sum needs the name of a field"),
+    (lambda: m.Sum("x", 1, 1), "low < high"),
+    (lambda: m.Sum("x", 0, 1, 0), "unit must be positive"),
+    (lambda: m.Mean("x", 0, math.inf), "must be finite"),
+    (lambda: m.Quantiles("x", 0, 5, [0.5, 1]), "q must be between 0 and 1"),
+    (lambda: m.Quantiles("x", 0, 5, []), "q is empty"),
+    (lambda: m.Quantiles("x", 0, 5, "50"), "q must be a list"),
+    (lambda: m.Quantiles("x", 0, 5, [0.5], leaves=1), "leaves must be a whole number from 2"),
+    (lambda: m.Quantiles("x", 0, 5, [0.5], leaves=10**6), "leaves must be at most 4096"),
+    (lambda: m.Quantiles("x", 0, 5, [0.5], scale="ln"), "scale must be one of linear, log"),
+    (lambda: m.Quantiles("x", 0, 5, [0.5], scale="log"), "low must be positive"),
+    (lambda: check_metrics([]), "metrics are empty"),
+    (lambda: check_metrics(m.Count()), "must be a list"),
+    (lambda: check_metrics(["count"]), "it holds 'count'"),
+    (lambda: check_metrics([m.Count(), m.Count()]), "two columns called 'count'"),
+]
+
+
+@pytest.mark.parametrize(("make", "said"), WRONG, ids=[said for _, said in WRONG])
+def test_wrong_arguments_are_refused(make: Any, said: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=said):
+        make()
+
+
+def test_columns_have_names() -> None:
+    given = check_metrics(
+        [m.Count(), m.Quantiles("x", 0, 1, [0.5, 0.999]), m.Mean("x", 0, 1, name="mine")]
+    )
+    assert Joint(given).metrics == given
+    names = [name for metric in given for name in metric.columns]
+    assert names == ["count", "x_p50", "x_p99_9", "mine"]
+
+
+def test_metrics_travel() -> None:
+    joint = Joint(tuple(k.planned(False) for k in (m.Count(), m.Variance("x", 0, 5))))
+    _ = joint.multipliers, joint.parts
+    again = pickle.loads(pickle.dumps(joint))
+    assert again == joint
+    assert again.multipliers == joint.multipliers
+    assert "multipliers" not in again.__getstate__()
+
+
+# What releases say of their noise
+
+
+@pytest.mark.parametrize("budget", [dp.ZCDP(0.1), dp.PureDP(1.0)])
+def test_intervals_have_the_multiple_of_their_noise(budget: Any) -> None:
+    made = dp.TickAggregate(
+        budget, 1, 0, horizon=50, keys=["a"], metrics=[m.Count(), m.Sum("x", 0, 9)]
+    )
+    counter, joint = made.counter, Joint(tuple(made.metrics))
+    reading = Reading(counter, joint, 0.9, 10)
+    stddevs = counter.stddevs(50)
+    releases = [*reading.releases("a", 1, 10, np.zeros((50, 2)), stddevs, 3)]
+    assert [(r.step, r.start, r.timestamp) for r in releases[:2]] == [(1, 0, 10), (2, 10, 20)]
+    for i, release in enumerate(releases):
+        count = stddevs[i] / joint.multipliers[0]
+        assert release.stddevs[0] == pytest.approx(count)
+        if i < 3:
+            assert {*release.lows, *release.highs} == {None}
+            assert {*release.notes} == {"just shown"}
+            continue
+        assert release.highs[0] is not None
+        multiple = release.highs[0] / count
+        if isinstance(budget, dp.PureDP):
+            norm2 = counter.mechanism.row_norm2(i + 1)
+            bound = chernoff(counter.law, norm2, math.log(20)) * counter.grid
+            assert multiple == pytest.approx(bound / stddevs[i])
+            assert multiple > 1.7
+        else:
+            assert multiple == pytest.approx(1.645, abs=0.02)
+
+
+def test_every_metric_of_a_transform_is_described() -> None:
+    kinds = [getattr(m, name) for name in m.__all__ if name != "Metric"]
+    for kind, word in itertools.product(kinds, ("weight", "name")):
+        assert word in kind.__dataclass_fields__

@@ -1,0 +1,290 @@
+"""TickAggregate as a whole: what it releases is what NumPy finds, where noise is 0."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.transforms.window import FixedWindows
+from apache_beam.utils.timestamp import Timestamp
+
+import beam_dpcount as dp
+from tests.aggregates import EXACT, KEYS, TICK, TICKS, aggregate, check, log, who
+from tests.people import kept
+from tests.runners import (
+    SECOND,
+    Outcome,
+    Row,
+    each_path,
+    each_runner_and_path,
+    feed,
+    run,
+    run_stream,
+)
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+ROWS = log()
+MAPPED = [row for row in ROWS if isinstance(row[1], dict)]
+
+
+def end_of(step: int) -> int:
+    return step * TICK * SECOND
+
+
+def check_all(
+    releases: Sequence[dp.AggregateRelease],
+    rows: Sequence[Row],
+    keys: Sequence[str] = KEYS,
+    people: bool = False,
+    since: Callable[[int], int] = lambda end: 0,
+) -> None:
+    """Every release of these keys is of the rows of its key up to its end."""
+    assert [(r.key, r.timestamp) for r in sorted(releases, key=place)] == [
+        (key, end_of(step)) for key in sorted(keys) for step in range(1, TICKS + 1)
+    ]
+    for release in releases:
+        assert release.timestamp - release.start == TICK * SECOND
+        first, end = since(release.start), release.timestamp
+        mine = [row for row in rows if row[0] == release.key and first <= row[2] < end]
+        check(release, mine, people, len({row[1]["who"] for row in mine}))
+
+
+def place(release: dp.AggregateRelease) -> tuple[str, int]:
+    return release.key, release.timestamp
+
+
+def count(rows: Sequence[Row], transform: Any, runner: str = "fn") -> Outcome:
+    return run(lambda p: p | feed(rows) | transform, runner)
+
+
+@each_runner_and_path
+def test_of_listed_keys(runner: str, path: str) -> None:
+    outcome = count(ROWS, aggregate(path=path), runner)
+    check_all(outcome.releases, MAPPED)
+    assert not outcome.metrics()
+    for release in outcome.releases:
+        assert all(
+            (low is None) == (value is None)
+            for low, value in zip(release.lows, release.values, strict=True)
+        )
+
+
+@each_path
+def test_of_people(path: str) -> None:
+    """Each has up to four events, in two keys, three in each; the first in a key is one more."""
+    users = dp.Users(who, 4, keys=2, per_key=3)
+    outcome = count(ROWS, aggregate(users, path=path))
+    mine = [row for row in MAPPED if row[0] in KEYS]
+    found = [row for row, _ in kept(mine, 4, keys=2, per_key=3)]
+    assert 60 < len(found) < len(mine) / 2
+    check_all(outcome.releases, found, people=True)
+    assert not outcome.metrics()
+
+
+@each_path
+def test_all_others_under_one_key(path: str) -> None:
+    users = dp.Users(who, 6, per_key=3)
+    outcome = count(ROWS, aggregate(users, other="c", path=path))
+    mapped = [(row[0] if row[0] in KEYS else "c", *row[1:]) for row in MAPPED]
+    found = [row for row, _ in kept(mapped, 6, per_key=3)]
+    assert sum(row[0] == "c" for row in found) > 20
+    check_all(outcome.releases, found, people=True)
+
+
+@each_path
+@pytest.mark.parametrize("users", [None, dp.Users(who, 6, per_key=2)], ids=["events", "people"])
+def test_windows_of_ticks(path: str, users: dp.Users | None) -> None:
+    outcome = count(ROWS, aggregate(users, window=4, path=path))
+    size = 4 * TICK * SECOND
+    found = [row for row in MAPPED if row[0] in KEYS]
+    if users is not None:
+        names = kept(found, 6, per_key=2, names=lambda row: [(row[2] // size, row[0])])
+        found = [row for row, _ in names]
+    check_all(
+        outcome.releases, found, people=users is not None, since=lambda start: start // size * size
+    )
+    assert {r.step for r in outcome.releases} == {1, 2, 3, 4}
+
+
+@each_path
+def test_fixed_windows(path: str) -> None:
+    windows, size = beam.WindowInto(FixedWindows(4 * TICK)), 4 * TICK * SECOND
+    outcome = run(lambda p: p | feed(ROWS) | windows | aggregate(path=path))
+    check_all(outcome.releases, MAPPED, since=lambda start: start // size * size)
+
+
+SELECTED: list[dp.Users | None] = [None, dp.Users(who, 4, keys=2, per_key=3)]
+
+
+@each_path
+@pytest.mark.parametrize("users", SELECTED, ids=["events", "people"])
+def test_of_selected_keys(path: str, users: dp.Users | None) -> None:
+    """A key is shown once it has as many events as one person may have, and then at every tick."""
+    keys = dp.SelectKeys(delta=1e-9, shards=2)
+    transform = aggregate(users, keys=keys, path=path)
+    found = MAPPED
+    if users is not None:
+        found = [row for row, _ in kept(MAPPED, 4, keys=2, per_key=3)]
+    least = 1 if users is None else 3
+    assert transform.selection is not None
+    thresholds = transform.selection.thresholds
+    assert thresholds == pytest.approx(least, abs=1e-3)
+    releases = count(ROWS, transform).releases
+    expected = []
+    for key in "abcd":
+        mine = [row for row in found if row[0] == key]
+        for step in range(1, TICKS + 1):
+            # It is a little more than `least`, for noise that is not there.
+            if sum(row[2] < end_of(step) for row in mine) >= thresholds[step - 1]:
+                expected.append((key, end_of(step)))
+    assert [place(r) for r in releases] == expected
+    since: dict[str, int] = {}
+    for release in releases:
+        mine = [row for row in found if row[0] == release.key and row[2] < release.timestamp]
+        check(release, mine, users is not None, len({row[1]["who"] for row in mine}))
+        ticks = release.step - since.setdefault(release.key, release.step)
+        fresh = [note for note in release.notes if note == "just shown"]
+        assert bool(fresh) == (ticks < 10)
+        if ticks < 10:
+            assert {*release.lows, *release.highs} == {None}
+
+
+def test_a_stream_whose_watermark_moves() -> None:
+    """And late events count at the next tick, or not at all."""
+    late: Row = ("a", {"who": "late", "amount": 9, "latency": 4.0}, 5 * SECOND)
+    few = log(40)
+    before = [row for row in few if row[2] < 40 * SECOND]
+    after = [row for row in few if row[2] >= 40 * SECOND]
+    for policy in ("fold", "drop"):
+        outcome = run_stream(aggregate(late=policy), *before, 40, late, *after, 130)
+        rows = [row for row in few if isinstance(row[1], dict)]
+        if policy == "fold":
+            rows.append((late[0], late[1], 40 * SECOND))
+        check_all(outcome.releases, rows)
+
+
+@pytest.mark.exhaustive
+def test_a_backlog_in_a_stream_of_several_windows() -> None:
+    rows = log(150, seed=2)
+    outcome = run_stream(aggregate(window=6), *rows[::-1], 130)
+    size = 6 * TICK * SECOND
+    mapped = [row for row in rows if isinstance(row[1], dict)]
+    check_all(outcome.releases, mapped, since=lambda start: start // size * size)
+
+
+# Real events
+
+
+def real(name: str) -> list[dict[str, str]]:
+    path = DATA / name
+    if not path.exists():
+        pytest.skip(f"{name} is not in ../shared/data beside the repository")
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file, delimiter=" " if name.endswith("txt") else ","))
+
+
+def apart(rows: Sequence[Row]) -> list[Row]:
+    """By time; those of one second a millisecond apart, so that there are no ties."""
+    made, before = list[Row](), -1
+    for key, payload, micros in sorted(rows, key=lambda row: row[2]):
+        before = max(micros, before + 1000)
+        made.append((key, payload, before))
+    return made
+
+
+def messages() -> list[Row]:
+    """Who is written to, who writes, and the hour of the day."""
+    made: list[Row] = []
+    for row in real("collegemsg.txt"):
+        second = int(row["time"])
+        payload = {"who": row["src"], "hour": second % 86400 / 3600}
+        made.append((row["dst"], payload, second * SECOND))
+    return apart(made)
+
+
+def machine() -> list[Row]:
+    """The level of a message, its node, and how long it is."""
+    made: list[Row] = []
+    for row in real("bgl_2k.csv"):
+        payload = {"who": row["Node"], "hour": len(row["Content"]) / 10}
+        made.append((row["Level"], payload, int(row["Timestamp"]) * SECOND))
+    return apart(made)
+
+
+REAL: list[Any] = [
+    pytest.param(source, users, path, selected, marks=[] if few else pytest.mark.exhaustive)
+    for source, users, path, selected, few in [
+        (machine, None, "bounded", False, True),
+        (machine, 5, "bounded", True, True),
+        (machine, 5, "streaming", True, False),
+        (machine, None, "streaming", False, False),
+        (messages, 20, "bounded", True, False),
+        (messages, None, "bounded", False, False),
+        (messages, 20, "streaming", False, False),
+        (messages, None, "streaming", True, False),
+    ]
+]
+
+
+@pytest.mark.parametrize(("source", "people", "path", "selected"), REAL)
+def test_real_events(
+    source: Callable[[], list[Row]], people: int | None, path: str, selected: bool
+) -> None:
+    rows = source()
+    day, first = 86400 * SECOND, min(row[2] for row in rows)
+    steps = (max(row[2] for row in rows) - first) // day + 1
+    names = sorted({row[0] for row in rows})
+    listed = names[: 1 if selected else 40]
+    many = [
+        dp.metrics.Count(),
+        dp.metrics.Sum("hour", 0, 24, 0.001),
+        dp.metrics.Mean("hour", 0, 24, 0.001),
+        dp.metrics.Variance("hour", 0, 24, 0.001),
+        dp.metrics.Quantiles("hour", 0, 24, [0.5, 0.9]),
+    ]
+    users = None
+    if people is not None:
+        users = dp.Users(who, people, per_key=2)
+        many.append(dp.metrics.DistinctUsers())
+    transform = dp.TickAggregate(
+        *(EXACT, 86400, Timestamp(micros=first)),
+        horizon=steps,
+        keys=dp.SelectKeys(delta=1e-9, shards=2) if selected else listed,
+        metrics=many,
+        users=users,
+        mechanism="SmoothBinary",
+        path=path,
+    )
+    last = beam.Filter(lambda release: release.step == steps)
+    releases = run(lambda p: p | feed(rows) | transform | last).releases
+    if not selected:
+        rows = [row for row in rows if row[0] in listed]
+    if people is not None:
+        rows = [row for row, _ in kept(rows, people, per_key=2)]
+    shown = {name for name in names if sum(row[0] == name for row in rows) >= ((people and 2) or 1)}
+    assert {r.key for r in releases} == (shown if selected else {*listed})
+    of_key: dict[str, list[Row]] = {}
+    for row in rows:
+        of_key.setdefault(row[0], []).append(row)
+    for release in releases:
+        mine = of_key.get(release.key, [])
+        given = release.value
+        assert given["count"] == pytest.approx(len(mine), abs=1e-6)
+        if people is not None:
+            who_wrote = {row[1]["who"] for row in mine}
+            assert given["distinct_users"] == pytest.approx(len(who_wrote), abs=1e-6)
+        if not mine:
+            continue
+        hours = np.array([row[1]["hour"] for row in mine])
+        cut = np.rint(np.clip(hours, 0, 24) / 0.001) * 0.001
+        assert given["hour_sum"] == pytest.approx(cut.sum(), abs=1e-5)
+        assert given["hour_mean"] == pytest.approx(cut.mean(), abs=1e-5)
+        assert given["hour_variance"] == pytest.approx(cut.var(), abs=1e-3)
+        for q, name in ((0.5, "hour_p50"), (0.9, "hour_p90")):
+            exact = np.quantile(np.clip(hours, 0, 24), q, method="inverted_cdf")
+            assert abs(given[name] - exact) <= 24 / 256 * 1.001
