@@ -191,7 +191,7 @@ def run(options: argparse.Namespace, home: Home) -> int:
     if times:
         print(
             f"ticks that ended while a life ran came {times[0]:.2f} to {times[-1]:.2f} s after "
-            f"their end, half of them within {median(times):.2f}; after the restart it first catches up"
+            f"their end, half of them within {median(times):.2f}; after a restart it catches up"
         )
     print("\n".join(faults) or "no gap, and no changed value")
     return int(bool(faults))
