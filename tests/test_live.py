@@ -269,6 +269,7 @@ def test_a_made_log(tmp_path: Path) -> None:
     stop = int(time.time() * 1000) + 1200
     log.write_bytes(clock_line(1000) + request(1100)[:-9])  # cut short by a kill
     writer.write(log, stop, 200)
+    assert clock_of(log.read_bytes().splitlines()[2]) is not None  # spoilt by nothing before it
     tail = Tail(log, stop)
     tail.more()
     assert tail.over
@@ -285,11 +286,11 @@ def test_a_made_log(tmp_path: Path) -> None:
 
 
 KEYS = ["a", "b"]
+GAPS = (1, 2, 4)  # ticks of which no latency is known
 
 
 def release(step: int, key: str, *values: float | None, life: str = "1") -> dict[str, Any]:
     """As `count.Keep` writes it: of two metrics."""
-    known = [value is not None for value in values]
     return {
         "life": life,
         "key": key,
@@ -301,13 +302,13 @@ def release(step: int, key: str, *values: float | None, life: str = "1") -> dict
         "stddevs": [2.5, None],
         "lows": [None if value is None else value - 1 for value in values],
         "highs": [None if value is None else value + 1 for value in values],
-        "notes": ["" if ok else "too small" for ok in known],
+        "notes": ["too small" if value is None else "" for value in values],
     }
 
 
 def stream(ticks: int, life: str = "1") -> list[dict[str, Any]]:
     return [
-        release(step, key, step * 1.5 + len(key), None if step < 3 else 0.25, life=life)
+        release(step, key, step * 1.5 + ord(key), None if step in GAPS else 0.25, life=life)
         for step in range(1, ticks + 1)
         for key in KEYS
     ]
@@ -353,7 +354,7 @@ def test_a_release_that_changes_stops_all(place: int) -> None:
             ticks.see(row)
         assert list(ticks.ready()) == []
         changed = rows[place]
-        changed["values"][0] = math.nextafter(changed["values"][0], 100)
+        changed["values"][0] = math.nextafter(changed["values"][0], math.inf)
         with pytest.raises(ConflictError, match=f"tick {changed['step']} was released before") as e:
             ticks.see(changed)
         assert str(changed["values"][0]) not in str(e.value)
@@ -432,7 +433,7 @@ ABOUT = {
     ],
     "keys": KEYS,
     "tick": 1,
-    "horizon": 4,
+    "horizon": 6,
     "epsilon": 1.0,
     "delta": 1e-6,
     "events": 4,
@@ -446,8 +447,8 @@ class Served:
     """A page of ticks that were made up."""
 
     def __init__(self, directory: Path) -> None:
-        append(directory / "seen", stream(4))
-        self.publisher = publisher(directory)
+        append(directory / "seen", stream(6))
+        self.publisher = publisher(directory, 6)
         routes = {"/metrics": exporter(self.publisher)}
         self._server = page.serve(self.publisher, ABOUT, 0, routes)
         self.host, port = self._server.server_address[:2]
@@ -489,12 +490,12 @@ def test_ticks_are_sent_as_they_come(served: Served) -> None:
             lines.append(answer.readline().decode())
         served.publisher.publish(math.inf)
         text = "".join(lines) + answer.read().decode()
-    assert events(text) == [1, 2, 3, 4]
+    assert events(text) == [1, 2, 3, 4, 5, 6]
     assert text.rstrip().endswith("event: over\ndata: {}")
     assert json.loads(served.get("/releases.json")) == served.publisher.published
     # A browser that comes back says what it has.
-    assert events(served.get("/events", **{"Last-Event-ID": "3"})) == [4]
-    assert events(served.get("/events", **{"Last-Event-ID": "-3 nonsense"})) == [1, 2, 3, 4]
+    assert events(served.get("/events", **{"Last-Event-ID": "3"})) == [4, 5, 6]
+    assert events(served.get("/events", **{"Last-Event-ID": "-3 nonsense"})) == [1, 2, 3, 4, 5, 6]
 
 
 def test_other_paths_are_none(served: Served) -> None:
@@ -509,17 +510,17 @@ def test_prometheus_gets_what_the_page_shows_and_no_more(served: Served) -> None
     assert lines == [
         "dp_tick 2.0",
         "dp_tick_end_seconds 2.0",
-        'dp_release_value{key="a",metric="count"} 4.0',
+        'dp_release_value{key="a",metric="count"} 100.0',
         'dp_release_value{key="a",metric="latency_mean"} NaN',
-        'dp_release_value{key="b",metric="count"} 4.0',
+        'dp_release_value{key="b",metric="count"} 101.0',
         'dp_release_value{key="b",metric="latency_mean"} NaN',
-        'dp_release_low{key="a",metric="count"} 3.0',
+        'dp_release_low{key="a",metric="count"} 99.0',
         'dp_release_low{key="a",metric="latency_mean"} NaN',
-        'dp_release_low{key="b",metric="count"} 3.0',
+        'dp_release_low{key="b",metric="count"} 100.0',
         'dp_release_low{key="b",metric="latency_mean"} NaN',
-        'dp_release_high{key="a",metric="count"} 5.0',
+        'dp_release_high{key="a",metric="count"} 101.0',
         'dp_release_high{key="a",metric="latency_mean"} NaN',
-        'dp_release_high{key="b",metric="count"} 5.0',
+        'dp_release_high{key="b",metric="count"} 102.0',
         'dp_release_high{key="b",metric="latency_mean"} NaN',
     ]
 
@@ -535,22 +536,22 @@ def test_the_page_in_a_browser(served: Served, tmp_path: Path, width: int, dark:
         served.publisher.publish(2.5 + DELAY)
         browser.wait("document.body.dataset.ticks === '2'")
         assert browser.says("document.getElementById('status').textContent").startswith(
-            "tick 2 of 4"
+            "tick 2 of 6"
         )
         cells = "[...document.querySelectorAll('.panel td:nth-child(2)')].map(c => c.textContent)"
-        assert browser.says(cells) == ["4", "4", "too small", "too small"]
+        assert browser.says(cells) == ["100", "101", "too small", "too small"]
         served.publisher.publish(math.inf)
-        browser.wait("document.body.dataset.ticks === '4'")
+        browser.wait("document.body.dataset.ticks === '6'")
         browser.wait(
-            "document.getElementById('status').textContent === 'over: all 4 ticks are here'"
+            "document.getElementById('status').textContent === 'over: all 6 ticks are here'"
         )
-        assert browser.says(cells) == ["7", "7", "0.250 s", "0.250 s"]
+        assert browser.says(cells) == ["106", "107", "0.250 s", "0.250 s"]
         panel = "document.querySelectorAll('.panel')"
-        # A gap is a gap: two of four ticks, in both lines and bands of the second panel.
+        # A gap is a gap: of the second panel ticks 3, 5 and 6 are known, and 3 stands alone.
         sizes = "[...p.querySelectorAll('polyline')].map(l => l.points.length)"
-        assert browser.says(f"[...{panel}].map(p => {sizes})") == [[4, 4], [2, 2]]
+        assert browser.says(f"[...{panel}].map(p => {sizes})") == [[6, 6], [2, 2]]
         bands = "[...p.querySelectorAll('polygon')].map(l => l.points.length)"
-        assert browser.says(f"[...{panel}].map(p => {bands})") == [[8, 8], [4, 4]]
+        assert browser.says(f"[...{panel}].map(p => {bands})") == [[12, 12], [2, 4, 2, 4]]
         promise = browser.says("document.getElementById('promise').textContent")
         assert "factor of at most e^1, which is 2.72, but for a probability of 0.000001" in promise
         assert "4 requests of a person count" in browser.says("document.body.innerText")

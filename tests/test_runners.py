@@ -359,7 +359,7 @@ def test_none_jumps_to_the_end_of_what_only_says_that_it_is_bounded() -> None:
 @pytest.mark.parametrize("given", [[], ["--experiments=mine"]])
 def test_prism_is_kept_from_splitting_bundles_of_state(given: list[str]) -> None:
     """It would hand one key to two workers; bounded counts keep no state."""
-    known = [flag.partition("=")[2] for flag in given]
+    known = {flag.partition("=")[2] for flag in given}
     for runner, splits in (("PrismRunner", True), ("DirectRunner", True), ("FnApiRunner", False)):
         for path in ("streaming", "bounded"):
             clock: dict[str, Any] = {"tick": 9, "start": 0, "stop": 90, "keys": ["k"], "path": path}
@@ -371,9 +371,9 @@ def test_prism_is_kept_from_splitting_bundles_of_state(given: list[str]) -> None
             ):
                 pipeline = beam.Pipeline(runner, options=PipelineOptions(given))
                 _ = pipeline | beam.Create([("k", 1)]) | made
-                found = pipeline.options.view_as(DebugOptions).experiments or []
-                more = ["prism_disable_sdf_split"] if splits and path == "streaming" else []
-                assert found == known + more, (runner, path, made)
+                found = {*(pipeline.options.view_as(DebugOptions).experiments or [])}
+                more = {"prism_disable_sdf_split"} if splits and path == "streaming" else set()
+                assert found - {"beam_fn_api"} == known | more, (runner, path, made)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
