@@ -220,7 +220,8 @@ def soak(options: Namespace, load: Load, work: Path) -> tuple[list[Sample], int]
     write(files, options)
     with (
         Workers(work, MALLOC, cache=options.cache) as workers,
-        Cluster(work, restarts=0, heap=options.heap) as cluster,
+        # A large heap is collected for seconds; nothing here is to die.
+        Cluster(work, restarts=0, heap=options.heap, missed=60) as cluster,
     ):
         master = f"--flink_master=localhost:{cluster.rest}"
         running = submit(options, load, files, master, *workers.flags)

@@ -123,6 +123,7 @@ class Cluster:
       restarts: of a job, before it has failed.
       classpath: of its processes, instead of Flink and our translation.
       heap: MB of a TaskManager, which holds all state.
+      missed: seconds without a sign of life after which a TaskManager counts as dead.
     """
 
     def __init__(
@@ -132,9 +133,10 @@ class Cluster:
         restarts: int = 1_000_000,
         classpath: str = "",
         heap: int = 512,
+        missed: int = 3,
     ) -> None:
         self.work, self.slots, self.restarts = work.resolve(), slots, restarts
-        self.heap = heap
+        self.heap, self.missed = heap, missed
         self.classpath = classpath
         self.rest = free_port()
         self.task_managers: list[Process] = []
@@ -166,7 +168,7 @@ class Cluster:
             "restart-strategy.fixed-delay.attempts": self.restarts,
             "restart-strategy.fixed-delay.delay": "200 ms",
             "heartbeat.interval": 500,
-            "heartbeat.timeout": 3000,
+            "heartbeat.timeout": self.missed * 1000,
             "cluster.registration.error-delay": 500,  # of a TaskManager that was there first
             "web.refresh-interval": 200,  # milliseconds by which REST's answers may be old
             "io.tmp.dirs": self.work / "tmp",
