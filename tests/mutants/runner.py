@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,24 +70,28 @@ def judged(mutants: Sequence[Mutant], jobs: int = 2) -> Iterator[tuple[Mutant, V
         for number in range(jobs):
             copies.put(Copy(Path(scratch, str(number))))
 
-        def one(mutant: Mutant) -> Verdict:
+        def in_a_copy(work: Callable[[Copy], Any]) -> Any:
             copy = copies.get()
             try:
-                return copy.judge(mutant, sound[mutant.check, mutant.twin])
+                return work(copy)
             finally:
                 copies.put(copy)
 
-        def check(case: tuple[str, bool]) -> str:
-            copy = copies.get()
-            try:
-                return copy.trouble(*case)
-            finally:
-                copies.put(copy)
-
-        cases = list(dict.fromkeys((mutant.check, mutant.twin) for mutant in mutants))
         with ThreadPoolExecutor(jobs) as pool:
-            sound = dict(zip(cases, pool.map(check, cases), strict=True))
-            yield from zip(mutants, pool.map(one, mutants), strict=True)
+            troubles: dict[tuple[str, bool], str] = {}
+            for twin in (True, False):
+                checks = sorted({mutant.check for mutant in mutants if mutant.twin == twin})
+                parts = filter(None, (checks[i::jobs] for i in range(jobs)))
+                for found in pool.map(
+                    lambda part, twin=twin: in_a_copy(lambda copy: copy.troubles(part, twin)), parts
+                ):
+                    troubles |= {(check, twin): trouble for check, trouble in found.items()}
+
+            def verdict(mutant: Mutant) -> Verdict:
+                trouble = troubles[mutant.check, mutant.twin]
+                return in_a_copy(lambda copy: copy.judge(mutant, trouble))  # type: ignore[no-any-return]
+
+            yield from zip(mutants, pool.map(verdict, mutants), strict=True)
 
 
 class Copy:
@@ -100,12 +104,15 @@ class Copy:
         self._place = place
         shutil.copytree(ROOT, place, ignore=_LEFT)
 
-    def trouble(self, check: str, twin: bool = True) -> str:
-        """Why a check says nothing without a mutant; empty if it passes."""
-        seen, said, status = self._run(check, "beam_dpcount", twin)
-        if status == 0 and _has(seen["passed"], check):
-            return ""
-        return f"without the mutant {check} does not pass (status {status})\n{said}"
+    def troubles(self, checks: Sequence[str], twin: bool = True) -> dict[str, str]:
+        """Why checks say nothing without a mutant, each; empty if one passes."""
+        seen, said, status = self._run(checks, "beam_dpcount", twin)
+        names = [name for name, _ in seen["failed"]]
+        found = dict.fromkeys(checks, "")
+        for check in checks:
+            if _has(names, check) or not _has(seen["passed"], check):
+                found[check] = f"without the mutant {check} does not pass (status {status})\n{said}"
+        return found
 
     def judge(self, mutant: Mutant, trouble: str = "") -> Verdict:
         """What becomes of it; `trouble` is what its check has without it."""
@@ -115,7 +122,7 @@ class Copy:
         before = path.read_text("utf-8")
         self._write(path, mutated(mutant, self._place))
         try:
-            seen, said, status = self._run(mutant.check, mutant.module, mutant.twin)
+            seen, said, status = self._run(["-x", mutant.check], mutant.module, mutant.twin)
         finally:
             self._write(path, before)
         if status == 0:
@@ -134,18 +141,20 @@ class Copy:
             moment = next(self._moments)
         os.utime(path, (moment, moment))
 
-    def _run(self, check: str, module: str, twin: bool) -> tuple[dict[str, Any], str, int]:
+    def _run(
+        self, words: Sequence[str], module: str, twin: bool
+    ) -> tuple[dict[str, Any], str, int]:
         """What the plugin wrote down, what was printed, and how it ended."""
         compiled, aside = self._place / _TWIN, self._place / "twin.aside"
         if not twin and compiled.exists():
             compiled.rename(aside)
         try:
-            return self._checked(check, module)
+            return self._checked(words, module)
         finally:
             if aside.exists():
                 aside.rename(compiled)
 
-    def _checked(self, check: str, module: str) -> tuple[dict[str, Any], str, int]:
+    def _checked(self, words: Sequence[str], module: str) -> tuple[dict[str, Any], str, int]:
         witness = self._place / "witness.json"
         witness.unlink(missing_ok=True)
         environment = {
@@ -156,9 +165,9 @@ class Copy:
             MODULE: module,
         }
         environment.pop("PYTEST_ADDOPTS", None)
-        words = [sys.executable, "-m", "pytest", "-x", "-m", "", "-p", "tests.mutants.witness"]
+        plugin = ["-m", "", "-p", "tests.mutants.witness"]
         process = subprocess.Popen(
-            [*words, check],
+            [sys.executable, "-m", "pytest", *plugin, *words],
             cwd=self._place,
             env=environment,
             stdout=subprocess.PIPE,
@@ -167,7 +176,7 @@ class Copy:
             start_new_session=True,
         )
         try:
-            said, _ = process.communicate(timeout=_LONGEST)
+            said, _ = process.communicate(timeout=_LONGEST * len(words))
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
@@ -177,5 +186,5 @@ class Copy:
         return seen, said[-3000:], process.returncode
 
 
-def _has(passed: Sequence[str], check: str) -> bool:
-    return any(one == check or one.startswith(f"{check}[") for one in passed)
+def _has(names: Sequence[str], check: str) -> bool:
+    return any(name == check or name.startswith(f"{check}[") for name in names)

@@ -1,0 +1,191 @@
+"""Arbitrary bytes as states, hostile values as events, hostile files as input of commands.
+
+`make test` tries each for a moment, `make audit` for as long as `--fuzz SECONDS` says.
+
+What keeps a state whole is a checksum of 32 bits over all of it, a fingerprint of 32 bits of all
+parameters, the format, and lengths that fit. Against accidents, that is: whoever can write states
+can forge them, and sees exact sums anyway. So bytes with a forged checksum may be read; but then
+they are what is written of what was read, to the last byte.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import beam_dpcount as dp
+from beam_dpcount.counters.selection import Selection
+from beam_dpcount.dofns.clock import clock_of
+from beam_dpcount.dofns.states import (
+    FoldCodec,
+    PersonCodec,
+    Seen,
+    StateCodec,
+    StateError,
+    add_to,
+    statistic_codec,
+    tick_codec,
+)
+from beam_dpcount.mechanisms import BinaryTree, Honaker, NormalizedBLT, SmoothBinary
+from beam_dpcount.noise.entropy import SystemNoise
+from beam_dpcount.statistics import Edges, Episodes, SpanningForest, Words
+from tests.fuzz import chances, hostile_bytes
+from tests.shards import Shard, plan_of
+
+for_long = pytest.mark.parametrize(
+    "seconds", [2.0, pytest.param(None, marks=pytest.mark.audit)], ids=["a moment", "long"]
+)
+
+
+@pytest.fixture
+def long(seconds: float | None, request: pytest.FixtureRequest) -> float:
+    """How long to try."""
+    return request.config.getoption("--fuzz") if seconds is None else seconds
+
+
+# States
+
+
+class Kind(NamedTuple):
+    """States of one kind: some of them, and how they are read and written again."""
+
+    states: list[bytes]
+    again: Callable[[bytes], bytes]
+
+
+def of_counter(counter: Any, digest: int = 0) -> Kind:
+    codec, state, states = StateCodec(counter, digest), counter.init(), []
+    noise = SystemNoise(counter.law, counter.dimension)
+    for step in range(12):
+        states.append(codec.encode(state, bytes([step]) * digest))
+        x = 1 if counter.dimension is None else np.ones(counter.dimension)
+        state, _ = counter.step(state, x, noise)
+    return Kind(states, lambda data: codec.encode(codec.decode(data), codec.digest_of(data)))
+
+
+def of_statistic(statistic: Any, relation: str, events: list[Any]) -> Kind:
+    """Both parts of a cell: what it says of the counter, and what the statistic remembers."""
+    change = statistic.change(relation)
+    counter = dp.calibrate(SmoothBinary(99), dp.ZCDP(0.5), change, statistic.dimension)
+    codec, states = statistic_codec(counter, statistic), []
+    state, memory = counter.init(), statistic.init()
+    noise = SystemNoise(counter.law, statistic.dimension)
+    for event in events:
+        memory, x = statistic.count(memory, statistic.read(event)[0])
+        state, _ = counter.step_lattice(state, x, noise)
+        states.append(codec.encode(state, b"", statistic.pack(memory)))
+
+    def again(data: bytes) -> bytes:
+        state = codec.decode(data)
+        try:
+            kept = statistic.unpack(codec.memory_of(data))
+        except ValueError as error:  # as the contract of a statistic has it
+            raise StateError from error
+        return codec.encode(state, b"", statistic.pack(kept))
+
+    return Kind(states, again)
+
+
+def of_clock() -> Kind:
+    counter = dp.calibrate(BinaryTree(50), dp.ZCDP(0.5))
+    codec = tick_codec(counter, clock_of(10, 0, horizon=50), ["a", "b"])
+    state, noise, states = counter.init(), SystemNoise(counter.law), []
+    for step in range(12):
+        waits = add_to(add_to(b"", step + 3, 5), step + 1, 7)
+        states.append(codec.encode(state, b"", waits))
+        state, _ = counter.step(state, 1, noise)
+    return Kind(states, lambda d: codec.encode(codec.decode(d), b"", codec.memory_of(d)))
+
+
+def of_shard(mechanism: Any, **options: Any) -> Kind:
+    counter = dp.calibrate(mechanism, dp.ZCDP(50.0), dp.TickCount(
+        dp.ZCDP(1), 10, 0, horizon=40, keys=["a"], bounds=(0, 2)).counter.change)  # fmt: skip
+    plan = plan_of(Selection(counter, 0.02, **options))
+    shard, states = Shard(plan), []
+    shard.seed()
+    shard.arrive({("first", 1): 4, ("a", 2): 400, ("b", 7): 1, ("waits", 3): 1, ("\u00e9", 9): 2})
+    for _ in range(12):
+        assert shard.cell.data is not None
+        states.append(shard.cell.data)
+        shard.fire()
+    codec = shard.dofn._codec
+
+    def again(data: bytes) -> bytes:
+        columns, pending = codec.decode(data)
+        return codec.encode(columns, codec.digest_of(data), pending)
+
+    return Kind(states, again)
+
+
+def of_fold() -> Kind:
+    codec = FoldCodec(("a fold", 3))
+    states = [codec.encode((n, np.linspace(-n, n, n))) for n in range(9)]
+    return Kind(states, lambda data: codec.encode(codec.decode(data)))
+
+
+def of_person(gap: bool) -> Kind:
+    codec, states = PersonCodec("a bound", gap), []
+    for n in range(9):
+        seen = Seen(n, {}, [10 * i for i in range(n)] if gap else [], bytes([n]) * 8)
+        seen.names = dict.fromkeys(seen.digests(b"%d" % i for i in range(n)), 1)
+        states.append(codec.encode(seen))
+    return Kind(states, lambda data: codec.encode(codec.decode(data)))
+
+
+EDGES = [(0, 1, 2), (1, 2, 1), (0, 2, 3), (3, 4, 1), (2, 3, 2), (0, 4, 1), (1, 3, 3)]
+PLAIN_EDGES = [edge[:2] for edge in EDGES]
+VECTORS = dp.Change(coordinates=1)
+KINDS: dict[str, Callable[[], Kind]] = {
+    "numbers": lambda: of_counter(dp.calibrate(BinaryTree(100), dp.ZCDP(0.5))),
+    "with a history": lambda: of_counter(dp.calibrate(BinaryTree(100), dp.ZCDP(0.5)), 16),
+    "numbers and estimates": lambda: of_counter(dp.calibrate(Honaker(100), dp.ZCDP(0.5))),
+    "packed": lambda: of_counter(dp.calibrate(NormalizedBLT(100), dp.ZCDP(0.5))),
+    "vectors": lambda: of_counter(dp.calibrate(SmoothBinary(99), dp.ZCDP(0.5), VECTORS, 3)),
+    "packed vectors": lambda: of_counter(
+        dp.calibrate(NormalizedBLT(99), dp.ZCDP(0.5), VECTORS, 3)
+    ),
+    "endless": lambda: of_counter(
+        dp.calibrate(dp.mechanisms.Unbounded(BinaryTree), dp.PureDP(1.0))
+    ),
+    "sparse": lambda: of_counter(
+        dp.calibrate(dp.sparse_for(10, 1000, dp.PureDP(1.0)), dp.PureDP(1.0))
+    ),
+    "words": lambda: of_statistic(Words("abc", 3), "replace_one", [*"abcacbzacabcb"]),
+    "episodes": lambda: of_statistic(Episodes("abc", 2), "replace_one", [*"abcacbzacabcb"]),
+    "a graph": lambda: of_statistic(Edges(5, max_degree=2), "edge", PLAIN_EDGES),
+    "a forest": lambda: of_statistic(SpanningForest(5, 3), "edge", EDGES),
+    "a clock": of_clock,
+    "a shard": lambda: of_shard(SmoothBinary(40)),
+    "a shard, packed": lambda: of_shard(NormalizedBLT(40), at_least=2),
+    "a fold": of_fold,
+    "a person": lambda: of_person(False),
+    "a person with a gap": lambda: of_person(True),
+}
+
+
+@for_long
+def test_bytes_are_a_state_or_refused(long: float) -> None:
+    """No other error, and no other state; of no kind's states is one of another kind's."""
+    kinds = {name: make() for name, make in KINDS.items()}
+    for kind in kinds.values():
+        assert all(kind.again(data) == data for data in kind.states)
+    for chance in chances(long, least=2000):
+        name = chance.choice([*kinds])
+        states, again = kinds[name]
+        others = kinds[chance.choice([*kinds])].states if chance.random() < 0.2 else states
+        data = hostile_bytes(chance, others)
+        try:
+            written = again(data)
+        except StateError:
+            assert data not in states, name
+        else:
+            assert _without_hints(written) == _without_hints(data), (name, data.hex())
+
+
+def _without_hints(data: bytes) -> bytes:
+    """Without the short fingerprints, which only choose the words of an error."""
+    return data[:2] + data[8:-4]
