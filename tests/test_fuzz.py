@@ -16,10 +16,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from apache_beam.transforms.window import GlobalWindow
 
 import beam_dpcount as dp
 from beam_dpcount.counters.selection import Selection
 from beam_dpcount.dofns.clock import clock_of
+from beam_dpcount.dofns.elements import CountEachElement, ReadElements
+from beam_dpcount.dofns.gathered import CountGathered, GatherNumbers
+from beam_dpcount.dofns.intake import RejectedElementError
 from beam_dpcount.dofns.states import (
     FoldCodec,
     PersonCodec,
@@ -33,7 +37,11 @@ from beam_dpcount.dofns.states import (
 from beam_dpcount.mechanisms import BinaryTree, Honaker, NormalizedBLT, SmoothBinary
 from beam_dpcount.noise.entropy import SystemNoise
 from beam_dpcount.statistics import Edges, Episodes, SpanningForest, Words
-from tests.fuzz import chances, hostile_bytes
+from beam_dpcount.statistics.items import Items
+from benchmarks.cells import Cell
+from benchmarks.jobs import dofns_of
+from tests.fuzz import SECRET, chances, hostile_bytes, hostile_value
+from tests.scripted import ScriptedEntropy
 from tests.shards import Shard, plan_of
 
 for_long = pytest.mark.parametrize(
@@ -189,3 +197,116 @@ def test_bytes_are_a_state_or_refused(long: float) -> None:
 def _without_hints(data: bytes) -> bytes:
     """Without the short fingerprints, which only choose the words of an error."""
     return data[:2] + data[8:-4]
+
+
+# Events
+
+
+class Placed:
+    """Where an event is, for a DoFn that asks."""
+
+    windows = (GlobalWindow(),)
+
+    def __init__(self, micros: int = 5_000_000) -> None:
+        self.timestamp_micros = micros
+
+
+BUDGET, MANY = dp.ZCDP(0.5), 1 << 20
+ELEMENTS: dict[str, Callable[..., Any]] = {
+    "numbers": lambda **how: dp.PrefixCount(BUDGET, MANY, bounds=(-1, 2), **how),
+    "numbers, finer": lambda **how: dp.PrefixCount(
+        BUDGET, MANY, bounds=(0.25, 1.5), unit=0.25, **how
+    ),
+    "items": lambda **how: dp.Histogram(BUDGET, MANY, ["a", "b", "0"], max_items=2, **how),
+    "items, removed": lambda **how: dp.Histogram(BUDGET, MANY, ["a", "b"], removals=True, **how),
+    "one item": lambda **how: dp.Histogram(BUDGET, MANY, ["a", "b"], fit_total=True, **how),
+    "words": lambda **how: dp.SubstringCount(BUDGET, MANY, ["a", "b", "ab"], 2, **how),
+    "episodes": lambda **how: dp.EpisodeCount(BUDGET, MANY, ["a", "b"], 2, max_span=4, **how),
+    "edges": lambda **how: dp.EdgeCount(BUDGET, MANY, 5, max_degree=2, **how),
+    "triangles": lambda **how: dp.TriangleCount(BUDGET, MANY, ["0", "1", "a"], max_degree=2, **how),
+    "stars": lambda **how: dp.KStarCount(BUDGET, MANY, 5, 2, max_degree=2, **how),
+    "degrees": lambda **how: dp.DegreeHistogram(BUDGET, MANY, 5, max_degree=2, **how),
+    "a forest": lambda **how: dp.SpanningForestCost(BUDGET, MANY, 5, 3, **how),
+    "weights": lambda **how: dp.CutGraph(BUDGET, MANY, ["0", "1", "a"], **how),
+}
+
+
+class Reader:
+    """What one transform makes of values: as bounded input, as a stream, and where it may refuse.
+
+    Without noise, so that a stream's releases show what was counted.
+    """
+
+    def __init__(self, make: Callable[..., Any]) -> None:
+        how: dict[str, Any] = {"entropy": ScriptedEntropy(0), "mechanism": "BinaryTree"}
+        whole, stream = (make(path=path, **how) for path in ("bounded", "streaming"))
+        self.counter, self.statistic = whole.counter, whole.statistic
+        self.whole = self._made(whole, ReadElements)
+        self.telling = {
+            kind: self._made(make(path="bounded", on_reject=kind, **how), ReadElements)
+            for kind in ("collect", "raise")
+        }
+        dofns = dofns_of(stream)
+        self.gather, self.count = dofns.get(GatherNumbers), dofns.get(CountGathered)
+        if self.count is None:
+            self.count = dofns[CountEachElement]
+        self.count.setup()
+        self.cell, self.memory, self.steps = Cell(), self.statistic.init(), 0
+        self.sums: Any = 0
+
+    @staticmethod
+    def _made(transform: Any, kind: type) -> Any:
+        dofn = dofns_of(transform)[kind]
+        dofn.setup()
+        return dofn
+
+    def read(self, value: Any) -> None:
+        """Assert all that is promised of a value."""
+        ((key, packed),) = self.whole.process(("k", value), Placed())
+        codes = tuple(np.frombuffer(packed, "<i8").tolist()[1:])
+        self.memory, x = self.statistic.count(self.memory, codes)
+        low, high = self.counter.change.lattice_bounds(self.counter.unit)
+        assert np.all((low <= x) & (x <= high)) or codes == self.statistic.empty
+        if isinstance(self.statistic, Items):
+            assert np.count_nonzero(x) <= self.statistic.max_items
+        self.sums, self.steps = self.sums + x, self.steps + 1
+        counted: Any = np.asarray(self.sums * self.counter.unit).tolist()
+        if self.statistic.labels is not None:  # else one number
+            counted = counted[: len(self.statistic.labels)]
+        assert self._streamed(value) == (self.steps, counted)
+        self._told(value, codes)
+
+    def _streamed(self, value: Any) -> tuple[int, Any]:
+        element: Any = ("k", value)
+        self.count.start_bundle()
+        if self.gather is not None:
+            self.gather.start_bundle()
+            assert [*self.gather.process(element, Placed())] == []
+            (element,) = (made.value for made in self.gather.finish_bundle())
+        (release,) = self.count.process(element, Placed(), self.cell)
+        release = getattr(release, "value", release) if self.gather is not None else release
+        return release.step, release.value
+
+    def _told(self, value: Any, codes: tuple[int, ...]) -> None:
+        """Who asks for what is refused is told why, and never what, but in its own field."""
+        ((_, step),) = self.telling["collect"].process(("k", value), Placed())
+        packed, _, _, _, refused = step
+        assert tuple(np.frombuffer(packed, "<i8").tolist()[1:]) == codes
+        assert refused is None or SECRET not in refused.reason
+        try:
+            ((_, packed),) = self.telling["raise"].process(("k", value), Placed())
+        except RejectedElementError as error:
+            assert refused is not None
+            assert SECRET not in str(error)
+            assert error.__context__ is None or error.__suppress_context__
+        else:
+            assert refused is None
+
+
+@for_long
+def test_any_value_is_counted_within_its_bounds_or_refused(long: float) -> None:
+    """On both paths alike; it stops nothing, and takes its step."""
+    readers = {name: Reader(make) for name, make in ELEMENTS.items()}
+    for chance in chances(long, least=500):
+        value, name = hostile_value(chance), chance.choice([*readers])
+        readers[name].read(value)

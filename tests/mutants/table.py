@@ -138,11 +138,11 @@ MUTANTS = (
         f"{_STEPS}[scalar-Simple2]",
     ),
     Mutant(
-        "fresh noise",
-        "what comes late in a shard is noised at every tick before it anew",
+        "shared noise",
+        "keys of a shard that begin together share the noise of what came before",
         f"{_COUNTERS}/columns.py",
         "mechanism.after(step - 1, noise(new), len(new))",
-        "mechanism.after(step - 1, noise(names + new), len(new))",
+        "mechanism.after(step - 1, noise(new[:1] * len(new)), len(new))",
         "tests/test_selected_keys_shards.py::test_both_paths_are_the_definition"
         "[plain-BinaryTree(horizon=40)]",
     ),
@@ -193,7 +193,7 @@ MUTANTS = (
         f"{_DOFNS}/stacked.py",
         "noises = [noise_of(streams[i]) for i in some.tolist()]",
         "noises = [noise_of(streams[some[0]]) for i in some.tolist()]",
-        "tests/test_stacked.py::test_every_step_has_a_draw_of_its_own",
+        "tests/test_stacked.py::test_each_comes_out_as_it_would_alone",
     ),
     # Norms
     Mutant(
@@ -300,7 +300,7 @@ MUTANTS = (
         f"{_STATISTICS}/graph_counts.py",
         "return ((most, 2 * most),), most**2 + max(2 * most**2, 4 * most)",
         "return ((most, 0),), None",
-        "tests/test_graph_statistics.py::test_no_order_of_four_vertices_exceeds_the_bounds",
+        "tests/test_graph_statistics.py::test_bounds_of_triangles_are_attained[3]",
     ),
     Mutant(
         "published constants",
@@ -308,7 +308,7 @@ MUTANTS = (
         f"{_STATISTICS}/words.py",
         "Spread(blocks, blocks * g[0] + cross, touched)",
         "Spread(blocks, blocks * g[0], touched)",
-        "tests/test_words.py::test_no_neighbours_differ_by_more[2-7-1-replace_one]",
+        "tests/test_words.py::test_no_neighbours_differ_by_more[2-7-3-replace_one]",
     ),
     Mutant(
         "published constants",
@@ -316,7 +316,7 @@ MUTANTS = (
         f"{_STATISTICS}/words.py",
         'return 2 if self.relation == "replace_one" and self.letters > 1 else 1',
         "return 1",
-        "tests/test_words.py::test_no_neighbours_differ_by_more[2-2-3-replace_one]",
+        "tests/test_words.py::test_no_neighbours_differ_by_more[2-7-2-replace_one]",
     ),
     Mutant(
         "published constants",

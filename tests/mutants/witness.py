@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ _seen: dict[str, Any] = {"passed": [], "skipped": [], "failed": []}
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[Any]:
     report = yield
     if report.failed:
-        _seen["failed"].append([report.nodeid, _fault(report.when, call.excinfo)])
+        _seen["failed"].append([report.nodeid, _fault(report.when, call.excinfo.value)])
     elif report.skipped:
         _seen["skipped"].append(report.nodeid)
     elif report.when == "call":
@@ -31,15 +32,19 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     return report
 
 
-def _fault(when: str, raised: Any) -> str:
+def _fault(when: str, raised: BaseException) -> str:
     """What is wrong with a failure as that of a check; empty if it is an assertion of a test."""
-    name = raised.typename
+    name = type(raised).__name__
     if when != "call":
         return f"{name} in {when}"
-    if not issubclass(raised.type, AssertionError | pytest.fail.Exception):
+    several = getattr(raised, "exceptions", None)  # a group of them, as Hypothesis raises
+    if several is not None:
+        return ", ".join(filter(None, (_fault(when, one) for one in several)))
+    if not isinstance(raised, AssertionError | pytest.fail.Exception):
         return name
     here = Path.cwd()
-    ours = [Path(frame.path) for frame in raised.traceback if here in Path(frame.path).parents]
+    files = [Path(frame.filename) for frame in traceback.extract_tb(raised.__traceback__)]
+    ours = [file for file in files if here in file.parents]
     if not ours or ours[-1].relative_to(here).parts[0] != "tests":
         return f"{name} outside of tests"
     return ""
