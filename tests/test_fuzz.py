@@ -24,25 +24,36 @@ from beam_dpcount.dofns.clock import clock_of
 from beam_dpcount.dofns.elements import CountEachElement, ReadElements
 from beam_dpcount.dofns.gathered import CountGathered, GatherNumbers
 from beam_dpcount.dofns.intake import RejectedElementError
+from beam_dpcount.dofns.shards import SumShards
 from beam_dpcount.dofns.states import (
+    PAIR,
     FoldCodec,
     PersonCodec,
     Seen,
     StateCodec,
     StateError,
     add_to,
+    batches_of,
+    parcel_of,
     statistic_codec,
     tick_codec,
 )
+from beam_dpcount.dofns.ticks import ReadTicks, SumTicks
+from beam_dpcount.dofns.users import SendToPeople, StepParcels
+from beam_dpcount.dofns.windows import WindowCheck
+from beam_dpcount.local.learner import ConvexLearner, MedianLearner
 from beam_dpcount.mechanisms import BinaryTree, Honaker, NormalizedBLT, SmoothBinary
 from beam_dpcount.noise.entropy import SystemNoise
 from beam_dpcount.statistics import Edges, Episodes, SpanningForest, Words
 from beam_dpcount.statistics.items import Items
 from benchmarks.cells import Cell
 from benchmarks.jobs import dofns_of
-from tests.fuzz import SECRET, chances, hostile_bytes, hostile_value
+from tests.fuzz import BY_DATA, SECRET, chances, hostile_bytes, hostile_value
 from tests.scripted import ScriptedEntropy
 from tests.shards import Shard, plan_of
+
+# A warning shows, on a worker, that there is such a value.
+pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 
 for_long = pytest.mark.parametrize(
     "seconds", [2.0, pytest.param(None, marks=pytest.mark.audit)], ids=["a moment", "long"]
@@ -153,9 +164,7 @@ KINDS: dict[str, Callable[[], Kind]] = {
     "numbers and estimates": lambda: of_counter(dp.calibrate(Honaker(100), dp.ZCDP(0.5))),
     "packed": lambda: of_counter(dp.calibrate(NormalizedBLT(100), dp.ZCDP(0.5))),
     "vectors": lambda: of_counter(dp.calibrate(SmoothBinary(99), dp.ZCDP(0.5), VECTORS, 3)),
-    "packed vectors": lambda: of_counter(
-        dp.calibrate(NormalizedBLT(99), dp.ZCDP(0.5), VECTORS, 3)
-    ),
+    "packed vectors": lambda: of_counter(dp.calibrate(NormalizedBLT(99), dp.ZCDP(0.5), VECTORS, 3)),
     "endless": lambda: of_counter(
         dp.calibrate(dp.mechanisms.Unbounded(BinaryTree), dp.PureDP(1.0))
     ),
@@ -310,3 +319,98 @@ def test_any_value_is_counted_within_its_bounds_or_refused(long: float) -> None:
     for chance in chances(long, least=500):
         value, name = hostile_value(chance), chance.choice([*readers])
         readers[name].read(value)
+
+
+TEXTS = ("a", "b", "c", "", "\ud800", "é", SECRET)
+
+
+def hostile_event(chance: random.Random) -> tuple[Any, Placed]:
+    """Mostly pairs of a key and a value, at some time."""
+    value = hostile_value(chance)
+    key: Any = chance.choice(TEXTS) if chance.random() < 0.8 else hostile_value(chance)
+    event = (key, value) if chance.random() < 0.9 else value
+    return event, Placed(chance.choice([0, 5_000_000, -1, 10**9, 2**62, 39_999_999, 40_000_000]))
+
+
+KEYS = ("a", "b", "c")
+TICKS: dict[str, Any] = {"tick": 10, "start": 0, "horizon": 4, "bounds": (-1, 2)}
+
+
+@for_long
+def test_any_event_at_a_clock_is_within_its_bounds_or_nothing(long: float) -> None:
+    """It stops nothing but what is known before: events of no time, and rows that are no pairs."""
+    dofns = [
+        dofns_of(dp.TickCount(dp.ApproxDP(1.0, 1e-6), keys=keys, path=path, **TICKS))[kind]
+        for keys in (KEYS, dp.SelectKeys())
+        for path, kind in (
+            ("bounded", SumShards if isinstance(keys, dp.SelectKeys) else SumTicks),
+            ("streaming", SumShards if isinstance(keys, dp.SelectKeys) else ReadTicks),
+        )
+    ]
+    for chance in chances(long, least=500):
+        event, place = hostile_event(chance)
+        for dofn in dofns:
+            dofn.start_bundle()
+            made = [*dofn.process(event, place), *dofn.finish_bundle()]
+            assert len(made) <= 1
+            for windowed in made:
+                group, data = windowed.value
+                if isinstance(dofn, SumShards):
+                    ((names, steps, xs),) = batches_of(data)
+                    assert names == [str.__str__(event[0])]
+                    ((step, x),) = zip(steps.tolist(), xs.tolist(), strict=True)
+                else:
+                    step, x = PAIR.unpack(data[-PAIR.size :])
+                    assert group in (*KEYS, 0)
+                assert 1 <= step <= 4
+                assert 0 <= place.timestamp_micros < 40_000_000
+                assert -1 <= x <= 2
+
+
+@for_long
+def test_any_person_is_somebody_or_nobody(long: float) -> None:
+    """Whatever a function gives for one, or raises of what data cause."""
+    given: list[Any] = [None]
+    users = dp.Users(lambda value: given[0], 2)
+
+    def failing(value: Any) -> Any:
+        raise given[0]
+
+    parcels = StepParcels(WindowCheck(None), None)
+    dofn = SendToPeople(users, parcels)
+    broken = SendToPeople(dp.Users(failing, 2), parcels)
+    for chance in chances(long, least=500):
+        given[0] = hostile_value(chance)
+        ((person, entry),) = dofn.process(("k", 1), Placed())
+        is_text = isinstance(given[0], str)
+        assert type(person) is str
+        assert person.encode() is not None
+        assert not person or (is_text and person == str.__str__(given[0]))
+        assert parcels.unwrap(parcel_of(entry), [0]) == [("k", 1)]
+        given[0] = chance.choice(BY_DATA)(SECRET)
+        ((person, _),) = broken.process(("k", 1), Placed())
+        assert person == ""
+        # An element that no coder takes counts 0, and takes its step.
+        event, place = hostile_event(chance)
+        is_pair = type(event) is tuple and len(event) == 2 and type(event[0]) is str
+        if is_pair and event[0] in KEYS:
+            ((_, entry),) = SendToPeople(users, parcels).process(event, place)
+            (passed,) = parcels.unwrap(parcel_of(entry), [0])
+            assert passed[0] == event[0]
+
+
+@for_long
+def test_any_client_sends_a_message_of_its_bounds(long: float) -> None:
+    given: list[Any] = [None]
+    learners: list[Any] = [
+        MedianLearner(BUDGET, 4),
+        ConvexLearner(BUDGET, 4, gradient=lambda value, points: given[0]),
+    ]
+    for chance in chances(long, least=500):
+        value = given[0] = hostile_value(chance)
+        for learner in learners:
+            (profile,) = learner.profiles([value])
+            whole = round(1 / learner.unit)
+            assert profile.shape == (4,)
+            assert (np.diff([0, *profile.tolist(), whole]) >= 0).all()
+            assert learner.message(value).shape == (8,)
