@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import datetime as dt
+import gzip
+import io
 import itertools
 import math
 import random
@@ -10,12 +13,14 @@ import struct
 import time
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 SECRET = "s3cr3t"
 # Errors that a user's function, or a value's own, may raise of what data hold.
@@ -214,3 +219,95 @@ def _deep(values: list[Any]) -> Any:
     for _ in range(5000):
         made = [made]
     return made
+
+
+# Files of events
+
+
+HEADER, NAMES = (
+    ("key", "who", "n", "time"),
+    ("ann", "bob", "", "\u00e9 \u00df", "x" * 3000, "a,b", 'q"q'),
+)
+
+
+def rows_of(chance: random.Random, most: int = 12) -> list[tuple[str, ...]]:
+    """Rows of a log, as text: a key, a person, a number and a time."""
+    return [
+        (
+            chance.choice(NAMES[:4]),
+            chance.choice(NAMES),
+            chance.choice(["0", "1", "2", "-7", "1e400", "nan", "", SECRET, "7_0", "9" * 400]),
+            str(chance.randrange(0, 40)),
+        )
+        for _ in range(chance.randrange(most))
+    ]
+
+
+def csv_of(rows: Iterable[Sequence[str]], end: str = "\n") -> bytes:
+    """A file of CSV with a header."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator=end).writerows([HEADER, *rows])
+    return text.getvalue().encode()
+
+
+def hostile_csv(chance: random.Random) -> tuple[str, bytes]:
+    """The name and the bytes of a file of events, sound or not."""
+    data = csv_of(rows_of(chance), chance.choice(["\n", "\r\n", "\r"]))
+    name = chance.choice([*_WAYS])
+    return f"{name}.csv", _WAYS[name](chance, data)
+
+
+def _line(chance: random.Random, data: bytes, line: bytes) -> bytes:
+    """With a line more, somewhere behind the header."""
+    lines = data.splitlines(keepends=True)
+    lines.insert(chance.randrange(1, len(lines) + 1), line)
+    return b"".join(lines)
+
+
+_WAYS: dict[str, Callable[[random.Random, bytes], bytes]] = {
+    "sound": lambda chance, data: data,
+    "with a mark": lambda chance, data: b"\xef\xbb\xbf" + data,
+    "empty": lambda chance, data: b"",
+    "a header alone": lambda chance, data: data.splitlines(keepends=True)[0],
+    "no header": lambda chance, data: b"".join(data.splitlines(keepends=True)[1:]),
+    "two headers": lambda chance, data: _line(chance, data, b",".join(map(str.encode, HEADER)) + b"\n"),
+    "a column twice": lambda chance, data: data.replace(b"key,who,n", b"key,n,n", 1),
+    "other text": lambda chance, data: data.decode().encode(chance.choice(["utf-16", "utf-32"])),
+    "not text": lambda chance, data: _line(chance, data, b"ann,\xff\xfe%s,1,2\n" % SECRET.encode()),
+    "zeros": lambda chance, data: _line(chance, data, b"ann,a\x00b,1,2\n"),
+    "short": lambda chance, data: _line(chance, data, b"%s,a\n" % SECRET.encode()),
+    "long": lambda chance, data: _line(chance, data, b"ann,a,1,2,3,4,5\n"),
+    "blank": lambda chance, data: _line(chance, data, chance.choice([b"\n", b"\r\n\r\n"])),
+    "open": lambda chance, data: _line(chance, data, b'ann,"%s,1,2\n' % SECRET.encode()),
+    "quoted": lambda chance, data: _line(chance, data, b'ann,"%s"x,1,2\n' % SECRET.encode()),
+    "large": lambda chance, data: _line(chance, data, b"ann,a,%s,2\n" % (b"9" * 10_000_000)),
+    "no time": lambda chance, data: _line(chance, data, b"ann,a,1,%s\n" % SECRET.encode()),
+    "packed": lambda chance, data: gzip.compress(data + b"ann,a,1,2\n" * 500_000, 1),
+    "cut": lambda chance, data: data[: chance.randrange(len(data) + 1)],
+    "flipped": lambda chance, data: _flipped(chance, [data]),
+    "random": lambda chance, data: chance.randbytes(chance.randrange(300)),
+}  # fmt: skip
+
+
+def hostile_parquet(chance: random.Random) -> tuple[str, bytes]:
+    """The same of Parquet: cut, flipped, of other types, or sound."""
+    rows = rows_of(chance)
+    columns = dict(zip(HEADER, zip(*rows, strict=True), strict=False)) if rows else {}
+    cells: dict[str, Any] = {name: list(columns.get(name, ())) for name in HEADER}
+    kind = chance.choice(["sound", "nulls", "numbers", "lists", "bytes", "cut", "flipped"])
+    if kind == "nulls" and rows:
+        cells[chance.choice(HEADER)][chance.randrange(len(rows))] = None
+    elif kind == "numbers":
+        cells["n"] = [float(i) for i in range(len(rows))]
+    elif kind == "lists":
+        cells["n"] = [[SECRET]] * len(rows)
+    elif kind == "bytes":
+        cells["n"] = [SECRET.encode() + b"\xff"] * len(rows)
+    out = io.BytesIO()
+    pq.write_table(pa.table(cells), out)
+    data = out.getvalue()
+    if kind == "cut":
+        data = data[: chance.randrange(len(data))]
+    elif kind == "flipped":
+        data = _flipped(chance, [data])
+    return f"{kind}.parquet", data

@@ -10,8 +10,14 @@ they are what is written of what was read, to the last byte.
 
 from __future__ import annotations
 
+import csv
+import io
+import math
 import random
-from collections.abc import Callable
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +25,7 @@ import pytest
 from apache_beam.transforms.window import GlobalWindow
 
 import beam_dpcount as dp
+from beam_dpcount.commands import count, graph, histogram, sequences, ticks
 from beam_dpcount.counters.selection import Selection
 from beam_dpcount.dofns.clock import clock_of
 from beam_dpcount.dofns.elements import CountEachElement, ReadElements
@@ -48,7 +55,16 @@ from beam_dpcount.statistics import Edges, Episodes, SpanningForest, Words
 from beam_dpcount.statistics.items import Items
 from benchmarks.cells import Cell
 from benchmarks.jobs import dofns_of
-from tests.fuzz import BY_DATA, SECRET, chances, hostile_bytes, hostile_value
+from tests.command_lines import EXACT, command, written
+from tests.fuzz import (
+    BY_DATA,
+    SECRET,
+    chances,
+    hostile_bytes,
+    hostile_csv,
+    hostile_parquet,
+    hostile_value,
+)
 from tests.scripted import ScriptedEntropy
 from tests.shards import Shard, plan_of
 
@@ -414,3 +430,123 @@ def test_any_client_sends_a_message_of_its_bounds(long: float) -> None:
             assert profile.shape == (4,)
             assert (np.diff([0, *profile.tolist(), whole]) >= 0).all()
             assert learner.message(value).shape == (8,)
+
+
+# Files
+
+
+def exact_rows(data: bytes, columns: Sequence[str]) -> list[dict[str, str]] | None:
+    """The rows of a CSV file by their names; None if it is not a sound one with these columns."""
+    try:
+        text = io.StringIO(data.decode("utf-8-sig"), newline="")
+        header, *rows = filter(None, csv.reader(text, strict=True))
+    except (UnicodeDecodeError, csv.Error, ValueError):
+        return None
+    if any(header.count(name) != 1 for name in columns):
+        return None
+    places = {name: header.index(name) for name in columns}
+    if any(len(row) <= max(places.values()) for row in rows):
+        return None
+    return [{name: row[place] for name, place in places.items()} for row in rows]
+
+
+def plain_time(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"\d{1,9}", text) else None
+
+
+def as_number(cell: str) -> float:
+    """What a cell counts, within bounds of 0 and 2."""
+    try:
+        value = float(cell) if "_" not in cell and len(cell) <= 300 else math.nan
+    except ValueError:
+        return 0
+    return 0 if math.isnan(value) else round(min(max(value, 0), 2))
+
+
+def counts_by_row(rows: list[dict[str, str]]) -> dict[str, float] | None:
+    """The last running count of each key, or None where a row has no plain time."""
+    if any(plain_time(row["time"]) is None for row in rows):
+        return None
+    sums: dict[str, float] = {}
+    for row in rows:
+        sums[row["key"]] = sums.get(row["key"], 0) + as_number(row["n"])
+    return sums
+
+
+def counts_by_tick(rows: list[dict[str, str]]) -> dict[str, float] | None:
+    if any(plain_time(row["time"]) is None for row in rows):
+        return None
+    sums = dict.fromkeys(("ann", "bob"), 0.0)
+    for row in rows:
+        if row["key"] in sums and int(row["time"]) < 40:
+            sums[row["key"]] += as_number(row["n"])
+    return sums
+
+
+ROWS = ("--key", "key", "--timestamp", "time", *EXACT)
+COMMANDS: dict[str, tuple[Any, tuple[object, ...], tuple[str, ...], Any]] = {
+    "count": (
+        count.main,
+        (*ROWS, "--value", "n", "--bounds", "0", "2", "--horizon", "99"),
+        ("key", "n", "time"),
+        counts_by_row,
+    ),
+    "ticks": (
+        ticks.main,
+        (*ROWS, "--value", "n", "--bounds", "0", "2", "--tick", "10", "--start", "0")
+        + ("--horizon", "4", "--keys", "ann", "bob"),
+        ("key", "n", "time"),
+        counts_by_tick,
+    ),
+    "histogram": (
+        histogram.main,
+        (*ROWS, "--item", "who", "--domain", "ann", "bob", "--horizon", "99"),
+        ("key", "who", "time"),
+        None,
+    ),
+    "graph": (
+        graph.main,
+        (*ROWS, "--what", "edges", "--edge", "who", "n", "--vertices", "9", "--horizon", "99"),
+        ("key", "who", "n", "time"),
+        None,
+    ),
+    "sequences": (
+        sequences.main,
+        (*ROWS, "--letter", "who", "--alphabet", "ann", "bob", "--max-length", "2")
+        + ("--horizon", "99"),
+        ("key", "who", "time"),
+        None,
+    ),
+}
+
+
+@for_long
+def test_any_file_is_counted_right_or_refused_in_a_line(long: float, tmp_path: Path) -> None:
+    """Which shows no cell; and then nothing is written."""
+    for number, chance in enumerate(chances(long, least=4)):
+        main, words, columns, expected = COMMANDS[chance.choice([*COMMANDS])]
+        place = tmp_path / str(number)
+        place.mkdir()
+        is_parquet = chance.random() < 0.25
+        name, data = (hostile_parquet if is_parquet else hostile_csv)(chance)
+        (place / name).write_bytes(data)
+        out = place / "out.csv"
+        ended = command("--input", place / name, *words, "--output", out, main=main)
+        said = f"{name} {words} {ended}"
+        assert SECRET not in ended.out + ended.err, said
+        if ended.status:
+            assert ended.status == 2, said
+            (line,) = ended.err.splitlines()
+            assert line.startswith(f"error: {place / name}"), said
+            assert [path.name for path in place.iterdir()] == [name], said
+        else:
+            assert {path.name for path in place.iterdir()} == {name, "out.csv"}, said
+        if not is_parquet:
+            rows = exact_rows(data, columns)
+            if rows is None:
+                assert ended.status == 2, said
+            elif expected is not None and (counted := expected(rows)) is not None:
+                assert ended.status == 0, said
+                last = {key: value for key, _, _, value in written(out)}
+                assert {k: round(v) for k, v in last.items()} == counted, said
+        shutil.rmtree(place)

@@ -549,6 +549,23 @@ MUTANTS = (
     ),
     Mutant(
         "early draws",
+        "a refusal is given out before its step is remembered",
+        f"{_DOFNS}/elements.py",
+        "        kept.state, kept.digest, kept.memory = state, digest, memory\n"
+        "        if is_new:\n"
+        "            cell.write(kept)\n"
+        "        if rejected is not None:\n"
+        "            yield beam.pvalue.TaggedOutput(REJECTED, rejected)\n",
+        "        if rejected is not None:\n"
+        "            yield beam.pvalue.TaggedOutput(REJECTED, rejected)\n"
+        "        kept.state, kept.digest, kept.memory = state, digest, memory\n"
+        "        if is_new:\n"
+        "            cell.write(kept)\n",
+        "tests/test_state_first.py::test_a_step_is_remembered_before_it_is_seen"
+        "[each_refused_element]",
+    ),
+    Mutant(
+        "early draws",
         "a threshold of segments is not drawn anew",
         f"{_COUNTERS}/sparse.py",
         "                drawn += part.drawn + 1\n"
@@ -684,11 +701,11 @@ MUTANTS = (
     ),
     Mutant(
         "shares twice",
-        "a copy in another process spends again",
+        "a forked process spends again",
         f"{_BUDGET}/ledger.py",
         "        if self._home != os.getpid():\n",
-        "        if self._home not in (None, os.getpid()):\n",
-        "tests/test_ledger.py::test_in_another_process_a_ledger_can_only_be_read",
+        "        if self._home is None:\n",
+        "tests/test_ledger.py::test_so_it_is_in_a_forked_process",
     ),
     Mutant(
         "shares twice",
@@ -813,7 +830,7 @@ MUTANTS = (
         f"{_DOFNS}/users.py",
         "            return sorted(entries, key=time_bytes)\n",
         "            return sorted(entries)\n",
-        "tests/test_people.py::test_which_contents_count_leaves_by_no_side_door[bounded]",
+        "tests/test_people.py::test_ties_of_elements_without_ids_are_by_arrival[bounded]",
     ),
     Mutant(
         "bounding",
