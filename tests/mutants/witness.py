@@ -21,9 +21,9 @@ _seen: dict[str, Any] = {"passed": [], "skipped": [], "failed": []}
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[Any]:
-    report = yield
-    if report.failed:
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Iterator[None]:
+    report: Any = yield
+    if report.failed and call.excinfo is not None:
         _seen["failed"].append([report.nodeid, _fault(report.when, call.excinfo.value)])
     elif report.skipped:
         _seen["skipped"].append(report.nodeid)
