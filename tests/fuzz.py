@@ -194,7 +194,7 @@ ATOMS: tuple[Callable[[], Any], ...] = tuple(
         *([0, 1], np.longlong(7)),
         *(("0", "1"), (0.0, 1.0), (np.int64(0), np.uint8(1)), (True, False), (0, 1, math.nan)),
         *(range(3), object(), type, len, Ellipsis, NotImplemented, dt.date(2020, 1, 1)),
-        *(dt.timedelta(1), Text("a"), Text("z"), Number(1), Number("nan"), Whole(1), Items(), slice(1)),
+        *(dt.timedelta(1), Text("a"), Text("z"), Number(1), Number("nan"), Whole(1), Items()),
     )
 )  # fmt: skip
 MADE: tuple[Callable[[], Any], ...] = (_breaking, lambda: iter("ab"), lambda: (x for x in (1, 2)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import resource
 import sys
 import time
 
@@ -29,8 +30,9 @@ def main() -> int:
         print(f"{verdict.fate:7} {mutant.kind}: {mutant.name} [{mutant.check}]", flush=True)
         if verdict.fate != KILLED:
             print(verdict.said, flush=True)
-    killed = fates.count(KILLED)
-    print(f"{killed} of {len(fates)} killed, in {time.monotonic() - began:.0f} s")
+    killed, spent = fates.count(KILLED), resource.getrusage(resource.RUSAGE_CHILDREN)
+    took = f"{time.monotonic() - began:.0f} s, {spent.ru_utime + spent.ru_stime:.0f} s of CPU"
+    print(f"{killed} of {len(fates)} killed, in {took}")
     return int(killed < len(fates))
 
 

@@ -107,6 +107,10 @@ class Copy:
     def troubles(self, checks: Sequence[str], twin: bool = True) -> dict[str, str]:
         """Why checks say nothing without a mutant, each; empty if one passes."""
         seen, said, status = self._run(checks, "beam_dpcount", twin)
+        if status not in (0, 1) and len(checks) > 1:  # one that is not there stops them all
+            return {
+                c: trouble for one in checks for c, trouble in self.troubles([one], twin).items()
+            }
         names = [name for name, _ in seen["failed"]]
         found = dict.fromkeys(checks, "")
         for check in checks:

@@ -143,8 +143,7 @@ MUTANTS = (
         f"{_COUNTERS}/columns.py",
         "mechanism.after(step - 1, noise(new), len(new))",
         "mechanism.after(step - 1, noise(new[:1] * len(new)), len(new))",
-        "tests/test_selected_keys_shards.py::test_both_paths_are_the_definition"
-        "[plain-BinaryTree(horizon=40)]",
+        "tests/test_columns.py::test_keys_side_by_side_are_keys_tick_by_tick[1-1-BinaryTree]",
     ),
     # One noise for two
     Mutant(
