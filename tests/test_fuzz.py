@@ -16,6 +16,7 @@ import math
 import random
 import re
 import shutil
+import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,6 +65,7 @@ from tests.fuzz import (
     hostile_csv,
     hostile_parquet,
     hostile_value,
+    sealed,
 )
 from tests.scripted import ScriptedEntropy
 from tests.shards import Shard, plan_of
@@ -224,6 +226,40 @@ def _without_hints(data: bytes) -> bytes:
     return data[:2] + data[8:-4]
 
 
+def corrupt(kind: Kind, body: bytes) -> None:
+    """A sound seal over what nothing has written, and whose error shows nothing of it."""
+    with pytest.raises(StateError, match="the state is corrupt") as caught:
+        kind.again(sealed(body))
+    assert caught.value.__context__ is None or caught.value.__suppress_context__
+
+
+def test_sealed_bytes_that_are_no_shard() -> None:
+    kind = KINDS["a shard"]()
+    body = kind.states[6][:-4]
+    (size,) = struct.unpack_from("<I", body, 8)
+    memory = 24 + size  # how many keys, arrays, waiting keys and pending ticks there are
+    for place in range(4):
+        for number in (0, 1, 100, 2**32 - 1):
+            numbers = [*struct.unpack_from("<4I", body, memory)]
+            if numbers[place] != number:
+                numbers[place] = number
+                packed = struct.pack("<4I", *numbers)
+                corrupt(kind, body[:memory] + packed + body[memory + 16 :])
+    corrupt(kind, body.replace(b"first", b"fir\xff\xfe"))
+    later = body.index(struct.pack("<q", 9), memory)  # a pending tick, and how long its sums are
+    corrupt(kind, body[: later + 8] + b"\xff" * 8 + body[later + 16 :])
+    corrupt(kind, body + b"odd")
+
+
+def test_sealed_bytes_that_are_no_fold_and_no_person() -> None:
+    fold, person, gap = (KINDS[name]() for name in ("a fold", "a person", "a person with a gap"))
+    corrupt(fold, fold.states[3][:-4] + b"odd")
+    body = person.states[3][:-4]
+    corrupt(person, body + body[32:44])  # a key twice
+    for events in (-1, 2**40):
+        corrupt(gap, gap.states[3][:16] + struct.pack("<q", events) + gap.states[3][24:-4])
+
+
 # Events
 
 
@@ -254,6 +290,13 @@ ELEMENTS: dict[str, Callable[..., Any]] = {
     "a forest": lambda **how: dp.SpanningForestCost(BUDGET, MANY, 5, 3, **how),
     "weights": lambda **how: dp.CutGraph(BUDGET, MANY, ["0", "1", "a"], **how),
 }
+
+
+def _nested() -> Any:
+    made: Any = []
+    for _ in range(100_000):
+        made = [made]
+    return made
 
 
 class Reader:
@@ -348,6 +391,25 @@ def hostile_event(chance: random.Random) -> tuple[Any, Placed]:
 
 KEYS = ("a", "b", "c")
 TICKS: dict[str, Any] = {"tick": 10, "start": 0, "horizon": 4, "bounds": (-1, 2)}
+
+
+class Unshown:
+    def __repr__(self) -> str:
+        raise RuntimeError(SECRET)
+
+
+@pytest.mark.parametrize("value", [Unshown(), 10**5000, _nested()], ids=["its own", "long", "deep"])
+def test_a_refused_value_that_cannot_be_shown_is_collected_and_stops_nothing(value: Any) -> None:
+    """Nor is one that UTF-8 cannot hold: no coder would take it."""
+    dofn = dofns_of(ELEMENTS["words"](on_reject="collect", path="bounded"))[ReadElements]
+    dofn.setup()
+    ((_, (*_, refused)),) = dofn.process(("k", value), Placed())
+    assert refused.element == f"<{type(value).__name__}>"
+
+
+def test_a_clients_slopes_give_no_warning() -> None:
+    learner = ConvexLearner(BUDGET, 4, gradient=lambda value, points: np.longdouble("1e4000"))
+    assert learner.message(None).shape == (8,)
 
 
 @for_long
