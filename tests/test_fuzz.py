@@ -74,7 +74,7 @@ from tests.shards import Shard, plan_of
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 
 for_long = pytest.mark.parametrize(
-    "seconds", [2.0, pytest.param(None, marks=pytest.mark.audit)], ids=["a moment", "long"]
+    "seconds", [1.0, pytest.param(None, marks=pytest.mark.audit)], ids=["a moment", "long"]
 )
 
 
@@ -208,7 +208,7 @@ def test_bytes_are_a_state_or_refused(long: float) -> None:
     kinds = {name: make() for name, make in KINDS.items()}
     for kind in kinds.values():
         assert all(kind.again(data) == data for data in kind.states)
-    for chance in chances(long, least=2000):
+    for chance in chances(long, least=1000):
         name = chance.choice([*kinds])
         states, again = kinds[name]
         others = kinds[chance.choice([*kinds])].states if chance.random() < 0.2 else states
@@ -373,7 +373,7 @@ class Reader:
 def test_any_value_is_counted_within_its_bounds_or_refused(long: float) -> None:
     """On both paths alike; it stops nothing, and takes its step."""
     readers = {name: Reader(make) for name, make in ELEMENTS.items()}
-    for chance in chances(long, least=500):
+    for chance in chances(long, least=200):
         value, name = hostile_value(chance), chance.choice([*readers])
         readers[name].read(value)
 
@@ -423,7 +423,7 @@ def test_any_event_at_a_clock_is_within_its_bounds_or_nothing(long: float) -> No
             ("streaming", SumShards if isinstance(keys, dp.SelectKeys) else ReadTicks),
         )
     ]
-    for chance in chances(long, least=500):
+    for chance in chances(long, least=200):
         event, place = hostile_event(chance)
         for dofn in dofns:
             dofn.start_bundle()
@@ -455,7 +455,7 @@ def test_any_person_is_somebody_or_nobody(long: float) -> None:
     parcels = StepParcels(WindowCheck(None), None)
     dofn = SendToPeople(users, parcels)
     broken = SendToPeople(dp.Users(failing, 2), parcels)
-    for chance in chances(long, least=500):
+    for chance in chances(long, least=200):
         given[0] = hostile_value(chance)
         ((person, entry),) = dofn.process(("k", 1), Placed())
         is_text = isinstance(given[0], str)
@@ -482,7 +482,7 @@ def test_any_client_sends_a_message_of_its_bounds(long: float) -> None:
         MedianLearner(BUDGET, 4),
         ConvexLearner(BUDGET, 4, gradient=lambda value, points: given[0]),
     ]
-    for chance in chances(long, least=500):
+    for chance in chances(long, least=200):
         value = given[0] = hostile_value(chance)
         for learner in learners:
             (profile,) = learner.profiles([value])
