@@ -9,9 +9,9 @@ JOBS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 
 # One worker a core, and one thread a worker.
-unit test test-all audit: export OPENBLAS_NUM_THREADS = 1
+unit test test-all audit mutants: export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo live unit test test-all test-engines check lint audit bench soak scale crash clean
+.PHONY: demo live unit test test-all test-engines check lint audit mutants bench soak scale crash clean
 
 demo: $(VENV)/ready
 	$(BIN)/python -m pipelines.demo
@@ -49,6 +49,10 @@ check: lint test-all
 # Longer forms of tests that `make test-all` has in short.
 audit: $(VENV)/ready
 	$(BIN)/python -m pytest -rs -n $(JOBS) -m audit tests
+
+# Breaks one promise at a time in a copy, and runs the check that is to notice: a line each.
+mutants: $(VENV)/ready
+	$(BIN)/python -m tests.mutants --jobs $(JOBS)
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check .

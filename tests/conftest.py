@@ -23,6 +23,12 @@ MOST = 3
 ALONE = {(name,) for name in TURNS}
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--fuzz", type=float, default=60.0, help="seconds of each long test in tests/test_fuzz.py"
+    )
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     tests: dict[Any, list[pytest.Function]] = defaultdict(list)

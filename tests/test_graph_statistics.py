@@ -745,6 +745,15 @@ def test_no_element_adds_more_than_the_bounds(statistic: GraphStatistic) -> None
         assert added.max() <= change.high
 
 
+def test_no_edge_adds_more_where_degrees_are_asserted_in_vain() -> None:
+    """What is more than counters were made for would stop a job, and tell of the degrees."""
+    statistic = Triangles(9, max_degree=3, asserted=True)
+    memory, most = statistic.init(), statistic.change("edge").high
+    for edge in [*((u, v) for v in range(2, 9) for u in (0, 1)), (0, 1)]:
+        memory, x = statistic.count(memory, statistic.read(edge)[0])
+    assert x == most == 2  # of the seven triangles that the last edge closes
+
+
 def test_where_columns_may_point_apart_masses_do_not_separate() -> None:
     assert not Binned(16).is_nonnegative
     column = Fraction(Binned(16).l2_sensitivity_squared)

@@ -332,6 +332,16 @@ def test_ties_of_elements_are_by_id() -> None:
     assert found == [2] * 8
 
 
+@each_path
+def test_ties_of_elements_without_ids_are_by_arrival(path: str) -> None:
+    """By contents, one of them would decide on the step at which another counts."""
+    for first, second in ((1, 2), (2, 1)):
+        rows: list[Row] = [("a", {"who": "p", "n": n}, 5) for n in (first, second)]
+        made = each(path, "PrefixCount", users=people(1))
+        found = [round(r.value) for r in run(lambda p, m=made, r=rows: p | feed(r) | m).releases]
+        assert found == [first, first]
+
+
 # Replayable noise
 
 

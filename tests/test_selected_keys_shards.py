@@ -97,6 +97,18 @@ def test_both_paths_are_the_definition(
     assert 0 < shown < 3 * len(NAMES)
 
 
+def test_releases_of_a_tick_come_by_key_whatever_came_first() -> None:
+    """Of a stream, too: by their columns, they would tell whose first event was earlier."""
+    plan = plan_of(selection_of(EVERY[0]), entropy=ENTROPY)
+    sums = {("b", 1): 64, ("d", 1): 64, ("c", 2): 64, ("a", 3): 64}
+    made = streamed(
+        plan, {(name, at + more): x for (name, at), x in sums.items() for more in (0, 9)}
+    )
+    places = [(release.step, release.key) for release in made]
+    assert len({key for _, key in places}) == 4
+    assert places == sorted(places)
+
+
 @pytest.mark.parametrize("fold", [True, False])
 @pytest.mark.parametrize("mechanism", EVERY[::3], ids=str)
 def test_late_and_early_events(mechanism: Any, fold: bool) -> None:

@@ -125,7 +125,7 @@ class Intake:
             reason = f"the element is not a (key, value) pair but {type(element).__name__}"
         if not self.collects:
             raise TypeError(f"elements must be (key, value) pairs with a str key, but {reason}")
-        return Rejected("", micros, reason, repr(element), None)
+        return Rejected("", micros, reason, _shown(element), None)
 
     def refuse(self, key: str, payload: Any, micros: int, reason: str) -> Rejected:
         """The record of a refusal, or the error that on_reject="raise" asked for."""
@@ -135,7 +135,7 @@ class Intake:
             remedy = 'fix the input, or count such elements as 0 with on_reject="drop"'
             raise RejectedElementError(f"{reason}{where}: {remedy}") from None
         shown = None if identity is None else str(identity)
-        return Rejected(key, micros, reason, repr(_given(payload)), shown)
+        return Rejected(key, micros, reason, _shown(_given(payload)), shown)
 
     @property
     def parameters(self) -> str:
@@ -154,6 +154,16 @@ class Intake:
 
 def _given(payload: Any) -> Any:
     return payload.payload if type(payload) is Excess else payload
+
+
+def _shown(value: Any) -> str:
+    """The repr of a value; its type's name where none can be made, or UTF-8 cannot hold it."""
+    try:
+        text = repr(value)
+        text.encode()
+    except Exception:  # whatever its own code raises, and whole numbers of 4301 digits do
+        return f"<{type(value).__name__}>"
+    return text
 
 
 def has_str_key(element: Any) -> bool:

@@ -375,9 +375,21 @@ class ShardCodec(Envelope):
     def decode(self, data: bytes) -> tuple[Columns, dict[int, bytes]]:
         """What was encoded; or a StateError, as for `open`."""
         step, at = self.open(data)
+        try:
+            columns, pending, end = self._read(data, step, at)
+        except (struct.error, ValueError, OverflowError):  # which may show what it holds
+            raise _corrupt() from None
+        if end != len(data) - _CHECK.size:
+            raise _corrupt()
+        return columns, pending
+
+    def _read(self, data: bytes, step: int, at: int) -> tuple[Columns, dict[int, bytes], int]:
+        """All that a memory holds, and where that ends."""
         plain = struct.unpack_from(f"<{(at - self._first) // 8}q", data, self._first)
         n, arrays, held, later = _SHARD.unpack_from(data, at)
         names, at = _texts_of(data, at + _SHARD.size, n)
+        if arrays > len(data):
+            raise ValueError("there cannot be so many")
         kinds = self._types(self._counters + arrays)[self._counters :] if n else ""
         columns = []
         for kind in kinds:
@@ -392,9 +404,10 @@ class ShardCodec(Envelope):
             tick, size = _LATER.unpack_from(data, at)
             at += _LATER.size + size
             pending[tick] = data[at - size : at]
-        if at != len(data) - _CHECK.size:
-            raise _corrupt()
-        return Columns(step, names, (step, *plain, *columns) if n else (), shown, waiting), pending
+        if (len(columns), len(waiting), len(pending)) != (arrays, held, later):
+            raise ValueError("there are other numbers of them than are said")
+        state = (step, *plain, *columns) if n else ()
+        return Columns(step, names, state, shown, waiting), pending, at
 
 
 def _texts(texts: Sequence[str]) -> tuple[bytes, bytes]:
@@ -426,8 +439,10 @@ class FoldCodec(Envelope):
     def decode(self, data: bytes) -> tuple[int, npt.NDArray[np.float64]]:
         """The state that was encoded, with an array of its own; or a StateError, as for `open`."""
         number, memory = self.open(data)
-        values = np.frombuffer(data[memory : -_CHECK.size], dtype="<f8")
-        return number, values.astype(np.float64)
+        values = data[memory : -_CHECK.size]
+        if memory != self._first or len(values) % 8:
+            raise _corrupt()
+        return number, np.frombuffer(values, dtype="<f8").astype(np.float64)
 
 
 @dataclass(slots=True)
@@ -485,10 +500,13 @@ class PersonCodec(Envelope):
         events, memory = self.open(data)
         last = len(data) - _CHECK.size
         end = last - 8 * events * self._keeps_times
-        if memory != self._first + 8 or end < memory or (end - memory) % _NAME.size:
+        names_fit = memory <= end <= last and not (end - memory) % _NAME.size
+        if memory != self._first + 8 or not names_fit:
             raise _corrupt()
         times = list(struct.unpack_from(f"<{(last - end) // 8}q", data, end))
         names: dict[Hashable, int] = dict(_NAME.iter_unpack(data[memory:end]))
+        if len(names) * _NAME.size != end - memory:  # one of them is there twice
+            raise _corrupt()
         return Seen(events, names, times, data[self._first : memory])
 
 

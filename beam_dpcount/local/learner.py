@@ -395,7 +395,8 @@ class ConvexLearner(LocalLearner):
 
     def _slopes(self, value: Any) -> FloatArray:
         slopes = np.empty(self.cells)
-        slopes[:] = np.asarray(self.gradient(value, self.centres.copy()), dtype=np.float64)
+        with np.errstate(all="ignore"):  # a warning would show that there is such a value
+            slopes[:] = np.asarray(self.gradient(value, self.centres.copy()), dtype=np.float64)
         return slopes
 
     def _profile(self, value: Any) -> IntArray:
