@@ -538,10 +538,10 @@ MUTANTS = (
         "        cell.write(codec.encode(state, digest, self._front(passed) + memory))\n"
         "        self._set(timer, passed + step + plan.ahead)\n"
         "        micros = clock.end(origin, step)\n"
-        "        made = Release(key, step, micros, value, counter.stddev_at(state))\n"
+        "        made = self._made(key, step, micros, value, counter.stddev_at(state))\n"
         "        yield _placed(made, min(micros, counted.max_timestamp().micros), (window,))\n",
         "        micros = clock.end(origin, step)\n"
-        "        made = Release(key, step, micros, value, counter.stddev_at(state))\n"
+        "        made = self._made(key, step, micros, value, counter.stddev_at(state))\n"
         "        yield _placed(made, min(micros, counted.max_timestamp().micros), (window,))\n"
         "        cell.write(codec.encode(state, digest, self._front(passed) + memory))\n"
         "        self._set(timer, passed + step + plan.ahead)\n",
