@@ -243,7 +243,7 @@ class Downstream(beam.DoFn):
 @pytest.fixture(autouse=True)
 def _watched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(elements, "CountEachElement", WatchedElements)
-    monkeypatch.setattr(tick_transforms, "CountEachTick", WatchedTicks)
+    monkeypatch.setattr(tick_transforms.TickCount, "_count_each", WatchedTicks)
 
 
 def source(payloads: list[Any]) -> Any:

@@ -244,8 +244,10 @@ def test_no_person_exceeds_the_norms(kind: Any, bound: Any, relation: str) -> No
     stacked = np.array([root @ x for x in np.array(extremes)]).reshape(len(extremes), -1)
     found = np.square(stacked).sum(axis=1)
     if relation == "replace_one":
-        largest = stacked[np.argsort(found)[-400:]]
-        most = np.square(largest[:, None] - largest[None]).sum(axis=2).max()
+        most = max(
+            (found[at : at + 500, None] + found - 2 * stacked[at : at + 500] @ stacked.T).max()
+            for at in range(0, len(found), 500)
+        )
     else:
         most = found.max()
     change = JointUserChange(
@@ -261,7 +263,8 @@ def test_no_person_exceeds_the_norms(kind: Any, bound: Any, relation: str) -> No
     if relation == "add_remove":
         assert most == pytest.approx(limit, rel=1e-4)
     else:
-        assert most >= 0.4 * limit
+        # Not tight: docs/proofs/aggregates.md, "People".
+        assert most >= 0.25 * limit * (1 - 1e-6)
 
 
 def test_a_person_of_one_event_costs_what_an_event_costs() -> None:

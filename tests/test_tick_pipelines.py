@@ -285,7 +285,7 @@ def test_a_transform_can_be_applied_and_run_again(path: str) -> None:
 def test_many_events_of_a_key_pass_a_bundle_at_a_time(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tick_dofns, "_GATHERED", 7)
+    monkeypatch.setattr(tick_dofns, "GATHERED", 7)
     rows = some_rows(100)
     count = scripted(path=path)
     assert run(lambda p: p | feed(rows) | count).releases == by_hand(count, rows)
@@ -666,7 +666,7 @@ def test_a_bundle_gives_sums_of_each_window_apart() -> None:
 
 
 def test_a_bundle_of_many_events_gives_sums_before_its_end(monkeypatch: Any) -> None:
-    monkeypatch.setattr(tick_dofns, "_GATHERED", 4)
+    monkeypatch.setattr(tick_dofns, "GATHERED", 4)
     sums = sums_of(exact(), [("a", 1, 9 - i) for i in range(10)], flush=4)
     assert [(x, micros) for _, _, x, micros, _ in sums] == [(4, 6), (4, 2), (2, 0)]
 
@@ -716,7 +716,7 @@ class CountTaken(CountEachTick):
 
 
 def test_a_hot_key_reaches_its_cell_once_a_tick_and_bundle(monkeypatch: Any) -> None:
-    monkeypatch.setattr(tick_transforms, "CountEachTick", CountTaken)
+    monkeypatch.setattr(tick_transforms.TickCount, "_count_each", CountTaken)
     _taken.clear()
     count = scripted(path="streaming")
     rows: list[Row] = [("aab"[i % 3], 1, i * SECOND // 20) for i in range(2400)]
@@ -916,7 +916,7 @@ class CountBundles(CountTaken):
 @pytest.mark.parametrize("windows", [None, 20])
 def test_a_clock_that_is_tried_out_takes_few_bundles(windows: int | None, monkeypatch: Any) -> None:
     """The local runner makes one for each round of timers, which costs more than all else."""
-    monkeypatch.setattr(tick_transforms, "CountEachTick", CountBundles)
+    monkeypatch.setattr(tick_transforms.TickCount, "_count_each", CountBundles)
     _taken.clear()
     count = exact(["a", "b"], horizon=640, path="streaming")
     rows: list[Row] = [("a", 1, 5 * SECOND), ("b", 1, 6400 * SECOND - 1)]
@@ -951,7 +951,7 @@ def test_a_stream_sets_one_timer_at_a_time() -> None:
 
 def test_windows_have_as_many_seeds_as_keys(monkeypatch: Any) -> None:
     """And not one for each window, which may be a year of hours, with a cell and a timer each."""
-    monkeypatch.setattr(tick_transforms, "CountEachTick", CountTaken)
+    monkeypatch.setattr(tick_transforms.TickCount, "_count_each", CountTaken)
     _taken.clear()
     count = scripted(path="streaming", mechanism="SmoothBinary")
     rows = [row for row in some_rows(40) if 0 <= row[2] < 120 * SECOND]
