@@ -292,7 +292,10 @@ def test_real_events(
         cut = np.rint(np.clip(hours, 0, 24) / 0.001) * 0.001
         assert given["hour_sum"] == pytest.approx(cut.sum(), abs=1e-5)
         assert given["hour_mean"] == pytest.approx(cut.mean(), abs=1e-5)
-        assert given["hour_variance"] == pytest.approx(cut.var(), abs=1e-3)
+        if given["hour_variance"] is None:  # squares are rounded, to below what it is
+            assert cut.var() < 1e-3
+        else:
+            assert given["hour_variance"] == pytest.approx(cut.var(), abs=1e-3)
         for q, name in ((0.5, "hour_p50"), (0.9, "hour_p90")):
             exact = np.quantile(np.clip(hours, 0, 24), q, method="inverted_cdf")
             assert abs(given[name] - exact) <= 24 / 256 * 1.001
