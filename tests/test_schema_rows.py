@@ -277,6 +277,23 @@ def test_a_time_that_cannot_be_read_shows_nothing_of_it() -> None:
 
 # Beam's own transforms
 
+
+@pytest.mark.pipeline
+def test_releases_of_bounded_input_reach_steps_that_take_batches(tmp_path: Path) -> None:
+    """Beam flushes what waits for one before the step in front of it has finished its bundle."""
+    from apache_beam.dataframe.convert import to_dataframe
+
+    with beam.Pipeline("FnApiRunner") as pipeline:
+        counts = pipeline | beam.Create([("a", 1)] * 5) | dp.PrefixCount(dp.ZCDP(1e12), 9)
+        frame: Any = to_dataframe(counts)
+        frame.groupby("key").step.max().to_csv(str(tmp_path / "last.csv"))
+        _ = counts | beam.io.WriteToParquet(str(tmp_path / "rows"))
+    (path,) = tmp_path.glob("last*")
+    assert path.read_text().splitlines()[1:] == ["a,5"]
+    (path,) = tmp_path.glob("rows*")
+    assert [row["value"] for row in pq.read_table(path).to_pylist()] == [1, 2, 3, 4, 5]
+
+
 ROWS: dict[str, tuple[type, list[Any]]] = {
     "Release": (dp.Release, [dp.Release("a", n, n * SECOND, n / 2, 1.5) for n in (1, 2)]),
     "VectorRelease": (

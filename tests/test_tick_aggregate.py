@@ -272,6 +272,7 @@ def test_real_events(
         counts = {name: np.zeros(int(steps)) for name in names}
         for name, _, micros in rows:
             counts[name][int((micros - first) // day)] += 1
+        assert transform.selection is not None
         least = transform.selection.thresholds
         listed = [name for name in names if (np.cumsum(counts[name]) >= least).any()]
         assert len(listed) > 2

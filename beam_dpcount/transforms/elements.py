@@ -20,6 +20,7 @@ from beam_dpcount.dofns.elements import (
     CheckKeys,
     CountEachElement,
     CountWholeKey,
+    PassReleases,
     ReadElements,
 )
 from beam_dpcount.dofns.gathered import CountGathered, GatherNumbers
@@ -173,6 +174,9 @@ def count_elements(
         releases, refused = _apply(grouped, CountWholeKey(intake, entropy), intake, made)
         for output in (releases, bad_keys, refused):
             in_windows(output, function)
+        if intake.is_lean:  # these come when a bundle is finished
+            passed: Any = beam.ParDo(PassReleases()).with_output_types(made)
+            releases = releases | "PassReleases" >> passed
     if not intake.collects:
         return releases
     outputs = [pcoll for pcoll in (bad_keys, refused) if pcoll is not None]
