@@ -104,7 +104,8 @@ def _compare(
         for name, count in zip(names, counts, strict=True)
     }
     best = best_of(variants, rounds)
-    return _ratio(what, most, *(best[name] / shape[0] for name in names))
+    ours, theirs = (best[name] / shape[0] for name in names)
+    return _ratio(what, most, ours, theirs)
 
 
 def _streaming(sizes: Sizes, n: int, runner: Any, where: str) -> Iterator[Figure]:
@@ -142,7 +143,7 @@ def on_prism(sizes: Sizes) -> Iterator[Figure]:
         prism.server(binary, Path(scratch, "log")) as server,
         server.within(600),
     ):
-        how = {"runner": PrismRunner, "flags": [f"--job_endpoint={server.endpoint}"]}
+        how: dict[str, Any] = {"runner": PrismRunner, "flags": [f"--job_endpoint={server.endpoint}"]}
         for keys in sizes.keys:
             variants = {
                 name: partial(plain.seconds, n, keys, count, **how)

@@ -159,7 +159,7 @@ def examine(
 
 def _judged(seen: Sequence[Sighting], whole: Sequence[Sighting], comparable: bool) -> Verdict:
     """The verdict, also where none are left, as all releases may differ."""
-    return judge(seen, whole, comparable) if seen or whole else Verdict(*[0] * 8)
+    return judge(seen, whole, comparable) if seen or whole else Verdict(0, 0, 0, 0, 0, 0, 0, 0)
 
 
 # Mechanisms with real entries have a lattice of their own, and stay some 10^-5 away.

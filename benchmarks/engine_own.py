@@ -188,10 +188,11 @@ class _Stage:
         self.label, self._states = node.full_label, _States(worker, node.full_label)
         receivers = {tag: _Fork(consumers[out]) for tag, out in node.outputs.items()}
         main, signature = node.outputs[None], DoFnSignature(fn)
+        states: Any = self._states if signature.is_stateful_dofn() else None
         self._runner = DoFnRunner(
             *(fn, node.transform.args, node.transform.kwargs, [], main.windowing, receivers),
             step_name=node.full_label,
-            user_state_context=self._states if signature.is_stateful_dofn() else None,
+            user_state_context=states,
         )
         self._timers = {spec.name: spec for spec in signature.timer_methods}
         self._runner.setup()

@@ -187,7 +187,7 @@ class Histograms(_Elements):
     _domain = tuple(f"item-{value}" for value in range(LARGEST))  # one value is in none
 
     def transform(self, size: Size, budget: Any, **options: Any) -> Any:
-        given = {"value": _item, "element_id": itemgetter(1)}
+        given: dict[str, Any] = {"value": _item, "element_id": itemgetter(1)}
         return dp.Histogram(budget, size.events, self._domain, **given, **self._common, **options)
 
     def total(self, rows: list[Row]) -> Sequence[float]:

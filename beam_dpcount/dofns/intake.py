@@ -18,6 +18,7 @@ from beam_dpcount.statistics.base import Codes, Statistic
 from beam_dpcount.statistics.numbers import Numbers
 
 _KNOWN = 256  # so many are remembered
+_READS = ("__len__", "__iter__", "__getitem__", "__getattribute__")
 ON_REJECT = ("drop", "raise", "collect")
 # If a user's function raises these, the element counts nothing: data can cause them.
 BY_DATA = (ValueError, TypeError, ArithmeticError, LookupError)
@@ -119,7 +120,7 @@ class Intake:
             if not self.collects:
                 raise RowElementError(TO_PAIRS)
             reason = "the element is a row, not a (key, value) pair"
-        elif isinstance(element, tuple) and len(element) == 2:
+        elif _is_pair(element):
             reason = f"the key is not a str but {type(element[0]).__name__}"
         else:
             reason = f"the element is not a (key, value) pair but {type(element).__name__}"
@@ -168,9 +169,18 @@ def _shown(value: Any) -> str:
 
 def has_str_key(element: Any) -> bool:
     """Whether an element is a pair with a text key; a row is not, whatever its first field."""
-    if type(element) is not tuple and (not isinstance(element, tuple) or is_row(element)):
-        return False
-    return len(element) == 2 and isinstance(element[0], str)
+    return _is_pair(element) and isinstance(element[0], str)
+
+
+def _is_pair(element: Any) -> bool:
+    """Whether an element is a tuple of two: one that reads as tuples do, whatever its class."""
+    kind = type(element)
+    if kind is not tuple:
+        if not issubclass(kind, tuple) or is_row(element):
+            return False
+        if any(getattr(kind, name) is not getattr(tuple, name) for name in _READS):
+            return False
+    return len(element) == 2
 
 
 def check_unique(identities: Sequence[Any]) -> None:

@@ -25,8 +25,6 @@ from engines import prism
 from examples.live.settings import ENDS, Home, Settings, append, end_with_input
 from examples.live.source import TailLog
 
-_DAY = 86_400
-
 
 def person_of(fields: Any) -> Any:
     """Whose request it is."""
@@ -103,9 +101,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--end-with-input", action="store_true", help=ENDS)
     options = parser.parse_args(argv)
     home, binary = Home(options.directory), prism.build()
-    settings = home.load()
-    most = max(settings.stop - time.time(), 0) + _DAY
-    with prism.Server(binary, home.messages("prism"), most) as server:
+    with prism.server(binary, home.messages("prism")) as server:
         if options.end_with_input:
             end_with_input(server.stop)
         run(home, options.seen, server.endpoint)
