@@ -23,9 +23,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import beam_dpcount as dp
-from beam_dpcount.commands import choose, options, progress, report
+from beam_dpcount.commands import choose, demo, options, progress, report
 from beam_dpcount.commands.figures import series as plots
-from pipelines import demo
 from tests.command_lines import (
     BUDGET,
     BUNDLES,

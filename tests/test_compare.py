@@ -18,15 +18,15 @@ pytest.importorskip("matplotlib")
 from matplotlib.image import imread
 
 import beam_dpcount as dp
+from beam_dpcount.commands import compare
+from beam_dpcount.commands.comparisons import base as comparisons_base
+from beam_dpcount.commands.comparisons import binned as comparisons_binned
+from beam_dpcount.commands.comparisons import repairs as comparisons_repairs
+from beam_dpcount.commands.comparisons import sparsity as comparisons_sparsity
+from beam_dpcount.commands.comparisons import top as comparisons_top
+from beam_dpcount.commands.comparisons.optimal import mathias_floor
 from beam_dpcount.mechanisms import BinaryTree, Mechanism, NormalizedBLT, SmoothBinary, SquareRoot
 from beam_dpcount.noise.laws import DiscreteGaussian, RoundedGaussian
-from pipelines import compare
-from pipelines.comparisons import base as comparisons_base
-from pipelines.comparisons import binned as comparisons_binned
-from pipelines.comparisons import repairs as comparisons_repairs
-from pipelines.comparisons import sparsity as comparisons_sparsity
-from pipelines.comparisons import top as comparisons_top
-from pipelines.comparisons.optimal import mathias_floor
 from tests.command_lines import DATA
 
 Table = list[dict[str, str]]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import eventlog
+from beam_dpcount.commands import eventlog
 
 
 def read(path: Path) -> list[dict[str, str]]:

@@ -381,8 +381,8 @@ def test_an_input_that_vanishes_leaves_no_output(
 ) -> None:
     file, check, match = tmp_path / "in.csv", running.check_outputs, reading._match
 
-    def found(inputs: Any) -> Any:
-        made = match(inputs)
+    def found(inputs: Any, spool: str) -> Any:
+        made = match(inputs, spool)
         file.unlink()
         return made
 

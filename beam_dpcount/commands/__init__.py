@@ -1,3 +1,14 @@
 """The command lines: each is one file, whose `main` takes the arguments, and one entry here."""
 
-COMMANDS = ("count", "ticks", "histogram", "sequences", "graph", "choose", "bounds")
+# By name, in the order of `beam-dpcount --help`: the question that a command answers.
+COMMANDS = {
+    "count": "How many so far, after every event? (what an event counts is protected)",
+    "ticks": "How many so far, at every tick of a clock? (that an event is there is)",
+    "histogram": "How many of each kind, after every event?",
+    "sequences": "Which words or episodes of actions are frequent?",
+    "graph": "How many edges, triangles, ... has a graph that grows?",
+    "choose": "Which mechanism fits a budget, and what errors are to be expected?",
+    "bounds": "How many events of a person should count? (private: it looks at them)",
+    "compare": "How do the mechanisms compare, in tables and pictures?",
+    "demo": "What does it look like? (a made-up log, counted and drawn)",
+}

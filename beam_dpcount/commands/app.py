@@ -11,10 +11,11 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 from beam_dpcount.budget.budgets import WeakBudgetWarning
+from beam_dpcount.commands import stop
+from beam_dpcount.commands.files import streams
 
 Main = Callable[[Sequence[str] | None], None]
 
@@ -27,6 +28,8 @@ logging.getLogger().addFilter(lambda record: "apitools not found" not in record.
 def run_main(main: Main) -> None:
     """Run a command; an error that the user can fix takes one line on stderr, with exit status 2.
 
+    A signal takes a line too, and ends the process with its own status, 130 for Ctrl-C.
+
     A module started by `python -m` is imported anew, by its name: workers in other processes cannot
     find what is defined in __main__.
     """
@@ -38,16 +41,18 @@ def run_main(main: Main) -> None:
     logging.getLogger().setLevel(logging.ERROR)
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
     warnings.formatwarning = format_warning
-    try:
-        main(None)
-        say([])
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except (ValueError, TypeError, OSError, RuntimeError) as error:
-        if os.environ.get("BEAM_DPCOUNT_TRACEBACK"):
-            raise
-        print(f"error: {explain(error)}", file=sys.stderr)
-        sys.exit(2)
+    stop.begin()
+    with stop.signals():
+        try:
+            main(None)
+            say([])
+        except (ValueError, TypeError, OSError, RuntimeError) as error:
+            if os.environ.get("BEAM_DPCOUNT_TRACEBACK"):
+                raise
+            print(f"error: {explain(error)}", file=sys.stderr)
+            sys.exit(2)
+        finally:
+            stop.clean()
 
 
 def say(lines: Sequence[str]) -> None:
@@ -59,10 +64,7 @@ def say(lines: Sequence[str]) -> None:
     try:
         print(*lines, sep="\n", end="\n" * bool(lines), flush=True)
     except OSError as error:
-        # Python tries again when it ends, and would complain without words.
-        with suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise OSError(f"standard output cannot be written: {error.strerror}") from None
+        raise streams.unwritten(error) from None
 
 
 def format_warning(message: Any, category: type[Warning], *args: Any, **kwargs: Any) -> str:

@@ -21,9 +21,16 @@ from beam_dpcount.commands import clock
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.files import formats
 
+EXAMPLE = r"""
+beam-dpcount bounds --input out/demo/events.csv --key page \
+  --keys /home /cart /deals --user session --timestamp timestamp \
+  --timestamp-format iso --tick 1h --start 2026-01-15T00:00:00Z \
+  --stop 2026-01-16T00:00:00Z --epsilon 1 --delta 1e-6
+"""
+
 
 def arguments() -> opt.Parser:
-    parser = opt.Parser("bounds", __doc__)
+    parser = opt.Parser("bounds", __doc__, EXAMPLE)
     source = opt.add_source(parser)
     opt.add(source, "--key COLUMN: the keys", key=opt.REQUIRED)
     opt.add_public(source, "keys", "KEY", "all (public) keys; rows of others do not count")
@@ -58,11 +65,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = arguments().parse_ours(argv)
     budget = opt.budget_of(options)
     opt.check_bounds(options)
-    from beam_dpcount.commands.files.read import all_events, matched  # here: it imports Beam
+    # Here: it imports Beam.
+    from beam_dpcount.commands.files.read import all_events, files_of, notes, ready
 
-    source = source_of(options)
+    source = ready(source_of(options))
+    files = files_of(source)
     with opt.named_as_options(options):
-        keys = opt.public_list("keys", options, matched(source.inputs))
+        keys = opt.public_list("keys", options, [source.label(metadata.path) for metadata in files])
         tried = tried_of(options)
         start, stop = clock.limits(options)
         count = dp.TickCount(
@@ -77,6 +86,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         found = dp.suggest_bounds(rows(all_events(source)), count, sample=options.sample, **tried)
     if weak := weakness(budget):
         print(f"warning: {weak}")
+    if noted := notes(source, files):
+        print(*noted, sep="\n")
     ticks = f"{count.counter.horizon:,} ticks"
     print(f"{found}\n\nnoise at {budget}, {ticks}, {len(keys):,} keys, {options.relation}")
     print(f"least error (private, as it is chosen by the rows): {as_options(found.best.users)}")

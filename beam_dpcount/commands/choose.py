@@ -1,6 +1,6 @@
 """The errors to expect, before any data: every mechanism that takes a budget, best first.
 
-For counts after every row (--horizon), or at the ticks of a clock (--ticks), as `pipelines.ticks`
+For counts after every row (--horizon), or at the ticks of a clock (--ticks), as `ticks`
 chooses among them. With --relation, --bounds, --unit and --max-per-tick as they will be there.
 """
 
@@ -18,12 +18,14 @@ from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.counters.change import RELATIONS, Change, TickChange, check_unit
 from beam_dpcount.dofns.clock import default_most
 
+EXAMPLE = "beam-dpcount choose --horizon 20000 --epsilon 1 --delta 1e-6"
+
 _BUDGETS: tuple[Budget, ...] = (dp.PureDP(1.0), dp.ApproxDP(1.0, 1e-6), dp.ZCDP(0.5))
 _HORIZONS = (1_000, 100_000, 10_000_000)
 
 
 def arguments() -> opt.Parser:
-    parser = opt.Parser("choose", __doc__)
+    parser = opt.Parser("choose", __doc__, EXAMPLE)
     opt.add_budget(parser, "all releases of one key (--ticks: of all keys) together")
     count = parser.add_argument_group("counting")
     length = """

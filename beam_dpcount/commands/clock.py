@@ -13,7 +13,7 @@ from beam_dpcount.commands.files.formats import InputError
 
 def add_clock(parser: opt.Parser) -> None:
     table = """
-        --tick TIME: the time between releases: seconds, or with a unit (s, m, h, d) as in 10m
+        --tick TIME: the time between releases: seconds, or with a unit (s, m, h, d, w) as in 10m
         --start TIME: seconds since 1970, or ISO 8601 such as 2024-01-31T00:00:00Z (without an
           offset: in --timezone)
         --stop TIME: rows at or after it do not count
@@ -56,7 +56,7 @@ def duration(example: str) -> Callable[[str], Fraction]:
             return times.duration(text)
         except ValueError:
             wrong = f"must be a positive time of whole microseconds, got {text!r}"
-            remedy = f"give seconds, or a unit (s, m, h, d), e.g. {example}"
+            remedy = f"give seconds, or a unit (s, m, h, d, w), e.g. {example}"
             raise argparse.ArgumentTypeError(f"{wrong}: {remedy}") from None
 
     return parsed

@@ -1,9 +1,10 @@
 """Private running counts of an event log, one series per key, a release after every event.
 
-Reads CSV or Parquet, counts each row's value under its key, and writes one private count for every
-row: key, step, timestamp, value, stddev. Rows of a key are taken in the order of their timestamps
-(ties: by file and row), or without --timestamp in the order of the files. An empty cell is a key
-like others; a null in Parquet is not a key, and stops the command.
+Reads CSV, JSON lines or Parquet, counts each row's value under its key, and writes one private
+count for every row: key, step, timestamp, value, stddev. Rows of a key are taken in the order of
+their timestamps (ties: by file and row), or without --timestamp in the order of the files. An empty
+cell is a key like others; a null in Parquet is not a key, and stops the command; in JSON it is an
+empty cell.
 The keys and the number, order and times of the rows are public; what a row counts is protected.
 Options that are not listed here go to Beam, e.g. --runner.
 """
@@ -18,13 +19,18 @@ from beam_dpcount.commands.report import Estimate, many
 from beam_dpcount.commands.start import command
 from beam_dpcount.commands.task import Task
 
-TICKS = ", or count per tick (pipelines.ticks), where keys and times are protected"
+TICKS = ", or count per tick (beam-dpcount ticks), where keys and times are protected"
 
 
 class Count(Task):
     """Of rows, of those that meet a condition, or of numbers."""
 
     name, known = "count", "and the number, order and times of their rows."
+    example = r"""
+    beam-dpcount count --input out/demo/events.csv --key page \
+      --where action=purchase --timestamp timestamp --timestamp-format iso \
+      --horizon 20000 --epsilon 1 --delta 1e-6 --output out/counts.csv
+    """
 
     @staticmethod
     def add_arguments(parser: opt.Parser) -> None:

@@ -1,9 +1,9 @@
 """Private running statistics of graphs that grow edge by edge, out of an event log.
 
-Reads CSV or Parquet; a row inserts the edge between the two vertices in its columns into the graph
-of its key, without --key into the one graph, "all". Writes after every row, or every so many, a
-private statistic of each key's graph: key, step, timestamp, value, stddev; or in place of value a
-column for each degree (--what degrees) or pair of vertices (--what cuts).
+Reads CSV, JSON lines or Parquet; a row inserts the edge between the two vertices in its columns
+into the graph of its key, without --key into the one graph, "all". Writes after every row, or every
+so many, a private statistic of each key's graph: key, step, timestamp, value, stddev; or in place
+of value a column for each degree (--what degrees) or pair of vertices (--what cuts).
 Graphs are undirected. A pair that came before inserts nothing; for --what cuts rows add up.
 Rows of a key are taken in the order of their timestamps (ties: by file and row), or without
 --timestamp in the order of the files.
@@ -72,6 +72,11 @@ class Graph(Task):
     """Of graphs that grow edge by edge."""
 
     name, known = "graph", "the vertices, and the number, order and times of the rows."
+    example = r"""
+    beam-dpcount graph --input friends.csv --edge from to --vertices 1000 \
+      --what edges --horizon 100000 --epsilon 1 --delta 1e-6 \
+      --output out/edges.csv
+    """
 
     @staticmethod
     def add_arguments(parser: opt.Parser) -> None:
@@ -268,7 +273,7 @@ class Graph(Task):
         }.get(self.options.relation, super().scope())
 
     def written(self) -> str:
-        return f"private graph statistics ({self._noun()}): {self.options.output}"
+        return f"private graph statistics ({self._noun()}): {self.where}"
 
     def remarks(self) -> list[str]:
         return cuts(self.counter, self.n) if self.options.what == "cuts" else []

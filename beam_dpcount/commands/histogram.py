@@ -1,7 +1,7 @@
 """Private running histograms of an event log, one per key, a release after every event.
 
-Reads CSV or Parquet, counts each row's item, out of a public domain, under its key, and writes all
-private counts after every row: key, step, timestamp, a column for each item, stddev.
+Reads CSV, JSON lines or Parquet, counts each row's item, out of a public domain, under its key, and
+writes all private counts after every row: key, step, timestamp, a column for each item, stddev.
 Rows of a key are taken in the order of their timestamps (ties: by file and row), or without
 --timestamp in the order of the files. Without --key all rows have the key "all".
 The keys, the domain and the number, order and times of the rows are public; the item of a row is
@@ -32,6 +32,11 @@ class Histogram(Task):
 
     name, heading = "histogram", "private histograms"
     known = "the domain, and the number, order and times of the rows."
+    example = r"""
+    beam-dpcount histogram --input out/demo/events.csv --item action \
+      --domain view purchase --timestamp timestamp --timestamp-format iso \
+      --horizon 50000 --epsilon 1 --delta 1e-6 --output out/actions.parquet
+    """
 
     @staticmethod
     def add_arguments(parser: opt.Parser) -> None:

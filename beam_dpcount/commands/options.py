@@ -18,7 +18,8 @@ from typing import Any, NoReturn
 from beam_dpcount import mechanisms
 from beam_dpcount.budget.budgets import ZCDP, ApproxDP, Budget, PureDP
 from beam_dpcount.checks import ParameterError, check_whole
-from beam_dpcount.commands.files.formats import InputError
+from beam_dpcount.commands.files.formats import STANDARD, STANDARD_INPUT, InputError
+from beam_dpcount.commands.meant import did_you_mean
 from beam_dpcount.counters.counter import UnsupportedBudgetError
 from beam_dpcount.noise.entropy import Entropy, SystemEntropy
 from beam_dpcount.noise.replay import ReplayableEntropy
@@ -26,7 +27,7 @@ from beam_dpcount.noise.replay import ReplayableEntropy
 # Options that do not change what is counted; all others keep replayable noise apart.
 NOT_COUNTED = frozenset(
     ("path", "output", "plot", "plot_keys", "rejected", "show_truth", "top", "all", "min_count")
-) | {"secret_env", "secret_file", "show_header"}
+) | {"secret_env", "secret_file", "show_header", "output_format"}
 _BOUNDS = (0.0, 1.0)  # the default
 _WHOLE = frozenset("BDJKMNTW")  # metavars
 REQUIRED = {"required": True}
@@ -37,21 +38,47 @@ Group = argparse._ArgumentGroup
 class Parser(argparse.ArgumentParser):
     """Reports errors in one line, without the usage."""
 
-    def __init__(self, name: str, description: str | None) -> None:
-        started = getattr(sys.modules["__main__"], "__spec__", None)
-        installed = started is not None and started.name == f"{__package__}.__main__"
+    def __init__(self, name: str, description: str | None, example: str = "") -> None:
+        """`example`: a command line to begin with, on the log of `demo` where it reads one."""
+        started = getattr(getattr(sys.modules["__main__"], "__spec__", None), "name", "")
+        prog = f"beam-dpcount {name}"
+        if started.startswith("pipelines."):
+            prog = f"python -m {started}"
+        elif started == "beam_dpcount.__main__":
+            prog = f"python -m beam_dpcount {name}"
+        lines = textwrap.indent(textwrap.dedent(example).strip(), "  ")
         super().__init__(
-            prog=f"python -m {f'{__package__} {name}' if installed else f'pipelines.{name}'}",
+            prog=prog,
             description=description,
+            epilog=f"example:\n{lines}" if example else None,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
 
     def error(self, message: str) -> NoReturn:
+        if meant := self._mistyped(message):
+            raise ValueError(meant)
+        if choice := re.search(r"invalid choice: '(.*)' \(", message):
+            names = [str(one) for action in self._actions for one in action.choices or ()]
+            message = f"{message}: {did_you_mean(choice[1], names)}".rstrip(": ")
         raise ValueError(f"{message} (see --help)")
+
+    def _mistyped(self, message: str) -> str:
+        """In place of an option that is missing, the one that was given in its place."""
+        if "required" not in message:
+            return ""
+        ours = self.names()
+        for argument in self._given:
+            name = argument.split("=", 1)[0]
+            if name.startswith("--") and name not in ours:
+                meant = difflib.get_close_matches(name, ours, 1)
+                if meant and re.search(rf"{meant[0]}(?![\w-])", message):
+                    return unknown_argument(argument, ours, "ours and Beam's")
+        return ""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Adds `given` to the options: those that differ from their defaults."""
+        self._given = sys.argv[1:] if args is None else list(args)
         options, others = super().parse_known_args(args, namespace)
         found = vars(options)
         options.given = {n: x for n, x in found.items() if x != self.get_default(n)}
@@ -71,8 +98,7 @@ class Parser(argparse.ArgumentParser):
 def unknown_argument(argument: str, names: Collection[str], whose: str) -> str:
     """An error message, with the option that may have been meant."""
     name = argument.split("=", 1)[0]
-    meant = difflib.get_close_matches(name, names, 1) if name.startswith("-") else []
-    hint = f"did you mean {meant[0]}? " if meant else ""
+    hint = did_you_mean(name, names) if name.startswith("-") else ""
     return f"unknown argument {name}: {hint}see --help for {whose}"
 
 
@@ -86,6 +112,15 @@ class Once(argparse.Action):
         if getattr(namespace, self.dest) is not None:
             parser.error(f"argument {option}: given twice; only one condition can be counted")
         setattr(namespace, self.dest, values)
+
+
+class Columns(argparse.Action):
+    """One column, or two as a tuple."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: Any = None) -> None:
+        if len(values) > 2:
+            parser.error(f"argument {option}: takes one column, or two, DATE TIME")
+        setattr(namespace, self.dest, values[0] if len(values) == 1 else tuple(values))
 
 
 class Bounds(argparse.Action):
@@ -148,8 +183,8 @@ def mechanism(text: str) -> str:
     names = {kind.__name__.lower(): kind.__name__ for kind in mechanisms.ALL}
     if text.lower() in names:
         return names[text.lower()]
-    known = ", ".join(names.values())
-    raise argparse.ArgumentTypeError(f"unknown mechanism {text!r}: choose one of {known}")
+    known = f"{did_you_mean(text, names.values())}choose one of {', '.join(names.values())}"
+    raise argparse.ArgumentTypeError(f"unknown mechanism {text!r}: {known}")
 
 
 # Groups of options
@@ -184,10 +219,12 @@ def add_source(parser: Parser) -> Group:
     """Returns the group of input options, for those of the command."""
     group = parser.add_argument_group("input")
     table = """
-        --input FILE ...: CSV or Parquet files, or patterns
+        --input FILE ...: CSV, JSON lines or Parquet files, or patterns; - is standard input
+        --format {csv,jsonl,parquet}: of the files; default: by their names, such as x.jsonl.gz, and
+          CSV for others and for standard input
         --delimiter DELIMITER: of CSV files (default: a comma)
         --show-header: where a column is missing, show the first line of the CSV file, which is
-          data if the file has no header
+          data if the file has no header, or the fields of the line of JSON
     """
     add(group, table, input=REQUIRED, delimiter={"default": ","})
     return group
@@ -230,13 +267,15 @@ def add_items(group: Group, what: str, order: str = "in the order given here") -
 
 def add_time(group: Group, required: bool = False) -> None:
     table = f"""
-        --timestamp COLUMN: {"the rows' times" if required else "order rows by this column"}
+        --timestamp COLUMN ...: {"the rows' times" if required else "order rows by this column"};
+          or two, DATE TIME, read as one text with a blank between
         --timestamp-format FORMAT: unix (seconds; default), unix-ms, iso, or a strptime format,
           in which %%L is milliseconds without padding
         --timezone NAME: of times without an offset (default UTC)
     """
     defaults = {"timestamp_format": {"default": "unix"}, "timezone": {"default": "UTC"}}
-    add(group, table, timestamp={"required": required}, **defaults)
+    column = {"required": required, "action": Columns, "metavar": "COLUMN"}
+    add(group, table, timestamp=column, **defaults)
 
 
 def add_budget(parser: Parser, covers: str = "all releases of one key together") -> None:
@@ -313,7 +352,9 @@ def add_output(parser: Parser) -> Group:
     """Returns the group of output options, for those of the command."""
     group = parser.add_argument_group("output")
     table = """
-        --output OUT: a .csv or .parquet file
+        --output OUT: a .csv, .jsonl or .parquet file, or .csv.gz, .jsonl.gz; - is standard output,
+          and what is said goes to standard error
+        --output-format {csv,jsonl,parquet}: of --output - (default csv)
         --plot PNG: draw the counts of some keys
         --plot-keys KEY ...: the keys to draw; default: chosen by public facts named in the picture
     """
@@ -369,7 +410,7 @@ def entropy_of(options: argparse.Namespace, more: Any = ()) -> Entropy:
 
 def real_path(path: str) -> str:
     """A local path or pattern without links, from the root; others as they are."""
-    return path if "://" in path else os.path.realpath(path)
+    return path if "://" in path or path in (STANDARD, STANDARD_INPUT) else os.path.realpath(path)
 
 
 def public_list(name: str, options: argparse.Namespace, inputs: Sequence[str]) -> list[str]:

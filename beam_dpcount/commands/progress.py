@@ -1,4 +1,4 @@
-"""How many releases a run has made so far."""
+"""How far a run has come: on a terminal alone, for whoever started it."""
 
 from __future__ import annotations
 
@@ -11,33 +11,57 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.metrics.metric import Metrics, MetricsFilter
 
+from beam_dpcount.commands import stop
+
+_UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes"))
+_WIDTH = 72
+
 
 class Progress:
-    """Counts releases, and shows how many there are in runs of more than a few seconds.
+    """Shows the phase of a run, what was read and what was released, if it takes a few seconds.
 
-    Their number is public wherever this is used, as one per element, or per tick and key; or, of
-    keys that nobody listed, released itself: which are shown follows from what is written of them.
+    On a terminal alone, which is private to its user: how much was read tells of the input, which
+    per tick is protected, down to when its last row came. So no metric or log has it, and it is of
+    this process's workers only. The number of releases is public wherever this is used, as one per
+    element, or per tick and key; or, of keys that nobody listed, released itself: which are shown
+    follows from what is written of them. It is a metric, too.
+
+    Args:
+      phase: what the run does, unless workers of this process say that they read or write.
+      size: of all input files, in bytes.
     """
 
+    read = 0  # bytes, as they are in files, maybe compressed
+    writing = False
     _seen = 0  # in this process; other workers report by the metric below
 
-    def __init__(self, out: Any = None, after: float = 3.0, every: float = 2.0) -> None:
+    def __init__(
+        self,
+        phase: str = "counting",
+        size: int = 0,
+        out: Any = None,
+        after: float = 3.0,
+        every: float = 1.0,
+    ) -> None:
+        self._phase, self._size = phase, size
         self._out, self._after, self._every = out or sys.stderr, after, every
         self._done = threading.Event()
         self._result: Any = None
-        self._shown = False
 
     def __enter__(self) -> Progress:
-        Progress._seen = 0
+        Progress.read, Progress.writing, Progress._seen = 0, False, 0
         self._start = time.monotonic()
         self._thread = threading.Thread(target=self._show, daemon=True)
-        self._thread.start()
+        if self._out.isatty():
+            self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._done.set()
-        self._thread.join()
-        if self._shown:
+        if self._thread.is_alive():
+            self._thread.join()
+        if stop.on_a_line:
+            stop.on_a_line = False
             print(file=self._out)
 
     def watch(self, result: Any) -> Any:
@@ -50,11 +74,21 @@ class Progress:
         while not self._done.wait(wait):
             wait = self._every
             seen = max(Progress._seen, counted(self._result, "releases"))
-            elapsed = time.monotonic() - self._start
-            line = f"{seen:,} releases in {elapsed:.0f} s ({seen / elapsed:,.0f}/s)"
-            end = "" if self._out.isatty() else "\n"
-            print(f"\r{line:<60}" if not end else line, end=end, file=self._out, flush=True)
-            self._shown = not end
+            phase = "writing" if Progress.writing else self._phase
+            line = described(phase, Progress.read, self._size, seen, time.monotonic() - self._start)
+            stop.on_a_line = True
+            print(f"\r{line:<{_WIDTH}}", end="", file=self._out, flush=True)
+
+
+def described(phase: str, read: int, size: int, seen: int, seconds: float) -> str:
+    """A line of progress."""
+    parts = [phase]
+    if phase == "counting" and 0 < read < size:
+        unit, name = next((u, n) for u, n in _UNITS if size >= u)
+        parts = [f"reading {read / unit:,.1f} of {size / unit:,.1f} {name} ({read / size:.0%})"]
+    if seen:
+        parts.append(f"{seen:,} releases")
+    return ", ".join([*parts, f"{seconds:.0f} s"])
 
 
 class CountReleases(beam.DoFn):

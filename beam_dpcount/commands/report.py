@@ -167,7 +167,7 @@ def bounded(options: argparse.Namespace, made: Estimate) -> Estimate:
     most = most_rows(options)
     left_out = (
         "rows of a person beyond that bound, and rows without a person (--user): a bias whose "
-        "size is private, and not shown here (python -m pipelines.bounds shows it, of a sample)"
+        "size is private, and not shown here (beam-dpcount bounds shows it, of a sample)"
     )
     title = ", ".join(filter(None, [made.title, most]))
     what = f"{made.what}, with {most}"

@@ -14,11 +14,18 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 
 import beam_dpcount as dp
 from beam_dpcount.budget.budgets import weakness
+from beam_dpcount.commands import stop
 from beam_dpcount.commands.app import explain, say
 from beam_dpcount.commands.figures import keys as plot_keys
-from beam_dpcount.commands.files import tables
-from beam_dpcount.commands.files.formats import Event, InputError, Places
-from beam_dpcount.commands.files.read import ReadEvents, all_events, matched
+from beam_dpcount.commands.files import streams, tables
+from beam_dpcount.commands.files.formats import STANDARD, Event, InputError, Places
+from beam_dpcount.commands.files.read import (
+    ReadEvents,
+    all_events,
+    files_of,
+    notes,
+    ready,
+)
 from beam_dpcount.commands.options import budget_of, named_as_options, unknown_argument
 from beam_dpcount.commands.progress import CountReleases, Progress, counted
 from beam_dpcount.commands.report import UNBOUNDED, errors, past_horizon
@@ -31,6 +38,7 @@ if TYPE_CHECKING:
 
 # A pipeline without --runner runs here. Beam's own default may first try to download a runner.
 LOCAL_RUNNER = "FnApiRunner"
+_LOCAL = (LOCAL_RUNNER, "DirectRunner", "BundleBasedDirectRunner")
 _REJECTED = (("file", str), ("row", int), ("reason", str))
 
 
@@ -43,9 +51,10 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
     options = task.options
     budget = budget_of(options)
     task.check()
-    reader = ReadEvents(task.source())
+    reader = ReadEvents(ready(task.source()))
     reader.check()
-    places = Places(matched(reader.source.inputs))
+    files = files_of(reader.source)
+    places = Places([reader.source.label(metadata.path) for metadata in files])
     check_outputs(options, places.paths)
     with named_as_options(options, task.remedies, task.names):
         transform = task.transform(places)
@@ -62,27 +71,35 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
         write = tables.WriteRows(options.rejected, _REJECTED, [name for name, _ in _REJECTED])
         _ = rejected | "RejectedRow" >> row | "WriteRejected" >> write
     counting = beam.ParDo(CountReleases()).with_output_types(releases.element_type)
-    task.output = tables.Output(options.output, task.table())
+    place = streams.place_of(options.output, options.output_format)
+    task.output = tables.Output(place, task.table())
     written = tables.WriteTable(task.output, reader.source.timestamp is not None)
     _ = task.finish(releases | "Progress" >> counting) | "Write" >> written
     weak = weakness(budget, getattr(options, "select_delta", None) or 0.0)
-    say([*([f"warning: {weak}"] if weak else []), *task.notes()])
-    result, missing = finished(pipeline, options), []
+    say([*([f"warning: {weak}"] if weak else []), *task.notes(), *notes(reader.source, files)])
+    stop.expect(*(path for path in (place, options.rejected, options.plot) if path))
+    size = sum(metadata.size_in_bytes for metadata in files)
+    result, missing = finished(pipeline, options, size), []
+    if options.output == STANDARD:
+        streams.give_out(place)
     if options.plot:
         if options.show_truth:
             read = all_events(reader.source)
             task.truth = exact_counts(read, places, task.counter, options.path != "streaming")
         try:
-            missing = task.draw()
+            with Progress("drawing"):
+                missing = task.draw()
         except InputError as error:
-            raise InputError(f"{error}; the counts are complete: {options.output}") from None
+            raise InputError(f"{error}; the counts are complete: {task.where}") from None
     say([*report(task, counted(result, PAST_HORIZON)), *missing])
 
 
-def finished(pipeline: beam.Pipeline, options: argparse.Namespace) -> Any:
+def finished(pipeline: beam.Pipeline, options: argparse.Namespace, size: int) -> Any:
     """The result of the finished pipeline; if a value was refused, the error names its column."""
+    if pipeline.options.view_as(StandardOptions).runner not in _LOCAL:
+        stop.note("job", "the job itself may go on: look where it runs")
     try:
-        with Progress() as progress:
+        with Progress(size=size) as progress:
             result = progress.watch(pipeline.run())
             result.wait_until_finish()
             return result
@@ -113,7 +130,12 @@ def report(task: Task, late: int) -> list[str]:
 
 def check_outputs(options: argparse.Namespace, paths: Sequence[str]) -> None:
     """Raise InputError for outputs that cannot be written, or overwrite an input or each other."""
-    tables.check_output(options.output)
+    if options.output == STANDARD:
+        streams.check(options.output_format)
+    else:
+        tables.check_output(options.output)
+        if options.output_format is not None:
+            raise InputError("--output-format is for --output -; else the name of OUT says it")
     outputs = [p for p in (options.output, options.rejected, options.plot) if p]
     inputs = {os.path.realpath(path) for path in paths}
     for path in outputs:
@@ -155,7 +177,7 @@ def beam_options(flags: Sequence[str], names: Collection[str] = ()) -> PipelineO
     standard = options.view_as(StandardOptions)
     standard.runner = standard.runner or LOCAL_RUNNER
     check_name(standard.runner)
-    if standard.runner in (LOCAL_RUNNER, "DirectRunner", "BundleBasedDirectRunner"):
+    if standard.runner in _LOCAL:
         parsers: list[argparse.ArgumentParser] = []
         options.get_all_options(add_extra_args_fn=parsers.append)
         _, unknown = parsers[0].parse_known_args(flags)

@@ -1,13 +1,13 @@
 """Private running counts of words, or of episodes, in the sequences of letters of an event log.
 
-Reads CSV or Parquet; the rows of a key are a sequence of letters, texts of a column out of a public
-alphabet. Counts all words of up to so many letters, or given ones: a word counts once for every
-place where its letters stand, with no other row between them; with --episodes once for every
-shortest stretch of rows that holds them in order. Writes, after every so many rows of a key, the
-words of the largest private counts: key, step, timestamp, rank, word, value, low, high, where low
-to high is the 95 % band of a word named beforehand; it misses more often for words chosen because
-they are on top. A row without a letter of the alphabet is a step without an event, which no word
-reaches across; see --rest.
+Reads CSV, JSON lines or Parquet; the rows of a key are a sequence of letters, texts of a column out
+of a public alphabet. Counts all words of up to so many letters, or given ones: a word counts once
+for every place where its letters stand, with no other row between them; with --episodes once for
+every shortest stretch of rows that holds them in order. Writes, after every so many rows of a key,
+the words of the largest private counts: key, step, timestamp, rank, word, value, low, high, where
+low to high is the 95 % band of a word named beforehand; it misses more often for words chosen
+because they are on top. A row without a letter of the alphabet is a step without an event, which no
+word reaches across; see --rest.
 Rows of a key are taken in the order of their timestamps (ties: by file and row), or without
 --timestamp in the order of the files. Without --key all rows have the key "all".
 The keys, the alphabet, the words to count and the number, order and times of the rows are public;
@@ -46,6 +46,12 @@ class Sequences(Task):
 
     name = "sequences"
     known = "the alphabet, the words to count, and the number, order and times of the rows."
+    example = r"""
+    beam-dpcount sequences --input out/demo/events.csv --key page \
+      --letter action --alphabet view purchase --max-length 2 \
+      --timestamp timestamp --timestamp-format iso --horizon 20000 \
+      --epsilon 1 --delta 1e-6 --output out/words.csv
+    """
 
     @staticmethod
     def add_arguments(parser: opt.Parser) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from beam_dpcount.commands import stop
 from beam_dpcount.commands.app import Main
+from beam_dpcount.commands.files.streams import notes_aside
 from beam_dpcount.commands.task import Task
 
 
@@ -15,8 +17,9 @@ def command(task: type[Task]) -> Main:
         """Run the command; raises what `run` raises."""
         parser = task.parser()
         options, flags = parser.parse_known_args(argv)
-        from beam_dpcount.commands.run import run  # here: it imports Beam, and --help does not
+        with notes_aside(options.output), stop.others_temporary():
+            from beam_dpcount.commands.run import run  # here: it imports Beam, and --help does not
 
-        run(task(options), flags, parser.names())
+            run(task(options), flags, parser.names())
 
     return main

@@ -13,6 +13,7 @@ from beam_dpcount.commands.files import times
 from beam_dpcount.commands.files.formats import (
     RELEASES,
     SOURCE_OPTIONS,
+    STANDARD,
     Places,
     Source,
     Table,
@@ -40,6 +41,7 @@ class Task(ABC):
 
     name: ClassVar[str]  # of the command
     known: ClassVar[str]  # what is public beside the keys: the end of a sentence
+    example: ClassVar[str] = ""  # a command line, for the help
     heading: ClassVar[str] = "private counts"
     people_are_public: ClassVar[bool] = True  # whose the rows are
     remedies: Mapping[str, str] = {}  # by parameters of the library, in words of the command
@@ -125,7 +127,12 @@ class Task(ABC):
         )
 
     def written(self) -> str:
-        return f"{self.heading}: {self.options.output}"
+        return f"{self.heading}: {self.where}"
+
+    @property
+    def where(self) -> str:
+        """Where the output is, in words."""
+        return "standard output" if self.options.output == STANDARD else str(self.options.output)
 
     def findings(self) -> list[str]:
         """What the report says before the guarantee."""
@@ -172,6 +179,6 @@ class Task(ABC):
 
     @classmethod
     def parser(cls) -> Parser:
-        parser = Parser(cls.name, sys.modules[cls.__module__].__doc__)
+        parser = Parser(cls.name, sys.modules[cls.__module__].__doc__, cls.example)
         cls.add_arguments(parser)
         return parser

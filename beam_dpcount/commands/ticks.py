@@ -1,13 +1,14 @@
 """Private running counts of an event log, one series per key, a release at every tick of a clock.
 
-Reads CSV or Parquet, and counts the rows of each given key whose times lie within the clock; writes
-one private count for every key and tick: key, step, timestamp (the end of the tick), value, stddev.
-The keys and the clock are public, and given here. That a row is there at all is protected, and so
-are its time, its key and what it counts: rows with other keys, or outside the clock, leave no trace
-in the output. With --select-keys no keys are given, and which ones there are is protected too: a
-key is written from the tick on at which its own private count is high enough. An empty cell is a
-key like others: give '' to count it. A row that cannot be read (a time in another format, or in
-Parquet a null key) stops the command, which reveals that it is there.
+Reads CSV, JSON lines or Parquet, and counts the rows of each given key whose times lie within the
+clock; writes one private count for every key and tick: key, step, timestamp (the end of the tick),
+value, stddev. The keys and the clock are public, and given here. That a row is there at all is
+protected, and so are its time, its key and what it counts: rows with other keys, or outside the
+clock, leave no trace in the output. With --select-keys no keys are given, and which ones there are
+is protected too: a key is written from the tick on at which its own private count is high enough.
+An empty cell is a key like others: give '' to count it. A row that cannot be read (a time in
+another format, in Parquet a null key, in JSON none) stops the command, which reveals that it is
+there.
 Options that are not listed here go to Beam, e.g. --runner.
 """
 
@@ -44,6 +45,12 @@ class Ticks(Task):
     name = "ticks"
     known = "the keys and the clock, and with them the number and times of the releases."
     people_are_public = False
+    example = r"""
+    beam-dpcount ticks --input out/demo/events.csv --key page \
+      --keys /home /cart /deals --timestamp timestamp --timestamp-format iso \
+      --tick 1h --start 2026-01-15T00:00:00Z --stop 2026-01-16T00:00:00Z \
+      --epsilon 1 --delta 1e-6 --output out/ticks.csv
+    """
     names = select.NAMES
 
     @staticmethod

@@ -5,6 +5,7 @@ Messages about a file name the row and the column, and never show a cell.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -14,10 +15,16 @@ from typing import Any, NamedTuple
 from beam_dpcount.commands.files import times
 
 ALL = "all"  # the key of all rows where no column is named
+STANDARD = "-"  # in place of a path: standard input, or standard output
+STANDARD_INPUT = "standard input"  # its name in messages, and in the ids of rows
+KINDS = ("csv", "jsonl", "parquet")
+_SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
+_PARQUET = (".parquet", ".pq")
+_COMPRESSED = (".gz", ".bz2", ".zst", ".zstd", ".xz", ".lzma", ".deflate")
 PLACED = ("key", "step", "timestamp")  # the first columns of every output
 # Arguments of `Source` that options have the names of.
 _ROW = ("key", "user", "timestamp")
-SOURCE_OPTIONS = (*_ROW, "timestamp_format", "timezone", "delimiter", "show_header")
+SOURCE_OPTIONS = (*_ROW, "timestamp_format", "timezone", "format", "delimiter", "show_header")
 Columns = Sequence[tuple[str, type]]  # names and types: str, int or float
 _MAX_NUMBER = 300  # characters: no count is longer, and int() takes quadratic time
 _DIGITS = re.compile(r"[0-9]{1,18}", re.ASCII)
@@ -25,6 +32,17 @@ _DIGITS = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 class InputError(ValueError):
     """A file or an argument that cannot be used; the message says where and why."""
+
+
+def kind_of(path: str) -> str:
+    """One of KINDS, by the suffix of a file's name, before that of its compression."""
+    name = path.lower()
+    if name.endswith(_PARQUET):
+        return "parquet"
+    stem, suffix = os.path.splitext(name)
+    if suffix in _COMPRESSED:
+        suffix = os.path.splitext(stem)[1]
+    return _SUFFIXES.get(suffix, "csv")
 
 
 # What is read
@@ -52,23 +70,32 @@ def person_of(event: Event) -> str:
 
 @dataclass(frozen=True)
 class Source:
-    """Rows of CSV and Parquet files, as (key, Event).
+    """Rows of CSV, JSON lines and Parquet files, as (key, Event).
 
-    A suffix .parquet or .pq means Parquet; all else is CSV in UTF-8 with a header line, compressed
-    (.gz, .bz2, .zst ...) or not. Blank lines are skipped.
+    Unless `format` says otherwise a suffix .parquet or .pq means Parquet, .jsonl, .ndjson or .json
+    JSON lines, and all else CSV with a header line. Both of these are in UTF-8, compressed (.gz,
+    .bz2, .zst ...) or not; blank lines are skipped.
+
+    A line of JSON is an object, a row; its numbers stay numbers, and a null is an empty text. There
+    is no header: a field that a row lacks, or that holds an object or a list, is an InputError if
+    it is of keys or times. Of what is protected, where an error would reveal it, the one is an
+    empty text too, and the other what is no number or text.
 
     Args:
-      inputs: paths or patterns on any file system that Beam knows; each file is read once.
+      inputs: paths or patterns on any file system that Beam knows; each file is read once. One may
+        be ``-``, standard input, if `spool` is the copy of it that is read.
       key: the column of the keys, as str() shows them. An empty text is a key like others; a null
         in Parquet is an InputError. None: all rows have the key "all".
       columns: what is counted. It is protected, hence neither the keys' column nor the times'.
       measure: from the cells of these columns, one argument each, to the event's value. It must not
         raise: that would reveal the cell.
-      timestamp: a column of timestamps, which become the elements' own.
+      timestamp: a column of timestamps, which become the elements' own; or two, of dates and of
+        times of day, which are read as one text with a blank between.
       timestamp_format, timezone: see `times.parser`.
+      format: one of KINDS, of all files; default: by their names.
       delimiter: of CSV; the two characters ``\\t`` mean a tab.
       show_header: whether an error about a missing column may show the first line of a CSV file,
-        which is data if there is no header.
+        which is data if there is no header, or the fields of a line of JSON.
       per_tick: whether events are counted per tick. Then keys, times and people are protected too,
         and may be counted.
       user: the column that says whose a row is, as `shown_person` reads it; None: nobody's.
@@ -82,19 +109,29 @@ class Source:
     key: str | None
     columns: tuple[str, ...]
     measure: Callable[..., object]
-    timestamp: str | None = None
+    timestamp: str | tuple[str, str] | None = None
     timestamp_format: str = "unix"
     timezone: str = "UTC"
+    format: str | None = None
     delimiter: str = ","
     show_header: bool = False
     per_tick: bool = False
     instead: str = ""
     user: str | None = None
+    spool: str = ""
     parse: Callable[[object], int] = field(init=False)
 
     def __post_init__(self) -> None:
         if not self.inputs:
             raise InputError("no input files: inputs is an empty list")
+        if list(self.inputs).count(STANDARD) > 1:
+            raise InputError("--input - is standard input, which can be read once; give it once")
+        if len(self.times) == 2 and self.timestamp_format in ("unix", "unix-ms"):
+            raise InputError(
+                "--timestamp DATE TIME is read as one text with a blank between, which is no "
+                "number: give --timestamp-format iso for 2024-01-31 and 23:59:59, or a strptime "
+                "format such as '%d/%m/%Y %H:%M:%S'"
+            )
         if "" in self.names:
             raise InputError("key, value, user and timestamp must name columns, got an empty name")
         separator = "\t" if self.delimiter == r"\t" else self.delimiter
@@ -108,7 +145,8 @@ class Source:
         object.__setattr__(self, "delimiter", separator)
         object.__setattr__(self, "parse", parse)
         for column in () if self.per_tick else self.columns:
-            roles = {self.user: "people", self.key: "keys", self.timestamp: "times"}
+            roles: dict[str | None, str] = {self.user: "people", self.key: "keys"}
+            roles |= dict.fromkeys(self.times, "times")
             if column in roles:
                 role = roles[column]
                 raise InputError(
@@ -119,13 +157,28 @@ class Source:
     @property
     def names(self) -> tuple[str, ...]:
         """All columns: those of the key, of what is counted, of the person and of the time."""
-        every = self.key, *self.columns, self.user, self.timestamp
+        every = self.key, *self.columns, self.user, *self.times
         return tuple(name for name in every if name is not None)
 
     @property
     def public(self) -> frozenset[str]:
         """The columns whose cells may stop the run."""
-        return frozenset(n for n in (self.key, self.timestamp) if n is not None)
+        return frozenset(n for n in (self.key, *self.times) if n is not None)
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """The columns of timestamps: none, one or two."""
+        if self.timestamp is None:
+            return ()
+        return (self.timestamp,) if isinstance(self.timestamp, str) else self.timestamp
+
+    def label(self, path: str) -> str:
+        """The name of a file in messages, and in the ids of its rows."""
+        return STANDARD_INPUT if path == self.spool else path
+
+    def kind(self, path: str) -> str:
+        """What a file is, one of KINDS."""
+        return self.format or kind_of(path)
 
 
 def counted(value: str | None, where: str | None) -> tuple[tuple[str, ...], Callable[..., object]]:

@@ -1,14 +1,17 @@
-"""Events read from CSV and Parquet files. Messages never show a cell, see `files.formats`.
+"""Events read from CSV, JSON lines and Parquet. Messages never show a cell, see `files.formats`.
 
-They show the first line of a CSV file only on request: it is data if there is no header.
+They show the first line of a CSV file only on request: it is data if there is no header. And so
+with the fields of a line of JSON, as which of them a row has may say something of it.
 """
 
 import csv
 import io
+import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 from typing import Any, BinaryIO
@@ -19,18 +22,30 @@ import pyarrow.parquet as pq
 from apache_beam import coders
 from apache_beam.coders.typecoders import registry
 from apache_beam.io.fileio import ReadableFile, ReadMatches
-from apache_beam.io.filesystem import FileMetadata
+from apache_beam.io.filesystem import CompressedFile, CompressionTypes, FileMetadata
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.pvalue import PBegin, PCollection
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
-from beam_dpcount.commands.files.formats import ALL, Event, InputError, Source, shown_person
+from beam_dpcount.commands.files import streams
+from beam_dpcount.commands.files.formats import (
+    ALL,
+    STANDARD,
+    Event,
+    InputError,
+    Source,
+    shown_person,
+)
+from beam_dpcount.commands.meant import did_you_mean
+from beam_dpcount.commands.progress import Progress
 
 csv.field_size_limit(2**31 - 1)  # stopping at a long cell would reveal it
-_PARQUET = (".parquet", ".pq")
 _FILES_CHECKED = 100
 _NAMES_SHOWN = 40
+_MOST_DIGITS = 300  # of a whole number in JSON; as `formats.number` has it
+_BUFFER = 1 << 16
+_MISSING = object()
 
 Rows = Iterator[tuple[int, Sequence[object]]]  # the number of each row, and its cells of all names
 
@@ -76,35 +91,53 @@ class ReadEvents(beam.PTransform[PBegin, PCollection[tuple[str, Event]]]):
 
     def expand(self, pbegin: PBegin) -> PCollection[tuple[str, Event]]:
         # No Reshuffle: it would mix up the rows of a file.
+        match = beam.FlatMap(partial(_match, spool=self.source.spool))
         read = beam.FlatMap(partial(events, self.source)).with_output_types(tuple[str, Event])
         return (
             pbegin
             | "Patterns" >> beam.Create([self.source.inputs])
-            | "Match" >> beam.FlatMap(_match).with_output_types(FileMetadata)
+            | "Match" >> match.with_output_types(FileMetadata)
             | "Open" >> ReadMatches()
             | "Parse" >> read
         )
 
     def check(self) -> None:
         """Reads the header and the first event of the first 100 files, without a pipeline."""
-        for metadata in _match(self.source.inputs)[:_FILES_CHECKED]:
+        for metadata in files_of(self.source)[:_FILES_CHECKED]:
             if not metadata.path.endswith(("/", "\\")):
                 next(events(self.source, ReadableFile(metadata)), None)
 
 
+def ready(source: Source) -> Source:
+    """The same with a copy of standard input, if that is an input: to be called before the rest."""
+    return replace(source, spool=streams.spooled()) if STANDARD in source.inputs else source
+
+
+def notes(source: Source, files: Sequence[FileMetadata]) -> list[str]:
+    """What to check for oneself, as no error about protected data would be private."""
+    lines = any(source.kind(metadata.path) == "jsonl" for metadata in files)
+    protected = dict.fromkeys((*source.columns, *([source.user] if source.user else [])))
+    if not lines or not protected:
+        return []
+    names = ", ".join(protected)
+    return [f"note: JSON lines have no header: whether rows have {names} is not checked"]
+
+
 def all_events(source: Source) -> Iterator[Any]:
     """Reads all events, in the order of the files, without a pipeline."""
-    for metadata in _match(source.inputs):
+    for metadata in files_of(source):
         yield from events(source, ReadableFile(metadata))
 
 
 def events(source: Source, readable: ReadableFile) -> Iterator[Any]:
     """Yields (key, Event) of one file, in a TimestampedValue if there is a column of timestamps."""
-    file = readable.metadata.path
+    path = readable.metadata.path
+    file = source.label(path)
     keyed, parse, measure = source.key is not None, source.parse, source.measure
     first, end = int(keyed), int(keyed) + len(source.columns)
     whose = None if source.user is None else end
-    for row, cells in (_of_parquet if _is_parquet(file) else _of_csv)(source, readable):
+    two_times = len(source.times) == 2
+    for row, cells in _READ[source.kind(path)](source, readable):
         key = cells[0] if keyed else ALL
         if type(key) is not str:
             if key is None:
@@ -117,18 +150,21 @@ def events(source: Source, readable: ReadableFile) -> Iterator[Any]:
             yield element
             continue
         try:
-            micros = parse(cells[-1])
+            micros = parse(_joined(cells[-2], cells[-1]) if two_times else cells[-1])
         except ValueError as error:
-            raise InputError(f"{_place(file, row, source.timestamp)}: {error}") from None
+            place = _place(file, row, " and ".join(source.times))
+            raise InputError(f"{place}: {error}") from None
         yield TimestampedValue(element, Timestamp(micros=micros))
 
 
-def _is_parquet(file: str) -> bool:
-    return file.lower().endswith(_PARQUET)
+def _joined(date: object, time: object) -> str:
+    """The text of a date and a time of day; empty if one of them is."""
+    cells = ["" if cell is None else str(cell) for cell in (date, time)]
+    return " ".join(cells) if all(cells) else ""
 
 
 def _of_csv(source: Source, readable: ReadableFile) -> Rows:
-    file = readable.metadata.path
+    file = source.label(readable.metadata.path)
     row = -1  # the last record that was read; the header is record 0
     try:
         with _open_text(readable) as text:
@@ -151,29 +187,94 @@ def _of_csv(source: Source, readable: ReadableFile) -> Rows:
     except csv.Error as error:
         raise InputError(f"{_place(file, row + 1)}: malformed CSV: {error}") from None
     except UnicodeDecodeError:
-        row = _undecodable(source, readable, row + 1)
+        with suppress(csv.Error), _open_text(readable, errors="surrogateescape") as text:
+            records = filter(None, csv.reader(text, delimiter=source.delimiter))
+            row = _undecodable(map("".join, records), row + 1)
         raise InputError(f"{_place(file, row)}: not UTF-8 text; convert the file") from None
     except OSError as error:
         raise unreadable(file, error) from error
+
+
+def _of_json(source: Source, readable: ReadableFile) -> Rows:
+    file = source.label(readable.metadata.path)
+    public, row = source.public, 0
+    columns = [(name, name in public, name in (source.key, source.user)) for name in source.names]
+    try:
+        with _open_text(readable) as text:
+            for line in text:
+                if line.isspace():
+                    continue
+                row += 1
+                found = _object(line)
+                if found is None:
+                    problem = 'not a JSON object; each line must be one, such as {"name": 1}'
+                    raise InputError(f"{_place(file, row)}: {problem}")
+                cells: list[object] = []
+                for name, is_public, is_named in columns:
+                    cell = found.get(name, _MISSING)
+                    if cell is _MISSING and is_public:
+                        among = _among(source, name, [*found], False, "fields")
+                        raise InputError(f"{_place(file, row)}: no field {name!r} {among}")
+                    if cell is None or cell is _MISSING:
+                        cell = ""
+                    elif not _is_plain(cell):
+                        if is_public:
+                            problem = "an object, a list or half a character, not text or a number"
+                            raise InputError(f"{_place(file, row, name)}: {problem}")
+                        cell = None
+                    elif is_named and isinstance(cell, bool):
+                        cell = str(cell).lower()  # as JSON has it
+                    cells.append(cell)
+                yield row, cells
+    except UnicodeDecodeError:
+        with _open_text(readable, errors="surrogateescape") as text:
+            row = _undecodable((line for line in text if not line.isspace()), row, 1)
+        raise InputError(f"{_place(file, row)}: not UTF-8 text; convert the file") from None
+    except OSError as error:
+        raise unreadable(file, error) from error
+
+
+def _object(line: str) -> dict[str, object] | None:
+    """The JSON object in a line; None where there is none."""
+    try:
+        found = json.loads(line)
+    except json.JSONDecodeError:
+        return None
+    except RecursionError:
+        return None
+    except ValueError:  # a whole number of so many digits that Python takes it for an attack
+        found = json.loads(
+            line, parse_int=lambda text: text if len(text) > _MOST_DIGITS else int(text)
+        )
+    return found if isinstance(found, dict) else None
+
+
+def _whole(text: str) -> int | str:
+    return text if len(text) > _MOST_DIGITS else int(text)
+
+
+def _is_plain(cell: object) -> bool:
+    """Whether a value in JSON is a number, true or false, or a text that can be written."""
+    if isinstance(cell, str):
+        return cell.isascii() or not re.search("[\ud800-\udfff]", cell)
+    return not isinstance(cell, dict | list)
 
 
 def _few(places: Sequence[int], cells: Sequence[str]) -> Sequence[str]:
     return [cells[place] for place in places]
 
 
-def _undecodable(source: Source, readable: ReadableFile, default: int) -> int:
+def _undecodable(records: Iterable[str], default: int, first: int = 0) -> int:
     """The record whose bytes are not UTF-8. (The decoder reads ahead of the records.)"""
-    with suppress(csv.Error), _open_text(readable, errors="surrogateescape") as text:
-        records = filter(None, csv.reader(text, delimiter=source.delimiter))
-        for row, cells in enumerate(records):
-            if re.search("[\udc80-\udcff]", "".join(cells)):
-                return row
+    for row, text in enumerate(records, first):
+        if re.search("[\udc80-\udcff]", text):
+            return row
     return default
 
 
 def _of_parquet(source: Source, readable: ReadableFile) -> Rows:
-    file, names = readable.metadata.path, source.names
-    row = 0
+    file, names = source.label(readable.metadata.path), source.names
+    row, share = 0, 0.0
     try:
         with readable.open() as stream, pq.ParquetFile(stream) as table:
             schema = table.schema_arrow
@@ -182,7 +283,9 @@ def _of_parquet(source: Source, readable: ReadableFile) -> Rows:
                 if pa.types.is_nested(kind) or pa.types.is_fixed_size_binary(kind):
                     column = _place(file, column=schema.names[place])
                     raise InputError(f"{column}: holds {kind}, not text, numbers or times")
+            share = readable.metadata.size_in_bytes / max(1, table.metadata.num_rows)
             for batch in table.iter_batches(columns=list(dict.fromkeys(names))):
+                Progress.read += round(share * len(batch))
                 before = row
                 cells = {
                     name: _cells(batch[name], file, before, name, name in source.public)
@@ -198,23 +301,38 @@ def _of_parquet(source: Source, readable: ReadableFile) -> Rows:
         raise unreadable(file, error) from error
 
 
+_READ: dict[str, Callable[[Source, ReadableFile], Rows]] = {
+    "csv": _of_csv,
+    "jsonl": _of_json,
+    "parquet": _of_parquet,
+}
+
+
 def _locate(source: Source, file: str, header: Sequence[str], certain: bool = False) -> list[int]:
     """The positions of the columns; the names in a header that is certain are not data."""
     for name in source.names:
         if name not in header:
-            among = _among(source, header, certain)
+            among = _among(source, name, header, certain)
             raise InputError(f"{_place(file, 0)}: no column {name!r} {among}")
         if header.count(name) > 1:
             raise InputError(f"{_place(file, 0, name)}: several columns have this name")
     return [header.index(name) for name in source.names]
 
 
-def _among(source: Source, header: Sequence[str], certain: bool) -> str:
+def _among(
+    source: Source, wanted: str, header: Sequence[str], certain: bool, what: str = "columns"
+) -> str:
     """What to say of the columns in the file, without a name or hint that may show data."""
     some = f"among {len(header)}"
     hint = "; is --delimiter right?" if len(header) == 1 and not certain else ""
+    if what == "fields":
+        some, hint = f"among {len(header)} of the row", ""
+        if not source.show_header:
+            return f"{some}; --show-header names them"
     if not (certain or source.show_header):
         return f"{some}{hint}; if the first line is no data, --show-header names them"
+    if meant := did_you_mean(wanted, header):
+        some = f"{some}: {meant.rstrip()}"
     shown = ", ".join(repr(name[:80]) for name in header[:_NAMES_SHOWN]) or "none"
     return f"{some}: {shown}{', ...' if len(header) > _NAMES_SHOWN else ''}{hint}"
 
@@ -258,10 +376,10 @@ def _cells(array: Any, file: str, before: int, column: str, public: bool) -> lis
 
 
 class _Stream(io.RawIOBase):
-    """What io.TextIOWrapper needs, and Beam's compressed files lack."""
+    """What io.TextIOWrapper needs, and Beam's compressed files lack; it says how far it is."""
 
-    def __init__(self, source: BinaryIO) -> None:
-        self._source = source
+    def __init__(self, source: BinaryIO, file: BinaryIO) -> None:
+        self._source, self._file, self._at = source, file, 0
 
     def readable(self) -> bool:
         return True
@@ -274,6 +392,8 @@ class _Stream(io.RawIOBase):
         # Beam accepts a file that was cut off; its decompressor knows better.
         if not data and not getattr(getattr(self._source, "_decompressor", None), "eof", True):
             raise OSError("the compressed data end too early")
+        before, self._at = self._at, self._file.tell()  # of what may be compressed
+        Progress.read += self._at - before
         buffer[: len(data)] = data
         return len(data)
 
@@ -284,9 +404,11 @@ class _Stream(io.RawIOBase):
 
 
 def _open_text(readable: ReadableFile, errors: str = "strict") -> io.TextIOWrapper:
-    stream = readable.open()
-    if not isinstance(stream, io.IOBase):
-        stream = io.BufferedReader(_Stream(stream))
+    path, plain = readable.metadata.path, CompressionTypes.UNCOMPRESSED
+    file = FileSystems.open(path, compression_type=plain)
+    kind = CompressionTypes.detect_compression_type(path)
+    source = file if kind == plain else CompressedFile(file, compression_type=kind)
+    stream = io.BufferedReader(_Stream(source, file), _BUFFER)
     return io.TextIOWrapper(stream, encoding="utf-8-sig", errors=errors, newline="")
 
 
@@ -294,10 +416,15 @@ def unreadable(file: str, error: OSError) -> InputError:
     return InputError(f"{file}: cannot be read: {error.strerror or error}")
 
 
-def _match(inputs: Sequence[str]) -> list[FileMetadata]:
+def files_of(source: Source) -> list[FileMetadata]:
+    """The files of a source."""
+    return _match(source.inputs, source.spool)
+
+
+def _match(inputs: Sequence[str], spool: str) -> list[FileMetadata]:
     """The files of all patterns, each file once: an event read twice would count twice."""
     files: dict[str, FileMetadata] = {}
-    for pattern in inputs:
+    for pattern in (spool if pattern == STANDARD else pattern for pattern in inputs):
         # Beam finds nothing for a pattern with a star in its first part.
         full = f"./{pattern}" if re.match(r"[^/]*[*?[]", pattern) else pattern
         try:
@@ -310,8 +437,3 @@ def _match(inputs: Sequence[str]) -> list[FileMetadata]:
             path = metadata.path
             files.setdefault(path if "://" in path else os.path.realpath(path), metadata)
     return list(files.values())
-
-
-def matched(inputs: Sequence[str]) -> list[str]:
-    """The paths of all files that the patterns match."""
-    return [metadata.path for metadata in _match(inputs)]

@@ -1,7 +1,12 @@
-"""Writes a bounded collection of releases to one sorted file, CSV or Parquet; and reads it back."""
+"""Writes a bounded collection of releases to one sorted file, and reads it back.
+
+The file is CSV, JSON lines (the columns of CSV as names of an object) or Parquet.
+"""
 
 import csv
+import gzip
 import io
+import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,10 +27,13 @@ from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
+from beam_dpcount.commands import stop
 from beam_dpcount.commands.files.beside import beside
-from beam_dpcount.commands.files.formats import Columns, InputError, Table
+from beam_dpcount.commands.files.formats import Columns, InputError, Table, kind_of
 from beam_dpcount.commands.files.read import unreadable
+from beam_dpcount.commands.progress import Progress
 
+SUFFIXES = (".csv", ".jsonl", ".csv.gz", ".jsonl.gz", ".parquet")
 _KINDS = {str: pa.string(), int: pa.int64(), float: pa.float64()}
 _NUMBERS = 1 << 18  # of a batch, rows times columns
 _SLICE = 1 << 16  # rows that are written at once
@@ -44,25 +52,31 @@ class Output:
     """A file of releases, to be written by `WriteTable` and read back if it is local.
 
     Args:
-      path: ends in .csv or .parquet, on any file system that Beam knows.
+      path: ends in one of SUFFIXES, on any file system that Beam knows.
       table: its columns; other ones in the file, when it is read back, are an InputError.
     """
 
     def __init__(self, path: str, table: Table) -> None:
-        self._parquet = check_name(path) == ".parquet"
+        check_name(path)
+        self._kind = kind_of(path)
         self.path, self.table = path, table
 
     def records(self) -> Iterator[tuple[Any, ...]]:
         """The rows; a timestamp that was not written is None."""
         names, kinds = zip(*self.table.schema, strict=True)
         try:
-            if self._parquet:
+            if self._kind == "parquet":
                 with pq.ParquetFile(self.path) as file:
                     for batch in file.iter_batches():
                         read = (batch[name].cast(_KINDS[kind]) for name, kind in self.table.schema)
                         yield from zip(*(column.to_pylist() for column in read), strict=True)
                 return
-            with open(self.path, encoding="utf-8", newline="") as text:
+            with _opened(self.path) as text:
+                if self._kind == "jsonl":
+                    for line in text:
+                        found = json.loads(line)
+                        yield tuple(_typed(kind, found[name]) for name, kind in self.table.schema)
+                    return
                 rows = csv.reader(text, strict=True)
                 if tuple(next(rows, ())) != names:
                     raise ValueError
@@ -70,7 +84,7 @@ class Output:
                     yield tuple(_cell(kind, cell) for kind, cell in zip(kinds, row, strict=True))
         except OSError as error:
             raise unreadable(self.path, error) from error
-        except (csv.Error, pa.ArrowException, KeyError, ValueError):
+        except (csv.Error, pa.ArrowException, KeyError, ValueError, TypeError, EOFError):
             expected = f"a file of releases, whose columns are {', '.join(names)}"
             raise InputError(f"{self.path}: not {expected}") from None
 
@@ -84,7 +98,9 @@ class Output:
         """How many keys have rows, or an InputError. Much faster than `records`."""
         keys: set[str] = set()
         try:
-            if self._parquet:
+            if self._kind == "jsonl":
+                keys.update(key for key, *_ in self.records())
+            elif self._kind == "parquet":
                 with pq.ParquetFile(self.path) as file:
                     for batch in file.iter_batches(columns=["key"]):
                         keys.update(batch["key"].unique().to_pylist())
@@ -117,6 +133,18 @@ def _cell(kind: type, cell: str) -> Any:
     return None if kind is int and not cell else kind(cell)
 
 
+def _typed(kind: type, cell: Any) -> Any:
+    """A value in JSON, or a ValueError for one of another type."""
+    if not isinstance(cell, int | float if kind is float else kind) and cell is not None:
+        raise ValueError
+    return cell if cell is None else kind(cell)
+
+
+def _opened(path: str) -> Any:
+    how: Any = {"mode": "rt", "encoding": "utf-8", "newline": ""}
+    return (gzip.open if path.lower().endswith(".gz") else open)(path, **how)
+
+
 class WriteTable(beam.PTransform[PCollection[Any], PCollection[str]]):
     """Writes all releases of a bounded collection to one file, and then yields its path.
 
@@ -146,7 +174,7 @@ class WriteRows(beam.PTransform[PCollection[tuple[Any, ...]], PCollection[str]])
     """Writes the rows of a bounded collection to one file, see `WriteTable`; else a ValueError.
 
     Args:
-      output: a path that ends in .csv or .parquet.
+      output: a path that ends in one of SUFFIXES.
       order: the columns, of whole numbers or text, by which rows are sorted.
       first: all texts of the first column of `order`, in their order; by default that of text.
     """
@@ -203,18 +231,25 @@ class _Write(beam.DoFn):
     ) -> None:
         self._output, self._schema = output, schema
         self._order, self._first = list(order), list(first)
+        self._run = stop.RUN  # of the process that cleans up
 
     def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[str]:
+        Progress.writing = True
         read = [pa.ipc.open_stream(batch).read_all() for batch in element[1] if batch]
         table = pa.concat_tables([self._schema.empty_table(), *read])
         places = self._places(table)
         # A slice at a time: a column of text may hold more than one array of Arrow's can.
         slices = (table.take(places[i : i + _SLICE]) for i in range(0, max(1, len(places)), _SLICE))
-        with beside(self._output) as name:
+        write = {"csv": _csv, "jsonl": _json, "parquet": _parquet}[kind_of(self._output)]
+        with beside(self._output, self._run) as name:
             kind = CompressionTypes.UNCOMPRESSED
             with FileSystems.create(name, "application/octet-stream", kind) as file:
-                write = _parquet if self._output.lower().endswith(".parquet") else _csv
-                write(file, self._schema, slices)
+                if self._output.lower().endswith(".gz"):
+                    # Without a time, so that the same rows make the same file.
+                    with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+                        write(packed, self._schema, slices)
+                else:
+                    write(file, self._schema, slices)
         yield self._output
 
     def _places(self, table: pa.Table) -> Any:
@@ -242,6 +277,14 @@ def _csv(file: Any, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
         file.write("".join(f"{csv_line(row)}\n" for row in rows).encode())
 
 
+def _json(file: Any, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+    made = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+    for table in tables:
+        columns = (column.to_pylist() for column in table.columns)
+        rows = (dict(zip(schema.names, row, strict=True)) for row in zip(*columns, strict=True))
+        file.write("".join(f"{made.encode(row)}\n" for row in rows).encode())
+
+
 def csv_line(cells: Iterable[Any]) -> str:
     """A line of CSV without its end."""
     text = io.StringIO()
@@ -254,10 +297,13 @@ def csv_line(cells: Iterable[Any]) -> str:
 
 
 def check_name(path: str) -> str:
-    """The suffix of an output, .csv or .parquet, or an InputError."""
-    suffix = os.path.splitext(path)[1].lower()
-    if suffix not in (".csv", ".parquet"):
-        raise InputError(f"output must end in .csv or .parquet, got {path!r}")
+    """The suffix of an output, one of SUFFIXES, or an InputError."""
+    suffix = next((suffix for suffix in SUFFIXES if path.lower().endswith(suffix)), "")
+    if not suffix:
+        raise InputError(
+            "output must end in .csv, .jsonl, .csv.gz, .jsonl.gz or .parquet, or be - for "
+            f"standard output, got {path!r}"
+        )
     if re.search(r"[*?[]", path):  # a pattern, to Beam
         raise InputError(f"output must have none of * ? [ in its name, got {path!r}")
     return suffix

@@ -21,7 +21,7 @@ _MAX_TEXT = 300
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,4})?", re.ASCII)
 _EXACT = Context(prec=2 * _MAX_TEXT, rounding=ROUND_FLOOR)  # exact for _MAX_TEXT characters
 _LONGEST = 10**12  # seconds
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 # What strptime accepts for its numeric directives; %L is ours.
 _DIGITS = {
@@ -218,7 +218,7 @@ def lacks_offset(text: str) -> bool:
 
 
 def duration(text: str) -> Fraction:
-    """The seconds in 90, 0.5s or 1h; a ValueError unless positive and of whole microseconds."""
+    """The seconds in 90, 0.5s, 1h or 1w; a ValueError unless positive and of whole microseconds."""
     unit = _UNITS.get(text[-1:])
     number = text[:-1] if unit else text
     if not is_number(number):
@@ -231,7 +231,7 @@ def duration(text: str) -> Fraction:
 
 def every(length: Fraction) -> str:
     """How often, in words: every day, every 10 min, every 90 s."""
-    for name, unit in (("day", 86_400), ("hour", 3600), ("min", 60)):
+    for name, unit in (("week", 604_800), ("day", 86_400), ("hour", 3600), ("min", 60)):
         count = length / unit
         if count == 1:
             return f"every {'minute' if name == 'min' else name}"

@@ -8,6 +8,8 @@ import numpy as np
 
 import beam_dpcount as dp
 from beam_dpcount.budget.budgets import Budget
+from beam_dpcount.commands.comparisons import base
+from beam_dpcount.commands.comparisons.base import HALF, VARIANCE, FloatArray, Output, Row
 from beam_dpcount.mechanisms import (
     BinaryTree,
     Honaker,
@@ -18,8 +20,6 @@ from beam_dpcount.mechanisms import (
     SmoothBinary,
     TwoLevel,
 )
-from pipelines.comparisons import base
-from pipelines.comparisons.base import HALF, VARIANCE, FloatArray, Output, Row
 
 _EPSILON = 1.0
 _TRIALS = 25

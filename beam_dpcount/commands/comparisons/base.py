@@ -12,12 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 import beam_dpcount as dp
-from beam_dpcount.commands.figures import series as plots
 
 T = TypeVar("T")
 Row = dict[str, Any]
 FloatArray = npt.NDArray[np.float64]
-Series = plots.Series
+Series = Mapping[str, Sequence[npt.ArrayLike]]  # as `figures.series` draws
 
 HALF = dp.ZCDP(0.5)  # then sigma^2 = Delta_2^2
 VARIANCE = "variance (counts²)"
@@ -37,12 +36,19 @@ def picture(
     ylabel: str,
     footer: str | None = None,
     suffix: str = "",
-    draw: Callable[..., None] = plots.lines,
+    in_panels: bool = False,
     **axes: Any,
 ) -> Output:
-    """A PNG of series, in one pair of axes; or by `plots.panels` of several sets of them."""
+    """A PNG of series, in one pair of axes; or in a pair each, of several sets of them."""
     texts = {"title": title, "xlabel": xlabel, "ylabel": ylabel, "footer": footer}
-    return Output(f"{suffix}.png", lambda path: draw(drawn, path, **texts, **axes))
+
+    def save(path: str) -> None:
+        from beam_dpcount.commands.figures import series  # here: matplotlib is an extra
+
+        draw: Callable[..., None] = series.panels if in_panels else series.lines
+        draw(drawn, path, **texts, **axes)
+
+    return Output(f"{suffix}.png", save)
 
 
 def table(rows: Sequence[Row], suffix: str = "") -> Output:
@@ -87,7 +93,7 @@ def distinct(rows: list[Row], name: str) -> list[Any]:
 
 
 def curves(rows: list[Row], label: str, *columns: str) -> dict[str, list[FloatArray]]:
-    """The series of `plots.lines`: one for each value of the column `label`."""
+    """The series of `figures.series.lines`: one for each value of the column `label`."""
     lines = {}
     for name in distinct(rows, label):
         own = select(rows, **{label: name})

@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 import beam_dpcount as dp
-from beam_dpcount.commands.figures import series as plots
+from beam_dpcount.commands.comparisons import base
+from beam_dpcount.commands.comparisons.base import FloatArray, Output, Row, Series
 from beam_dpcount.mechanisms import BinaryTree, Mechanism, NormalizedBLT, SquareRoot
-from pipelines.comparisons import base
-from pipelines.comparisons.base import FloatArray, Output, Row, Series
 
 _APPROXIMATE = dp.ApproxDP(0.5, 1e-10)
 _BUDGET = _APPROXIMATE.to_zcdp()
@@ -122,7 +121,7 @@ def sparsity_outputs(rows: list[Row]) -> list[Output]:
         base.picture(errors, f"Largest errors: {title}", time, largest_error, averaged, "-errors"),
         base.picture(deviations, f"Error over time: {title}", time, stddev, bands, "-stddevs"),
         base.picture(
-            outputs, f"Private counts: {title}", time, "count", released, "-outputs", plots.panels
+            outputs, f"Private counts: {title}", time, "count", released, "-outputs", True
         ),
         base.picture(ratios, *texts, "-signal", logx=True, logy=True),
         base.table(signals, "-signal"),
@@ -130,9 +129,11 @@ def sparsity_outputs(rows: list[Row]) -> list[Output]:
 
 
 def _outputs(rows: list[Row], p: float) -> Series:
+    from beam_dpcount.commands.figures.series import EXACT  # here: matplotlib is an extra
+
     own = base.select(rows, sparsity=p)
     (exact,) = base.curves(own[:_WINDOWS], "sparsity", "last_step", "count").values()
-    return base.curves(own, "mechanism", "last_step", "release") | {plots.EXACT: exact}
+    return base.curves(own, "mechanism", "last_step", "release") | {EXACT: exact}
 
 
 def _ratios(table: list[Row]) -> str:
