@@ -14,6 +14,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 
 import beam_dpcount as dp
 from beam_dpcount.budget.budgets import weakness
+from beam_dpcount.commands import looks, manifest, spending
 from beam_dpcount.commands.app import explain, say
 from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.files import tables
@@ -46,9 +47,13 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
     reader = ReadEvents(task.source())
     reader.check()
     places = Places(matched(reader.source.inputs))
-    check_outputs(options, places.paths)
+    if not options.check:
+        check_outputs(options, places.paths)
     with named_as_options(options, task.remedies, task.names):
         transform = task.transform(places)
+    if options.check:
+        looks.look(task, reader.source, transform)
+        return
     pipeline = beam.Pipeline(options=beam_options(flags, names))
     events: Any = pipeline | "Read" >> reader
     if task.split is not None:
@@ -62,12 +67,15 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
         write = tables.WriteRows(options.rejected, _REJECTED, [name for name, _ in _REJECTED])
         _ = rejected | "RejectedRow" >> row | "WriteRejected" >> write
     counting = beam.ParDo(CountReleases()).with_output_types(releases.element_type)
-    task.output = tables.Output(options.output, task.table())
+    about = manifest.text(task)
+    task.output = tables.Output(options.output, task.table(), about)
     written = tables.WriteTable(task.output, reader.source.timestamp is not None)
     _ = task.finish(releases | "Progress" >> counting) | "Write" >> written
     weak = weakness(budget, getattr(options, "select_delta", None) or 0.0)
-    say([*([f"warning: {weak}"] if weak else []), *task.notes()])
-    result, missing = finished(pipeline, options), []
+    with spending.entered(task, places.paths, flags) as spent:
+        say([*([f"warning: {weak}"] if weak else []), *task.notes(), *spent])
+        result, missing = finished(pipeline, options), []
+    manifest.write(options.output, about)
     if options.plot:
         if options.show_truth:
             read = all_events(reader.source)
@@ -114,13 +122,16 @@ def report(task: Task, late: int) -> list[str]:
 def check_outputs(options: argparse.Namespace, paths: Sequence[str]) -> None:
     """Raise InputError for outputs that cannot be written, or overwrite an input or each other."""
     tables.check_output(options.output)
-    outputs = [p for p in (options.output, options.rejected, options.plot) if p]
+    named = [p for p in (options.output, options.rejected, options.plot) if p]
+    outputs = [*named, manifest.path_of(options.output)]
     inputs = {os.path.realpath(path) for path in paths}
     for path in outputs:
         if os.path.realpath(path) in inputs:
             raise InputError(f"output {path!r} is an input as well; name another file")
     if len({os.path.realpath(path) for path in outputs}) < len(outputs):
         raise InputError("--output, --rejected and --plot must be different files")
+    if options.account is not None:
+        spending.check_place(options.account, [*inputs, *outputs])
     if options.rejected:
         if options.on_reject == "raise":
             raise InputError("give --rejected or --on-reject raise, not both")
@@ -138,6 +149,8 @@ def check_outputs(options: argparse.Namespace, paths: Sequence[str]) -> None:
         tables.check_place(f"--plot {options.plot!r}", options.plot)
         if "://" in options.output:
             raise InputError("--plot reads the output back, which must be a local file")
+    if not options.overwrite:
+        manifest.check_new(outputs)
 
 
 def beam_options(flags: Sequence[str], names: Collection[str] = ()) -> PipelineOptions:
