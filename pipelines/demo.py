@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     eventlog.write(log)
     print(f"made event log: {log}")
     read = "--key page --where action=purchase --timestamp timestamp --timestamp-format iso"
-    counted = "--epsilon 1 --delta 1e-6 --horizon 20000 --show-truth"
+    counted = "--epsilon 1 --delta 1e-6 --horizon 20000 --show-truth --overwrite"
     out, picture = (os.path.join(directory, f"counts.{suffix}") for suffix in ("csv", "png"))
     files = ["--input", log, "--output", out, "--plot", picture]
     count.main([*read.split(), *counted.split(), *files])

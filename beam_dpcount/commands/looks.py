@@ -234,9 +234,8 @@ def _times(task: Task, rows: _Rows, parse: _Parse, found: Found) -> None:
         found.wrong.append(
             f"most times lie outside {where}" + _unit(task, rows.micros, first, last)
         )
-    elif parse.numbers:
-        if hint := _unit(task, parse.numbers, first, last, raw=True):
-            found.wrong.append(f"the times{hint}")
+    elif parse.numbers and (hint := _unit(task, parse.numbers, first, last, raw=True)):
+        found.wrong.append(f"the times{hint}")
 
 
 def _unit(task: Task, numbers: Sequence[float], first: int, last: int, raw: bool = False) -> str:
@@ -317,8 +316,8 @@ def _people(task: Task, rows: _Rows, transform: Any, found: Found) -> None:
     row, left = suggested.best, suggested.events - suggested.best.kept_events
     found.facts.append(
         f"{suggested.people:,} people; the limit on each (--per-user {options.per_user:,}) leaves "
-        f"out {many(left, 'row')} ({row.events:.1%}) with those of nobody, some of {row.people:.1%} "
-        f"of the people, and all of {row.keys:.1%} of the keys"
+        f"out {many(left, 'row')} ({row.events:.1%}) with those of nobody, some rows of "
+        f"{row.people:.1%} of the people, and all of {row.keys:.1%} of the keys"
     )
     if 2 * left > suggested.events:
         found.wrong.append(

@@ -46,8 +46,8 @@ _MAY_NOT = (
     "--check, the command bounds).",
 )
 _AGAIN = (
-    "Count the same rows again without counting the cost: budgets of all runs add up, and --account "
-    "keeps the sum.",
+    "Count the same rows again without counting the cost: budgets of all runs add up, and "
+    "--account keeps the sum.",
 )
 _AGAIN_REPLAYED = (
     "Count the same rows again with other options, or rows that have changed, without counting the "

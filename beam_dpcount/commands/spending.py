@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 import beam_dpcount as dp
 from beam_dpcount.budget.budgets import Budget
-from beam_dpcount.budget.conversions import float_down, float_up, zcdp_epsilon
+from beam_dpcount.budget.conversions import float_up, zcdp_epsilon
 from beam_dpcount.budget.costs import GaussianCost, PureCost
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.files.formats import InputError
@@ -176,8 +176,6 @@ def _rho(budget: Budget, counter: Counter, factor: int) -> Fraction:
     of_pure = 1 if factor == 1 else 4
     if isinstance(budget, dp.ZCDP):
         return written(budget.rho) * factor
-    if isinstance(budget, dp.PureDP):
-        return written(budget.epsilon) ** 2 / 2 * of_pure
     rho = Fraction(0)
     for part in counter.costs():
         if isinstance(part, GaussianCost):  # a Gaussian's is (Delta_2 / sigma)^2 / 2
@@ -259,7 +257,7 @@ class Account:
         try:
             for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
                 made._take(number, json.loads(line))
-        except _OtherVersion as error:
+        except _OtherFormatError as error:
             raise InputError(f"account {path!r} {error}") from None
         except (ValueError, TypeError, KeyError, AttributeError, ZeroDivisionError):
             raise InputError(
@@ -273,7 +271,7 @@ class Account:
     def _take(self, number: int, line: dict[str, Any]) -> None:
         if number == 1:
             if line["account"] != FORMAT:
-                raise _OtherVersion(
+                raise _OtherFormatError(
                     f"is of format {int(line['account'])}, and this version knows {FORMAT}: "
                     "install the one that wrote it, or a later one"
                 )
@@ -381,7 +379,7 @@ class Account:
         )
 
 
-class _OtherVersion(ValueError):
+class _OtherFormatError(ValueError):
     """A later format."""
 
 
