@@ -47,8 +47,15 @@ class Ended:
     err: str
 
 
-def command(*words: object, main: Callable[..., None] = count.main) -> Ended:
-    """Run a command in this process, as its module would."""
+def command(
+    *words: object, main: Callable[..., None] = count.main, overwrite: bool = True
+) -> Ended:
+    """Run a command in this process, as its module would.
+
+    Tests run it again for the same outputs; `overwrite=False` has it refused.
+    """
+    if overwrite and "--output" in words and "--overwrite" not in words:
+        words = (*words, "--overwrite")
     loggers = [logging.getLogger(name) for name in (None, "apache_beam")]
     levels = [logger.level for logger in loggers]
     out, err, status = io.StringIO(), io.StringIO(), 0

@@ -785,7 +785,8 @@ def test_demo(tmp_path: Path) -> None:
     assert ended.status == 0
     assert re.fullmatch(r"([\d,]+ releases in \d+ s \([\d,]+/s\)\n)*", ended.err)
     made = tmp_path / "new" / "demo"
-    assert sorted(os.listdir(made)) == ["counts.csv", "counts.png", "events.csv"]
+    files = ["counts.csv", "counts.csv.manifest.json", "counts.png", "events.csv"]
+    assert sorted(os.listdir(made)) == files
     for part in (
         f"made event log: {made / 'events.csv'}",
         f"private counts: {made / 'counts.csv'}",

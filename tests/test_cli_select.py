@@ -193,7 +193,8 @@ def test_nothing_tells_of_hidden_keys(
     for rows in (ROWS, [row for row in ROWS if row[1] != SECRET_TEXT]):
         write(log, rows)
         with listening() as records:
-            ticks.main([str(word) for word in arguments(log, *NO_NOISE, "--path", path)])
+            words = arguments(log, *NO_NOISE, "--path", path, "--overwrite")
+            ticks.main([str(word) for word in words])
         said = capfd.readouterr()
         messages = [record.getMessage() for record in records]
         assert not [text for text in (*said, *messages) if SECRET_TEXT in text]

@@ -55,7 +55,7 @@ for row in rows:
     events.write_text("time,who\\n" + row.replace(";", "\\n"))
     ticks.main(["--input", str(events), "--key", "who", "--timestamp", "time", "--tick", "10",
         "--start", "0", "--horizon", "6", "--keys", *{KEYS!r}, "--epsilon", "1", "--delta", "1e-6",
-        "--secret-env", {VARIABLE!r}, "--run-id", "files", "--output", str(output)])
+        "--secret-env", {VARIABLE!r}, "--run-id", "files", "--output", str(output), "--overwrite"])
     print(output.read_text(), end="\\0")
 """
 

@@ -847,7 +847,7 @@ def test_commands_give_the_same_numbers_for_the_same_rows(
             [
                 *("--input", str(log), "--key", "key", "--where", "item=a", "--timestamp", "time"),
                 *("--epsilon", "1e-4", "--delta", "1e-6", "--horizon", "40", "--output", str(out)),
-                *more,
+                *("--overwrite", *more),
             ]
         )
         return sorted(out.read_text().splitlines())
@@ -889,7 +889,8 @@ def test_commands_tell_files_and_options_apart(
 
     def released(command: Any, log: Path, *more: str) -> set[str]:
         common = ["--epsilon", "1e-4", "--delta", "1e-6", "--key", "key", "--secret-env"]
-        command.main(["--input", str(log), *common, VARIABLE, "--output", str(out), *more])
+        where = ["--output", str(out), "--overwrite"]
+        command.main(["--input", str(log), *common, VARIABLE, *where, *more])
         return set(out.read_text().splitlines()[1:])
 
     clock = ["--tick", "1", "--start", "0", "--stop", "8", "--keys", "k", "--timestamp"]

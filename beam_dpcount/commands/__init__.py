@@ -7,8 +7,10 @@ COMMANDS = {
     "histogram": "How many of each kind, after every event?",
     "sequences": "Which words or episodes of actions are frequent?",
     "graph": "How many edges, triangles, ... has a graph that grows?",
-    "choose": "Which mechanism fits a budget, and what errors are to be expected?",
+    "choose": "Which mechanism fits a budget, and which is best?",
+    "errors": "What errors are to be expected, before anything is read?",
     "bounds": "How many events of a person should count? (private: it looks at them)",
+    "account": "What have all runs over these rows cost together?",
     "compare": "How do the mechanisms compare, in tables and pictures?",
     "demo": "What does it look like? (a made-up log, counted and drawn)",
 }

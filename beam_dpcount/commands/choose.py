@@ -6,17 +6,12 @@ chooses among them. With --relation, --bounds, --unit and --max-per-tick as they
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
-from dataclasses import replace
 
 import beam_dpcount as dp
 from beam_dpcount.budget.budgets import Budget
-from beam_dpcount.checks import check_whole
+from beam_dpcount.commands import changes
 from beam_dpcount.commands import options as opt
-from beam_dpcount.commands.files.formats import InputError
-from beam_dpcount.counters.change import RELATIONS, Change, TickChange, check_unit
-from beam_dpcount.dofns.clock import default_most
 
 EXAMPLE = "beam-dpcount choose --horizon 20000 --epsilon 1 --delta 1e-6"
 
@@ -27,21 +22,7 @@ _HORIZONS = (1_000, 100_000, 10_000_000)
 def arguments() -> opt.Parser:
     parser = opt.Parser("choose", __doc__, EXAMPLE)
     opt.add_budget(parser, "all releases of one key (--ticks: of all keys) together")
-    count = parser.add_argument_group("counting")
-    length = """
-        --horizon T: the most elements of a key
-        --ticks N: the number of ticks of the clock
-    """
-    opt.add(count.add_mutually_exclusive_group(), length)
-    opt.add_bounds(count)
-    counting = f"""
-        --relation {{{",".join(RELATIONS)}}}: what is protected (default replace_one; with --ticks
-          add_remove)
-        --max-per-tick N: with --ticks: the sum of a key's rows in one tick is clipped to N times
-          the largest value (default 2^20, or less where 64 bits would not hold all sums)
-        --max-items B: with --ticks: the most keys that one row counts under (default 1)
-    """
-    opt.add(count, counting)
+    changes.add_steps(parser)
     choice = """
         --objective {max,mean}: compare the largest or the mean variance of a release (default max)
         --max-state N: the most numbers kept per key (default: any)
@@ -58,12 +39,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     if options.markdown:
         print(table())
         return
-    steps = options.horizon if options.ticks is None else options.ticks
-    if steps is None:
-        raise InputError("give --horizon, the most elements that any key will have, or --ticks")
+    steps = changes.steps_of(options)
     budget = opt.budget_of(options)
     with opt.named_as_options(options):
-        change = change_of(options)
+        change = changes.change_of(options)
         how = options.objective, options.max_state, options.replays
         choice = dp.choose(steps, budget, *how, change, unit=options.unit)
     what = "horizon" if options.ticks is None else "ticks"
@@ -71,27 +50,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(choice)
     print()
     print(choice.explain())
-
-
-def change_of(options: argparse.Namespace) -> Change:
-    """What one row can change."""
-    low, high = options.bounds
-    given = [n for n in ("ticks", "max_per_tick", "max_items") if getattr(options, n) is not None]
-    if options.ticks is None:
-        for name in given:
-            raise InputError(f"{opt.option(name)} goes with --ticks, not --horizon")
-        change = Change(low, high, options.relation or "replace_one")
-        check_unit(options.unit, change)
-        return change
-    for name in given:
-        check_whole(name, getattr(options, name))
-    items = 1 if options.max_items is None else options.max_items
-    ticks = TickChange(low, high, options.relation or "add_remove", max_items=items)
-    unit = check_unit(options.unit, ticks)
-    most = options.max_per_tick
-    if most is None:
-        most = default_most(ticks.magnitude(unit), options.ticks)
-    return replace(ticks, most=most)
 
 
 def table() -> str:

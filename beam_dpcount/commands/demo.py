@@ -41,7 +41,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise InputError(f"cannot write to --directory {directory!r}: {reason}") from None
     words = ["--input", log, "--key", "page", "--where", "action=purchase"]
     words += ["--timestamp", "timestamp", "--timestamp-format", "iso"]
-    words += ["--epsilon", "1", "--delta", "1e-6", "--horizon", "20000", "--output", out]
+    words += ["--epsilon", "1", "--delta", "1e-6", "--horizon", "20000", "--overwrite"]
+    words += ["--output", out]
     if importlib.util.find_spec("matplotlib") is not None:
         words += ["--plot", picture, "--show-truth"]
         without = []

@@ -26,7 +26,7 @@ from beam_dpcount.commands.files import formats
 from beam_dpcount.commands.files.formats import InputError, number, text, whole
 from beam_dpcount.commands.report import Estimate, how_often, many, unchecked
 from beam_dpcount.commands.start import command
-from beam_dpcount.commands.task import Task
+from beam_dpcount.commands.task import Listed, Task, texts_of
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.statistics.cut_values import cut_error_bound, stddev_of_cut
 
@@ -197,6 +197,11 @@ class Graph(Task):
 
     def table(self) -> formats.Table:
         return self.columns
+
+    def listed(self) -> Listed | None:
+        if not isinstance(self.vertices, list):
+            return None
+        return Listed("--vertices-file", self.vertices, lambda _, event: texts_of(event.value[:2]))
 
     def _noun(self) -> str:
         return {

@@ -22,7 +22,7 @@ from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.files.formats import Places, Source, Table, text, vectors
 from beam_dpcount.commands.report import Estimate, many, unchecked
 from beam_dpcount.commands.start import command
-from beam_dpcount.commands.task import Task
+from beam_dpcount.commands.task import Listed, Task, texts_of
 
 _BARS, _KEYS = 20, 6  # drawn
 
@@ -103,6 +103,10 @@ class Histogram(Task):
 
     def table(self) -> Table:
         return self.columns
+
+    def listed(self) -> Listed:
+        most = self.options.max_items
+        return Listed("--domain", self.domain, lambda _, event: texts_of(event.value), most)
 
     def streams(self) -> int:
         return len(self.domain)  # with --fit-total the counter has one more, which is not written

@@ -27,7 +27,7 @@ from beam_dpcount.noise.replay import ReplayableEntropy
 # Options that do not change what is counted; all others keep replayable noise apart.
 NOT_COUNTED = frozenset(
     ("path", "output", "plot", "plot_keys", "rejected", "show_truth", "top", "all", "min_count")
-) | {"secret_env", "secret_file", "show_header", "output_format"}
+) | {"secret_env", "secret_file", "show_header", "output_format", "overwrite", "account", "check"}
 _BOUNDS = (0.0, 1.0)  # the default
 _WHOLE = frozenset("BDJKMNTW")  # metavars
 REQUIRED = {"required": True}
@@ -357,6 +357,11 @@ def add_output(parser: Parser) -> Group:
         --output-format {csv,jsonl,parquet}: of --output - (default csv)
         --plot PNG: draw the counts of some keys
         --plot-keys KEY ...: the keys to draw; default: chosen by public facts named in the picture
+        --overwrite: replace files of these names that are there already
+        --account FILE: enter what this run costs, or refuse it where that is more than is left;
+          `account` makes and prints such files
+        --check: PRIVATE: count nothing, and say on the terminal what of the rows would not count
+          as you may think, such as keys that never occur; exit status 1 if something looks wrong
     """
     add(group, table, output=REQUIRED)
     parser.set_defaults(rejected=None, on_reject="drop", show_truth=False, user=None)

@@ -14,7 +14,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 
 import beam_dpcount as dp
 from beam_dpcount.budget.budgets import weakness
-from beam_dpcount.commands import stop
+from beam_dpcount.commands import looks, manifest, spending, stop
 from beam_dpcount.commands.app import explain, say
 from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.files import streams, tables
@@ -55,9 +55,13 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
     reader.check()
     files = files_of(reader.source)
     places = Places([reader.source.label(metadata.path) for metadata in files])
-    check_outputs(options, places.paths)
+    if not options.check:
+        check_outputs(options, places.paths)
     with named_as_options(options, task.remedies, task.names):
         transform = task.transform(places)
+    if options.check:
+        looks.look(task, reader.source, transform)
+        return
     pipeline = beam.Pipeline(options=beam_options(flags, names))
     events: Any = pipeline | "Read" >> reader
     if task.split is not None:
@@ -71,17 +75,24 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
         write = tables.WriteRows(options.rejected, _REJECTED, [name for name, _ in _REJECTED])
         _ = rejected | "RejectedRow" >> row | "WriteRejected" >> write
     counting = beam.ParDo(CountReleases()).with_output_types(releases.element_type)
+    about = manifest.text(task)
     place = streams.place_of(options.output, options.output_format)
-    task.output = tables.Output(place, task.table())
+    task.output = tables.Output(place, task.table(), about)
     written = tables.WriteTable(task.output, reader.source.timestamp is not None)
     _ = task.finish(releases | "Progress" >> counting) | "Write" >> written
     weak = weakness(budget, getattr(options, "select_delta", None) or 0.0)
-    say([*([f"warning: {weak}"] if weak else []), *task.notes(), *notes(reader.source, files)])
-    stop.expect(*(path for path in (place, options.rejected, options.plot) if path))
+    said = [*([f"warning: {weak}"] if weak else []), *task.notes(), *notes(reader.source, files)]
+    beside = None if options.output == STANDARD else manifest.path_of(place)
+    stop.expect(*(path for path in (place, beside, options.rejected, options.plot) if path))
+    named = {data.path: name for data, name in zip(files, places.paths, strict=True)}
     size = sum(metadata.size_in_bytes for metadata in files)
-    result, missing = finished(pipeline, options, size), []
-    if options.output == STANDARD:
+    with spending.entered(task, place, named, flags) as spent:
+        say([*said, *spent])
+        result, missing = finished(pipeline, options, size), []
+    if beside is None:
         streams.give_out(place)
+    else:
+        manifest.write(place, about)
     if options.plot:
         if options.show_truth:
             read = all_events(reader.source)
@@ -130,19 +141,23 @@ def report(task: Task, late: int) -> list[str]:
 
 def check_outputs(options: argparse.Namespace, paths: Sequence[str]) -> None:
     """Raise InputError for outputs that cannot be written, or overwrite an input or each other."""
+    outputs = [p for p in (options.output, options.rejected, options.plot) if p]
     if options.output == STANDARD:
+        outputs.remove(STANDARD)
         streams.check(options.output_format)
     else:
+        outputs.append(manifest.path_of(options.output))
         tables.check_output(options.output)
         if options.output_format is not None:
             raise InputError("--output-format is for --output -; else the name of OUT says it")
-    outputs = [p for p in (options.output, options.rejected, options.plot) if p]
     inputs = {os.path.realpath(path) for path in paths}
     for path in outputs:
         if os.path.realpath(path) in inputs:
             raise InputError(f"output {path!r} is an input as well; name another file")
     if len({os.path.realpath(path) for path in outputs}) < len(outputs):
         raise InputError("--output, --rejected and --plot must be different files")
+    if options.account is not None:
+        spending.check_place(options.account, [*inputs, *outputs])
     if options.rejected:
         if options.on_reject == "raise":
             raise InputError("give --rejected or --on-reject raise, not both")
@@ -160,6 +175,8 @@ def check_outputs(options: argparse.Namespace, paths: Sequence[str]) -> None:
         tables.check_place(f"--plot {options.plot!r}", options.plot)
         if "://" in options.output:
             raise InputError("--plot reads the output back, which must be a local file")
+    if not options.overwrite:
+        manifest.check_new(outputs)
 
 
 def beam_options(flags: Sequence[str], names: Collection[str] = ()) -> PipelineOptions:

@@ -29,7 +29,7 @@ from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.files.formats import Event, InputError, Places, Source, Table, text
 from beam_dpcount.commands.report import Estimate, how_often, many, unchecked
 from beam_dpcount.commands.start import command
-from beam_dpcount.commands.task import Task
+from beam_dpcount.commands.task import Listed, Task, texts_of
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.statistics.letters import check_alphabet, check_words
 
@@ -115,6 +115,7 @@ class Sequences(Task):
         if options.max_length is None:
             words = opt.public_list("words", options, places.paths)
         check_letters(letters, words)
+        self.letters = letters
         if options.rest is not None and options.rest not in letters:
             raise InputError(
                 f"--rest {options.rest!r} is not in the alphabet: add it to --alphabet"
@@ -140,6 +141,9 @@ class Sequences(Task):
         words = len(self.domain)
         kept = words if self.options.all else min(self.options.top, words)
         return releases | "Top" >> dp.TopK(kept, self.domain)
+
+    def listed(self) -> Listed:
+        return Listed("--alphabet", self.letters, lambda _, event: texts_of(event.value))
 
     def table(self) -> Table:
         """The words of each release, a row each; low and high are value -/+ its `half_width`."""

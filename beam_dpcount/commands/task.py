@@ -6,7 +6,7 @@ import argparse
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from beam_dpcount.commands.figures import keys
 from beam_dpcount.commands.files import times
@@ -14,6 +14,7 @@ from beam_dpcount.commands.files.formats import (
     RELEASES,
     SOURCE_OPTIONS,
     STANDARD,
+    Event,
     Places,
     Source,
     Table,
@@ -31,6 +32,21 @@ SHOWN = (
     "PRIVATE: this picture shows the exact counts, that is, the data, and no guarantee is for it. "
     "Publish one without --show-truth."
 )
+
+
+class Listed(NamedTuple):
+    """Texts that options list, and those that a row has."""
+
+    option: str  # that lists them
+    names: Sequence[str]
+    of: Callable[[str, Event], Iterable[str]]  # those of a row, given its key
+    most: int | None = None  # so many of a row count
+
+
+def texts_of(cell: object) -> list[str]:
+    """The texts of a cell that holds one, several or none."""
+    several = cell if isinstance(cell, list | tuple) else [cell]
+    return [str(one) for one in several if one is not None]
 
 
 class Task(ABC):
@@ -88,6 +104,10 @@ class Task(ABC):
     def table(self) -> Table:
         """How it is written."""
         return RELEASES
+
+    def listed(self) -> Listed | None:
+        """The texts that options list, for --check; None where there are none."""
+        return None
 
     # What is said before and after the run
 

@@ -30,7 +30,7 @@ from beam_dpcount.commands.files import formats, times
 from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.commands.report import Estimate, many
 from beam_dpcount.commands.start import command
-from beam_dpcount.commands.task import Task
+from beam_dpcount.commands.task import Listed, Task
 from beam_dpcount.dofns.clock import LATE
 from beam_dpcount.statistics.items import places as places_of
 from beam_dpcount.statistics.items import read_items
@@ -137,6 +137,16 @@ class Ticks(Task):
 
     def table(self) -> formats.Table:
         return replace(formats.RELEASES, keys=self.keys)
+
+    def listed(self) -> Listed | None:
+        if not self.keys:
+            return None
+        separator, most = self.options.separator, self.options.max_items
+
+        def keys(key: str, _: formats.Event) -> list[str]:
+            return [key] if separator is None else key.split(separator)
+
+        return Listed("--keys", self.keys, keys, most)
 
     def notes(self) -> list[str]:
         options, selection = self.options, self.selection

@@ -114,6 +114,12 @@ class ReplayableEntropy(Entropy):
         """Raise SecretError unless the secret can be read here."""
         self._secret()
 
+    def mark(self, text: str) -> str:
+        """A keyed digest of a text: equal texts have equal ones under one secret, and without the
+        secret it says nothing of the text."""
+        key = _key(self._secret(), b"account", "")
+        return hashlib.blake2b(text.encode(), digest_size=32, key=key).hexdigest()
+
     def _secret(self) -> bytes:
         if self._variable is not None:
             where = f"of environment variable {self._variable}"

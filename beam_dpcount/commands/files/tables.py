@@ -54,12 +54,13 @@ class Output:
     Args:
       path: ends in one of SUFFIXES, on any file system that Beam knows.
       table: its columns; other ones in the file, when it is read back, are an InputError.
+      about: a text for the metadata of Parquet, under the key beam_dpcount.
     """
 
-    def __init__(self, path: str, table: Table) -> None:
+    def __init__(self, path: str, table: Table, about: str = "") -> None:
         check_name(path)
         self._kind = kind_of(path)
-        self.path, self.table = path, table
+        self.path, self.table, self.about = path, table, about
 
     def records(self) -> Iterator[tuple[Any, ...]]:
         """The rows; a timestamp that was not written is None."""
@@ -159,7 +160,7 @@ class WriteTable(beam.PTransform[PCollection[Any], PCollection[str]]):
     def __init__(self, output: Output, timed: bool) -> None:
         super().__init__()
         self._table, self._timed, table = output.table, timed, output.table
-        self._write = WriteRows(output.path, table.schema, table.order, table.keys)
+        self._write = WriteRows(output.path, table.schema, table.order, table.keys, output.about)
 
     def expand(self, releases: PCollection[Any]) -> PCollection[str]:
         rows = beam.FlatMap(self._rows).with_output_types(tuple[Any, ...])
@@ -177,13 +178,20 @@ class WriteRows(beam.PTransform[PCollection[tuple[Any, ...]], PCollection[str]])
       output: a path that ends in one of SUFFIXES.
       order: the columns, of whole numbers or text, by which rows are sorted.
       first: all texts of the first column of `order`, in their order; by default that of text.
+      about: as for `Output`.
     """
 
     def __init__(
-        self, output: str, columns: Columns, order: Sequence[str], first: Sequence[str] = ()
+        self,
+        output: str,
+        columns: Columns,
+        order: Sequence[str],
+        first: Sequence[str] = (),
+        about: str = "",
     ) -> None:
         super().__init__()
         schema = pa.schema([(name, _KINDS[kind]) for name, kind in columns])
+        schema = schema.with_metadata({"beam_dpcount": about} if about else None)
         self._pack, self._write = _Pack(schema), _Write(output, schema, order, first)
 
     def expand(self, rows: PCollection[tuple[Any, ...]]) -> PCollection[str]:

@@ -1,0 +1,206 @@
+"""The errors to expect, before any data: at which steps, of all releases, and what is visible.
+
+For counts after every row (--horizon) or at the ticks of a clock (--ticks), by the mechanism that
+they would take. With --relation, --bounds, --unit, --max-per-tick and the limits on people as they
+will be there. Noise does not depend on data: nothing is read, and nothing spent.
+A rule of thumb: counts below some ten standard deviations are noise. --visible N says which budget
+would bring a count of N up to that.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import beam_dpcount as dp
+from beam_dpcount.budget.budgets import Budget, weakness
+from beam_dpcount.checks import check_whole
+from beam_dpcount.commands import changes
+from beam_dpcount.commands import options as opt
+from beam_dpcount.commands.files.formats import InputError
+from beam_dpcount.commands.report import Estimate, errors, many
+from beam_dpcount.counters.change import Change
+from beam_dpcount.counters.choose import resolve
+from beam_dpcount.counters.counter import Counter, calibrate
+
+VISIBLE = 10  # standard deviations
+_LEVEL = 0.95
+_POINTS = 200  # of a picture
+_LARGEST = 1e6  # no budget beyond it is tried
+
+
+def arguments() -> opt.Parser:
+    parser = opt.Parser("errors", __doc__)
+    opt.add_budget(parser, "all releases of one key (--ticks, --per-user: of all keys) together")
+    count = changes.add_steps(parser)
+    names = "as for the commands that count; default: the one of least largest error"
+    more = """
+        --keys N: how many keys, or items of a domain, there are (default 1): the largest error is
+          over all of them
+        --replays: for streaming runs and replayable noise, where work is done again
+    """
+    opt.add(count, f"--mechanism NAME: {names}", mechanism={"type": opt.mechanism})
+    opt.add(count, more, keys={"default": 1})
+    changes.add_people(parser)
+    said = f"""
+        --visible N: the least budget of this kind at which a count of N is {VISIBLE} standard
+          deviations, at the noisiest release
+        --plot PNG: draw the errors over the steps
+    """
+    visible = {"type": opt.positive("--visible 13")}
+    opt.add(parser.add_argument_group("what is said"), said, visible=visible)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command; mistakes in the options are ValueErrors or TypeErrors."""
+    options = arguments().parse_ours(argv)
+    budget, steps = opt.budget_of(options), changes.steps_of(options)
+    _check_plot(options.plot)
+    with opt.named_as_options(options):
+        check_whole("keys", options.keys)
+        change = changes.change_of(options)
+
+        def calibrated(budget: Budget) -> Counter:
+            named = resolve(
+                options.mechanism,
+                *(steps, budget, change),
+                unit=options.unit,
+                replays=options.replays,
+            )
+            made: Counter = calibrate(named, budget, change, unit=options.unit)
+            return made
+
+        counter = calibrated(budget)
+    if weak := weakness(budget):
+        print(f"warning: {weak}")
+    what = "horizon" if options.ticks is None else "ticks"
+    print(f"{budget}, {what} {steps:,}, {change}")
+    print(table(counter))
+    print()
+    releases = many(steps * options.keys, "release")
+    print(errors(counter, Estimate(), f"the largest error of all {releases}", options.keys))
+    print(rule_of_thumb(counter))
+    if options.visible is not None:
+        print(visible(budget, options.visible, calibrated))
+    if options.plot:
+        draw(counter, options.plot, change, options.keys)
+        print(f"picture: {options.plot}")
+
+
+def _check_plot(path: str | None) -> None:
+    if path is None:
+        return
+    if importlib.util.find_spec("matplotlib") is None:
+        raise InputError("--plot needs matplotlib: pip install 'beam-dpcount[plots]'")
+    if not path.endswith(".png"):
+        raise InputError(f"--plot must end in .png, got {path!r}")
+
+
+def steps_shown(horizon: int) -> list[int]:
+    """1, 10, 100, ... and the horizon."""
+    return sorted({10**n for n in range(len(str(horizon)))} | {horizon})
+
+
+def table(counter: Counter) -> str:
+    """The errors at some steps."""
+    rows = [("step", "standard deviation", "95 % within ±")]
+    for step in steps_shown(counter.mechanism.horizon):
+        half = dp.half_width(counter, step, _LEVEL)
+        rows.append((f"{step:,}", f"{math.sqrt(counter.variance(step)):.4g}", f"{half:.4g}"))
+    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(f"{cell:>{width}}" for cell, width in zip(row, wide, strict=True)) for row in rows
+    )
+
+
+def rule_of_thumb(counter: Counter) -> str:
+    """From which counts on there is more count than noise, in words."""
+    largest = math.sqrt(counter.max_variance())
+    return (
+        f"Rule of thumb: counts below some ten standard deviations, here {VISIBLE * largest:.3g}, "
+        "are noise: such a count is off by a fifth or more one time in twenty, and a count of "
+        f"{largest:.3g} can as well be none."
+    )
+
+
+def visible(budget: Budget, count: float, calibrated: Callable[[Budget], Counter]) -> str:
+    """Which budget makes a count visible, in words."""
+    least = least_budget(budget, count, calibrated)
+    if least is None:
+        return f"A count of {count:g} is visible at no budget: values are coarser than that."
+    stddev = math.sqrt(calibrated(least).max_variance())
+    said = (
+        f"A count of {count:g} is visible (ten standard deviations of {stddev:.3g}) from {least} "
+        f"on, beside {budget} here."
+    )
+    weak = weakness(least)
+    return f"{said} That is a {weak}" if weak else said
+
+
+def least_budget(
+    budget: Budget, count: float, calibrated: Callable[[Budget], Counter]
+) -> Budget | None:
+    """The least budget of this kind, of three digits, at which `count` is visible.
+
+    It is found by bisection over budgets of three digits, and so exact; None where there is none.
+    """
+    name = "rho" if isinstance(budget, dp.ZCDP) else "epsilon"
+
+    def of(place: int) -> Any:
+        """The budgets of three digits, in their order."""
+        power, digits = divmod(place, 900)
+        return replace(budget, **{name: float(f"{100 + digits}e{power - 2}")})
+
+    def enough(place: int) -> bool:
+        return VISIBLE**2 * calibrated(of(place)).max_variance() <= count**2
+
+    here = getattr(budget, name)
+    power = math.floor(math.log10(here))
+    low = high = 900 * power + min(899, max(0, math.floor(here / 10.0**power * 100) - 100))
+    while not enough(high):
+        low, high = high, high + 300
+        if getattr(of(high), name) > _LARGEST:
+            return None
+    while low == high or enough(low):
+        if getattr(of(low), name) < 1 / _LARGEST:
+            return of(low)  # type: ignore[no-any-return]
+        high, low = low, low - 300
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return of(high)  # type: ignore[no-any-return]
+
+
+def draw(counter: Counter, path: str, change: Change, keys: int) -> None:
+    """The errors over the steps, as a picture."""
+    from beam_dpcount.commands.figures import series  # here: matplotlib is an extra
+
+    horizon = counter.mechanism.horizon
+    exponents = [math.log10(horizon) * i / _POINTS for i in range(_POINTS + 1)]
+    steps = sorted({min(horizon, max(1, round(10**e))) for e in exponents})
+    stddevs = [math.sqrt(counter.variance(step)) for step in steps]
+    every = dp.largest_error(counter, keys, _LEVEL)
+    ten = VISIBLE * math.sqrt(counter.max_variance())
+    lines = {
+        "standard deviation": (steps, stddevs),
+        "95 % of releases at a step": (
+            steps,
+            [dp.half_width(counter, step, _LEVEL) for step in steps],
+        ),
+        "all releases, with 95 %": ([1, horizon], [every, every]),
+        "rule of thumb: noise below": ([1, horizon], [ten, ten]),
+    }
+    series.lines(
+        lines,
+        path,
+        xlabel="step",
+        ylabel="error of a private count",
+        title=f"Errors to expect: {counter.budget}, {counter.mechanism.name}",
+        logx=True,
+        footer=f"Of the noise, for {many(horizon, 'step')} of {many(keys, 'key')}; neighbours "
+        f"under {change}. {rule_of_thumb(counter)}",
+    )
