@@ -25,7 +25,18 @@ from beam_dpcount.noise.replay import ReplayableEntropy
 
 # Options that do not change what is counted; all others keep replayable noise apart.
 NOT_COUNTED = frozenset(
-    ("path", "output", "plot", "plot_keys", "rejected", "show_truth", "top", "all", "min_count")
+    (
+        "path",
+        "output",
+        "plot",
+        "plot_keys",
+        "report",
+        "rejected",
+        "show_truth",
+        "top",
+        "all",
+        "min_count",
+    )
 ) | {"secret_env", "secret_file", "show_header"}
 _BOUNDS = (0.0, 1.0)  # the default
 _WHOLE = frozenset("BDJKMNTW")  # metavars
@@ -315,6 +326,7 @@ def add_output(parser: Parser) -> Group:
     table = """
         --output OUT: a .csv or .parquet file
         --plot PNG: draw the counts of some keys
+        --report HTML: one page to read and hand on: counts, guarantee, data; needs no network
         --plot-keys KEY ...: the keys to draw; default: chosen by public facts named in the picture
     """
     add(group, table, output=REQUIRED)
@@ -383,7 +395,7 @@ def public_list(name: str, options: argparse.Namespace, inputs: Sequence[str]) -
         texts = getattr(options, name) or []
     else:
         place = f"--{name}-file {path!r}"
-        for output in filter(None, (options.output, options.plot)):
+        for output in filter(None, (options.output, options.plot, options.report)):
             if os.path.realpath(output) == os.path.realpath(path):
                 raise InputError(f"output {output!r} is the --{name}-file too; name another file")
         if os.path.realpath(path) in map(os.path.realpath, inputs):

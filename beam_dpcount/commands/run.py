@@ -66,17 +66,18 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
     written = tables.WriteTable(task.output, reader.source.timestamp is not None)
     _ = task.finish(releases | "Progress" >> counting) | "Write" >> written
     weak = weakness(budget, getattr(options, "select_delta", None) or 0.0)
-    say([*([f"warning: {weak}"] if weak else []), *task.notes()])
-    result, missing = finished(pipeline, options), []
-    if options.plot:
+    warned, missing = [f"warning: {weak}"] if weak else [], []
+    say([*warned, *task.notes()])
+    late = counted(finished(pipeline, options), PAST_HORIZON)
+    if options.plot or options.report:
         if options.show_truth:
             read = all_events(reader.source)
             task.truth = exact_counts(read, places, task.counter, options.path != "streaming")
         try:
-            missing = task.draw()
+            missing = task.draw([*warned, *past_horizon(task.counter.mechanism.horizon, late)])
         except InputError as error:
             raise InputError(f"{error}; the counts are complete: {options.output}") from None
-    say([*report(task, counted(result, PAST_HORIZON)), *missing])
+    say([*report(task, late), *missing])
 
 
 def finished(pipeline: beam.Pipeline, options: argparse.Namespace) -> Any:
@@ -100,6 +101,7 @@ def report(task: Task, late: int) -> list[str]:
     return [
         task.written(),
         *([f"picture: {options.plot}"] if options.plot else []),
+        *([f"report: {options.report}"] if options.report else []),
         *(["note: the picture shows the exact counts: it is private"] * options.show_truth),
         *([f"note: {UNBOUNDED}"] if options.show_truth and options.user is not None else []),
         *([f"rejected rows (private): {options.rejected}"] if options.rejected else []),
@@ -114,13 +116,13 @@ def report(task: Task, late: int) -> list[str]:
 def check_outputs(options: argparse.Namespace, paths: Sequence[str]) -> None:
     """Raise InputError for outputs that cannot be written, or overwrite an input or each other."""
     tables.check_output(options.output)
-    outputs = [p for p in (options.output, options.rejected, options.plot) if p]
+    outputs = [p for p in (options.output, options.rejected, options.plot, options.report) if p]
     inputs = {os.path.realpath(path) for path in paths}
     for path in outputs:
         if os.path.realpath(path) in inputs:
             raise InputError(f"output {path!r} is an input as well; name another file")
     if len({os.path.realpath(path) for path in outputs}) < len(outputs):
-        raise InputError("--output, --rejected and --plot must be different files")
+        raise InputError("--output, --rejected, --plot and --report must be different files")
     if options.rejected:
         if options.on_reject == "raise":
             raise InputError("give --rejected or --on-reject raise, not both")
@@ -138,6 +140,12 @@ def check_outputs(options: argparse.Namespace, paths: Sequence[str]) -> None:
         tables.check_place(f"--plot {options.plot!r}", options.plot)
         if "://" in options.output:
             raise InputError("--plot reads the output back, which must be a local file")
+    if options.report:
+        if not options.report.endswith((".html", ".htm")):
+            raise InputError(f"--report must end in .html, got {options.report!r}")
+        tables.check_place(f"--report {options.report!r}", options.report)
+        if "://" in options.output:
+            raise InputError("--report reads the output back, which must be a local file")
 
 
 def beam_options(flags: Sequence[str], names: Collection[str] = ()) -> PipelineOptions:
