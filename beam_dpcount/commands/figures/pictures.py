@@ -50,7 +50,7 @@ class Picture:
     covers: str  # what its bands or error bars hold, and how often
     remark: str  # what no standard deviation covers
     choice: Sequence[str]  # how what is drawn was chosen: sentences
-    keys: Collection[Hashable]  # those that have releases, drawn or not
+    keys: Collection[str]  # those that have releases, drawn or not
 
     @property
     def footer(self) -> str:

@@ -112,7 +112,7 @@ def account(task: Task) -> Pairs:
         ("Spent", _capital(report.one_run(task.options))),
         (
             "Noise",
-            f"{type(counter.law).__name__}, one draw for each coordinate, from {_source(task)}",
+            f"{type(counter.law).__name__}, drawn from {_source(task)}",
         ),
     ]
 

@@ -26,7 +26,7 @@ class _Shown(NamedTuple):
 
     picture: pictures.Running
     timed: bool
-    count: str  # "private count", say
+    noun: str  # "private count", say
 
     def x(self, panels: Sequence[Panel], most: int) -> Axis:
         ends = np.array([self.place(panel)[[0, -1]] for panel in panels])
@@ -39,7 +39,7 @@ class _Shown(NamedTuple):
         drawn = [self.line(panel, 0, 0) for panel in panels]
         low = min(0.0, *(float(line.low.min()) for line in drawn))
         high = max(0.0, *(float(line.high.max()) for line in drawn))
-        return scales.numbers(low, high, most)._replace(caption=self.count)
+        return scales.numbers(low, high, most)._replace(caption=self.noun)
 
     def place(self, panel: Panel) -> running.FloatArray:
         return panel.timestamp if self.timed else panel.step
@@ -65,10 +65,11 @@ def section(picture: pictures.Running) -> Html:
         said = "No key was shown." if picture.selected else "There are no releases."
         return el("p", said, class_="nothing")
     ranked, _ = running.choice(panels, picture.order, None, len(panels), picture.selected, False)
-    how = picture.order, picture.only, EACH, picture.selected, False
-    each, chosen = running.choice(panels, *how)
-    count = "private count" if picture.sum_of is None else f"private sum of {picture.sum_of}"
-    shown = _Shown(picture, picture.time_axis and running.has_times(each or ranked), count)
+    each, chosen = running.choice(
+        panels, picture.order, picture.only, EACH, picture.selected, spread=False
+    )
+    noun = "private count" if picture.sum_of is None else f"private sum of {picture.sum_of}"
+    shown = _Shown(picture, picture.time_axis and running.has_times(each or ranked), noun)
     notes = [chosen.strip()] if chosen else []
     longest = max((len(panel.step) for panel in each), default=0)
     if longest > POINTS:
@@ -76,12 +77,12 @@ def section(picture: pictures.Running) -> Html:
             f"Lines are drawn through at most {POINTS} of a key's {longest:,} releases, or "
             f"{MANY_POINTS} where there is room, evenly spaced; the data have all of them."
         )
-    said = [el("p", note, class_="note") for note in notes]
+    told = [el("p", note, class_="note") for note in notes]
     if not each:
         nothing = el("p", "None of the keys that were asked for has releases.", class_="nothing")
         return joined([nothing, _all(ranked, shown)])
     if len(panels) == 1:
-        return joined([el("h2", "Over time"), _figure(each[0], shown, None, alone=True), *said])
+        return joined([el("h2", "Over time"), _figure(each[0], shown, None, alone=True), *told])
     axis = None if running.own_axes(each, shown.timed) else shown.x(each, 4)
     figures = [_figure(panel, shown, axis) for panel in each]
     grid = el("div", *figures, class_="grid", id="keys")
@@ -92,7 +93,7 @@ def section(picture: pictures.Running) -> Html:
             el("h2", "Key by key" if many else "Over time"),
             _select(each) if many else "",
             grid,
-            *said,
+            *told,
             _all(ranked, shown),
         ]
     )
@@ -180,7 +181,7 @@ def _rows(panel: Panel, shown: _Shown) -> Html:
         )
         for row in kept
     ]
-    head = el("tr", el("th", "release"), el("th", shown.count, class_="number"))
+    head = el("tr", el("th", "release"), el("th", shown.noun, class_="number"))
     table = el("table", el("thead", head), el("tbody", *rows))
     return el("details", el("summary", f"In numbers{some}"), table)
 
@@ -196,7 +197,7 @@ def _all(ranked: Sequence[Panel], shown: _Shown) -> Html:
         )
         for panel in ranked[:LISTED]
     ]
-    titles = ("key", ""), ("releases", "number"), (f"last {shown.count}", "number")
+    titles = ("key", ""), ("releases", "number"), (f"last {shown.noun}", "number")
     head = el("tr", *(el("th", title, class_=kind or None) for title, kind in titles))
     left = len(ranked) - LISTED
     more = [el("p", f"{left:,} others are in the data.", class_="note")] if left > 0 else []

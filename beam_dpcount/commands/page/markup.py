@@ -18,7 +18,7 @@ class Html(str):
 
 
 def el(tag: str, *children: object, **attributes: object) -> Html:
-    """An element. Of attributes None is left out, and `class_` and `aria_label` lose underscores."""
+    """An element. An attribute that is None is left out; `class_` is class, `a_b` is a-b."""
     named = "".join(
         f' {name.rstrip("_").replace("_", "-")}="{html.escape(_value(value))}"'
         for name, value in attributes.items()
