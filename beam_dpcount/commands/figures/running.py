@@ -128,6 +128,18 @@ def own_axes(panels: Sequence[Panel], timed: bool) -> bool:
     return bool(2 * np.ptp(ends, axis=1).min() < np.ptp(ends))
 
 
+def alike(panels: Sequence[Panel]) -> bool:
+    """Whether the bands of several panels are the same, at the same times."""
+    first = panels[0]
+    return len(panels) > 1 and all(
+        not panel.has_truth
+        and np.array_equal(panel.step, first.step)
+        and np.array_equal(panel.timestamp, first.timestamp, equal_nan=True)
+        and np.array_equal(panel.half, first.half)
+        for panel in panels
+    )
+
+
 def readable(panel: Panel, row: int = -1) -> str:
     """A release, the last one by default, with half the width of its band."""
     value, half = panel.value[row], panel.half[row]

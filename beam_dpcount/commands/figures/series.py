@@ -267,7 +267,7 @@ def _axes(
     `own`: each panel has its own x axis, which its count and its strip share.
     """
     rows, columns = frames.shape(len(panels))
-    one = _alike(panels)
+    one = running.alike(panels)
     spare = len(panels) < rows * columns
     heights = ([3] * rows + [1] * (not spare)) if one else [3, 1] * rows
     grid = body.add_gridspec(len(heights), columns, height_ratios=heights)
@@ -289,18 +289,6 @@ def _axes(
         count.tick_params(labelbottom=one and lowest)
         counts.append(count)
     return counts, strips
-
-
-def _alike(panels: Sequence[running.Panel]) -> bool:
-    """Whether the strips of several panels would be the same."""
-    first = panels[0]
-    return len(panels) > 1 and all(
-        not panel.has_truth
-        and np.array_equal(panel.step, first.step)
-        and np.array_equal(panel.timestamp, first.timestamp, equal_nan=True)
-        and np.array_equal(panel.half, first.half)
-        for panel in panels
-    )
 
 
 def _draw_count(axes: Axes, x: FloatArray, panel: running.Panel) -> None:

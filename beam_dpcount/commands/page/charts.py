@@ -59,7 +59,8 @@ class Line(NamedTuple):
     x: FloatArray
     value: FloatArray
     half: FloatArray
-    look: int = 0
+    look: int = 0  # its colour
+    dashes: int = 0
     labels: Sequence[str] = ()  # of the points, for whoever points at them
 
     @property
@@ -96,15 +97,18 @@ def _svg(frame: Frame, *children: object, **attributes: object) -> Html:
 # Lines
 
 
-def lines(frame: Frame, drawn: Sequence[Line], x: Axis, y: Axis) -> Html:
-    """Lines with bands; a single one with labels can be pointed at."""
-    left = _left(y)
+def lines(frame: Frame, drawn: Sequence[Line], x: Axis, y: Axis, least: float = 0) -> Html:
+    """Lines with bands; a single one with labels can be pointed at.
+
+    The y axis is at `least` or further right, where its numbers need it.
+    """
+    left = max(least, left_of(y))
     inner = left, frame.width - _RIGHT, frame.height - _BOTTOM, _TOP
     at_x, at_y = _scale(x, inner[0], inner[1]), _scale(y, inner[2], inner[3])
     bands, strokes = [], []
     for line in drawn:
         place, value = at_x(line.x), at_y(line.value)
-        look = f"s{line.look % 12} d{line.look % 4}"
+        look = f"s{line.look % 12} d{line.dashes % 4}"
         bands.append(_band(place, at_y(line.low), at_y(line.high), f"band s{line.look % 12}"))
         if len(place) > 1:
             strokes.append(el("path", d=_path(place, value), class_=f"line {look}"))
@@ -134,7 +138,7 @@ def lines(frame: Frame, drawn: Sequence[Line], x: Axis, y: Axis) -> Html:
     return _svg(frame, axes, *bands, *strokes, **more)
 
 
-def _left(y: Axis) -> float:
+def left_of(y: Axis) -> float:
     return 10 + _CHARACTER * max((len(text) for _, text in y.ticks), default=0)
 
 
@@ -243,7 +247,7 @@ def _width(text: str) -> int:
 
 def columns(frame: Frame, drawn: Sequence[Bar], y: Axis, caption: str) -> Html:
     """Upright bars, the first on the left."""
-    left, right = _left(y), frame.width - _RIGHT
+    left, right = left_of(y), frame.width - _RIGHT
     inner = left, right, frame.height - _BOTTOM, _TOP
     at = _scale(y, inner[2], inner[3])
     each = (right - left) / max(1, len(drawn))

@@ -33,7 +33,7 @@ def guarantee(task: Task) -> Pairs:
     return [
         ("What is protected", f"{_capital(task.scope())}."),
         ("In plain words", in_plain_words(budget, beside)),
-        ("What that does not hide", f"{_capital(task.public())}"),
+        ("What is public", f"{_capital(task.public())}"),
         ("The exact statement", task.guarantee()),
     ]
 
@@ -143,9 +143,11 @@ def _given(given: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.10g}"
     if isinstance(value, str) or not isinstance(value, Sequence):
         return str(value)
-    words = [str(word) for word in value]
+    words = [_shown(word) for word in value]
     more = len(words) - _LISTED
     rest = f" and {more:,} others" if more > 0 else ""
     return ", ".join(word or "''" for word in words[:_LISTED]) + rest

@@ -28,6 +28,10 @@ class _Shown(NamedTuple):
     timed: bool
     noun: str  # "private count", say
 
+    @property
+    def kind(self) -> str:
+        return "count" if self.picture.sum_of is None else "sum"
+
     def x(self, panels: Sequence[Panel], most: int) -> Axis:
         ends = np.array([self.place(panel)[[0, -1]] for panel in panels])
         low, high = float(ends.min()), float(ends.max())
@@ -55,15 +59,15 @@ class _Shown(NamedTuple):
         labels = [
             f"{self.when(panel, row)}: {running.readable(panel, row)}" for row in range(labelled)
         ]
-        return Line(self.place(panel), panel.value, panel.half, look, labels)
+        return Line(self.place(panel), panel.value, panel.half, look, look, labels)
 
 
-def section(picture: pictures.Running) -> Html:
-    """Charts and tables of running counts."""
+def section(picture: pictures.Running) -> tuple[Html, Html]:
+    """Charts of running counts, and a table of all keys."""
     panels = running.panels_of(picture.columns, pictures.STDDEVS, {})
     if not panels:
         said = "No key was shown." if picture.selected else "There are no releases."
-        return el("p", said, class_="nothing")
+        return el("p", said, class_="nothing"), Html()
     ranked, _ = running.choice(panels, picture.order, None, len(panels), picture.selected, False)
     each, chosen = running.choice(
         panels, picture.order, picture.only, EACH, picture.selected, spread=False
@@ -78,25 +82,29 @@ def section(picture: pictures.Running) -> Html:
             f"{MANY_POINTS} where there is room, evenly spaced; the data have all of them."
         )
     told = [el("p", note, class_="note") for note in notes]
+    table = Html() if len(panels) == 1 else _all(ranked, shown)
     if not each:
         nothing = el("p", "None of the keys that were asked for has releases.", class_="nothing")
-        return joined([nothing, _all(ranked, shown)])
-    if len(panels) == 1:
-        return joined([el("h2", "Over time"), _figure(each[0], shown, None, alone=True), *told])
-    axis = None if running.own_axes(each, shown.timed) else shown.x(each, 4)
-    figures = [_figure(panel, shown, axis) for panel in each]
-    grid = el("div", *figures, class_="grid", id="keys")
-    many = len(each) > 1
-    return joined(
-        [
-            _together(each[:TOGETHER], len(each), shown) if many else "",
-            el("h2", "Key by key" if many else "Over time"),
-            _select(each) if many else "",
-            grid,
-            *told,
-            _all(ranked, shown),
-        ]
-    )
+        return nothing, table
+    if len(each) == 1:
+        figures = [el("h2", "Over time"), _figure(each[0], shown, None, alone=True)]
+        return joined([*figures, *told]), table
+    own = running.own_axes(each, shown.timed)
+    axis, alike = None if own else shown.x(each, 4), running.alike(each)
+    charts_of_keys = [
+        _figure(panel, shown, axis, look if look < TOGETHER else 0, strip=not alike)
+        for look, panel in enumerate(each)
+    ]
+    many = [el("h2", "Key by key"), _select(each)]
+    grid = el("div", *charts_of_keys, class_="grid", id="keys")
+    parts = [
+        _together(each[:TOGETHER], len(each), shown),
+        *([_one_band(each[0], shown)] if alike else []),
+        *many,
+        grid,
+        *told,
+    ]
+    return joined(parts), table
 
 
 def _together(panels: Sequence[Panel], drawn: int, shown: _Shown) -> Html:
@@ -143,30 +151,65 @@ def _select(panels: Sequence[Panel]) -> Html:
     return el("p", label, class_="script", hidden="hidden")
 
 
-def _figure(panel: Panel, shown: _Shown, axis: Axis | None, alone: bool = False) -> Html:
-    """The chart of one key, with its last release, and a table."""
+def _figure(
+    panel: Panel,
+    shown: _Shown,
+    axis: Axis | None,
+    look: int = 0,
+    strip: bool = True,
+    alone: bool = False,
+) -> Html:
+    """The chart of one key, with its last release, and a table.
+
+    Args:
+      axis: of the steps or times of all keys; None: of its own.
+      look: the colour.
+      strip: whether its band is drawn below, around 0: it is often too narrow to be seen above.
+      alone: whether there is no other.
+    """
     key = "" if shown.picture.single else str(panel.key)
-    kind = "count" if shown.picture.sum_of is None else "sum"
-    last = f"last {kind} {running.readable(panel)}"
-    title = f"Running {kind}{f' of {key}' if key else ''}: {last}"
+    last = f"last {shown.kind} {running.readable(panel)}"
+    title = f"Running {shown.kind}{f' of {key}' if key else ''}: {last}"
     made = []
-    sizes = [(WIDE, 420, 8, MANY_POINTS), (NARROW, 260, 4, POINTS)]
-    for width, height, most, points in sizes if alone else [(NARROW, 230, 4, POINTS)]:
+    sizes = [(WIDE, 400, 8, MANY_POINTS), (NARROW, 250, 4, POINTS)]
+    for width, height, most, points in sizes if alone else [(NARROW, 220, 4, POINTS)]:
         thin = panel.thinned(points)
-        line = shown.line(thin, 0, len(thin.step))
+        line = shown.line(thin, look, len(thin.step))._replace(dashes=0)
         frame = Frame(width, height, title, "A table of some of its releases follows.")
-        x = axis or shown.x([panel], most)
-        made.append(charts.lines(frame, [line], x, shown.y([panel], 5)))
+        x, y = axis or shown.x([panel], most), shown.y([panel], 5)
+        both = [charts.lines(frame, [line], x, y)]
+        if strip:
+            both.append(_strip(thin, shown, frame, x, charts.left_of(y), look))
+        made.append(joined(both))
     head = [el("h3", name(key))] if key else []
     return el(
         "figure",
         *head,
         el("p", last, class_="last"),
         charts.together(made, "frame") if alone else el("div", *made, class_="frame"),
-        el("output", "", class_="script", hidden="hidden"),
+        el("output", class_="script", hidden="hidden"),
         _rows(panel, shown),
         class_="key",
     )
+
+
+def _strip(
+    panel: Panel, shown: _Shown, frame: Frame, x: Axis, left: float = 0, look: int = 0
+) -> Html:
+    """A band around 0."""
+    zero = panel._replace(value=np.zeros_like(panel.value))
+    y = shown.y([zero], 3)._replace(caption=f"± {pictures.STDDEVS:g} standard deviations")
+    told = "The band alone, around 0", "Its halves are in the tables."
+    line = Line(shown.place(panel), zero.value, zero.half, look)
+    return charts.lines(Frame(frame.width, 104, *told), [line], x, y, left)
+
+
+def _one_band(panel: Panel, shown: _Shown) -> Html:
+    made = []
+    for width, most, points in ((WIDE, 8, MANY_POINTS), (NARROW, 4, POINTS)):
+        x = shown.x([panel], most)
+        made.append(_strip(panel.thinned(points), shown, Frame(width, 0, "", ""), x))
+    return el("figure", el("h3", "The band of every key"), charts.together(made, "frame"))
 
 
 def _rows(panel: Panel, shown: _Shown) -> Html:

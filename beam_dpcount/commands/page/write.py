@@ -75,13 +75,13 @@ def _body(task: Task, picture: pictures.Picture, warnings: Sequence[str]) -> Ite
         *(el("p", finding) for finding in _findings(task, picture)),
     )
     if isinstance(picture, pictures.Running):
-        shown = counts.section(picture)
+        shown, below = counts.section(picture)
     else:
-        shown = panels.section(picture)
+        shown, below = panels.section(picture), Html()
     limits = [picture.covers, picture.remark, *picture.choice]
     yield el(
         "main",
-        el("section", shown, *(el("p", text, class_="note") for text in limits if text)),
+        el("section", shown, *(el("p", text, class_="note") for text in limits if text), below),
         _section("The guarantee", _pairs(content.guarantee(task))),
         _section(
             "What is estimated", _pairs(content.estimated(task)), _list(content.counted(task))
