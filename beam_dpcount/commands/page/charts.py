@@ -61,6 +61,7 @@ class Line(NamedTuple):
     half: FloatArray
     look: int = 0  # its colour
     dashes: int = 0
+    stroke: bool = True  # or the band alone
     labels: Sequence[str] = ()  # of the points, for whoever points at them
 
     @property
@@ -103,16 +104,16 @@ def lines(frame: Frame, drawn: Sequence[Line], x: Axis, y: Axis, least: float = 
     The y axis is at `least` or further right, where its numbers need it.
     """
     left = max(least, left_of(y))
-    inner = left, frame.width - _RIGHT, frame.height - _BOTTOM, _TOP
+    inner = left, frame.width - _RIGHT, frame.height - (_BOTTOM if x.caption else 22), _TOP
     at_x, at_y = _scale(x, inner[0], inner[1]), _scale(y, inner[2], inner[3])
     bands, strokes = [], []
     for line in drawn:
         place, value = at_x(line.x), at_y(line.value)
         look = f"s{line.look % 12} d{line.dashes % 4}"
         bands.append(_band(place, at_y(line.low), at_y(line.high), f"band s{line.look % 12}"))
-        if len(place) > 1:
+        if len(place) > 1 and line.stroke:
             strokes.append(el("path", d=_path(place, value), class_=f"line {look}"))
-        if len(place) <= _FEW:
+        if len(place) <= _FEW and line.stroke:
             strokes += [
                 el("circle", cx=a, cy=b, r=2.4, class_=f"dot s{line.look % 12}")
                 for a, b in zip(place.tolist(), value.tolist(), strict=True)
@@ -168,9 +169,11 @@ def _axes(
         if grid:
             parts.append(el("path", d=f"M{at:.1f} {bottom:.1f}v4", class_="zero"))
         parts.append(el("text", text, x=at, y=bottom + 17, class_=kind))
-    middle = (left + right) / 2
-    parts.append(el("text", x.caption, x=middle, y=frame.height - 5, class_="middle caption"))
-    parts.append(el("text", y.caption, x=2, y=12, class_="start caption"))
+    if x.caption:
+        middle = (left + right) / 2
+        parts.append(el("text", x.caption, x=middle, y=frame.height - 5, class_="middle"))
+    if y.caption:
+        parts.append(el("text", y.caption, x=2, y=12, class_="start"))
     return el("g", *parts, class_="axes")
 
 
@@ -337,7 +340,7 @@ def scale(frame: Frame, limit: float, halves: Sequence[float], axis: Axis) -> Ht
     for value, text in axis.ticks:
         if -limit <= value <= limit:
             parts.append(el("text", text, x=float(at(value)), y=48, class_="middle"))
-    parts.append(el("text", axis.caption, x=frame.width / 2, y=66, class_="middle caption"))
+    parts.append(el("text", axis.caption, x=frame.width / 2, y=66, class_="middle"))
     return _svg(frame._replace(height=72), *parts)
 
 

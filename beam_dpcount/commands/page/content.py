@@ -31,7 +31,7 @@ def guarantee(task: Task) -> Pairs:
     budget = opt.budget_of(task.options)
     beside = getattr(task.options, "select_delta", None) or 0.0
     return [
-        ("What is protected", f"{_capital(task.scope())}."),
+        ("It is for", f"{task.scope()}."),
         ("In plain words", in_plain_words(budget, beside)),
         ("What is public", f"{_capital(task.public())}"),
         ("The exact statement", task.guarantee()),

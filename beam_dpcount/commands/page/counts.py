@@ -43,6 +43,8 @@ class _Shown(NamedTuple):
         drawn = [self.line(panel, 0, 0) for panel in panels]
         low = min(0.0, *(float(line.low.min()) for line in drawn))
         high = max(0.0, *(float(line.high.max()) for line in drawn))
+        room = 0.03 * (high - low)
+        low, high = low - room * (low < 0), high + room * (high > 0)
         return scales.numbers(low, high, most)._replace(caption=self.noun)
 
     def place(self, panel: Panel) -> running.FloatArray:
@@ -59,7 +61,7 @@ class _Shown(NamedTuple):
         labels = [
             f"{self.when(panel, row)}: {running.readable(panel, row)}" for row in range(labelled)
         ]
-        return Line(self.place(panel), panel.value, panel.half, look, look, labels)
+        return Line(self.place(panel), panel.value, panel.half, look, look, labels=labels)
 
 
 def section(picture: pictures.Running) -> tuple[Html, Html]:
@@ -87,7 +89,10 @@ def section(picture: pictures.Running) -> tuple[Html, Html]:
         nothing = el("p", "None of the keys that were asked for has releases.", class_="nothing")
         return nothing, table
     if len(each) == 1:
-        figures = [el("h2", "Over time"), _figure(each[0], shown, None, alone=True)]
+        figures = [
+            el("h2", f"The {shown.kind} over time"),
+            _figure(each[0], shown, None, alone=True),
+        ]
         return joined([*figures, *told]), table
     own = running.own_axes(each, shown.timed)
     axis, alike = None if own else shown.x(each, 4), running.alike(each)
@@ -200,8 +205,8 @@ def _strip(
     zero = panel._replace(value=np.zeros_like(panel.value))
     y = shown.y([zero], 3)._replace(caption=f"± {pictures.STDDEVS:g} standard deviations")
     told = "The band alone, around 0", "Its halves are in the tables."
-    line = Line(shown.place(panel), zero.value, zero.half, look)
-    return charts.lines(Frame(frame.width, 104, *told), [line], x, y, left)
+    line = Line(shown.place(panel), zero.value, zero.half, look, stroke=False)
+    return charts.lines(Frame(frame.width, 96, *told), [line], x._replace(caption=""), y, left)
 
 
 def _one_band(panel: Panel, shown: _Shown) -> Html:

@@ -88,7 +88,9 @@ def _ranked(words: pictures.Words) -> list[Bar]:
 
 def _extent(bars: Sequence[Bar], most: int) -> Axis:
     ends = [end for bar in bars for end in (bar.low, bar.high, bar.value) if np.isfinite(end)]
-    return scales.numbers(min([0.0, *ends]), max([0.0, *ends]), most)
+    low, high = min([0.0, *ends]), max([0.0, *ends])
+    room = 0.02 * (high - low)
+    return scales.numbers(low - room * (low < 0), high + room * (high > 0), most)
 
 
 def _bars(picture: pictures.Bars) -> list[Html]:
@@ -120,7 +122,7 @@ def _of_bars(
     kept, extent = (range(len(bars)), bars) if among is None else among
     drawn = [bars[i] for i in kept]
     made = []
-    for width, most in ((WIDE, 8), (NARROW, 3)):
+    for width, most in ((WIDE, 8), (NARROW, 4)):
         axis = _extent(extent, most)._replace(caption="private count, with its 95 % band")
         told = f"{len(drawn)} bars: {title}"
         made.append(

@@ -33,20 +33,18 @@ class Axis(NamedTuple):
 
 
 def numbers(low: float, high: float, most: int, whole: bool = False) -> Axis:
-    """An axis of numbers from a round one at or below `low` to one at or above `high`."""
+    """An axis of numbers with about so many round ones."""
     low, high = (low - 1, high + 1) if low == high else (low, high)
-    step = _round_step((high - low) / max(1, most - 1), whole)
-    first, last = math.floor(low / step), math.ceil(high / step)
-    at = [k * step for k in range(first, last + 1)]
-    return Axis(at[0], at[-1], [(x, texts.written(x, None)) for x in at])
+    step = _round_step((high - low) / most, whole)
+    at = [k * step for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    return Axis(low, high, [(x, texts.written(x, None)) for x in at])
 
 
 def steps(low: float, high: float, most: int) -> Axis:
     """An axis of steps, from the first to the last."""
     if low == high:
         return Axis(low - 1, high + 1, [(low, f"{low:,.0f}")], "step")
-    ticks = numbers(low, high, most, whole=True).ticks
-    return Axis(low, high, [(x, text) for x, text in ticks if low <= x <= high], "step")
+    return numbers(low, high, most, whole=True)._replace(caption="step")
 
 
 def _round_step(least: float, whole: bool) -> float:
