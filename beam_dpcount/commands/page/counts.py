@@ -9,7 +9,7 @@ import numpy as np
 
 from beam_dpcount.commands.figures import pictures, running
 from beam_dpcount.commands.figures.running import Panel
-from beam_dpcount.commands.page import charts, scales
+from beam_dpcount.commands.page import charts, markup, scales
 from beam_dpcount.commands.page.charts import NARROW, WIDE, Frame, Line
 from beam_dpcount.commands.page.markup import Html, el, joined, name
 from beam_dpcount.commands.page.scales import Axis
@@ -172,9 +172,10 @@ def _figure(
       strip: whether its band is drawn below, around 0: it is often too narrow to be seen above.
       alone: whether there is no other.
     """
-    key = "" if shown.picture.single else str(panel.key)
+    key = str(panel.key)
+    of = "" if shown.picture.single else f" of {markup.visible(key)}"
     last = f"last {shown.kind} {running.readable(panel)}"
-    title = f"Running {shown.kind}{f' of {key}' if key else ''}: {last}"
+    title = f"Running {shown.kind}{of}: {last}"
     made = []
     sizes = [(WIDE, 400, 8, MANY_POINTS), (NARROW, 250, 4, POINTS)]
     for width, height, most, points in sizes if alone else [(NARROW, 220, 4, POINTS)]:
@@ -186,7 +187,7 @@ def _figure(
         if strip:
             both.append(_strip(thin, shown, frame, x, charts.left_of(y), look))
         made.append(joined(both))
-    head = [el("h3", name(key))] if key else []
+    head = [] if shown.picture.single else [el("h3", name(key))]
     return el(
         "figure",
         *head,
