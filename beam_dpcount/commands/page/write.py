@@ -34,11 +34,13 @@ def write(task: Task, picture: pictures.Picture, warnings: Sequence[str]) -> Non
       InputError: the page cannot be written, or the output not be read back.
     """
     text = page(task, picture, warnings)
-    with (
-        beside(task.options.report) as name,
-        open(name, "w", encoding="utf-8", newline="\n") as out,
-    ):
-        out.write(text)
+    with beside(task.options.report) as name:
+        _save(name, text)
+
+
+def _save(path: str, text: str) -> None:
+    with open(path, "wb") as file:
+        file.write(text.encode())
 
 
 def page(task: Task, picture: pictures.Picture, warnings: Sequence[str]) -> str:
