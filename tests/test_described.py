@@ -173,6 +173,17 @@ def test_the_figures_of_the_case_that_was_wrong() -> None:
     assert float(before["largest_stddev"]) == pytest.approx(13.7, abs=0.05)
 
 
+def test_texts_that_are_not_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beam takes none: a run id in another script stopped the pipeline."""
+    monkeypatch.setenv("COUNTING_SECRET", "0123456789abcdef" * 4)
+    entropy = dp.ReplayableEntropy("COUNTING_SECRET", run_id="東京")
+    pipeline = beam.Pipeline("FnApiRunner")
+    count = dp.PrefixCount(dp.ZCDP(1), 4, entropy=entropy, element_id=str)
+    _ = pipeline | beam.Create([("k", 1)]) | "Count" >> count
+    shown = [text for text in count.annotations().values() if isinstance(text, bytes)]
+    assert any("東京".encode() in text for text in shown)
+
+
 def test_annotations_that_were_given_stay() -> None:
     with beam.transform_annotations(owner=b"us"):
         pipeline = beam.Pipeline()

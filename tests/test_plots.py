@@ -14,13 +14,14 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
+from matplotlib import font_manager
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
-from beam_dpcount.commands.figures import bars, frames, pictures, running, texts
+from beam_dpcount.commands.figures import bars, fonts, frames, pictures, running, texts
 from beam_dpcount.commands.figures import series as plots
 
 DAY = 1_768_435_200_000_000  # 2026-01-15T00:00Z in microseconds
@@ -230,6 +231,93 @@ def test_keys_of_other_lengths_have_bands_of_their_own(
     assert len(figures[0].axes) == 4
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("timed", [True, False], ids=["times", "steps"])
+def test_short_keys_have_an_axis_of_their_own(
+    timed: bool, tmp_path: Path, figures: list[Figure]
+) -> None:
+    """On an axis that all share they are a stroke at its edge."""
+    columns, _ = releases(keys=3, steps=50)
+    for most, own in ((30, False), (20, True)):
+        kept = (np.array(columns["key"]) != "k2") | (columns["step"] < most)
+        fewer = {name: np.asarray(column)[kept] for name, column in columns.items()}
+        path = tmp_path / "p.png"
+        plots.prefix_counts(fewer, path, title="T", guarantee="G.", time_axis=timed)
+        counts = {axes.get_title("left"): axes for axes in figures[-1].axes}
+        lines = {key: counts[key].lines[0].get_xdata() for key in ("k1", "k2")}
+        widths = [np.ptp(counts[key].get_xlim()) for key in lines]
+        assert widths[1] == pytest.approx(widths[0] * ((most - 1) / 49 if own else 1), rel=0.01)
+        assert np.ptp(lines["k2"]) > 0.35 * widths[1]
+        said = next(word for word in words_of(figures[-1]) if word.startswith("G."))
+        assert (f", and {'time' if timed else 'steps'} of its own." in said) == own
+        strips = [axes for axes in figures[-1].axes if not axes.get_title("left")]
+        assert [bool(axes.get_xlabel()) for axes in strips] == [True] * 3
+
+
+def test_a_series_that_is_alone_has_no_name_and_no_rank(
+    tmp_path: Path, figures: list[Figure]
+) -> None:
+    columns, _ = releases(keys=1, steps=5)
+    for single in (True, False):
+        plots.prefix_counts(columns, tmp_path / "p.png", title="T", guarantee="G", single=single)
+        words = words_of(figures[-1])
+        assert ("k1" in words) == (not single)
+        assert any(word.startswith("last count") for word in words)
+        assert not any("rank" in word or "Of 1 " in word for word in words)
+
+
+# Fonts
+
+
+def test_characters_that_no_font_has_are_said(
+    tmp_path: Path, figures: list[Figure], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fonts, "_installed", lambda: iter(()))
+    fonts.fonts_for.cache_clear()
+    columns, _ = releases(keys=1, steps=5)
+    for key, boxes in (("plain é", False), ("東京", True)):
+        named = {**columns, "key": [key] * 5}
+        plots.prefix_counts(named, tmp_path / "p.png", title="T", guarantee="G")
+        said = next(word for word in words_of(figures[-1]) if word.startswith("G"))
+        assert said.endswith(frames.BOXES) == boxes
+    fonts.fonts_for.cache_clear()
+
+
+def test_fonts_are_taken_for_what_they_have(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, figures: list[Figure]
+) -> None:
+    """Wide ones first, then by name; no more than are needed."""
+    has = {"one": "東", "two": "東京", "three": "\u0e01", "four": "\u0e01"}
+    monkeypatch.setattr(fonts, "_installed", lambda: iter((name, name) for name in has))
+    monkeypatch.setattr(fonts, "_characters", lambda path: {ord(c) for c in has.get(path, "")})
+    fonts.fonts_for.cache_clear()
+    assert fonts.fonts_for(frozenset("東")) == (("one",), frozenset())
+    assert fonts.fonts_for(frozenset("東京\u0e01")) == (("one", "two", "three"), frozenset())
+    assert fonts.fonts_for(frozenset("京\u0e02")) == (("two",), frozenset("\u0e02"))
+    fonts.fonts_for.cache_clear()
+
+
+def test_other_scripts_are_drawn_by_fonts_that_are_here(
+    tmp_path: Path, figures: list[Figure]
+) -> None:
+    found = [(name, path) for name, path in fonts._installed() if "DejaVu" not in name]
+    usual = fonts._characters(font_manager.findfont("DejaVu Sans"))
+    lacking = [(name, chr(min(x))) for name, path in found if (x := more(path) - usual)]
+    if not lacking:
+        pytest.skip("no font is installed that has what DejaVu Sans lacks")
+    columns, _ = releases(keys=1, steps=5)
+    named = {**columns, "key": [lacking[0][1] + "x"] * 5}
+    plots.prefix_counts(named, tmp_path / "p.png", title="T", guarantee="G")
+    (title,) = (t for t in figures[0].findobj(Text) if t.get_text() == lacking[0][1] + "x")
+    assert len(title.get_fontfamily()) > 1
+    assert not any(frames.BOXES in word for word in words_of(figures[0]))
+
+
+def more(path: str) -> set[int]:
+    """The letters of a font."""
+    return {c for c in fonts._characters(path) if c > 0x250 and chr(c).isalpha()}
+
+
 def test_times_in_a_zone(tmp_path: Path, figures: list[Figure]) -> None:
     columns, _ = releases(keys=1, steps=50)
     zone = timezone(timedelta(hours=-8), "Pacific")
@@ -419,7 +507,7 @@ def test_lines_look_different_and_are_listed_as_they_end(
     tmp_path: Path, figures: list[Figure]
 ) -> None:
     x = np.arange(1, 100)
-    series = {f"slope {slope}": (x, slope * x, 0.2 * x) for slope in range(1, 10)}
+    series = {f"slope {slope}": (x, slope * x, 0.2 * x) for slope in range(1, 13)}
     plots.lines(
         series,
         tmp_path / "l.png",
@@ -434,11 +522,11 @@ def test_lines_look_different_and_are_listed_as_they_end(
     assert {"steps", "error", "T", "F"} <= words_of(figures[0])
     (axes,) = figures[0].axes
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
-    assert len({(line.get_color(), line.get_linestyle()) for line in axes.lines}) == 9
+    assert len({(line.get_color(), line.get_linestyle()) for line in axes.lines}) == 12
     (legend,) = figures[0].subfigs[0].legends
     labels = [text.get_text() for text in legend.get_texts()]
-    assert labels == [f"slope {slope}" for slope in range(9, 0, -1)]
-    assert len(axes.collections) == 9
+    assert labels == [f"slope {slope}" for slope in range(12, 0, -1)]
+    assert len(axes.collections) == 12
 
 
 @pytest.mark.slow

@@ -45,7 +45,13 @@ class Described(beam.PTransform[Any, Any]):
         applied.transform = copy(self)
 
     def annotations(self) -> dict[str, bytes | str]:
-        return {f"beam_dpcount:{name}": text for name, text in self._describe().items()}
+        described = self._describe().items()
+        # Beam takes texts in ASCII only, and a run id may have others.
+        texts = ((f"beam_dpcount:{name}", text) for name, text in described)
+        return {
+            name: text if text.isascii() else text.encode(errors="backslashreplace")
+            for name, text in texts
+        }
 
     def display_data(self) -> dict[str, Any]:
         return dict(self._describe())

@@ -36,8 +36,8 @@ def numbers(low: float, high: float, most: int, whole: bool = False) -> Axis:
     """An axis of numbers with about so many round ones."""
     low, high = (low - 1, high + 1) if low == high else (low, high)
     step = _round_step((high - low) / most, whole)
-    at = [k * step for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
-    return Axis(low, high, [(x, texts.written(x, None)) for x in at])
+    at = [k * step for k in range(math.floor(low / step), math.ceil(high / step) + 1)]
+    return Axis(low, high, [(x, texts.written(x, None)) for x in at if low <= x <= high])
 
 
 def steps(low: float, high: float, most: int) -> Axis:
