@@ -30,8 +30,9 @@ def draw(
         title = title.replace("Private", "Private and exact", 1)
     how: Any = {"title": title, "guarantee": f"{said} {picture.footer}"}
     if isinstance(picture, pictures.Running):
-        names = ("order", "only", "selected", "time_axis", "zone", "sum_of", "single")
+        names = ("only", "selected", "time_axis", "zone", "sum_of", "single")
         how |= {name: getattr(picture, name) for name in names}
+        how |= {} if picture.order is None else {"order": picture.order}
         series.prefix_counts(picture.columns, path, truth=truth, **how)
     elif isinstance(picture, pictures.Bars):
         how |= {"top": picture.top, "most": picture.most}
