@@ -20,7 +20,7 @@ from beam_dpcount.commands import graph
 from beam_dpcount.commands.figures import bars
 from beam_dpcount.commands.figures import graph as plots_graph
 from beam_dpcount.commands.figures import series as plots
-from beam_dpcount.commands.figures.frames import Panel
+from beam_dpcount.commands.figures.pictures import Panel
 from tests import command_lines
 from tests.command_lines import (
     BUDGET,

@@ -15,7 +15,7 @@ import pytest
 
 from beam_dpcount.commands import histogram
 from beam_dpcount.commands.figures import bars as plots
-from beam_dpcount.commands.figures.frames import Panel
+from beam_dpcount.commands.figures.pictures import Panel
 from tests import command_lines
 from tests.command_lines import (
     BUDGET,

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands import ticks
+from beam_dpcount.commands.figures import running
 from beam_dpcount.commands.figures import series as plots
 from beam_dpcount.commands.files import formats, tables
 from beam_dpcount.commands.files.formats import Event
@@ -375,21 +376,21 @@ def columns(**firsts: int) -> dict[str, list[Any]]:
 )
 def test_which_keys_are_drawn(only: Any, keys: list[str], said: str) -> None:
     """By name, never by when they were shown; each from there on."""
-    panels = plots._panels(columns(c=1, a=4, b=2), 1.96, {})
-    drawn, how = plots._choice(panels, None, only, 2, selected=True)
+    panels = running.panels_of(columns(c=1, a=4, b=2), 1.96, {})
+    drawn, how = running.choice(panels, None, only, 2, selected=True)
     assert [panel.key for panel in drawn] == keys
     assert [int(panel.step[0]) for panel in drawn] == [{"a": 4, "b": 2, "c": 1}[k] for k in keys]
     assert how == said
 
 
 def test_all_keys_are_drawn_without_a_word() -> None:
-    panels = plots._panels(columns(b=1, a=4), 1.96, {})
-    drawn, how = plots._choice(panels, None, None, 2, selected=True)
+    panels = running.panels_of(columns(b=1, a=4), 1.96, {})
+    drawn, how = running.choice(panels, None, None, 2, selected=True)
     assert ([panel.key for panel in drawn], how) == (["a", "b"], "")
 
 
 def test_a_key_that_is_shown_late_does_not_seem_to_begin_at_the_axis() -> None:
-    (panel,) = plots._panels(columns(a=4), 1.96, {})
+    (panel,) = running.panels_of(columns(a=4), 1.96, {})
     axes = Figure().add_subplot()
     plots._draw_count(axes, panel.step, panel)
     low, high = axes.get_ylim()

@@ -14,13 +14,14 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
+from matplotlib import font_manager
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
-from beam_dpcount.commands.figures import bars, frames
+from beam_dpcount.commands.figures import bars, fonts, frames, pictures, running, texts
 from beam_dpcount.commands.figures import series as plots
 
 DAY = 1_768_435_200_000_000  # 2026-01-15T00:00Z in microseconds
@@ -50,7 +51,7 @@ def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     return caught
 
 
-def texts(figure: Figure) -> set[str]:
+def words_of(figure: Figure) -> set[str]:
     return {text.get_text() for text in figure.findobj(Text)}
 
 
@@ -80,7 +81,7 @@ def test_panels_titles_and_legend(tmp_path: Path, figures: list[Figure]) -> None
     path = tmp_path / "p.png"
     plots.prefix_counts(columns, path, title="T", guarantee="0.5-zCDP " * 40, truth=truth)
     assert pixels(path) == (1800, 1200)
-    words = texts(figures[0])
+    words = words_of(figures[0])
     assert {"T", "private count", "exact (shown for demonstration only)"} <= words
     assert "time of day, UTC (2026-01-15)" in words
     # All have as many releases: ranked by name.
@@ -114,7 +115,7 @@ def test_without_truth_nothing_is_called_exact(tmp_path: Path, figures: list[Fig
     plots.prefix_counts(
         columns, tmp_path / "p.png", title="T", guarantee="G", half_width=3, time_axis=False
     )
-    words = texts(figures[0])
+    words = words_of(figures[0])
     assert not any("exact" in word for word in words)
     assert {"± 3 standard deviations", "step"} <= words
 
@@ -133,7 +134,7 @@ def test_no_releases(tmp_path: Path, figures: list[Figure]) -> None:
     empty: dict[str, Any] = {name: [] for name in ("key", "step", "timestamp", "value", "stddev")}
     plots.prefix_counts(empty, tmp_path / "p.png", title="T", guarantee="G")
     assert pixels(tmp_path / "p.png") == (1800, 1200)
-    assert {"no releases", "T", "G"} <= texts(figures[0])
+    assert {"no releases", "T", "G"} <= words_of(figures[0])
 
 
 BEAM_MIN_TIMESTAMP = -9_223_372_036_854_775_000
@@ -155,7 +156,7 @@ def test_single_release(
     one = {"key": ["a"], "step": [9], "timestamp": timestamp, "value": [41.3], "stddev": [12.0]}
     plots.prefix_counts(one, tmp_path / "p.png", title="T", guarantee="G", truth={"a": [40]})
     assert pixels(tmp_path / "p.png") == (1800, 1200)
-    assert {label, "last count 41 ± 24"} <= texts(figures[0])
+    assert {label, "last count 41 ± 24"} <= words_of(figures[0])
 
 
 @pytest.mark.slow
@@ -165,10 +166,10 @@ def test_times_that_do_not_tell_steps_apart_and_several_days(
     columns, _ = releases(keys=2, steps=5)
     same = {**columns, "timestamp": np.full(10, DAY)}
     plots.prefix_counts(same, tmp_path / "p.png", title="T", guarantee="G")
-    assert "step" in texts(figures[0])
+    assert "step" in words_of(figures[0])
     days = {**columns, "timestamp": DAY + columns["step"] * 1440 * MINUTE}
     plots.prefix_counts(days, tmp_path / "p.png", title="T", guarantee="G")
-    assert "time (UTC)" in texts(figures[1])
+    assert "time (UTC)" in words_of(figures[1])
 
 
 @pytest.mark.slow
@@ -201,7 +202,7 @@ def test_odd_keys(tmp_path: Path, figures: list[Figure]) -> None:
         columns, tmp_path / "p.png", title="$ and $", guarantee="$ or $", max_panels=9
     )
     assert pixels(tmp_path / "p.png") == (1800, 1800)  # three rows of panels
-    words = texts(figures[0])
+    words = words_of(figures[0])
     assert {"$x_1$ at $5", "東京" * 7 + "東…", "a\ufffdb\ufffd\ufffd", "''", "('a', 1)"} <= words
 
 
@@ -211,7 +212,7 @@ def test_one_band_for_all_keys_where_all_are_alike(tmp_path: Path, figures: list
     for keys in (1, 2, 5, 6):
         columns, _ = releases(keys=keys, steps=50)
         plots.prefix_counts(columns, tmp_path / "p.png", title="T", guarantee="G.")
-        words = texts(figures[-1])
+        words = words_of(figures[-1])
         assert len(figures[-1].axes) == keys + 1
         assert ("the band of every key" in words) == (keys > 1)
         assert ("G. Each panel has its own scale." in words) == (keys > 1)
@@ -230,11 +231,98 @@ def test_keys_of_other_lengths_have_bands_of_their_own(
     assert len(figures[0].axes) == 4
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("timed", [True, False], ids=["times", "steps"])
+def test_short_keys_have_an_axis_of_their_own(
+    timed: bool, tmp_path: Path, figures: list[Figure]
+) -> None:
+    """On an axis that all share they are a stroke at its edge."""
+    columns, _ = releases(keys=3, steps=50)
+    for most, own in ((30, False), (20, True)):
+        kept = (np.array(columns["key"]) != "k2") | (columns["step"] < most)
+        fewer = {name: np.asarray(column)[kept] for name, column in columns.items()}
+        path = tmp_path / "p.png"
+        plots.prefix_counts(fewer, path, title="T", guarantee="G.", time_axis=timed)
+        counts = {axes.get_title("left"): axes for axes in figures[-1].axes}
+        lines = {key: counts[key].lines[0].get_xdata() for key in ("k1", "k2")}
+        widths = [np.ptp(counts[key].get_xlim()) for key in lines]
+        assert widths[1] == pytest.approx(widths[0] * ((most - 1) / 49 if own else 1), rel=0.01)
+        assert np.ptp(lines["k2"]) > 0.35 * widths[1]
+        said = next(word for word in words_of(figures[-1]) if word.startswith("G."))
+        assert (f", and {'time' if timed else 'steps'} of its own." in said) == own
+        strips = [axes for axes in figures[-1].axes if not axes.get_title("left")]
+        assert [bool(axes.get_xlabel()) for axes in strips] == [True] * 3
+
+
+def test_a_series_that_is_alone_has_no_name_and_no_rank(
+    tmp_path: Path, figures: list[Figure]
+) -> None:
+    columns, _ = releases(keys=1, steps=5)
+    for single in (True, False):
+        plots.prefix_counts(columns, tmp_path / "p.png", title="T", guarantee="G", single=single)
+        words = words_of(figures[-1])
+        assert ("k1" in words) == (not single)
+        assert any(word.startswith("last count") for word in words)
+        assert not any("rank" in word or "Of 1 " in word for word in words)
+
+
+# Fonts
+
+
+def test_characters_that_no_font_has_are_said(
+    tmp_path: Path, figures: list[Figure], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fonts, "_installed", lambda: iter(()))
+    fonts.fonts_for.cache_clear()
+    columns, _ = releases(keys=1, steps=5)
+    for key, boxes in (("plain é", False), ("東京", True)):
+        named = {**columns, "key": [key] * 5}
+        plots.prefix_counts(named, tmp_path / "p.png", title="T", guarantee="G")
+        said = next(word for word in words_of(figures[-1]) if word.startswith("G"))
+        assert said.endswith(frames.BOXES) == boxes
+    fonts.fonts_for.cache_clear()
+
+
+def test_fonts_are_taken_for_what_they_have(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, figures: list[Figure]
+) -> None:
+    """Wide ones first, then by name; no more than are needed."""
+    has = {"one": "東", "two": "東京", "three": "\u0e01", "four": "\u0e01"}
+    monkeypatch.setattr(fonts, "_installed", lambda: iter((name, name) for name in has))
+    monkeypatch.setattr(fonts, "_characters", lambda path: {ord(c) for c in has.get(path, "")})
+    fonts.fonts_for.cache_clear()
+    assert fonts.fonts_for(frozenset("東")) == (("one",), frozenset())
+    assert fonts.fonts_for(frozenset("東京\u0e01")) == (("one", "two", "three"), frozenset())
+    assert fonts.fonts_for(frozenset("京\u0e02")) == (("two",), frozenset("\u0e02"))
+    fonts.fonts_for.cache_clear()
+
+
+def test_other_scripts_are_drawn_by_fonts_that_are_here(
+    tmp_path: Path, figures: list[Figure]
+) -> None:
+    found = [(name, path) for name, path in fonts._installed() if "DejaVu" not in name]
+    usual = fonts._characters(font_manager.findfont("DejaVu Sans"))
+    lacking = [(name, chr(min(x))) for name, path in found if (x := more(path) - usual)]
+    if not lacking:
+        pytest.skip("no font is installed that has what DejaVu Sans lacks")
+    columns, _ = releases(keys=1, steps=5)
+    named = {**columns, "key": [lacking[0][1] + "x"] * 5}
+    plots.prefix_counts(named, tmp_path / "p.png", title="T", guarantee="G")
+    (title,) = (t for t in figures[0].findobj(Text) if t.get_text() == lacking[0][1] + "x")
+    assert len(title.get_fontfamily()) > 1
+    assert not any(frames.BOXES in word for word in words_of(figures[0]))
+
+
+def more(path: str) -> set[int]:
+    """The letters of a font."""
+    return {c for c in fonts._characters(path) if c > 0x250 and chr(c).isalpha()}
+
+
 def test_times_in_a_zone(tmp_path: Path, figures: list[Figure]) -> None:
     columns, _ = releases(keys=1, steps=50)
     zone = timezone(timedelta(hours=-8), "Pacific")
     plots.prefix_counts(columns, tmp_path / "p.png", title="T", guarantee="G", zone=zone)
-    words = texts(figures[0])
+    words = words_of(figures[0])
     assert "time of day, Pacific (2026-01-14)" in words
     assert "16:20" in words
 
@@ -244,7 +332,7 @@ def test_sums_are_called_sums(tmp_path: Path, figures: list[Figure]) -> None:
     columns, _ = releases(keys=1, steps=50)
     columns["value"] = -columns["value"] - 1000
     plots.prefix_counts(columns, tmp_path / "p.png", title="T", guarantee="G", sum_of="$amount_1")
-    words = texts(figures[0])
+    words = words_of(figures[0])
     assert "private sum of $amount_1" in words
     assert not any("private count" in word for word in words)
     (note,) = (word for word in words if "last sum" in word)
@@ -254,7 +342,7 @@ def test_sums_are_called_sums(tmp_path: Path, figures: list[Figure]) -> None:
 def test_one_tick_has_one_time(tmp_path: Path, figures: list[Figure]) -> None:
     one = {"key": ["a"], "step": [1], "timestamp": [DAY], "value": [-0.04], "stddev": [1.0]}
     plots.prefix_counts(one, tmp_path / "p.png", title="T", guarantee="G")
-    words = texts(figures[0])
+    words = words_of(figures[0])
     assert {"00:00:00", "last count 0.0 ± 2.0"} <= words
     assert [word for word in words if ":" in word] == ["00:00:00"]
 
@@ -284,7 +372,7 @@ def test_keys_are_not_chosen_by_their_values(tmp_path: Path, figures: list[Figur
         assert in_order == listed[:6]
         assert asked == ["k8", "k3"]
     said = [
-        next(word for word in texts(figure) if word.startswith("G.")).replace("\n", " ")
+        next(word for word in words_of(figure) if word.startswith("G.")).replace("\n", " ")
         for figure in figures[-3:]
     ]
     assert "Of 9 keys those of ranks 1, 2, 3, 4, 8, 9 by their number of releases" in said[0]
@@ -297,7 +385,7 @@ def test_long_titles_are_wrapped(tmp_path: Path, figures: list[Figure]) -> None:
     columns, _ = releases(keys=1, steps=3)
     title = "Private running sums of what was clipped and rounded and left out, " * 3
     plots.prefix_counts(columns, tmp_path / "p.png", title=title, guarantee="G")
-    (shown,) = (word for word in texts(figures[0]) if word.startswith("Private running"))
+    (shown,) = (word for word in words_of(figures[0]) if word.startswith("Private running"))
     assert shown.replace("\n", " ") == title.strip()
     assert max(map(len, shown.splitlines())) <= 96
 
@@ -307,7 +395,7 @@ def test_items_are_drawn_in_their_order(tmp_path: Path, figures: list[Figure]) -
     """Not by their values, which are noisy, unless that is asked for."""
     items = [f"i{number:02}" for number in range(25)]
     for values in (range(25), range(25, 0, -1)):
-        panel = frames.Panel("a", "", list(values), 1.0)
+        panel = pictures.Panel("a", "", list(values), 1.0)
         bars.histograms(items, [panel], tmp_path / "p.png", title="T", guarantee="G")
         (axes,) = figures[-1].axes
         assert [label.get_text() for label in axes.get_yticklabels()] == items[:20]
@@ -319,8 +407,8 @@ def test_histograms_compare(tmp_path: Path, figures: list[Figure]) -> None:
     start = "com.example.application.main."
     items = [start + name for name in ("first", "second", "third")]
     panels = [
-        frames.Panel("a" * 50, "after 9 rows", [1.0, 5, 2], 1.0),
-        frames.Panel("b", "after 1 row", [9.0, 1, 0], 1.0),
+        pictures.Panel("a" * 50, "after 9 rows", [1.0, 5, 2], 1.0),
+        pictures.Panel("b", "after 1 row", [9.0, 1, 0], 1.0),
     ]
     path = tmp_path / "p.png"
     bars.histograms(items, panels, path, title="T", guarantee="G", top=2)
@@ -329,7 +417,7 @@ def test_histograms_compare(tmp_path: Path, figures: list[Figure]) -> None:
     assert drawn == [[1, 5], [9, 1]]
     names = [label.get_text() for label in first.get_yticklabels()]
     assert names == ["com.example.app…tion.main.first", "com.example.app…ion.main.second"]
-    assert {"a" * 30 + "…", "after 9 rows", "b", "after 1 row"} <= texts(figures[0])
+    assert {"a" * 30 + "…", "after 9 rows", "b", "after 1 row"} <= words_of(figures[0])
 
 
 @pytest.mark.parametrize(
@@ -342,7 +430,7 @@ def test_histograms_compare(tmp_path: Path, figures: list[Figure]) -> None:
     ],
 )
 def test_items_are_cut_in_the_middle(text: str, shown: str) -> None:
-    assert frames.shortened(text, middle=True) == shown
+    assert texts.shortened(text, middle=True) == shown
 
 
 def test_mismatches_are_errors(tmp_path: Path) -> None:
@@ -372,14 +460,14 @@ def test_mismatches_are_errors(tmp_path: Path) -> None:
     ],
 )
 def test_ranks_shown(keys: int, panels: int, ranks: list[int]) -> None:
-    assert plots._spread_ranks(keys, panels) == ranks
+    assert running.spread_ranks(keys, panels) == ranks
 
 
 @pytest.mark.parametrize("logarithmic", [False, True])
 @pytest.mark.parametrize("length", [0, 1, 4000, 4001, 1_000_000])
 def test_thinning_keeps_both_ends(length: int, logarithmic: bool) -> None:
-    kept = plots._kept(length, logarithmic)
-    assert len(kept) <= plots.MAX_POINTS
+    kept = running.kept_of(length, logarithmic)
+    assert len(kept) <= running.MAX_POINTS
     assert np.all(np.diff(kept) > 0)
     if length:
         assert (kept[0], kept[-1]) == (0, length - 1)
@@ -390,7 +478,7 @@ def test_long_series_are_thinned(tmp_path: Path, figures: list[Figure]) -> None:
     columns, truth = releases(keys=1, steps=10_000)
     plots.prefix_counts(columns, tmp_path / "p.png", title="T", guarantee="G", truth=truth)
     drawn = [len(line.get_xdata()) for axes in figures[0].axes for line in axes.lines]  # type: ignore[arg-type]
-    assert max(drawn) == plots.MAX_POINTS
+    assert max(drawn) == running.MAX_POINTS
 
 
 @pytest.mark.slow
@@ -419,7 +507,7 @@ def test_lines_look_different_and_are_listed_as_they_end(
     tmp_path: Path, figures: list[Figure]
 ) -> None:
     x = np.arange(1, 100)
-    series = {f"slope {slope}": (x, slope * x, 0.2 * x) for slope in range(1, 10)}
+    series = {f"slope {slope}": (x, slope * x, 0.2 * x) for slope in range(1, 13)}
     plots.lines(
         series,
         tmp_path / "l.png",
@@ -431,14 +519,14 @@ def test_lines_look_different_and_are_listed_as_they_end(
         footer="F",
     )
     assert pixels(tmp_path / "l.png") == (1500, 900)
-    assert {"steps", "error", "T", "F"} <= texts(figures[0])
+    assert {"steps", "error", "T", "F"} <= words_of(figures[0])
     (axes,) = figures[0].axes
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
-    assert len({(line.get_color(), line.get_linestyle()) for line in axes.lines}) == 9
+    assert len({(line.get_color(), line.get_linestyle()) for line in axes.lines}) == 12
     (legend,) = figures[0].subfigs[0].legends
     labels = [text.get_text() for text in legend.get_texts()]
-    assert labels == [f"slope {slope}" for slope in range(9, 0, -1)]
-    assert len(axes.collections) == 9
+    assert labels == [f"slope {slope}" for slope in range(12, 0, -1)]
+    assert len(axes.collections) == 12
 
 
 @pytest.mark.slow
@@ -464,7 +552,7 @@ def test_panels_of_lines(
     sets = {f"set {i} of $x_1": dict(list(series.items())[i % 2 :]) for i in range(count)}
     plots.panels(sets, tmp_path / "p.png", xlabel="steps", ylabel="count", title="T", footer="F")
     assert pixels(tmp_path / "p.png") == size
-    assert {"steps", "count", "T", "F", *sets} <= texts(figures[0])
+    assert {"steps", "count", "T", "F", *sets} <= words_of(figures[0])
     assert len(figures[0].axes) == count
     looks: dict[str, set[tuple[Any, ...]]] = {}
     for axes in figures[0].axes:
@@ -480,14 +568,14 @@ def test_panels_of_lines(
 
 def test_panels_of_nothing(tmp_path: Path, figures: list[Figure]) -> None:
     plots.panels({}, tmp_path / "p.png", xlabel="x", ylabel="y", title="T")
-    assert {"no data", "T"} <= texts(figures[0])
+    assert {"no data", "T"} <= words_of(figures[0])
 
 
 @pytest.mark.slow
 def test_lines_of_little(tmp_path: Path, figures: list[Figure]) -> None:
     labels: dict[str, Any] = {"xlabel": "x", "ylabel": "y", "title": "T"}
     plots.lines({}, tmp_path / "l.png", **labels)
-    assert "no data" in texts(figures[0])
+    assert "no data" in words_of(figures[0])
     for log in (False, True):
         plots.lines(
             {"empty": ([], []), "one": ([1], [2]), "wide": ([1, 2], [1, 1], 5.0)},

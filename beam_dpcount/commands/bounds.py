@@ -56,7 +56,7 @@ def arguments() -> opt.Parser:
     group = parser.add_argument_group("bounds to try, in all combinations")
     gap, sample = {"type": clock.duration("--min-gap 1h")}, {"type": float, "default": 1.0}
     opt.add(group, tried, min_gap=gap, sample=sample)
-    parser.set_defaults(output=None, plot=None)
+    parser.set_defaults(output=None, plot=None, report=None)
     return parser
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import beam_dpcount as dp
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands import report, users
+from beam_dpcount.commands.figures.pictures import Running
 from beam_dpcount.commands.files.formats import Places, Source, counted
 from beam_dpcount.commands.report import Estimate, many
 from beam_dpcount.commands.start import command
@@ -99,13 +100,11 @@ class Count(Task):
     def largest(self) -> str:
         return f"the largest error of a key's {many(self.counter.mechanism.horizon, 'release')}"
 
-    def draw(self) -> list[str]:
+    def picture(self) -> Running:
         options = self.options
         what = options.where or options.value or "rows"
         kind = f"{'sums' if options.value else 'counts'}: {what}{self.estimate().in_title}"
-        shown = "and exact " * options.show_truth
-        title = f"Private {shown}running {kind} by {options.key}"
-        return self.draw_series(title, sum_of=options.value)
+        return self.running(f"Private running {kind} by {options.key}", sum_of=options.value)
 
 
 main = command(Count)

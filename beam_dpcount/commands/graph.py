@@ -22,6 +22,7 @@ import beam_dpcount as dp
 from beam_dpcount.checks import check_whole
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.figures import keys as plot_keys
+from beam_dpcount.commands.figures.pictures import Degrees, Panel, Picture, Weights
 from beam_dpcount.commands.files import formats
 from beam_dpcount.commands.files.formats import InputError, number, text, whole
 from beam_dpcount.commands.report import Estimate, how_often, many, unchecked
@@ -283,33 +284,27 @@ class Graph(Task):
     def remarks(self) -> list[str]:
         return cuts(self.counter, self.n) if self.options.what == "cuts" else []
 
-    def draw(self) -> list[str]:
+    def picture(self) -> Picture:
         options, noun, estimate = self.options, self._noun(), self.estimate()
         of = "" if options.what in ("forest", "cuts") else "number of "
         by = f" by {options.key}" * bool(options.key)
         title = f"Private {of}{noun}{estimate.in_title}{by}"
         if self.domain is None:
             forest = "a minimum forest's weights" if options.what == "forest" else None
-            return self.draw_series(title, sum_of=forest)
-        # Here, as matplotlib is an extra.
-        from beam_dpcount.commands.figures import bars, frames, graph
-
+            return self.running(title, sum_of=forest)
         last = self.output.last
         shown, choice = plot_keys.of_most_rows(options, last, _KEYS)
-        panels = [frames.Panel(name, note, row[:-1], row[-1]) for name, note, (row,) in shown]
-        remarks = [self.guarantee(), *choice]
+        panels = [Panel(name, note, row[:-1], row[-1]) for name, note, (row,) in shown]
+        drawn: Any = {"title": title, "choice": choice, "keys": last.keys(), "panels": panels}
+        drawn["remark"] = estimate.remark
         if options.what == "degrees":
-            said = " ".join([*remarks, estimate.bars])
-            bars.degrees(self.domain, panels, options.plot, title=title, guarantee=said)
-            return plot_keys.missing(options, last)
+            return Degrees(**drawn, covers=estimate.bars, domain=self.domain)
         names = self.vertices if isinstance(self.vertices, list) else list(map(str, range(self.n)))
-        remarks.append(
+        covers = (
             "Lines on the scale: 1.96 standard deviations of the noise of each weight; what is "
-            f"between them may be noise alone. {estimate.remark}"
+            "between them may be noise alone."
         )
-        said = " ".join(remarks)
-        graph.weights(names, panels, options.plot, title=title, guarantee=said)
-        return plot_keys.missing(options, last)
+        return Weights(**drawn, covers=covers, vertices=names)
 
 
 def numbered_edge(u: object, v: object, *weight: object) -> object:

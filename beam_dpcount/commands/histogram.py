@@ -19,6 +19,7 @@ import beam_dpcount as dp
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands import report, users
 from beam_dpcount.commands.figures import keys as plot_keys
+from beam_dpcount.commands.figures.pictures import Bars, Panel
 from beam_dpcount.commands.files.formats import Places, Source, Table, text, vectors
 from beam_dpcount.commands.report import Estimate, many, unchecked
 from beam_dpcount.commands.start import command
@@ -140,23 +141,21 @@ class Histogram(Task):
         left_out.append(f"those of a row beyond its first {options.max_items:,} (--max-items)")
         return report.bounded(options, Estimate(f"the count of {first}", first, left_out))
 
-    def draw(self) -> list[str]:
-        from beam_dpcount.commands.figures import bars, frames  # here: matplotlib is an extra
-
+    def picture(self) -> Bars:
         options, estimate, last = self.options, self.estimate(), self.output.last
         shown, choice = plot_keys.of_most_rows(options, last, _KEYS)
-        panels = [frames.Panel(name, note, row[:-1], row[-1]) for name, note, (row,) in shown]
         by = f" by {options.key}" * bool(options.key)
-        bars.histograms(
-            self.domain,
-            panels,
-            options.plot,
+        return Bars(
             title=f"Private histogram of {options.item}{estimate.in_title}{by}",
-            guarantee=" ".join([self.guarantee(), estimate.bars, *self._chosen(), *choice]),
+            covers=estimate.bars,
+            remark=estimate.remark,
+            choice=[*self._chosen(), *choice],
+            keys=last.keys(),
+            items=self.domain,
+            panels=[Panel(name, note, row[:-1], row[-1]) for name, note, (row,) in shown],
             top=options.top,
             most=_BARS,
         )
-        return plot_keys.missing(options, last)
 
     def _chosen(self) -> list[str]:
         """How the items that are drawn were chosen, and what that does to them."""

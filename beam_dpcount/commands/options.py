@@ -26,7 +26,7 @@ from beam_dpcount.noise.replay import ReplayableEntropy
 
 # Options that do not change what is counted; all others keep replayable noise apart.
 NOT_COUNTED = frozenset(
-    ("path", "output", "plot", "plot_keys", "rejected", "show_truth", "top", "all", "min_count")
+    ("path", "output", "plot", "plot_keys", "report", "rejected", "show_truth", "top", "all", "min_count")
 ) | {"secret_env", "secret_file", "show_header", "output_format", "overwrite", "account", "check"}
 _BOUNDS = (0.0, 1.0)  # the default
 _WHOLE = frozenset("BDJKMNTW")  # metavars
@@ -356,6 +356,7 @@ def add_output(parser: Parser) -> Group:
           and what is said goes to standard error
         --output-format {csv,jsonl,parquet}: of --output - (default csv)
         --plot PNG: draw the counts of some keys
+        --report HTML: one page to read and hand on: counts, guarantee, data; needs no network
         --plot-keys KEY ...: the keys to draw; default: chosen by public facts named in the picture
         --overwrite: replace files of these names that are there already
         --account FILE: enter what this run costs, or refuse it where that is more than is left;
@@ -429,7 +430,7 @@ def public_list(name: str, options: argparse.Namespace, inputs: Sequence[str]) -
         texts = getattr(options, name) or []
     else:
         place = f"--{name}-file {path!r}"
-        for output in filter(None, (options.output, options.plot)):
+        for output in filter(None, (options.output, options.plot, options.report)):
             if os.path.realpath(output) == os.path.realpath(path):
                 raise InputError(f"output {output!r} is the --{name}-file too; name another file")
         if os.path.realpath(path) in map(os.path.realpath, inputs):

@@ -42,19 +42,17 @@ class Estimate:
     @property
     def band(self) -> str:
         """What the band of a picture of running counts covers."""
-        return _joined(
+        return (
             f"Band: 1.96 standard deviations; at each single release{self.of} it holds, with a "
-            f"probability of about 95 %, {self.what}; errors of neighbouring releases are alike.",
-            self.remark,
+            f"probability of about 95 %, {self.what}; errors of neighbouring releases are alike."
         )
 
     @property
     def bars(self) -> str:
         """What the error bars of a picture cover."""
-        return _joined(
+        return (
             "Error bars: 1.96 standard deviations; each single one holds, with a probability of "
-            f"about 95 %, {self.what}.",
-            self.remark,
+            f"about 95 %, {self.what}."
         )
 
 

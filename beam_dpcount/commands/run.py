@@ -81,28 +81,30 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
     written = tables.WriteTable(task.output, reader.source.timestamp is not None)
     _ = task.finish(releases | "Progress" >> counting) | "Write" >> written
     weak = weakness(budget, getattr(options, "select_delta", None) or 0.0)
-    said = [*([f"warning: {weak}"] if weak else []), *task.notes(), *notes(reader.source, files)]
+    warned, missing = [f"warning: {weak}"] if weak else [], []
+    said = [*warned, *task.notes(), *notes(reader.source, files)]
     beside = None if options.output == STANDARD else manifest.path_of(place)
-    stop.expect(*(path for path in (place, beside, options.rejected, options.plot) if path))
+    made = place, beside, options.rejected, options.plot, options.report
+    stop.expect(*(path for path in made if path))
     named = {data.path: name for data, name in zip(files, places.paths, strict=True)}
     size = sum(metadata.size_in_bytes for metadata in files)
     with spending.entered(task, place, named, flags) as spent:
         say([*said, *spent])
-        result, missing = finished(pipeline, options, size), []
+        late = counted(finished(pipeline, options, size), PAST_HORIZON)
     if beside is None:
         streams.give_out(place)
     else:
         manifest.write(place, about)
-    if options.plot:
+    if options.plot or options.report:
         if options.show_truth:
             read = all_events(reader.source)
             task.truth = exact_counts(read, places, task.counter, options.path != "streaming")
         try:
             with Progress("drawing"):
-                missing = task.draw()
+                missing = task.draw([*warned, *past_horizon(task.counter.mechanism.horizon, late)])
         except InputError as error:
             raise InputError(f"{error}; the counts are complete: {task.where}") from None
-    say([*report(task, counted(result, PAST_HORIZON)), *missing])
+    say([*report(task, late), *missing])
 
 
 def finished(pipeline: beam.Pipeline, options: argparse.Namespace, size: int) -> Any:
@@ -128,6 +130,7 @@ def report(task: Task, late: int) -> list[str]:
     return [
         task.written(),
         *([f"picture: {options.plot}"] if options.plot else []),
+        *([f"report: {options.report}"] if options.report else []),
         *(["note: the picture shows the exact counts: it is private"] * options.show_truth),
         *([f"note: {UNBOUNDED}"] if options.show_truth and options.user is not None else []),
         *([f"rejected rows (private): {options.rejected}"] if options.rejected else []),
@@ -141,7 +144,8 @@ def report(task: Task, late: int) -> list[str]:
 
 def check_outputs(options: argparse.Namespace, paths: Sequence[str]) -> None:
     """Raise InputError for outputs that cannot be written, or overwrite an input or each other."""
-    outputs = [p for p in (options.output, options.rejected, options.plot) if p]
+    named = options.output, options.rejected, options.plot, options.report
+    outputs = [path for path in named if path]
     if options.output == STANDARD:
         outputs.remove(STANDARD)
         streams.check(options.output_format)
@@ -155,7 +159,7 @@ def check_outputs(options: argparse.Namespace, paths: Sequence[str]) -> None:
         if os.path.realpath(path) in inputs:
             raise InputError(f"output {path!r} is an input as well; name another file")
     if len({os.path.realpath(path) for path in outputs}) < len(outputs):
-        raise InputError("--output, --rejected and --plot must be different files")
+        raise InputError("--output, --rejected, --plot and --report must be different files")
     if options.account is not None:
         spending.check_place(options.account, [*inputs, *outputs])
     if options.rejected:
@@ -175,6 +179,12 @@ def check_outputs(options: argparse.Namespace, paths: Sequence[str]) -> None:
         tables.check_place(f"--plot {options.plot!r}", options.plot)
         if "://" in options.output:
             raise InputError("--plot reads the output back, which must be a local file")
+    if options.report:
+        if not options.report.endswith((".html", ".htm")):
+            raise InputError(f"--report must end in .html, got {options.report!r}")
+        tables.check_place(f"--report {options.report!r}", options.report)
+        if "://" in options.output:
+            raise InputError("--report reads the output back, which must be a local file")
     if not options.overwrite:
         manifest.check_new(outputs)
 

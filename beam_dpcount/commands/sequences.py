@@ -26,6 +26,7 @@ import beam_dpcount as dp
 from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.figures import keys as plot_keys
+from beam_dpcount.commands.figures.pictures import Ranked, Words
 from beam_dpcount.commands.files.formats import Event, InputError, Places, Source, Table, text
 from beam_dpcount.commands.report import Estimate, how_often, many, unchecked
 from beam_dpcount.commands.start import command
@@ -212,31 +213,21 @@ class Sequences(Task):
             lines.append(f"  ... and of {len(last) - _PRINTED_KEYS:,} other keys in the output")
         return [*lines, *filter(None, [self._chosen()])]
 
-    def draw(self) -> list[str]:
-        from beam_dpcount.commands.figures import bars  # here: matplotlib is an extra
-
+    def picture(self) -> Ranked:
         options, estimate, last = self.options, self.estimate(), self.output.last
         shown, choice = plot_keys.of_most_rows(options, last, _DRAWN_KEYS)
         most = min(options.top, _DRAWN_WORDS)
-        panels = [
-            bars.Words(name, note, [row[1:] for row in rows[:most]]) for name, note, rows in shown
-        ]
-        remarks = [
-            self.guarantee(),
-            self._chosen(),
-            f"Error bars: each, by itself, holds with probability 95 % {estimate.what}.",
-            estimate.remark,
-            "Each panel has its own scale." if len(panels) > 1 else "",
-            *choice,
-        ]
+        own = ["Each panel has its own scale."] if len(shown) > 1 else []
         by = f" by {options.key}" * bool(options.key)
-        bars.top_words(
-            panels,
-            options.plot,
+        return Ranked(
             title=f"Private counts of {self.kind}s of {options.letter}{estimate.in_title}{by}",
-            guarantee=" ".join(filter(None, remarks)),
+            covers=f"Error bars: each, by itself, holds with probability 95 % {estimate.what}.",
+            remark=estimate.remark,
+            choice=[*filter(None, [self._chosen()]), *own, *choice],
+            keys=last.keys(),
+            panels=[Words(name, note, [r[1:] for r in rows[:most]]) for name, note, rows in shown],
+            noun=self.kind,
         )
-        return plot_keys.missing(options, last)
 
     def _chosen(self) -> str:
         """What choosing the words does to their counts; empty if all are there."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from beam_dpcount.commands.figures import keys
+from beam_dpcount.commands.figures.pictures import Picture, Running
 from beam_dpcount.commands.files import times
 from beam_dpcount.commands.files.formats import (
     RELEASES,
@@ -173,29 +174,44 @@ class Task(ABC):
         return []
 
     @abstractmethod
-    def draw(self) -> list[str]:
-        """Draws --plot of what was written; returns warnings about keys that could not be drawn."""
+    def picture(self) -> Picture:
+        """What --plot and --report draw of what was written."""
 
-    def draw_series(self, title: str, **how: Any) -> list[str]:
-        """`draw` for a running count or sum of each key, by `figures.series.prefix_counts`."""
-        from beam_dpcount.commands.figures import series  # here: matplotlib is an extra
-
-        options, columns = self.options, self.output.columns()
-        said = SHOWN if options.show_truth else self.guarantee()
-        if options.show_truth and options.user is not None:
-            said = f"{said} Note: {UNBOUNDED}."
-        series.prefix_counts(
-            columns,
-            options.plot,
+    def running(self, title: str, **how: Any) -> Running:
+        """`picture` for a running count or sum of each key."""
+        options, estimate, columns = self.options, self.estimate(), self.output.columns()
+        return Running(
             title=title,
-            guarantee=f"{said} {self.estimate().band}",
-            truth=self.truth,
+            covers=estimate.band,
+            remark=estimate.remark,
+            choice=[],
+            keys=set(columns["key"]),
+            columns=columns,
             only=options.plot_keys,
             time_axis=options.timestamp is not None,
             zone=times.zone_of(options.timezone),
+            single=options.key is None,
             **how,
         )
-        return keys.missing(options, set(columns["key"]))
+
+    def draw(self, warnings: Sequence[str]) -> list[str]:
+        """Draws --plot and --report; returns warnings about keys that could not be drawn.
+
+        The page holds `warnings`, those on the budget and the rows.
+        """
+        options, picture = self.options, self.picture()
+        if options.plot:
+            from beam_dpcount.commands.figures import png  # here: matplotlib is an extra
+
+            said = SHOWN if options.show_truth else self.guarantee()
+            if options.show_truth and options.user is not None:
+                said = f"{said} Note: {UNBOUNDED}."
+            png.draw(picture, options.plot, said, self.truth)
+        if options.report:
+            from beam_dpcount.commands.page import write  # here: task.py is read for --help
+
+            write.write(self, picture, warnings)
+        return keys.missing(options, picture.keys)
 
     @classmethod
     def parser(cls) -> Parser:

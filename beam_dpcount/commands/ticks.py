@@ -26,6 +26,7 @@ from beam_dpcount.commands import clock as public_clock
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands import report, select, users
 from beam_dpcount.commands.figures import keys as plot_keys
+from beam_dpcount.commands.figures.pictures import Running
 from beam_dpcount.commands.files import formats, times
 from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.commands.report import Estimate, many
@@ -259,13 +260,13 @@ class Ticks(Task):
             return f"the largest error of all {of} of such a key"
         return f"the largest error of all {many(self._releases(), 'release')}"
 
-    def draw(self) -> list[str]:
+    def picture(self) -> Running:
         options = self.options
         what = options.where or options.value or "rows"
         kind = f"{'sums' if options.value else 'counts'} {times.every(options.tick)}"
         title = f"Private running {kind}: {what}{self.estimate().in_title} by {options.key}"
         chosen = {"selected": True} if self.selection is not None else {"order": self.keys}
-        return self.draw_series(title, sum_of=options.value, **chosen)
+        return self.running(title, sum_of=options.value, **chosen)
 
 
 class SplitKeys:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from matplotlib import ticker
 from matplotlib.axes import Axes
 
-from beam_dpcount.commands.figures import frames
-from beam_dpcount.commands.figures.frames import Panel, Path
+from beam_dpcount.commands.figures import frames, pictures, texts
+from beam_dpcount.commands.figures.frames import Path
+from beam_dpcount.commands.figures.pictures import Panel, Words
 
 _ERRORS = {"ecolor": frames.ERROR, "elinewidth": 1.2, "capsize": 3}
 
@@ -50,17 +51,17 @@ def histograms(
     height = max(2.5, 1.1 + 0.28 * len(kept))
     size = max(8, 3 + 3.2 * columns), 1.6 + height * rows
     bottom_up = np.arange(len(kept))[::-1]
-    names = [frames.shortened(items[i], middle=True) for i in kept]
+    names = [texts.shortened(items[i], middle=True) for i in kept]
     drawn = frames.each_panel(panels, path, size, title, guarantee, columns, ("x", "y"))
     for values, (axes, panel, leftmost, lowest) in zip(counts, drawn, strict=True):
-        halves = frames.STDDEVS * np.broadcast_to(panel.stddev, values.shape)
+        halves = pictures.STDDEVS * np.broadcast_to(panel.stddev, values.shape)
         _across(axes, bottom_up, values[kept], halves[kept])
         axes.tick_params(labelleft=leftmost, labelbottom=lowest)
         if lowest:
-            axes.set_xlabel(f"private count ± {frames.STDDEVS:g} stddev", fontsize=11)
+            axes.set_xlabel(f"private count ± {pictures.STDDEVS:g} stddev", fontsize=11)
         axes.set_yticks(bottom_up, names, parse_math=False)
         axes.xaxis.set_major_locator(ticker.MaxNLocator(5))
-        axes.xaxis.set_major_formatter(frames.written)
+        axes.xaxis.set_major_formatter(texts.written)
 
 
 def degrees(
@@ -72,14 +73,14 @@ def degrees(
     """
     rows, columns = frames.shape(len(panels))
     size = max(9, 4.2 * columns), 1.8 + 3.4 * rows
-    x, few = np.arange(1, len(domain) + 1), len(domain) <= frames.CAPPED
-    shown = ticker.FixedLocator(frames.marks(len(domain), 20 if columns == 1 else 10))
+    x, few = np.arange(1, len(domain) + 1), len(domain) <= pictures.CAPPED
+    shown = ticker.FixedLocator(texts.marks(len(domain), 20 if columns == 1 else 10))
     drawn = frames.each_panel(panels, path, size, title, guarantee, columns, ("x",))
     for axes, panel, leftmost, lowest in drawn:
         axes.bar(
             x,
             panel.of(len(domain), "count", f"{len(domain)} degrees"),
-            yerr=frames.STDDEVS * panel.stddev,
+            yerr=pictures.STDDEVS * panel.stddev,
             color=frames.BAR,
             error_kw={**_ERRORS, "elinewidth": 1.2 if few else 0.6, "capsize": 2 * few},
         )
@@ -89,19 +90,11 @@ def degrees(
         axes.set_xlim(0.3, len(domain) + 0.7)
         axes.xaxis.set_major_locator(shown)
         axes.xaxis.set_major_formatter(lambda at, _: domain[round(at) - 1])
-        axes.yaxis.set_major_formatter(frames.written)
+        axes.yaxis.set_major_formatter(texts.written)
         if leftmost:
-            axes.set_ylabel(f"vertices ± {frames.STDDEVS:g} stddev", fontsize=11)
+            axes.set_ylabel(f"vertices ± {pictures.STDDEVS:g} stddev", fontsize=11)
         if lowest:
             axes.set_xlabel("neighbours", fontsize=11)
-
-
-class Words(NamedTuple):
-    """One panel of `top_words`: the words of a release, largest private count first."""
-
-    name: str
-    note: str
-    rows: Sequence[tuple[str, float, float, float]]  # a word, its count, the ends of its band
 
 
 def top_words(panels: Sequence[Words], path: Path, *, title: str, guarantee: str) -> None:
@@ -112,14 +105,14 @@ def top_words(panels: Sequence[Words], path: Path, *, title: str, guarantee: str
     size = max(9, 6.2 * columns), 1.8 + max(2.2, 1.2 + 0.27 * most) * rows
     drawn = frames.each_panel(panels, path, size, title, guarantee, columns, nothing="no words")
     for axes, panel, _, lowest in drawn:
-        words = [frames.shortened(word, middle=True) for word, *_ in panel.rows]
+        words = [texts.shortened(word, middle=True) for word, *_ in panel.rows]
         values, low, high = np.array([numbers for _, *numbers in panel.rows]).reshape(-1, 3).T
         bottom_up = np.arange(len(values))[::-1]
         _across(axes, bottom_up, values, (values - low, high - values))
         axes.set_ylim(len(values) - most - 0.6, len(values) - 0.4)  # bars of all panels are alike
         axes.set_yticks(bottom_up, words, parse_math=False)
         axes.xaxis.set_major_locator(ticker.MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-        axes.xaxis.set_major_formatter(frames.written)
+        axes.xaxis.set_major_formatter(texts.written)
         if lowest:
             axes.set_xlabel("private count, with its 95 % band", fontsize=11)
 

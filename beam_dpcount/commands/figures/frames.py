@@ -8,43 +8,24 @@ from __future__ import annotations
 import math
 import os
 import textwrap
-import unicodedata
 import warnings
 from collections.abc import Collection, Hashable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+from beam_dpcount.commands.figures import fonts, texts
 from beam_dpcount.commands.files.beside import beside
 
 DPI = 150
 COLUMNS = 3  # of panels
-STDDEVS = 1.96  # half the length of an error bar
-TITLE_WIDTH = 30  # narrow characters
-CAPPED = 40  # bars up to which error bars have caps, and vertices up to which all have names
 BAR, ERROR, GREY = "#56B4E9", "#222222", "#555555"
 
+BOXES = "Some characters are drawn as boxes: no font on the machine that drew this has them."
+
 Path = str | os.PathLike[str]
-
-
-class Panel(NamedTuple):
-    """One release."""
-
-    name: str  # its title
-    note: str  # below the title
-    values: Sequence[float]  # private counts, or weights
-    stddev: float  # of the noise in each value
-
-    def of(self, number: int, noun: str, places: str) -> npt.NDArray[np.float64]:
-        """The values, so many, or a ValueError."""
-        values = np.asarray(self.values, dtype=np.float64)
-        if values.shape != (number,):
-            raise ValueError(f"panel {self.name!r} must have one {noun} for each of {places}")
-        return values
 
 
 def each_panel(
@@ -82,24 +63,23 @@ def shape(panels: int) -> tuple[int, int]:
     return rows, max(1, math.ceil(panels / rows))
 
 
-def written(value: float, _: float | None) -> str:
-    """A number on an axis."""
-    return f"{value:,.10g}".replace("-", "\N{MINUS SIGN}")
-
-
 def framed(inches: tuple[float, float], title: str, footer: str) -> tuple[Figure, SubFigure]:
     """A figure with its title and footer, and the space between them."""
     figure = Figure(inches, DPI, layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06))
     title = textwrap.fill(title, int(8 * inches[0]), break_on_hyphens=False)
     figure.suptitle(title, fontsize=15, fontweight="bold", parse_math=False)
-    whole = footer.replace(" %", "\u00a0%").splitlines()  # never a line break before %
-    width = int(13 * inches[0])
-    text = "\n".join(textwrap.fill(line, width, break_on_hyphens=False) for line in whole)
-    left = {"x": 0.01, "horizontalalignment": "left", "multialignment": "left"}
-    if whole:
-        figure.supxlabel(text, **left, fontsize=10, color=GREY, parse_math=False)
+    _below(figure, footer)
     # Without a subfigure of its own, the legend may land on the figure's title.
     return figure, figure.add_subfigure(figure.add_gridspec(1, 1)[0])
+
+
+def _below(figure: Figure, footer: str) -> None:
+    whole = footer.replace(" %", "\u00a0%").splitlines()  # never a line break before %
+    width = int(13 * figure.get_figwidth())
+    text = "\n".join(textwrap.fill(line, width, break_on_hyphens=False) for line in whole)
+    left: Any = {"x": 0.01, "horizontalalignment": "left", "multialignment": "left"}
+    if whole:
+        figure.supxlabel(text, **left, fontsize=10, color=GREY, parse_math=False)
 
 
 def plain(axes: Axes, labelsize: float = 10) -> None:
@@ -113,7 +93,7 @@ def plain(axes: Axes, labelsize: float = 10) -> None:
 def titles(axes: Axes, key: Hashable, note: str) -> None:
     """A panel's title and, below it, a note."""
     look: Any = {"pad": 20 if note else 6, "fontsize": 12, "fontweight": "bold"}
-    axes.set_title(shortened(key), loc="left", parse_math=False, **look)
+    axes.set_title(texts.shortened(key), loc="left", parse_math=False, **look)
     how: Any = {"xycoords": "axes fraction", "textcoords": "offset points", "color": GREY}
     axes.annotate(note, (0, 1), (0, 6), **how)
 
@@ -126,40 +106,11 @@ def say(axes: Axes, text: str) -> None:
 
 def save(figure: Figure, path: Path) -> None:
     """Write a figure as PNG."""
+    if fonts.cover(figure):
+        _below(figure, f"{figure.get_supxlabel()}\n{BOXES}".strip())
     with warnings.catch_warnings():
-        # A key in a script that the font lacks is drawn as boxes: not the caller's fault.
+        # A key in a script that no font has is drawn as boxes: the footer says so.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         warnings.filterwarnings("ignore", message="Matplotlib currently does not support")
         with beside(os.fspath(path)) as name:
             figure.savefig(name, format="png", dpi=DPI, metadata={"Software": None})
-
-
-def shortened(key: Hashable, middle: bool = False) -> str:
-    """The key as printable text, cut to the width of a panel's title at its end or in the middle.
-
-    In the middle suits texts that begin alike: they often end differently.
-    """
-    text = key.decode("utf-8", "replace") if isinstance(key, bytes) else str(key)
-    text = "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
-    if not text.strip():
-        return repr(text)
-    if _head(text, TITLE_WIDTH) == text:
-        return text
-    tail = _head(text[::-1], TITLE_WIDTH // 2)[::-1].lstrip() if middle else ""
-    return _head(text, TITLE_WIDTH // (2 if middle else 1)).rstrip() + "…" + tail
-
-
-def _head(text: str, most: int) -> str:
-    """The start of a text, as far as `most` narrow characters would reach."""
-    width = 0
-    for position, letter in enumerate(text):
-        width += 2 if unicodedata.east_asian_width(letter) in "WF" else 1
-        if width > most:
-            return text[:position]
-    return text
-
-
-def marks(n: int, most: int = 20) -> list[int]:
-    """Which of 1 .. n have names on an axis: about `most`, and always the first and the last."""
-    step = math.ceil(n / most)
-    return [1, *range(1 + step, n - step + 1, step), n] if n > 1 else [1]

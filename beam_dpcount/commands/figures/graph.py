@@ -9,8 +9,9 @@ import numpy as np
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 
-from beam_dpcount.commands.figures import frames
-from beam_dpcount.commands.figures.frames import Panel, Path
+from beam_dpcount.commands.figures import frames, pictures, texts
+from beam_dpcount.commands.figures.frames import Path
+from beam_dpcount.commands.figures.pictures import Panel
 
 
 def weights(
@@ -38,19 +39,19 @@ def weights(
         matrix[pairs] = matrix.T[pairs] = numbers
         axes.imshow(matrix, cmap="RdBu", norm=scale, interpolation="nearest")
         axes.set_facecolor("#dddddd")  # of the diagonal, which has no weights
-        places = np.array(frames.marks(n) if n > frames.CAPPED else range(1, n + 1)) - 1
-        names = [frames.shortened(vertices[place], middle=True) for place in places]
-        labelsize = 9 if n <= frames.CAPPED // 2 else 6.5
+        places = np.array(texts.marks(n) if n > pictures.CAPPED else range(1, n + 1)) - 1
+        names = [texts.shortened(vertices[place], middle=True) for place in places]
+        labelsize = 9 if n <= pictures.CAPPED // 2 else 6.5
         axes.set_xticks(places, names, rotation=90, fontsize=labelsize, parse_math=False)
         axes.set_yticks(places, names, fontsize=labelsize, parse_math=False)
         all_axes.append(axes)
         if len(all_axes) == len(panels):
             colours = ScalarMappable(norm=scale, cmap="RdBu")
             bar = axes.figure.colorbar(colours, ax=all_axes, shrink=0.85, aspect=30)
-            for half in {frames.STDDEVS * panel.stddev for panel in panels}:
+            for half in {pictures.STDDEVS * panel.stddev for panel in panels}:
                 if half < limit:
                     bar.ax.axhline(half, color=frames.ERROR, linewidth=1)
                     bar.ax.axhline(-half, color=frames.ERROR, linewidth=1)
-            bar.ax.yaxis.set_major_formatter(frames.written)
+            bar.ax.yaxis.set_major_formatter(texts.written)
             most = max(panel.stddev for panel in panels)
             bar.set_label(f"private weight (stddev {most:.3g})", fontsize=11)

@@ -21,8 +21,8 @@ def check(options: argparse.Namespace) -> None:
     """Raise ValueError where --plot-keys does not fit the other options."""
     if options.plot_keys is None:
         return
-    if not options.plot:
-        raise ValueError("--plot-keys needs --plot PNG")
+    if not (options.plot or options.report):
+        raise ValueError("--plot-keys needs --plot PNG or --report HTML")
     if options.key is None:
         raise ValueError("--plot-keys needs --key: without it there is one key for all rows")
     if len(set(options.plot_keys)) < len(options.plot_keys):

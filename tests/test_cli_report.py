@@ -1,0 +1,178 @@
+"""--report, end to end: what is written, and that it holds releases alone."""
+
+from __future__ import annotations
+
+import html
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beam_dpcount.commands import count, graph, histogram, sequences, ticks
+from beam_dpcount.commands.page import write
+from beam_dpcount.commands.task import Task
+from tests import command_lines
+from tests.command_lines import BUDGET, EXACT, fail
+
+VARIABLE, SECRET = "COUNTING_SECRET", "0123456789abcdef" * 4
+REPLAYED = (*BUDGET, "--secret-env", VARIABLE)
+KEYS = ("ann", "bob", "</script><b>", "\u202eevil", "東京" * 30, "x" * 200)
+MAIN = {
+    "count": count.main,
+    "ticks": ticks.main,
+    "histogram": histogram.main,
+    "sequences": sequences.main,
+    "graph": graph.main,
+    "cuts": graph.main,
+    "select": ticks.main,
+}
+CLOCK = ("--timestamp", "time", "--tick", 10, "--start", 100, "--horizon", 6)
+MORE: dict[str, tuple[object, ...]] = {
+    "count": ("--key", "who", "--where", "letter=a", "--timestamp", "time", "--horizon", 60),
+    "ticks": ("--key", "who", "--keys", *KEYS, *CLOCK),
+    "histogram": ("--key", "who", "--item", "letter", "--domain", "a", "b", "--horizon", 60),
+    "sequences": ("--letter", "letter", "--alphabet", "a", "b", "--max-length", 2, "--horizon", 60),
+    "graph": ("--edge", "u", "v", "--vertices", 5, "--what", "edges", "--horizon", 60),
+    "cuts": ("--edge", "u", "v", "--vertices", 5, "--what", "cuts", "--horizon", 60),
+    "select": ("--key", "who", "--select-keys", *CLOCK),
+}
+
+
+def row(second: int, key: str, letter: str = "a") -> str:
+    return f'{second},"{key}",{letter},{second % 5},{(second // 5 + 1) % 5}'
+
+
+def rows() -> list[str]:
+    return [row(100 + i, KEYS[i % len(KEYS)], "ab"[i % 2]) for i in range(58)]
+
+
+@pytest.fixture
+def events(tmp_path: Path) -> Path:
+    return log(tmp_path / "events.csv", rows())
+
+
+def log(path: Path, lines: list[str]) -> Path:
+    path.write_text("\n".join(["time,who,letter,u,v", *lines, ""]), encoding="utf-8")
+    return path
+
+
+def reported(kind: str, events: Path, *more: object) -> tuple[str, str]:
+    """The page, and what was printed."""
+    out, page = events.parent / "out.csv", events.parent / "report.html"
+    words = ("--input", events, *MORE[kind], "--output", out, "--report", page, *more)
+    said = command_lines.succeed(*words, main=MAIN[kind])
+    assert f"report: {page}" in said.splitlines()
+    return page.read_text(encoding="utf-8"), said
+
+
+@pytest.mark.parametrize("kind", MORE)
+def test_each_command_has_a_report(kind: str, events: Path) -> None:
+    """With the guarantee and the errors that are printed, and a browser's idea of a page."""
+    page, said = reported(kind, events, *BUDGET)
+    assert page.startswith("<!doctype html>\n<html lang=")
+    (guarantee,) = (line for line in said.splitlines() if line.startswith("Guarantee: "))
+    assert html.escape(guarantee) in page
+    (errors,) = (line for line in said.splitlines() if line.startswith("Error to expect"))
+    stated = errors.partition(" What is left out is not noise")[0].partition(" A key is shown")[0]
+    assert html.escape(stated) in page
+    assert (kind == "select") == ("no key was shown" in page.lower())
+    assert (kind != "select") == ("<svg" in page)
+
+
+# What is on the page
+
+
+@pytest.mark.parametrize("kind", ["ticks", "count"])
+def test_the_page_is_a_function_of_what_was_written(
+    kind: str, events: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neighbours have the same page but for releases: with the other's output it is the other's."""
+    monkeypatch.setenv(VARIABLE, SECRET)
+    first, _ = reported(kind, events, *REPLAYED)
+    kept = shutil.copy(events.parent / "out.csv", events.parent / "kept.csv")
+    other = rows()
+    other[3] = row(103, KEYS[3], "a")  # counted otherwise
+    if kind == "ticks":
+        other[3:4] = []  # or not there at all
+    log(events, other)
+    second, _ = reported(kind, events, *REPLAYED)
+    assert second != first
+    draw = Task.draw
+
+    def of_the_other(task: Task, warnings: Any) -> list[str]:
+        shutil.copy(kept, task.options.output)
+        return draw(task, warnings)
+
+    monkeypatch.setattr(Task, "draw", of_the_other)
+    assert reported(kind, events, *REPLAYED)[0] == first
+
+
+def test_what_leaves_no_trace_in_the_output_leaves_none_in_the_page(
+    events: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, SECRET)
+    first, _ = reported("ticks", events, *REPLAYED)
+    log(events, [*rows(), row(5, "ann"), row(999, "bob"), row(101, "s3cr3t")])
+    assert reported("ticks", events, *REPLAYED)[0] == first
+
+
+@pytest.mark.exhaustive
+def test_exact_counts_are_not_in_the_page(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--show-truth is for the picture alone."""
+    monkeypatch.setenv(VARIABLE, SECRET)
+    page, _ = reported("count", events, *REPLAYED)
+    picture = ("--plot", events.parent / "p.png")
+    assert reported("count", events, *REPLAYED, *picture, "--show-truth")[0] == page
+    assert "exact counts" not in page
+    assert "show-truth" not in page
+
+
+def test_warnings_are_on_the_page(events: Path) -> None:
+    page, said = reported("count", events, *EXACT, "--horizon", 3)
+    warnings = [line for line in said.splitlines() if line.startswith("warning: ")]
+    assert len(warnings) == 2  # the budget, and rows past the horizon
+    assert all(html.escape(line) in page for line in warnings)
+
+
+def test_parquet_has_the_same_page(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, SECRET)
+    page, _ = reported("graph", events, *REPLAYED)
+    other = reported("graph", events, *REPLAYED, "--output", events.parent / "out.parquet")[0]
+    assert other == page.replace("statistics (edges): out.csv", "statistics (edges): out.parquet")
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (("--report", "out.csv"), "--report must end in .html, got 'out.csv'"),
+        (("--report", "absent/r.html"), "there is no directory 'absent'"),
+        (("--report", "r.html", "--output", "gs://x/o.csv"), "--report reads the output back"),
+        (("--report", "r.html", "--plot", "r.html"), "must be different files"),
+        (("--report", "r.html", "--show-truth"), "--show-truth needs --plot"),
+        (("--plot-keys", "ann"), "--plot-keys needs --plot PNG or --report HTML"),
+    ],
+)
+def test_bad_arguments(
+    words: tuple[str, ...], part: str, events: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(events.parent)
+    given = ("--input", events, *MORE["count"], *BUDGET, "--output", "o.csv", *words)
+    assert part in fail(*given, started=False)
+    assert [path.name for path in events.parent.iterdir()] == ["events.csv"]
+
+
+def test_a_page_that_cannot_be_written(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> str:
+        raise OSError(28, "No space left on device")
+
+    place = events.parent / "r.html"
+    given = ("--input", events, *MORE["count"], *BUDGET, "--output", events.parent / "o.csv")
+    monkeypatch.setattr(write, "_save", full)
+    said = fail(*given, "--report", place)
+    assert f"error: '{place}' cannot be written: No space left on device" in said
+    assert f"the counts are complete: {events.parent / 'o.csv'}" in said
+    assert not place.exists()
