@@ -15,6 +15,7 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount.budget.conversions import gaussian_epsilon, zcdp_epsilon, zcdp_rho
+from beam_dpcount.budget.costs import PureCost
 from beam_dpcount.budget.ledger import Protection
 from beam_dpcount.commands import account as printing
 from beam_dpcount.commands import count, graph, spending, ticks
@@ -72,7 +73,7 @@ def test_an_account_of_rho_takes_the_rho_of_the_noise(file: Path) -> None:
 
     def rho(budget: Any, mechanism: Any) -> Fraction:
         cost, _ = spending.cost_of(budget, calibrated(budget, mechanism=mechanism), 0, account)
-        assert not (cost.epsilon or cost.delta)
+        assert (cost.epsilon, cost.delta) == (0, 0)
         return cost.rho
 
     tree = dp.mechanisms.BinaryTree(100)
@@ -124,6 +125,7 @@ def test_a_row_may_be_two_changes(change: Any, factor: int, pure: int, tmp_path:
 
     assert cost(RHO, of_rho).rho == factor * Fraction(1, 50)
     (part,) = dp.calibrate(tree, PURE, change).costs()
+    assert isinstance(part, PureCost)
     assert float(cost(PURE, of_rho).rho) == pytest.approx(pure * part.rho, rel=1e-15)
     whole, delta = cost(BOTH, sums).epsilon, float(cost(BOTH, sums).delta)
     assert whole == (1 if factor == 1 else 2)
@@ -135,14 +137,16 @@ def test_a_row_may_be_two_changes(change: Any, factor: int, pure: int, tmp_path:
 
 def test_two_changes_cost_at_least_what_the_ledger_says(tmp_path: Path) -> None:
     tree = dp.mechanisms.BinaryTree(50)
+    budget: Any
     for budget, total in ((RHO, dp.ZCDP(9.0)), (PURE, dp.PureDP(9.0))):
         account = made(tmp_path / type(total).__name__, total)
         counter = dp.calibrate(tree, budget, PERSON)
         cost, why = spending.cost_of(budget, counter, 0, account)
         ledger = dp.Ledger(total)
-        share = ledger.spend(budget)
+        share: Any = ledger.spend(budget)
         share.claim("run", Protection(PERSON.person, PERSON.event_cost(tree)))
-        (part,) = ledger.parts(True, of_event=True)
+        parts: Any = ledger.parts(True, of_event=True)
+        (part,) = parts
         assert float(cost.rho or cost.epsilon) == pytest.approx(
             getattr(part, "rho", None) or part.epsilon
         )
@@ -432,7 +436,7 @@ def test_runs_at_once_do_not_overspend(file: Path, tmp_path: Path) -> None:
     def once() -> None:
         inside.wait()
         try:
-            with spending.entered(Task(), [], []):  # type: ignore[arg-type]
+            with spending.entered(Task(), "o.csv", {}, []):  # type: ignore[arg-type]
                 ended.append("counted")
         except InputError:
             ended.append("refused")

@@ -12,7 +12,7 @@ import pytest
 import beam_dpcount as dp
 from beam_dpcount import commands
 from beam_dpcount.checks import ParameterError
-from beam_dpcount.commands import __main__ as door
+from beam_dpcount.commands import door
 from beam_dpcount.commands.options import option
 from beam_dpcount.commands.task import Task
 
@@ -29,7 +29,9 @@ def test_the_worked_example_is_a_command(
     assert len(code.splitlines()) <= LINES
     (tmp_path / "mentions.py").write_text(code)
     monkeypatch.setattr(commands, "__path__", [*commands.__path__, str(tmp_path)])
-    monkeypatch.setattr(commands, "COMMANDS", (*commands.COMMANDS, "mentions"))
+    monkeypatch.setattr(
+        commands, "COMMANDS", {**commands.COMMANDS, "mentions": "How often is a word said?"}
+    )
     log, out, picture = tmp_path / "log.csv", tmp_path / "out.csv", tmp_path / "out.png"
     log.write_text("who,said\nann,buy it\nann,no\nbob,buy\nann,will buy\n")
     words = ["--key", "who", "--text", "said", "--word", "buy", "--horizon", "9", "--plot"]
@@ -51,9 +53,20 @@ def test_the_worked_example_is_a_command(
 
 
 def test_a_command_that_is_not_there() -> None:
-    for argv in ([], ["cuont"], ["--help"]):
-        with pytest.raises(ValueError, match="give a command, one of count, ticks, "):
+    for argv, said in (
+        ([], "give a command: it is one of count, ticks, "),
+        (["cuont"], "there is no command 'cuont': did you mean count? it is one of count, ticks, "),
+    ):
+        with pytest.raises(ValueError, match=re.escape(said)):
             door.main(argv)
+
+
+def test_the_door_says_what_is_behind_it(capsys: pytest.CaptureFixture[str]) -> None:
+    door.main(["--help"])
+    said = capsys.readouterr().out
+    assert [*commands.COMMANDS] == re.findall(r"^  ([a-z]+)  +[A-Z`]", said, re.M)
+    door.main(["--version"])
+    assert capsys.readouterr().out == f"beam-dpcount {dp.__version__}\n"
 
 
 @pytest.mark.parametrize("name", commands.COMMANDS)
@@ -80,12 +93,15 @@ def test_help_and_mistakes_load_no_beam(name: str) -> None:
 @pytest.mark.parametrize("name", commands.COMMANDS)
 def test_every_command_has_both_doors(name: str) -> None:
     words = [sys.executable, "-m"]
-    for started in ([f"pipelines.{name}"], ["beam_dpcount.commands", name]):
+    for started, shown in (
+        ([f"pipelines.{name}"], f"python -m pipelines.{name}"),
+        (["beam_dpcount", name], f"beam-dpcount {name}"),
+    ):
         done = subprocess.run(
             [*words, *started, "--help"], cwd=ROOT, capture_output=True, text=True, timeout=120
         )
         assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout.startswith(f"usage: python -m {' '.join(started)} ")
+        assert done.stdout.startswith(f"usage: {shown} ")
 
 
 @pytest.mark.exhaustive

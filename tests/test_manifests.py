@@ -100,8 +100,8 @@ def test_what_is_there_is_not_replaced_unasked(name: str, log: Path) -> None:
     there = log.parent / name
     there.write_text("precious")
     files = ("--output", log.parent / "out.csv", "--plot", log.parent / "out.png")
-    files += ("--rejected", log.parent / "rejected.csv")
-    words = ("--input", log, *MAINS["count"][1].split(), *EXACT, *files)
+    rejected = ("--rejected", log.parent / "rejected.csv")
+    words = ("--input", log, *MAINS["count"][1].split(), *EXACT, *files, *rejected)
     ended = command(*words, overwrite=False)
     assert (ended.status, ended.out) == (2, "")
     said = (

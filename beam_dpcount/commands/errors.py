@@ -153,7 +153,8 @@ def least_budget(
     def of(place: int) -> Any:
         """The budgets of three digits, in their order."""
         power, digits = divmod(place, 900)
-        return replace(budget, **{name: float(f"{100 + digits}e{power - 2}")})
+        given: Any = budget
+        return replace(given, **{name: float(f"{100 + digits}e{power - 2}")})
 
     def enough(place: int) -> bool:
         return VISIBLE**2 * calibrated(of(place)).max_variance() <= count**2
@@ -167,12 +168,12 @@ def least_budget(
             return None
     while low == high or enough(low):
         if getattr(of(low), name) < 1 / _LARGEST:
-            return of(low)  # type: ignore[no-any-return]
+            return of(low)
         high, low = low, low - 300
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
-    return of(high)  # type: ignore[no-any-return]
+    return of(high)
 
 
 def draw(counter: Counter, path: str, change: Change, keys: int) -> None:

@@ -202,7 +202,7 @@ class Graph(Task):
     def listed(self) -> Listed | None:
         if not isinstance(self.vertices, list):
             return None
-        return Listed("--vertices-file", self.vertices, lambda _, event: texts_of(event.value[:2]))
+        return Listed("--vertices-file", self.vertices, _ends)
 
     def _noun(self) -> str:
         return {
@@ -331,6 +331,10 @@ def cuts(counter: Counter, n: int) -> list[str]:
         f"most {stddev:.3g}; all such cuts of all releases are within {bound:.3g} of those by the "
         "weights as counted with probability 95 %."
     ]
+
+
+def _ends(_: str, event: Any) -> list[str]:
+    return texts_of(event.value[:2])
 
 
 main = command(Graph)

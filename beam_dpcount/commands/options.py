@@ -26,7 +26,18 @@ from beam_dpcount.noise.replay import ReplayableEntropy
 
 # Options that do not change what is counted; all others keep replayable noise apart.
 NOT_COUNTED = frozenset(
-    ("path", "output", "plot", "plot_keys", "report", "rejected", "show_truth", "top", "all", "min_count")
+    (
+        "path",
+        "output",
+        "plot",
+        "plot_keys",
+        "report",
+        "rejected",
+        "show_truth",
+        "top",
+        "all",
+        "min_count",
+    )
 ) | {"secret_env", "secret_file", "show_header", "output_format", "overwrite", "account", "check"}
 _BOUNDS = (0.0, 1.0)  # the default
 _WHOLE = frozenset("BDJKMNTW")  # metavars

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
-from typing import Any, BinaryIO
+from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
@@ -378,7 +378,7 @@ def _cells(array: Any, file: str, before: int, column: str, public: bool) -> lis
 class _Stream(io.RawIOBase):
     """What io.TextIOWrapper needs, and Beam's compressed files lack; it says how far it is."""
 
-    def __init__(self, source: BinaryIO, file: BinaryIO) -> None:
+    def __init__(self, source: Any, file: Any) -> None:
         self._source, self._file, self._at = source, file, 0
 
     def readable(self) -> bool:
@@ -407,7 +407,7 @@ def _open_text(readable: ReadableFile, errors: str = "strict") -> io.TextIOWrapp
     path, plain = readable.metadata.path, CompressionTypes.UNCOMPRESSED
     file = FileSystems.open(path, compression_type=plain)
     kind = CompressionTypes.detect_compression_type(path)
-    source = file if kind == plain else CompressedFile(file, compression_type=kind)
+    source: Any = file if kind == plain else CompressedFile(file, compression_type=kind)
     stream = io.BufferedReader(_Stream(source, file), _BUFFER)
     return io.TextIOWrapper(stream, encoding="utf-8-sig", errors=errors, newline="")
 
