@@ -39,7 +39,9 @@ def test_the_worked_example_is_a_command(
     try:
         door.main(["mentions", "--input", str(log), *words, *exact])
         with pytest.raises(ValueError, match="--horizon must be from 1 to 2"):
-            door.main(["mentions", "--input", str(log), *words, *exact, "--horizon", "0"])
+            door.main(
+                ["mentions", "--input", str(log), *words, *exact, "--overwrite", "--horizon", "0"]
+            )
     finally:
         sys.modules.pop("beam_dpcount.commands.mentions", None)
     with open(out, newline="") as file:
@@ -95,7 +97,7 @@ def test_every_command_has_both_doors(name: str) -> None:
     words = [sys.executable, "-m"]
     for started, shown in (
         ([f"pipelines.{name}"], f"python -m pipelines.{name}"),
-        (["beam_dpcount", name], f"beam-dpcount {name}"),
+        (["beam_dpcount", name], f"python -m beam_dpcount {name}"),
     ):
         done = subprocess.run(
             [*words, *started, "--help"], cwd=ROOT, capture_output=True, text=True, timeout=120
