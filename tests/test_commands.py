@@ -88,7 +88,8 @@ def test_help_and_mistakes_load_no_beam(name: str) -> None:
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"usage: python -m pipelines.{name} ")
+    assert done.stdout.startswith(f"usage: beam-dpcount {name} ")
+    assert f"\nexample:\n  beam-dpcount {name} " in done.stdout
     assert done.stdout.endswith("refused\n")
 
 

@@ -23,8 +23,11 @@ from beam_dpcount.commands import spending
 from beam_dpcount.commands.files.formats import InputError
 
 
+EXAMPLE = "beam-dpcount account out/account.jsonl --create --epsilon 3 --delta 1e-5"
+
+
 def arguments() -> opt.Parser:
-    parser = opt.Parser("account", __doc__)
+    parser = opt.Parser("account", __doc__, EXAMPLE)
     parser.add_argument("file", metavar="FILE", help="the account, a file of JSON lines")
     table = """
         --create: make it, with a budget; without, it is printed

@@ -26,6 +26,7 @@ from beam_dpcount.counters.change import Change
 from beam_dpcount.counters.choose import resolve
 from beam_dpcount.counters.counter import Counter, calibrate
 
+EXAMPLE = "beam-dpcount errors --horizon 20000 --epsilon 1 --delta 1e-6 --visible 500"
 VISIBLE = 10  # standard deviations
 _LEVEL = 0.95
 _POINTS = 200  # of a picture
@@ -33,7 +34,7 @@ _LARGEST = 1e6  # no budget beyond it is tried
 
 
 def arguments() -> opt.Parser:
-    parser = opt.Parser("errors", __doc__)
+    parser = opt.Parser("errors", __doc__, EXAMPLE)
     opt.add_budget(parser, "all releases of one key (--ticks, --per-user: of all keys) together")
     count = changes.add_steps(parser)
     names = "as for the commands that count; default: the one of least largest error"
