@@ -22,7 +22,6 @@ from beam_dpcount.commands import options as opt
 from beam_dpcount.commands import spending
 from beam_dpcount.commands.files.formats import InputError
 
-
 EXAMPLE = "beam-dpcount account out/account.jsonl --create --epsilon 3 --delta 1e-5"
 
 
