@@ -22,7 +22,7 @@ _SECTIONS = "params_style"
 napoleon_custom_sections = ["Guarantee", "Source", ("Fields", _SECTIONS), ("Attributes", _SECTIONS)]
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
-autodoc_default_options = {"members": True, "show-inheritance": False}
+autodoc_default_options = {"members": True}
 
 
 def plain(_app: Any, _what: str, _name: str, _obj: Any, _options: Any, lines: list[str]) -> None:
