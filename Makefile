@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # One worker a core, and one thread a worker.
 unit test test-all audit: export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo unit test test-all test-engines check lint audit bench soak scale crash clean
+.PHONY: demo unit test test-all test-engines check lint audit bench soak scale crash docs clean
 
 demo: $(VENV)/ready
 	$(BIN)/python -m pipelines.demo
@@ -43,6 +43,10 @@ check: lint test-all
 # Longer forms of tests that `make test-all` has in short.
 audit: $(VENV)/ready
 	$(BIN)/python -m pytest -rs -n $(JOBS) -m audit tests
+
+# The documentation as a site, out/docs/index.html. Warnings are errors.
+docs: $(VENV)/ready
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs out/docs
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check .
