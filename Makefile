@@ -11,7 +11,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # One worker a core, and one thread a worker.
 unit test test-all audit mutants: export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo live unit test test-all test-engines check lint audit mutants bench soak scale crash clean
+.PHONY: demo live unit test test-all test-engines check lint audit mutants bench soak scale crash docs \
+	clean
 
 demo: $(VENV)/ready
 	$(BIN)/python -m pipelines.demo
@@ -53,6 +54,10 @@ audit: $(VENV)/ready
 # Breaks one promise at a time in a copy, and runs the check that is to notice: a line each.
 mutants: $(VENV)/ready
 	$(BIN)/python -m tests.mutants --jobs $(JOBS)
+
+# The documentation as a site, out/docs/index.html. Warnings are errors.
+docs: $(VENV)/ready
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs out/docs
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check .

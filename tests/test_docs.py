@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
+import beam_dpcount as dp
 from beam_dpcount.commands import bounds, choose, count, graph, histogram, sequences, ticks
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -119,6 +120,24 @@ def test_console_examples_run(tmp_path):
     assert (tmp_path / "out" / "counts.csv").read_text().startswith("key,step,timestamp,value")
     guarantee, *_ = blocks((ROOT / "docs" / "privacy.md").read_text(encoding="utf-8"), "text")
     assert agrees(f"...{guarantee}...", printed[0])
+
+
+@pytest.mark.exhaustive
+def test_the_site_builds_without_a_warning(tmp_path):
+    words = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html"]
+    done = subprocess.run(
+        [*words, "-d", tmp_path / "trees", "docs", tmp_path / "site"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for name in dp.__all__:  # each is in the reference
+        if name != "mechanisms":
+            found = f'id="beam_dpcount.{name}"'
+            pages = (tmp_path / "site" / "reference").glob("*.html")
+            assert any(found in page.read_text(encoding="utf-8") for page in pages), name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
