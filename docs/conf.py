@@ -27,7 +27,9 @@ autodoc_default_options = {"members": True}
 
 def plain(_app: Any, _what: str, _name: str, _obj: Any, _options: Any, lines: list[str]) -> None:
     """Docstrings are plain text, with sections that begin on their title's line."""
-    text = re.sub(r"^( +(?:\w+, )+\w+,)\n +", r"\1 ", "\n".join(lines), flags=re.MULTILINE)
+    text, many = "\n".join(lines), 1
+    while many:  # several arguments with one text, over two lines and more
+        text, many = re.subn(r"^( +(?:\w+, )+\w+,)\n +", r"\1 ", text, flags=re.MULTILINE)
     made: list[str] = []
     for line in text.splitlines():
         line = re.sub(r"(?<!`)\|(?!`)", r"\\|", line)  # |x| is a norm, and no substitution
