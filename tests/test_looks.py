@@ -194,7 +194,7 @@ def test_graphs(log: Path) -> None:
 
 
 def test_rows_that_cannot_be_read_and_none(log: Path) -> None:
-    log.write_text(log.read_text() + "short\n")
+    log.write_text(log.read_text() + '"never closed\n')
     assert "LOOKS WRONG: reading stopped: " in look("count", log, wrong=True)
     log.write_text(HEAD)
     assert "LOOKS WRONG: there are no rows" in look("count", log, wrong=True)

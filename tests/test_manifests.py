@@ -125,7 +125,7 @@ def test_overwrite_replaces_all(log: Path) -> None:
 def test_a_manifest_is_no_input(log: Path) -> None:
     name = manifest.path_of(str(log.parent / "out.csv"))
     Path(name).write_text(log.read_text())
-    words = ("--input", name, *MAINS["count"][1].split(), *EXACT)
+    words = ("--input", name, "--format", "csv", *MAINS["count"][1].split(), *EXACT)
     said = fail(*words, "--output", log.parent / "out.csv", started=False)
     assert "is an input as well" in said
 

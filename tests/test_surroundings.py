@@ -84,7 +84,12 @@ CLOCKS = {
     "TimeDomain": {"REAL_TIME"},
 }
 # How long a run has taken, on stderr; and what a step costs, where choose explains itself.
-READ = {"commands/progress.py": {"monotonic"}, "counters/choose.py": {"process_time"}}
+READ = {
+    "commands/manifest.py": {"now"},  # when a run began, which is as public as its files' times
+    "commands/progress.py": {"monotonic"},
+    "commands/spending.py": {"now"},  # the account, which is private
+    "counters/choose.py": {"process_time"},
+}
 
 
 def clocks_read(source: str) -> set[str]:
@@ -257,7 +262,7 @@ def test_a_file_that_cannot_be_written_is_not_there(
     place, room = tmp_path / failing, 15_000
     options: list[object] = ["--output", place]
     if failing == "rejected.csv":
-        options = ["--output", tmp_path / "out.parquet", "--rejected", place]
+        options, room = ["--output", tmp_path / "out.parquet", "--rejected", place], 25_000
     elif failing == "out.png":
         options, room = ["--output", tmp_path / "out.csv", "--plot", place], 60_000
     elif failing == "out.parquet":

@@ -278,7 +278,9 @@ def test_refuses_nonsense_formats(format: str, reason: str) -> None:
         ("1.5h", 5400, "every 90 min"),
         ("7200", 7200, "every 2 hours"),
         ("1d", 86_400, "every day"),
-        ("7d", 604_800, "every 7 days"),
+        ("3d", 259_200, "every 3 days"),
+        ("7d", 604_800, "every week"),
+        ("2w", 1_209_600, "every 2 weeks"),
     ],
 )
 def test_durations(text: str, seconds: float, words: str) -> None:
@@ -286,7 +288,7 @@ def test_durations(text: str, seconds: float, words: str) -> None:
     assert every(duration(text)) == words
 
 
-@pytest.mark.parametrize("text", ["", "m", "0", "-1h", "1w", "1 h", "nan", "inf", "1e-7", "1e5000"])
+@pytest.mark.parametrize("text", ["", "m", "0", "-1h", "w", "1 h", "nan", "inf", "1e-7", "1e5000"])
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError):
         duration(text)

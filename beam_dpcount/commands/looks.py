@@ -36,6 +36,7 @@ HEADING = (
     "publish this. Options that are chosen by it, for rows that are then counted with them, are "
     "outside the guarantee: take made-up rows, or those of another period."
 )
+_NO_PERSON = "has no person"
 _SHOWN = 5  # names, of each kind
 _LIKELY = dt.datetime(1990, 1, 1), dt.datetime(2100, 1, 1)  # of times, where there is no clock
 _FIRST, _LAST = (int(moment.timestamp()) * 10**6 for moment in _LIKELY)
@@ -152,15 +153,20 @@ class _Rows:
         if not split:
             self.problems["the key is not among keys"] += 1
         reasons = [self._transform.problem(one, micros) for one in split]
-        if reasons and all(reasons):
+        if reasons and all(map(_matters, reasons)):
             self.problems[str(reasons[0])] += 1
         stays = [one for one, why in zip(split, reasons, strict=True) if _still_counts(why)]
         self.counted += bool(stays)
         self.events += [(event.person, name, micros, event.value) for name, _ in stays]
 
 
+def _matters(problem: str | None) -> bool:
+    """Whether it is to be said: of nobody's rows it is said apart."""
+    return problem is not None and _NO_PERSON not in problem
+
+
 def _still_counts(problem: str | None) -> bool:
-    return problem is None or "clipped" in problem
+    return not _matters(problem) or "clipped" in str(problem)
 
 
 def _keys_and_rows(task: Task, rows: _Rows, found: Found) -> None:

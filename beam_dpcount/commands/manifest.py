@@ -17,9 +17,9 @@ from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 import beam_dpcount as dp
+from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.commands.files.beside import beside
 from beam_dpcount.commands.files.formats import InputError
-from beam_dpcount.commands.options import budget_of
 from beam_dpcount.commands.report import errors
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def path_of(output: str) -> str:
     return f"{output}.manifest.json"
 
 
-def text(task: Task) -> str:
+def text(task: Task, budget: Budget) -> str:
     """The manifest of a task whose transform is applied, as JSON."""
     options, counter, estimate = task.options, task.counter, task.estimate()
     replayable = options.secret_env is not None or options.secret_file is not None
@@ -77,7 +77,7 @@ def text(task: Task) -> str:
         "what": task.heading,
         "command": task.name,
         "guarantee": task.guarantee(),
-        "budget": _budget(task),
+        "budget": _budget(task, budget),
         "protects": task.scope(),
         "neighbours": str(counter.change),
         "public": task.public(),
@@ -96,8 +96,7 @@ def text(task: Task) -> str:
     return json.dumps(about, indent=2, ensure_ascii=False) + "\n"
 
 
-def _budget(task: Task) -> dict[str, float]:
-    budget = budget_of(task.options)
+def _budget(task: Task, budget: Budget) -> dict[str, float]:
     numbers = {n: getattr(budget, n) for n in ("epsilon", "delta", "rho") if hasattr(budget, n)}
     select = getattr(task.options, "select_delta", None)
     return numbers if select is None else numbers | {"delta_for_keys": select}

@@ -52,7 +52,8 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
     budget = budget_of(options)
     task.check()
     reader = ReadEvents(ready(task.source()))
-    reader.check()
+    if not options.check:
+        reader.check()
     files = files_of(reader.source)
     places = Places([reader.source.label(metadata.path) for metadata in files])
     if not options.check:
@@ -75,7 +76,7 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
         write = tables.WriteRows(options.rejected, _REJECTED, [name for name, _ in _REJECTED])
         _ = rejected | "RejectedRow" >> row | "WriteRejected" >> write
     counting = beam.ParDo(CountReleases()).with_output_types(releases.element_type)
-    about = manifest.text(task)
+    about = manifest.text(task, budget)
     place = streams.place_of(options.output, options.output_format)
     task.output = tables.Output(place, task.table(), about)
     written = tables.WriteTable(task.output, reader.source.timestamp is not None)

@@ -100,11 +100,12 @@ class Ticks(Task):
 
     def transform(self, places: formats.Places) -> dp.TickCount:
         options, paths = self.options, places.paths
+        start, stop = public_clock.limits(options)
+        people = users.users_of(options)
         self.keys: list[str] = []
         if not options.select_keys:
             self.keys = opt.public_list("keys", options, paths)
             plot_keys.check_listed(options, self.keys)
-        start, stop = public_clock.limits(options)
         most = opt.most_items(options, "--keys", self.keys or None)
         if options.separator is not None and self.keys:
             self.split = SplitKeys(self.keys, options.separator, most)
@@ -124,7 +125,7 @@ class Ticks(Task):
             bounds=tuple(options.bounds),
             max_items=most,
             value=formats.value_of,
-            users=users.users_of(options),
+            users=people,
             # Ticks have no ids of rows: a file more, or its keys in another order, would show.
             entropy=opt.entropy_of(options, ([*map(opt.real_path, paths)], self.keys)),
             **{name: getattr(options, name) for name in named},

@@ -27,7 +27,9 @@ def main(source: Path, log: Path) -> None:
             sender, receiver, seconds = line.split()
             if seconds.isdigit():  # no header
                 at = dt.datetime.fromtimestamp(int(seconds), dt.timezone.utc)
-                rows.writerow((f"{at:%Y-%m-%d}", f"{at:%H:%M:%S}", PARTS[at.hour // 6], sender, receiver))
+                rows.writerow(
+                    (f"{at:%Y-%m-%d}", f"{at:%H:%M:%S}", PARTS[at.hour // 6], sender, receiver)
+                )
 
 
 if __name__ == "__main__":
