@@ -116,8 +116,9 @@ class Ticks(Task):
         if options.max_per_tick is not None:
             check_whole("max_per_tick", options.max_per_tick)
         named = ("horizon", "mechanism", "unit", "relation", "max_per_tick", "late", "path")
+        self.given = opt.budget_of(options)
         self.count = dp.TickCount(
-            opt.budget_of(options),
+            self.given,
             options.tick,
             start,
             stop,
@@ -230,7 +231,7 @@ class Ticks(Task):
     def budget(self) -> str:
         if self.selection is None:
             return super().budget()
-        return select.budget_in_words(opt.budget_of(self.options), self.selection)
+        return select.budget_in_words(self.given, self.selection)
 
     def covers(self) -> str:
         return f"of all keys{', and which keys have any,' if self.selection else ''} "
