@@ -71,7 +71,7 @@ class Count(Task):
         options, given = self.options, self.shared(places)
         given |= {"bounds": tuple(options.bounds), "unit": options.unit}
         given["on_reject"] = "collect" if options.rejected else options.on_reject
-        return dp.PrefixCount(opt.budget_of(options), options.horizon, **given)
+        return dp.PrefixCount(self.given, options.horizon, **given)
 
     def notes(self) -> list[str]:
         return [*self._counted(), *report.of_people(self.options, self.people_are_public)]

@@ -168,7 +168,7 @@ class Graph(Task):
             options.every = max(1, options.horizon // _RELEASES) if options.what == "cuts" else 1
         given = {name: getattr(options, name) for name in what.parameters if name != "weight"}
         made = getattr(dp, what.transform)(
-            opt.budget_of(options),
+            self.given,
             options.horizon,
             self.vertices,
             **{name: value for name, value in given.items() if value is not None},

@@ -93,7 +93,7 @@ class Histogram(Task):
         self.domain = opt.public_list("domain", options, places.paths)
         self.columns = vectors(self.domain)
         return dp.Histogram(
-            opt.budget_of(options),
+            self.given,
             options.horizon,
             self.domain,
             max_items=opt.most_items(options, "--domain", self.domain),

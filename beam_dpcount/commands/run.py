@@ -26,7 +26,7 @@ from beam_dpcount.commands.files.read import (
     notes,
     ready,
 )
-from beam_dpcount.commands.options import budget_of, named_as_options, unknown_argument
+from beam_dpcount.commands.options import named_as_options, unknown_argument
 from beam_dpcount.commands.progress import CountReleases, Progress, counted
 from beam_dpcount.commands.report import UNBOUNDED, errors, past_horizon
 from beam_dpcount.counters.counter import Counter
@@ -49,7 +49,7 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
       ValueError, TypeError, OSError: what the user can fix, in one line each.
     """
     options = task.options
-    budget = budget_of(options)
+    budget = task.given
     task.check()
     reader = ReadEvents(ready(task.source()))
     if not options.check:

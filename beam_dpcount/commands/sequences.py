@@ -129,7 +129,7 @@ class Sequences(Task):
         given: dict[str, Any] = {"relation": options.relation, "every": options.every}
         given |= self.shared(places)
         given["value"] = partial(letter_of, frozenset(letters), options.rest)
-        counted = opt.budget_of(options), options.horizon, letters, options.max_length
+        counted = self.given, options.horizon, letters, options.max_length
         made: dp.SubstringCount | dp.EpisodeCount = (
             dp.EpisodeCount(*counted, episodes=words, max_span=options.max_span, **given)
             if options.episodes

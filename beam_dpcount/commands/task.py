@@ -6,8 +6,10 @@ import argparse
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.commands.figures import keys
 from beam_dpcount.commands.figures.pictures import Picture, Running
 from beam_dpcount.commands.files import times
@@ -21,7 +23,7 @@ from beam_dpcount.commands.files.formats import (
     Table,
     value_of,
 )
-from beam_dpcount.commands.options import Parser, entropy_of
+from beam_dpcount.commands.options import Parser, budget_of, entropy_of
 from beam_dpcount.commands.report import UNBOUNDED, Estimate, many, one_run, protected
 from beam_dpcount.commands.users import users_of
 from beam_dpcount.counters.counter import Counter
@@ -70,6 +72,11 @@ class Task(ABC):
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
+
+    @cached_property
+    def given(self) -> Budget:
+        """The budget of the options; a ValueError where they give none, or two."""
+        return budget_of(self.options)
 
     @staticmethod
     @abstractmethod

@@ -105,7 +105,6 @@ class Ticks(Task):
         self.keys: list[str] = []
         if not options.select_keys:
             self.keys = opt.public_list("keys", options, paths)
-            plot_keys.check_listed(options, self.keys)
         most = opt.most_items(options, "--keys", self.keys or None)
         if options.separator is not None and self.keys:
             self.split = SplitKeys(self.keys, options.separator, most)
@@ -115,8 +114,9 @@ class Ticks(Task):
             most = 1  # each key of a row is an event of its person
         if options.max_per_tick is not None:
             check_whole("max_per_tick", options.max_per_tick)
+        if self.keys:
+            plot_keys.check_listed(options, self.keys)
         named = ("horizon", "mechanism", "unit", "relation", "max_per_tick", "late", "path")
-        self.given = opt.budget_of(options)
         self.count = dp.TickCount(
             self.given,
             options.tick,

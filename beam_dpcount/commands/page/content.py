@@ -28,7 +28,7 @@ _SHOWN = ("top", "all", "min_count")  # options that count nothing and are named
 
 def guarantee(task: Task) -> Pairs:
     """Who is protected from what, in parts of the sentence that the command prints."""
-    budget = opt.budget_of(task.options)
+    budget = task.given
     beside = getattr(task.options, "select_delta", None) or 0.0
     return [
         ("It is for", f"{task.scope()}."),
