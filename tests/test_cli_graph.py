@@ -600,7 +600,7 @@ def test_real_data(path: str, tmp_path: Path) -> None:
         (["--rho", "1"], ["--rho", "not both"]),
         (["--timestamp-format", "iso"], ["row 1", "column 'time'", "iso"]),
         (["--output", "events.csv"], ["is an input as well"]),
-        (["--output", "names.txt"], [".csv or .parquet"]),
+        (["--output", "names.txt"], [".jsonl.gz or .parquet, or be - for"]),
         (["--plot", "out.jpg"], ["--plot", ".png"]),
         (["--vertexes=3"], ["unknown argument --vertexes: did you mean --vertices?"]),
     ],

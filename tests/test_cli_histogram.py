@@ -428,7 +428,10 @@ def test_real_data(
     ("flags", "parts"),
     [
         (["--key", "whom"], ["no column 'whom' among 3;", "--show-header"]),
-        (["--key", "whom", "--show-header"], ["no column 'whom' among 3: 'time', 'who', 'what'"]),
+        (
+            ["--key", "whom", "--show-header"],
+            ["no column 'whom' among 3: 'time', 'who', 'what'; did you mean"],
+        ),
         (["--item", "who"], ["'who'", "the keys as well", "nothing would be protected"]),
         (["--item", "time"], ["'time'", "the times as well", "name another column"]),
         (["--item", "that"], ["no column 'that'"]),
@@ -447,7 +450,7 @@ def test_real_data(
         (["--plot-keys", "ann"], ["--plot-keys needs --plot PNG"]),
         (["--timestamp-format", "iso"], ["row 1", "column 'time'", "iso"]),
         (["--output", "events.csv"], ["is an input as well"]),
-        (["--output", "counts.txt"], [".csv or .parquet"]),
+        (["--output", "counts.txt"], [".jsonl.gz or .parquet, or be - for"]),
         (["--output", "absent/counts.csv"], ["no directory 'absent'"]),
         (["--plot", "counts.jpg"], ["--plot", ".png"]),
         (["--horizn=3"], ["unknown argument --horizn: did you mean --horizon?"]),

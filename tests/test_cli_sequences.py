@@ -543,7 +543,10 @@ def test_episodes_of_real_data(path: str, tmp_path: Path) -> None:
     ("flags", "parts"),
     [
         (["--key", "whom"], ["no column 'whom' among 3;", "--show-header"]),
-        (["--key", "whom", "--show-header"], ["no column 'whom' among 3: 'time', 'who', 'what'"]),
+        (
+            ["--key", "whom", "--show-header"],
+            ["no column 'whom' among 3: 'time', 'who', 'what'; did you mean"],
+        ),
         (["--letter", "who"], ["'who'", "the keys as well", "nothing would be protected"]),
         (["--letter", "time"], ["'time'", "the times as well", "name another column"]),
         (["--letter", "that"], ["no column 'that'"]),
@@ -581,7 +584,7 @@ def test_episodes_of_real_data(path: str, tmp_path: Path) -> None:
         (["--rho", "1"], ["--rho", "not both"]),
         (["--timestamp-format", "iso"], ["row 1", "column 'time'", "iso"]),
         (["--output", "events.csv"], ["is an input as well"]),
-        (["--output", "counts.txt"], [".csv or .parquet"]),
+        (["--output", "counts.txt"], [".jsonl.gz or .parquet, or be - for"]),
         (["--plot", "counts.jpg"], ["--plot", ".png"]),
         (["--maxlength=3"], ["unknown argument --maxlength: did you mean --max-length?"]),
     ],

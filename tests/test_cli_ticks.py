@@ -398,7 +398,10 @@ def test_real_data(
     ("flags", "parts"),
     [
         (["--key", "whom"], ["no column 'whom' among 3;", "--show-header"]),
-        (["--key", "whom", "--show-header"], ["no column 'whom' among 3: 'time', 'who', 'amount'"]),
+        (
+            ["--key", "whom", "--show-header"],
+            ["no column 'whom' among 3: 'time', 'who', 'amount'; did you mean"],
+        ),
         (["--timestamp", "times"], ["no column 'times'"]),
         (["--value", "amounts", "--bounds", "0", "1"], ["no column 'amounts'"]),
         (["--value", "amount"], ["--value needs --bounds", "clipped", "give e.g. --bounds 0 100"]),
@@ -434,7 +437,7 @@ def test_real_data(
         (["--timestamp-format", "iso"], ["row 1", "column 'time'", "iso"]),
         (["--timezone", "Mars/Olympus"], ["time zone 'Mars/Olympus'"]),
         (["--output", "events.csv"], ["is an input as well"]),
-        (["--output", "counts.txt"], [".csv or .parquet"]),
+        (["--output", "counts.txt"], [".jsonl.gz or .parquet, or be - for"]),
         (["--output", "absent/counts.csv"], ["no directory 'absent'"]),
         (["--plot", "counts.jpg"], ["--plot", ".png"]),
         (["--horizn=3"], ["unknown argument --horizn: did you mean --horizon?"]),

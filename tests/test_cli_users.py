@@ -211,7 +211,7 @@ def test_what_is_printed_does_not_depend_on_the_rows(name: str, log: Path) -> No
         "rows without a person, an empty cell of who",
         "What is left out is not noise, and no standard deviation covers it: ",
         "rows of a person beyond that bound, and rows without a person (--user): a bias whose size",
-        "python -m pipelines.bounds",
+        "beam-dpcount bounds shows it",
         "to the letter: one who is spelt in two ways is two people",
     ):
         assert said in first
@@ -321,7 +321,7 @@ def test_mistakes_take_one_line(more: tuple[object, ...], said: str, name: str, 
     ("more", "said"),
     [
         (("--min-gap", "1h"), "--min-gap needs --user COLUMN"),
-        (("--user", "who", "--per-user", 5, "--min-gap", "1w"), "e.g. --min-gap 1h"),
+        (("--user", "who", "--per-user", 5, "--min-gap", "w"), "e.g. --min-gap 1h"),
         (
             ("--user", "who", "--per-user", 5, "--min-gap", "1h", "--path", "streaming"),
             "--min-gap with --path streaming needs --late drop",

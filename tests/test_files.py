@@ -432,7 +432,7 @@ def test_what_is_public_per_element_is_not_counted(
     ):
         with pytest.raises(InputError, match=f"holds the {role} as well, .* another column") as e:
             use(path, "key", timestamp="time", **arguments)
-        assert "per tick (pipelines.ticks)" in str(e.value)
+        assert "per tick (beam-dpcount ticks)" in str(e.value)
         use(path, "key", timestamp="time", per_tick=True, **arguments)  # there both are protected
     use(path, "key", value="time")  # no times are taken from it
     for key, item in (("key", "key"), ("key", "time"), (None, "time")):
@@ -643,10 +643,10 @@ def test_check_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         check_output(good)
     (tmp_path / "directory.csv").mkdir()
     for bad, message in [
-        ("out.txt", ".csv or .parquet"),
-        ("out", ".csv or .parquet"),
-        ("", ".csv or .parquet"),
-        ("gs://bucket/out.txt", ".csv or .parquet"),
+        ("out.txt", ".jsonl.gz or .parquet"),
+        ("out", ".jsonl.gz or .parquet"),
+        ("", ".jsonl.gz or .parquet"),
+        ("gs://bucket/out.txt", ".jsonl.gz or .parquet"),
         ("o*t.csv", "none of"),
         ("directory.csv", "is a directory"),
         ("none/out.csv", "create it first"),
@@ -838,7 +838,7 @@ def test_read_releases_refuses_other_files(write: Write, parquet: Write, tmp_pat
         assert SECRET not in str(caught.value)
     with pytest.raises(InputError, match="cannot be read"):
         read_releases(str(tmp_path / "none.csv"))
-    with pytest.raises(InputError, match=r".csv or .parquet"):
+    with pytest.raises(InputError, match=r".jsonl.gz or .parquet"):
         read_releases("out.txt")
 
 

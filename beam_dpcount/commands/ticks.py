@@ -114,8 +114,6 @@ class Ticks(Task):
             most = 1  # each key of a row is an event of its person
         if options.max_per_tick is not None:
             check_whole("max_per_tick", options.max_per_tick)
-        if self.keys:
-            plot_keys.check_listed(options, self.keys)
         named = ("horizon", "mechanism", "unit", "relation", "max_per_tick", "late", "path")
         self.count = dp.TickCount(
             self.given,
@@ -131,6 +129,8 @@ class Ticks(Task):
             entropy=opt.entropy_of(options, ([*map(opt.real_path, paths)], self.keys)),
             **{name: getattr(options, name) for name in named},
         )
+        if self.keys:
+            plot_keys.check_listed(options, self.keys)
         return self.count
 
     @property

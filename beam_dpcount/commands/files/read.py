@@ -331,8 +331,8 @@ def _among(
             return f"{some}; --show-header names them"
     if not (certain or source.show_header):
         return f"{some}{hint}; if the first line is no data, --show-header names them"
-    if meant := did_you_mean(wanted, header):
-        some = f"{some}: {meant.rstrip()}"
+    meant = did_you_mean(wanted, header).rstrip()
+    hint = hint or (f"; {meant}" if meant else "")
     shown = ", ".join(repr(name[:80]) for name in header[:_NAMES_SHOWN]) or "none"
     return f"{some}: {shown}{', ...' if len(header) > _NAMES_SHOWN else ''}{hint}"
 
