@@ -100,12 +100,16 @@ class Ticks(Task):
 
     def transform(self, places: formats.Places) -> dp.TickCount:
         options, paths = self.options, places.paths
-        start, stop = public_clock.limits(options)
-        people = users.users_of(options)
         self.keys: list[str] = []
         if not options.select_keys:
             self.keys = opt.public_list("keys", options, paths)
         most = opt.most_items(options, "--keys", self.keys or None)
+        # Ticks have no ids of rows: a file more, or its keys in another order, would show.
+        entropy = opt.entropy_of(options, ([*map(opt.real_path, paths)], self.keys))
+        if self.keys:
+            plot_keys.check_listed(options, self.keys)
+        start, stop = public_clock.limits(options)
+        people = users.users_of(options)
         if options.separator is not None and self.keys:
             self.split = SplitKeys(self.keys, options.separator, most)
         elif options.separator is not None:
@@ -125,12 +129,9 @@ class Ticks(Task):
             max_items=most,
             value=formats.value_of,
             users=people,
-            # Ticks have no ids of rows: a file more, or its keys in another order, would show.
-            entropy=opt.entropy_of(options, ([*map(opt.real_path, paths)], self.keys)),
+            entropy=entropy,
             **{name: getattr(options, name) for name in named},
         )
-        if self.keys:
-            plot_keys.check_listed(options, self.keys)
         return self.count
 
     @property
