@@ -11,11 +11,12 @@ unexport PYTHONDONTWRITEBYTECODE
 # One worker a core, and one thread a worker.
 unit test test-all audit mutants: export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo live unit test test-all test-engines check lint audit mutants bench soak scale crash docs \
+.PHONY: demo live unit test test-all test-engines check lint audit mutants bench soak scale crash docs smoke \
 	clean
 
-demo: $(VENV)/ready
-	$(BIN)/python -m pipelines.demo
+# Needs the library and pictures only.
+demo: $(VENV)/runs
+	$(BIN)/beam-dpcount demo
 
 # The live example, killed by kill -9 in the middle and started again: every release that was seen must
 # be that of a run without interruption. To look at it: .venv/bin/python -m examples.live
@@ -87,10 +88,19 @@ crash: $(VENV)/ready
 	$(BIN)/python -m benchmarks.crash --kills 20 --transform all --engine flink
 	$(BIN)/python -m engines.loopback --if-permitted $(BIN)/python -m pytest -m audit tests/engines
 
-$(VENV)/ready: pyproject.toml beam_dpcount/mechanisms/_blt.c
+# Wheel and sdist into dist/, each installed into an environment of its own in which the commands run;
+# SMOKE="python3.10 python3.13" does so for other Pythons. The sdist is complete: its tests are found.
+SMOKE ?= $(PYTHON)
+smoke:
+	$(PYTHON) tests/smoke.py $(SMOKE)
+
+$(VENV)/runs: pyproject.toml beam_dpcount/mechanisms/_blt.c
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or later is needed: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[plots]'
+	touch $@
+
+$(VENV)/ready: $(VENV)/runs
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
 	touch $@
 

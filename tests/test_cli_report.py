@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from beam_dpcount.commands import count, graph, histogram, sequences, ticks
+import beam_dpcount as dp
+from beam_dpcount.commands import count, graph, histogram, sequences, spending, ticks
 from beam_dpcount.commands.page import write
 from beam_dpcount.commands.task import Task
 from tests import command_lines
@@ -176,3 +177,19 @@ def test_a_page_that_cannot_be_written(events: Path, monkeypatch: pytest.MonkeyP
     assert f"error: '{place}' cannot be written: No space left on device" in said
     assert f"the counts are complete: {events.parent / 'o.csv'}" in said
     assert not place.exists()
+
+
+def test_the_report_says_what_a_run_costs_and_no_more_of_its_account(
+    events: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "account.jsonl"
+    spending.create(str(file), dp.ApproxDP(30.0, 1e-3), None)
+    pages = []
+    for name in ("a", "b"):
+        words = (*BUDGET, "--account", file, "--output", tmp_path / f"{name}.csv")
+        page, _ = reported("count", events, *words)
+        pages.append(html.unescape(page))
+    for page in pages:  # the second one does not tell that there was a first
+        assert "This run costs epsilon = 1, delta = 1e-06 of an account of epsilon = 30" in page
+        assert str(file) not in page
+        assert "left after it" not in page

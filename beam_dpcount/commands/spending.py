@@ -512,6 +512,12 @@ def entered(
         line |= {"cost": cost.packed(), "output": options.output, "inputs": inputs}
         line |= {"said": task.guarantee(), "version": dp.__version__}
         add(line if again is None else line | {"again": again})
+    # Not what is left, nor how many runs there were: whether one failed may depend on its rows.
+    task.account = (
+        f"This run costs {full}{why} of an account of {account.total} for {account.whose}."
+        if again is None
+        else f"This repeats a run of an account of {account.total}: the same releases, at no cost."
+    )
     try:
         yield [_entered(path, account, cost, why, again)]
     except Exception:

@@ -68,6 +68,7 @@ class Task(ABC):
     split: Callable[[Any], Iterable[Any]] | None = None  # from an event to several
     counter: Counter  # of the path in use, once the transform is applied
     output: Output  # what is written, to be read back
+    account: str = ""  # what its --account says of this run, for the report
     truth: dict[str, list[float]] | None = None  # exact counts by key, for --show-truth
 
     def __init__(self, options: argparse.Namespace) -> None:

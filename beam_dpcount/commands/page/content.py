@@ -103,13 +103,14 @@ def counted(task: Task) -> list[str]:
 
 
 def account(task: Task) -> Pairs:
-    """What was spent, on what: the account's lines go here."""
+    """What was spent, on what."""
     counter = task.counter
     covers = f"All releases {task.covers()}together".replace("  ", " ")
     return [
         ("Budget", task.budget()),
         ("It covers", covers),
         ("Spent", _capital(report.one_run(task.options))),
+        *([("Account", task.account)] if task.account else []),
         (
             "Noise",
             f"{type(counter.law).__name__}, drawn from {_source(task)}",
