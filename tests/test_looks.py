@@ -76,6 +76,9 @@ def test_keys_that_never_occur(log: Path) -> None:
     said = look("ticks", log, "--keys", "ERROR", "WARN", wrong=False)
     assert "1 text not in --keys, 1 times: 'INFO' (1)" in said
     assert "1 row (25.0%): the key is not among keys" in said
+    log.write_text(log.read_text().replace("ERROR", "/home"))
+    said = look("ticks", log, "--keys", "/home,/cart", wrong=True)
+    assert "'/home,/cart' is one text: give --keys /home /cart, with spaces between" in said
 
 
 def test_keys_of_a_cell(log: Path) -> None:

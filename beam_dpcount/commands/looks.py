@@ -43,7 +43,7 @@ _FIRST, _LAST = (int(moment.timestamp()) * 10**6 for moment in _LIKELY)
 _UNITS = {"seconds": 10**6, "milliseconds": 10**3, "microseconds": 1}  # in microseconds
 _FORMATS = {"seconds": "unix", "milliseconds": "unix-ms"}
 _NANOSECONDS = "nanoseconds"
-_BETWEEN = re.compile(r"[,;|/ ]+")  # of a text that may have been meant as several
+_BETWEEN = ("[, ]+", ";", r"\|", "/", r"\s+")  # of a text that may have been meant as several
 
 
 @dataclass
@@ -209,9 +209,10 @@ def _names(rows: _Rows, found: Found) -> None:
 
 def _meant(name: str, others: Tally[str], option: str) -> str:
     """What a text that never occurs may have meant."""
-    parts = [part for part in _BETWEEN.split(name) if part]
-    if len(parts) > 1 and any(part in others for part in parts):
-        return f"{name!r} is one text: give {option} {' '.join(parts)}, with spaces between"
+    for between in _BETWEEN:
+        parts = [part for part in re.split(between, name) if part]
+        if len(parts) > 1 and any(part in others for part in parts):
+            return f"{name!r} is one text: give {option} {' '.join(parts)}, with spaces between"
     folded = {other.strip().casefold(): other for other in others}
     near = difflib.get_close_matches(name.strip().casefold(), folded, 1)
     return f"{name!r} may be {folded[near[0]]!r}, which occurs" if near else ""
@@ -327,7 +328,8 @@ def _people(task: Task, rows: _Rows, transform: Any, found: Found) -> None:
     )
     if 2 * left > suggested.events:
         found.wrong.append(
-            "most rows are left out by the limit on each person: `bounds` compares others"
+            "most rows are left out by the limit on each person: `beam-dpcount bounds` "
+            "compares others"
         )
 
 

@@ -371,7 +371,7 @@ def add_output(parser: Parser) -> Group:
         --plot-keys KEY ...: the keys to draw; default: chosen by public facts named in the picture
         --overwrite: replace files of these names that are there already
         --account FILE: enter what this run costs, or refuse it where that is more than is left;
-          `account` makes and prints such files
+          `beam-dpcount account` makes and prints such files
         --check: PRIVATE: count nothing, and say on the terminal what of the rows would not count
           as you may think, such as keys that never occur; exit status 1 if something looks wrong
     """

@@ -265,7 +265,9 @@ class Account:
                 "another account and count what was spent against it"
             ) from None
         if not made.total:
-            raise InputError(f"{path!r} is not an account: make one with `account FILE --create`")
+            raise InputError(
+                f"{path!r} is not an account: make one with `beam-dpcount account FILE --create`"
+            )
         return made
 
     def _take(self, number: int, line: dict[str, Any]) -> None:
@@ -321,7 +323,7 @@ class Account:
         raise InputError(
             f"account {self.path!r} would be overspent: this run costs {cost}{why}, but of its "
             f"{self.total} only {left}{after}: give this run less, or count nothing more of these "
-            "rows (`account FILE` lists the runs); a higher total is a weaker promise, to be made "
+            "rows (`beam-dpcount account FILE` lists the runs); a higher total is a weaker promise, to be made "
             "by those who answer for the data"
         )
 
@@ -386,7 +388,8 @@ class _OtherFormatError(ValueError):
 def _no_account(path: str, error: OSError) -> InputError:
     if isinstance(error, FileNotFoundError):
         return InputError(
-            f"there is no account {path!r}: make one with `account {path} --create --epsilon 3 "
+            f"there is no account {path!r}: make one with `beam-dpcount "
+            "account {path} --create --epsilon 3 "
             "--delta 1e-5`, the most that all runs over these rows may cost together"
         )
     return InputError(f"account {path!r} cannot be read: {error.strerror or error}")
@@ -405,7 +408,8 @@ def create(path: str, budget: Budget, user: str | None) -> Account:
         file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except FileExistsError:
         raise InputError(
-            f"account {path!r} is there already: `account {path}` prints it; a new one for the "
+            f"account {path!r} is there already: `beam-dpcount "
+            "account {path}` prints it; a new one for the "
             "same rows would forget what was spent"
         ) from None
     except OSError as error:

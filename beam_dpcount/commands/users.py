@@ -23,7 +23,7 @@ def add_users(parser: opt.Parser, with_gap: bool = False) -> None:
           releases of all keys together; an empty cell is no person, and its row does not count;
           needs --per-user
         --per-user K: the most rows of a person that count, in all keys together; more of them need
-          more noise, fewer leave more out (`bounds` compares them)
+          more noise, fewer leave more out (`beam-dpcount bounds` compares them)
         --max-keys M: the most keys of a person (default: as many as rows)
         --per-key J: the most rows of a person in one key (default 1: people, each once a key; where
           all rows are of one key, as many as --per-user)
