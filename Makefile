@@ -88,8 +88,8 @@ crash: $(VENV)/ready
 	$(BIN)/python -m benchmarks.crash --kills 20 --transform all --engine flink
 	$(BIN)/python -m engines.loopback --if-permitted $(BIN)/python -m pytest -m audit tests/engines
 
-# Wheel and sdist into dist/, each installed into an environment of its own in which the commands run;
-# SMOKE="python3.10 python3.13" does so for other Pythons. The sdist is complete: its tests are found.
+# The sdist and of it the wheel, into dist/; the wheel is installed where nothing else is, and its
+# commands run. SMOKE="python3.10 python3.13" does so for other Pythons.
 SMOKE ?= $(PYTHON)
 smoke:
 	$(PYTHON) tests/smoke.py $(SMOKE)
