@@ -1,8 +1,8 @@
 """What is built installs and runs where nothing else is: python tests/smoke.py [PYTHON ...].
 
-Builds the sdist, of it the wheel, and installs that into a new environment with pictures: in it only
-beam_dpcount is there, and the first commands of the README give files of the right shape. The sdist
-holds the tests as well. Needs what pip needs; nothing of the checkout.
+Builds the sdist, of it the wheel, and installs that into a new environment with pictures: only
+beam_dpcount is then there, and the first commands of the README give files of the right shape. The
+sdist holds the tests as well. Needs what pip needs; nothing of the checkout.
 """
 
 from __future__ import annotations
