@@ -323,8 +323,8 @@ class Account:
         raise InputError(
             f"account {self.path!r} would be overspent: this run costs {cost}{why}, but of its "
             f"{self.total} only {left}{after}: give this run less, or count nothing more of these "
-            "rows (`beam-dpcount account FILE` lists the runs); a higher total is a weaker promise, to "
-            "be made by those who answer for the data"
+            "rows (`beam-dpcount account FILE` lists the runs); a higher total is a weaker "
+            "promise, to be made by those who answer for the data"
         )
 
     def __str__(self) -> str:
