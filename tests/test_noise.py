@@ -20,6 +20,7 @@ import pytest
 import beam_dpcount
 from beam_dpcount.noise.entropy import SystemEntropy, SystemNoise, _forget_all
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law
+from tests.made_up import makes_up_logs
 
 PACKAGE = Path(beam_dpcount.__file__).parent
 PROCESS = 10**12  # draws of the stub below are process id * PROCESS + a count
@@ -458,9 +459,8 @@ def test_the_package_holds_no_seeded_or_scripted_randomness() -> None:
         r"|^\s*(import|from) (random|tests)\b",
         re.MULTILINE,
     )
-    made_up = re.compile(r"commands/(eventlog|comparisons/\w+)\.py")  # logs for pictures
     sources = sorted(PACKAGE.rglob("*.py"))
-    invented = [path for path in sources if made_up.search(str(path))]
+    invented = [path for path in sources if makes_up_logs(path)]
     users = re.compile(r"(from|import) .*\b(eventlog|comparisons)\b")
     named = {path.name for path in sources if users.search(path.read_text("utf-8"))}
     assert named - {path.name for path in invented} == {"compare.py", "demo.py"}

@@ -1014,8 +1014,8 @@ MUTANTS = (
         "files",
         "half a file is left where a disk is full",
         f"{_COMMANDS}/files/beside.py",
-        "            FileSystems.delete([name])\n",
-        "            FileSystems.exists(name)\n",
+        "            _delete(name, local)\n        if isinstance",
+        "            os.stat(name)\n        if isinstance",
         "tests/test_surroundings.py::test_a_file_that_cannot_be_written_is_not_there[out.csv-None]",
     ),
     Mutant(
