@@ -171,11 +171,15 @@ def on_flinkrunner(server: Server, master: str, parallelism: int, *more: str) ->
     return Engine("flinkrunner", FlinkRunner, flags, started, server)
 
 
+# A job with a Flink of its own takes 8 s to start one, and then runs as on a cluster: CI has two.
+FLINK_LOCAL = pytest.param("flink-local", marks=pytest.mark.exhaustive)
+
+
 # Of the session, so that all tests of one engine follow each other. Other combinations of what
 # FlinkRunner is given are in test_flinkrunner.py.
 @pytest.fixture(
     scope="session",
-    params=["prism", "flink-local", "flink-cluster", "flinkrunner-local", "flinkrunner-cluster"],
+    params=["prism", FLINK_LOCAL, "flink-cluster", "flinkrunner-local", "flinkrunner-cluster"],
 )
 def engine(request: pytest.FixtureRequest) -> Engine:
     """Each engine in turn."""

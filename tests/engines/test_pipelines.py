@@ -91,6 +91,16 @@ def test_each_element(kind: str, path: str, engine: Engine) -> None:
 
 
 @each_path
+@pytest.mark.parametrize("engine", ["flink-local"], indirect=True)
+def test_each_element_on_a_flink_of_its_own(path: str, engine: Engine) -> None:
+    """In CI, too."""
+    make, values = ELEMENTS["prefix"]
+    made = make(path=path, entropy=ScriptedEntropy())
+    outcome = same(engine, lambda p: p | feed(rising(150, values)) | made, path)
+    assert len(outcome.releases) > 60
+
+
+@each_path
 @pytest.mark.parametrize("kind", ["prefix", "histogram"])
 def test_fixed_windows(kind: str, path: str, engine: Engine) -> None:
     make, values = ELEMENTS[kind]
