@@ -1,0 +1,328 @@
+"""What goes in and out of commands: JSON lines, standard input and output, two columns of a time;
+and how a command ends before its time."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from beam_dpcount.commands import stop, ticks
+from beam_dpcount.commands.meant import did_you_mean
+from tests.command_lines import EXACT, ROOT, SECRET_TEXT, command, fail, succeed, written
+
+START = 1_700_000_000
+ROWS: list[dict[str, Any]] = [
+    {"page": "ab"[i % 2], "n": i % 3, "who": f"p{i % 4}", "at": START + i} for i in range(40)
+]
+COUNT = ("--key", "page", "--value", "n", "--bounds", 0, 2, "--timestamp", "at", "--horizon", 40)
+CLOCK = ("--tick", 10, "--start", START, "--horizon", 4)
+TICKS = ("--key", "page", "--keys", "a", "b", "--timestamp", "at", *CLOCK)
+
+
+def csv_of(rows: list[dict[str, Any]], header: bool = True) -> str:
+    names = [*rows[0]]
+    lines = [",".join(str(row[name]) for name in names) for row in rows]
+    return "\n".join([",".join(names), *lines]) + "\n"
+
+
+def lines_of(rows: list[dict[str, Any]]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def in_csv(place: Path, rows: list[dict[str, Any]]) -> Path:
+    path = place / "in.csv"
+    path.write_text(csv_of(rows))
+    return path
+
+
+def in_lines(place: Path, rows: list[dict[str, Any]]) -> Path:
+    path = place / "in.jsonl"
+    path.write_text(lines_of(rows))
+    return path
+
+
+def in_gzip(place: Path, rows: list[dict[str, Any]]) -> Path:
+    path = place / "in.ndjson.gz"
+    path.write_bytes(gzip.compress(lines_of(rows).encode()))
+    return path
+
+
+def in_parquet(place: Path, rows: list[dict[str, Any]]) -> Path:
+    path = place / "in.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    return path
+
+
+FORMATS: tuple[Callable[..., Path], ...] = (in_csv, in_lines, in_gzip, in_parquet)
+
+
+# What goes in
+
+
+@pytest.mark.parametrize("write", FORMATS)
+def test_all_formats_give_the_same_counts(write: Callable[..., Path], tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    succeed("--input", write(tmp_path, ROWS), *COUNT, *EXACT, "--output", out)
+    found = written(out)
+    assert len(found) == 40
+    last = {key: value for key, _, _, value in found}
+    assert last == {k: sum(row["n"] for row in ROWS if row["page"] == k) for k in "ab"}
+    words = ("--input", write(tmp_path, ROWS), *TICKS, "--user", "who", "--per-user", 2)
+    succeed(*words, "--per-key", 2, *EXACT, "--output", out, main=ticks.main)
+    assert {key: value for key, _, _, value in written(out)} == {"a": 4, "b": 4}
+
+
+HOSTILE = ("null", "[1]", '{"a": 1}', '"\\ud800"', "true", '"x"', "9" * 4000, "1e999", "NaN")
+
+
+@pytest.mark.parametrize("cell", [*HOSTILE, None], ids=[*HOSTILE[:6], "long", *HOSTILE[7:], "none"])
+def test_no_protected_cell_of_json_stops_a_run(cell: str | None, tmp_path: Path) -> None:
+    """Its row takes its step, whatever it holds, or lacks."""
+    path, out = tmp_path / "in.jsonl", tmp_path / "out.csv"
+    head = '{"page": "a", "at": 1700000005'
+    odd = head + "}" if cell is None else f'{head}, "n": {cell}}}'
+    path.write_text(lines_of(ROWS[:4]) + odd + "\n")
+    succeed("--input", path, *COUNT, *EXACT, "--output", out)
+    assert [step for key, step, _, _ in written(out) if key == "a"] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("[1]", "row 5: not a JSON object"),
+        ("{", "row 5: not a JSON object"),
+        ("[" * 10**5, "row 5: not a JSON object"),
+        ('{"n": 1, "at": 1700000005}', "row 5: no field 'page' among 2 of the row"),
+        ('{"page": ["a"], "at": 1700000005}', "row 5, column 'page': an object, a list or half"),
+        ('{"page": "a", "at": "s3cr3t"}', "row 5, column 'at': the timestamp is not a number"),
+        ('{"page": "a", "at": {"s3cr3t": 1}}', "row 5, column 'at': an object, a list or half"),
+    ],
+)
+def test_public_fields_of_json_must_be_there(line: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_text(lines_of(ROWS[:4]) + line + "\n")
+    error = fail("--input", path, *COUNT, *EXACT, "--output", tmp_path / "out.csv")
+    assert said in error
+    assert SECRET_TEXT not in error
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_a_time_in_two_columns(tmp_path: Path) -> None:
+    path, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    path.write_text("day,hour,page\n2023-11-14,22:13:25,a\n2023-11-14,22:13:31,a\n")
+    key = ("--input", path, "--key", "page", "--keys", "a", *CLOCK)
+    words = (*key, "--timestamp", "day", "hour", *EXACT, "--output", out)
+    succeed(*words, "--timestamp-format", "iso", main=ticks.main)
+    assert [value for *_, value in written(out)] == [1, 2, 2, 2]
+    path.write_text("day,hour,page\n14/11/2023,10:13:25 PM,a\n14/11/2023,10:13:31 PM,a\n")
+    succeed(*words, "--timestamp-format", "%d/%m/%Y %I:%M:%S %p", main=ticks.main)
+    assert [value for *_, value in written(out)] == [1, 2, 2, 2]
+
+    def run(*more: object) -> Any:
+        return command(*words, *more, main=ticks.main)
+
+    assert "--timestamp DATE TIME is read as one text with a blank between" in fail(run=run)
+    path.write_text("day,hour,page\n14/11/2023,,a\n")
+    said = fail("--timestamp-format", "%d/%m/%Y %H:%M:%S", run=run)
+    assert "row 1" in said
+
+
+# Standard input and output
+
+
+def run_door(
+    *words: object, given: bytes = b"", place: Path, **options: Any
+) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "beam_dpcount", *map(str, words)],
+        input=given,
+        capture_output=True,
+        cwd=place,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(place)},
+        timeout=120,
+        **options,
+    )
+
+
+@pytest.mark.parametrize(
+    ("write", "kind"),
+    [
+        (in_csv, "csv"),
+        pytest.param(in_gzip, "jsonl", marks=pytest.mark.exhaustive),
+        pytest.param(in_parquet, "parquet", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_standard_input_and_output(write: Callable[..., Path], kind: str, tmp_path: Path) -> None:
+    """What comes out is the file, and nothing else; nothing is left in the temporary directory."""
+    place, out = tmp_path / "empty", tmp_path / f"out.{kind}"
+    place.mkdir()
+    data = write(tmp_path, ROWS)
+    words = (*TICKS, *EXACT)
+    succeed("--input", data, *words, "--output", out, main=ticks.main)
+    form = ("--format", "jsonl") if write is in_gzip else ()
+    ended = run_door(
+        *("ticks", "--input", "-", *form, *words, "--output", "-", "--output-format", kind),
+        given=data.read_bytes(),
+        place=place,
+    )
+    assert ended.returncode == 0, ended.stderr
+    if kind == "parquet":  # its metadata have a name and a time
+        (place / "p").write_bytes(ended.stdout)
+        assert pq.read_table(place / "p").equals(pq.read_table(out))
+        (place / "p").unlink()
+    else:
+        assert ended.stdout == out.read_bytes()
+    assert b"private counts: standard output" in ended.stderr
+    assert b"Guarantee: " in ended.stderr
+    assert [*place.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "given", "said"),
+    [
+        (("--input", "-"), b"", b"standard input is empty; --input - reads it"),
+        (("--input", "-", "-"), b"a", b"--input - is standard input, which can be read once"),
+        (("--input", "-"), b"\x1f\x8b\x08\x00half", b"error: "),
+    ],
+)
+def test_standard_input_that_cannot_be_used(
+    words: tuple[object, ...], given: bytes, said: bytes, tmp_path: Path
+) -> None:
+    ended = run_door("ticks", *words, *TICKS, *EXACT, "--output", "-", given=given, place=tmp_path)
+    assert (ended.returncode, ended.stdout) == (2, b"")
+    assert said in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_an_output_that_nobody_reads(tmp_path: Path) -> None:
+    """As in `beam-dpcount ... --output - | head -1`."""
+    data, (reader, writer) = in_csv(tmp_path, ROWS * 300), os.pipe()
+    os.close(reader)
+    words = ("count", "--input", data, *COUNT, "--horizon", 10**6, *EXACT, "--output", "-")
+    with os.fdopen(writer, "wb") as out:
+        ended = subprocess.run(
+            [sys.executable, "-m", "beam_dpcount", *map(str, words)],
+            stdout=out,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
+            timeout=120,
+            check=False,
+        )
+    assert ended.returncode == 2
+    last = ended.stderr.splitlines()[-1]
+    assert last.startswith(b"error: standard output cannot be written: Broken pipe; some of the")
+    assert last.endswith(b"and the budget is spent")
+    assert [*tmp_path.iterdir()] == [data]
+
+
+def test_parquet_does_not_go_to_a_terminal(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    words = ("ticks", "--input", in_csv(tmp_path, ROWS), *TICKS, *EXACT, "--output", "-")
+    ended = subprocess.run(
+        [sys.executable, "-m", "beam_dpcount", *map(str, words), "--output-format", "parquet"],
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=120,
+        check=False,
+    )
+    os.close(ours)
+    os.close(theirs)
+    assert ended.returncode == 2
+    assert b"is a terminal, which cannot show Parquet" in ended.stderr
+
+
+def test_output_format_is_for_standard_output(tmp_path: Path) -> None:
+    words = ("--input", in_csv(tmp_path, ROWS), *COUNT, *EXACT, "--output", tmp_path / "out.csv")
+    said = fail(*words, "--output-format", "jsonl")
+    assert "--output-format is for --output -; else the name of OUT says it" in said
+
+
+# How a command ends before its time
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "word"),
+    [
+        (signal.SIGINT, 130, "interrupted"),
+        pytest.param(signal.SIGTERM, 143, "terminated", marks=pytest.mark.exhaustive),
+        pytest.param(signal.SIGHUP, 129, "the terminal is gone", marks=pytest.mark.exhaustive),
+    ],
+)
+@pytest.mark.parametrize(
+    "after", [2.5, *(pytest.param(s, marks=pytest.mark.exhaustive) for s in (0.3, 1.0, 1.7, 4.0))]
+)
+def test_a_signal_ends_a_run_and_leaves_nothing(
+    after: float, number: int, status: int, word: str, tmp_path: Path
+) -> None:
+    """Whatever it is at: reading options, standard input, or rows; counting; writing."""
+    data, place = in_csv(tmp_path, ROWS * 5000), tmp_path / "work"
+    place.mkdir()
+    words = ("count", "--input", "-", *COUNT, "--horizon", 10**6, *EXACT, "--output", "out.csv")
+    with data.open("rb") as given:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "beam_dpcount", *map(str, words)],
+            stdin=given,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=place,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(place)},
+        )
+    time.sleep(after)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    if process.returncode == -number:
+        assert after < 0.5  # before Python had read a line of ours
+    else:
+        assert process.returncode == status, err
+        assert err.decode().splitlines()[-1] == f"{word}: nothing was written"
+        assert b"private counts" not in out
+    assert [*place.iterdir()] == []
+
+
+def test_what_is_complete_is_said_and_stays(tmp_path: Path) -> None:
+    out, picture = tmp_path / "out.csv", tmp_path / "out.png"
+    picture.write_text("of before")
+    stop.begin()
+    stop.expect(str(out), str(picture), "gs://bucket/out.csv")
+    assert stop.complete() == "nothing was written"
+    left = Path(stop.unfinished(str(out)))
+    left.write_text("half")
+    other = Path(stop.unfinished(str(out), run="another"))
+    other.write_text("of another run")
+    out.write_text("whole")
+    stop.note("job", "look where it runs")
+    assert stop.complete() == f"complete is {out}, and nothing else; look where it runs"
+    place = Path(stop.temporary())
+    assert place.stat().st_mode & 0o777 == 0o700
+    stop.clean()
+    assert (left.exists(), other.exists(), out.exists(), place.exists()) == (
+        False,
+        True,
+        True,
+        False,
+    )
+    picture.write_text("anew")
+    assert stop.complete().startswith(f"complete are {out}, {picture}, and nothing else")
+    stop.begin()
+
+
+def test_what_is_meant() -> None:
+    assert did_you_mean("Whom", ["who", "time"]) == "did you mean who? "
+    assert did_you_mean("zzz", ["who", "time"]) == ""
