@@ -151,7 +151,11 @@ def append(path: Path, lines: Sequence[dict[str, Any]], mode: int = 0o644) -> No
 
     A line that a kill has cut short before is ended first, so that it spoils no other.
     """
-    text = "".join(json.dumps(line) + "\n" for line in lines)
+    append_text(path, "".join(json.dumps(line) + "\n" for line in lines), mode)
+
+
+def append_text(path: Path, text: str, mode: int = 0o644) -> None:
+    """The same of whole lines of text."""
     out = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, mode)
     try:
         size = os.fstat(out).st_size
