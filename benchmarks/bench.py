@@ -143,7 +143,8 @@ def on_prism(sizes: Sizes) -> Iterator[Figure]:
         prism.server(binary, Path(scratch, "log")) as server,
         server.within(600),
     ):
-        how: dict[str, Any] = {"runner": PrismRunner, "flags": [f"--job_endpoint={server.endpoint}"]}
+        flags = [f"--job_endpoint={server.endpoint}"]
+        how: dict[str, Any] = {"runner": PrismRunner, "flags": flags}
         for keys in sizes.keys:
             variants = {
                 name: partial(plain.seconds, n, keys, count, **how)

@@ -1,6 +1,7 @@
 """Arbitrary bytes as states, hostile values as events, hostile files as input of commands.
 
-`make test` tries each a few times, always the same, `make audit` for as long as `--fuzz SECONDS` says.
+`make test` tries each a few times, always the same, `make audit` for as long as `--fuzz SECONDS`
+says.
 
 What keeps a state whole is a checksum of 32 bits over all of it, a fingerprint of 32 bits of all
 parameters, the format, and lengths that fit. Against accidents, that is: whoever can write states

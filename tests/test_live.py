@@ -297,7 +297,8 @@ def test_no_line_stops_the_count(tmp_path: Path) -> None:
     log, secret = tmp_path / "log", tmp_path / "secret"
     log.write_bytes(b"".join([clock_line(1000), *lines, clock_line(2000), clock_line(3000)]))
     secret.write_text("0123456789abcdef" * 4)
-    count = command.count.aggregate(replace(Settings(1, 1, 2, services=("s",)), epsilon=1e9), secret)
+    made = replace(Settings(1, 1, 2, services=("s",)), epsilon=1e9)
+    count = command.count.aggregate(made, secret)
 
     def build(pipeline: beam.Pipeline) -> Any:
         return pipeline | source.TailLog(str(log), 3000) | beam.Reshuffle() | count
