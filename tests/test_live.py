@@ -27,8 +27,10 @@ from hypothesis import strategies as st
 
 import beam_dpcount as dp
 from benchmarks import live as judge
+from engines import prism
 from examples.live import __main__ as command
 from examples.live import page, source, writer
+from examples.live.count import aggregate
 from examples.live.lines import between, clock_line, clock_of, request_line, request_of
 from examples.live.metrics import exporter
 from examples.live.publish import DELAY, ConflictError, Publisher, Ticks
@@ -298,7 +300,7 @@ def test_no_line_stops_the_count(tmp_path: Path) -> None:
     log.write_bytes(b"".join([clock_line(1000), *lines, clock_line(2000), clock_line(3000)]))
     secret.write_text("0123456789abcdef" * 4)
     made = replace(Settings(1, 1, 2, services=("s",)), epsilon=1e9)
-    count = command.count.aggregate(made, secret)
+    count = aggregate(made, secret)
 
     def build(pipeline: beam.Pipeline) -> Any:
         return pipeline | source.TailLog(str(log), 3000) | beam.Reshuffle() | count
@@ -485,7 +487,7 @@ def test_a_run_that_cannot_publish_is_not_over(
         def poll(self) -> None: ...
         def wait(self) -> None: ...
 
-    monkeypatch.setattr(command.prism, "build", lambda: None)
+    monkeypatch.setattr(prism, "build", lambda: None)
     monkeypatch.setattr(command, "start", lambda *_: Idle())
     home = Home(tmp_path)
     home.begin({"tick": 2, "rate": 60.0}, 60)

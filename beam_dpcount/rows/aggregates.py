@@ -13,8 +13,8 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.rows import arguments
 from beam_dpcount.rows.arguments import length, number
-from beam_dpcount.rows.counts import Rows, fields_of, users_of
-from beam_dpcount.rows.fields import Mappings, ReadRow, TimeOf, number_field, text
+from beam_dpcount.rows.counts import Rows, fields_of, read_by, users_of
+from beam_dpcount.rows.fields import Mappings, ReadRow, TimeOf, number_field
 from beam_dpcount.rows.releases import bounds_of
 from beam_dpcount.statistics import metrics as known
 from beam_dpcount.transforms.aggregates import TickAggregate
@@ -118,12 +118,15 @@ class TickAggregateRows(Rows):
             window=number("window", window),
             confidence=number("confidence", confidence),
             users=users_of(user, per_user, per_key, gap),
-            other=None if other is None else text(other),
+            other=arguments.name(other),
             max_per_tick=number("max_per_tick", max_per_tick),
             late=late,
             relation=relation,
             mechanism=mechanism,
-            entropy=arguments.entropy(secret_env, secret_file, run_id),
+            entropy=arguments.entropy(
+                *(secret_env, secret_file, run_id),
+                read_by(key, timestamp, timestamp_format, timezone, user),  # metrics say theirs
+            ),
             value=_FIELDS,
             path=path,
             allow_runner=allow_runner,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 NUMBERS = ("latency", "failed")  # the fields that are counted
 _LONGEST = 1 << 16  # bytes of a line that is looked at
@@ -57,7 +57,7 @@ def request_of(line: bytes) -> Request | None:
     at = _time(at)
     if at is None or not _is_text(person) or not _is_text(service):
         return None
-    fields = {"at": at, "person": person, "service": service}
+    fields: dict[str, Any] = {"at": at, "person": person, "service": service}
     for name in NUMBERS:
         number = _number(found.get(name))
         if number is not None:
@@ -104,7 +104,7 @@ def _time(value: Any) -> int | None:
     return None
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: Any) -> TypeGuard[str]:
     """Whether it is a text that UTF-8 can hold, and so can coders."""
     if not isinstance(value, str):
         return False
