@@ -14,6 +14,7 @@ import apache_beam as beam
 import numpy as np
 import pytest
 from apache_beam.coders import FastPrimitivesCoder
+from apache_beam.pvalue import Row
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 
@@ -381,7 +382,7 @@ def test_run_ids_are_texts_and_not_shown() -> None:
 def test_check_takes_rows() -> None:
     count = PrefixCountRows("page", "amount", 9, high=10, **AT)
     rows = [Wild(), Wild(amount=3), Wild(amount="x"), Wild(amount=70), Wild(None), Wild(at="noon")]
-    found = dp.check(count, [*rows, beam.Row(page="a", amount=1, at=5)])
+    found = dp.check(count, [*rows, Row(page="a", amount=1, at=5)])
     assert found.rows == 7
     no_time = "timestamp, field 'at': the timestamp has another format: expected ISO 8601"
     problems = {reason[: len(no_time)]: n for reason, n in found.problems.items()}
@@ -393,7 +394,7 @@ def test_check_takes_rows() -> None:
         no_time: 1,
     }
     with pytest.raises(dp.CheckError, match=r"row 1: AttributeError: .*amount"):
-        dp.check(count, [beam.Row(page="a", at=5)])
+        dp.check(count, [Row(page="a", at=5)])
 
 
 @pytest.mark.parametrize("kind", ["count", "metrics"])
