@@ -376,6 +376,15 @@ def test_run_ids_are_texts_and_not_shown() -> None:
         TickCountRows("page", **{**TICKS, "run_id": 5})
 
 
+@pytest.mark.parametrize(
+    "names", [["key"], ["step"], ["window_end"], ["x", "x_low"], ["a_note", "a"]]
+)
+def test_no_column_of_a_metric_hides_another(names: list[str]) -> None:
+    metrics = [{"metric": "sum", "field": "amount", "high": 5, "name": name} for name in names]
+    with pytest.raises(ValueError, match="metrics make two columns called"):
+        TickAggregateRows("page", **CLOCK, keys=["a"], metrics=metrics)
+
+
 # Tried out
 
 

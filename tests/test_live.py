@@ -511,6 +511,7 @@ def test_a_record_with_a_gap_is_refused(tmp_path: Path) -> None:
 
 def test_a_run_is_the_same_after_a_restart(tmp_path: Path) -> None:
     home = Home(tmp_path / "live")
+    home.private.mkdir(mode=0o755, parents=True)
     made = home.begin({"tick": 2, "rate": 50.0}, 61)
     secret = home.key_file.read_text()
     assert (made.horizon, made.stop - made.start, made.start % 2) == (30, 60, 0)

@@ -129,7 +129,7 @@ def text(value: Any) -> str | None:
             return None
         return plain_text
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
-        return str(int(value)) if -_WORD <= value < _WORD else None
+        return str(int(value)) if -_WORD <= int(value) < _WORD else None
     return None
 
 

@@ -99,6 +99,7 @@ class Home:
           ValueError: the run that lives here has others.
         """
         self.private.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.private.chmod(0o700)  # if it was there before
         if not self.settings.exists():
             tick = wanted["tick"]
             start = (int(time.time()) // tick + 1) * tick
