@@ -20,7 +20,7 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 
 import beam_dpcount as dp
 from beam_dpcount.rows import HistogramRows, PrefixCountRows, TickAggregateRows, TickCountRows
-from beam_dpcount.rows.fields import TimeOf, plain, text
+from beam_dpcount.rows.fields import ReadRow, TimeOf, plain, text
 from tests.runners import each_path, root, run
 from tests.side_doors import SECRET, outside
 
@@ -230,6 +230,18 @@ def test_after_every_row_what_is_protected_stops_nothing(
         releases = counted(count, rows, runner)
         assert len(releases) == len(rows)
         assert releases[-1].value == len(TEXTS)  # all others are nobody
+
+
+def test_whatever_goes_wrong_at_ticks_leaves_no_trace() -> None:
+    """And after every row it is an error."""
+
+    def broken(row: Any) -> Any:
+        raise RuntimeError(SECRET)
+
+    times = TimeOf(None, "UTC")
+    assert [*ReadRow("page", broken, "at", times, drops=True).process(Wild())] == []
+    with pytest.raises(RuntimeError):
+        [*ReadRow("page", broken, "at", times, drops=False).process(Wild())]
 
 
 def test_times_beyond_the_calendar_are_none() -> None:

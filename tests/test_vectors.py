@@ -33,7 +33,7 @@ CAPS = np.array([4, LARGEST, 40], dtype=np.int64)
 # Ticks from the next one on, and what is added to sums; None: the next tick is released.
 FAR = 10**12
 additions = st.dictionaries(st.integers(0, WIDTH - 1), st.integers(-9, 9), min_size=1)
-ahead = st.integers(1, 40) | st.sampled_from([1, 200, FAR, FAR + 1])
+ahead = st.integers(1, 40) | st.sampled_from([1, 90, FAR, FAR + 1])
 moves = st.lists(st.none() | st.tuples(ahead, additions), max_size=60)
 
 
@@ -54,7 +54,7 @@ def test_what_waits_follows_a_plain_dictionary(
         patch.setattr(pending, "CHUNK", 5 * PAIR.size)
         memory, bag, released = b"", Bag(), 0
         model: dict[int, Tally[int]] = defaultdict(Tally)
-        for move in [*given, *[None] * 250]:
+        for move in [*given, *[None] * 100]:
             if move is not None:
                 step = released + move[0]
                 data = placed(move[1], step, WIDTH)
