@@ -351,9 +351,9 @@ REPLAYED: dict[str, tuple[Callable[..., Any], dict[str, Any], list[dict[str, Any
     "ticks": (
         TickCountRows,
         {"other": "a", **TICKS},
-        [{"timestamp": "at2"}, {"other": None}, {"keys": ["a", "b"]}],
+        [{"other": None}, {"keys": ["a", "b"]}],
     ),
-    "people": (TickCountRows, {**WHOSE, **TICKS}, [{"user": "page"}, {"keys": ["a", "b"]}]),
+    "people": (TickCountRows, {**WHOSE, **TICKS}, [{"keys": ["a", "b"]}]),
     "metrics": (TickAggregateRows, {"metrics": [MEAN], **TICKS}, [{"metrics": TIP}]),
 }
 
