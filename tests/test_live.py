@@ -27,8 +27,10 @@ from hypothesis import strategies as st
 
 import beam_dpcount as dp
 from benchmarks import live as judge
+from engines import prism
 from examples.live import __main__ as command
 from examples.live import page, source, writer
+from examples.live.count import aggregate
 from examples.live.lines import between, clock_line, clock_of, request_line, request_of
 from examples.live.metrics import exporter
 from examples.live.publish import DELAY, ConflictError, Publisher, Ticks
@@ -56,7 +58,31 @@ BAD = (
     b'{"at": 1, "person": "p", "service": "s"',
     b"[" * 60_000,
     b'{"at": 1, "person": "p", "service": "s", "more": "' + b"x" * 70_000 + b'"}\n',
+    b'{"at": 1, "person": "\\ud800", "service": "s"}\n',
+    b'{"at": 1, "person": "p", "service": "a\\udfffb"}\n',
+    b'{"at": 1, "person": "p", "service": "s", "latency": ' + b"9" * 5000 + b"}\n",
+    b'{"at": ' + b"9" * 4000 + b', "person": "p", "service": "s"}\n',
+    b'{"at": NaN, "person": "p", "service": "s"}\n',
+    b'{"at": -Infinity, "person": "p", "service": "s"}\n',
 )
+# What stands in the fields of a line that counts, and what is passed on of its latency.
+STRANGE = {
+    '"latency": "\\ud800"': None,
+    '"latency": 1, "more": "\\ud800"': 1.0,
+    '"latency": 1, "\\udc00": 1': 1.0,
+    '"latency": NaN': None,
+    '"latency": Infinity': math.inf,
+    '"latency": -Infinity': -math.inf,
+    '"latency": ' + "9" * 4000: math.inf,
+    '"latency": -' + "9" * 4000: -math.inf,
+    '"latency": 1e999': math.inf,
+    '"latency": true': 1.0,
+    '"latency": null': None,
+    '"latency": [1]': None,
+    '"latency": 2, "more": ' + "9" * 4000: 2.0,
+    '"latency": 2, "more": ' + "[" * 500 + "]" * 500: 2.0,
+    '"latency": 2, "latency": 3': 3.0,
+}
 
 
 def request(at: int, person: str = "p", service: str = "s", **fields: Any) -> bytes:
@@ -78,6 +104,14 @@ def test_lines_are_read_as_written() -> None:
 def test_bad_lines_say_nothing(line: bytes) -> None:
     assert request_of(line) is None
     assert clock_of(line) is None
+
+
+@pytest.mark.parametrize("more", STRANGE, ids=lambda more: more[:30])
+def test_of_a_line_only_what_is_counted_goes_on(more: str) -> None:
+    read = request_of(f'{{"at": 5, "person": "p", "service": "s", {more}}}'.encode())
+    assert read is not None
+    assert read.fields.pop("latency", None) == STRANGE[more]
+    assert read == (5, "p", "s", {"at": 5, "person": "p", "service": "s"})
 
 
 @repeatable
@@ -254,6 +288,28 @@ def test_a_log_in_a_pipeline(tmp_path: Path) -> None:
     assert values == [*(("none", i, 0) for i in (1, 2, 3)), ("s", 1, 2), ("s", 2, 3), ("s", 3, 3)]
 
 
+@pytest.mark.pipeline
+def test_no_line_stops_the_count(tmp_path: Path) -> None:
+    """Through coders: whatever lines hold, others count as if they were not there."""
+    strange = [
+        f'{{"at": 1500, "person": "p{i}", "service": "s", {more}}}\n'.encode()
+        for i, more in enumerate(STRANGE)
+    ]
+    lines = [*BAD[1:], *strange, *[request(1200 + i, f"q{i}", latency=1, failed=0) for i in (1, 2)]]
+    log, secret = tmp_path / "log", tmp_path / "secret"
+    log.write_bytes(b"".join([clock_line(1000), *lines, clock_line(2000), clock_line(3000)]))
+    secret.write_text("0123456789abcdef" * 4)
+    made = replace(Settings(1, 1, 2, services=("s",)), epsilon=1e9)
+    count = aggregate(made, secret)
+
+    def build(pipeline: beam.Pipeline) -> Any:
+        return pipeline | source.TailLog(str(log), 3000) | beam.Reshuffle() | count
+
+    last = run(build, "fn").releases[-1]
+    values = dict(zip(last.names, last.values, strict=True))
+    assert values["distinct_users"] == pytest.approx(len(STRANGE) + 2, abs=0.1)
+
+
 # The writer
 
 
@@ -361,7 +417,9 @@ def test_a_release_that_changes_stops_all(place: int) -> None:
 
 
 def publisher(tmp_path: Path, horizon: int = 4) -> Publisher:
-    return Publisher(KEYS, horizon, tmp_path / "seen", tmp_path / "record")
+    return Publisher(
+        *(KEYS, horizon, tmp_path / "seen", tmp_path / "record"), tmp_path / "messages"
+    )
 
 
 def test_a_record_goes_on_after_a_kill(tmp_path: Path) -> None:
@@ -394,6 +452,53 @@ def test_what_a_kill_cut_short_is_not_seen(tmp_path: Path) -> None:
     assert [tick["step"] for tick in first.published] == [1, 2]
 
 
+SECRET = "this is not public"
+
+
+@pytest.mark.parametrize("seen", [f'"{SECRET}"', f'{{"step": "{SECRET}"}}', "[" * 100_000])
+def test_what_stops_publishing_is_said_without_data(
+    seen: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    made = publisher(tmp_path)
+    (tmp_path / "seen").write_text(seen + "\n")
+    made.start()
+    made.join(30)
+    assert not made.is_alive()
+    assert not made.over
+    assert made.failed is not None
+    assert made.failed.startswith("publishing has failed: ")
+    assert f"; {tmp_path / 'messages'}, which is private, says why" in made.failed
+    assert "Traceback" in (tmp_path / "messages").read_text()
+    assert (tmp_path / "messages").stat().st_mode & 0o077 == 0
+    said = capfd.readouterr()
+    assert SECRET not in made.failed + said.out + said.err
+    assert made.after(0, 30) == []  # nobody waits for more
+
+
+def test_a_run_that_cannot_publish_is_not_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class Idle:
+        """A process that does nothing."""
+
+        def __init__(self) -> None:
+            self.stdin = open(os.devnull, "wb")  # noqa: SIM115  (closed by what holds it)
+
+        def poll(self) -> None: ...
+        def wait(self) -> None: ...
+
+    monkeypatch.setattr(prism, "build", lambda: None)
+    monkeypatch.setattr(command, "start", lambda *_: Idle())
+    home = Home(tmp_path)
+    home.begin({"tick": 2, "rate": 60.0}, 60)
+    home.seen.write_text(f'["{SECRET}"]\n')
+    assert command.main(["--output", str(tmp_path), "--port", "0", "--exit"]) == 1
+    said = capfd.readouterr()
+    assert f"publishing has failed: AttributeError; {home.messages('publish')}" in said.out
+    assert "over:" not in said.out
+    assert SECRET not in said.out + said.err
+
+
 def test_a_record_with_a_gap_is_refused(tmp_path: Path) -> None:
     ticks = Ticks(KEYS)
     for row in stream(3):
@@ -406,6 +511,7 @@ def test_a_record_with_a_gap_is_refused(tmp_path: Path) -> None:
 
 def test_a_run_is_the_same_after_a_restart(tmp_path: Path) -> None:
     home = Home(tmp_path / "live")
+    home.private.mkdir(mode=0o755, parents=True)
     made = home.begin({"tick": 2, "rate": 50.0}, 61)
     secret = home.key_file.read_text()
     assert (made.horizon, made.stop - made.start, made.start % 2) == (30, 60, 0)
@@ -495,7 +601,8 @@ def test_ticks_are_sent_as_they_come(served: Served) -> None:
     assert json.loads(served.get("/releases.json")) == served.publisher.published
     # A browser that comes back says what it has.
     assert events(served.get("/events", **{"Last-Event-ID": "3"})) == [4, 5, 6]
-    assert events(served.get("/events", **{"Last-Event-ID": "-3 nonsense"})) == [1, 2, 3, 4, 5, 6]
+    for last in ("-3 nonsense", "9" * 5000):
+        assert events(served.get("/events", **{"Last-Event-ID": last})) == [1, 2, 3, 4, 5, 6]
 
 
 def test_other_paths_are_none(served: Served) -> None:
@@ -576,7 +683,11 @@ def test_all_columns_have_titles(tmp_path: Path) -> None:
     about = command.about(made, home)
     assert [each["name"] for each in about["panels"]] == [*command.TITLES]
     assert about.keys() >= ABOUT.keys()
-    assert home.key_file.read_text().strip() not in json.dumps(about)
+    shown = json.dumps(about)
+    assert home.key_file.read_text().strip() not in shown
+    assert str(home.path) not in shown
+    assert str(home.key_file) not in shown
+    assert about["parameters"].keys() > {"budget", "metrics", "users"}
 
 
 # The judge

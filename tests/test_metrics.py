@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import pickle
+import warnings
 from decimal import Decimal
 from statistics import NormalDist
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount.counters.errors import chernoff
+from beam_dpcount.counters.lattice import Lattice
 from beam_dpcount.dofns.aggregates import Reading
 from beam_dpcount.statistics.metrics.base import Errors, ratio
 from beam_dpcount.statistics.metrics.joint import Joint, check_metrics
@@ -189,6 +191,40 @@ def test_what_is_no_number_adds_nothing(metric: Any) -> None:
     assert made.additions({"x": -math.inf}) == made.additions({"x": 0})
 
 
+KINDS = ("float16", "float32", "float64", "longdouble")
+NUMPYS = [
+    *(
+        (kind, text)
+        for kind in KINDS
+        for text in ("inf", "-inf", "nan", "60000", "-1e-7", "1e4000")
+    ),
+    *(("longdouble", text) for text in ("1e-4000", "-1e4000")),
+]
+WIDE = [
+    *(m.Count(), m.Sum("x", -1e300, 1e300), m.Sum("x", 0, 5), m.Mean("x", -1e300, 1e300)),
+    *(m.Mean("x", 0, 1e-300), m.Variance("x", 0, 5)),
+    *(m.Quantiles("x", 0, high, branching=4) for high in (1e-300, 5, 1e300)),
+]
+
+
+@pytest.mark.parametrize(("kind", "text"), NUMPYS)
+def test_no_number_of_numpy_gives_a_warning(kind: str, text: str) -> None:
+    """Which would tell that there is such a number; and it adds what Python's own adds."""
+    with np.errstate(all="ignore"):
+        number = getattr(np, kind)(text)
+        plain = float(number)
+    count = dp.PrefixCount(dp.ZCDP(0.1), 9, bounds=(-1e20, 1e20), unit=1e15)
+    lattices = [Lattice(0, 5, 1), Lattice(-1e300, 1e300, 1e290), Lattice(0, 1e-300, 1e-303)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for metric in WIDE:
+            assert metric.additions({"x": number}) == metric.additions({"x": plain})
+            assert metric.problem({"x": number}) == metric.problem({"x": plain})
+        assert count.problem(("k", number)) == count.problem(("k", plain))
+        for lattice in [] if plain != plain else lattices:
+            assert lattice.one(number) == lattice.one(plain) == lattice.all([number], None)[0]
+
+
 def test_numbers_are_clipped_and_then_rounded() -> None:
     assert m.Sum("x", 0, 100).step == 0.01
     assert m.Mean("x", 0, 5).step == 0.0001
@@ -206,6 +242,14 @@ WRONG: list[tuple[Any, str]] = [
     (lambda: m.Count(weight=0), "weight must be positive"),
     (lambda: m.Count(weight=math.inf), "weight must be positive"),
     (lambda: m.Count(weight="2"), "weight of Count must be a number"),
+    (lambda: m.Count(weight=10**400), "weight must be positive and finite"),
+    (lambda: m.Count(weight=math.nan), "weight must be positive and finite"),
+    (
+        lambda: check_metrics([m.Count(weight=1e300), m.Sum("x", 0, 5)]),
+        r"weight is 1e\+300 beside 1.0: they may differ by a factor of 10\^6: give metrics a",
+    ),
+    (lambda: check_metrics([m.Count(), m.Sum("x", 0, 5, weight=5e-324)]), "factor of 10"),
+    (lambda: check_metrics([m.Count(weight=1e6 + 1), m.Sum("x", 0, 5)]), "factor of 10"),
     (lambda: m.Count(name=""), "name of Count must be a text"),
     (lambda: m.Sum(7, 0, 1), "Sum needs the name of a field"),
     (lambda: m.Sum("x", 1, 1), "low < high"),

@@ -375,6 +375,24 @@ def test_replayable_noise_is_the_same_again(path: str, monkeypatch: pytest.Monke
         assert [r.values[0] for r in third] != [r.values[0] for r in first]
 
 
+@pytest.mark.parametrize("budget", [dp.ZCDP(0.1), dp.PureDP(1.0)])
+@pytest.mark.parametrize("weight", [1e300, 1e9, 1e6, 1000, 1e-6])
+def test_weights_that_are_far_apart_are_refused_in_words_or_taken(
+    weight: float, budget: Any
+) -> None:
+    def made(weight: float) -> dp.TickAggregate:
+        metrics = [dp.metrics.Count(weight=weight), dp.metrics.Variance("x", 0, 5)]
+        return dp.TickAggregate(budget, 60, 0, horizon=100, keys=["a"], metrics=metrics)
+
+    if weight in (1000, 1e-6):
+        assert made(weight).counter.l2_sensitivity > 0
+    else:
+        with pytest.raises(
+            ValueError, match=r"give metrics (a weight|weights) nearer to each other"
+        ):
+            made(weight)
+
+
 def test_the_budget_is_split_by_weights_and_the_noise_is_what_is_said() -> None:
     """Of 400 keys without events: each sum's noise, by the stddev given, and no two alike."""
     names = [f"k{i}" for i in range(400)]

@@ -16,6 +16,14 @@ class NotANumberError(ValueError):
     """An input that is not a number. The message never shows it."""
 
 
+def plain(x: Any) -> Any:
+    """NumPy's floats as Python's, which are compared without a warning on the worker.
+
+    NumPy compares in the precision of its own, and warns of bounds that lie beyond it.
+    """
+    return float(x) if isinstance(x, np.floating) else x
+
+
 @dataclass(frozen=True)
 class Lattice:
     """Whole multiples of `unit`, within the bounds `low` and `high`."""
@@ -32,8 +40,7 @@ class Lattice:
     def one(self, x: Any) -> int:
         """A number, in multiples of the unit; NotANumberError if it is none."""
         low, high = self.bounds
-        if isinstance(x, np.floating):  # else bounds are compared in its precision
-            x = float(x)
+        x = plain(x)
         if type(x) is int and self.unit == 1:
             return low if x < low else high if x > high else x
         if isinstance(x, Real | np.bool_ | Decimal):
@@ -63,5 +70,7 @@ class Lattice:
             raise NotANumberError("some inputs are not numbers (NaN)")
         if array.dtype.kind in "bi" and self.unit == 1:
             return np.asarray(np.clip(array, *self.bounds), dtype=np.int64)
-        clipped = np.clip(array.astype(np.float64), self.low, self.high)
+        with np.errstate(over="ignore"):  # what is beyond float64 is clipped like all that is large
+            array = array.astype(np.float64)
+        clipped = np.clip(array, self.low, self.high)
         return np.asarray(np.clip(np.rint(clipped / self.unit), *self.bounds), dtype=np.int64)

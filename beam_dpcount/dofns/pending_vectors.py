@@ -4,11 +4,12 @@ A sum is a pair of a place and a number, as for `states.pack_sums`; the place is
 (tick - 1) * width + coordinate + 1. Those of a tick to come go to the bag, which is only added to;
 it is read when its first tick is due, and written anew with what comes later. Of that the nearest
 ticks stay in the cell, about the root of all: neither the cell nor the bag is rewritten often at
-great length.
+great length. What comes to the cell is added up once there is as much of it again, however far off
+the last of its ticks is: else each bundle would leave its own pairs there until then.
 
 What the cell remembers: up to which tick all that is pending is in it, and not in the bag; how many
-pairs the bag held when it was last written anew, and how many came since; and pairs, in any order.
-How much there is of either is private.
+pairs the bag held when it was last written anew, and how many came since; how many were left in the
+cell when they were last added up; and pairs, in any order. How much there is of either is private.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ from typing import Any
 import numpy as np
 
 from beam_dpcount.dofns.clock import LARGEST
-from beam_dpcount.dofns.pending import MORE, joined_pairs, rewritten
+from beam_dpcount.dofns.pending import MORE, NEAR, joined_pairs, rewritten
 from beam_dpcount.dofns.states import PAIR, add_up, pack_sums
 from beam_dpcount.mechanisms.base import IntArray
 
-_HEAD = struct.Struct("<3q")
-EMPTY = b""
+ADDED = 4 * NEAR  # pairs that come to a cell before they are joined with those of the same sums
+
+_HEAD = struct.Struct("<4q")
 
 
 def tick_of(place: int, width: int) -> int:
@@ -49,37 +51,47 @@ def moved(data: bytes, step: int, width: int) -> bytes:
 
 def add_vector(memory: bytes, step: int, data: bytes, width: int, bag: Any) -> bytes:
     """What a cell remembers, with pairs of a tick added."""
-    until, merged, more = _HEAD.unpack_from(memory) if memory else (0, 0, 0)
+    until, merged, more, left = _head_of(memory)
     pairs = memory[_HEAD.size :]
     if step <= until:
-        return _HEAD.pack(until, merged, more) + pairs + data
+        pairs += data
+        if len(pairs) > PAIR.size * (2 * left + ADDED):
+            pairs = joined_pairs([pairs])
+            left = len(pairs) // PAIR.size
+        return _HEAD.pack(until, merged, more, left) + pairs
     bag.add(data)
     more += len(data) // PAIR.size
     if more > merged + MORE:
         merged, more = rewritten(bag, joined_pairs(bag.read())), 0
-    return _HEAD.pack(until, merged, more) + pairs
+    return _HEAD.pack(until, merged, more, left) + pairs
 
 
 def take_vector(
     memory: bytes, step: int, width: int, caps: IntArray, bag: Any
 ) -> tuple[IntArray, bytes]:
     """The sums of all ticks up to `step`, each clipped to +-caps, and what remains remembered."""
-    until, merged, more = _HEAD.unpack_from(memory) if memory else (0, 0, 0)
+    until, merged, more, left = _head_of(memory)
     pairs = memory[_HEAD.size :]
     if step > until:
         until = step
         if merged or more:
             pairs = joined_pairs([pairs, *bag.read()])
             places = np.frombuffer(pairs, dtype="<i8")[::2]
-            # The last tick of which something stays in the cell.
-            near = min(len(places) - 1, int(np.searchsorted(places, step * width, "right")))
-            near = min(len(places) - 1, near + isqrt(len(places)))
-            until = max(step, tick_of(int(places[near]), width))
+            left, root = len(places), isqrt(len(places))
+            # The last tick of which something stays in the cell, in pairs and in ticks.
+            near = int(np.searchsorted(places, step * width, "right")) + root
+            until = max(step, tick_of(int(places[min(near, left - 1)]), width))
+            until = min(until, step + max(1, max(NEAR, root) // width))
             end = PAIR.size * int(np.searchsorted(places, until * width, "right"))
             pairs, later = pairs[:end], pairs[end:]
             merged, more = rewritten(bag, later), 0
     x, pairs = _taken(pairs, step, width, caps)
-    return x, _HEAD.pack(until, merged, more) + pairs
+    left = min(left, len(pairs) // PAIR.size)
+    return x, _HEAD.pack(until, merged, more, left) + pairs
+
+
+def _head_of(memory: bytes) -> tuple[int, ...]:
+    return _HEAD.unpack_from(memory) if memory else (0, 0, 0, 0)
 
 
 def _taken(pairs: bytes, step: int, width: int, caps: IntArray) -> tuple[IntArray, bytes]:

@@ -10,11 +10,12 @@ import apache_beam as beam
 from apache_beam.pvalue import Row
 from apache_beam.typehints.row_type import RowTypeConstraint
 
+from beam_dpcount.checks import ParameterError
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.rows import arguments
 from beam_dpcount.rows.arguments import length, number
-from beam_dpcount.rows.counts import Rows, fields_of, users_of
-from beam_dpcount.rows.fields import Mappings, ReadRow, TimeOf, number_field, text
+from beam_dpcount.rows.counts import Rows, fields_of, read_by, users_of
+from beam_dpcount.rows.fields import Mappings, ReadRow, TimeOf, number_field
 from beam_dpcount.rows.releases import bounds_of
 from beam_dpcount.statistics import metrics as known
 from beam_dpcount.transforms.aggregates import TickAggregate
@@ -118,12 +119,15 @@ class TickAggregateRows(Rows):
             window=number("window", window),
             confidence=number("confidence", confidence),
             users=users_of(user, per_user, per_key, gap),
-            other=None if other is None else text(other),
+            other=arguments.name(other),
             max_per_tick=number("max_per_tick", max_per_tick),
             late=late,
             relation=relation,
             mechanism=mechanism,
-            entropy=arguments.entropy(secret_env, secret_file, run_id),
+            entropy=arguments.entropy(
+                *(secret_env, secret_file, run_id),
+                read_by(key, timestamp, timestamp_format, timezone, user),  # metrics say theirs
+            ),
             value=_FIELDS,
             path=path,
             allow_runner=allow_runner,
@@ -134,10 +138,18 @@ class TickAggregateRows(Rows):
         time_of = TimeOf(timestamp_format, timezone)
         reader = ReadRow(key, Mappings(list(read), user), at, time_of, drops=True)
         super().__init__(count, fields, reader, ToAggregateRow(count.columns))
+        names = [name for name, _ in self._columns()]
+        for name in names:
+            if names.count(name) > 1:
+                remedy = "give the metric that makes it another name"
+                raise ParameterError("metrics", f"make two columns called {name!r}", remedy)
 
     def _row(self) -> Any:
+        return RowTypeConstraint.from_fields(self._columns())
+
+    def _columns(self) -> list[tuple[str, Any]]:
         numbers = [(end, _NUMBER) for end in ("", *(f"_{end}" for end in _ENDS))]
-        fields: list[tuple[str, Any]] = [
+        return [
             *(("key", str), ("step", int), ("start", int), ("end", int)),
             *(("window_start", _WHOLE), ("window_end", _WHOLE)),
             *(
@@ -146,7 +158,6 @@ class TickAggregateRows(Rows):
                 for end, kind in (*numbers, ("_note", str))
             ),
         ]
-        return RowTypeConstraint.from_fields(fields)
 
 
 _ENDS = ("stddev", "low", "high")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from fractions import Fraction
 from numbers import Real
@@ -12,7 +12,6 @@ from beam_dpcount.budget.budgets import ZCDP, ApproxDP, Budget, PureDP
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.commands.files import times
 from beam_dpcount.counters.selection import SelectKeys
-from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.noise.replay import ReplayableEntropy
 
 Number = int | float
@@ -89,6 +88,11 @@ def texts(name: str, given: Any) -> list[str]:
     return made
 
 
+def name(given: Any) -> Any:
+    """A public name; a whole number is its digits. All else stays, and is refused."""
+    return str(given) if isinstance(given, int) and not isinstance(given, bool) else given
+
+
 def select(keys: Any, given: Any) -> list[str] | SelectKeys:
     """The listed keys; or SelectKeys, with these options."""
     if keys is not None and given:
@@ -106,12 +110,22 @@ def select(keys: Any, given: Any) -> list[str] | SelectKeys:
     raise ValueError("give keys, a list; or select_keys: true, where nobody can list them")
 
 
-def entropy(secret_env: Any, secret_file: Any, run_id: Any) -> Entropy | None:
-    """Replayable noise where there is a secret; None: the system's."""
+def entropy(secret_env: Any, secret_file: Any, run_id: Any, read: Mapping[str, Any]) -> Any:
+    """Replayable noise where there is a secret; None: the system's.
+
+    Args:
+      secret_env, secret_file, run_id: as for ReplayableEntropy.
+      read: by argument, which fields are read, and how: where others are, noise is another.
+    """
     if secret_env is None and secret_file is None:
         if run_id is not None:
             raise ValueError("run_id is for replayable noise: give secret_env or secret_file too")
         return None
     if run_id is None:
         raise ValueError("replayable noise needs run_id, which names this count of these data")
-    return ReplayableEntropy(secret_env, key_file=secret_file, run_id=run_id)
+    if not isinstance(run_id, str):
+        raise TypeError(f"run_id must be text, got {type(run_id).__name__}")
+    # Without defaults, so that arguments of later versions do not change the noise.
+    given = sorted((name, value) for name, value in read.items() if value is not None)
+    whole = ascii((str.__str__(run_id), given))
+    return ReplayableEntropy(secret_env, key_file=secret_file, run_id=whole)

@@ -48,6 +48,17 @@ class Rows(beam.PTransform[Any, Any]):
         """The calibrated counter of each key."""
         return self.count.counter
 
+    def problem(self, row: Any, micros: int | None = None) -> str | None:
+        """Why a row does not count as it is; see `beam_dpcount.check`."""
+        for field in self._fields:
+            getattr(row, field.name)  # in a pipeline the schema is checked
+        try:
+            key, payload, own = self._read.read(row)
+        except ValueError as error:
+            return str(error)
+        problem: str | None = self.count.problem((key, payload), micros if own is None else own)
+        return problem
+
     def _row(self) -> Any:
         """The type of what comes out."""
         return CountRow
@@ -92,6 +103,14 @@ def fields_of(
     if user is not None:
         found.append(key_field("user", user))
     return found, timestamp
+
+
+def read_by(
+    key: Any, timestamp: Any, format: Any, timezone: Any, user: Any, **more: Any
+) -> dict[str, Any]:
+    """What is read of rows, by argument, for replayable noise."""
+    read = {"key": key, "timestamp": timestamp, "timestamp_format": format, "user": user, **more}
+    return read | {"timezone": None if timestamp is None else timezone}
 
 
 class PrefixCountRows(Rows):
@@ -170,7 +189,10 @@ class PrefixCountRows(Rows):
             unit=number("unit", unit),
             every=number("every", every),
             users=users_of(user, per_user, per_key),
-            entropy=arguments.entropy(secret_env, secret_file, run_id),
+            entropy=arguments.entropy(
+                *(secret_env, secret_file, run_id),
+                read_by(key, timestamp, timestamp_format, timezone, user, value=value, id=id),
+            ),
             element_id=None if id is None else _ID,
             value=_VALUE,
             **_elements(relation, mechanism, on_reject, path, allow_runner),
@@ -246,7 +268,10 @@ class HistogramRows(Rows):
             names,
             every=number("every", every),
             users=users_of(user, per_user, per_key),
-            entropy=arguments.entropy(secret_env, secret_file, run_id),
+            entropy=arguments.entropy(
+                *(secret_env, secret_file, run_id),
+                read_by(key, timestamp, timestamp_format, timezone, user, item=item, id=id),
+            ),
             element_id=None if id is None else _ID,
             value=_VALUE,
             **_elements(relation, mechanism, on_reject, path, allow_runner),
@@ -347,12 +372,15 @@ class TickCountRows(Rows):
             bounds=(number("low", low), number("high", high)),
             unit=number("unit", unit),
             users=users_of(user, per_user, per_key, gap),
-            other=None if other is None else text(other),
+            other=arguments.name(other),
             max_per_tick=number("max_per_tick", max_per_tick),
             late=late,
             relation=relation,
             mechanism=mechanism,
-            entropy=arguments.entropy(secret_env, secret_file, run_id),
+            entropy=arguments.entropy(
+                *(secret_env, secret_file, run_id),
+                read_by(key, timestamp, timestamp_format, timezone, user, value=value),
+            ),
             value=_VALUE,
             path=path,
             allow_runner=allow_runner,

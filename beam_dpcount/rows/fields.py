@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import math
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
-import apache_beam as beam
 import numpy as np
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.typehints.schemas import named_fields_from_element_type
@@ -17,13 +19,13 @@ from apache_beam.utils.timestamp import Timestamp
 from beam_dpcount.commands.files import times
 from beam_dpcount.dofns.versions import VersionedDoFn
 
-# An alias, because the declared default is Beam's marker.
-_Time: Any = beam.DoFn.TimestampParam
-
 NUMBERS = (int, float, np.number)
 KEYS = (str, int, np.integer)
 TIMES = (str, int, float, np.number, Timestamp)
 ANY = (object,)
+
+_WORD = 1 << 63  # whole numbers beyond are no keys, as no coder of rows takes them
+_NO_KEY = "it is null, or neither text that UTF-8 can hold nor a whole number of 64 bits"
 
 
 @dataclass(frozen=True)
@@ -105,24 +107,49 @@ def _inner(kind: Any) -> Any:
     return kind if kind is not Any else object
 
 
-def text(value: Any) -> Any:
-    """A key or an id as text; what is neither text nor a whole number stays as it is."""
+# What goes on from a row: plain texts and numbers, which every coder takes. What else a field holds
+# would stop the pipeline, at ticks by being there, and with a message that may show it.
+
+
+def cell(row: Any, name: str) -> Any:
+    """What a field holds; None where it cannot be read."""
+    try:
+        return getattr(row, name)
+    except Exception:  # whatever the row's own code raises
+        return None
+
+
+def text(value: Any) -> str | None:
+    """A key, an item or an id as text; None for what is neither text nor a whole number."""
     if isinstance(value, str):
-        return str.__str__(value)
+        plain_text = str.__str__(value)
+        try:
+            plain_text.encode()
+        except UnicodeEncodeError:
+            return None
+        return plain_text
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
-        return str(int(value))
-    return value
+        return str(int(value)) if -_WORD <= int(value) < _WORD else None
+    return None
 
 
-def plain(value: Any) -> Any:
-    """A number as it is counted: true is 1."""
-    return int(value) if isinstance(value, bool | np.bool_) else value
+def plain(value: Any) -> int | float | None:
+    """A number as it is counted: true is 1; None for what is none."""
+    try:
+        if isinstance(value, int | np.integer | np.bool_) and -_WORD <= int(value) < _WORD:
+            return int(value)
+        if isinstance(value, Real | Decimal):
+            return float(value)
+    except OverflowError:  # of whole numbers and fractions; all else is infinite already
+        return math.inf if value > 0 else -math.inf
+    except (TypeError, ValueError, ArithmeticError):
+        pass
+    return None
 
 
 def person(value: Any) -> str:
     """Who it is; "" is nobody."""
-    found = text(value)
-    return found if isinstance(found, str) else ""
+    return text(value) or ""
 
 
 class TimeOf:
@@ -137,10 +164,18 @@ class TimeOf:
         self._numbers = self._parse if format else times.parser("unix", timezone)
 
     def __call__(self, value: Any) -> int:
+        micros = self._micros(value)
+        if not times.FIRST <= micros <= times.LAST:
+            raise ValueError("the timestamp lies outside the years 1 to 9999")
+        return micros
+
+    def _micros(self, value: Any) -> int:
         if isinstance(value, Timestamp):
             return int(value.micros)
         if isinstance(value, bool) or not isinstance(value, int | float | np.number):
             return self._parse(value)
+        if isinstance(value, int) and not -_WORD <= value < _WORD:
+            return value  # no text is made of thousands of digits
         return self._numbers(value.item() if isinstance(value, np.generic) else value)
 
 
@@ -152,8 +187,8 @@ class ReadRow(VersionedDoFn):
       payload: what is counted, as a function of the row.
       timestamp: the field of the time; None: the row has one already.
       time_of: reads it.
-      drops: rows whose time cannot be read leave no trace, as that they are there is protected;
-        else they stop the pipeline, which tells no more than that they are there.
+      drops: rows of which no key or time can be read leave no trace, as that they are there is
+        protected; else they stop the pipeline, which tells no more than that they are there.
     """
 
     def __init__(
@@ -167,18 +202,34 @@ class ReadRow(VersionedDoFn):
         self._key, self._payload, self._timestamp = key, payload, timestamp
         self._time_of, self._drops = time_of, drops
 
-    def process(self, row: Any, at: Any = _Time) -> Iterator[Any]:
-        pair = text(getattr(row, self._key)), self._payload(row)
+    def read(self, row: Any) -> tuple[str, Any, int | None]:
+        """The key, what is counted, and the time in microseconds; None: the row has one already.
+
+        Raises:
+          ValueError: there is no key or no time. The message shows nothing of the row.
+        """
+        key = text(cell(row, self._key))
+        if key is None:
+            raise ValueError(f"key, field {self._key!r}: {_NO_KEY}")
+        payload = self._payload(row)
         if self._timestamp is None:
-            yield pair
-            return
+            return key, payload, None
         try:
-            micros = self._time_of(getattr(row, self._timestamp))
-        except ValueError as problem:
-            if self._drops:
+            return key, payload, self._time_of(cell(row, self._timestamp))
+        except ValueError as error:
+            problem = str(error)
+        # Outside the block: errors that led to that one show the cell.
+        raise ValueError(f"timestamp, field {self._timestamp!r}: {problem}")
+
+    def process(self, row: Any) -> Iterator[Any]:
+        try:
+            key, payload, micros = self.read(row)
+        except Exception:
+            if self._drops:  # whatever it is
                 return
-            raise ValueError(f"timestamp, field {self._timestamp!r}: {problem}") from None
-        yield TimestampedValue(pair, Timestamp(micros=micros))
+            raise
+        pair = key, payload
+        yield pair if micros is None else TimestampedValue(pair, Timestamp(micros=micros))
 
 
 class Values:
@@ -194,9 +245,9 @@ class Values:
         self._value, self._user, self._id, self._read = value, user, element_id, read
 
     def __call__(self, row: Any) -> tuple[Any, Any, Any]:
-        value = 1 if self._value is None else self._read(getattr(row, self._value))
-        user = None if self._user is None else person(getattr(row, self._user))
-        return value, user, None if self._id is None else getattr(row, self._id)
+        value = 1 if self._value is None else self._read(cell(row, self._value))
+        user = None if self._user is None else person(cell(row, self._user))
+        return value, user, None if self._id is None else cell(row, self._id)
 
 
 class Mappings:
@@ -206,5 +257,5 @@ class Mappings:
         self._fields, self._user = tuple(fields), user
 
     def __call__(self, row: Any) -> tuple[Mapping[str, Any], Any]:
-        user = None if self._user is None else person(getattr(row, self._user))
-        return {name: plain(getattr(row, name)) for name in self._fields}, user
+        user = None if self._user is None else person(cell(row, self._user))
+        return {name: plain(cell(row, name)) for name in self._fields}, user

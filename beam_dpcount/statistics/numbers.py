@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from beam_dpcount.counters.change import Change
-from beam_dpcount.counters.lattice import Lattice, NotANumberError
+from beam_dpcount.counters.lattice import Lattice, NotANumberError, plain
 from beam_dpcount.statistics.base import Additions, Codes, IntArray, Statistic
 
 
@@ -58,7 +58,7 @@ class Numbers(Statistic):
         (x,), reason = self.read(payload)
         if reason is not None:
             return reason
-        low, high, unit = self.low, self.high, self.unit
+        low, high, unit, payload = self.low, self.high, self.unit, plain(payload)
         if not low <= payload <= high:
             return f"the value lies outside the bounds ({low:g}, {high:g}) and is clipped"
         if math.isclose(x * unit, payload, rel_tol=1e-9, abs_tol=1e-9 * unit):

@@ -39,6 +39,7 @@ from beam_dpcount.dofns.ticks import TickIntake
 from beam_dpcount.dofns.users import Users
 from beam_dpcount.mechanisms import Mechanism
 from beam_dpcount.noise.entropy import Entropy
+from beam_dpcount.noise.laws import ScaleError
 from beam_dpcount.statistics.items import MOST_STATE
 from beam_dpcount.statistics.metrics import Metric
 from beam_dpcount.statistics.metrics.joint import Joint, check_metrics
@@ -233,7 +234,12 @@ class _Aggregating(TickCount):
         )
 
     def _at(self, clock: Clock, *ways: bool) -> dict[bool, Counter]:
-        counters = super()._at(clock, *ways)
+        try:
+            counters = super()._at(clock, *ways)
+        except ScaleError as error:
+            if len({metric.weight for metric in self.metrics}) == 1:
+                raise
+            raise ScaleError(f"{error}; or give metrics weights nearer to each other") from None
         largest = max(counter.state_size for counter in counters.values()) * self.joint.width
         if largest > MOST_STATE:
             raise ParameterError(

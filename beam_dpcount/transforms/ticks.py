@@ -308,6 +308,9 @@ class TickCount(Counting):
         counted = self._counted
         if self._bound_before is not None:
             counted = counted, self._bound_before
+        if self._listed and (self.other is not None or self.users is not None):
+            # Which other keys are listed decides what counts under a key.
+            counted = counted, self.other, self._listed
         if self.users is not None and self._bounds:
             bound = self.users.bound(self.max_items)
             counted = counted, repr(bound), self._restart

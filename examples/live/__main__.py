@@ -53,7 +53,10 @@ def about(settings: Settings, home: Home) -> dict[str, Any]:
         "events": settings.events,
         "per_key": settings.per_key,
         "confidence": made.confidence,
-        "parameters": {name: str(text) for name, text in made.display_data().items()},
+        # Without where the secret is: an absolute path names people and machines.
+        "parameters": {
+            name: str(text) for name, text in made.display_data().items() if name != "entropy"
+        },
     }
 
 
@@ -74,7 +77,9 @@ def run(options: argparse.Namespace) -> int:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise ValueError(f"the run in {home.path} is running already") from None
-    publisher = Publisher(settings.services, settings.horizon, home.seen, home.record)
+    publisher = Publisher(
+        *(settings.services, settings.horizon, home.seen, home.record), home.messages("publish")
+    )
     try:
         routes = {"/metrics": exporter(publisher)}
     except MissingError as missing:
@@ -95,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
                 if process.poll() not in (None, 0):
                     print(f"{name} has stopped; {home.messages(name)}, which is private, says why")
                     return 1
-        if publisher.failed is not None:
+        if publisher.failed is not None or not publisher.over:
             print(publisher.failed)
             return 1
         print(f"over: {settings.horizon} ticks are in {home.record}", flush=True)

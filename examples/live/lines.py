@@ -11,15 +11,20 @@ that what moves the watermark is the clock and no one's request.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
+NUMBERS = ("latency", "failed")  # the fields that are counted
 _LONGEST = 1 << 16  # bytes of a line that is looked at
 _LARGEST = 1 << 53  # milliseconds; beyond it nothing is a time
 
 
 class Request(NamedTuple):
-    """One line's request: when, whose, of which service, and all its fields."""
+    """One line's request: when, whose, of which service, and these with NUMBERS, as fields.
+
+    A field of NUMBERS that is missing, or is no number, is in no fields.
+    """
 
     at: int
     person: str
@@ -50,9 +55,14 @@ def request_of(line: bytes) -> Request | None:
         return None
     at, person, service = (found.get(name) for name in ("at", "person", "service"))
     at = _time(at)
-    if at is None or not isinstance(person, str) or not isinstance(service, str):
+    if at is None or not _is_text(person) or not _is_text(service):
         return None
-    return Request(at, person, service, found)
+    fields: dict[str, Any] = {"at": at, "person": person, "service": service}
+    for name in NUMBERS:
+        number = _number(found.get(name))
+        if number is not None:
+            fields[name] = number
+    return Request(at, person, service, fields)
 
 
 def between(lines: Iterable[bytes], start: int, end: int) -> list[Request]:
@@ -70,12 +80,8 @@ def between(lines: Iterable[bytes], start: int, end: int) -> list[Request]:
         if request is not None and start <= request.at < end:
             place = request.at, request.person
             found[place] = min(line, found.get(place, line))
-    read = (request_of(found[place]) for place in sorted(found, key=_comparable))
+    read = (request_of(found[place]) for place in sorted(found))
     return [request for request in read if request is not None]
-
-
-def _comparable(place: tuple[int, str]) -> tuple[int, bytes]:
-    return place[0], place[1].encode("utf-8", "surrogatepass")
 
 
 def _line(content: dict[str, Any]) -> bytes:
@@ -96,3 +102,25 @@ def _time(value: Any) -> int | None:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LARGEST:
         return value
     return None
+
+
+def _is_text(value: Any) -> TypeGuard[str]:
+    """Whether it is a text that UTF-8 can hold, and so can coders."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _number(value: Any) -> float | None:
+    """A number as a float; None for what is none."""
+    if not isinstance(value, int | float):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        found = math.inf if value > 0 else -math.inf
+    return None if math.isnan(found) else found

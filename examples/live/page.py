@@ -81,7 +81,8 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             self._head("text/event-stream")
             last = self.headers.get("Last-Event-ID", "0")
-            step = int(last) if last.isdecimal() else 0
+            # Python takes no number of thousands of digits, and would print what it was given.
+            step = int(last) if last.isdecimal() and len(last) < 10 else 0
             self.wfile.write(b"retry: 1000\n\n")
             while not (self._publisher.over and step >= len(self._publisher.published)):
                 ticks = self._publisher.after(step, _BEAT)

@@ -11,11 +11,13 @@ from __future__ import annotations
 import math
 import threading
 import time
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from examples.live.settings import append, whole_lines
+from examples.live.settings import append, append_text, whole_lines
 
 DELAY = 3  # seconds after a tick's end; a tick takes half of it, from its last request to here
 _COLUMNS = ("values", "stddevs", "lows", "highs", "notes")
@@ -93,16 +95,23 @@ class Publisher(threading.Thread):
       keys, horizon: of the run.
       seen: where releases come from.
       record: where ticks go.
+      messages: where errors go in full: a private file.
+
+    Attributes:
+      failed: why nothing more is published, in words that may be shown; None: it goes on.
     """
 
-    def __init__(self, keys: Sequence[str], horizon: int, seen: Path, record: Path) -> None:
+    def __init__(
+        self, keys: Sequence[str], horizon: int, seen: Path, record: Path, messages: Path
+    ) -> None:
         super().__init__(daemon=True)
         self._horizon, self._seen, self._record = horizon, seen, record
+        self._messages = messages
         self.published, _ = whole_lines(record)
         self._ticks = Ticks(keys, self.published)
         self._offset = 0
         self.changed = threading.Condition()
-        self.failed: ConflictError | None = None
+        self.failed: str | None = None
         self._stopped = threading.Event()
 
     @property
@@ -119,7 +128,14 @@ class Publisher(threading.Thread):
                 now = time.time()
                 self._stopped.wait(math.floor(now) + 1 - now)
         except ConflictError as error:
-            self.failed = error
+            self.failed = str(error)
+        except Exception as error:  # its words may show data
+            self.failed = (
+                f"publishing has failed: {type(error).__name__}; {self._messages}, which is "
+                "private, says why"
+            )
+            with suppress(OSError):  # the disk may be full
+                append_text(self._messages, traceback.format_exc(), mode=0o600)
         finally:
             with self.changed:
                 self.changed.notify_all()

@@ -99,6 +99,7 @@ class Home:
           ValueError: the run that lives here has others.
         """
         self.private.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.private.chmod(0o700)  # if it was there before
         if not self.settings.exists():
             tick = wanted["tick"]
             start = (int(time.time()) // tick + 1) * tick
@@ -151,7 +152,11 @@ def append(path: Path, lines: Sequence[dict[str, Any]], mode: int = 0o644) -> No
 
     A line that a kill has cut short before is ended first, so that it spoils no other.
     """
-    text = "".join(json.dumps(line) + "\n" for line in lines)
+    append_text(path, "".join(json.dumps(line) + "\n" for line in lines), mode)
+
+
+def append_text(path: Path, text: str, mode: int = 0o644) -> None:
+    """The same of whole lines of text."""
     out = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, mode)
     try:
         size = os.fstat(out).st_size

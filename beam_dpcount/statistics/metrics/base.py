@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.change import Change, check_unit
-from beam_dpcount.counters.lattice import Lattice, NotANumberError
+from beam_dpcount.counters.lattice import Lattice, NotANumberError, plain
 
 FloatArray = npt.NDArray[np.float64]
 Additions = tuple[tuple[int, int], ...]  # (coordinate from 0, amount)
@@ -94,7 +94,11 @@ class Metric(ABC):
         kind, weight, name = type(self).__name__, *_anything(self.weight, self.name)
         if isinstance(weight, bool) or not isinstance(weight, Real):
             raise TypeError(f"weight of {kind} must be a number, got {weight!r}")
-        if not 0 < float(weight) < math.inf:
+        try:
+            is_finite = 0 < float(weight) < math.inf
+        except OverflowError:
+            is_finite = False
+        if not is_finite:
             problem = f"must be positive and finite, got {weight!r}"
             raise ParameterError("weight", problem, "give e.g. {weight=}2 for half the noise")
         if name is not None and (not isinstance(name, str) or not name):
@@ -198,7 +202,7 @@ class OfField(Metric):
             return f"{self.columns[0]}: {MISSING}"
         if self.code(event) is None:
             return f"{self.columns[0]}: the value is not a number"
-        if not self.low <= value <= self.high:
+        if not self.low <= plain(value) <= self.high:
             bounds = f"({self.low:g}, {self.high:g})"
             return f"{self.columns[0]}: the value lies outside the bounds {bounds} and is clipped"
         return None

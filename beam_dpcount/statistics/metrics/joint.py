@@ -27,6 +27,7 @@ from beam_dpcount.statistics.metrics.base import (
 from beam_dpcount.statistics.metrics.counts import Count
 
 _FINE = 16  # the least multiplier, so that splits are as asked for, to a few percent
+_APART = 10**6  # how many times one weight may be another: beyond, multipliers leave 64 bits
 _LARGEST = 1 << 24  # what sums may be multiplied up to for the sake of it
 
 
@@ -47,6 +48,14 @@ def check_metrics(metrics: Any) -> tuple[Metric, ...]:
         if names.count(name) > 1:
             remedy = "give one of them another name=..., or leave it out"
             raise ParameterError("metrics", f"have two columns called {name!r}", remedy)
+    weights = [float(metric.weight) for metric in metrics]
+    least, most = min(weights), max(weights)
+    if most > _APART * least:
+        raise ParameterError(
+            "weight",
+            f"is {most!r} beside {least!r}: they may differ by a factor of 10^6",
+            "give metrics a {weight} nearer to each other, or leave out what is to get no budget",
+        )
     return tuple(metrics)
 
 

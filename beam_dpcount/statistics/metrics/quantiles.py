@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from beam_dpcount.checks import ParameterError
-from beam_dpcount.counters.lattice import Lattice, NotANumberError
+from beam_dpcount.counters.lattice import Lattice, NotANumberError, plain
 from beam_dpcount.statistics.metrics.base import (
     Additions,
     Errors,
@@ -164,7 +164,7 @@ class Quantiles(OfField):
     def code(self, event: Mapping[str, Any]) -> int | None:
         """The leaf of the event's number; None where there is none."""
         try:
-            value = event[self.field]
+            value = plain(event[self.field])
             if type(value) is not float or value != value:
                 self.lattice.one(value)  # whether it is a number
                 value = float(min(max(value, self.low), self.high))
