@@ -20,6 +20,7 @@ from beam_dpcount.budget.ledger import Protection
 from beam_dpcount.commands import account as printing
 from beam_dpcount.commands import count, graph, spending, ticks
 from beam_dpcount.commands import run as running
+from beam_dpcount.commands.files import beside
 from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.commands.spending import Account, Cost
 from beam_dpcount.counters.change import Change, TickChange
@@ -372,6 +373,24 @@ def test_only_a_failure_that_surely_released_nothing_is_free(
     fail(*shop.words())
     assert shop.ends() == ["nothing was released", "", "", ""]
     assert shop.spent() == Cost(Fraction(3))
+
+
+def test_a_run_that_began_to_write_counts(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads what is half written has seen releases, and on-reject raise says something."""
+
+    def full(*_: Any, **__: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(beside, "_sync", full)
+    fail(*shop.words())
+    assert shop.ends() == [""]
+    assert shop.spent() == Cost(Fraction(1))
+    monkeypatch.undo()
+    words = shop.words("--epsilon", 1)
+    where = words.index("--where")
+    words[where : where + 2] = ["--value", "what", "--bounds", 0, 1]  # texts
+    command(*words, "--on-reject", "raise")
+    assert shop.ends() == ["", ""]
 
 
 def test_keys_that_are_selected_count_where_the_run_fails(

@@ -19,7 +19,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_dpcount.commands import stop, ticks
+import beam_dpcount as dp
+from beam_dpcount.budget.conversions import rounded_up
+from beam_dpcount.commands import histogram, spending, stop, ticks
+from beam_dpcount.commands import run as running
+from beam_dpcount.commands.files.beside import beside
 from beam_dpcount.commands.meant import did_you_mean
 from tests.command_lines import EXACT, ROOT, SECRET_TEXT, command, fail, succeed, written
 
@@ -263,6 +267,7 @@ def test_output_format_is_for_standard_output(tmp_path: Path) -> None:
         (signal.SIGINT, 130, "interrupted"),
         pytest.param(signal.SIGTERM, 143, "terminated", marks=pytest.mark.exhaustive),
         pytest.param(signal.SIGHUP, 129, "the terminal is gone", marks=pytest.mark.exhaustive),
+        pytest.param(signal.SIGQUIT, 131, "quit", marks=pytest.mark.exhaustive),
     ],
 )
 @pytest.mark.parametrize(
@@ -326,3 +331,94 @@ def test_what_is_complete_is_said_and_stays(tmp_path: Path) -> None:
 def test_what_is_meant() -> None:
     assert did_you_mean("Whom", ["who", "time"]) == "did you mean who? "
     assert did_you_mean("zzz", ["who", "time"]) == ""
+
+
+# What an attacker found
+
+
+def test_a_blank_line_of_one_column_takes_its_step(tmp_path: Path) -> None:
+    """It is an empty cell; where there are more columns it is nothing."""
+    path, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    words = ("--item", "w", "--domain", "a", "--horizon", 9, *EXACT, "--output", out)
+    for text, steps in (("w\na\nb\na\n", 3), ("w\na\n\na\n", 3), ("w,x\na,1\n\na,1\n", 2)):
+        path.write_text(text)
+        succeed("--input", path, *words, main=histogram.main)
+        assert len(out.read_text().splitlines()) == 1 + steps
+
+
+def test_two_names_of_a_file_are_read_once(tmp_path: Path) -> None:
+    data, out = in_csv(tmp_path, ROWS), tmp_path / "out.csv"
+    os.link(data, tmp_path / "also.csv")
+    (tmp_path / "third.csv").symlink_to(data)
+    words = ("--input", data, tmp_path / "also.csv", tmp_path / "third.csv", *COUNT, *EXACT)
+    succeed(*words, "--output", out)
+    assert len(written(out)) == len(ROWS)
+
+
+def test_files_that_come_later_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an account has the digests of is what is counted."""
+    in_csv(tmp_path, ROWS)
+    finished = running.finished
+
+    def then(*given: Any) -> Any:
+        (tmp_path / "in2.csv").write_text(csv_of(ROWS))
+        return finished(*given)
+
+    monkeypatch.setattr(running, "finished", then)
+    out = tmp_path / "out.csv"
+    succeed("--input", tmp_path / "in*.csv", *COUNT, *EXACT, "--output", out)
+    assert len(written(out)) == len(ROWS)
+
+
+def test_nobody_reads_a_file_that_is_not_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modes: list[int] = []
+    rename = os.rename
+
+    def seen(name: str, place: str) -> None:
+        rename(name, place)
+        modes.append(Path(place).stat().st_mode & 0o777)
+
+    monkeypatch.setattr(os, "rename", seen)
+    out, rejected = tmp_path / "out.csv", tmp_path / "rejected.csv"
+    with beside(str(out)) as name:
+        assert Path(name).stat().st_mode & 0o777 == 0o600
+        assert [*tmp_path.iterdir()] == [Path(name)]
+    umask = os.umask(0o022)
+    os.umask(umask)
+    assert modes == [0o666 & ~umask]
+    out.chmod(0o640)
+    words = ("--input", in_csv(tmp_path, ROWS), *COUNT, *EXACT)
+    succeed(*words, "--output", out, "--rejected", rejected)
+    assert out.stat().st_mode & 0o777 == 0o640  # as it was
+    assert rejected.stat().st_mode & 0o777 == 0o600
+
+
+def test_an_account_is_not_overwritten(tmp_path: Path) -> None:
+    file = tmp_path / "account.jsonl"
+    spending.create(str(file), dp.ApproxDP(1.0, 1e-6), None)
+    before = file.read_bytes()
+    words = ("--input", in_csv(tmp_path, ROWS), *COUNT, *EXACT, "--overwrite", "--output", file)
+    assert "is an account, which is not replaced" in fail(*words)
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("number", "digits", "text"),
+    [
+        (1.0, 6, "1"),
+        (0.1, 6, "0.1"),
+        (1.0000049, 6, "1.00001"),
+        (7.76622, 4, "7.767"),
+        (1e-6, 6, "1e-06"),
+        (123456.2, 6, "123457"),
+    ],
+)
+def test_what_is_guaranteed_is_rounded_up(number: float, digits: int, text: str) -> None:
+    assert rounded_up(number, digits) == text
+    assert float(text) >= number
+    if digits == 6:
+        assert str(dp.PureDP(number)) == f"epsilon = {text} (pure)"

@@ -20,7 +20,13 @@ from hypothesis import strategies as st
 import beam_dpcount as dp
 from beam_dpcount import mechanisms
 from beam_dpcount.budget import ledger as module
-from beam_dpcount.budget.conversions import float_down, float_up, root_down, zcdp_epsilon
+from beam_dpcount.budget.conversions import (
+    float_down,
+    float_up,
+    root_down,
+    rounded_up,
+    zcdp_epsilon,
+)
 from beam_dpcount.budget.ledger import (
     ClaimedError,
     Ledger,
@@ -341,11 +347,11 @@ def test_the_account_of_an_approximate_budget():
     expected = """\
 ledger web shop: epsilon = 1, delta = 1e-06; in all rho = 0.024356 (zCDP)
 
-share                part  budget                   claimed by
-clicks               25 %  rho = 0.00608899 (zCDP)  PrefixCount
-purchases            50 %  rho = 0.012178 (zCDP)    -
-bursts of clicks  5.132 %  epsilon = 0.05 (pure)    Bursts/PrefixCount
-left              19.87 %  rho = 0.00483899 (zCDP)
+share                part  budget                 claimed by
+clicks               25 %  rho = 0.006089 (zCDP)  PrefixCount
+purchases            50 %  rho = 0.012178 (zCDP)  -
+bursts of clicks  5.132 %  epsilon = 0.05 (pure)  Bursts/PrefixCount
+left              19.87 %  rho = 0.004839 (zCDP)
 
 epsilon at delta = 1e-06: 0.527282 of what is claimed, 1 of all
 
@@ -383,13 +389,14 @@ def test_the_account_of_a_pure_budget():
 
 
 def test_the_account_of_nothing():
+    epsilon = rounded_up(zcdp_epsilon(0.5, 1e-6))
     assert str(Ledger(dp.ZCDP(0.5))).splitlines()[:6] == [
         "ledger: rho = 0.5 (zCDP)",
         "",
         "share   part  budget            claimed by",
         "left   100 %  rho = 0.5 (zCDP)",
         "",
-        f"epsilon at delta = 1e-06: 0 of what is claimed, {zcdp_epsilon(0.5, 1e-6):.6g} of all",
+        f"epsilon at delta = 1e-06: 0 of what is claimed, {epsilon} of all",
     ]
     assert Ledger(dp.ZCDP(0.5)).describe() == {"ledger": "left: 100 %"}
 
@@ -513,9 +520,10 @@ def test_the_account_of_people():
     rows = dict(line.split("  ", 1) for line in text.split("\n\n")[1].splitlines())
     assert rows["buyers"].endswith("  Count, for one person with at most 5 events")
     assert rows["later"].endswith("  -")
+    person, event = map(rounded_up, (ledger.epsilon_at(), ledger.epsilon_at(unit="event")))
     said = (
-        f"epsilon at delta = 1e-06, for one person: {ledger.epsilon_at():.6g} by buyers, 1 of all\n"
-        f"epsilon at delta = 1e-06, for one event: {ledger.epsilon_at(unit='event'):.6g} of what "
+        f"epsilon at delta = 1e-06, for one person: {person} by buyers, 1 of all\n"
+        f"epsilon at delta = 1e-06, for one event: {event} of what "
         "is claimed\n\nFor one event, what protects a person counts 2 times in rho: without "
     )
     assert said in text
@@ -538,7 +546,7 @@ def test_the_account_of_events_and_people():
     text = ledger.account()
     alone = claimed(dp.ApproxDP(1.0, 1e-6), buyers=FIVE).epsilon_at()
     assert "  Count, for one event\n" in text
-    assert f"1e-06, for one event: {ledger.epsilon_at():.6g} of what is claimed\n" in text
+    assert f"1e-06, for one event: {rounded_up(ledger.epsilon_at())} of what is claimed\n" in text
     assert f"epsilon at delta = 1e-06, for one person: {alone:.6g} by buyers alone\n" in text
     assert "nothing follows from shares that protect an event: someone with n events has n" in text
     # Of events only, nobody speaks of people.

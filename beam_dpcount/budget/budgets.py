@@ -17,6 +17,7 @@ from beam_dpcount.budget.conversions import (
     check_delta,
     gaussian_sigma,
     positive,
+    rounded_up,
     zcdp_epsilon,
     zcdp_rho,
 )
@@ -62,7 +63,7 @@ class PureDP:
         return ZCDP(self.epsilon**2 / 2 * (1 + MARGIN))
 
     def __str__(self) -> str:
-        return f"epsilon = {self.epsilon:g} (pure)"
+        return f"epsilon = {rounded_up(self.epsilon)} (pure)"
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class ApproxDP:
         return ZCDP(zcdp_rho(self.epsilon, self.delta))
 
     def __str__(self) -> str:
-        return f"epsilon = {self.epsilon:g}, delta = {self.delta:g}"
+        return f"epsilon = {rounded_up(self.epsilon)}, delta = {rounded_up(self.delta)}"
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ class ZCDP:
         return ApproxDP(zcdp_epsilon(self.rho, delta), delta)
 
     def __str__(self) -> str:
-        return f"rho = {self.rho:g} (zCDP)"
+        return f"rho = {rounded_up(self.rho)} (zCDP)"
 
 
 Budget = PureDP | ApproxDP | ZCDP

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 from numbers import Real
@@ -198,6 +199,14 @@ def float_up(value: Fraction) -> float:
     """The least float that is not below a value >= 0."""
     rounded = float(value)
     return rounded if Fraction(rounded) >= value else math.nextafter(rounded, math.inf)
+
+
+def rounded_up(number: float, digits: int = 6) -> str:
+    """A number as people read it, in so many digits, and not below it: but for its tenth digit,
+    where a number that was computed may be off."""
+    least = Decimal(repr(float(number))) * (1 - Decimal("1e-9"))
+    above = Context(prec=digits, rounding=ROUND_CEILING).plus(least)
+    return f"{float(above):.{digits}g}"
 
 
 def root_down(square: Fraction) -> float:

@@ -19,6 +19,7 @@ from beam_dpcount.budget.conversions import (
     float_up,
     positive,
     root_down,
+    rounded_up,
     zcdp_epsilon,
 )
 from beam_dpcount.budget.notebooks import described, table
@@ -619,7 +620,7 @@ class Ledger:
         epsilon = self._epsilon(parts, keys, delta)
         if epsilon is None:
             return f"none (keys take {float_up(keys):g} of delta)"
-        return f"{epsilon:.6g}"
+        return rounded_up(epsilon)
 
     def describe(self) -> Mapping[str, str]:
         """All shares in one line, for annotations and display data."""

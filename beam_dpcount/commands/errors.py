@@ -3,6 +3,9 @@
 For counts after every row (--horizon) or at the ticks of a clock (--ticks), by the mechanism that
 they would take. With --relation, --bounds, --unit, --max-per-tick and the limits on people as they
 will be there. Noise does not depend on data: nothing is read, and nothing spent.
+It is for `count`, and `ticks` with --keys. With --select-keys a part of delta goes to showing keys,
+and a row of a `histogram` may change two counts: both say their errors, which are larger, as they
+run.
 A rule of thumb: counts below some ten standard deviations are noise. --visible N says which budget
 would bring a count of N up to that.
 """
@@ -39,8 +42,7 @@ def arguments() -> opt.Parser:
     count = changes.add_steps(parser)
     names = "as for the commands that count; default: the one of least largest error"
     more = """
-        --keys N: how many keys, or items of a domain, there are (default 1): the largest error is
-          over all of them
+        --keys N: how many keys there are (default 1): the largest error is over all of them
         --replays: for streaming runs and replayable noise, where work is done again
     """
     opt.add(count, f"--mechanism NAME: {names}", mechanism={"type": opt.mechanism})

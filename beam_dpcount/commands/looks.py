@@ -1,7 +1,7 @@
 """--check: what of the rows would not count as the user may think; a private look at them.
 
 Nothing is counted, drawn from, spent or written. What is said is computed from the rows without
-noise, and goes to the terminal alone.
+noise, and goes to standard output alone.
 """
 
 from __future__ import annotations

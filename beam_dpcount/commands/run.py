@@ -51,10 +51,11 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
     options = task.options
     budget = task.given
     task.check()
-    reader = ReadEvents(ready(task.source()))
+    source = ready(task.source())
+    files = files_of(source)
+    reader = ReadEvents(source, files)
     if not options.check:
         reader.check()
-    files = files_of(reader.source)
     places = Places([reader.source.label(metadata.path) for metadata in files])
     if not options.check:
         check_outputs(options, places.paths)
@@ -73,7 +74,9 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
     if options.rejected:
         releases, rejected = releases
         row = beam.Map(rejected_row).with_output_types(tuple[Any, ...])
-        write = tables.WriteRows(options.rejected, _REJECTED, [name for name, _ in _REJECTED])
+        write = tables.WriteRows(
+            options.rejected, _REJECTED, [name for name, _ in _REJECTED], private=True
+        )
         _ = rejected | "RejectedRow" >> row | "WriteRejected" >> write
     counting = beam.ParDo(CountReleases()).with_output_types(releases.element_type)
     about = manifest.text(task, budget)
@@ -186,6 +189,9 @@ def check_outputs(options: argparse.Namespace, paths: Sequence[str]) -> None:
         tables.check_place(f"--report {options.report!r}", options.report)
         if "://" in options.output:
             raise InputError("--report reads the output back, which must be a local file")
+    for path in outputs:
+        if spending.is_account(path):
+            raise InputError(f"output {path!r} is an account, which is not replaced; name another")
     if not options.overwrite:
         manifest.check_new(outputs)
 

@@ -35,9 +35,10 @@ from typing import TYPE_CHECKING, Any
 
 import beam_dpcount as dp
 from beam_dpcount.budget.budgets import Budget
-from beam_dpcount.budget.conversions import float_up, zcdp_epsilon
+from beam_dpcount.budget.conversions import float_up, rounded_up, zcdp_epsilon
 from beam_dpcount.budget.costs import GaussianCost, PureCost
 from beam_dpcount.commands import options as opt
+from beam_dpcount.commands import stop
 from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.noise.replay import NOISE_FORMAT, ReplayableEntropy
 
@@ -49,6 +50,7 @@ FORMAT = 1
 _USUAL_DELTA = 1e-6
 _MOST = 300  # characters of an amount
 _BLOCK = 1 << 20
+_BEGINNING = b'{"account":'
 _DONE, _NOTHING = "done", "nothing was released"
 _COUNTS = "it did not end well, and counts"
 
@@ -80,9 +82,9 @@ class Cost:
 
     def __str__(self) -> str:
         if self.rho:
-            return f"rho = {float_up(self.rho):.6g}"
-        delta = f", delta = {float_up(self.delta):.6g}" if self.delta else ""
-        return f"epsilon = {float_up(self.epsilon):.6g}{delta}" if self else "nothing"
+            return f"rho = {rounded_up(float_up(self.rho))}"
+        delta = f", delta = {rounded_up(float_up(self.delta))}" if self.delta else ""
+        return f"epsilon = {rounded_up(float_up(self.epsilon))}{delta}" if self else "nothing"
 
     def packed(self) -> dict[str, str]:
         named = zip(("epsilon", "delta", "rho"), self.parts, strict=True)
@@ -190,6 +192,13 @@ def _rho(budget: Budget, counter: Counter, factor: int) -> Fraction:
 # The file
 
 
+def is_account(path: str) -> bool:
+    """Whether a file begins as accounts do."""
+    with suppress(OSError), open(path, "rb") as file:
+        return file.read(len(_BEGINNING)) == _BEGINNING
+    return False
+
+
 @dataclass(frozen=True)
 class Run:
     """A line of an account, with what its later lines say."""
@@ -259,7 +268,7 @@ class Account:
                 made._take(number, json.loads(line))
         except _OtherFormatError as error:
             raise InputError(f"account {path!r} {error}") from None
-        except (ValueError, TypeError, KeyError, AttributeError, ZeroDivisionError):
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
             raise InputError(
                 f"{path!r}, line {number}: not a line of an account; restore the file, or make "
                 "another account and count what was spent against it"
@@ -374,7 +383,7 @@ class Account:
         also = ""
         if spent.rho:
             epsilon = zcdp_epsilon(float_up(spent.rho), delta)
-            also = f" (zCDP), and so epsilon = {epsilon:.4g} at delta = {delta:g},"
+            also = f" (zCDP), and so epsilon = {rounded_up(epsilon, 4)} at delta = {delta:g},"
         return (
             f"All that these runs released satisfies {spent}{also} for {self.whose}. It holds for "
             "rows that no other account, and no run without one, has counted."
@@ -388,15 +397,17 @@ class _OtherFormatError(ValueError):
 def _no_account(path: str, error: OSError) -> InputError:
     if isinstance(error, FileNotFoundError):
         return InputError(
-            f"there is no account {path!r}: make one with `beam-dpcount "
-            "account {path} --create --epsilon 3 "
-            "--delta 1e-5`, the most that all runs over these rows may cost together"
+            f"there is no account {path!r}: make one with `beam-dpcount account "
+            f"{path} --create --epsilon 3 --delta 1e-5`, the most that all runs over these rows "
+            "may cost together"
         )
     return InputError(f"account {path!r} cannot be read: {error.strerror or error}")
 
 
 def create(path: str, budget: Budget, user: str | None) -> Account:
     """Make an account, of mode 0600; an InputError where the file is there or cannot be made."""
+    if any(len(str(part)) > _MOST for part in cost_of_budget(budget).parts):
+        raise InputError(f"{budget} is too small for an account: no run could be made with it")
     line = {
         "account": FORMAT,
         "total": cost_of_budget(budget).packed(),
@@ -408,9 +419,8 @@ def create(path: str, budget: Budget, user: str | None) -> Account:
         file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except FileExistsError:
         raise InputError(
-            f"account {path!r} is there already: `beam-dpcount "
-            "account {path}` prints it; a new one for the "
-            "same rows would forget what was spent"
+            f"account {path!r} is there already: `beam-dpcount account {path}` prints it; a new "
+            "one for the same rows would forget what was spent"
         ) from None
     except OSError as error:
         raise InputError(f"account {path!r} cannot be made: {error.strerror or error}") from None
@@ -525,9 +535,11 @@ def entered(
     try:
         yield [_entered(path, account, cost, why, again)]
     except Exception:
-        # Beam's own runner in this process, and no file: then nobody has seen a release. (How many
-        # there were so far may have been shown, which is one where keys are selected.)
-        shows = bool(flags) or getattr(options, "select_keys", False)
+        # Beam's own runner in this process, and no file begun: then nobody has seen a release. (How
+        # many there were so far may have been shown, which is one where keys are selected; and what
+        # on-reject raise says is one.)
+        shows = bool(flags) or getattr(options, "select_keys", False) or stop.wrote
+        shows = shows or options.on_reject == "raise"
         if not shows and before is not None and _states(place) == before:
             with suppress(InputError):  # it then counts
                 _end(path, {"run": number, "end": _NOTHING, "time": now()})

@@ -24,6 +24,7 @@ _SIGNALS = {
     signal.SIGINT: (130, "interrupted"),
     signal.SIGTERM: (143, "terminated"),
     signal.SIGHUP: (129, "the terminal is gone"),
+    signal.SIGQUIT: (131, "quit"),
 }
 _PATIENCE = 5.0  # seconds, for what others do at the end: servers of runners, file systems afar
 
@@ -33,6 +34,7 @@ _directories: list[str] = []  # temporary ones
 _deletions: dict[str, Callable[[], None]] = {}  # of unfinished files, afar
 _stopped = False
 _notes: dict[str, str] = {}  # what else to say, by what it is about
+wrote = False  # whether this process has begun to write releases
 on_a_line = False  # whether progress is on a line of the terminal that has not ended
 
 
@@ -41,8 +43,16 @@ on_a_line = False  # whether progress is on a line of the terminal that has not 
 
 def begin() -> None:
     """Forget the outputs of what ran before in this process."""
+    global wrote
+    wrote = False
     _outputs.clear()
     _notes.clear()
+
+
+def writes() -> None:
+    """From here on releases may have been seen, as a half-written file can be."""
+    global wrote
+    wrote = True
 
 
 def expect(*paths: str) -> None:

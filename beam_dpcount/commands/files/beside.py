@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import os
-import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 from beam_dpcount.commands import stop
 from beam_dpcount.commands.files.formats import InputError
 
+# It can only be read by setting it, which is for the whole process: once, before there are threads.
+_UMASK = os.umask(0o077)
+os.umask(_UMASK)
+
 
 @contextmanager
-def beside(path: str, run: str = "") -> Iterator[str]:
+def beside(path: str, run: str = "", private: bool = False) -> Iterator[str]:
     """A name to write to in the block, on any file system that Beam knows.
 
     An existing file is replaced only at the end of the block; it keeps its mode, and links to it
-    stay. If the block raises, or the run is stopped, nothing is left behind.
+    stay. Until then nobody else can read what is there: if the block raises, or the run is stopped,
+    nothing is left behind, and nothing was seen.
 
     Args:
       run: whose file it is, as `stop.RUN` has it there; default: this process's.
+      private: a new file stays this user's alone.
 
     Raises:
       InputError: the file system fails, as a full disk does.
@@ -31,12 +37,12 @@ def beside(path: str, run: str = "") -> Iterator[str]:
         with ExitStack() as within:
             if not local:
                 within.enter_context(stop.afar(name, lambda: _delete(name, local)))
-            elif os.path.exists(place):
+            else:
                 os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-                shutil.copymode(place, name)
             yield name
             if local:
                 _sync(name)
+                os.chmod(name, _mode(place, private))
             with stop.naming():
                 _rename(name, place, local)
     except BaseException as error:
@@ -48,6 +54,13 @@ def beside(path: str, run: str = "") -> Iterator[str]:
                 "elsewhere (nothing of it is left, and a file that was there is as it was)"
             ) from error
         raise
+
+
+def _mode(place: str, private: bool) -> int:
+    """That of the file which is replaced; else what new files have."""
+    with suppress(OSError):
+        return stat.S_IMODE(os.stat(place).st_mode)
+    return 0o600 if private else 0o666 & ~_UMASK
 
 
 def _rename(name: str, place: str, local: bool) -> None:

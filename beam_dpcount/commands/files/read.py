@@ -85,25 +85,26 @@ class ReadEvents(beam.PTransform[PBegin, PCollection[tuple[str, Event]]]):
       InputError: a file does not fit. Beam wraps it, so call `check` first, which finds most.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, files: Sequence[FileMetadata] | None = None) -> None:
+        """`files` are all that are read, and no others that come later; default: now's."""
         super().__init__()
-        self.source = source
+        self.source, self.files = source, files_of(source) if files is None else files
 
     def expand(self, pbegin: PBegin) -> PCollection[tuple[str, Event]]:
         # No Reshuffle: it would mix up the rows of a file.
-        match = beam.FlatMap(partial(_match, spool=self.source.spool))
+        each = beam.FlatMap(iter).with_output_types(FileMetadata)
         read = beam.FlatMap(partial(events, self.source)).with_output_types(tuple[str, Event])
         return (
             pbegin
-            | "Patterns" >> beam.Create([self.source.inputs])
-            | "Match" >> match.with_output_types(FileMetadata)
+            | "Matched" >> beam.Create([list(self.files)])
+            | "Each" >> each
             | "Open" >> ReadMatches()
             | "Parse" >> read
         )
 
     def check(self) -> None:
         """Reads the header and the first event of the first 100 files, without a pipeline."""
-        for metadata in files_of(self.source)[:_FILES_CHECKED]:
+        for metadata in self.files[:_FILES_CHECKED]:
             if not metadata.path.endswith(("/", "\\")):
                 next(events(self.source, ReadableFile(metadata)), None)
 
@@ -169,15 +170,15 @@ def _of_csv(source: Source, readable: ReadableFile) -> Rows:
     try:
         with _open_text(readable) as text:
             # Strict: else a quote that is never closed would swallow the rest of the file.
-            records = filter(None, csv.reader(text, delimiter=source.delimiter, strict=True))
-            header = next(records, None)
+            records = csv.reader(text, delimiter=source.delimiter, strict=True)
+            header = next(filter(None, records), None)
             if header is None:
                 raise InputError(f"{file}: the file is empty; it needs a header line")
             row = 0
             places = _locate(source, file, header)
             last = max(places, default=-1)
             pick: Any = itemgetter(*places) if len(places) > 1 else partial(_few, places)
-            for row, cells in enumerate(records, 1):
+            for row, cells in enumerate(_records(records, len(header)), 1):
                 if len(cells) <= last:
                     there = zip(source.names, places, strict=True)
                     missing = next(name for name, place in there if place >= len(cells))
@@ -188,11 +189,20 @@ def _of_csv(source: Source, readable: ReadableFile) -> Rows:
         raise InputError(f"{_place(file, row + 1)}: malformed CSV: {error}") from None
     except UnicodeDecodeError:
         with suppress(csv.Error), _open_text(readable, errors="surrogateescape") as text:
-            records = filter(None, csv.reader(text, delimiter=source.delimiter))
-            row = _undecodable(map("".join, records), row + 1)
+            records = csv.reader(text, delimiter=source.delimiter)
+            header = next(filter(None, records), [])
+            if not re.search("[\udc80-\udcff]", "".join(header)):
+                row = _undecodable(map("".join, _records(records, len(header))), row + 1, 1)
+            else:
+                row = 0
         raise InputError(f"{_place(file, row)}: not UTF-8 text; convert the file") from None
     except OSError as error:
         raise unreadable(file, error) from error
+
+
+def _records(records: Iterable[list[str]], width: int) -> Iterator[list[str]]:
+    """Without blank lines; of a single column they are its empty cells, and take their steps."""
+    return filter(None, records) if width > 1 else (record or [""] for record in records)
 
 
 def _of_json(source: Source, readable: ReadableFile) -> Rows:
@@ -207,7 +217,10 @@ def _of_json(source: Source, readable: ReadableFile) -> Rows:
                 row += 1
                 found = _object(line)
                 if found is None:
-                    problem = 'not a JSON object; each line must be one, such as {"name": 1}'
+                    problem = (
+                        "not a JSON object, or nested too deeply; each line must be one, such as "
+                        '{"name": 1}'
+                    )
                     raise InputError(f"{_place(file, row)}: {problem}")
                 cells: list[object] = []
                 for name, is_public, is_named in columns:
@@ -243,9 +256,10 @@ def _object(line: str) -> dict[str, object] | None:
     except RecursionError:
         return None
     except ValueError:  # a whole number of so many digits that Python takes it for an attack
-        found = json.loads(
-            line, parse_int=lambda text: text if len(text) > _MOST_DIGITS else int(text)
-        )
+        try:
+            found = json.loads(line, parse_int=_whole)
+        except (ValueError, RecursionError):
+            return None
     return found if isinstance(found, dict) else None
 
 
@@ -421,9 +435,18 @@ def files_of(source: Source) -> list[FileMetadata]:
     return _match(source.inputs, source.spool)
 
 
+def _identity(path: str) -> object:
+    """What names of one file have in common: links, hard ones too."""
+    if "://" not in path:
+        with suppress(OSError):
+            found = os.stat(path)
+            return found.st_dev, found.st_ino
+    return path
+
+
 def _match(inputs: Sequence[str], spool: str) -> list[FileMetadata]:
     """The files of all patterns, each file once: an event read twice would count twice."""
-    files: dict[str, FileMetadata] = {}
+    files: dict[object, FileMetadata] = {}
     for pattern in (spool if pattern == STANDARD else pattern for pattern in inputs):
         # Beam finds nothing for a pattern with a star in its first part.
         full = f"./{pattern}" if re.match(r"[^/]*[*?[]", pattern) else pattern
@@ -434,6 +457,5 @@ def _match(inputs: Sequence[str], spool: str) -> list[FileMetadata]:
         if not found:
             raise InputError(f"no file matches {pattern!r}")
         for metadata in sorted(found, key=lambda metadata: metadata.path):
-            path = metadata.path
-            files.setdefault(path if "://" in path else os.path.realpath(path), metadata)
+            files.setdefault(_identity(metadata.path), metadata)
     return list(files.values())

@@ -188,11 +188,12 @@ class WriteRows(beam.PTransform[PCollection[tuple[Any, ...]], PCollection[str]])
         order: Sequence[str],
         first: Sequence[str] = (),
         about: str = "",
+        private: bool = False,
     ) -> None:
         super().__init__()
         schema = pa.schema([(name, _KINDS[kind]) for name, kind in columns])
         schema = schema.with_metadata({"beam_dpcount": about} if about else None)
-        self._pack, self._write = _Pack(schema), _Write(output, schema, order, first)
+        self._pack, self._write = _Pack(schema), _Write(output, schema, order, first, private)
 
     def expand(self, rows: PCollection[tuple[Any, ...]]) -> PCollection[str]:
         if not rows.is_bounded:
@@ -235,9 +236,14 @@ class _Pack(beam.DoFn):
 
 class _Write(beam.DoFn):
     def __init__(
-        self, output: str, schema: pa.Schema, order: Sequence[str], first: Sequence[str]
+        self,
+        output: str,
+        schema: pa.Schema,
+        order: Sequence[str],
+        first: Sequence[str],
+        private: bool = False,
     ) -> None:
-        self._output, self._schema = output, schema
+        self._output, self._schema, self._private = output, schema, private
         self._order, self._first = list(order), list(first)
         self._run = stop.RUN  # of the process that cleans up
 
@@ -249,7 +255,8 @@ class _Write(beam.DoFn):
         # A slice at a time: a column of text may hold more than one array of Arrow's can.
         slices = (table.take(places[i : i + _SLICE]) for i in range(0, max(1, len(places)), _SLICE))
         write = {"csv": _csv, "jsonl": _json, "parquet": _parquet}[kind_of(self._output)]
-        with beside(self._output, self._run) as name:
+        stop.writes()
+        with beside(self._output, self._run, self._private) as name:
             kind = CompressionTypes.UNCOMPRESSED
             with FileSystems.create(name, "application/octet-stream", kind) as file:
                 if self._output.lower().endswith(".gz"):
