@@ -51,15 +51,16 @@ class Kind:
     share: float = 1.0
 
 
+PLAIN: tuple[type[Any], ...] = (*mechanisms.ALL, mechanisms.Endless)
 # Where releases hide some of what is noised, parameters under which they hide little.
 KINDS: dict[str, Kind] = {
-    **{kind.__name__: Kind(partial(kind, 4)) for kind in (*mechanisms.ALL, mechanisms.Endless)},
+    **{kind.__name__: Kind(partial(kind, 4)) for kind in PLAIN},
     "Honaker": Kind(partial(mechanisms.Honaker, 2), 2),
     "SlidingBLT": Kind(partial(mechanisms.SlidingBLT, 4, window=2), share=0.35),
     "DecayedBLT": Kind(partial(mechanisms.DecayedBLT, 4, decay=0.9), share=0.35),
     "Unbounded(BinaryTree)": Kind(partial(mechanisms.Unbounded, mechanisms.BinaryTree, 0.75)),
     "Unbounded(BLT)": Kind(partial(mechanisms.Unbounded, mechanisms.BLT, 0.75)),
-    "Sparse": Kind(partial(mechanisms.Sparse, 1, 1, share=0.355), 2, share=0.5),
+    "Sparse": Kind(partial(mechanisms.Sparse, 1, 1, share=0.25), 2, share=0.5),
 }
 # Only contents of one coordinate differ: there is noise for no more.
 ONE = dp.Change(coordinates=1)

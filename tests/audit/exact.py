@@ -287,12 +287,12 @@ def largest_loss(counter: Counter, values: Sequence[Any] = (0.0, 1.0)) -> float:
     """
     law, budget, found = counter.law, counter.budget, 0.0
     for change in worst_of(differences(counter, values)):
-        if isinstance(law, DiscreteLaplace) and not isinstance(budget, ZCDP):
-            loss = pure_loss(law, change) / budget.epsilon
-        elif isinstance(budget, ApproxDP):
-            loss = delta_at(law, change, budget) / budget.delta
-        else:
+        if isinstance(budget, ZCDP):
             loss = max(renyi(law, change, alpha) / alpha for alpha in ALPHAS) / budget.rho
+        elif isinstance(budget, PureDP) or isinstance(law, DiscreteLaplace):
+            loss = pure_loss(law, change) / budget.epsilon
+        else:
+            loss = delta_at(law, change, budget) / budget.delta
         found = max(found, loss)
     return found
 

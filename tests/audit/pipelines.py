@@ -18,9 +18,9 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.transforms.window import FixedWindows
 
 import beam_dpcount as dp
+from beam_dpcount.local.transforms import MakeMessages
 from beam_dpcount.noise.entropy import SystemEntropy
 from beam_dpcount.statistics import Words
 from tests.audit import bounds
@@ -29,7 +29,7 @@ from tests.audit.counters import TIGHT
 from tests.runners import SECOND, Row, feed
 from tests.scripted import ScriptedEntropy
 
-BUDGET, MU = dp.ZCDP(2.0), 2.0
+BUDGET = dp.ZCDP(2.0)
 STEPS, TICK = 4, 10
 TRIALS = 40_000  # of both neighbours together
 FloatArray = np.ndarray
@@ -57,6 +57,7 @@ class Case:
       ticks: whether it counts at a clock.
       most: contents of a stream at most.
       steps: of a stream.
+      rho: of its budget; a larger one where short streams come to a part of its noise only.
     """
 
     make: Callable[[Any, list[str]], Any]
@@ -65,6 +66,7 @@ class Case:
     ticks: bool = False
     most: int = 9
     steps: int = STEPS
+    rho: float = 2.0
 
     def streams(self) -> list[Stream]:
         every = itertools.product([None, *self.contents], repeat=self.steps)
@@ -93,8 +95,8 @@ class Case:
                 yield key, payload, (TICK * i + 5) * SECOND
 
 
-def graph(kind: Any, *arguments: Any, **more: Any) -> Callable[[Any, list[str]], Any]:
-    return lambda entropy, keys: kind(BUDGET, LONGER, 4, *arguments, entropy=entropy, **more)
+def graph(kind: Any, *given: Any, rho: float = 2.0, **more: Any) -> Callable[..., Any]:
+    return lambda entropy, keys: kind(dp.ZCDP(rho), LONGER, 4, *given, entropy=entropy, **more)
 
 
 def at_ticks(kind: Any, **more: Any) -> Callable[[Any, list[str]], Any]:
@@ -139,14 +141,19 @@ CASES: dict[str, Case] = {
     "StatisticCount": Case(
         lambda e, _: dp.StatisticCount(BUDGET, STEPS, Words("ab", 2), entropy=e), "ab"
     ),
+    **{
+        kind.__name__: Case(
+            graph(kind, *given, rho=rho, max_degree=2), contents, "all", steps=LONGER, rho=rho
+        )
+        for kind, given, contents, rho in (
+            (dp.TriangleCount, (), EDGES, 8.0),
+            (dp.KStarCount, (2,), EDGES, 4.0),
+            (dp.HighDegreeCount, (1,), EDGES, 12.0),
+            (dp.DegreeHistogram, (), EDGES, 4.0),
+            (dp.SpanningForestCost, (3,), COSTS, 20.0),
+        )
+    },
     "EdgeCount": Case(graph(dp.EdgeCount), EDGES, "all", steps=LONGER),
-    "TriangleCount": Case(graph(dp.TriangleCount, max_degree=2), EDGES, "all", steps=LONGER),
-    "KStarCount": Case(graph(dp.KStarCount, 2, max_degree=2), EDGES, "all", steps=LONGER),
-    "HighDegreeCount": Case(graph(dp.HighDegreeCount, 1, max_degree=2), EDGES, "all", steps=LONGER),
-    "DegreeHistogram": Case(graph(dp.DegreeHistogram, max_degree=2), EDGES, "all", steps=LONGER),
-    "SpanningForestCost": Case(
-        graph(dp.SpanningForestCost, 3, max_degree=2), COSTS, "all", steps=LONGER
-    ),
     "CutGraph": Case(graph(dp.CutGraph), EDGES, "add", steps=LONGER),
     "TickCount": Case(at_ticks(dp.TickCount), [1], "add", True),
     "TickHistogram": Case(of_items, [1], "add", True),
@@ -199,7 +206,7 @@ def released(case: Case, entropy: Any, streams: Sequence[Stream]) -> FloatArray:
 class Pair:
     """Neighbours, the difference of their exact releases, and how to whiten noise of releases."""
 
-    streams: tuple[Stream, Stream]
+    streams: tuple[Any, Any]
     change: FloatArray
     whiten: FloatArray
 
@@ -236,9 +243,10 @@ def worst_pair(case: Case) -> Pair:
 
 @dataclass(frozen=True)
 class Found:
-    """What is known of a transform: of `BUDGET`, in rho; and in mu.
+    """What is known of a transform, in rho, and in mu.
 
     Fields:
+      rho: its budget.
       trials: keys of its pipeline that count, of each neighbour.
       pair: the mu of the worst neighbours found.
       known, mu: what the likelihood ratio proves.
@@ -246,6 +254,7 @@ class Found:
     """
 
     name: str
+    rho: float
     trials: int
     pair: float | None
     known: float | None
@@ -257,7 +266,7 @@ class Found:
         said = [
             f"{self.name}: {way} proves rho = {proved:.4g}"
             for way, proved in (("the known statistic", self.known), ("a classifier", self.learned))
-            if proved is not None and proved > BUDGET.rho
+            if proved is not None and proved > self.rho
         ]
         if self.mu is not None and self.pair is not None and self.mu < TIGHT["mu"] * self.pair:
             said.append(f"{self.name}: only mu = {self.mu:.4g} is proved")
@@ -273,10 +282,12 @@ def audited(name: str, n: int = TRIALS) -> Found:
     pair = worst_pair(case)
     streams = [pair.streams[i % 2] for i in range(n)]
     trials = released(case, SystemEntropy(), streams)
-    return weighed(name, trials[::2], trials[1::2], pair)
+    return weighed(name, case.rho, trials[::2], trials[1::2], pair)
 
 
-def weighed(name: str, ours: FloatArray, theirs: FloatArray, pair: Pair | None) -> Found:
+def weighed(
+    name: str, rho: float, ours: FloatArray, theirs: FloatArray, pair: Pair | None
+) -> Found:
     """What trials of two neighbours prove."""
     n = len(ours)
     choosing, counting = [(x[: n // 4], x[n // 4 :]) for x in (ours, theirs)]
@@ -288,6 +299,7 @@ def weighed(name: str, ours: FloatArray, theirs: FloatArray, pair: Pair | None) 
 
     return Found(
         name,
+        rho,
         len(counting[0]),
         pair and pair.mu,
         pair and proves(bounds.rho, pair.score),
@@ -296,38 +308,47 @@ def weighed(name: str, ours: FloatArray, theirs: FloatArray, pair: Pair | None) 
     )
 
 
-# Local learning: a client a window, of whom all that is released is what the server says
-
-
-LOCAL: dict[str, tuple[Callable[[], Any], tuple[Any, Any]]] = {
-    "LocalMedian": (lambda: dp.LocalMedian(BUDGET, 4), (0.0, 1.0)),
-    "LocalConvexRisk": (lambda: dp.LocalConvexRisk(BUDGET, 4, gradient=slopes), (0.0, 1.0)),
-}
+# Local learning: what is released of a client is its message
 
 
 def slopes(client: Any, points: FloatArray) -> FloatArray:
     return np.sign(points - client)
 
 
-class _NoteRisk(_Note):
-    """The same of the risk of one client, by the window."""
+LOCAL: dict[str, Callable[[], Any]] = {
+    "LocalMedian": lambda: dp.LocalMedian(BUDGET, 4),
+    "LocalConvexRisk": lambda: dp.LocalConvexRisk(BUDGET, 4, gradient=slopes),
+}
+HELD = (0.0, 0.3, 0.6, 1.0, None)  # by a client
 
-    def process(self, risk: Any, window: Any = beam.DoFn.WindowParam) -> None:
-        self._seen.append((window.start.micros // SECOND, risk.clients, risk.loss))
+
+class _NoteMessage(_Note):
+    def process(self, message: FloatArray) -> None:
+        self._seen.append(message)  # type: ignore[arg-type]
+
+
+def messages(name: str, held: Any, n: int) -> FloatArray:
+    """What n clients send that hold the same, shape (n, numbers)."""
+    with tempfile.TemporaryDirectory() as scratch:
+        pipeline = beam.Pipeline("FnApiRunner")
+        clients = pipeline | beam.Create([[held] * 1000] * (n // 1000), reshuffle=False)
+        sent = clients | beam.ParDo(MakeMessages(LOCAL[name]().learner, None))
+        _ = sent | beam.ParDo(_NoteMessage(scratch))
+        pipeline.run().wait_until_finish()
+        seen = [one for file in Path(scratch).iterdir() for one in pickle.loads(file.read_bytes())]
+    return np.array(seen, dtype=np.float64)
 
 
 def audited_local(name: str, n: int = TRIALS) -> Found:
-    """What trials prove of a transform of local learning: one pipeline of n windows."""
-    make, clients = LOCAL[name]
-    with tempfile.TemporaryDirectory() as scratch:
-        pipeline = beam.Pipeline("FnApiRunner")
-        rows = [("", clients[i % 2], i * SECOND) for i in range(n)]
-        values = pipeline | feed(rows) | beam.Values().with_output_types(float)
-        windowed = values | beam.WindowInto(FixedWindows(1))
-        _ = windowed | make() | beam.ParDo(_NoteRisk(scratch))
-        pipeline.run().wait_until_finish()
-        seen = [one for file in Path(scratch).iterdir() for one in pickle.loads(file.read_bytes())]
-    seen.sort(key=lambda one: one[0])
-    assert [one[:2] for one in seen] == [(i, 1) for i in range(n)]
-    trials = np.array([one[2] for one in seen], dtype=np.float64)
-    return weighed(name, trials[::2], trials[1::2], None)
+    """What trials prove of a transform of local learning: a message a trial, n in all."""
+    first = {held: messages(name, held, n // 4) for held in HELD}
+    values, vectors = np.linalg.eigh(np.cov(first[None].T))
+    kept = values > 1e-6 * values.max()
+    whiten = vectors[:, kept] / np.sqrt(values[kept])
+    pairs = [
+        Pair((one, other), first[one].mean(axis=0) - first[other].mean(axis=0), whiten)
+        for one, other in itertools.combinations(HELD, 2)
+    ]
+    pair = max(pairs, key=lambda pair: pair.mu)
+    ours, theirs = (messages(name, held, n // 2) for held in pair.streams)
+    return weighed(name, BUDGET.rho, ours, theirs, pair)
