@@ -228,16 +228,18 @@ class OneSegment:
 # Trials
 
 
-def trials(counter: Any, xs: FloatArray, by_steps: bool) -> FloatArray:
-    """Releases of as many streams `xs` as a counter of vectors has coordinates, a row a trial."""
+def trials(counter: Any, xs: FloatArray) -> FloatArray:
+    """Releases of streams `xs`, a row a trial: by `release`, and as many by `step`.
+
+    Two for each of the coordinates of a counter of vectors.
+    """
     given = np.repeat(xs[:, None], counter.dimension, axis=1)
-    if not by_steps:
-        return np.ascontiguousarray(counter.release(given).T)
     noise, state, values = SystemNoise(counter.law, counter.dimension), counter.init(), []
     for x in given:
         state, value = counter.step(state, x, noise)
         values.append(value)
-    return np.stack(values, axis=1)
+    both = np.stack([counter.release(given), np.array(values)], axis=2)
+    return both.transpose(1, 2, 0).reshape(-1, len(xs))  # in turns
 
 
 def one_by_one(counter: Any, xs: FloatArray, n: int) -> FloatArray:
@@ -310,8 +312,7 @@ def audited(
     seen = known_of(counter, kind.steps)
     size = int((n or TRIALS * MORE.get(budget, 1)) * kind.share)
     choosing, counting = (
-        [made(name, budget, broken, xs, some, by_steps) for xs in seen.inputs]
-        for some, by_steps in ((size // 4, kind.share < 1), (size, True))
+        [made(name, budget, broken, xs, some) for xs in seen.inputs] for some in (size // 4, size)
     )
     measure, most = bounds.of_budget(budget)
 
@@ -339,13 +340,11 @@ def known_of(counter: Any, steps: int) -> Anatomy | OneSegment:
     return OneSegment(counter, steps) if sparse else anatomy(counter, steps)
 
 
-def made(
-    name: str, budget: Budget, broken: Callable[[Any], Any], xs: Any, n: int, by_steps: bool
-) -> FloatArray:
+def made(name: str, budget: Budget, broken: Callable[[Any], Any], xs: Any, n: int) -> FloatArray:
     """Trials of one stream."""
     if isinstance(counter := calibrated(name, budget), dp.SparseCounter):
         return one_by_one(broken(counter), xs, n)
-    return trials(broken(calibrated(name, budget, n)), xs, by_steps)
+    return trials(broken(calibrated(name, budget, n // 2)), xs)
 
 
 def law_mu(counter: Any, steps: int) -> float:

@@ -21,7 +21,7 @@ import numpy as np
 
 import beam_dpcount as dp
 from beam_dpcount.local.transforms import MakeMessages
-from beam_dpcount.noise.entropy import SystemEntropy
+from beam_dpcount.noise.entropy import Entropy, SystemEntropy
 from beam_dpcount.statistics import Words
 from tests.audit import bounds
 from tests.audit.classifier import learned
@@ -273,15 +273,15 @@ class Found:
         return said
 
 
-def audited(name: str, n: int = TRIALS) -> Found:
+def audited(name: str, n: int = TRIALS, entropy: Entropy | None = None) -> Found:
     """What trials prove of a transform: one pipeline of n keys, half of them of each neighbour.
 
-    A quarter of them choose the event.
+    A quarter of them choose the event. `entropy` is a mutant's.
     """
     case = CASES[name]
     pair = worst_pair(case)
     streams = [pair.streams[i % 2] for i in range(n)]
-    trials = released(case, SystemEntropy(), streams)
+    trials = released(case, entropy or SystemEntropy(), streams)
     return weighed(name, case.rho, trials[::2], trials[1::2], pair)
 
 
