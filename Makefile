@@ -50,9 +50,11 @@ test-engines: $(VENV)/ready
 # What CI runs, with test-engines.
 check: lint test-all
 
-# Longer forms of tests that `make test-all` has in short.
+# What trials prove of every counter and transform, as in docs/audit.md; then longer forms of tests
+# that `make test-all` has in short, but for the mutants, which have a target of their own.
 audit: $(VENV)/ready
-	$(BIN)/python -m pytest -rs -n $(JOBS) -m audit tests
+	$(BIN)/python -m tests.audit --jobs $(JOBS)
+	$(BIN)/python -m pytest -rs -n $(JOBS) -m audit tests --deselect tests/test_mutants.py::test_all_mutants_die
 
 # Breaks one promise at a time in a copy, and runs the check that is to notice: a line each.
 mutants: $(VENV)/ready

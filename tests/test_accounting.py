@@ -24,7 +24,7 @@ from beam_dpcount.budget.costs import dp_event, ledger_event
 from beam_dpcount.budget.ledger import Ledger
 from beam_dpcount.counters.change import ItemsChange, TickChange
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
-from tests import audit as audits
+from tests.audit import exact as audits
 
 library = pytest.importorskip("dp_accounting")
 rdp = pytest.importorskip("dp_accounting.rdp")

@@ -18,7 +18,7 @@ from beam_dpcount.counters.counter import UnsupportedBudgetError
 from beam_dpcount.counters.errors import half_width, largest_error, normal_half_width
 from beam_dpcount.mechanisms import BinaryTree, SmoothBinary
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace
-from tests.audit import log_pmf
+from tests.audit.exact import log_pmf
 from tests.scripted import SeededNoise
 
 LEVELS = (0.5, 0.9, 0.95, 0.99, 0.9999)

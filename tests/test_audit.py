@@ -14,8 +14,8 @@ import beam_dpcount as dp
 from beam_dpcount import mechanisms
 from beam_dpcount.budget.budgets import noise_laws
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
-from tests import audit as audits
-from tests.audit import audit
+from tests.audit import exact as audits
+from tests.audit.exact import audit
 from tests.rounding import ROUNDED, FedBackRoot, UncountedRounding, Unrounded, coarse
 
 BUDGETS = (

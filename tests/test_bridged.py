@@ -17,7 +17,7 @@ from beam_dpcount.dofns.states import StateCodec
 from beam_dpcount.mechanisms import BridgedKAry, KAry, SmoothLaplace, Unbounded
 from beam_dpcount.mechanisms.bridged import _candidates, _made
 from beam_dpcount.noise.laws import DiscreteLaplace
-from tests.audit import audit
+from tests.audit.exact import audit
 from tests.scripted import Script, SeededNoise, random_script
 
 ARITIES = [2, 3, 7, (), (2,), (5, 3), (3, 5), (2, 2, 2, 2), (64,), (7, 9), (63,), (4, 4, 4)]

@@ -25,7 +25,7 @@ from beam_dpcount.dofns.states import StateCodec
 from beam_dpcount.mechanisms.base import MAX_HORIZON, HorizonError
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace
-from tests.audit import law_moments
+from tests.audit.exact import law_moments
 from tests.numerics import same
 from tests.scripted import Script, SeededNoise, random_script
 

@@ -36,8 +36,8 @@ from beam_dpcount.statistics.cuts import (
     CutWeights,
     pair_place,
 )
-from tests import audit as audits
-from tests.audit import audit
+from tests.audit import exact as audits
+from tests.audit.exact import audit
 
 NAMES = CutWeights(["ann", "bob", "cem"], unit=0.25)
 NUMBERS = CutWeights(4, unit=0.01)

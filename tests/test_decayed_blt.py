@@ -17,7 +17,7 @@ from beam_dpcount.mechanisms import DecayedBLT, SquareRoot
 from beam_dpcount.mechanisms import fading_tables as tables
 from beam_dpcount.mechanisms.base import UnsupportedHorizonError
 from benchmarks.fit_fading import decay_limit, fit, ladders
-from tests.audit import audit
+from tests.audit.exact import audit
 from tests.fading import encoded, exactly_encoded, inputs, rational, stepped, streams
 from tests.rounding import coarse
 from tests.runners import SECOND, Row, each_path, feed, run

@@ -69,8 +69,8 @@ from beam_dpcount.statistics.items import (
 )
 from beam_dpcount.transforms.histograms import Histogram
 from beam_dpcount.transforms.postprocess import TopK
-from tests import audit as audits
-from tests.audit import audit
+from tests.audit import exact as audits
+from tests.audit.exact import audit
 from tests.runners import RUNNERS, Row, feed, root, run
 from tests.scripted import KeyedScript, ScriptedEntropy
 

@@ -19,7 +19,7 @@ from beam_dpcount.counters.joint import JointChange, JointUserChange, worst_allo
 from beam_dpcount.counters.users import column_cost, worst
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.statistics.metrics.joint import Joint
-from tests.audit import keeps_budget
+from tests.audit.exact import keeps_budget
 
 m = dp.metrics
 # Small lattices, so that all events can be tried: x from -2 to 3, y from 0 to 4.

@@ -22,7 +22,7 @@ from beam_dpcount.dofns.states import StateCodec
 from beam_dpcount.mechanisms import KAry
 from beam_dpcount.mechanisms.digits import digits, largest_cost, total_cost
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
-from tests.audit import audit
+from tests.audit.exact import audit
 from tests.scripted import Script, random_script
 
 WITH = [3, 5, 7, (3, 5, 9), (9, 3, 5), [7, 3, 7], (5, 3, 3, 3), (129,), (3, 3, 3, 3, 3, 3)]

@@ -20,7 +20,7 @@ from beam_dpcount.budget import ledger as module
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.conversions import float_down, float_up, zcdp_delta, zcdp_epsilon
 from beam_dpcount.budget.ledger import Ledger, OverspentError, Protection, claim
-from tests import audit as audits
+from tests.audit import exact as audits
 
 APPROXIMATE = dp.ApproxDP(1.0, 1e-6)
 FIVE = Protection("one person with at most 5 events", 2)

@@ -35,7 +35,7 @@ from beam_dpcount.budget.ledger import (
     claim,
     plain_budget,
 )
-from tests import audit as audits
+from tests.audit import exact as audits
 
 repeatable = settings(deadline=None, derandomize=True, database=None, max_examples=200)
 

@@ -36,7 +36,7 @@ from beam_dpcount.local.transforms import LocalConvexRisk, LocalMedian, LossOf
 from beam_dpcount.mechanisms import ALL, BLT, BinaryTree, KAry, Simple2, SmoothBinary, SquareRoot
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.noise.entropy import SystemNoise
-from tests import audit as audits
+from tests.audit import exact as audits
 from tests.runners import RUNNERS
 from tests.scripted import Script
 

@@ -41,7 +41,7 @@ from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.mechanisms import NormalizedBLT
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from benchmarks.cells import Cell
-from tests.audit import Tape, keeps_budget, seen_weights
+from tests.audit.exact import Tape, keeps_budget, seen_weights
 
 SECOND, TICK = 1_000_000, 10
 PATHS = ("bounded", "streaming")

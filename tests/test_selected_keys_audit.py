@@ -35,7 +35,7 @@ from beam_dpcount.mechanisms import BinaryTree, KAry, NormalizedBLT, SmoothBinar
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
 from benchmarks.cells import Cell, Timer
-from tests import audit
+from tests.audit import exact as audit
 from tests.scripted import Script, ScriptedEntropy
 from tests.shards import Placed, Scripts, Shard, bounded, plan_of, streamed
 

@@ -12,7 +12,7 @@ import beam_dpcount as dp
 from beam_dpcount.dofns.states import StateCodec
 from beam_dpcount.mechanisms import Simple1, Simple2, TwoLevel
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace
-from tests.audit import audit
+from tests.audit.exact import audit
 from tests.scripted import Script, random_script
 
 HORIZONS = (*range(1, 41), 64, 100)

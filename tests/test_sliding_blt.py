@@ -25,7 +25,7 @@ from beam_dpcount.mechanisms.base import UnsupportedHorizonError
 from beam_dpcount.mechanisms.fading import FadingRecurrence
 from benchmarks.fit_fading import fit, ladders, window_limit
 from benchmarks.fit_fading import windows as windows_fitted
-from tests.audit import audit
+from tests.audit.exact import audit
 from tests.fading import encoded, exactly_encoded, inputs, rational, stepped, streams
 from tests.rounding import coarse
 from tests.scripted import Script, SeededNoise, random_script

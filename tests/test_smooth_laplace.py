@@ -11,7 +11,7 @@ import pytest
 import beam_dpcount as dp
 from beam_dpcount.counters.counter import UnsupportedBudgetError
 from beam_dpcount.mechanisms import KAry, SmoothBinary, SmoothLaplace
-from tests.audit import audit
+from tests.audit.exact import audit
 
 
 def test_shapes_are_the_true_minimum_of_the_largest_variance() -> None:

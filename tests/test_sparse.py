@@ -31,7 +31,7 @@ from beam_dpcount.mechanisms import (
 )
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
-from tests.audit import log_pmf, pure_loss
+from tests.audit.exact import log_pmf, pure_loss
 from tests.rounding import ROUNDED
 from tests.scripted import Script, SeededBytes
 

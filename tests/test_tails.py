@@ -22,7 +22,7 @@ from beam_dpcount.counters.tails import normal_quantile, quantiles, sum_quantile
 from beam_dpcount.mechanisms.base import HorizonError
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
-from tests.audit import log_pmf
+from tests.audit.exact import log_pmf
 from tests.rounding import ROUNDED, coarse
 from tests.scripted import Script, SeededNoise
 

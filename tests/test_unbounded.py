@@ -39,7 +39,7 @@ from beam_dpcount.mechanisms import (
 from beam_dpcount.mechanisms.base import MAX_HORIZON
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
-from tests.audit import ALPHAS, LARGE, close, largest, law_moments, log_pmf, pure_loss, renyi
+from tests.audit.exact import ALPHAS, LARGE, close, largest, law_moments, log_pmf, pure_loss, renyi
 from tests.numerics import same
 from tests.rounding import ROUNDED, FedBackRoot, UncountedRounding, Unrounded, coarse
 from tests.scripted import Script, SeededNoise, random_script
@@ -722,7 +722,7 @@ SILENCE = np.zeros(500, dtype=np.int64)
 
 
 def audit(counter, n=7):
-    """Which of these fail, for all bit streams of n steps (see tests/audit.py):
+    """Which of these fail, for all bit streams of n steps (see tests/audit/exact.py):
 
     pattern, order, laws, affine, factorization, release: as there; and each coordinate is drawn
     with the law of its row. budget: the exact loss of R x + z (or of the integers q(x) + z),
@@ -827,7 +827,7 @@ def keeps_budget(budget, R, laws):
 def losses(budget, R, laws):
     """Pairs of an exact loss and the bound that it must keep, for all changes (and orders).
 
-    At scales above LARGE from the theorems that tests/audit.py takes there.
+    At scales above LARGE from the theorems that tests/audit/exact.py takes there.
     """
     for change in changes(R, laws):
         if isinstance(budget, dp.PureDP):

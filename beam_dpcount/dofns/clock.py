@@ -9,7 +9,7 @@ import datetime as dt
 import re
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
 from numbers import Real
@@ -122,6 +122,10 @@ class Clock:
     steps: int
     window: int | None = None
     offset: int = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        # No caches: that there is one tells that an event was read.
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def in_windows(self, size: int, offset: int) -> Clock:
         """The same clock, started anew in each window [offset + k size, offset + (k + 1) size).

@@ -31,7 +31,7 @@ import numpy as np
 from scipy import fft
 from scipy.special import log_ndtr, ndtr
 
-from beam_dpcount.budget.budgets import ApproxDP, PureDP
+from beam_dpcount.budget.budgets import ZCDP, ApproxDP, PureDP
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
@@ -266,26 +266,52 @@ def law_moments(law: Law) -> tuple[float, float]:
 def keeps_budget(counter: Counter, changes: Sequence[np.ndarray]) -> bool:
     """Whether the exact loss of every one of these changes of Rx is within the budget."""
     law, budget = counter.law, counter.budget
-    # The noises are independent and symmetric: only the sizes of the changes matter.
-    sizes = {tuple(sorted(np.abs(change[change != 0]).tolist())) for change in changes}
-    for change in map(np.array, largest(sizes)):
+    for change in worst_of(changes):
         if isinstance(budget, PureDP):
             if pure_loss(law, change) > budget.epsilon + 1e-12:
                 return False
         elif isinstance(budget, ApproxDP):
-            # A rounded Gaussian's delta is bounded, within 1 % and the more tightly the finer.
-            for fineness in (1e-2, 1e-3, 1e-4):
-                delta, truncated = hockey_stick(law, change, budget.epsilon, fineness)
-                assert truncated < 1e-12
-                if not budget.delta < delta + truncated < 1.01 * budget.delta:
-                    break
-            if delta + truncated > budget.delta:
+            if delta_at(law, change, budget) > budget.delta:
                 return False
         else:
             for alpha in ALPHAS:
                 if renyi(law, change, alpha) > alpha * budget.rho * (1 + 1e-9):
                     return False
     return True
+
+
+def largest_loss(counter: Counter, values: Sequence[Any] = (0.0, 1.0)) -> float:
+    """How much of the budget the worst neighbours spend, as a share.
+
+    Of its epsilon where noise is Laplace; of delta where it is Gaussian; of rho.
+    """
+    law, budget, found = counter.law, counter.budget, 0.0
+    for change in worst_of(differences(counter, values)):
+        if isinstance(budget, ZCDP):
+            loss = max(renyi(law, change, alpha) / alpha for alpha in ALPHAS) / budget.rho
+        elif isinstance(budget, PureDP) or isinstance(law, DiscreteLaplace):
+            loss = pure_loss(law, change) / budget.epsilon
+        else:
+            loss = delta_at(law, change, budget) / budget.delta
+        found = max(found, loss)
+    return found
+
+
+def worst_of(changes: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
+    """The sizes of the changes that no other exceeds: noises are independent and symmetric."""
+    sizes = {tuple(sorted(np.abs(change[change != 0]).tolist())) for change in changes}
+    return map(np.array, largest(sizes))
+
+
+def delta_at(law: Law, change: np.ndarray, budget: ApproxDP) -> float:
+    """The delta at the budget's epsilon, or a bound that is close enough to tell."""
+    # A rounded Gaussian's delta is bounded, within 1 % and the more tightly the finer.
+    for fineness in (1e-2, 1e-3, 1e-4):
+        delta, truncated = hockey_stick(law, change, budget.epsilon, fineness)
+        assert truncated < 1e-12
+        if not budget.delta < delta + truncated < 1.01 * budget.delta:
+            break
+    return delta + truncated
 
 
 def largest(sizes: set[tuple[int, ...]]) -> list[tuple[int, ...]]:

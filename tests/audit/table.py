@@ -1,0 +1,104 @@
+"""The table of docs/audit.md, from what was found."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from beam_dpcount.budget.budgets import ZCDP, WeakBudgetWarning
+from tests.audit import counters, pipelines
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "audit.md"
+_OPEN, _CLOSE = "<!-- {0} -->\n", "<!-- /{0} -->"
+
+Found = counters.Found | pipelines.Found
+
+
+def jobs() -> list[tuple[Callable[..., Found | None], tuple[Any, ...]]]:
+    """All rows, as calls: those that take long first."""
+    local = [(pipelines.audited_local, (name,)) for name in pipelines.LOCAL]
+    made = [(pipelines.audited, (name,)) for name in pipelines.CASES]
+    every = [(counters.audited, (name, b)) for name in counters.KINDS for b in counters.BUDGETS]
+    slow = [job for job in every if counters.KINDS[job[1][0]].share < 1]
+    return [*slow, *made, *local, *(job for job in every if job not in slow)]
+
+
+def quiet() -> None:
+    """For a worker: budgets are weak on purpose, so that fewer trials tell."""
+    warnings.simplefilter("ignore", WeakBudgetWarning)
+
+
+def of_counters(found: Sequence[Found]) -> str:
+    head = [
+        "| mechanism | budget | noise | trials | exact loss | known statistic | mu | classifier |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    order = {(name, b): i for i, (name, b) in enumerate(_every())}
+    rows = [row for row in found if isinstance(row, counters.Found)]
+    rows.sort(key=lambda row: order[row.name, row.kind])
+    return "\n".join([*head, *("| " + " | ".join(_cells(row)) + " |" for row in rows)])
+
+
+def _every() -> Iterator[tuple[str, Any]]:
+    for name in counters.KINDS:
+        for budget in counters.BUDGETS:
+            yield name, budget
+
+
+def _cells(row: counters.Found) -> list[str]:
+    unit = "rho" if isinstance(row.kind, ZCDP) else "epsilon"
+    spent = "delta" if "Gaussian" in row.noise and unit == "epsilon" else unit
+    exact = "elsewhere" if row.exact is None else f"{_share(row.exact)} of {spent}"
+    mu = "" if row.mu is None or row.law_mu is None else f"{row.mu:.3f} of {row.law_mu:.3f}"
+    return [
+        row.name,
+        str(row.kind),
+        row.noise,
+        f"{row.trials:,}",
+        exact,
+        f"{unit} > {row.known:.3f}",
+        mu,
+        f"{unit} > {row.learned:.3f}",
+    ]
+
+
+def _share(exact: float) -> str:
+    """Rounded down, so that only what is 1 reads as 1."""
+    return f"{int((exact + 1e-9) * 1e4) / 1e4:.4f}"
+
+
+def of_transforms(found: Sequence[Found]) -> str:
+    head = [
+        "| transform | budget | trials | neighbours found | known statistic | mu | classifier |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    names = [*pipelines.CASES, *pipelines.LOCAL]
+    rows = [row for row in found if isinstance(row, pipelines.Found)]
+    rows.sort(key=lambda row: names.index(row.name))
+    lines = [
+        f"| {row.name} | rho = {row.rho:g} | {row.trials:,} "
+        f"| mu = {row.pair:.2f} of {(2 * row.rho) ** 0.5:.2f} | rho > {row.known:.3f} "
+        f"| {row.mu:.3f} of {row.pair:.2f} | rho > {row.learned:.3f} |"
+        for row in rows
+    ]
+    return "\n".join([*head, *lines])
+
+
+def tables(found: Sequence[Found]) -> dict[str, str]:
+    return {"counters": of_counters(found), "transforms": of_transforms(found)}
+
+
+def written(page: str, name: str, table: str) -> str:
+    """A page with its table between the markers."""
+    before, rest = page.split(_OPEN.format(name))
+    _, after = rest.split(_CLOSE.format(name))
+    return before + _OPEN.format(name) + table + "\n" + _CLOSE.format(name) + after
+
+
+def shown(page: str, name: str) -> list[list[str]]:
+    """The rows of a table in a page, without its head."""
+    table = page.split(_OPEN.format(name))[1].split(_CLOSE.format(name))[0]
+    return [re.split(r" \| ", line.strip("| ")) for line in table.splitlines()[2:]]

@@ -1,0 +1,245 @@
+"""Every public transform, usual events for it, and others that it may meet: bad, late, unlisted.
+
+Where noise is scripted, neighbours have the same, so that what differs was not hidden by it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+
+import beam_dpcount as dp
+from beam_dpcount.statistics import Words
+from tests.runners import SECOND, Row
+from tests.scripted import ScriptedEntropy
+from tests.side_doors import SECRET
+
+BUDGET = dp.ZCDP(0.5)
+NAN = math.nan
+
+
+class Odd:
+    """A value whose every use but showing it fails, each time with what it holds."""
+
+    def _fail(self, *_: Any) -> Any:
+        raise ValueError(SECRET)
+
+    __float__ = __iter__ = __len__ = __hash__ = __eq__ = __str__ = _fail  # type: ignore[assignment]
+
+
+# The transforms, and events that one of them may meet
+
+
+@dataclass(frozen=True)
+class Elements:
+    """Of a transform that releases after every element.
+
+    Fields:
+      make: of options.
+      usual: the values of a key's elements, five or more.
+      others: what any one of them may be instead.
+    """
+
+    make: Callable[..., Any]
+    usual: Sequence[Any]
+    others: Sequence[Any]
+
+
+def graph(kind: Any, *arguments: Any, **options: Any) -> Callable[..., Any]:
+    return lambda **more: kind(BUDGET, 4, 5, *arguments, **options, **more)
+
+
+EDGES = [(0, 1), (0, 2), (1, 2), (3, 4), (2, 3)]
+BAD_EDGES = [(0, 9), (1, 1), (1, 0), (0, 1, -1), (0, 2, 99), (0,), "01", None, NAN, SECRET, Odd()]
+EACH_ELEMENT: dict[str, Elements] = {
+    "PrefixCount": Elements(
+        lambda **o: dp.PrefixCount(BUDGET, 4, bounds=(0, 2), **o),
+        [1, 0, 2, 1, 1],
+        [9, -9, 1e300, math.inf, 0.5, NAN, None, SECRET, Odd()],
+    ),
+    "Histogram": Elements(
+        lambda **o: dp.Histogram(BUDGET, 4, ["a", "b", "c"], max_items=2, **o),
+        ["a", "b", ["a", "b"], "a", "c"],
+        ["z", ["a", "z"], ["a", "b", "c"], ["a", "a"], [], "", 7, NAN, None, SECRET, Odd()],
+    ),
+    "SubstringCount": Elements(
+        lambda **o: dp.SubstringCount(BUDGET, 4, ["a", "b"], 2, **o),
+        [*"abbab"],
+        ["b", "z", "", "ab", 7, NAN, None, SECRET, Odd()],
+    ),
+    "EpisodeCount": Elements(
+        lambda **o: dp.EpisodeCount(BUDGET, 4, ["a", "b"], 2, **o),
+        [*"abbab"],
+        ["b", "z", "", "ab", 7, NAN, None, SECRET, Odd()],
+    ),
+    "StatisticCount": Elements(
+        lambda **o: dp.StatisticCount(BUDGET, 4, Words("ab", 2), **o),
+        [*"abbab"],
+        ["z", "", 7, NAN, None, SECRET, Odd()],
+    ),
+    "EdgeCount": Elements(graph(dp.EdgeCount, max_degree=1), EDGES, BAD_EDGES),
+    "TriangleCount": Elements(graph(dp.TriangleCount, max_degree=2), EDGES, BAD_EDGES),
+    "KStarCount": Elements(graph(dp.KStarCount, 2, max_degree=2), EDGES, BAD_EDGES),
+    "HighDegreeCount": Elements(graph(dp.HighDegreeCount, 2, max_degree=2), EDGES, BAD_EDGES),
+    "DegreeHistogram": Elements(graph(dp.DegreeHistogram, max_degree=2), EDGES, BAD_EDGES),
+    "SpanningForestCost": Elements(
+        graph(dp.SpanningForestCost, 3, max_degree=2), EDGES, [(0, 1, 3), (0, 1, 4), *BAD_EDGES]
+    ),
+    "CutGraph": Elements(graph(dp.CutGraph), EDGES, [(0, 1, 0.5), (0, 1, 2), *BAD_EDGES]),
+}
+# Of a public clock of four ticks of 10 seconds. One event more, or of another content.
+KEYED: list[Row] = [("a", 1, 5 * SECOND), ("b", 1, 15 * SECOND), ("a", 2, 31 * SECOND)]
+MORE: list[Row] = [
+    ("a", 1, 6 * SECOND),  # a sum that is clipped
+    ("a", 9, 25 * SECOND),  # a number that is
+    ("a", -9, 25 * SECOND),
+    ("c", 1, 5 * SECOND),  # the first of its key
+    *(("a", bad, 5 * SECOND) for bad in (NAN, math.inf, None, SECRET, Odd())),
+    (SECRET, 1, 5 * SECOND),
+    (None, 1, 5 * SECOND),
+    ("a", 1, -5),
+    ("a", 1, 40 * SECOND),
+    ("a", 1, 10**15),
+]
+ITEMS: list[Row] = [("", "a", 5 * SECOND), ("", ["a", "b"], 15 * SECOND)]
+MORE_ITEMS: list[Row] = [
+    *(("", item, 6 * SECOND) for item in ("a", "c", "z", ["a", "b", "c"], ["z", "a"], [], "")),
+    *(("", bad, 5 * SECOND) for bad in (7, NAN, None, SECRET, Odd())),
+    *(("", "a", micros) for micros in (-5, 40 * SECOND, 10**15)),
+]
+CLOCK: dict[str, Any] = {"tick": 10, "start": 0, "horizon": 4, "max_per_tick": 1}
+ABC = ("a", "b", "c")
+LATE = ("fold", "drop")
+
+
+def ticks(**options: Any) -> dp.TickCount:
+    given = {"bounds": (0, 2), "entropy": ScriptedEntropy(), "keys": ABC, **CLOCK, **options}
+    return dp.TickCount(BUDGET, **given)
+
+
+def tick_items(**options: Any) -> Any:
+    given = {"max_items": 2, "entropy": ScriptedEntropy(), "domain": ABC, **CLOCK, **options}
+    return beam.Values() | dp.TickHistogram(BUDGET, **given)
+
+
+# Of whom all events are.
+ONE_PERSON = dp.Users(lambda value: "p", 2)
+
+
+def distinct(**options: Any) -> dp.DistinctUsers:
+    given = {"entropy": ScriptedEntropy(), "keys": ABC, **CLOCK, **options}
+    del given["max_per_tick"]
+    return dp.DistinctUsers(BUDGET, users=ONE_PERSON, **given)
+
+
+def sliding(**options: Any) -> dp.SlidingCount:
+    given = {"bounds": (0, 2), "entropy": ScriptedEntropy(), "keys": ABC, **CLOCK, **options}
+    return dp.SlidingCount(BUDGET, window=2, **given)
+
+
+def aggregate(**options: Any) -> dp.TickAggregate:
+    metrics = [
+        dp.metrics.Count(),
+        dp.metrics.Sum("n", 0, 2),
+        dp.metrics.Mean("n", 0, 2),
+        dp.metrics.Variance("n", 0, 2),
+        dp.metrics.Quantiles("n", 0, 2, [0.5], leaves=4),
+        dp.metrics.DistinctUsers(),
+    ]
+    given = {"entropy": ScriptedEntropy(), "keys": ABC, **CLOCK, **options}
+    return dp.TickAggregate(BUDGET, metrics=metrics, users=ONE_PERSON, **given)
+
+
+FIELDS: list[Row] = [(key, {"n": n}, micros) for key, n, micros in KEYED]
+MORE_FIELDS: list[Row] = [
+    *((key, {"n": n}, micros) for key, n, micros in MORE),
+    *(("a", bad, 5 * SECOND) for bad in (1, None, SECRET, Odd(), {}, {"m": 1}, {1: SECRET})),
+]
+
+
+@beam.ptransform_fn
+def one_of_bound(events: Any, **options: Any) -> Any:
+    counts = {"count": ticks(value=lambda value: value, **options), "people": distinct(**options)}
+    return (events | dp.BoundUsers(ONE_PERSON, counts))["count"]
+
+
+EACH_TICK: dict[str, tuple[Callable[..., Any], list[Row], list[Row]]] = {
+    "TickCount": (ticks, KEYED, MORE),
+    "TickHistogram": (tick_items, ITEMS, MORE_ITEMS),
+    "DistinctUsers": (distinct, KEYED, MORE),
+    "SlidingCount": (sliding, KEYED, MORE),
+    "TickAggregate": (aggregate, FIELDS, MORE_FIELDS),
+    "BoundUsers": (one_of_bound, KEYED, MORE),
+}
+
+
+def hinge(x: Any, points: Any) -> Any:
+    if isinstance(x, str):
+        raise AttributeError(SECRET)
+    return [NAN] * len(points) if x is None else [max(-1, min(1, 4 * (p - x))) for p in points]
+
+
+def no_text(x: Any) -> Any:
+    if isinstance(x, str):
+        raise RuntimeError(SECRET)
+    return x
+
+
+LOCAL: dict[str, Callable[[], Any]] = {
+    "LocalMedian": lambda: dp.LocalMedian(BUDGET, 4, value=no_text),
+    "LocalConvexRisk": lambda: dp.LocalConvexRisk(BUDGET, 4, gradient=hinge),
+}
+CLIENTS = [0.1, 0.4, 0.4, 0.9, 0.2, 0.3, 0.5, 0.6]
+OTHER_CLIENTS = [7, -7, math.inf, NAN, None, SECRET, Odd(), [0.1]]
+
+
+def after(kind: Any, path: str) -> Any:
+    """A count whose releases go through a post-processing transform."""
+    options = {"path": path, "entropy": ScriptedEntropy()}
+    if kind is dp.TopK:
+        counted = dp.Histogram(BUDGET, 4, ABC, **options)
+        return beam.MapTuple(lambda key, x: (key, "abc"[x % 3])) | counted | kind(2, counted)
+    if kind is dp.LastPerTick:
+        return dp.PrefixCount(BUDGET, 4, bounds=(0, 2), **options) | kind(20)
+    count = ticks(path=path)
+    if kind is dp.Monotone:
+        return count | kind(path=path)
+    arguments: dict[Any, tuple[Any, ...]] = {
+        dp.SlidingSum: (2, count.counter, path),
+        dp.TopKPerTick: (2, ABC, path),
+        dp.Isotonic: (count.counter, "past", 2, path),
+        dp.ShrinkAcrossKeys: (count, path),
+    }
+    return count | kind(*arguments.get(kind, ()))
+
+
+AFTER = {
+    "Isotonic": dp.Isotonic,
+    "LastPerTick": dp.LastPerTick,
+    "Monotone": dp.Monotone,
+    "NonNegative": dp.NonNegative,
+    "Rounded": dp.Rounded,
+    "RunningAverage": dp.RunningAverage,
+    "ShrinkAcrossKeys": dp.ShrinkAcrossKeys,
+    "SlidingSum": dp.SlidingSum,
+    "TopK": dp.TopK,
+    "TopKPerTick": dp.TopKPerTick,
+}
+
+# Of the same, keys that nobody listed, none of which is shown.
+SELECT = dp.SelectKeys(delta=1e-9, shards=3)
+SELECTED: dict[str, tuple[Callable[..., Any], list[Row], list[Row]]] = {
+    "TickCount": (lambda **o: ticks(keys=SELECT, **o), KEYED, MORE),
+    "TickHistogram": (lambda **o: tick_items(domain=SELECT, **o), ITEMS, MORE_ITEMS),
+    "DistinctUsers": (lambda **o: distinct(keys=SELECT, **o), KEYED, MORE),
+    "TickAggregate": (lambda **o: aggregate(keys=SELECT, **o), FIELDS, MORE_FIELDS),
+    "at_least": (
+        lambda **o: ticks(keys=dp.SelectKeys(delta=1e-9, at_least=2), **o),
+        KEYED,
+        MORE,
+    ),
+}

@@ -1,0 +1,249 @@
+"""Whole outputs of neighbours are the same but for values, whatever streams Hypothesis makes up.
+
+One harness for all transforms: see `tests/whole.py`. What one may meet is in `tests/hostile.py`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import apache_beam as beam
+import pytest
+from apache_beam.runners.portability.fn_api_runner import worker_handlers
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import beam_dpcount as dp
+from tests.hostile import (
+    AFTER,
+    BUDGET,
+    EACH_ELEMENT,
+    EACH_TICK,
+    NAN,
+    SELECTED,
+    Odd,
+    after,
+    ticks,
+)
+from tests.runners import SECOND, Row, feed
+from tests.scripted import ScriptedEntropy
+from tests.side_doors import SECRET, _noted_updates  # noqa: F401
+from tests.whole import whole
+
+WAYS = [
+    ("bounded", "drop"),
+    ("bounded", "collect"),
+    ("streaming", "drop"),
+    ("streaming", "collect"),
+]
+PATHS = ("bounded", "streaming")
+# Of each transform, pairs of streams.
+longer = pytest.mark.parametrize("pairs", [2, pytest.param(25, marks=pytest.mark.audit)])
+
+
+@pytest.fixture(autouse=True)
+def _no_state_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The local runner's cache measures every state that it holds, some 1 ms a key and bundle.
+    monkeypatch.setattr(worker_handlers, "STATE_CACHE_SIZE_MB", 0)
+
+
+def for_pairs(pairs: int, made: st.SearchStrategy[Any], check: Callable[[Any], None]) -> None:
+    """Check so many pairs of neighbours, the same ones each time."""
+    quiet = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
+    phases = [Phase.explicit, Phase.generate]  # to shrink takes long: the pair is printed as it is
+    options = settings(
+        max_examples=pairs,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=quiet,
+        phases=phases,
+    )
+    options(given(made)(lambda pair: check(pair)))()
+
+
+@st.composite
+def contents(draw: Any, name: str) -> tuple[list[Row], list[Row]]:
+    """Streams of some keys, of which one element holds something else."""
+    case = EACH_ELEMENT[name]
+    known = [*case.usual, *case.others]
+    one_of = st.integers(0, len(known) - 1)  # values may neither be compared nor hashed
+    lengths = draw(st.lists(st.integers(1, 6), min_size=1, max_size=3))
+    streams = [[known[draw(one_of)] for _ in range(length)] for length in lengths]
+    touched = draw(st.integers(0, len(lengths) - 1))
+    place = draw(st.integers(0, lengths[touched] - 1))
+    others = [list(stream) for stream in streams]
+    others[touched][place] = known[draw(one_of)]
+    return rows_of(streams), rows_of(others)
+
+
+def rows_of(streams: list[list[Any]]) -> list[Row]:
+    return [
+        (f"k{number}", x, i * SECOND)
+        for number, stream in enumerate(streams)
+        for i, x in enumerate(stream)
+    ]
+
+
+@st.composite
+def presence(draw: Any, rows: list[Row], more: list[Row]) -> tuple[list[Row], list[Row]]:
+    """Events at a clock, and the same with one more, anywhere among them."""
+    known = [*rows, *more]
+    chosen = draw(st.lists(st.integers(0, len(known) - 1), max_size=8))
+    place = draw(st.integers(0, len(chosen)))
+    extra = draw(st.integers(0, len(known) - 1))
+    others = [*chosen[:place], extra, *chosen[place:]]
+    return [known[i] for i in chosen], [known[i] for i in others]
+
+
+@pytest.mark.pipeline
+@longer
+@pytest.mark.parametrize("name", EACH_ELEMENT)
+def test_contents_of_elements(name: str, pairs: int, capfd: pytest.CaptureFixture[str]) -> None:
+    def check(pair: tuple[list[Row], list[Row]]) -> None:
+        def build(pipeline: beam.Pipeline, rows: list[Row]) -> dict[str, Any]:
+            elements, made = pipeline | feed(rows), {}
+            for path, rejects in WAYS:
+                label = f"{path} {rejects}"
+                count = EACH_ELEMENT[name].make(
+                    path=path, on_reject=rejects, entropy=ScriptedEntropy()
+                )
+                releases = elements | label >> count
+                made[label] = releases if rejects == "drop" else releases[0]
+            return made
+
+        one, other = (whole(lambda p, rows=rows: build(p, rows), capfd) for rows in pair)
+        assert one.order["bounded drop"]
+        assert one == other
+
+    for_pairs(pairs, contents(name), check)
+
+
+AT_TICKS = {**EACH_TICK, **{f"hidden keys, {name}": made for name, made in SELECTED.items()}}
+
+
+@pytest.mark.pipeline
+@longer
+@pytest.mark.parametrize("name", AT_TICKS)
+def test_presence_of_events(name: str, pairs: int, capfd: pytest.CaptureFixture[str]) -> None:
+    make, rows, more = AT_TICKS[name]
+
+    def check(pair: tuple[list[Row], list[Row]]) -> None:
+        def build(pipeline: beam.Pipeline, rows: list[Row]) -> dict[str, Any]:
+            events = pipeline | feed(rows, Any)
+            return {path: events | path >> make(path=path) for path in PATHS}
+
+        one, other = (whole(lambda p, rows=rows: build(p, rows), capfd) for rows in pair)
+        assert bool(one.order["bounded"]) == (not name.startswith("hidden"))
+        assert one == other
+
+    for_pairs(pairs, presence(rows, more), check)
+
+
+@pytest.mark.pipeline
+@longer
+@pytest.mark.parametrize("name", AFTER)
+def test_what_comes_after(name: str, pairs: int, capfd: pytest.CaptureFixture[str]) -> None:
+    """Contents are protected before it, and so after it."""
+    values = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3)), min_size=1, max_size=6)
+
+    def check(drawn: tuple[list[tuple[str, int]], int, int]) -> None:
+        chosen, place, value = drawn
+        place %= len(chosen)
+        others = [*chosen[:place], (chosen[place][0], value), *chosen[place + 1 :]]
+
+        def build(pipeline: beam.Pipeline, events: list[tuple[str, int]]) -> dict[str, Any]:
+            rows = [(key, x, 7 * i * SECOND) for i, (key, x) in enumerate(events)]
+            return {"": pipeline | feed(rows) | after(AFTER[name], "bounded")}
+
+        one, other = (whole(lambda p, c=c: build(p, c), capfd) for c in (chosen, others))
+        assert one == other
+
+    for_pairs(pairs, st.tuples(values, st.integers(0, 5), st.integers(0, 3)), check)
+
+
+@pytest.mark.pipeline
+@pytest.mark.parametrize("path", PATHS)
+def test_what_stops_a_pipeline_says_nothing_of_it(
+    path: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """That it stops is seen; by what, is not."""
+    bad = [NAN, None, SECRET, Odd()]
+    seen = []
+    for value in bad:
+        rows: list[Row] = [("a", 1, SECOND), ("a", value, 5 * SECOND)]
+        count = ticks(path=path, on_reject="raise")
+        seen.append(whole(lambda p, r=rows, c=count: {"": p | feed(r, Any) | c}, capfd))
+    assert seen[0].error
+    assert seen[0].outside is None
+    assert all(one.error == seen[0].error and one.files == seen[0].files for one in seen)
+
+
+# What this would find, and `test_side_doors.py` would not
+
+
+class Tells(beam.DoFn):
+    """A mutant: passes all on, and tells of some."""
+
+    def __init__(self, way: str) -> None:
+        self._way = way
+        self.seen = 0
+
+    def process(self, element: Any) -> Iterator[Any]:
+        if element[1] is None:
+            self.WAYS[self._way](self)
+        yield element
+
+    def remember(self) -> None:
+        self.seen += 1
+
+    def write(self) -> None:
+        Path(tempfile.gettempdir(), "refused").touch()
+
+    def fail(self) -> None:
+        raise ValueError("refused one")
+
+    WAYS: ClassVar[dict[str, Callable[[Any], None]]] = {
+        "a field": remember,
+        "a temporary file": write,
+        "an error": fail,
+    }
+
+
+class BackToFront(beam.DoFn):
+    """A mutant: releases come in an order that depends on values."""
+
+    def process(self, element: Any) -> Iterator[Any]:
+        yield from sorted(element[1], key=lambda release: release.value)
+
+
+@pytest.mark.pipeline
+def test_what_tells_is_seen(capfd: pytest.CaptureFixture[str]) -> None:
+    def build(pipeline: beam.Pipeline, value: Any, way: str) -> dict[str, Any]:
+        rows: list[Row] = [("k", value, 0), ("k", 1, SECOND)]
+        telling: Any = beam.ParDo(Tells(way)).with_output_types(tuple[str, Any])
+        return {"": pipeline | feed(rows) | telling | dp.PrefixCount(BUDGET, 4)}
+
+    for way in Tells.WAYS:
+        one, same, other = (
+            whole(lambda p, x=x, way=way: build(p, x, way), capfd) for x in (0, 1, None)
+        )
+        assert one == same
+        assert one != other, way
+
+
+@pytest.mark.pipeline
+def test_an_order_that_depends_on_values_is_seen(capfd: pytest.CaptureFixture[str]) -> None:
+    def build(pipeline: beam.Pipeline, values: list[int]) -> dict[str, Any]:
+        rows: list[Row] = [("k", x, i * SECOND) for i, x in enumerate(values)]
+        count = dp.PrefixCount(dp.ZCDP(1e12), 4, bounds=(-9, 9), entropy=ScriptedEntropy(0))
+        releases = pipeline | feed(rows) | count
+        grouped = releases | beam.WithKeys(0) | beam.GroupByKey()
+        return {"": grouped | beam.ParDo(BackToFront())}
+
+    one, other = (whole(lambda p, x=x: build(p, x), capfd) for x in ([1, 1], [1, -9]))
+    assert one.outside == other.outside  # which are sorted
+    assert one.order != other.order
