@@ -5,8 +5,11 @@ One harness for all transforms: see `tests/whole.py`. What one may meet is in `t
 
 from __future__ import annotations
 
+import csv
+import re
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,6 +20,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import beam_dpcount as dp
+from beam_dpcount.commands import COMMANDS, count, graph, histogram, sequences
+from beam_dpcount.commands import ticks as ticks_command
+from tests.command_lines import command
 from tests.hostile import (
     AFTER,
     BUDGET,
@@ -30,8 +36,8 @@ from tests.hostile import (
 )
 from tests.runners import SECOND, Row, feed
 from tests.scripted import ScriptedEntropy
-from tests.side_doors import SECRET, _noted_updates  # noqa: F401
-from tests.whole import whole
+from tests.side_doors import SECRET, _noted_updates, is_ours, listening  # noqa: F401
+from tests.whole import temporary, whole
 
 WAYS = [
     ("bounded", "drop"),
@@ -41,7 +47,7 @@ WAYS = [
 ]
 PATHS = ("bounded", "streaming")
 # Of each transform, pairs of streams.
-longer = pytest.mark.parametrize("pairs", [2, pytest.param(25, marks=pytest.mark.audit)])
+longer = pytest.mark.parametrize("pairs", [2, pytest.param(8, marks=pytest.mark.audit)])
 
 
 @pytest.fixture(autouse=True)
@@ -180,6 +186,113 @@ def test_what_stops_a_pipeline_says_nothing_of_it(
     assert seen[0].error
     assert seen[0].outside is None
     assert all(one.error == seen[0].error and one.files == seen[0].files for one in seen)
+
+
+# Commands
+
+
+@dataclass(frozen=True)
+class Line:
+    """A command, and cells of the column that it protects; or, at a clock, whole rows.
+
+    Fields:
+      main: the command.
+      words: its options, but for the files.
+      cells: what is protected of a row.
+      private: columns of what it writes that hold values, or follow from them.
+    """
+
+    main: Callable[..., None]
+    words: str
+    cells: tuple[str, ...]
+    private: tuple[str, ...] = ("value",)
+
+
+USUAL = ("--key", "who", "--timestamp", "when", "--epsilon", "1", "--delta", "1e-6")
+BAD_CELLS = ("", "none", "nan", "1e999", "-5", '"a,b"', '"two\nlines"', SECRET)
+LINES = {
+    "count": Line(count.main, "--value what --bounds 0 1", ("0", "1", *BAD_CELLS)),
+    "histogram": Line(
+        histogram.main, "--item what --domain x y", ("x", "y", *BAD_CELLS), ("x", "y")
+    ),
+    "sequences": Line(
+        sequences.main,
+        "--letter what --alphabet x y --max-length 2",
+        ("x", "y", *BAD_CELLS),
+        ("word", "value", "low", "high"),
+    ),
+    "graph": Line(
+        graph.main,
+        "--what edges --edge what other --vertices 4",
+        ("0", "2", "3", "7", *BAD_CELLS),
+    ),
+    "ticks": Line(
+        ticks_command.main,
+        "--tick 1 --start 0 --horizon 4 --keys a b",
+        ("a,0", "a,1", "b,3", "b,9", "a,-1", f"{SECRET},2", "c,2", '"two\nlines",1', ",1"),
+    ),
+}
+assert {*LINES} == {*COMMANDS} - {"choose", "bounds"}  # which release nothing that is private
+
+
+def written(line: Line, rows: list[str], directory: Path) -> dict[str, Any]:
+    """All that a run of a command shows: files byte by byte but for values, and what it says."""
+    source, output = directory / "in.csv", directory / "out.csv"
+    source.write_text("\n".join(["who,when,what,other", *rows, ""]), "utf-8")
+    words = [*USUAL, *line.words.split()]
+    if line.main is not ticks_command.main:
+        words += ["--horizon", "4"]
+    with temporary() as left, listening() as records:
+        ended = command("--input", source, *words, "--output", output, main=line.main)
+        files = sorted(str(path.relative_to(left)) for path in left.rglob("*"))
+    assert ended.status == 0, ended.err
+    head, *lines = (
+        list(csv.reader(output.open(encoding="utf-8", newline=""))) if output.exists() else [[]]
+    )
+    public_columns = [i for i, name in enumerate(head) if name not in line.private]
+    # The last releases' words are shown, with bands; and a slow machine may show how far it is.
+    out = re.sub(r"(?m)^ +\d+  .*$", "#", ended.out)
+    err = re.sub(r"(?m)^[\d,]+ releases in .*\n", "", ended.err)
+    said = [record.getMessage() for record in records if is_ours(record)]
+    assert SECRET not in "".join([*map(str, lines), out, err, *said])
+    return {
+        "head": head,
+        "lines": [[cells[i] for i in public_columns] for cells in lines],
+        "mode": output.stat().st_mode,
+        "directory": sorted(path.name for path in directory.iterdir()),
+        "temporary": files,
+        "out": out,
+        "err": err,
+        "logs": said,
+    }
+
+
+def numbered(rows: list[tuple[str, str]]) -> list[str]:
+    return [f"{key},{i},{cell},1" for i, (key, cell) in enumerate(rows)]
+
+
+@pytest.mark.pipeline
+@pytest.mark.parametrize("pairs", [3, pytest.param(15, marks=pytest.mark.audit)])
+@pytest.mark.parametrize("name", LINES)
+def test_commands(name: str, pairs: int, tmp_path: Path) -> None:
+    line = LINES[name]
+    cells = st.sampled_from(line.cells)
+
+    def check(drawn: tuple[list[tuple[str, str]], int, str]) -> None:
+        chosen, place, other = drawn
+        place %= len(chosen)
+        if name == "ticks":  # a row is there or not
+            usual = [f"{row},," for _, row in chosen]
+            rows = usual, [*usual[:place], f"{other},,", *usual[place:]]
+        else:
+            changed = [*chosen[:place], (chosen[place][0], other), *chosen[place + 1 :]]
+            rows = numbered(chosen), numbered(changed)
+        one, two = (written(line, made, tmp_path) for made in rows)
+        assert one["lines"]
+        assert one == two
+
+    streams = st.lists(st.tuples(st.sampled_from("ab"), cells), min_size=1, max_size=6)
+    for_pairs(pairs, st.tuples(streams, st.integers(0, 5), cells), check)
 
 
 # What this would find, and `test_side_doors.py` would not

@@ -546,6 +546,9 @@ class ReadyTicks:
     def __init__(self, clock: Any) -> None:
         self.clock, self.origin, self._window = clock, 0, None
 
+    def __reduce__(self) -> Any:
+        return type(self), (self.clock,)  # without the window of the last event
+
     def read(self, element: Any, micros: int, windows: Any) -> tuple[str, int, int]:
         if windows[0] is not self._window:
             self._window, self.origin = windows[0], origin_of(self.clock, windows[0])
