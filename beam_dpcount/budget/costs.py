@@ -37,7 +37,7 @@ class PureCost:
 
     def epsilon_at(self, delta: float) -> float:
         """The epsilon that it satisfies at this delta."""
-        return min(float(self.epsilon), zcdp_epsilon(float(self.rho), delta))
+        return min(float_up(self.epsilon), zcdp_epsilon(float_up(self.rho), delta))
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class ConcentratedCost:
     rho: Fraction
 
     def epsilon_at(self, delta: float) -> float:
-        return zcdp_epsilon(float(self.rho) * _ROUNDING, delta)
+        return zcdp_epsilon(float_up(self.rho), delta)
 
 
 Cost = PureCost | GaussianCost | ConcentratedCost
