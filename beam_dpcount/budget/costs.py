@@ -57,7 +57,7 @@ class ConcentratedCost:
     rho: Fraction
 
     def epsilon_at(self, delta: float) -> float:
-        return zcdp_epsilon(float_up(self.rho), delta)
+        return zcdp_epsilon(float(self.rho) * _ROUNDING, delta)
 
 
 Cost = PureCost | GaussianCost | ConcentratedCost
