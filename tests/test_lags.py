@@ -6,6 +6,7 @@ import dataclasses
 import math
 import time
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -14,8 +15,10 @@ from beam_dpcount.mechanisms import (
     BLT,
     Binned,
     BridgedKAry,
+    Endless,
     KAry,
     NormalizedBLT,
+    ProfiledBLT,
     SmoothBinary,
     SquareRoot,
     binned_tables,
@@ -275,6 +278,22 @@ def test_bounds_at_2_to_the_30_against_columns_taken_one_by_one(kind):
     for d in (1, 2, 5, 16):
         seen = max(scaled(left, d) for left in lefts)
         assert seen * (1 - 1e-9) <= bounds[d] <= seen * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("made", [ProfiledBLT(1 << 30), ProfiledBLT(3 << 28), Endless()], ids=str)
+def test_the_first_and_the_last_column_of_long_weighted_rows_in_fifty_digits(made):
+    """They share one row. Powers of a rounded 1 - a lost up to 5e-8 in so many steps."""
+    by, p, T = made._stretches, made._poles, made.horizon
+    assert (by.starts[1], by.starts[-1]) == (2, T)  # so that nothing but rounding is left
+    (bound,) = made._tables.lag_products([T - 1])
+    with mpmath.workdps(50):
+        c, a = ([mpmath.mpf(x) for x in of.tolist()] for of in (p.c, p.a))
+        last = sum(x * (1 - y) ** (T - 1) for x, y in zip(c, a, strict=True))
+        row = mpmath.ldexp(by.weights[-1], -by.weight_bits)
+        exact = row**2 * sum(c) * last
+        for v in (by.columns[0], by.columns[-1]):
+            exact *= mpmath.ldexp(v, -by.fraction)
+        assert exact <= bound <= exact * (1 + 3e-12)
 
 
 def test_substrings_of_the_square_root_at_a_million_steps():

@@ -37,7 +37,7 @@ class PureCost:
 
     def epsilon_at(self, delta: float) -> float:
         """The epsilon that it satisfies at this delta."""
-        return min(float(self.epsilon), zcdp_epsilon(float(self.rho), delta))
+        return min(float_up(self.epsilon), zcdp_epsilon(float_up(self.rho), delta))
 
 
 @dataclass(frozen=True)

@@ -467,7 +467,7 @@ class Seen:
 
 
 class PersonCodec(Envelope):
-    """Packs what counts of one person: 40 bytes, 12 for each key, and 8 for each event's time.
+    """Packs what counts of one person: 36 bytes, 12 for each key, and 8 for each event's time.
 
     The step is the number of events, the one number the salt; the memory is a digest and a u32 for
     each key, then the times.

@@ -205,7 +205,6 @@ class ProfiledTables(Tables):
         lie between. The last lags stand for all that are larger.
         """
         p, T = self._p, self._horizon
-        rates = 1 - p.a
         i, j = np.indices((len(p.a), len(p.a)))
         gaps = (p.a[i] + p.a[j] - p.a[i] * p.a[j]).ravel()
         sums = Sums(self.rows, gaps, 2)
@@ -221,7 +220,7 @@ class ProfiledTables(Tables):
             upto = int(asked[n + 1]) - 1 if n + 1 < len(asked) else T - 1
             least = self._least_scales(self.firsts - upto, self._lasts - d)
             some = self._lasts > d
-            product = np.exp(d * np.log(np.maximum(rates, 1e-300))) @ parts
+            product = powers(p.a, d) @ parts
             found[n] = (product[some] / (self._D[some] * least[some])).max(initial=0.0)
         largest = np.maximum.accumulate(found[::-1])[::-1] * _UP
         by_lag = dict(zip(asked.tolist(), largest.tolist(), strict=True))
