@@ -31,7 +31,7 @@ from tests.scripted import ScriptedEntropy
 
 BUDGET = dp.ZCDP(2.0)
 STEPS, TICK = 4, 10
-TRIALS = 60_000  # of both neighbours together
+TRIALS = 40_000  # of both neighbours together
 FloatArray = np.ndarray
 Stream = tuple[Any, ...]  # what its elements or ticks hold; None: nothing
 CLOCK: dict[str, Any] = {"tick": TICK, "start": 0, "horizon": STEPS}
@@ -276,7 +276,7 @@ class Found:
 def audited(name: str, n: int = TRIALS, entropy: Entropy | None = None) -> Found:
     """What trials prove of a transform: one pipeline of n keys, half of them of each neighbour.
 
-    A third of them choose the event. `entropy` is a mutant's.
+    A quarter of them choose the event. `entropy` is a mutant's.
     """
     case = CASES[name]
     pair = worst_pair(case)
@@ -290,7 +290,7 @@ def weighed(
 ) -> Found:
     """What trials of two neighbours prove."""
     n = len(ours)
-    choosing, counting = [(x[: n // 3], x[n // 3 :]) for x in (ours, theirs)]
+    choosing, counting = [(x[: n // 4], x[n // 4 :]) for x in (ours, theirs)]
     choosing, counting = zip(choosing, counting, strict=True)
 
     def proves(measure: bounds.Measure, score: Any) -> float:
