@@ -246,6 +246,16 @@ def ratio(cell: str) -> float:
     return (one + 0.0005) / (other - 0.005 if len(str(other)) < 5 else other - 0.0005)
 
 
+def test_rows_take_the_place_of_those_of_their_names() -> None:
+    lines = PAGE.split("<!-- counters -->\n")[1].split("\n<!-- /counters -->")[0].splitlines()
+    of_one = [line for line in lines if line.startswith("| BLT |")]
+    assert len(of_one) == 5
+    same = table.written(PAGE, "counters", "\n".join([*lines[:2], *of_one]))
+    assert same == PAGE
+    other = table.written(PAGE, "counters", "\n".join([*lines[:2], of_one[0]]))
+    assert other == PAGE.replace("\n".join(of_one), of_one[0])
+
+
 @pytest.mark.parametrize("name", ["Simple1", "KAry", "SquareRoot"])
 def test_the_pages_exact_losses_are_what_is_computed(name: str) -> None:
     for shown, budget, _, _, spent, *_ in table.shown(PAGE, "counters"):

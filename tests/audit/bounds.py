@@ -21,6 +21,8 @@ from beam_dpcount.budget.budgets import ApproxDP, Budget, PureDP
 
 MISSED = 1e-4  # the chance that a bound is above the truth
 _CANDIDATES = 256  # thresholds
+# Among so many events a rare one may look good by luck: they are compared by more careful bounds.
+_CAREFUL = MISSED**2
 # Of divergences: any orders give valid bounds.
 _ORDERS = np.array([1.01, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0, 64.0])
 
@@ -109,7 +111,9 @@ def chosen(measure: Measure, ours: FloatArray, theirs: FloatArray) -> Event:
         sizes = len(ours), len(theirs)
         for above in (False, True):
             hits = [sizes[i] - counts[i] if above else counts[i] for i in (one, other)]
-            found = measure(at_least(hits[0], sizes[one]), at_most(hits[1], sizes[other]))
+            found = measure(
+                at_least(hits[0], sizes[one], _CAREFUL), at_most(hits[1], sizes[other], _CAREFUL)
+            )
             place = int(found.argmax())
             if found[place] > most:
                 best, most = Event(float(thresholds[place]), above, swapped), found[place]

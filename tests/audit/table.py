@@ -92,10 +92,19 @@ def tables(found: Sequence[Found]) -> dict[str, str]:
 
 
 def written(page: str, name: str, table: str) -> str:
-    """A page with its table between the markers."""
+    """A page with the rows of a table in place of those that it had of the same mechanisms."""
     before, rest = page.split(_OPEN.format(name))
-    _, after = rest.split(_CLOSE.format(name))
-    return before + _OPEN.format(name) + table + "\n" + _CLOSE.format(name) + after
+    old, after = rest.split(_CLOSE.format(name))
+    head, rows = table.splitlines()[:2], table.splitlines()[2:]
+    anew = {_name(row) for row in rows}
+    order = [*counters.KINDS, *pipelines.CASES, *pipelines.LOCAL]
+    kept = [row for row in old.splitlines()[2:] if _name(row) in {*order} - anew]
+    lines = sorted([*kept, *rows], key=lambda row: order.index(_name(row)))
+    return before + _OPEN.format(name) + "\n".join([*head, *lines, _CLOSE.format(name)]) + after
+
+
+def _name(row: str) -> str:
+    return row.split(" | ")[0].strip("| ")
 
 
 def shown(page: str, name: str) -> list[list[str]]:

@@ -1074,4 +1074,21 @@ MUTANTS = (
         '        f"{task.written()} ({sum(map(len, open(options.input[0])))})",\n',
         "tests/test_cli_ticks.py::test_nothing_printed_depends_on_the_rows",
     ),
+    # What is left in workers
+    Mutant(
+        "pickles",
+        "a clock is pickled with its cache, which it has once it saw an event",
+        f"{_DOFNS}/clock.py",
+        "        return {field.name: getattr(self, field.name) for field in fields(self)}\n",
+        "        return dict(self.__dict__)\n",
+        "tests/test_whole.py::test_presence_of_events[TickCount-2]",
+    ),
+    Mutant(
+        "pickles",
+        "a reader of ready ticks is pickled with the window of the last event",
+        f"{_DOFNS}/users.py",
+        "        return type(self), (self.clock,)  # without the window of the last event\n",
+        "        return type(self), (self.clock,), dict(self.__dict__)\n",
+        "tests/test_whole.py::test_presence_of_events[DistinctUsers-2]",
+    ),
 )
