@@ -82,7 +82,7 @@ def test_costs_are_rounded_up() -> None:
         assert PureCost(third, Fraction(10)).epsilon_at(1e-6) >= third
 
 
-@pytest.mark.parametrize("workload", [{}, {"momentum": 0.999}, {"momentum": 0.5, "decay": 0.9}])
+@pytest.mark.parametrize("workload", [{}, {"momentum": 0.9}, {"momentum": 0.5, "decay": 0.9}])
 @pytest.mark.parametrize("horizon", [1, 100, 1 << 14, 1 << 20])
 def test_norms_of_the_square_root_are_rounded_up(horizon: int, workload: dict[str, float]) -> None:
     mechanism = SquareRoot(horizon, **workload)

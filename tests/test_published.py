@@ -214,8 +214,9 @@ def test_the_tree_of_a_blog() -> None:
 
 def test_inputs_that_follow_noise_drawn_early() -> None:
     """[APT24, Theorem 1.3] for Algorithm 2: T = 3, x3 chosen once z3 - z2 was seen."""
-    counter: Any = dp.calibrate(KAry(3, arity=3), dp.PureDP(0.2))
+    counter = dp.calibrate(KAry(3, arity=3), dp.PureDP(0.2))
     assert counter.mechanism.decoder(3).tolist() == [[1, 0, 0], [0, -1, 1], [0, 0, 1]]
+    assert isinstance(counter.law, DiscreteLaplace)
     given = DiscreteLaplace(counter.law.parameter / 2)  # z3, where z3 = z2
     fixed = audits.renyi(counter.law, np.array([1, 1]), 2.0)
     assert audits.renyi(given, np.array([1]), 2.0) > 1.9 * fixed
@@ -258,14 +259,16 @@ def test_the_analytic_scale_for_a_discrete_gaussian() -> None:
     sigma2 = Fraction(gaussian_sigma(8.0, 1e-6)) ** 2
     assert audits.hockey_stick(DiscreteGaussian(sigma2), one, 8.0)[0] > 3e-6
     for epsilon, delta in ((1.0, 0.1), (8.0, 1e-6)):  # the discrete law never gets that scale
-        law: Any = dp.calibrate(SmoothBinary(1), dp.ApproxDP(epsilon, delta)).law
+        law = dp.calibrate(SmoothBinary(1), dp.ApproxDP(epsilon, delta)).law
         least = Fraction(gaussian_sigma(epsilon, delta)) ** 2
+        assert isinstance(law, RoundedGaussian | DiscreteGaussian)
         assert isinstance(law, RoundedGaussian) or law.sigma2 > least
 
 
 def test_a_variance_taken_for_a_standard_deviation() -> None:
     """Scale sigma^2 in place of sigma: where sigma < 1 that is less noise, and too little."""
-    counter: Any = dp.calibrate(SmoothBinary(2), dp.ZCDP(2.0))
+    counter = dp.calibrate(SmoothBinary(2), dp.ZCDP(2.0))
+    assert isinstance(counter.law, DiscreteGaussian)
     sigma2 = counter.law.sigma2
     assert sigma2 == Fraction(1, 2)
     assert audits.audit(counter) == []

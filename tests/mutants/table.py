@@ -52,6 +52,23 @@ _STEPS = (
 MUTANTS = (
     # Too little noise
     Mutant(
+        "a rounding",
+        "products of columns far apart lose what 1 - a rounds",
+        f"{_MECHANISMS}/profiled_tables.py",
+        "product = powers(p.a, d) @ parts",
+        "product = (1 - p.a) ** d @ parts",
+        "tests/test_lags.py::"
+        "test_the_first_and_the_last_column_of_long_weighted_rows_in_fifty_digits",
+    ),
+    Mutant(
+        "a rounding",
+        "an epsilon that is shown is the nearest float",
+        f"{_BUDGET}/costs.py",
+        "min(float_up(self.epsilon),",
+        "min(float(self.epsilon),",
+        "tests/test_proofs.py::test_costs_are_rounded_up",
+    ),
+    Mutant(
         "half the noise",
         "Laplace noise of half its scale",
         f"{_BUDGET}/budgets.py",
