@@ -422,3 +422,38 @@ def test_what_is_guaranteed_is_rounded_up(number: float, digits: int, text: str)
     assert float(text) >= number
     if digits == 6:
         assert str(dp.PureDP(number)) == f"epsilon = {text} (pure)"
+
+
+def test_a_runner_that_fires_no_ticks_is_refused(tmp_path: Path) -> None:
+    """Before anything is written, or an account is entered."""
+
+    def run(*words: object) -> Any:
+        return command(*words, main=ticks.main)
+
+    words = ("--input", in_csv(tmp_path, ROWS), *TICKS, *EXACT, "--output", tmp_path / "out.csv")
+    said = fail(*words, "--path", "streaming", "--runner", "BundleBasedDirectRunner", run=run)
+    assert "fires no ticks of files on BundleBasedDirectRunner" in said
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_an_error_that_nobody_expected_shows_no_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise AssertionError(SECRET_TEXT)
+
+    monkeypatch.setattr(running, "finished", broken)
+    ended = command(
+        "--input", in_csv(tmp_path, ROWS), *COUNT, *EXACT, "--output", tmp_path / "o.csv"
+    )
+    assert ended.status == 3
+    (line,) = ended.err.splitlines()
+    assert line.startswith("error: an unexpected AssertionError; what was done may have cost")
+    assert SECRET_TEXT not in line
+
+
+def test_json_lines_say_what_is_not_checked(tmp_path: Path) -> None:
+    words = ("--input", in_lines(tmp_path, ROWS), *COUNT, *EXACT, "--output", tmp_path / "out.csv")
+    said = succeed(*words)
+    assert "warning: JSON lines have no header, and so a misspelt name counts nothing: " in said
+    assert "whether rows have n is not checked; --check does, privately" in said

@@ -51,6 +51,13 @@ def run_main(main: Main) -> None:
                 raise
             print(f"error: {explain(error)}", file=sys.stderr)
             sys.exit(2)
+        except Exception as error:  # ours, or Beam's: what it says may show data
+            if os.environ.get("BEAM_DPCOUNT_TRACEBACK"):
+                raise
+            what = f"an unexpected {type(error).__name__}; what was done may have cost its budget"
+            again = "BEAM_DPCOUNT_TRACEBACK=1 shows where, which may show rows"
+            print(f"error: {what}: {again}", file=sys.stderr)
+            sys.exit(3)
         finally:
             stop.clean()
 

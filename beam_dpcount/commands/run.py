@@ -65,6 +65,7 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
         looks.look(task, reader.source, transform)
         return
     pipeline = beam.Pipeline(options=beam_options(flags, names))
+    _check_timers(task, pipeline.options.view_as(StandardOptions).runner)
     events: Any = pipeline | "Read" >> reader
     if task.split is not None:
         split = beam.FlatMap(task.split).with_output_types(tuple[str, Event])
@@ -109,6 +110,16 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
         except InputError as error:
             raise InputError(f"{error}; the counts are complete: {task.where}") from None
     say([*report(task, late), *missing])
+
+
+def _check_timers(task: Task, runner: str) -> None:
+    """Raise InputError where the runner would fire no tick of a file."""
+    streaming = getattr(task.options, "path", None) == "streaming"
+    if streaming and not task.people_are_public and runner == "BundleBasedDirectRunner":
+        raise InputError(
+            "--path streaming fires no ticks of files on BundleBasedDirectRunner: leave --path or "
+            "--runner out"
+        )
 
 
 def finished(pipeline: beam.Pipeline, options: argparse.Namespace, size: int) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from operator import itemgetter
 from typing import Any, Optional
 
@@ -200,7 +201,7 @@ def metric_of(given: Any) -> known.Metric:
         names = ", ".join(_KINDS)
         raise ValueError(f"unknown metric {given['metric']!r}: give one of {names}")
     options: dict[str, Any] = {}
-    taken = [name for name in kind.__dataclass_fields__ if name != "_"]
+    taken = [field.name for field in fields(kind) if field.init]
     for name, value in given.items():
         if name == "metric":
             continue

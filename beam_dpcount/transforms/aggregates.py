@@ -72,8 +72,8 @@ class TickAggregate(Described):
         add to them. Default as for TickCount.
       on_reject: "drop" (default), or "raise" for events whose value is no mapping; as for
         TickCount.
-      mechanism, relation, late, on_unknown, other, path, entropy, allow_runner: as for TickCount.
-        `other` collects all events with unlisted keys under one of `keys`, before people are
+      mechanism, relation, late, on_unknown, path, entropy, allow_runner: as for TickCount.
+      other: one of `keys`, under which all events with unlisted keys are counted, before people are
         bounded.
 
     Guarantee: as for TickCount, of the values of all releases of all metrics of all keys together:

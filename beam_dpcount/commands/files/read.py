@@ -121,7 +121,10 @@ def notes(source: Source, files: Sequence[FileMetadata]) -> list[str]:
     if not lines or not protected:
         return []
     names = ", ".join(protected)
-    return [f"note: JSON lines have no header: whether rows have {names} is not checked"]
+    return [
+        "warning: JSON lines have no header, and so a misspelt name counts nothing: whether rows "
+        f"have {names} is not checked; --check does, privately"
+    ]
 
 
 def all_events(source: Source) -> Iterator[Any]:
