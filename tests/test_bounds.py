@@ -314,7 +314,7 @@ def test_the_command_counts_rows_or_a_condition(log: Path) -> None:
     [
         (("--per-user", 3, 0), "--per-user must be a whole number from 1, got 0"),
         (("--per-key", "x"), "argument --per-key: invalid whole value: 'x'"),
-        (("--min-gap", "1w"), "e.g. --min-gap 1h"),
+        (("--min-gap", "w"), "e.g. --min-gap 1h"),
         (("--sample", 2), "--sample must be a number above 0, up to 1, got 2.0"),
         (("--horizon", 0), "--horizon must be"),
         (("--value", "n"), "--value needs --bounds"),

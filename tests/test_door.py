@@ -288,6 +288,7 @@ def test_a_signal_ends_a_run_and_leaves_nothing(
             stderr=subprocess.PIPE,
             cwd=place,
             env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(place)},
+            preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # nohup ignores one of them
         )
     time.sleep(after)
     process.send_signal(number)

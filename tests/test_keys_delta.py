@@ -18,7 +18,13 @@ from beam_dpcount import mechanisms
 from beam_dpcount.budget import budgets
 from beam_dpcount.budget import ledger as module
 from beam_dpcount.budget.budgets import Budget
-from beam_dpcount.budget.conversions import float_down, float_up, zcdp_delta, zcdp_epsilon
+from beam_dpcount.budget.conversions import (
+    float_down,
+    float_up,
+    rounded_up,
+    zcdp_delta,
+    zcdp_epsilon,
+)
 from beam_dpcount.budget.ledger import Ledger, OverspentError, Protection, claim
 from tests.audit import exact as audits
 
@@ -322,12 +328,12 @@ ledger web shop: epsilon = 1, delta = 1e-06; in all rho = 0.0229374 (zCDP); 5e-0
 for keys
 
 share  part  budget                   delta for keys  claimed by
-pages  50 %  rho = 0.0114687 (zCDP)            2e-07  TickCount
-views  25 %  rho = 0.00573436 (zCDP)               -  PrefixCount
+pages  50 %  rho = 0.0114688 (zCDP)            2e-07  TickCount
+views  25 %  rho = 0.00573437 (zCDP)               -  PrefixCount
 later  20 %  rho = 0.00458749 (zCDP)               -  -
-left    5 %  rho = 0.00114687 (zCDP)           3e-07
+left    5 %  rho = 0.00114688 (zCDP)           3e-07
 
-epsilon at delta = 1e-06: {ledger.epsilon_at():.6g} of what is claimed, 1 of all
+epsilon at delta = 1e-06: {rounded_up(ledger.epsilon_at())} of what is claimed, 1 of all
 
 {module._NOTE}
 
@@ -336,7 +342,9 @@ probability, at most, of showing any that only one event has. It adds up over sh
 It is part of delta, and noise is made for what it leaves of that."""
     assert str(ledger) == ledger.account() == expected
     none = "none (keys take 5e-07 of delta)"
-    early = f"at delta = 3e-07: {ledger.epsilon_at(3e-7):.6g} of what is claimed, {none} of all"
+    early = (
+        f"at delta = 3e-07: {rounded_up(ledger.epsilon_at(3e-7))} of what is claimed, {none} of all"
+    )
     assert early in ledger.account(3e-7)
     assert ledger.describe()["ledger"].endswith("left: 5 %; delta for keys: 3e-07 of 5e-07 left")
     assert pages.describe() == {
@@ -351,9 +359,10 @@ def test_the_account_of_keys_beside_other_budgets() -> None:
     assert "\nepsilon at delta = 5e-07: 0.25 of what is claimed, 1 of all\n" in pure
     assert pure.endswith("It comes beside the budget, which holds but for it.")
     zcdp = claimed(dp.ZCDP(0.4), 5e-7, pages=(2e-7, None))
-    every = f"{zcdp_epsilon(0.4, 1e-6):.6g} of all\n"
-    assert f"at delta = 1.5e-06: {zcdp.epsilon_at(1.5e-6):.6g} of what is claimed, {every}" in (
-        zcdp.account()
+    every = f"{rounded_up(zcdp_epsilon(0.4, 1e-6))} of all\n"
+    assert (
+        f"at delta = 1.5e-06: {rounded_up(zcdp.epsilon_at(1.5e-6))} of what is claimed, {every}"
+        in (zcdp.account())
     )
 
 
@@ -361,8 +370,8 @@ def test_the_account_of_keys_of_people() -> None:
     people = claimed(APPROXIMATE, 5e-7, buyers=(2e-7, FIVE))
     text = people.account()
     person, event = people.epsilon_at(), people.epsilon_at(unit="event")
-    assert f"at delta = 1e-06, for one person: {person:.6g} by buyers, 1 of all\n" in text
-    assert f"at delta = 1e-06, for one event: {event:.6g} of what is claimed\n" in text
+    assert f"at delta = 1e-06, for one person: {rounded_up(person)} by buyers, 1 of all\n" in text
+    assert f"at delta = 1e-06, for one event: {rounded_up(event)} of what is claimed\n" in text
     assert "which is a person's.\nIts delta for keys counts twice.\n" in text
     assert "showing any that only one event or person has" in text
     listed = claimed(APPROXIMATE, 5e-7, buyers=(0, FIVE)).account()
