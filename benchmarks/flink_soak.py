@@ -147,6 +147,7 @@ class Watch(Watched):
     def __init__(self, cluster: Cluster, running: Any, workers: Workers) -> None:
         super().__init__(cluster, running)
         self._java, self._workers = cluster.task_managers[-1].pid, workers
+        self._spent: dict[int, float] = {}  # CPU seconds, as last seen, of workers that ended, too
 
     def samples(self) -> Iterator[Sample]:
         """From the first releases on, while there are workers; and the last, with all releases.
@@ -161,7 +162,8 @@ class Watch(Watched):
                 done = self._get("/checkpoints")["latest"]["completed"]
                 if python:
                     seconds, state = time.perf_counter() - begun, done["state_size"] if done else 0
-                    cpu = sum(map(_cpu, self._workers.pids())), _cpu(self._java)
+                    self._spent |= {pid: _cpu(pid) for pid in self._workers.pids()}
+                    cpu = sum(self._spent.values()), _cpu(self._java)
                     last = Sample(releases, seconds, python, java, state, cpu)
                     if releases:
                         yield last

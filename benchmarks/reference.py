@@ -16,7 +16,7 @@ from beam_dpcount.counters.columns import Columns, advance
 from beam_dpcount.dofns.elements import CountEachElement
 from beam_dpcount.dofns.intake import Excess
 from beam_dpcount.dofns.releases import Release
-from beam_dpcount.dofns.shards import CountShards, said_of, shard_of
+from beam_dpcount.dofns.shards import CountShards, shard_of
 from beam_dpcount.dofns.states import PAIR, Seen, packer
 from beam_dpcount.dofns.ticks import CountEachTick, window_from
 from beam_dpcount.dofns.users import BoundArriving
@@ -85,7 +85,7 @@ def of_shards(counting: CountShards, sums: Mapping[str, Sequence[int]]) -> Itera
         for step in range(1, plan.clock.steps + 1):
             tick = {key: min(max(sums[key][step - 1], -plan.cap), plan.cap) for key in keys}
             tick = {key: x for key, x in tick.items() if x}
-            digest = draws.follow(digest, NO_ID, said_of(step, tick))
+            digest = draws.follow(digest, NO_ID, plan.history_of(step, tick))
 
             def noise(keys: Sequence[str], digest: bytes = digest) -> Any:
                 return draws.of_keys(keys, window, digest)

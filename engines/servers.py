@@ -63,3 +63,5 @@ class Server:
             yield
         finally:
             watchdog.cancel()
+            # If it has begun, it ends first: else the server seems to run, and is not started anew.
+            watchdog.join()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.selection import cover, starts
+from tests.selection import cover, is_in, part_of, starts
 
 # What these assert is shown as what tests assert is.
 for helper in ("command_lines", "orders", "people", "side_doors"):
@@ -27,10 +27,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--fuzz", type=float, default=60.0, help="seconds of each long test in tests/test_fuzz.py"
     )
+    parser.addoption(
+        "--part",
+        type=part_of,
+        metavar="K/N",
+        help="of the cases marked exhaustive only one in N, for each K < N others",
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     tests: dict[Any, list[pytest.Function]] = defaultdict(list)
     known: dict[int, bool] = {}
     for item in items:
@@ -40,6 +46,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             tests[item.parent, item.function].append(item)
     for cases in tests.values():
         _leave(cases)
+    if (part := config.getoption("part")) is not None:
+        left = [item for item in items if item.get_closest_marker("exhaustive") is not None]
+        left = [item for item in left if not is_in(part, item.nodeid)]
+        config.hook.pytest_deselected(items=left)
+        gone = {*map(id, left)}
+        items[:] = [item for item in items if id(item) not in gone]
 
 
 def _leave(cases: list[pytest.Function]) -> None:

@@ -1,7 +1,8 @@
-"""Which tests `make unit` and `make test` leave to `make test-all`."""
+"""Which tests `make unit`, `make test` and CI leave to `make test-all`."""
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence, Set
 from types import CodeType, FunctionType, ModuleType
@@ -28,6 +29,19 @@ def cover(cases: Sequence[Set[Hashable]]) -> set[int]:
         used.update(cases[best])
         needed -= cases[best]
     return kept
+
+
+def part_of(text: str) -> tuple[int, int]:
+    """K/N as two numbers, K one of 0, ..., N - 1."""
+    part, parts = map(int, text.split("/"))
+    if not 0 <= part < parts:
+        raise ValueError(text)
+    return part, parts
+
+
+def is_in(part: tuple[int, int], name: str) -> bool:
+    """Whether the case of this name is in a part: it is in one of N, and the same in every run."""
+    return zlib.crc32(name.encode()) % part[1] == part[0]
 
 
 def starts(thing: Any, known: dict[int, bool]) -> bool:

@@ -130,6 +130,11 @@ class Outside:
         return dict(Tally(name for (name, _), *_ in self.releases))
 
 
+def as_in_a_new_worker() -> None:
+    """Forgets what a worker says but once, so that each run of a process says it again."""
+    dofns.warn_past_horizon.cache_clear()
+
+
 def outside(
     build: Callable[[beam.Pipeline], dict[str, Any]],
     capfd: pytest.CaptureFixture[str],
@@ -142,7 +147,7 @@ def outside(
         ]
         return made | beam.Flatten()
 
-    dofns.warn_past_horizon.cache_clear()  # else it is said once in a process
+    as_in_a_new_worker()
     capfd.readouterr()
     _updates.clear()
     with listening() as records, warnings.catch_warnings(record=True) as warned:

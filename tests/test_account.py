@@ -573,6 +573,28 @@ def test_an_input_that_changes_during_a_run_is_no_replay(
     assert again.spent() == Cost(Fraction(3))
 
 
+def test_a_repeat_that_dies_costs_what_it_may_have_released(
+    again: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows may have changed behind the digest, and its output may be whole: nobody knows."""
+    succeed(*again.words(*REPLAY))
+    finished = running.finished
+
+    def killed(*given: Any) -> Any:
+        with open(again.log, "a") as file:
+            file.write("a,buy,ann,3\n")
+        finished(*given)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "finished", killed)
+        with pytest.raises(KeyboardInterrupt):
+            count.main([str(word) for word in again.words(*REPLAY)])
+    assert again.spent() == Cost(Fraction(2))
+    printed = succeed(again.account, main=printing.main)
+    assert "nothing: run 1 again" not in printed
+
+
 def test_what_a_failed_run_would_repeat_costs_again(
     again: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

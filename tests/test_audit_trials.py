@@ -14,10 +14,11 @@ from scipy.stats import binom
 import beam_dpcount as dp
 from beam_dpcount import mechanisms
 from beam_dpcount.budget.budgets import Budget
+from beam_dpcount.counters.selection import Selection
 from beam_dpcount.noise.entropy import Entropy, SystemNoise
 from beam_dpcount.noise.laws import DiscreteLaplace
 from beam_dpcount.transforms import last, postprocess
-from tests.audit import attacks, bounds, counters, pipelines, table
+from tests.audit import attacks, bounds, counters, pipelines, selected, table
 from tests.audit.exact import largest_loss
 
 # Bounds
@@ -143,7 +144,7 @@ def test_every_transform_that_counts_is_audited() -> None:
         and issubclass(kind, beam.PTransform)
         and kind.__module__ not in (postprocess.__name__, last.__name__)
     }
-    assert counting == {*pipelines.CASES, *pipelines.LOCAL}
+    assert counting == {*pipelines.CASES, *pipelines.LOCAL} - {pipelines.SELECTED}
 
 
 class Half(Entropy):
@@ -165,6 +166,28 @@ def test_transforms_keep_their_budgets_and_half_the_noise_is_caught(name: str) -
     assert 1.4 < found.mu < 2.2
     broken = pipelines.audited(name, 4000, Half())
     assert [fault for fault in broken.faults() if "known statistic proves" in fault]
+
+
+@pytest.mark.pipeline
+@pytest.mark.parametrize("name", ["an event", "a person with 2 events in a key"])
+def test_lone_keys_are_shown_as_rarely_as_they_should(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert selected.audited(name, 3000).least < selected.DELTA
+    right = Selection.lattice_thresholds.func  # type: ignore[attr-defined]
+
+    def lower(selection: Selection) -> Any:
+        """A mutant: as if what a person changes in a key were 1 less."""
+        return right(selection) - 1 / selection.unit
+
+    monkeypatch.setattr(Selection, "lattice_thresholds", property(lower))
+    (fault,) = selected.audited(name, 3000).faults()
+    assert "which proves delta > " in fault
+
+
+def test_shares_that_prove_too_little_of_delta_are_said() -> None:
+    assert "only proves" in selected.Found("an event", 1000, 30, 0.01).faults()[0]
+    assert not selected.Found("an event, tested at all ticks", 1000, 30, 0.01).faults()
 
 
 # Floating point
@@ -239,6 +262,12 @@ def test_the_page_has_every_row_and_none_of_them_has_a_fault() -> None:
         for cell in (by_statistic, by_classifier):
             assert float(cell.split(" > ")[1]) <= float(budget.split()[-1])
         assert ratio(mu) >= counters.TIGHT["mu"]
+    lone = table.shown(PAGE, "selected")
+    assert [name for name, *_ in lone] == [*selected.CASES]
+    for name, delta, trials, shown, least in lone:
+        numbers = int(trials.replace(",", "")), int(shown.replace(",", ""))
+        found = selected.Found(name, *numbers, float(least.split(" > ")[1]))
+        assert (float(delta), found.faults()) == (selected.DELTA, [])
 
 
 def ratio(cell: str) -> float:

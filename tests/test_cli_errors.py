@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import beam_dpcount as dp
-from beam_dpcount.commands import changes, errors
+from beam_dpcount.commands import changes, errors, report
 from tests.command_lines import PNG, fail, succeed
 from tests.command_lines import command as run
 
@@ -25,7 +25,9 @@ def test_the_figures_are_those_of_the_count() -> None:
     out = say(*BUDGET, "--horizon", 1234, "--mechanism", "binarytree")
     counter = dp.PrefixCount(dp.ApproxDP(1.0, 1e-6), 1234, mechanism="BinaryTree").counter
     rows = re.findall(r"^ *([\d,]+) +([\d.]+) +([\d.]+)$", out, re.M)
-    assert [row[0] for row in rows] == ["1", "10", "100", "1,000", "1,234"]
+    assert [row[0] for row in rows] == ["1", "10", "100", "1,000", "1,023", "1,234"]
+    assert float(rows[-2][1]) == max(float(row[1]) for row in rows)  # the noisiest is among them
+    assert rows[-2][1] == f"{max(map(math.sqrt, map(counter.variance, range(1, 1235)))):.4g}"
     for step, stddev, half in rows:
         t = int(step.replace(",", ""))
         assert stddev == f"{math.sqrt(counter.variance(t)):.4g}"
@@ -33,7 +35,7 @@ def test_the_figures_are_those_of_the_count() -> None:
     largest = dp.largest_error(counter)
     assert f"the largest error of all 1,234 releases is below {largest:.3g} with" in out
     ten = 10 * max(map(math.sqrt, map(counter.variance, range(1, 1235))))
-    assert f"counts below some ten standard deviations, here {ten:.3g}, are noise" in out
+    assert f"counts below some ten standard deviations, here {ten:.3g}, are unreliable" in out
     assert "replace_one" in out
 
 
@@ -133,6 +135,19 @@ def test_mistakes_take_one_line(words: tuple[object, ...], said: str) -> None:
 
 
 def test_steps_that_are_shown() -> None:
-    assert errors.steps_shown(1) == [1]
-    assert errors.steps_shown(100) == [1, 10, 100]
-    assert errors.steps_shown(101) == [1, 10, 100, 101]
+    assert report.steps_shown(1) == [1]
+    assert report.steps_shown(100) == [1, 10, 100]
+    assert report.steps_shown(101) == [1, 10, 100, 101]
+
+
+def test_options_of_commands_that_count_are_answered_by_their_dry_run() -> None:
+    for name in errors._DRY:
+        given = (*BUDGET, "--horizon", 9, name, "x")
+        said = fail(*given, run=lambda *words: run(*words, main=errors.main))
+        assert said == (
+            f"error: {name} is not an option here: give the command that counts itself, with its "
+            "options and --dry-run\n"
+        )
+    texts = (*BUDGET, "--ticks", 9, "--keys", "FATAL", "INFO")
+    said = fail(*texts, run=lambda *words: run(*words, main=errors.main))
+    assert "--keys: must be a whole number, got 'FATAL': say how many there are" in said

@@ -360,7 +360,9 @@ def test_cells_of_several_items(path: str, tmp_path: Path) -> None:
     assert written(output, ("a", "b", "c", "")) == expected
     assert "for each item of its what, between ';'" in out
     assert "at most 2)" in out
-    assert "note: items are not checked against the data: check their spelling" in out
+    assert (
+        "note: items are not checked against the data (--check does): check their spelling" in out
+    )
 
 
 def test_a_null_is_no_item_of_several(tmp_path: Path) -> None:

@@ -10,52 +10,20 @@ from typing import Any
 import pytest
 
 import beam_dpcount as dp
-from beam_dpcount.commands import count, graph, histogram, sequences, spending, ticks
+from beam_dpcount.commands import spending
 from beam_dpcount.commands.page import write
 from beam_dpcount.commands.task import Task
 from tests import command_lines
 from tests.command_lines import BUDGET, EXACT, fail
+from tests.each_command import KEYS, MAIN, MORE, log, row, rows
 
 VARIABLE, SECRET = "COUNTING_SECRET", "0123456789abcdef" * 4
 REPLAYED = (*BUDGET, "--secret-env", VARIABLE)
-KEYS = ("ann", "bob", "</script><b>", "\u202eevil", "東京" * 30, "x" * 200)
-MAIN = {
-    "count": count.main,
-    "ticks": ticks.main,
-    "histogram": histogram.main,
-    "sequences": sequences.main,
-    "graph": graph.main,
-    "cuts": graph.main,
-    "select": ticks.main,
-}
-CLOCK = ("--timestamp", "time", "--tick", 10, "--start", 100, "--horizon", 6)
-MORE: dict[str, tuple[object, ...]] = {
-    "count": ("--key", "who", "--where", "letter=a", "--timestamp", "time", "--horizon", 60),
-    "ticks": ("--key", "who", "--keys", *KEYS, *CLOCK),
-    "histogram": ("--key", "who", "--item", "letter", "--domain", "a", "b", "--horizon", 60),
-    "sequences": ("--letter", "letter", "--alphabet", "a", "b", "--max-length", 2, "--horizon", 60),
-    "graph": ("--edge", "u", "v", "--vertices", 5, "--what", "edges", "--horizon", 60),
-    "cuts": ("--edge", "u", "v", "--vertices", 5, "--what", "cuts", "--horizon", 60),
-    "select": ("--key", "who", "--select-keys", *CLOCK),
-}
-
-
-def row(second: int, key: str, letter: str = "a") -> str:
-    return f'{second},"{key}",{letter},{second % 5},{(second // 5 + 1) % 5}'
-
-
-def rows() -> list[str]:
-    return [row(100 + i, KEYS[i % len(KEYS)], "ab"[i % 2]) for i in range(58)]
 
 
 @pytest.fixture
 def events(tmp_path: Path) -> Path:
     return log(tmp_path / "events.csv", rows())
-
-
-def log(path: Path, lines: list[str]) -> Path:
-    path.write_text("\n".join(["time,who,letter,u,v", *lines, ""]), encoding="utf-8")
-    return path
 
 
 def reported(kind: str, events: Path, *more: object) -> tuple[str, str]:

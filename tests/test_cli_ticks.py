@@ -189,8 +189,15 @@ def test_the_size_and_the_notes_come_before_the_run(events: Path) -> None:
     words = arguments(events, *EXACT)
     weak, _, note, size, *_ = succeed(*words).splitlines()
     assert weak.startswith("warning: weak budget: ")
-    assert note == "note: keys are not checked against the data: check their spelling"
+    assert (
+        note == "note: keys are not checked against the data (--check does): check their spelling"
+    )
     assert size == "3 keys x 3 ticks = 9 releases"
+    for several in ("ann,ben", "ann;ben", "ann, ben"):
+        meant = succeed(*words, "--keys", several).splitlines()[2]
+        assert meant == f"{note} ({several!r} is one text: several are given with spaces between)"
+    for single in ("ann", "ann.ben", ",", "ann,"):
+        assert succeed(*words, "--keys", single).splitlines()[2] == note
     one = succeed(*words, "--keys", "ann", "--tick", "1h", "--where", "who=ann").splitlines()
     assert one[2].startswith("note: keys and the condition are not checked")
     assert one[3] == "1 key x 1 tick = 1 release"

@@ -344,9 +344,13 @@ def test_only_ticks_have_gaps() -> None:
     assert [("--min-gap" in parser.names()) for parser in parsers] == [True, False, False]
 
 
-def test_a_cell_of_a_person_never_stops_a_run(log: Path) -> None:
+@pytest.mark.parametrize("kind", [pa.binary(), pa.dictionary(pa.int32(), pa.string())], ids=str)
+def test_a_cell_of_a_person_never_stops_a_run(kind: pa.DataType, log: Path) -> None:
     """At ticks it would show that somebody came; nor does any message show one."""
     people = pa.array([b"\xff\xfe", f"{SECRET}".encode(), None], type=pa.binary())
+    if kind != pa.binary():
+        people = people.view(pa.string()).dictionary_encode()  # a cast would check it
+    assert people.type == kind
     table = pa.table({"time": [101, 102, 103], "who": people, "page": ["a", "a", "a"]})
     pq.write_table(table, log.parent / "in.parquet")
     words = ("--input", log.parent / "in.parquet", "--user", "who", "--per-user", 5)

@@ -124,6 +124,15 @@ def test_public_fields_of_json_must_be_there(line: str, said: str, tmp_path: Pat
     assert [*tmp_path.iterdir()] == [path]
 
 
+def test_json_that_is_read_as_csv_says_which_option_to_give(tmp_path: Path) -> None:
+    """As on standard input, which has no name that could say so."""
+    path = tmp_path / "in.txt"
+    path.write_text(lines_of(ROWS[:4]))
+    error = fail("--input", path, *COUNT, *EXACT, "--output", tmp_path / "out.csv")
+    assert "lines of JSON are read with --format jsonl" in error
+    assert '"' not in error  # nor a cell
+
+
 def test_a_time_in_two_columns(tmp_path: Path) -> None:
     path, out = tmp_path / "in.csv", tmp_path / "out.csv"
     path.write_text("day,hour,page\n2023-11-14,22:13:25,a\n2023-11-14,22:13:31,a\n")
@@ -336,6 +345,8 @@ def test_what_is_complete_is_said_and_stays(tmp_path: Path) -> None:
 def test_what_is_meant() -> None:
     assert did_you_mean("Whom", ["who", "time"]) == "did you mean who? "
     assert did_you_mean("zzz", ["who", "time"]) == ""
+    assert did_you_mean("--eps", ["--replays", "--epsilon"]) == "did you mean --epsilon? "
+    assert did_you_mean("--tick", ["--check"]) == ""  # dashes are no likeness
 
 
 # What an attacker found
@@ -400,6 +411,20 @@ def test_nobody_reads_a_file_that_is_not_whole(
     succeed(*words, "--output", out, "--rejected", rejected)
     assert out.stat().st_mode & 0o777 == 0o640  # as it was
     assert rejected.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, 0o600), (0o644, 0o600), (0o440, 0o400)])
+def test_a_private_file_is_its_owners_alone_whatever_was_there(
+    before: int | None, after: int, tmp_path: Path
+) -> None:
+    """A picture of counts may have been there, which is replaced by one of the exact ones."""
+    file = tmp_path / "file"
+    if before is not None:
+        file.touch()
+        file.chmod(before)
+    with beside(str(file), private=True) as name:
+        Path(name).write_text("secret")
+    assert file.stat().st_mode & 0o777 == after
 
 
 def test_an_account_is_not_overwritten(tmp_path: Path) -> None:

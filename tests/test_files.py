@@ -293,6 +293,8 @@ def test_parquet_keys_become_text(parquet: Write) -> None:
         (["ß", " a"], ["ß", " a"]),
         (pa.array(["a", "b", "a"]).dictionary_encode(), ["a", "b", "a"]),
         (pa.array([b"\xc3\x9f"], pa.binary()), ["ß"]),
+        (pa.array([b"\xc3\x9f"], pa.large_binary()), ["ß"]),
+        (pa.array([b"\xc3\x9f"], pa.binary()).dictionary_encode(), ["ß"]),
         ([1, -2], ["1", "-2"]),
         ([True, False], ["True", "False"]),
         ([day], ["2020-01-31"]),
@@ -553,8 +555,9 @@ def test_files_that_are_not_parquet(write: Write, parquet: Write) -> None:
         fails(write(content, "events.parquet"), "not a Parquet file")
     path = parquet({"key": [f"{SECRET}{n}" for n in range(10_000)]}, use_dictionary=False)
     damaged = path.read_bytes()
-    path.write_bytes(damaged[:4] + b"\xff" * 5000 + damaged[5004:])
-    fails(path)
+    for junk in (b"\xff" * 5000, b"\x00" * 5000, damaged[4:8] + b"\xff" * 30):
+        path.write_bytes(damaged[:4] + junk + damaged[4 + len(junk) :])
+        fails(path, "events.parquet", "damaged")
 
 
 def test_damaged_compression(write: Write) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import pickle
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
@@ -113,12 +114,17 @@ def raising(value: Any, points: Any) -> Any:
         (lambda x, m: [0, 0], [0, 0, 1, 1]),
         (lambda x, m: "a", [0, 0, 1, 1]),
         (lambda x, m: None, [0, 0, 1, 1]),
+        (lambda x, m: np.array([1j, 0, 0, 0]), [0, 0, 1, 1]),
+        (lambda x, m: [np.ma.masked, 0, 0, 0], [0, 0, 1, 1]),
         (lambda x, m: m.sort() or m.fill(3), [0, 0, 1, 1]),
     ],
 )
 def test_profiles_of_losses(gradient: Any, profile: list[float]) -> None:
     learner = ConvexLearner(EXACT, 4, gradient=gradient)
-    assert (learner.profiles([0.3])[0] * learner.unit).tolist() == profile
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        assert (learner.profiles([0.3])[0] * learner.unit).tolist() == profile
+    assert not warned  # one would show that there is such a client
     assert learner.centres[0] == 0.125  # whatever a gradient does to its points
     assert learner.profiles([]).shape == (0, 4)
 

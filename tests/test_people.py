@@ -34,7 +34,7 @@ from apache_beam.utils.timestamp import Timestamp
 import beam_dpcount as dp
 from beam_dpcount.budget.ledger import Ledger
 from beam_dpcount.counters.users import UserChange
-from beam_dpcount.dofns.intake import Excess
+from beam_dpcount.dofns.intake import Intake, Lost
 from beam_dpcount.dofns.states import PersonCodec, StateError, time_of, timed
 from beam_dpcount.dofns.states import Seen as SeenOfPerson
 from beam_dpcount.dofns.ticks import TickPlan
@@ -47,6 +47,7 @@ from beam_dpcount.dofns.users import (
     StepParcels,
 )
 from beam_dpcount.dofns.windows import WindowCheck
+from beam_dpcount.statistics.numbers import Numbers
 from beam_dpcount.transforms import ticks as tick_transforms
 from tests.people import (
     CLOCK,
@@ -718,6 +719,9 @@ def test_bound_users_refuses_what_promises_something_about_one_event() -> None:
             dp.BoundUsers(users, {"a": count})
     with pytest.raises(ValueError, match="asserted users need no bound"):
         dp.BoundUsers(people(3, asserted=True), {"a": tick_count(None)})
+    # One event less lets others through, which such a count would not charge for.
+    with pytest.raises(ValueError, match="a has asserted users, and behind a bound one event less"):
+        dp.BoundUsers(users, {"a": tick_count(people(3, asserted=True))})
     with pytest.raises(TypeError, match="counts must map names to counts"):
         dp.BoundUsers(users, {})
     made = dp.BoundUsers(users, {"a": tick_count(None)})
@@ -771,6 +775,41 @@ def test_a_member_protects_the_same_people_as_its_bound() -> None:
     assert max(release.value for release in run(built).releases) == 1
 
 
+def test_a_histogram_beside_pairs_has_no_people_of_its_own() -> None:
+    """Its `by` would be given the whole pair, and so name somebody else: the key, say."""
+    first = dp.Users(itemgetter(0), 1)
+    histogram = dp.TickHistogram(EXACT, **CLOCK, domain=["x"], value=itemgetter(1))
+    pairs = tick_count(None)
+    with pytest.raises(ValueError, match="h would give its users"):
+        dp.BoundUsers(first, {"h": replace(histogram, users=first), "a": pairs})
+    assert dp.BoundUsers(first, {"h": replace(histogram, users=first)}).counters
+    assert dp.BoundUsers(first, {"h": histogram, "a": pairs}).counters
+
+
+def test_noise_behind_a_bound_follows_what_its_other_counts_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What one of them counts takes a place, and so decides what others are left."""
+    monkeypatch.setenv("COUNTING_SECRET", "0123456789abcdef" * 4)
+    rows: list[Row] = [("a", {"who": "v", "n": 1, "paid": 1}, 65 * SECOND)]
+
+    def found(**paid: Any) -> list[float]:
+        entropy = dp.ReplayableEntropy("COUNTING_SECRET", run_id="r")
+        some = {"tick": 60, "start": 0, "horizon": 6, "entropy": entropy}
+        budget, one = dp.ZCDP(0.1), lambda payload: 1
+        counts = {
+            "n": dp.TickCount(budget, **some, keys=["a"], value=one),
+            "paid": dp.TickCount(budget, **some, keys=["b"], value=itemgetter("paid"), **paid),
+        }
+        bound = dp.BoundUsers(people(1), counts)
+        made = run(lambda p: (p | feed(rows) | bound)["n"])
+        return [release.value for release in made.releases]
+
+    assert found() == found()
+    assert found() != found(unit=0.1)
+    assert found() != found(bounds=(0, 2))
+
+
 def test_what_was_given_to_a_bound_is_as_it_was() -> None:
     """Applied elsewhere, a member bounds nobody, and so claims an event's protection only."""
     count = tick_count(None)
@@ -814,11 +853,72 @@ def test_contents_that_no_coder_takes_stop_nothing() -> None:
     parcel = steps.wrap(odd, 0, (GlobalWindow(),))
     assert parcel is not None
     assert steps.names(parcel) == [b"a"]
-    assert steps.unwrap(parcel, [0]) == [("a", Excess(None))]  # it counts 0, and takes its step
+    assert steps.unwrap(parcel, [0]) == [("a", Lost())]  # it counts 0, and takes its step
 
     several = ElementParcels([SimpleNamespace(wrap=lambda *_: b"")], True)
     assert several.wrap(odd, 0, (GlobalWindow(),)) is None
     assert several.wrap(("a", {"who": "u"}), 0, (GlobalWindow(),)) is not None
+
+
+class UnreadableError(Exception):
+    """It pickles, and does not come back: what is pickled is its message, of its two arguments."""
+
+    def __init__(self, row: int, text: str) -> None:
+        super().__init__(text)
+
+
+def bad(payload: Any) -> Any:
+    """What a parser makes of a row that it cannot read."""
+    return payload if payload["n"] else UnreadableError(3, SECRET_NAME)
+
+
+def name_of(payload: Any) -> str:
+    return payload["who"] if isinstance(payload, dict) else "somebody"
+
+
+@each_path
+def test_contents_that_do_not_come_back_stop_nothing(path: str) -> None:
+    """As without `users`: they count nothing at a clock, and take their step after elements."""
+    users = dp.Users(name_of, 3, per_key=3)
+    rows: list[Row] = [("a", {"who": "u", "n": n}, i * SECOND) for i, n in enumerate((1, 0, 2))]
+    parsed = beam.Map(lambda element: (element[0], bad(element[1]))).with_output_types(
+        tuple[str, Any]
+    )
+    one = lambda payload: 1 if isinstance(payload, dict) else "no number"  # noqa: E731
+    clock = tick_count(None, value=one, path=path)
+    steps = dp.PrefixCount(EXACT, 9, value=one, users=users, path=path)
+    bound = dp.BoundUsers(users, {"n": clock})
+
+    def build(pipeline: beam.Pipeline) -> Any:
+        ours, again = pipeline | feed(rows), pipeline | "Again" >> feed(rows)
+        return ours | "ParseSteps" >> parsed | steps, (again | "ParseTicks" >> parsed | bound)["n"]
+
+    outcome = run(build)
+    elements, ticks = ([seen.value for seen in output] for output in outcome.outputs)
+    assert [round(release.value, 6) for release in elements] == [1, 1, 2]
+    assert round(max(release.value for release in ticks), 6) == 2
+
+
+def test_ids_of_contents_that_do_not_come_back_are_read_before() -> None:
+    """Else the user's function would be given something else, and stop the pipeline."""
+    number = lambda payload: payload["id"] if isinstance(payload, dict) else 7  # noqa: E731
+    for odd in (UnreadableError(3, SECRET_NAME), Unpicklable()):
+        steps = StepParcels(WindowCheck(None), number)
+        parcel = steps.wrap(("a", odd), 0, (GlobalWindow(),))
+        assert parcel is not None
+        assert steps.names(parcel) == [b"a"]
+        assert steps.unwrap(parcel, [0]) == steps.unwrap(parcel, []) == [("a", Lost(7))]
+        others = [("a", {"who": "u", "id": place}) for place in (9, 2)]
+        entries = [timed(0, steps.wrap(other, 0, (GlobalWindow(),)) or b"") for other in others]
+        ordered = steps.ordered([timed(0, parcel), *entries])
+        assert [steps._place(entry)[-1] for entry in ordered] == [2, 7, 9]
+        intake = Intake(dp.calibrate(dp.mechanisms.BinaryTree(4), EXACT), Numbers(0, 1, 1))
+        intake.element_id = number
+        assert intake.identity(Lost(7)) == 7
+    # What has no key is refused for that, as if it had come back.
+    parcel = steps.wrap(UnreadableError(3, SECRET_NAME), 0, (GlobalWindow(),))
+    assert parcel is not None
+    assert steps.unwrap(parcel, []) == [None]
 
 
 def test_check_says_who_has_no_person() -> None:

@@ -43,9 +43,9 @@ def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     caught: list[Figure] = []
     save = frames.save
 
-    def catch(figure: Figure, path: Any) -> None:
+    def catch(figure: Figure, path: Any, **options: Any) -> None:
         caught.append(figure)
-        save(figure, path)
+        save(figure, path, **options)
 
     monkeypatch.setattr(frames, "save", catch)
     return caught

@@ -441,6 +441,34 @@ def test_replays_repeat_a_shard_and_others_differ(monkeypatch: pytest.MonkeyPatc
             assert (a == b) is (shard_of(key, 4) != mine)
 
 
+@pytest.mark.parametrize("path", ["bounded", "streaming"])
+def test_replayable_noise_of_a_shard_follows_what_counts(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One more event, whose key is in each tick anyway, changes it from its tick on."""
+    monkeypatch.setenv("COUNTING_SECRET", "0123456789abcdef" * 4)
+    entropy = dp.ReplayableEntropy("COUNTING_SECRET", run_id="keys")
+    names, at = [f"key {i}" for i in range(8)], 5
+    rows: list[Row] = [(key, 1, i * 90 * SECOND // 800) for i in range(800) for key in names]
+    counted = count(
+        budget=dp.ZCDP(0.1), keys=dp.SelectKeys(0.1, shards=4), entropy=entropy, path=path
+    )
+    one, other = (
+        {(s.value.key, s.value.step): s.value.value for s in seen_of("n" >> counted, some)}
+        for some in (rows, [*rows, (names[0], 1, (at * TICK - 5) * SECOND)])
+    )
+    for key in names:
+        steps = [step for name, step in one if name == key]
+        assert steps == [step for name, step in other if name == key]
+        assert steps[-5:] == [5, 6, 7, 8, 9]
+        changes = np.array([other[key, step] - one[key, step] for step in steps])
+        assert not changes[:-5].any()
+        if shard_of(key, 4) != shard_of(names[0], 4):
+            assert not changes.any()
+        else:  # of the noise, too, even if not in each release
+            assert len(set(changes[-5:].tolist())) > 1
+
+
 def as_they_come(rows: list[Row], path: Path) -> list[Any]:
     """All releases, in the order in which they came."""
     path.touch()

@@ -124,3 +124,11 @@ def test_keys_that_take_too_long_are_said_to() -> None:
     (row,) = Selection(counter, 1e-6).outlook([1])
     assert row[2:] == (None, None, None, None)
     assert "not within the ticks that were tried" in str(Selection(counter, 1e-6))
+
+
+def test_it_says_the_same_whenever_it_is_printed() -> None:
+    """It simulates once: a report does not contradict the terminal."""
+    counter = dp.TickCount(dp.ZCDP(0.1), 60, 0, horizon=300, keys=["a"]).counter
+    selection = Selection(counter, 1e-6)
+    assert str(selection) == str(selection)
+    assert selection.outlook() != selection.outlook()

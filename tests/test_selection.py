@@ -1,8 +1,10 @@
-"""What `make unit` and `make test` leave to `make test-all`, which leaves nothing but audits."""
+"""What `make unit`, `make test` and CI leave to `make test-all`, which leaves only audits."""
 
 from __future__ import annotations
 
+import itertools
 import subprocess
+import sys
 from configparser import ConfigParser
 from pathlib import Path
 from types import ModuleType
@@ -10,9 +12,10 @@ from types import ModuleType
 import pytest
 
 from tests import runners
-from tests.selection import cover, starts
+from tests.selection import cover, part_of, starts
 
 ROOT = Path(__file__).resolve().parents[1]
+PYTEST = [sys.executable, "-m", "pytest"]
 
 
 def command(target: str) -> list[str]:
@@ -23,16 +26,39 @@ def command(target: str) -> list[str]:
 
 
 def test_all_tests_but_audits_are_in_test_all() -> None:
-    """Whichever markers there are: only these words choose, and CI runs them."""
+    """Whichever markers there are: only these words choose, and CI runs one third or another."""
     settings = ConfigParser()
     settings.read(ROOT / "setup.cfg")
     options = settings["tool:pytest"]["addopts"]
     assert options.endswith('-m "not audit"')
     assert "-k" not in options
-    assert command("test-all") == ["-rs", "-n", "$(JOBS)", "--dist", "worksteal", "tests"]
+    words = ["-rs", "-n", "$(JOBS)", "--dist", "worksteal", "$(PART:%=--part", "%)", "tests"]
+    assert command("test-all") == words
     ci = (ROOT / ".ci" / "run").read_text("utf-8")
-    assert "\nmake check\n" in ci
+    assert '\nmake check PART="$part/3"\n' in ci
+    assert "\nPART ?=\n" in (ROOT / "Makefile").read_text("utf-8")
     assert "\ncheck: lint test-all\n" in (ROOT / "Makefile").read_text("utf-8")
+
+
+def test_parts_are_all_together_and_leave_out_exhaustive_cases_only() -> None:
+    """Of a module that has such cases and others."""
+
+    def cases(*words: str) -> set[str]:
+        listed = [*PYTEST, "--collect-only", *words, "tests/test_binned.py"]
+        done = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True)
+        return {line for line in done.stdout.splitlines() if "::" in line}
+
+    every, plain = cases(), cases("-m", "not (audit or exhaustive)")
+    thirds = [cases("--part", f"{part}/3") for part in range(3)]
+    assert set[str]().union(*thirds) == every
+    assert all(one & other == plain for one, other in itertools.combinations(thirds, 2))
+    assert all(len(plain) < len(third) < len(every) for third in thirds)
+
+
+@pytest.mark.parametrize("text", ["2/2", "-1/2", "1", "a/b", "1/2/3"])
+def test_parts_that_are_none(text: str) -> None:
+    with pytest.raises(ValueError):
+        part_of(text)
 
 
 @pytest.mark.parametrize("sizes", [(3, 1), (3, 4), (12, 2, 5), (1,)])

@@ -1,10 +1,4 @@
-"""Counting by segments: the rule by hand, the bound in simulation, and an exact privacy audit.
-
-The audit computes the law of the whole output. What is seen of a stream is when its segments end
-and the counter of segments' releases. The former's joint probabilities are summed over every
-threshold (all but 1e-13 of its law) and, in closed form, over the comparisons' noise, by running
-`step` itself; given them, the latter are R g + z for the counts g of the segments.
-"""
+"""Counting by segments: the rule by hand, the bound in simulation, and an exact privacy audit."""
 
 from __future__ import annotations
 
@@ -31,7 +25,9 @@ from beam_dpcount.mechanisms import (
 )
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
-from tests.audit.exact import log_pmf, pure_loss
+from tests.audit.counters import OneSegment
+from tests.audit.exact import log_pmf
+from tests.audit.segments import distributions, largest_loss, worst_loss
 from tests.rounding import ROUNDED
 from tests.scripted import Script, SeededBytes
 
@@ -500,191 +496,6 @@ def test_choices_for_nothing_are_refused(ones, steps):
 # The exact audit
 
 
-class NeedError(Exception):
-    """A draw that is not determined yet."""
-
-
-class Determined:
-    """Noise that is given draw by draw; 0 for the counter of segments'; else says what it needs."""
-
-    def __init__(self, counter, given, law=None, parent=None):
-        self.counter, self.given, self.law = counter, given, law
-        self.parent = parent or self
-        self.used, self.ended = 0, False
-
-    def for_law(self, law):
-        return Determined(self.counter, self.given, law, self.parent)
-
-    def one(self, coordinate):
-        if self.law == self.counter.inner.law:
-            self.parent.ended = True
-            return 0
-        i, self.parent.used = self.parent.used, self.parent.used + 1
-        if i == len(self.given):
-            raise NeedError(self.law)
-        return self.given[i]
-
-
-def attempt(counter, state, x, given):
-    """The step's result under these draws or the law of the next draw; and if a segment ended."""
-    noise = Determined(counter, given)
-    try:
-        state, value = counter.step(state, x, noise)
-    except NeedError as need:
-        return None, need.args[0], noise.ended
-    return (state, value), None, noise.ended
-
-
-def settled(counter, state, x, draws):
-    """What becomes of these draws, a last threshold without noise if one is open; the end."""
-    result, _, ended = attempt(counter, state, x, draws)
-    return attempt(counter, state, x, (*draws, 0))[0] if result is None else result, ended
-
-
-def outcomes(counter, state, x, given=()):
-    """(probability, draws) of all that one step may come to, but for a threshold drawn at its end.
-
-    That one is left for `with_thresholds`, as steps that differ before may be alike from there.
-    """
-    result, law, _ = attempt(counter, state, x, given)
-    if result is not None:
-        yield 1.0, given
-    elif law == counter.comparison:
-        # The least noise that ends the segment; more of it does too.
-        cut = least(lambda v: attempt(counter, state, x, (*given, v))[2], guess(counter, state, x))
-        for v, p in ((cut - 1, below(law, cut)), (cut, above(law, cut))):
-            for q, draws in outcomes(counter, state, x, (*given, v)):
-                yield p * q, draws
-    elif attempt(counter, state, x, (*given, 0))[0] is not None:
-        yield 1.0, given
-    else:
-        for v, p in thresholds(counter, law):
-            for q, draws in outcomes(counter, state, x, (*given, v)):
-                yield p * q, draws
-
-
-def with_thresholds(counter, state, x, given):
-    """(probability, state) after a step whose draws are given, but perhaps for a last threshold."""
-    result, law, _ = attempt(counter, state, x, given)
-    if result is not None:
-        yield 1.0, result[0]
-    else:
-        for v, p in thresholds(counter, law):
-            yield p, attempt(counter, state, x, (*given, v))[0][0]
-
-
-def thresholds(counter, law):
-    assert law == counter.law
-    reach = int(31 * law.scale) + 1  # exp(-31) is 3e-14
-    support = np.arange(-reach, reach + 1)
-    return zip(support.tolist(), np.exp(log_pmf(law, support)).tolist(), strict=True)
-
-
-def guess(counter, state, x):
-    """Where the comparison's noise should decide; only a place to begin the search."""
-    return int(state[counter.counters] - state[counter.counters + 1] - x)
-
-
-def least(test, start):
-    """The least integer that passes a monotone test, or about +-5000 if all or none do."""
-    if test(start) and not test(start - 1):
-        return start
-    low, high = -5000, 5000
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if test(middle) else (middle, high)
-    return high
-
-
-def above(law, v):
-    """P(X >= v)."""
-    q = math.exp(-1 / law.scale)
-    return q**v / (1 + q) if v > 0 else 1 - below(law, v)
-
-
-def below(law, v):
-    """P(X < v)."""
-    q = math.exp(-1 / law.scale)
-    return q ** (1 - v) / (1 + q) if v <= 0 else 1 - above(law, v)
-
-
-def told_apart(counter):
-    """The same counter with laws that differ by parts in 10^12, as draws are known by their law."""
-    law, comparison = (
-        DiscreteLaplace(law.parameter * (1 + Fraction(part, 10**12)))
-        for part, law in ((1, counter.law), (2, counter.comparison))
-    )
-    return dataclasses.replace(counter, law=law, comparison=comparison)
-
-
-def distributions(counter, values, n):
-    """For every stream of n values: probability and counted sums of each pattern of ends.
-
-    A pattern says at which steps segments ended; the sums are the releases then, without noise.
-    """
-    counter = told_apart(counter)
-    nodes = {(): {(counter.init(), (), ()): 1.0}}
-    known = {}  # many streams come to the same states
-
-    def branches(state, x):
-        """(probability, draws, the state and value then, whether a segment ended)."""
-        if (state, x) not in known:
-            known[state, x] = [
-                (q, draws, *settled(counter, state, x, draws))
-                for q, draws in outcomes(counter, state, x)
-            ]
-        return known[state, x]
-
-    for t in range(1, n + 1):
-        grown = {}
-        for xs, before in nodes.items():
-            for x in values:
-                # Steps that agree under a last threshold without noise agree under any.
-                alike = defaultdict(list)
-                for (state, ends, sums), p in before.items():
-                    for q, draws, (after, value), ended in branches(state, x):
-                        here = ((*ends, t), (*sums, value)) if ended else (ends, sums)
-                        alike[(after, *here)].append((p * q, state, draws))
-                leaves = grown[(*xs, x)] = defaultdict(float)
-                for (_, *here), steps in alike.items():
-                    p, (_, state, draws) = math.fsum(step[0] for step in steps), steps[0]
-                    for q, after in with_thresholds(counter, state, x, draws):
-                        leaves[(after, *here)] += p * q
-        nodes = grown
-    found = {}
-    for xs, leaves in nodes.items():
-        of_pattern = defaultdict(list)
-        for (_, ends, sums), p in leaves.items():
-            of_pattern[ends, sums].append(p)
-        assert len({ends for ends, _ in of_pattern}) == len(of_pattern)
-        found[xs] = {ends: (math.fsum(ps), sums) for (ends, sums), ps in of_pattern.items()}
-        assert math.fsum(p for p, _ in found[xs].values()) == pytest.approx(1, abs=1e-12)
-    return found
-
-
-def worst_loss(counter, values=(0, 1), n=4):
-    """The largest log-ratio of probabilities of the whole output, over all neighbours.
-
-    With the part of it that is due to the ends of segments alone.
-    """
-    found = distributions(counter, values, n)
-    mechanism, unit = counter.inner.mechanism, counter.unit
-    worst = of_ends = 0.0
-    for xs, one in found.items():
-        for t, x in itertools.product(range(n), values):
-            other = found[(*xs[:t], x, *xs[t + 1 :])]
-            assert one.keys() == other.keys()
-            for ends, (p, sums) in one.items():
-                q, other_sums = other[ends]
-                ratio = abs(math.log(p / q))
-                change = np.diff(np.subtract(sums, other_sums) / unit, prepend=0)
-                encoded = mechanism.encoder(len(ends)) @ change if ends else np.zeros(1)
-                assert np.array_equal(encoded, np.rint(encoded))
-                loss = ratio + pure_loss(counter.inner.law, encoded.astype(np.int64))
-                worst, of_ends = max(worst, loss), max(of_ends, ratio)
-    return worst, of_ends
-
-
 def audit(counter, values=(0, 1), n=4):
     """Which checks fail. laws: the scales are those of the rule. reference: steps, releases and
     draws are too. budget: the exact loss of the whole output is within the budget."""
@@ -750,7 +561,7 @@ def rescaled(counter, threshold, comparison):
 def test_the_ends_of_segments_cost_no_more_than_the_larger_of_two_losses(segment):
     """One event moves all later counts of its segment the same way. If they grow, no comparison
     but the last costs anything, and that 1/b; if they shrink, a threshold lower by 1 makes up for
-    it, at 1/a. So scales a = 1/e1 and b = 1/e1 would do: those of the rule spend half of e1."""
+    it, at 1/a. So scales a = b = 1/e1 do; the usual ones, 2/e1 and 4/e1, spend half of e1."""
     counter = dp.calibrate(Sparse(segment, 1, BinaryTree, 0.4), dp.PureDP(4.0))
     e1, e2 = 1.6, 2.4
     for a, b in [SCALES, (1, 2), (1, 1.001), (Fraction(1, 4), 4), (2, Fraction(1, 2))]:
@@ -761,6 +572,45 @@ def test_the_ends_of_segments_cost_no_more_than_the_larger_of_two_losses(segment
             assert whole <= e1 + e2 + 1e-9, (a, b)
     # And the audit would see a tenth too little.
     assert worst_loss(rescaled(counter, 1, 0.9))[0] > 1.02 * (e1 + e2)
+
+
+def observed(counter, n=2, reach=400):
+    """Probabilities of all releases of each bit stream, by the formula of one segment."""
+    silent = np.zeros((1, n))
+    later = np.array([v for v in range(-reach, reach + 1) if v])[:, None]
+    ended = [later * (np.arange(n) >= step) for step in range(n)]
+    outputs = np.concatenate([silent, *ended])
+    law = OneSegment(counter, n)
+    return {
+        xs: law._likelihood(outputs, np.cumsum(xs)) for xs in itertools.product((0, 1), repeat=n)
+    }
+
+
+def spent(budget, p, q):
+    """The share of the budget, by its definition, of what tells p from q."""
+    if isinstance(budget, dp.ZCDP):
+        p, q = p[p * q > 0], q[p * q > 0]  # but for what has no probability as a float
+        return max(
+            math.log((p * (p / q) ** (a - 1)).sum()) / (a - 1) / (a * budget.rho)
+            for a in (1.1, 2.0, 4.7)
+        )
+    if isinstance(budget, dp.PureDP):
+        return np.abs(np.log(p) - np.log(q)).max() / budget.epsilon
+    return np.maximum(p - math.exp(budget.epsilon) * q, 0).sum() / budget.delta
+
+
+@pytest.mark.parametrize("budget", [dp.PureDP(2.0), dp.ZCDP(2.0), dp.ApproxDP(2.0, 1e-3)], ids=str)
+def test_what_is_spent_is_what_the_definitions_say_of_all_releases(budget):
+    kind = SmoothBinary if isinstance(budget, dp.ApproxDP) else BinaryTree
+    counter = dp.calibrate(Sparse(1, 1, kind, share=0.25), budget)
+    assert isinstance(counter.inner.law, DiscreteLaplace) is isinstance(budget, dp.PureDP)
+    known = observed(counter)
+    pairs = [(a, b) for a in known for b in known if sum(map(abs, np.subtract(a, b))) == 1]
+    seen = max(spent(budget, known[a], known[b]) for a, b in pairs)
+    # An end at a sum of 0 may look as if nothing had ended; of Renyi's orders, few were tried.
+    assert 0.9 * largest_loss(counter, 2) < seen <= largest_loss(counter, 2) * (1 + 1e-9)
+    loud = dataclasses.replace(counter.inner, law=type(counter.inner.law)(Fraction(1, 9)))
+    assert largest_loss(dataclasses.replace(counter, inner=loud), 2) > 1
 
 
 @pytest.mark.slow

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import csv
+import math
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import apache_beam as beam
@@ -14,7 +17,23 @@ from apache_beam.transforms.window import FixedWindows
 from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
-from tests.aggregates import EXACT, KEYS, TICK, TICKS, aggregate, check, log, who
+from beam_dpcount.counters.columns import Sums
+from beam_dpcount.dofns.aggregate_shards import CountAllVectorShards
+from beam_dpcount.dofns.shards import shard_of
+from beam_dpcount.transforms import aggregates
+from tests.aggregates import (
+    AMOUNT,
+    EXACT,
+    KEYS,
+    LATENCY,
+    TICK,
+    TICKS,
+    aggregate,
+    check,
+    log,
+    m,
+    who,
+)
 from tests.people import kept
 from tests.runners import (
     SECOND,
@@ -375,6 +394,58 @@ def test_replayable_noise_is_the_same_again(path: str, monkeypatch: pytest.Monke
         assert [r.values[0] for r in third] != [r.values[0] for r in first]
 
 
+@each_path
+@pytest.mark.parametrize("selected", [False, True], ids=["listed", "selected"])
+def test_replayable_noise_follows_what_counts(
+    path: str, selected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One more event, whose key is in each tick anyway, changes the noise from its tick on."""
+    monkeypatch.setenv("SECRET_OF_TESTS", "0123456789abcdefghijklmnopqrstuvwxyz")
+    shards, at = 2, 6
+    keys = dp.SelectKeys(delta=1e-3, shards=shards) if selected else KEYS
+    metrics = [dp.metrics.Count(), dp.metrics.Sum("amount", 0, 10, unit=1)]
+    rows: list[Row] = [
+        (key, {"amount": 3}, (i * TICK * TICKS * SECOND) // 900) for i in range(900) for key in KEYS
+    ]
+    entropy = dp.ReplayableEntropy("SECRET_OF_TESTS", run_id="one")
+    counted = aggregate(metrics=metrics, budget=dp.ZCDP(5), keys=keys, path=path, entropy=entropy)
+    one, other = (
+        {(r.key, r.timestamp): np.array(r.values) for r in count(some, "n" >> counted).releases}
+        for some in (rows, [*rows, ("a", {}, (end_of(at) - 5 * SECOND))])
+    )
+    assert len(one) > 30
+    assert one.keys() == other.keys()
+    for (key, end), values in one.items():
+        change = other[key, end] - values
+        with_it = shard_of(key, shards) == shard_of("a", shards) if selected else key == "a"
+        if end < end_of(at) or not with_it:
+            assert change.tolist() == [0, 0]
+        else:
+            assert change[0] != pytest.approx(float(key == "a"), abs=1e-9)
+            assert change[1] != 0
+
+
+def test_what_is_replayed_holds_what_is_there_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each key and tick few coordinates of thousands, until the tick's turn comes."""
+    plans: list[Any] = []
+    given: dict[str, Any] = {"keys": dp.SelectKeys(delta=1e-3), "path": "bounded"}
+    metrics = [dp.metrics.Count(), dp.metrics.Quantiles("x", 0, 1, leaves=4096)]
+    given |= {"metrics": metrics, "budget": dp.ZCDP(1)}
+    monkeypatch.setattr(aggregates._Aggregating, "_count_all_shards", plans.append)
+    with pytest.raises(TypeError):  # nothing counts
+        beam.Pipeline() | feed(ROWS[:1]) | aggregate(**given)
+    counting, width = CountAllVectorShards(plans[0]), plans[0].joint.width
+    places, ticks, coordinates = np.repeat([0, 1], 3), np.array([0, 0, 4] * 2), np.arange(6) * 7
+    sums = Sums(places, ticks * width + coordinates + 1, np.arange(1, 7))
+    found = list(counting._ticks_of(sums))
+    assert [(place, step) for place, step, _ in found] == [(0, 1), (0, 5), (1, 1), (1, 5)]
+    assert [len(kept) for *_, kept in found] == [2, 1, 2, 1]
+    vector = counting._addition(found[2][2])
+    assert width > 4000
+    assert np.flatnonzero(vector).tolist() == [21, 28]
+    assert vector.shape == (width,)
+
+
 @pytest.mark.parametrize("budget", [dp.ZCDP(0.1), dp.PureDP(1.0)])
 @pytest.mark.parametrize("weight", [1e300, 1e9, 1e6, 1000, 1e-6])
 def test_weights_that_are_far_apart_are_refused_in_words_or_taken(
@@ -418,12 +489,118 @@ def test_the_budget_is_split_by_weights_and_the_noise_is_what_is_said() -> None:
     assert first.stddevs[1] / 10 == pytest.approx(2 * first.stddevs[0], rel=0.05)
 
 
+# Errors beforehand
+
+
+def known(numbers: Sequence[float | None]) -> list[float]:
+    return [math.nan if number is None else number for number in numbers]
+
+
+def close(numbers: Sequence[float | None]) -> Any:
+    return pytest.approx(known(numbers), rel=1e-9, nan_ok=True)
+
+
+@pytest.mark.parametrize("users", [None, dp.Users(who, 500, per_key=500)], ids=["events", "people"])
+def test_what_is_expected_is_what_is_released_where_noise_is_0(users: dp.Users | None) -> None:
+    transform = aggregate(users)
+    releases = count(ROWS, transform).releases
+    for key in KEYS:
+        mine = [row for row in ROWS if row[0] == key]
+        found = transform.expected([row[1] for row in mine], tick=TICKS)
+        (last,) = (r for r in releases if (r.key, r.step) == (key, TICKS))
+        assert [column.name for column in found.columns] == list(transform.columns)
+        for name in ("value", "stddev", "low", "high"):
+            said = [getattr(column, name) for column in found.columns]
+            assert known(said) == close(getattr(last, f"{name}s")), (key, name)
+        assert [column.note for column in found.columns] == list(last.notes)
+        assert found.events == len(mine)
+
+
+@pytest.mark.parametrize("budget", [dp.ApproxDP(1.0, 1e-6), dp.PureDP(1.0)])
+def test_errors_are_known_beforehand(budget: Any) -> None:
+    """As they are released, of each tick; and by default of that with the most noise."""
+    some = [m.Count(), m.Sum("amount", *AMOUNT), m.Mean("latency", *LATENCY)]
+    transform = aggregate(budget=budget, metrics=some)
+    mine = [row[1] for row in ROWS if row[0] == "a"]
+    expected = [transform.expected(mine, tick=step) for step in range(1, TICKS + 1)]
+    stddevs = known([each["count"].stddev for each in expected])
+    for release in count(ROWS, transform).releases:
+        found = expected[release.step - 1].columns
+        assert known([column.stddev for column in found]) == close(release.stddevs)
+        # Intervals of counts and sums are as wide whatever the noise was.
+        lows, highs = (known([getattr(c, end) for c in found[:2]]) for end in ("low", "high"))
+        widths = np.subtract(known(release.highs[:2]), known(release.lows[:2]))
+        assert np.subtract(highs, lows).tolist() == close(widths.tolist())
+    noisiest = transform.expected(mine)
+    assert noisiest["count"].stddev == pytest.approx(max(stddevs), rel=1e-9)
+    assert len({round(stddev, 6) for stddev in stddevs}) > 1
+
+
+def test_what_is_expected_is_of_what_people_have_that_counts() -> None:
+    """Of each as many events as count in a key; whatever the gap, as nobody knows the times."""
+    users = dp.Users(who, 5, per_key=3, gap=100)
+    transform = aggregate(users, late="drop")
+    payloads = [{"who": name, "amount": 1} for name in ("u", "v", "") for _ in range(10)]
+    found = transform.expected([*payloads, 7])
+    assert (found.events, found.counted) == (31, 6)
+    assert found["count"].value == found["amount_sum"].value == 6
+    assert found["distinct_users"].value == 2
+    assert dict(found.problems)["beyond a person's bound"] == 14
+    assert dict(found.problems)["no person"] == 10
+    assert "of a key with 31 such events, of which 6 count, at the noisiest tick" in str(found)
+    assert "1 event: the value is not a mapping from fields to values" in str(found)
+    assert "30 events: latency_mean: the event has no such field" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("events", "said"),
+    [
+        ({"latency": 1}, r"events must be many, got one dict: give a list of events' values"),
+        ("abc", "events must be many, got one str"),
+        (SimpleNamespace(to_dict=dict), r'give its rows: events.to_dict\("records"\)'),
+    ],
+)
+def test_what_is_expected_is_of_many_events(events: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        aggregate().expected(events)
+
+
+def test_what_is_expected_shows_itself_when_it_is_printed_alone() -> None:
+    transform = aggregate(budget=dp.ZCDP(0.5), metrics=[m.Count(), m.Mean("latency", *LATENCY)])
+    found = transform.expected([{"latency": 0.5}] * 77_431)
+    assert "77,431 such events, at the noisiest tick; intervals of 95 %" in str(found)
+    assert re.search(r"^count +77431 +[\d.]+ +[\d.]+ to [\d.]+$", str(found), re.M)
+    for shown in (repr(found), repr(found["count"]), str(found["count"])):
+        assert "77" not in shown
+    few = transform.expected([{"latency": 0.5}, 7, {}], tick=2)
+    assert re.search(r"^latency_mean +- +- +too small$", str(few), re.M)
+    assert few["count"].value == 2
+    with pytest.raises(KeyError):
+        found["mean"]
+    for tick in (0, TICKS + 1):
+        with pytest.raises(ValueError, match="t must be from 1"):
+            transform.expected([], tick=tick)
+
+
 def test_it_is_described() -> None:
     said = aggregate(dp.Users(who, 2)).display_data()
     assert "Quantiles(" in said["metrics"]
     assert "branching=None" not in said["metrics"]
     assert "7 metrics together" in said["neighbouring_relation"]
     assert "one person" in said["neighbouring_relation"] or "person" in said["users"]
+
+
+def test_errors_are_described_in_the_units_of_the_columns() -> None:
+    some = [m.Count(), m.Sum("amount", *AMOUNT), m.Mean("latency", *LATENCY)]
+    made = aggregate(budget=dp.ZCDP(0.5), metrics=some)
+    found, said = made.expected(()), made.display_data()
+    count, total = (f"{found[name].stddev:g}" for name in ("count", "amount_sum"))
+    lattice = " (those of the counter are on the lattice that all metrics share)"
+    assert said["largest_stddev_of_columns"] == f"count {count}, amount_sum {total}{lattice}"
+    assert float(count) < 10 < float(total) < float(said["largest_stddev"])
+    alone = aggregate(budget=dp.ZCDP(0.5), metrics=[m.Mean("latency", *LATENCY)])
+    known = alone.display_data()["largest_stddev_of_columns"]
+    assert known == f"known of counts and sums alone{lattice}"
 
 
 def test_rows_have_a_schema() -> None:

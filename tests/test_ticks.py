@@ -196,6 +196,8 @@ def test_ticks_up_to_stop_or_horizon() -> None:
     assert clock_of(10, 0, 60, 6) == clock_of(10, 0, 60)
     assert clock_of(10, 0, 60, 9) == Clock(10_000_000, 0, 60_000_000, 9)
     assert clock_of(10, 0, 0.000001).steps == 1
+    assert clock_of(10, 0, 9, 1) == Clock(10_000_000, 0, 9_000_000, 1)
+    assert clock_of(10, 0, 10).steps == 1
     assert clock_of(dt.timedelta(days=1), "2024-01-01T00:00:00Z", "2025-01-01T00:00:00Z").steps == (
         366
     )
@@ -208,6 +210,13 @@ def test_ticks_up_to_stop_or_horizon() -> None:
         ({"stop": 0}, ValueError, "stop must be after start, got start=0 and stop=0"),
         ({"stop": -5}, ValueError, "stop must be after start"),
         ({"stop": 61, "horizon": 6}, ValueError, "horizon is 6, but there are 7 ticks"),
+        (
+            {"stop": 9},
+            ValueError,
+            "stop is 9, a time before .*:10Z: for 9 ticks give horizon=9",
+        ),
+        ({"stop": 9, "horizon": 9}, ValueError, "for 9 ticks give horizon=9 in its place"),
+        ({"start": 1_700_000_000, "stop": 24}, ValueError, "for 24 ticks give horizon=24 in its"),
         ({"horizon": 0}, ValueError, "horizon must be from 1"),
         ({"horizon": 2.0}, TypeError, "horizon must be a whole number"),
         ({"horizon": True}, ValueError, "horizon must be from 1"),
@@ -358,6 +367,7 @@ def test_keys_keep_their_order() -> None:
         ("INFO", TypeError, "must be a list of texts, got 'INFO'"),
         (b"INFO", TypeError, "must be a list of texts"),
         (None, TypeError, "must be a list of texts, got None"),
+        (dp.SelectKeys, TypeError, r"give keys=SelectKeys\(\), with brackets"),
         pytest.param(iter(["a"]), TypeError, "must be a list of texts", id="iterator"),
         ({"a": 1}, TypeError, "must be a list of texts"),
         (["a", 1], TypeError, "must be texts, got 1 of int"),

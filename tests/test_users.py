@@ -206,6 +206,55 @@ def test_windows_and_items_are_counters_too() -> None:
     assert l2(**gap, windows=2) > 1.2 * l2(**gap)
 
 
+def of_windows(kind: Any, ticks: int, window: int, **bound: Any) -> Any:
+    """A count that starts anew in each window of so many ticks; a bound is for all of them."""
+    clock: dict[str, Any] = {"tick": 1, "start": 0, "horizon": ticks, "window": window}
+    clock |= {"metrics": [dp.metrics.Count()], "mechanism": kind, "keys": ["a"]}
+    users = dp.Users(lambda event: event["who"], **bound)
+    return lambda **more: dp.TickAggregate(dp.ApproxDP(1.0, 1e-4), **clock | more, users=users)
+
+
+@pytest.mark.parametrize("kind", [mechanisms.BinaryTree, mechanisms.TwoLevel, mechanisms.Simple1])
+@pytest.mark.parametrize(
+    ("window", "gap"), [(2, 0), (2, 2), (2, 3), (2, 4), (3, 1), (3, 2), (3, 3), (3, 4), (4, 3)]
+)
+def test_what_starts_anew_in_windows_is_bounded_over_all_of_them(
+    kind: Any, window: int, gap: int
+) -> None:
+    """A gap leaves room for so many events in all windows together, not in one."""
+    ticks = 12
+    for k, per_key in itertools.product((1, 2, 3, 4), (1, 2)):
+        made = of_windows(kind, ticks, window, events=k, per_key=per_key, gap=gap or None)
+        counter = made().counter
+        mechanism = counter.mechanism
+        assert mechanism.horizon == window
+        l1, l2_squared = counter.change.norms(mechanism, 1, None)
+        best = total = 0.0
+        for places in placements(ticks, k, gap):
+            parts: list[list[int]] = [[] for _ in range(ticks // window)]
+            for place in places:
+                parts[place // window].append(place % window)
+            if max(map(len, parts)) <= per_key:
+                best = max(best, sum(change_of(mechanism, tuple(part)) for part in parts if part))
+                total = max(total, len(places) * mechanism.l1_sensitivity)
+        assert best <= float(l2_squared) * (1 + 1e-12)
+        assert total <= l1
+        # Where each may be at the worst tick of a window of its own, as is said.
+        if (gap and gap % window == 0) or (per_key == 1 and gap <= window):
+            assert best == pytest.approx(float(l2_squared))
+            assert total == l1
+
+
+def test_a_person_may_show_in_each_window_of_a_key() -> None:
+    made = of_windows(None, 240, 24, events=10, gap=24)
+    touched = made(keys=dp.SelectKeys()).counter.change.touched(mechanisms.BinaryTree(24))
+    assert (touched.counters, touched.each) == (10, 1)
+    plain = of_windows(None, 240, 24, events=10)
+    near, far = (each(keys=dp.SelectKeys(shards=1)) for each in (plain, made))
+    assert max(far.selection.thresholds) == pytest.approx(max(near.selection.thresholds))
+    assert far.counter.max_variance() == near.counter.max_variance()
+
+
 @pytest.mark.parametrize("found", ["", None, 7, b"ann", "\ud800", "ann\udfff"])
 def test_who_is_no_text_is_nobody(found: Any) -> None:
     """Half a surrogate pair too: coders refuse it, and a pipeline that stops shows that it came."""

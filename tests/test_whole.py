@@ -37,7 +37,7 @@ from tests.hostile import (
 )
 from tests.runners import SECOND, Row, feed
 from tests.scripted import ScriptedEntropy
-from tests.side_doors import SECRET, _noted_updates, is_ours, listening  # noqa: F401
+from tests.side_doors import SECRET, _noted_updates, as_in_a_new_worker, is_ours, listening  # noqa: F401
 from tests.whole import temporary, whole
 
 WAYS = [
@@ -245,6 +245,7 @@ def written(line: Line, rows: list[str], directory: Path) -> dict[str, Any]:
     words = [*USUAL, *line.words.split()]
     if line.main is not ticks_command.main:
         words += ["--horizon", "4"]
+    as_in_a_new_worker()
     with temporary() as left, listening() as records:
         ended = command("--input", source, *words, "--output", output, main=line.main)
         files = sorted(str(path.relative_to(left)) for path in left.rglob("*"))

@@ -3,11 +3,11 @@
 For counts after every row (--horizon) or at the ticks of a clock (--ticks), by the mechanism that
 they would take. With --relation, --bounds, --unit, --max-per-tick and the limits on people as they
 will be there. Noise does not depend on data: nothing is read, and nothing spent.
-It is for `count`, and `ticks` with --keys. With --select-keys a part of delta goes to showing keys,
-and a row of a `histogram` may change two counts: both say their errors, which are larger, as they
-run.
-A rule of thumb: counts below some ten standard deviations are noise. --visible N says which budget
-would bring a count of N up to that.
+It is for `count`, and `ticks` with --keys. For all else (--select-keys, --min-gap, `histogram`,
+`sequences`, `graph`) give the command itself --dry-run: it says its errors, counts nothing, and
+spends nothing.
+A rule of thumb: counts below some ten standard deviations are unreliable. --visible N says which
+budget would bring a count of N up to that.
 """
 
 from __future__ import annotations
@@ -24,16 +24,32 @@ from beam_dpcount.checks import check_whole
 from beam_dpcount.commands import changes
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.files.formats import InputError
-from beam_dpcount.commands.report import Estimate, errors, many
+from beam_dpcount.commands.report import (
+    LEVEL,
+    VISIBLE,
+    Estimate,
+    errors,
+    many,
+    rule_of_thumb,
+    table,
+)
 from beam_dpcount.counters.change import Change
 from beam_dpcount.counters.choose import resolve
 from beam_dpcount.counters.counter import Counter, calibrate
 
 EXAMPLE = "beam-dpcount errors --horizon 20000 --epsilon 1 --delta 1e-6 --visible 500"
-VISIBLE = 10  # standard deviations
-_LEVEL = 0.95
 _POINTS = 200  # of a picture
 _LARGEST = 1e6  # no budget beyond it is tried
+# Options of commands that count.
+_DRY = {
+    f"--{name}": "give the command that counts itself, with its options and --dry-run"
+    for name in (
+        *("input", "output", "key", "user", "tick", "start", "stop", "min-gap"),
+        *("select-keys", "select-delta", "select-every", "at-least"),
+        *("item", "domain", "fit-total", "letter", "alphabet", "edge", "vertices", "what"),
+        *("where", "value", "timestamp", "separator", "every", "dry-run"),
+    )
+}
 
 
 def arguments() -> opt.Parser:
@@ -42,11 +58,11 @@ def arguments() -> opt.Parser:
     count = changes.add_steps(parser)
     names = "as for the commands that count; default: the one of least largest error"
     more = """
-        --keys N: how many keys there are (default 1): the largest error is over all of them
+        --keys N: how many keys there are (default 1), and not which: the largest error is over all
         --replays: for streaming runs and replayable noise, where work is done again
     """
     opt.add(count, f"--mechanism NAME: {names}", mechanism={"type": opt.mechanism})
-    opt.add(count, more, keys={"default": 1})
+    opt.add(count, more, keys={"default": 1, "type": opt.many("--keys 3")})
     changes.add_people(parser)
     said = f"""
         --visible N: the least budget of this kind at which a count of N is {VISIBLE} standard
@@ -60,7 +76,7 @@ def arguments() -> opt.Parser:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command; mistakes in the options are ValueErrors or TypeErrors."""
-    options = arguments().parse_ours(argv)
+    options = arguments().parse_ours(argv, _DRY)
     budget, steps = opt.budget_of(options), changes.steps_of(options)
     _check_plot(options.plot)
     with opt.named_as_options(options):
@@ -101,33 +117,6 @@ def _check_plot(path: str | None) -> None:
         raise InputError("--plot needs matplotlib: pip install 'beam-dpcount[plots]'")
     if not path.endswith(".png"):
         raise InputError(f"--plot must end in .png, got {path!r}")
-
-
-def steps_shown(horizon: int) -> list[int]:
-    """1, 10, 100, ... and the horizon."""
-    return sorted({10**n for n in range(len(str(horizon)))} | {horizon})
-
-
-def table(counter: Counter) -> str:
-    """The errors at some steps."""
-    rows = [("step", "standard deviation", "95 % within ±")]
-    for step in steps_shown(counter.mechanism.horizon):
-        half = dp.half_width(counter, step, _LEVEL)
-        rows.append((f"{step:,}", f"{math.sqrt(counter.variance(step)):.4g}", f"{half:.4g}"))
-    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(f"{cell:>{width}}" for cell, width in zip(row, wide, strict=True)) for row in rows
-    )
-
-
-def rule_of_thumb(counter: Counter) -> str:
-    """From which counts on there is more count than noise, in words."""
-    largest = math.sqrt(counter.max_variance())
-    return (
-        f"Rule of thumb: counts below some ten standard deviations, here {VISIBLE * largest:.3g}, "
-        "are noise: such a count is off by a fifth or more one time in twenty, and a count of "
-        f"{largest:.3g} can as well be none."
-    )
 
 
 def visible(budget: Budget, count: float, calibrated: Callable[[Budget], Counter]) -> str:
@@ -187,16 +176,16 @@ def draw(counter: Counter, path: str, change: Change, keys: int) -> None:
     exponents = [math.log10(horizon) * i / _POINTS for i in range(_POINTS + 1)]
     steps = sorted({min(horizon, max(1, round(10**e))) for e in exponents})
     stddevs = [math.sqrt(counter.variance(step)) for step in steps]
-    every = dp.largest_error(counter, keys, _LEVEL)
+    every = dp.largest_error(counter, keys, LEVEL)
     ten = VISIBLE * math.sqrt(counter.max_variance())
     lines = {
         "standard deviation": (steps, stddevs),
         "95 % of releases at a step": (
             steps,
-            [dp.half_width(counter, step, _LEVEL) for step in steps],
+            [dp.half_width(counter, step, LEVEL) for step in steps],
         ),
         "all releases, with 95 %": ([1, horizon], [every, every]),
-        "rule of thumb: noise below": ([1, horizon], [ten, ten]),
+        "rule of thumb: unreliable below": ([1, horizon], [ten, ten]),
     }
     series.lines(
         lines,

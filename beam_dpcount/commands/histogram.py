@@ -120,7 +120,7 @@ class Histogram(Task):
                 f"each item of its {options.item}, between {options.separator!r}, that is one of "
                 f"the {domain} to the letter, up to the first {options.max_items:,} of them"
             )
-        said = [f"note: a row counts 1 for {counted}", unchecked("items are", "their")]
+        said = [f"note: a row counts 1 for {counted}", unchecked("items are", "their", self.domain)]
         if options.fit_total:
             rest = (
                 "what the counts of a line leave of its step is that of rows without such an item"

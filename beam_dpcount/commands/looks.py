@@ -323,8 +323,8 @@ def _people(task: Task, rows: _Rows, transform: Any, found: Found) -> None:
     row, left = suggested.best, suggested.events - suggested.best.kept_events
     found.facts.append(
         f"{suggested.people:,} people; the limit on each (--per-user {options.per_user:,}) leaves "
-        f"out {many(left, 'row')} ({row.events:.1%}) with those of nobody, some rows of "
-        f"{row.people:.1%} of the people, and all of {row.keys:.1%} of the keys"
+        f"out {many(left, 'row')} ({row.events:.1%}), those without a person among them: some rows "
+        f"of {row.people:.1%} of the people, and all of {row.keys:.1%} of the keys"
     )
     if 2 * left > suggested.events:
         found.wrong.append(

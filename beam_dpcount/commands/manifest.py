@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # Options that say nothing of what was released, or name files.
 _LEFT_OUT = frozenset(
     ("input", "output", "output_format", "plot", "plot_keys", "report", "rejected", "show_truth")
-) | {"secret_env", "secret_file", "show_header", "overwrite", "account", "check"}
+) | {"secret_env", "secret_file", "show_header", "overwrite", "account", "check", "dry_run"}
 
 # Of a counter's description: of keys that are selected it knows nothing.
 _ELSEWHERE = frozenset(("budget", "also_satisfies", "neighbouring_relation"))

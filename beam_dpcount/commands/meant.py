@@ -11,6 +11,15 @@ def did_you_mean(given: str, names: Iterable[str]) -> str:
 
     The names must be public: of columns of a file, they are not always.
     """
-    spelled = {name.lower(): name for name in names}
-    found = difflib.get_close_matches(given.lower(), spelled, 1)
+    spelled: dict[str, str] = {}
+    for name in names:
+        spelled.setdefault(_plain(name), name)
+    wanted = _plain(given)
+    begin = sorted((name for name in spelled if wanted and name.startswith(wanted)), key=len)
+    found = begin or difflib.get_close_matches(wanted, spelled, 1)
     return f"did you mean {spelled[found[0]]}? " if found else ""
+
+
+def _plain(name: str) -> str:
+    """A name as it is compared: in small letters, without dashes before it."""
+    return name.lower().lstrip("-").replace("_", "-")

@@ -38,7 +38,16 @@ NOT_COUNTED = frozenset(
         "all",
         "min_count",
     )
-) | {"secret_env", "secret_file", "show_header", "output_format", "overwrite", "account", "check"}
+) | {
+    "secret_env",
+    "secret_file",
+    "show_header",
+    "output_format",
+    "overwrite",
+    "account",
+    "check",
+    "dry_run",
+}
 _BOUNDS = (0.0, 1.0)  # the default
 _WHOLE = frozenset("BDJKMNTW")  # metavars
 REQUIRED = {"required": True}
@@ -69,6 +78,8 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         if meant := self._mistyped(message):
             raise ValueError(meant)
+        if "required" in message and (strange := self._strange()):
+            message = f"{message}; {', '.join(strange)} is no option of ours"
         if choice := re.search(r"invalid choice: '(.*)' \(", message):
             names = [str(one) for action in self._actions for one in action.choices or ()]
             message = f"{message}: {did_you_mean(choice[1], names)}".rstrip(": ")
@@ -87,6 +98,12 @@ class Parser(argparse.ArgumentParser):
                     return unknown_argument(argument, ours, "ours and Beam's")
         return ""
 
+    def _strange(self) -> list[str]:
+        """The first option that was given and is none of ours, if there is one."""
+        ours = self.names()
+        given = (argument.split("=", 1)[0] for argument in self._given)
+        return [name for name in given if name.startswith("--") and name not in ours][:1]
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Adds `given` to the options: those that differ from their defaults."""
         self._given = sys.argv[1:] if args is None else list(args)
@@ -98,10 +115,18 @@ class Parser(argparse.ArgumentParser):
     def names(self) -> list[str]:
         return [name for action in self._actions for name in action.option_strings]
 
-    def parse_ours(self, argv: Sequence[str] | None) -> argparse.Namespace:
-        """The options of a command without a pipeline; any other is a ValueError."""
+    def parse_ours(
+        self, argv: Sequence[str] | None, elsewhere: Mapping[str, str] = MappingProxyType({})
+    ) -> argparse.Namespace:
+        """The options of a command without a pipeline; any other is a ValueError.
+
+        `elsewhere` has options of other commands, and what to do in place of giving them.
+        """
         options, flags = self.parse_known_args(argv)
         if flags:
+            name = flags[0].split("=", 1)[0]
+            if name in elsewhere:
+                raise ValueError(f"{name} is not an option here: {elsewhere[name]}")
             raise ValueError(unknown_argument(flags[0], self.names(), "ours"))
         return options
 
@@ -153,6 +178,19 @@ def whole(text: str) -> int:
     if not number.is_integer():  # nor infinite
         raise ValueError
     return int(text) if text.lstrip("+-").replace("_", "").isdigit() else int(number)
+
+
+def many(example: str) -> Callable[[str], int]:
+    """A type for argparse: how many there are of something; the error gives this example."""
+
+    def parsed(text: str) -> int:
+        try:
+            return whole(text)
+        except ValueError:
+            wrong = f"must be a whole number, got {text!r}: say how many there are, e.g. {example}"
+            raise argparse.ArgumentTypeError(wrong) from None
+
+    return parsed
 
 
 def positive(example: str) -> Callable[[str], float]:
@@ -372,6 +410,8 @@ def add_output(parser: Parser) -> Group:
         --overwrite: replace files of these names that are there already
         --account FILE: enter what this run costs, or refuse it where that is more than is left;
           `beam-dpcount account` makes and prints such files
+        --dry-run: count nothing, and say what a run would: what is guaranteed, and how large errors
+          will be, step by step; nothing is spent or written
         --check: PRIVATE: count nothing, and say on the terminal what of the rows would not count
           as you may think, such as keys that never occur; exit status 1 if something looks wrong
     """

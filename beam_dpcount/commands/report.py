@@ -9,13 +9,20 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 import beam_dpcount as dp
 from beam_dpcount.commands.files import times
 from beam_dpcount.commands.users import per_key_of
 from beam_dpcount.counters.counter import Counter
+
+VISIBLE = 10  # standard deviations
+LEVEL = 0.95
+_ALL_TRIED = 1 << 17  # steps
 
 
 @dataclass(frozen=True)
@@ -58,17 +65,54 @@ class Estimate:
 
 def errors(counter: Counter, estimate: Estimate, largest: str, streams: int) -> str:
     """The errors to expect; `largest` names all releases of so many streams."""
-    half_width = dp.largest_half_width(counter, 0.95)
+    half_width = dp.largest_half_width(counter, LEVEL)
     mean, most = (f"{math.sqrt(v):.3g}" for v in (counter.mean_variance(), counter.max_variance()))
     about = f"typically {mean} (standard deviation), at most {most}"
     if mean == most:
         about = f"a standard deviation of {most}"
     return _joined(
         f"Error to expect ({counter.mechanism.name}, {type(counter.law).__name__} noise): "
-        f"{about}; 95 % of the time even the noisiest single "
-        f"count{estimate.of} is within {half_width:.3g} of {estimate.what}; "
+        f"{about}; where noise is largest, a single count{estimate.of} is 95 % of the time "
+        f"within {half_width:.3g} of {estimate.what}; "
         f"{largest} is below {dp.largest_error(counter, streams):.3g} with probability 95 %.",
         estimate.remark,
+    )
+
+
+def steps_shown(horizon: int) -> list[int]:
+    """1, 10, 100, ... and the horizon."""
+    return sorted({10**n for n in range(len(str(horizon)))} | {horizon})
+
+
+def table(counter: Counter, every: int = 1) -> str:
+    """The errors at some steps, that of the most noise among them where they can all be tried.
+
+    Args:
+      counter: whose releases they are.
+      every: after every so many steps there is one.
+    """
+    rows = [("step", "standard deviation", "95 % within ±")]
+    horizon = counter.mechanism.horizon
+    last = horizon // every * every
+    steps = {min(-(-step // every) * every, last) for step in steps_shown(horizon)}
+    if horizon <= _ALL_TRIED:
+        steps.add(every * (1 + int(np.argmax(counter.stddevs(horizon)[every - 1 :: every]))))
+    for step in sorted(steps):
+        half = dp.half_width(counter, step, LEVEL)
+        rows.append((f"{step:,}", f"{math.sqrt(counter.variance(step)):.4g}", f"{half:.4g}"))
+    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(f"{cell:>{width}}" for cell, width in zip(row, wide, strict=True)) for row in rows
+    )
+
+
+def rule_of_thumb(counter: Counter) -> str:
+    """From which counts on there is more count than noise, in words."""
+    largest = math.sqrt(counter.max_variance())
+    return (
+        f"Rule of thumb: counts below some ten standard deviations, here {VISIBLE * largest:.3g}, "
+        "are unreliable: one of that size is off by a fifth or more one time in twenty, and a true "
+        f"count of 0 may well be released as {largest:.3g}."
     )
 
 
@@ -89,9 +133,15 @@ def how_often(options: argparse.Namespace) -> str:
     )
 
 
-def unchecked(what_is: str, whose: str) -> str:
-    """A note on public names. No report says that one is missing: that would reveal data."""
-    return f"note: {what_is} not checked against the data: check {whose} spelling"
+def unchecked(what_is: str, whose: str, listed: Sequence[str] = ()) -> str:
+    """A note on public names. No report says that one is missing: that would reveal data.
+
+    What of the `listed` may have been meant as several can be seen without data.
+    """
+    note = f"note: {what_is} not checked against the data (--check does): check {whose} spelling"
+    if len(listed) == 1 and re.search(r"\w[,;|]\s*\S", listed[0]):
+        note += f" ({listed[0]!r} is one text: several are given with spaces between)"
+    return note
 
 
 def one_run(options: argparse.Namespace) -> str:

@@ -28,7 +28,7 @@ from beam_dpcount.commands.files.read import (
 )
 from beam_dpcount.commands.options import named_as_options, unknown_argument
 from beam_dpcount.commands.progress import CountReleases, Progress, counted
-from beam_dpcount.commands.report import UNBOUNDED, errors, past_horizon
+from beam_dpcount.commands.report import UNBOUNDED, errors, past_horizon, rule_of_thumb, table
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.dofns.elements import PAST_HORIZON
 from beam_dpcount.transforms.runners import check_name
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 # A pipeline without --runner runs here. Beam's own default may first try to download a runner.
 LOCAL_RUNNER = "FnApiRunner"
 _LOCAL = (LOCAL_RUNNER, "DirectRunner", "BundleBasedDirectRunner")
+DRY = "Dry run: no row is counted, and nothing is spent or written. What the run would say:"
 _REJECTED = (("file", str), ("row", int), ("reason", str))
 
 
@@ -50,6 +51,10 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
     """
     options = task.options
     budget = task.given
+    if options.check and options.dry_run:
+        raise InputError(
+            "give --check, which reads all rows, or --dry-run, which counts none, not both"
+        )
     task.check()
     source = ready(task.source())
     files = files_of(source)
@@ -88,6 +93,9 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
     weak = weakness(budget, getattr(options, "select_delta", None) or 0.0)
     warned, missing = [f"warning: {weak}"] if weak else [], []
     said = [*warned, *task.notes(), *notes(reader.source, files)]
+    if options.dry_run:
+        say([DRY, *said, *_there(options), *spending.foretold(task), *foretold(task)])
+        return
     beside = None if options.output == STANDARD else manifest.path_of(place)
     made = place, beside, options.rejected, options.plot, options.report
     stop.expect(*(path for path in made if path))
@@ -157,15 +165,42 @@ def report(task: Task, late: int) -> list[str]:
     ]
 
 
+def foretold(task: Task) -> list[str]:
+    """What the report would say of privacy and of errors, and how these grow. It shows no value."""
+    counter = task.counter
+    return [
+        task.guarantee(),
+        errors(counter, task.estimate(), task.largest(), task.streams()),
+        *task.remarks(),
+        "",
+        table(counter, getattr(task.options, "every", None) or 1),
+        "",
+        rule_of_thumb(counter),
+    ]
+
+
+def _there(options: argparse.Namespace) -> list[str]:
+    """A note on outputs that are there already, which a dry run leaves as they are."""
+    try:
+        manifest.check_new(_outputs(options))
+    except InputError as error:
+        return [] if options.overwrite else [f"note: {error}"]
+    return []
+
+
+def _outputs(options: argparse.Namespace) -> list[str]:
+    """The files that are written."""
+    named = options.output, options.rejected, options.plot, options.report
+    outputs = [path for path in named if path and path != STANDARD]
+    return outputs if options.output == STANDARD else [*outputs, manifest.path_of(options.output)]
+
+
 def check_outputs(options: argparse.Namespace, paths: Sequence[str]) -> None:
     """Raise InputError for outputs that cannot be written, or overwrite an input or each other."""
-    named = options.output, options.rejected, options.plot, options.report
-    outputs = [path for path in named if path]
+    outputs = _outputs(options)
     if options.output == STANDARD:
-        outputs.remove(STANDARD)
         streams.check(options.output_format)
     else:
-        outputs.append(manifest.path_of(options.output))
         tables.check_output(options.output)
         if options.output_format is not None:
             raise InputError("--output-format is for --output -; else the name of OUT says it")
@@ -203,7 +238,7 @@ def check_outputs(options: argparse.Namespace, paths: Sequence[str]) -> None:
     for path in outputs:
         if spending.is_account(path):
             raise InputError(f"output {path!r} is an account, which is not replaced; name another")
-    if not options.overwrite:
+    if not options.overwrite and not options.dry_run:
         manifest.check_new(outputs)
 
 
@@ -218,6 +253,8 @@ def beam_options(flags: Sequence[str], names: Collection[str] = ()) -> PipelineO
       RunnerError: the runner breaks the guarantee.
       ValueError: a flag is unknown; not with remote runners, which have options of their own.
     """
+    if any(flag.split("=", 1)[0] == "--dry_run" for flag in flags):
+        raise ValueError("--dry_run is Beam's, and would count: give --dry-run")
     options = PipelineOptions(list(flags))
     standard = options.view_as(StandardOptions)
     standard.runner = standard.runner or LOCAL_RUNNER

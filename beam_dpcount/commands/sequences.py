@@ -28,13 +28,12 @@ from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.figures.pictures import Ranked, Words
 from beam_dpcount.commands.files.formats import Event, InputError, Places, Source, Table, text
-from beam_dpcount.commands.report import Estimate, how_often, many, unchecked
+from beam_dpcount.commands.report import LEVEL, Estimate, how_often, many, unchecked
 from beam_dpcount.commands.start import command
 from beam_dpcount.commands.task import Listed, Task, texts_of
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.statistics.letters import check_alphabet, check_words
 
-LEVEL = 0.95
 _TOP = 10
 _RELEASES = 100  # by default, up to the horizon
 _PRINTED_KEYS, _PRINTED_WORDS = 5, 10
@@ -159,7 +158,7 @@ class Sequences(Task):
             other = f"as no event: {then} (--rest counts them as a letter)"
         lines = [
             f"note: a text of {options.letter} that is not in the alphabet counts {other}",
-            unchecked("the letters are", "their"),
+            unchecked("the letters are", "their", self.letters),
             f"note: {many(len(self.domain), self.kind)}, and {how_often(options)}",
         ]
         if options.min_count is not None:

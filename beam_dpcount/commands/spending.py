@@ -523,7 +523,8 @@ def entered(
         account.check(cost, why, options.user)
         number = len(account.runs) + 1
         line: dict[str, Any] = {"run": number, "time": now(), "command": task.name}
-        line |= {"cost": cost.packed(), "output": options.output, "inputs": inputs}
+        # A repeat costs nothing when it is known to have been one: its rows may yet change.
+        line |= {"cost": full.packed(), "output": options.output, "inputs": inputs}
         line |= {"said": task.guarantee(), "version": dp.__version__}
         add(line if again is None else line | {"again": again})
     # Not what is left, nor how many runs there were: whether one failed may depend on its rows.
@@ -548,14 +549,32 @@ def entered(
     unchanged = _looked_at(paths) == inputs
     if unchanged:
         line |= {"mark": mark} if mark else {}
-    elif again is not None:
-        line |= {"cost": full.packed()}
+        line |= {} if again is None else {"cost": cost.packed()}
     _end(path, line)
     if again is not None and not unchanged:
         raise InputError(
             f"the input changed during the run, which was to repeat run {again} at no cost: it "
             f"costs {full}, and account {path!r} has it"
         )
+
+
+def foretold(task: Task) -> list[str]:
+    """What a run would cost its --account, and whether there is as much; nothing is entered.
+
+    Raises:
+      InputError: as `entered`.
+    """
+    options, path = task.options, task.options.account
+    if path is None:
+        return []
+    with _locked(path) as (account, _):
+        cost, why = cost_of(opt.budget_of(options), task.counter, _beside(options), account)
+        account.check(cost, why, options.user)
+    again = ""
+    if opt.entropy_of(options).is_replayable:
+        again = ", or nothing, if it repeats one with the same secret, options and rows"
+    left = account.left - cost
+    return [f"account {path}: the run would cost {cost}{why}{again}; left after it: {left}"]
 
 
 def _entered(path: str, account: Account, cost: Cost, why: str, again: int | None) -> str:

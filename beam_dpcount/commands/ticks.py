@@ -32,7 +32,9 @@ from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.commands.report import Estimate, many
 from beam_dpcount.commands.start import command
 from beam_dpcount.commands.task import Listed, Task
+from beam_dpcount.counters.users import UserChange
 from beam_dpcount.dofns.clock import LATE
+from beam_dpcount.noise.laws import DiscreteLaplace
 from beam_dpcount.statistics.items import places as places_of
 from beam_dpcount.statistics.items import read_items
 
@@ -163,13 +165,14 @@ class Ticks(Task):
         else:
             lines = [f"note: every row {within} counts 1"]
         lines += report.of_people(options, self.people_are_public)
+        lines += self._useless_limits()
         if selection is not None:
             lines += select.notes(options, selection)
             if options.where is not None:
                 lines.append(report.unchecked("the condition is", "its"))
         else:
             names = "keys and the condition are" if options.where else "keys are"
-            lines.append(report.unchecked(names, "their"))
+            lines.append(report.unchecked(names, "their", self.keys))
         if any(text and times.lacks_offset(text) for text in (options.start, options.stop)):
             zone = f"{options.timezone} (--timezone)"
             lines.append(f"note: times without an offset are taken as {zone}")
@@ -180,6 +183,40 @@ class Ticks(Task):
             return [*lines, f"{self._ticks()}; how many keys are shown depends on their counts"]
         size = f"{many(len(self.keys), 'key')} x {self._ticks()}"
         return [*lines, f"{size} = {many(self._releases(), 'release')}"]
+
+    def _useless_limits(self) -> list[str]:
+        """Notes on limits on people that leave rows out, or cost noise, for nothing."""
+        options, change = self.options, self.counter.change
+        if not isinstance(change, UserChange):
+            return []
+        lines, most = [], change.total(self.counter.mechanism)
+        if most < options.per_user:
+            if most == change.keys * change.per_key:
+                why, remedy = f"{many(change.keys, 'key')}, {change.per_key:,} a key", "--per-key"
+            else:
+                why, remedy = f"{self._ticks()}, {change.gap:,} apart", "--horizon"
+            lines.append(
+                f"note: in {why}, no more than {many(most, 'row')} of a person can count: for "
+                f"--per-user {options.per_user:,} give a larger {remedy}"
+            )
+        if options.min_gap is not None and self._same_without_gap(change):
+            why = "give a longer one"
+            if not change.gap:
+                why = "it is shorter than a tick"
+            elif change.per_key == 1:
+                why = "a person has one row a key, and each key noise of its own"
+            elif isinstance(self.counter.law, DiscreteLaplace):
+                why = "Laplace noise, which is taken here, goes by the number of rows alone"
+            lines.append(
+                f"note: --min-gap leaves rows out, and makes no noise smaller: {why}; leave it out "
+                "where nothing else needs it"
+            )
+        return lines
+
+    def _same_without_gap(self, change: UserChange) -> bool:
+        counter, every = self.counter, replace(change, gap=0)
+        without = dp.calibrate(counter.mechanism, counter.budget, every, unit=counter.unit)
+        return bool(without.law == counter.law)
 
     def _ticks(self) -> str:
         return many(self.counter.mechanism.horizon, "tick")

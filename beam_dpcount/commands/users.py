@@ -25,12 +25,13 @@ def add_users(parser: opt.Parser, with_gap: bool = False) -> None:
         --per-user K: the most rows of a person that count, in all keys together; more of them need
           more noise, fewer leave more out (`beam-dpcount bounds` compares them)
         --max-keys M: the most keys of a person (default: as many as rows)
-        --per-key J: the most rows of a person in one key (default 1: people, each once a key; where
-          all rows are of one key, as many as --per-user)
+        --per-key J: the most rows of a person in one key (default 1: people, each once a key;
+          without --key, as many as --per-user)
     """
     gap = """
-        --min-gap TIME: the least time between two rows of a person, as for --tick; one of many
-          ticks takes much less noise; needs --late drop with --path streaming
+        --min-gap TIME: the least time between two rows of a person, as for --tick; with several
+          rows a key, a gap of many ticks takes much less noise; needs --late drop with --path
+          streaming
     """
     group = parser.add_argument_group("protecting people, each with all their rows")
     opt.add(group, table)

@@ -114,7 +114,7 @@ class JointUserChange(_Joint, UserChange):
     said: str = ""
 
     def norms(self, mechanism: Mechanism, unit: float, dimension: int | None) -> Norms:
-        total, (counters, each, sides) = self._total(mechanism), self.touched(mechanism)
+        total, (counters, each, sides) = self.total(mechanism), self.touched(mechanism)
         every = [part for part in self.parts if not part.once]
         once = [part for part in self.parts if part.once]
         squared = sum(part.l2_squared for part in every)

@@ -229,6 +229,11 @@ class Selection:
         state = mechanism.after(begins - 1, noise, keys)
         return [self._simulated(rate, begins, state, noise, keys) for rate in rates]
 
+    @cached_property
+    def _outlook(self) -> list[Outlook]:
+        """What `print` shows: simulated once, so that all that shows it says the same."""
+        return self.outlook()
+
     def _simulated(
         self, rate: float, begins: int, state: State, noise: Noise, keys: int
     ) -> Outlook:
@@ -270,20 +275,20 @@ class Selection:
             f"a key is shown at the first tick at which its private count reaches "
             f"{tested[first]:.4g} (tick {first + 1}) to {tested[highest]:.4g} (tick {highest + 1})"
         ]
-        rows = self.outlook()
+        rows = self._outlook
         lines.append(
             f"a key that begins at tick {rows[0].begins} and grows by so much at each tick is "
             "shown (by simulation, without data)"
         )
         for row in rows:
             if row.delay is None:
-                lines.append(f"  {row.rate:>5g}: not within the ticks that were tried")
+                lines.append(f"  {row.rate:>5g} a tick: not within the ticks that were tried")
                 continue
             later = "" if row.bias_later is None else f", {row.bias_later:+.2g} ten ticks later"
             ticks = f"{row.delay} tick{'s' * (row.delay != 1)}"
             lines.append(
-                f"  {row.rate:>5g}: after {ticks} (median), at a count of {row.shown_at:.4g}; its "
-                f"first release is off by {row.bias:+.2g} on average{later}"
+                f"  {row.rate:>5g} a tick: after {ticks} (median), at a count of "
+                f"{row.shown_at:.4g}; its first release is off by {row.bias:+.2g} on average{later}"
             )
         return "\n".join(lines)
 

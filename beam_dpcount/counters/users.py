@@ -8,7 +8,7 @@ more than j in several. So the worst allocation fills one counter after the othe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar
@@ -62,6 +62,8 @@ class UserChange(TickChange):
       per_key: how many of them in one key, over all windows.
       gap: the fewest ticks between two of them; 0: they may fall into one tick.
       windows: how many windows there are, each of as many ticks as the mechanism's horizon.
+      restarts: how many there are where each window of a key is another key, to `keys` and
+        `per_key`, in place of `windows`.
       asserted: whether the bound is the user's word, which nothing enforces.
 
     Guarantee: with D as `column_cost` has it, j the most events in one counter and n full counters,
@@ -75,6 +77,7 @@ class UserChange(TickChange):
     gap: int = 0
     windows: int = 1
     asserted: bool = False
+    restarts: int = field(default=1, repr=False)  # the norms tell, where it matters
 
     meanings: ClassVar[Mapping[str, str]] = {
         "replace_one": "what, when and under which keys all events of any one person count",
@@ -84,7 +87,7 @@ class UserChange(TickChange):
     def norms(self, mechanism: Mechanism, unit: float, dimension: int | None) -> Norms:
         if dimension is not None:
             raise ValueError("at ticks each key counts single numbers: leave dimension out")
-        total, (touched, each, sides) = self._total(mechanism), self.touched(mechanism)
+        total, (touched, each, sides) = self.total(mechanism), self.touched(mechanism)
         times, m = 1, self.magnitude(unit)
         if self.relation == "replace_one":
             times = self._of_two(mechanism)
@@ -93,18 +96,19 @@ class UserChange(TickChange):
         most = self.largest(unit)
         return spread_norms(mechanism, reach, mechanism.resolution(m, most), most)
 
-    def _total(self, mechanism: Mechanism) -> int:
+    def total(self, mechanism: Mechanism) -> int:
         """How often all events of a person count, in all counters together."""
         events = self.events
-        if self.gap:  # no more fit
-            events = min(events, 1 + (mechanism.horizon * self.windows - 1) // self.gap)
+        if self.gap:  # no more fit into all windows
+            ticks = mechanism.horizon * self.windows * self.restarts
+            events = min(events, 1 + (ticks - 1) // self.gap)
         return min(events * self.max_items, self.keys * self.per_key)
 
     def touched(self, mechanism: Mechanism) -> Touched:
         each = min(self.events, self.per_key)
         if self.gap:  # in one window
             each = min(each, 1 + (mechanism.horizon - 1) // self.gap)
-        counters = min(self._total(mechanism), self.keys * self.windows)
+        counters = min(self.total(mechanism), self.keys * self.windows)
         return Touched(counters, each, 1 + (self.relation == "replace_one"))
 
     def _of_two(self, mechanism: Mechanism) -> int:

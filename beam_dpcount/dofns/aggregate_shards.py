@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
-from functools import cached_property
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import apache_beam as beam
@@ -12,7 +13,7 @@ import numpy as np
 
 from beam_dpcount.counters.columns import Columns, NoiseOf, Sums
 from beam_dpcount.counters.vector_columns import advance, all_ticks, no_keys
-from beam_dpcount.dofns.aggregates import Reading, add_all
+from beam_dpcount.dofns.aggregates import OfVectors, add_all
 from beam_dpcount.dofns.clock import LARGEST
 from beam_dpcount.dofns.pending_vectors import tick_of
 from beam_dpcount.dofns.shards import (
@@ -27,10 +28,8 @@ from beam_dpcount.dofns.shards import (
 )
 from beam_dpcount.dofns.states import ShardCodec, batches_of, pack_batch, tick_of_batch
 from beam_dpcount.dofns.ticks import window_from
-from beam_dpcount.mechanisms.base import FloatArray, IntArray
+from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.noise.entropy import Draws, Noise
-from beam_dpcount.noise.replay import NO_ID
-from beam_dpcount.statistics.metrics.joint import Joint
 
 FRESH = 10  # ticks, from the one that shows a key on, in which no interval is given
 _KEPT = 1 << 23  # noisy sums of keys that are computed together
@@ -39,37 +38,32 @@ _WindowedValue: Any = beam.DoFn.WindowedValueParam
 
 
 @dataclass(frozen=True)
-class AggregateShardPlan(ShardPlan):
-    """A ShardPlan of vectors; the rest as for AggregatePlan."""
-
-    _: KW_ONLY
-    joint: Joint
-    caps: tuple[int, ...]
-    level: float
-
-    @cached_property
-    def limits(self) -> IntArray:
-        """`caps` as an array."""
-        return np.array(self.caps, dtype=np.int64)
-
-    @cached_property
-    def reading(self) -> Reading:
-        """What makes releases of vectors."""
-        return Reading(self.selection.counter, self.joint, self.level, self.clock.tick)
+class AggregateShardPlan(OfVectors, ShardPlan):
+    """A ShardPlan of vectors."""
 
     @property
     def place(self) -> int:
         """Of the sum that shows a key."""
         return self.joint.tested or 0
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "_"}
+    def no_keys(self) -> Columns:
+        return no_keys()
+
+    def history_of(self, step: int, sums: dict[str, IntArray]) -> bytes:
+        entries = {(key, 0): step for key in sums}
+        for key, vector in sums.items():
+            there = np.flatnonzero(vector)
+            found = zip(there.tolist(), vector[there].tolist(), strict=True)
+            entries |= {(key, 1 + place): x for place, x in found}
+        return pack_batch(entries) if entries else b""
 
     def noise(self, draws: Draws, keys: Sequence[str], window: Any, digest: bytes) -> Noise:
-        """The noise of the vectors of many keys, next to each other."""
         # Each sum is a stream of its own.
         sums = [f"{place} {key}" for key in keys for place in range(self.joint.width)]
         return draws.of_keys(sums, window, digest)
+
+    def advance(self, columns: Columns, sums: Any, noise: NoiseOf) -> Any:
+        return advance(self.selection, columns, sums, noise, self.place)
 
 
 class SumVectorShards(SumShards):
@@ -110,22 +104,10 @@ class CountVectorShards(CountShards):
 
     def _codec_of(self) -> ShardCodec:
         plan, size = self._plan, self._draws.digest_size
-        return ShardCodec(plan.selection.counter, plan.said, plan.clock, size, np.uint8)
-
-    def _nothing(self) -> Columns:
-        return no_keys()
+        return ShardCodec(plan.counter, plan.said, plan.clock, size, np.uint8)
 
     def _added_up(self, due: bytes) -> dict[str, IntArray]:
         return add_vectors(due, self._plan.limits)
-
-    def _said(self, step: int, sums: Any) -> bytes:
-        return said_of(step, sums)
-
-    def _noise(self, keys: Sequence[str], window: Any, digest: bytes) -> Noise:
-        return self._plan.noise(self._draws, keys, window, digest)
-
-    def _advance(self, columns: Columns, sums: Any, noise: NoiseOf) -> Any:
-        return advance(self._plan.selection, columns, sums, noise, self._plan.place)
 
     def _made(self, key: str, step: int, micros: int, value: Any, stddev: float) -> Any:
         sums, since = value
@@ -154,16 +136,6 @@ def _dense(sums: Mapping[int, int], limits: IntArray) -> IntArray:
     return made
 
 
-def said_of(step: int, sums: Mapping[str, IntArray]) -> bytes:
-    """What a tick adds to the history of a shard: all keys that it counts something of."""
-    entries = {(key, 0): step for key in sums}
-    for key, vector in sums.items():
-        there = np.flatnonzero(vector)
-        found = zip(there.tolist(), vector[there].tolist(), strict=True)
-        entries |= {(key, 1 + place): x for place, x in found}
-    return pack_batch(entries) if entries else b""
-
-
 class CountAllVectorShards(CountAllShards):
     """Bounded, after the grouping: all AggregateReleases of a group's keys that are shown."""
 
@@ -189,32 +161,22 @@ class CountAllVectorShards(CountAllShards):
             for place, since, values in found:
                 yield from self._placed(keys[place], since, values, origin, window)
 
-    def _replayed(self, group: int, names: Any, sums: Sums, origin: int) -> Iterator[Any]:
-        plan, draws, width = self._plan, self._draws, self._plan.joint.width
-        window = window_from(plan.clock, origin)
-        shards: dict[int, dict[int, dict[str, dict[int, int]]]] = {}
-        for place, step, x in zip(*(array.tolist() for array in sums), strict=True):
-            name, (tick, column) = names[place], divmod(step - 1, width)
-            ticks = shards.setdefault(shard_of(name, plan.shards), {})
-            ticks.setdefault(tick + 1, {}).setdefault(name, {})[column] = x
-        series: dict[str, tuple[int, list[FloatArray]]] = {}
-        for shard, ticks in shards.items():
-            columns, digest = no_keys(), draws.begin(str(shard), window)
-            for step in range(1, plan.clock.steps + 1):
-                found = sorted(ticks.get(step, {}).items())
-                tick = {name: _dense(vector, plan.limits) for name, vector in found}
-                digest = draws.follow(digest, NO_ID, said_of(step, tick))
+    def _ticks_of(self, sums: Sums) -> Iterator[tuple[int, int, Any]]:
+        width = self._plan.joint.width
+        ticks, coordinates = np.divmod(sums.steps - 1, width)
+        arrays = sums.places, ticks, coordinates, sums.xs
+        entries = zip(*(array.tolist() for array in arrays), strict=True)
+        for (place, tick), found in groupby(entries, itemgetter(0, 1)):
+            yield place, tick + 1, {coordinate: x for _, _, coordinate, x in found}
 
-                def noise(keys: Sequence[str], digest: bytes = digest) -> Noise:
-                    return plan.noise(draws, keys, window, digest)
+    def _addition(self, kept: dict[int, int]) -> IntArray:
+        # Only now, as most coordinates of most ticks are 0.
+        return _dense(kept, self._plan.limits)
 
-                columns, shown = advance(plan.selection, columns, tick, noise, plan.place)
-                for key, (values, _) in shown:
-                    series.setdefault(key, (step, []))[1].append(values)
-        for key, (since, rows) in sorted(series.items()):
-            yield from self._placed(key, since, np.stack(rows), origin, window)
+    def _value_of(self, shown: Any) -> Any:
+        return shown[0]
 
     def _made(self, key: str, since: int, values: Any, origin: int) -> Iterator[Any]:
         clock, stddevs = self._plan.clock, np.array(self._stddevs[since - 1 :])
-        end = clock.end(origin, since)
-        return self._plan.reading.releases(key, since, end, values, stddevs, FRESH)
+        end, rows = clock.end(origin, since), np.asarray(values)
+        return self._plan.reading.releases(key, since, end, rows, stddevs, FRESH)

@@ -7,11 +7,11 @@ as the sums of single ticks do.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, fields
 from functools import cached_property
 from math import log
 from statistics import NormalDist
-from typing import Any, cast
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
@@ -108,8 +108,8 @@ class AggregateIntake:
 
 
 @dataclass(frozen=True)
-class AggregatePlan(TickPlan):
-    """A TickPlan of vectors.
+class OfVectors:
+    """What is added to a plan, which has a counter and a clock, where vectors are counted.
 
     Args:
       joint: the metrics, whose sums the counter counts.
@@ -130,10 +130,16 @@ class AggregatePlan(TickPlan):
     @cached_property
     def reading(self) -> Reading:
         """What makes releases of vectors."""
-        return Reading(cast(Counter, self.counter), self.joint, self.level, self.clock.tick)
+        plan: Any = self
+        return Reading(plan.counter, self.joint, self.level, plan.clock.tick)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "_"}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+@dataclass(frozen=True)
+class AggregatePlan(OfVectors, TickPlan):
+    """A TickPlan of vectors."""
 
 
 class Reading:

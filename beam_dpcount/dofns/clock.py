@@ -218,12 +218,18 @@ def clock_of(tick: Any, start: Any, stop: Any = None, horizon: Any = None) -> Cl
     By default `horizon`, the number of ticks, is that of those that reach `stop`.
 
     Raises:
-      ValueError, TypeError: an argument is out of range, or neither stop nor horizon is given.
+      ValueError, TypeError: an argument is out of range, or neither stop nor horizon is given; or a
+        whole number as `stop` comes before the first tick ends.
     """
     length, first = duration_of(tick), micros_of(start, "start")
     if stop is None and horizon is None:
         raise ValueError("give stop, the end of the count, or horizon, the number of ticks")
     last = None if stop is None else micros_of(stop, "stop")
+    if type(stop) is int and stop > 0 and horizon != 1 and (last or 0) < first + length:
+        # Most likely a number of ticks, given by position.
+        problem = f"is {stop}, a time before the first tick ends, {instant(first + length)}"
+        remedy = f"for {stop} ticks give {{horizon=}}{stop} in its place"
+        raise ParameterError("stop", problem, remedy)
     if last is not None and last <= first:
         raise ValueError(f"stop must be after start, got start={start!r} and stop={stop!r}")
     needed = 0 if last is None else -(-(last - first) // length)
@@ -265,6 +271,8 @@ def check_keys(keys: Any) -> tuple[str, ...]:
       ValueError, TypeError: keys are not a collection of distinct texts.
     """
     remedy = 'give all public keys, e.g. keys=["INFO", "ERROR"]'
+    if getattr(keys, "__name__", "") == "SelectKeys":
+        raise TypeError("keys is the class SelectKeys: give keys=SelectKeys(), with brackets")
     if isinstance(keys, str | bytes) or not isinstance(keys, Sequence | AbstractSet):
         raise TypeError(f"keys must be a list of texts, got {keys!r}: {remedy}")
     for key in keys:

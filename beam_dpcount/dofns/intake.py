@@ -35,6 +35,17 @@ class Excess:
     payload: Any
 
 
+@dataclass(frozen=True)
+class Lost:
+    """The payload of an element that no coder carries: it takes its step, too, and counts nothing.
+
+    Args:
+      identity: the element's public id, read before; None where there are no ids.
+    """
+
+    identity: Any = None
+
+
 class Intake:
     """Reads elements for a counter of a statistic, of as many coordinates; else as PrefixCount."""
 
@@ -72,7 +83,7 @@ class Intake:
     def codes(self, key: str, payload: Any, micros: int) -> tuple[Codes, Rejected | None]:
         """The codes of an element, and the refusal of what does not count of it, if any."""
         reason: str | None
-        if type(payload) is Excess:
+        if type(payload) is Excess or type(payload) is Lost:
             return self.statistic.empty, None
         try:
             content = payload if self._value is None else self._value(payload)
@@ -112,6 +123,8 @@ class Intake:
         """The public id of an element; None where there are no ids."""
         if self.element_id is None:
             return None
+        if type(payload) is Lost:
+            return payload.identity
         return self.element_id(_given(payload))
 
     def refuse_key(self, element: Any, micros: int) -> Rejected:

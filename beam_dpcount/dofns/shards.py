@@ -31,6 +31,7 @@ from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import Timestamp
 
 from beam_dpcount.counters.columns import Columns, NoiseOf, Sums, advance, all_ticks, counted
+from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.selection import Selection
 from beam_dpcount.dofns.clock import LARGEST, Clock
 from beam_dpcount.dofns.releases import Release
@@ -87,6 +88,11 @@ class ShardPlan:
     alone: bool = False
 
     @property
+    def counter(self) -> Counter:
+        """Of each key."""
+        return self.selection.counter
+
+    @property
     def said(self) -> str:
         """All but counter and clock that decides what is shown, as text."""
         fingerprint = self.selection.fingerprint
@@ -94,9 +100,43 @@ class ShardPlan:
 
     def draws(self, path: str) -> Draws:
         """The noise of the counters, another on each path; see `TickPlan.draws`."""
-        counter = self.selection.counter
+        counter = self.counter
         parameters = ascii((path, self.clock, self.said, counter.fingerprint))
         return self.entropy.draws(counter.law, None, parameters)
+
+    def tick(
+        self, draws: Draws, window: Any, columns: Columns, digest: bytes, sums: dict[str, Any]
+    ) -> tuple[Columns, bytes, list[tuple[str, Any]]]:
+        """A shard's next tick: its columns and digest after it, and the keys that are shown.
+
+        Args:
+          draws, window: where the noise comes from.
+          columns, digest: the shard's so far.
+          sums: what the tick adds to each key, sorted by key.
+        """
+        digest = draws.follow(digest, NO_ID, self.history_of(columns.step + 1, sums))
+        columns, shown = self.advance(
+            columns, sums, lambda keys: self.noise(draws, keys, window, digest)
+        )
+        return columns, digest, shown
+
+    # What of it is of numbers; vectors have others.
+
+    def no_keys(self) -> Columns:
+        """The columns of a shard before its first tick."""
+        return Columns()
+
+    def history_of(self, step: int, sums: dict[str, Any]) -> bytes:
+        """What a tick adds to the history of a shard: all keys that it counts something of."""
+        return pack_batch({(key, step): x for key, x in sums.items()}) if sums else b""
+
+    def noise(self, draws: Draws, keys: Sequence[str], window: Any, digest: bytes) -> Noise:
+        """The noise of keys, next to each other."""
+        return draws.of_keys(keys, window, digest)
+
+    def advance(self, columns: Columns, sums: Any, noise: NoiseOf) -> Any:
+        """The columns a tick later, and what is shown."""
+        return advance(self.selection, columns, sums, noise)
 
 
 class SumShards(VersionedDoFn):
@@ -160,7 +200,7 @@ class CountShards(VersionedDoFn):
     def setup(self) -> None:
         plan, self._draws = self._plan, self._plan.draws("streaming")
         self._codec = self._codec_of()
-        self._stddevs = plan.selection.counter.stddevs(plan.clock.steps).tolist()
+        self._stddevs = plan.counter.stddevs(plan.clock.steps).tolist()
 
     def process(
         self,
@@ -178,7 +218,7 @@ class CountShards(VersionedDoFn):
         window, before = windowed.windows[0], cell.read()
         if before is None:
             digest = self._draws.begin(str(shard), window)
-            cell.write(self._codec.encode(self._nothing(), digest, {}))
+            cell.write(self._codec.encode(self._plan.no_keys(), digest, {}))
         if before is None or not self._codec.open(before)[0]:
             self._set(timer, window, 1)
 
@@ -190,7 +230,7 @@ class CountShards(VersionedDoFn):
         cell: Any = beam.DoFn.StateParam(STATE),
         timer: Any = beam.DoFn.TimerParam(TIMER),
     ) -> Iterator[Any]:
-        plan, codec, draws = self._plan, self._codec, self._draws
+        plan, codec = self._plan, self._codec
         clock, data = plan.clock, cell.read()
         columns, pending = codec.decode(data)
         step = columns.step + 1
@@ -198,11 +238,8 @@ class CountShards(VersionedDoFn):
             return
         due = take_due(pending, arrived.read(), step, plan.fold, self._tick_of)
         arrived.clear()
-        sums = self._added_up(due)
-        digest = draws.follow(codec.digest_of(data), NO_ID, self._said(step, sums))
-        columns, shown = self._advance(
-            columns, sums, lambda keys: self._noise(keys, window, digest)
-        )
+        sums, digest = self._added_up(due), codec.digest_of(data)
+        columns, digest, shown = plan.tick(self._draws, window, columns, digest, sums)
         # State first: what is yielded must never be ahead of what is remembered.
         cell.write(codec.encode(columns, digest, pending))
         if step < clock.steps:
@@ -219,25 +256,11 @@ class CountShards(VersionedDoFn):
 
     def _codec_of(self) -> ShardCodec:
         plan, size = self._plan, self._draws.digest_size
-        return ShardCodec(plan.selection.counter, plan.said, plan.clock, size)
-
-    def _nothing(self) -> Columns:
-        """What is known before the first tick."""
-        return Columns()
-
-    def _noise(self, keys: Sequence[str], window: Any, digest: bytes) -> Noise:
-        return self._draws.of_keys(keys, window, digest)
+        return ShardCodec(plan.counter, plan.said, plan.clock, size)
 
     def _added_up(self, due: bytes) -> Any:
-        """What a tick adds to each key."""
+        """What a tick adds to each key, sorted by key."""
         return add_batches(due, self._plan.cap)
-
-    def _said(self, step: int, sums: Any) -> bytes:
-        """What a tick adds to the history of a shard."""
-        return said_of(step, sums)
-
-    def _advance(self, columns: Columns, sums: Any, noise: NoiseOf) -> Any:
-        return advance(self._plan.selection, columns, sums, noise)
 
     def _made(self, key: str, step: int, micros: int, value: Any, stddev: float) -> Any:
         """A release."""
@@ -279,11 +302,6 @@ def add_batches(joined: bytes, cap: int) -> dict[str, int]:
     return {key: min(max(sums[key], -cap), cap) for key in sorted(sums)}
 
 
-def said_of(step: int, sums: dict[str, int]) -> bytes:
-    """What a tick adds to the history of a shard."""
-    return pack_batch({(key, step): x for key, x in sums.items()}) if sums else b""
-
-
 class CountAllShards(VersionedDoFn):
     """Bounded, after the grouping: all releases of a group's keys that are shown.
 
@@ -295,7 +313,7 @@ class CountAllShards(VersionedDoFn):
 
     def setup(self) -> None:
         self._draws = self._plan.draws("bounded")
-        self._stddevs = self._plan.selection.counter.stddevs(self._plan.clock.steps).tolist()
+        self._stddevs = self._plan.counter.stddevs(self._plan.clock.steps).tolist()
 
     def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[Any]:
         group, everything = element
@@ -330,24 +348,32 @@ class CountAllShards(VersionedDoFn):
         """The releases that CountShards makes of these sums, tick after tick, shard by shard."""
         plan, draws = self._plan, self._draws
         window = window_from(plan.clock, origin)
-        shards: dict[int, dict[int, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
-        for place, step, x in zip(*(array.tolist() for array in sums), strict=True):
+        shards: dict[int, dict[int, dict[str, Any]]] = defaultdict(lambda: defaultdict(dict))
+        for place, step, x in self._ticks_of(sums):
             shards[shard_of(names[place], plan.shards)][step][names[place]] = x
-        series: dict[str, tuple[int, list[float]]] = {}
+        series: dict[str, tuple[int, list[Any]]] = {}
         for shard, ticks in shards.items():
-            columns, digest = Columns(), draws.begin(str(shard), window)
+            columns, digest = plan.no_keys(), draws.begin(str(shard), window)
             for step in range(1, plan.clock.steps + 1):
-                tick = dict(sorted(ticks.get(step, {}).items()))
-                digest = draws.follow(digest, NO_ID, said_of(step, tick))
-
-                def noise(keys: Sequence[str], digest: bytes = digest) -> Any:
-                    return draws.of_keys(keys, window, digest)
-
-                columns, shown = advance(plan.selection, columns, tick, noise)
+                found = sorted(ticks.get(step, {}).items())
+                tick = {key: self._addition(kept) for key, kept in found}
+                columns, digest, shown = plan.tick(draws, window, columns, digest, tick)
                 for key, value in shown:
-                    series.setdefault(key, (step, []))[1].append(value)
+                    series.setdefault(key, (step, []))[1].append(self._value_of(value))
         for key, (since, values) in sorted(series.items()):
             yield from self._placed(key, since, values, origin, window)
+
+    def _ticks_of(self, sums: Sums) -> Iterator[tuple[int, int, Any]]:
+        """The place of a key, a tick, and what is kept of what it adds, for all of them."""
+        return zip(*(array.tolist() for array in sums), strict=True)
+
+    def _addition(self, kept: Any) -> Any:
+        """What a tick adds to a key, of what was kept of it."""
+        return kept
+
+    def _value_of(self, shown: Any) -> Any:
+        """The value of a key that `ShardPlan.tick` shows."""
+        return shown
 
     def _placed(self, key: str, since: int, values: Any, origin: int, window: Any) -> Iterator[Any]:
         last, windows = window.max_timestamp().micros, (GlobalWindow(),)

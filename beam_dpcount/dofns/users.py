@@ -23,7 +23,7 @@ from apache_beam.utils import windowed_value
 
 from beam_dpcount.checks import check_whole
 from beam_dpcount.dofns.clock import duration_of, seconds
-from beam_dpcount.dofns.intake import BY_DATA, Excess, has_str_key
+from beam_dpcount.dofns.intake import BY_DATA, Excess, Lost, has_str_key
 from beam_dpcount.dofns.states import (
     PAIR,
     PersonCodec,
@@ -79,8 +79,9 @@ class Users:
       per_key: the most events of one person in one key. Default 1, which is people, each once a
         key, and costs the least noise.
       gap: the least time between two events of a person, in seconds or as a timedelta: one at 12:00
-        and one at 13:00 are an hour apart. With a gap of many ticks the noise is far less.
-        Streaming, it needs late="drop".
+        and one at 13:00 are an hour apart. With several events a key, a gap of many ticks takes
+        far less noise; with one, or a gap below a tick, it lowers none. Streaming, it needs
+        late="drop".
       asserted: True: your word that no person has more than that, `keys` and `per_key` included;
         nothing is left out, and nothing is enforced. The guarantee says so.
 
@@ -336,7 +337,7 @@ class ElementParcels(Parcels):
         return [key_of(parcel)]
 
     def unwrap(self, parcel: bytes, kept: Sequence[int]) -> list[Any]:
-        return [self._coder.decode(after_key(parcel))]
+        return _decoded(self._coder, parcel)
 
 
 class StepParcels(Parcels):
@@ -358,11 +359,17 @@ class StepParcels(Parcels):
 
     def wrap(self, element: Any, micros: int, windows: Any) -> bytes | None:
         self._check(windows)
-        key = str.__str__(element[0]) if has_str_key(element) else ""
+        is_keyed = has_str_key(element)
+        key = str.__str__(element[0]) if is_keyed else ""
         encoded = _encoded(self._coder, element)
-        if encoded is None:  # it counts 0, as what cannot be read does
-            encoded = self._coder.encode((key, Excess(None)))
+        # What does not come back has no id, and no class by which it is refused.
+        is_asked = self._element_id is not None or not is_keyed
+        if encoded is None or (is_asked and not _decoded(self._coder, pack_keyed(key, encoded))):
+            encoded = self._coder.encode(self._lost(key, element) if is_keyed else None)
         return pack_keyed(key, encoded)
+
+    def _lost(self, key: str, element: Any) -> tuple[str, Lost]:
+        return key, Lost(None if self._element_id is None else self._element_id(element[1]))
 
     def payload(self, element: Any) -> Any:
         return element[1]
@@ -374,10 +381,11 @@ class StepParcels(Parcels):
         return [key_of(parcel)]
 
     def unwrap(self, parcel: bytes, kept: Sequence[int]) -> list[Any]:
-        element = self._coder.decode(after_key(parcel))
-        if kept or not has_str_key(element):
-            return [element]
-        return [(element[0], Excess(element[1]))]
+        for element in _decoded(self._coder, parcel):
+            if kept or not has_str_key(element) or type(element[1]) is Lost:
+                return [element]
+            return [(element[0], Excess(element[1]))]
+        return [(key_of(parcel).decode("utf-8", "surrogatepass"), Lost())]
 
     def ordered(self, entries: Iterable[bytes]) -> list[bytes]:
         if self._element_id is None:
@@ -388,7 +396,9 @@ class StepParcels(Parcels):
         element = self._coder.decode(after_key(parcel_of(entry)))
         if self._element_id is None or not has_str_key(element):  # refused later, without an id
             return time_bytes(entry), False
-        return time_bytes(entry), True, self._element_id(element[1])
+        payload = element[1]
+        found = payload.identity if type(payload) is Lost else self._element_id(payload)
+        return time_bytes(entry), True, found
 
 
 def _encoded(coder: Any, element: Any) -> bytes | None:
@@ -397,6 +407,14 @@ def _encoded(coder: Any, element: Any) -> bytes | None:
         return bytes(coder.encode(element))
     except Exception:  # whatever a pickler raises
         return None
+
+
+def _decoded(coder: Any, parcel: bytes) -> list[Any]:
+    """The element in a parcel; none if it does not come back, which its contents can cause."""
+    try:
+        return [coder.decode(after_key(parcel))]
+    except Exception:  # whatever its own code raises
+        return []
 
 
 def _text_of(person: Any) -> str:

@@ -366,7 +366,8 @@ class ConvexLearner(LocalLearner):
       gradient: gives the slopes, a number or shape (T,), from what a client holds and the centres,
         shape (T,). Public and picklable. The guarantee does not rest on it: slopes are clipped to
         [-1, 1], made to increase, and rounded to 2^-11; a client for whom it raises, or gives
-        anything but numbers, counts with the loss |1/2 - w|.
+        anything but numbers, counts with the loss |1/2 - w|. What it prints, logs or warns of by
+        itself is not hidden: have it do nothing of the kind.
     """
 
     gradient: Callable[[Any, FloatArray], Any] = field(kw_only=True)
@@ -395,8 +396,14 @@ class ConvexLearner(LocalLearner):
 
     def _slopes(self, value: Any) -> FloatArray:
         slopes = np.empty(self.cells)
-        with np.errstate(all="ignore"):  # a warning would show that there is such a value
-            slopes[:] = np.asarray(self.gradient(value, self.centres.copy()), dtype=np.float64)
+        # A warning would show that there is such a value; NumPy's of floats are off for it, too.
+        with np.errstate(all="ignore"):
+            found = self.gradient(value, self.centres.copy())
+            if not isinstance(found, np.ndarray) or found.dtype.kind not in "fiub":
+                # One by one, as NumPy itself warns of masked and complex numbers.
+                items = np.asarray(found, dtype=object)
+                found = np.array([_number(x) for x in items.flat]).reshape(items.shape)
+            slopes[:] = found
         return slopes
 
     def _profile(self, value: Any) -> IntArray:

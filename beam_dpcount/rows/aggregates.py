@@ -15,8 +15,8 @@ from beam_dpcount.checks import ParameterError
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.rows import arguments
 from beam_dpcount.rows.arguments import length, number
-from beam_dpcount.rows.counts import Rows, fields_of, read_by, users_of
-from beam_dpcount.rows.fields import Mappings, ReadRow, TimeOf, number_field
+from beam_dpcount.rows.counts import Rows, Source, users_of
+from beam_dpcount.rows.fields import Mappings, number_field
 from beam_dpcount.rows.releases import bounds_of
 from beam_dpcount.statistics import metrics as known
 from beam_dpcount.transforms.aggregates import TickAggregate
@@ -109,6 +109,7 @@ class TickAggregateRows(Rows):
         allow_runner: bool = False,
     ) -> None:
         made = [metric_of(each) for each in _listed(metrics)]
+        source = Source(key, timestamp, timestamp_format, timezone, user)
         count = TickAggregate(
             arguments.budget(epsilon, delta, rho),
             length("tick", tick),
@@ -125,20 +126,17 @@ class TickAggregateRows(Rows):
             late=late,
             relation=relation,
             mechanism=mechanism,
-            entropy=arguments.entropy(
-                *(secret_env, secret_file, run_id),
-                read_by(key, timestamp, timestamp_format, timezone, user),  # metrics say theirs
-            ),
+            entropy=source.entropy(secret_env, secret_file, run_id),  # metrics say theirs
             value=_FIELDS,
             path=path,
             allow_runner=allow_runner,
         )
         read = dict.fromkeys(metric.field for metric in made if hasattr(metric, "field"))
         more = tuple(number_field("metrics", name) for name in read)
-        fields, at = fields_of(key, timestamp, user, more)
-        time_of = TimeOf(timestamp_format, timezone)
-        reader = ReadRow(key, Mappings(list(read), user), at, time_of, drops=True)
-        super().__init__(count, fields, reader, ToAggregateRow(count.columns))
+        content = Mappings(list(read), user)
+        super().__init__(
+            count, source, content, ToAggregateRow(count.columns), more=more, drops=True
+        )
         names = [name for name, _ in self._columns()]
         for name in names:
             if names.count(name) > 1:

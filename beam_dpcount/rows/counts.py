@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
@@ -32,16 +33,62 @@ _TO_ROW: Any = ToCountRow()  # type: ignore[no-untyped-call]
 _VALUE, _PERSON, _ID = itemgetter(0), itemgetter(1), itemgetter(2)
 
 
+@dataclass(frozen=True)
+class Source:
+    """The fields that all transforms read, by argument: key, time and person."""
+
+    key: Any
+    timestamp: Any
+    timestamp_format: Any
+    timezone: Any
+    user: Any
+
+    def entropy(self, secret_env: Any, secret_file: Any, run_id: Any, **more: Any) -> Any:
+        """As for `arguments.entropy`; `more` is what else is read."""
+        read = vars(self) | more
+        if self.timestamp is None:
+            del read["timezone"]
+        return arguments.entropy(secret_env, secret_file, run_id, read)
+
+    def fields(self, more: tuple[Field, ...]) -> list[Field]:
+        found = [key_field("key", self.key), *more]
+        if self.timestamp is not None:
+            found.append(time_field("timestamp", self.timestamp))
+        if self.user is not None:
+            found.append(key_field("user", self.user))
+        return found
+
+    def reader(self, content: Any, drops: bool) -> ReadRow:
+        time_of = TimeOf(self.timestamp_format, self.timezone)
+        return ReadRow(self.key, content, self.timestamp, time_of, drops=drops)
+
+
 class Rows(beam.PTransform[Any, Any]):
     """What the transforms of rows share: fields are checked, read, counted, and made rows of.
 
+    Args:
+      count: the transform that counts.
+      source, more: the fields that are read.
+      content, drops: as for ReadRow.
+      write: the DoFn that makes rows of releases.
+
     Attributes:
-      count: the transform that counts, with its `counter`.
+      count: as given, with its `counter`.
     """
 
-    def __init__(self, count: Any, fields: list[Field], read: ReadRow, write: Any) -> None:
+    def __init__(
+        self,
+        count: Any,
+        source: Source,
+        content: Any,
+        write: Any,
+        *,
+        more: tuple[Field, ...],
+        drops: bool,
+    ) -> None:
         super().__init__()
-        self.count, self._fields, self._read, self._write = count, fields, read, write
+        self.count, self._fields = count, source.fields(more)
+        self._read, self._write = source.reader(content, drops), write
 
     @property
     def counter(self) -> Any:
@@ -91,26 +138,6 @@ def users_of(
     most = number("per_user", per_user)
     each = 1 if per_key is None else number("per_key", per_key)
     return Users(by, most, per_key=each, gap=length("gap", gap))
-
-
-def fields_of(
-    key: Any, timestamp: Any, user: Any, more: tuple[Field, ...] = ()
-) -> tuple[list[Field], str | None]:
-    """The fields that all transforms read, and the name of the time's."""
-    found = [key_field("key", key), *more]
-    if timestamp is not None:
-        found.append(time_field("timestamp", timestamp))
-    if user is not None:
-        found.append(key_field("user", user))
-    return found, timestamp
-
-
-def read_by(
-    key: Any, timestamp: Any, format: Any, timezone: Any, user: Any, **more: Any
-) -> dict[str, Any]:
-    """What is read of rows, by argument, for replayable noise."""
-    read = {"key": key, "timestamp": timestamp, "timestamp_format": format, "user": user, **more}
-    return read | {"timezone": None if timestamp is None else timezone}
 
 
 class PrefixCountRows(Rows):
@@ -182,6 +209,7 @@ class PrefixCountRows(Rows):
         run_id: str | None = None,
         allow_runner: bool = False,
     ) -> None:
+        source = Source(key, timestamp, timestamp_format, timezone, user)
         count = PrefixCount(
             arguments.budget(epsilon, delta, rho),
             number("horizon", horizon),
@@ -189,19 +217,14 @@ class PrefixCountRows(Rows):
             unit=number("unit", unit),
             every=number("every", every),
             users=users_of(user, per_user, per_key),
-            entropy=arguments.entropy(
-                *(secret_env, secret_file, run_id),
-                read_by(key, timestamp, timestamp_format, timezone, user, value=value, id=id),
-            ),
+            entropy=source.entropy(secret_env, secret_file, run_id, value=value, id=id),
             element_id=None if id is None else _ID,
             value=_VALUE,
             **_elements(relation, mechanism, on_reject, path, allow_runner),
         )
         more = (number_field("value", value), *_ids(id))
-        fields, at = fields_of(key, timestamp, user, more)
-        time_of = TimeOf(timestamp_format, timezone)
-        read = ReadRow(key, Values(value, user, id), at, time_of, drops=False)
-        super().__init__(count, fields, read, _TO_ROW)
+        content = Values(value, user, id)
+        super().__init__(count, source, content, _TO_ROW, more=more, drops=False)
 
 
 class HistogramRows(Rows):
@@ -262,24 +285,21 @@ class HistogramRows(Rows):
         allow_runner: bool = False,
     ) -> None:
         names = arguments.texts("domain", domain)
+        source = Source(key, timestamp, timestamp_format, timezone, user)
         count = Histogram(
             arguments.budget(epsilon, delta, rho),
             number("horizon", horizon),
             names,
             every=number("every", every),
             users=users_of(user, per_user, per_key),
-            entropy=arguments.entropy(
-                *(secret_env, secret_file, run_id),
-                read_by(key, timestamp, timestamp_format, timezone, user, item=item, id=id),
-            ),
+            entropy=source.entropy(secret_env, secret_file, run_id, item=item, id=id),
             element_id=None if id is None else _ID,
             value=_VALUE,
             **_elements(relation, mechanism, on_reject, path, allow_runner),
         )
-        fields, at = fields_of(key, timestamp, user, (key_field("item", item), *_ids(id)))
-        time_of = TimeOf(timestamp_format, timezone)
-        read = ReadRow(key, Values(item, user, id, text), at, time_of, drops=False)
-        super().__init__(count, fields, read, ToItemRows(names))
+        more = (key_field("item", item), *_ids(id))
+        content = Values(item, user, id, text)
+        super().__init__(count, source, content, ToItemRows(names), more=more, drops=False)
 
     def _row(self) -> Any:
         return ItemRow
@@ -362,6 +382,7 @@ class TickCountRows(Rows):
         run_id: str | None = None,
         allow_runner: bool = False,
     ) -> None:
+        source = Source(key, timestamp, timestamp_format, timezone, user)
         count = TickCount(
             arguments.budget(epsilon, delta, rho),
             length("tick", tick),
@@ -377,19 +398,14 @@ class TickCountRows(Rows):
             late=late,
             relation=relation,
             mechanism=mechanism,
-            entropy=arguments.entropy(
-                *(secret_env, secret_file, run_id),
-                read_by(key, timestamp, timestamp_format, timezone, user, value=value),
-            ),
+            entropy=source.entropy(secret_env, secret_file, run_id, value=value),
             value=_VALUE,
             path=path,
             allow_runner=allow_runner,
         )
         more = () if value is None else (number_field("value", value),)
-        fields, at = fields_of(key, timestamp, user, more)
-        time_of = TimeOf(timestamp_format, timezone)
-        read = ReadRow(key, Values(value, user, None), at, time_of, drops=True)
-        super().__init__(count, fields, read, _TO_ROW)
+        content = Values(value, user, None)
+        super().__init__(count, source, content, _TO_ROW, more=more, drops=True)
 
 
 def _elements(

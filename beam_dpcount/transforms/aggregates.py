@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from copy import copy
-from dataclasses import KW_ONLY, dataclass, fields
+import math
+from collections import Counter as Tally
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any
 
+import numpy as np
 from apache_beam.pvalue import PCollection
-from apache_beam.transforms.window import FixedWindows, GlobalWindows
+from apache_beam.transforms.window import GlobalWindows
 
 from beam_dpcount.budget.budgets import Budget, PureDP
 from beam_dpcount.budget.ledger import Share
@@ -27,6 +30,7 @@ from beam_dpcount.dofns.aggregates import (
     AggregatePlan,
     CountAllVectors,
     CountEachVector,
+    Reading,
     ReadVectors,
     ReadyVectors,
     SumVectors,
@@ -35,20 +39,23 @@ from beam_dpcount.dofns.aggregates import (
 from beam_dpcount.dofns.clock import Clock
 from beam_dpcount.dofns.intake import has_str_key
 from beam_dpcount.dofns.releases import AggregateRelease
+from beam_dpcount.dofns.states import Seen
 from beam_dpcount.dofns.ticks import TickIntake
-from beam_dpcount.dofns.users import Users
+from beam_dpcount.dofns.users import ElementParcels, Users
 from beam_dpcount.mechanisms import Mechanism
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.noise.laws import ScaleError
 from beam_dpcount.statistics.items import MOST_STATE
 from beam_dpcount.statistics.metrics import Metric
 from beam_dpcount.statistics.metrics.joint import Joint, check_metrics
-from beam_dpcount.transforms.described import Described
-from beam_dpcount.transforms.ticks import TickCount
+from beam_dpcount.transforms.expected import Expected, check_events, expected_of
+from beam_dpcount.transforms.of_ticks import OfTicks, RestartingTicks
+
+_UNKEYED = ElementParcels((), of_pairs=False)
 
 
 @dataclass(eq=False, repr=False)
-class TickAggregate(Described):
+class TickAggregate(OfTicks):
     """Counts, sums, means, variances, quantiles and people by key, at every tick of a public clock.
 
     PCollection[KV[str, Mapping]] with event times -> PCollection[AggregateRelease]: release i of a
@@ -142,7 +149,7 @@ class TickAggregate(Described):
         options = {one.name: getattr(self, one.name) for one in fields(self)}
         del options["window"]
         options["metrics"] = check_metrics(self.metrics)
-        self._ticks = _Aggregating(**options, restart=self.window)
+        self._ticks: _Aggregating = _Aggregating(**options, restart=self.window)
         self.keys, self.metrics = self._ticks.keys, self._ticks.joint.metrics
         self._fix()
 
@@ -151,42 +158,44 @@ class TickAggregate(Described):
         """The names of what is released, in their order."""
         return self._ticks.joint.columns
 
-    @property
-    def counter(self) -> Any:
-        """The calibrated counter of a key's vector; the one in use, once it is applied."""
-        return self._ticks.counter
+    def expected(self, events: Iterable[Any], tick: int | None = None) -> Expected:
+        """What would be known of a key that had these events, and how well: `print` it.
 
-    @property
-    def selection(self) -> Selection | None:
-        """When keys that nobody listed are shown; None where they were."""
-        return self._ticks.selection
+        Nothing is counted or spent, and no noise is drawn: what it returns is computed from the
+        events, so give it made-up ones, or public ones.
+
+        Args:
+          events: values of events, as `value` gets them, all of one key. Of each person as many
+            count as `users` lets count in a key; its gap is left out of account.
+          tick: the number of the tick, from 1; default: the one with the most noise.
+
+        Raises:
+          ValueError: there is no such tick.
+          TypeError: events are no list of values, but one, or a data frame.
+
+        Example:
+          >>> import beam_dpcount as dp
+          >>> latencies = dp.TickAggregate(
+          ...     dp.ApproxDP(1.0, 1e-6), 3600, 0, horizon=24, keys=["home"],
+          ...     metrics=[dp.metrics.Count(), dp.metrics.Mean("latency", 0, 5)],
+          ... )
+          >>> found = latencies.expected([{"latency": 0.1 * (i % 9)} for i in range(1000)])
+          >>> print([column.name for column in found.columns], round(found["count"].stddev))
+          ['count', 'latency_mean'] 14
+        """
+        return self._ticks.expected(events, tick)
 
     def expand(self, events: PCollection[Any]) -> PCollection[AggregateRelease]:
-        self._ticks = copy(self._ticks)  # what an application before shows stays as it is
-        releases: PCollection[AggregateRelease] = events | "TickCount" >> self._ticks
-        self._show_applied(events.pipeline)
-        return releases
-
-    def tick_windows(self) -> FixedWindows:
-        """As for TickCount."""
-        return self._ticks.tick_windows()
-
-    def problem(self, event: Any, micros: int | None = None) -> str | None:
-        """Why something of an event does not count as it is; see `beam_dpcount.check`."""
-        return self._ticks.problem(event, micros)
-
-    def _describe(self) -> Mapping[str, str]:
-        return self._ticks._describe()
+        return self._apply(events)
 
 
 @dataclass(eq=False, repr=False)
-class _Aggregating(TickCount):
+class _Aggregating(RestartingTicks):
     """A TickCount of vectors."""
 
     _: KW_ONLY
     metrics: tuple[Metric, ...]
     confidence: float = 0.95
-    restart: int | None = None
 
     _counts_numbers = False
     _unit = 1.0
@@ -196,10 +205,6 @@ class _Aggregating(TickCount):
     _count_all_shards = CountAllVectorShards
     _ready = ReadyVectors
     _released = AggregateRelease
-
-    def _set_up(self) -> None:
-        self._restart = self.restart  # type: ignore[misc]
-        super()._set_up()
 
     def _check_unlisted(self) -> None:
         super()._check_unlisted()
@@ -262,6 +267,37 @@ class _Aggregating(TickCount):
         delta = self._keys_delta
         return selection_of(self._select, self._whole_budget, counter, delta, JointSelection)
 
+    def expected(self, events: Iterable[Any], tick: int | None) -> Expected:
+        counter, joint, read, users = self.counter, self.joint, self._numbers_of, self.users
+        sums, many, counted = [0] * joint.width, 0, 0
+        problems: Tally[str] = Tally()
+        # All events are of one key; when they were, nobody knows.
+        bound = None if users is None else replace(users.bound(), gap=0)
+        people: dict[str, Seen] = defaultdict(Seen)
+        for payload in check_events(events):
+            many += 1
+            if (problem := read.problem(payload)) is not None:
+                problems[problem] += 1
+            additions = read.number("", payload, 0)
+            if not additions:
+                continue
+            if users is not None and bound is not None:
+                person = _UNKEYED.person(users.by, payload)
+                if not person or not bound.take(people[person], [""], 0):
+                    problems["no person" if not person else "beyond a person's bound"] += 1
+                    continue
+                if people[person].events == 1:
+                    additions = (*additions, *joint.first)
+            counted += 1
+            for place, amount in additions:
+                sums[place] += amount
+        variance = counter.max_variance() if tick is None else counter.variance(tick)
+        reading = Reading(counter, joint, self.confidence, self._clock.tick)
+        noise = np.array([math.sqrt(variance)])
+        exact = np.array([sums], dtype=np.float64)
+        (release,) = reading.releases("", tick or 1, 0, exact, noise, 0)
+        return expected_of(release, (many, counted), problems, tick, self.confidence)
+
     @property
     def _numbers_of(self) -> AggregateIntake:
         return AggregateIntake(self.joint, self.on_reject == "raise", self.value)
@@ -312,4 +348,10 @@ class _Aggregating(TickCount):
     def _describe(self) -> dict[str, str]:
         said = super()._describe()
         said["metrics"] = ", ".join(map(repr, self.joint.metrics))
+        columns = self.expected((), None).columns
+        known = [f"{each.name} {each.stddev:g}" for each in columns if each.stddev is not None]
+        stddevs = ", ".join(known) or "known of counts and sums alone"
+        said["largest_stddev_of_columns"] = (
+            f"{stddevs} (those of the counter are on the lattice that all metrics share)"
+        )
         return said

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from copy import copy
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar
 
 from apache_beam.pvalue import PCollection
-from apache_beam.transforms.window import FixedWindows, GlobalWindows
+from apache_beam.transforms.window import GlobalWindows
 
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.ledger import Share
 from beam_dpcount.checks import check_whole
-from beam_dpcount.counters.selection import Selection, SelectKeys
+from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.users import TickParcels, Users
 from beam_dpcount.mechanisms import Mechanism
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.transforms.bounding import check_users
-from beam_dpcount.transforms.described import Described
-from beam_dpcount.transforms.ticks import TickCount, one
+from beam_dpcount.transforms.of_ticks import OfTicks, RestartingTicks
+from beam_dpcount.transforms.ticks import one
 
 
 @dataclass(eq=False, repr=False)
-class DistinctUsers(Described):
+class DistinctUsers(OfTicks):
     """How many people each key has had so far, or in a window of ticks, at every tick.
 
     PCollection[KV[str, anything]] with event times -> PCollection[Release], one for each key at
@@ -95,53 +94,16 @@ class DistinctUsers(Described):
         del options["window"]
         if self.window is not None:
             check_whole("window", self.window)
-        self._ticks = _Restarting(**options, value=one, restart=self.window)
+        self._ticks = RestartingTicks(**options, value=one, restart=self.window)
         self.keys = self._ticks.keys
         self._fix()
-
-    @property
-    def counter(self) -> Any:
-        """The calibrated counter of each key; the one in use, once the transform is applied."""
-        return self._ticks.counter
-
-    @property
-    def selection(self) -> Selection | None:
-        """When keys that nobody listed are shown; None where they were."""
-        return self._ticks.selection
 
     def expand(self, events: PCollection[Any]) -> PCollection[Release]:
         if not isinstance(events.windowing.windowfn, GlobalWindows):
             problem = f"{events.windowing.windowfn!r} would count people anew in each window"
             raise ValueError(f"{problem}: use the global window, and give window, in ticks")
-        self._ticks = copy(self._ticks)  # what an application before shows stays as it is
-        self._ticks._bound_before = self._bound_before  # type: ignore[misc]
-        releases: PCollection[Release] = events | "TickCount" >> self._ticks
-        self._show_applied(events.pipeline)
-        return releases
-
-    def tick_windows(self) -> FixedWindows:
-        """As for TickCount."""
-        return self._ticks.tick_windows()
+        return self._apply(events, _bound_before=self._bound_before)
 
     def parcels(self, events: PCollection[Any]) -> TickParcels:
         """How events travel to their person."""
         return self._ticks.parcels(events)
-
-    def problem(self, event: Any, micros: int | None = None) -> str | None:
-        """Why an event does not count as it is; see `beam_dpcount.check`."""
-        return self._ticks.problem(event, micros)
-
-    def _describe(self) -> Mapping[str, str]:
-        return self._ticks._describe()
-
-
-@dataclass(eq=False, repr=False)
-class _Restarting(TickCount):
-    """A TickCount that starts anew after so many ticks, which are windows of its own."""
-
-    _: KW_ONLY
-    restart: int | None = None
-
-    def _set_up(self) -> None:
-        self._restart = self.restart  # type: ignore[misc]
-        super()._set_up()

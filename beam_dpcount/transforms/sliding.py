@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
-from copy import copy
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
 from apache_beam.pvalue import PCollection
-from apache_beam.transforms.window import FixedWindows, GlobalWindows
+from apache_beam.transforms.window import GlobalWindows
 
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.ledger import Share
@@ -24,7 +23,7 @@ from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.users import Users
 from beam_dpcount.mechanisms.sliding_blt import SlidingBLT, check_window
 from beam_dpcount.noise.entropy import Entropy
-from beam_dpcount.transforms.described import Described
+from beam_dpcount.transforms.of_ticks import OfTicks
 from beam_dpcount.transforms.ticks import TickCount
 
 _LOGGER = logging.getLogger(__name__)
@@ -34,7 +33,7 @@ _BOTH = ("bounded", "streaming")
 
 
 @dataclass(eq=False, repr=False)
-class SlidingCount(Described):
+class SlidingCount(OfTicks):
     """A private sum over the last `window` ticks, per public key, at every tick of a public clock.
 
     PCollection[KV[str, number]] with event times -> PCollection[Release]: release i of a key, from
@@ -182,11 +181,6 @@ class SlidingCount(Described):
                     *(own.horizon, width, math.sqrt(other), math.sqrt(own.max_variance())),
                 )
 
-    @property
-    def counter(self) -> Any:
-        """The calibrated counter of each key; the one in use, once the transform is applied."""
-        return self._ticks.counter
-
     def expand(self, events: PCollection[Any]) -> PCollection[Release]:
         if not isinstance(events.windowing.windowfn, GlobalWindows):
             name = type(events.windowing.windowfn).__name__
@@ -197,21 +191,7 @@ class SlidingCount(Described):
                 f"the input is bounded, and without an end {self.counter.horizon} ticks would be "
                 "released: give stop, the end of the count, or horizon, the number of ticks"
             )
-        self._ticks = copy(self._ticks)  # what an application before shows stays as it is
-        releases: PCollection[Release] = events | "TickCount" >> self._ticks
-        self._show_applied(events.pipeline)
-        return releases
-
-    def tick_windows(self) -> FixedWindows:
-        """As for TickCount."""
-        return self._ticks.tick_windows()
-
-    def problem(self, event: Any, micros: int | None = None) -> str | None:
-        """Why an event does not count as it is; see `beam_dpcount.check`."""
-        return self._ticks.problem(event, micros)
-
-    def _describe(self) -> Mapping[str, str]:
-        return self._ticks._describe()
+        return self._apply(events)
 
 
 @dataclass(eq=False, repr=False)

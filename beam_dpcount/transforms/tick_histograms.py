@@ -5,19 +5,17 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from copy import copy
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar
 
 import apache_beam as beam
 from apache_beam import typehints
 from apache_beam.pvalue import PCollection
-from apache_beam.transforms.window import FixedWindows
 
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.ledger import Share
 from beam_dpcount.checks import check_whole
-from beam_dpcount.counters.selection import Selection, SelectKeys
+from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.dofns.intake import BY_DATA
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.rows import TO_ITEMS, RowElementError, is_row, is_row_type
@@ -27,7 +25,7 @@ from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.mechanisms import Mechanism
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.statistics.items import NOT_ITEMS, TOO_MANY, Items
-from beam_dpcount.transforms.described import Described
+from beam_dpcount.transforms.of_ticks import OfTicks
 from beam_dpcount.transforms.ticks import TickCount, one
 
 # An alias, because the declared default is Beam's marker.
@@ -35,7 +33,7 @@ _WindowedValue: Any = beam.DoFn.WindowedValueParam
 
 
 @dataclass(eq=False, repr=False)
-class TickHistogram(Described):
+class TickHistogram(OfTicks):
     """A private running count of every item of a public domain, at every tick of a public clock.
 
     PCollection[item or items] with event times -> PCollection[Release], whose key is an item: one
@@ -119,16 +117,6 @@ class TickHistogram(Described):
         self._ticks._split = self._split.pairs  # type: ignore[misc]
         self._fix()
 
-    @property
-    def counter(self) -> Any:
-        """The calibrated counter of each item; the one in use, once the transform is applied."""
-        return self._ticks.counter
-
-    @property
-    def selection(self) -> Selection | None:
-        """When items that nobody listed are shown; None where they were."""
-        return self._ticks.selection
-
     def expand(self, events: PCollection[Any]) -> PCollection[Release]:
         if self.value is None and is_row_type(events.element_type):
             raise RowElementError(TO_ITEMS)
@@ -139,20 +127,11 @@ class TickHistogram(Described):
                 f"{events.element_type}: take the item out, e.g. with value=lambda event: event[1]"
             )
         split: Any = beam.ParDo(self._split).with_output_types(tuple[str, int])
-        self._ticks = copy(self._ticks)  # what an application before shows stays as it is
-        self._ticks._is_bounded = self._is_bounded  # type: ignore[misc]
-        self._ticks._bound_before = self._bound_before  # type: ignore[misc]
-        if self._ticks._bounds:  # an event stays whole until its person is known
-            self._ticks._takes_any = True  # type: ignore[misc]
-        else:
+        ticks = self._renew(_is_bounded=self._is_bounded, _bound_before=self._bound_before)
+        whole = ticks._bounds  # an event stays so until its person is known
+        if not whole:
             events = events | "SplitItems" >> split
-        releases = events | "TickCount" >> self._ticks
-        self._show_applied(events.pipeline)
-        return releases
-
-    def tick_windows(self) -> FixedWindows:
-        """As for TickCount."""
-        return self._ticks.tick_windows()
+        return self._apply(events, _takes_any=whole)
 
     def parcels(self, events: PCollection[Any]) -> TickParcels:
         """How events travel to their person."""
@@ -164,9 +143,6 @@ class TickHistogram(Described):
         if problem is None and self.users is not None:
             problem = self.users.problem(event)
         return problem or self._ticks.problem_of_time(micros)
-
-    def _describe(self) -> Mapping[str, str]:
-        return self._ticks._describe()
 
 
 class _Split(VersionedDoFn):

@@ -270,9 +270,9 @@ class TickCount(Counting):
     def _of_person(self, users: Users, clock: Clock) -> UserChange:
         """What all events of one person change that count."""
         one, bound, windows = self._change, users.bound(self.max_items), len(clock.origins())
-        keys = bound.keys
+        keys, restarts = bound.keys, 1
         if self._restart is not None:  # each window of a key is another key to the bound
-            known, windows = windows * len(self._listed), 1
+            known, windows, restarts = windows * len(self._listed), 1, windows
         else:
             known = len(self._listed)
         if self._listed:
@@ -287,6 +287,7 @@ class TickCount(Counting):
             gap=bound.gap // clock.tick,
             windows=windows,
             asserted=users.asserted,
+            restarts=restarts,
         )
 
     def expand(self, events: PCollection[Any]) -> PCollection[Release]:

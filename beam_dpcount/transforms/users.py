@@ -103,6 +103,16 @@ class BoundUsers(beam.PTransform[Any, Any]):
                 "behind a bound that is not so, as an event less lets others of its person's "
                 "count: give TickCount, TickHistogram or DistinctUsers, or users=... to it alone"
             )
+        if count.users is not None and count.users.asserted:
+            raise ValueError(
+                f"{name} has asserted users, and behind a bound one event less lets another one "
+                "count, which such a count does not charge for: leave users out of it, or asserted"
+            )
+        if count.users is not None and self._of_pairs and isinstance(count, TickHistogram):
+            raise ValueError(
+                f"{name} would give its users.by the whole pair, and the bound gives it the value: "
+                "leave users out of it, or count pairs and items apart"
+            )
         if count.users is None:
             made: Member = replace(count, users=self._users_of(count))
             made._is_bounded = True  # type: ignore[misc]
@@ -137,7 +147,9 @@ class BoundUsers(beam.PTransform[Any, Any]):
 
 
 def _counted(count: Member) -> tuple[Any, ...]:
-    """Which events a count may count: its keys and its clock."""
+    """Which events a count may count, and so which take their person's places: by its keys, its
+    clock, and what of a number is left on its lattice."""
     said = count.display_data()
     keys = count.domain if isinstance(count, TickHistogram) else count.keys
-    return keys, getattr(count, "other", None), said["start"], said["stop"]
+    numbers = repr(getattr(count, "_numbers", None))
+    return keys, getattr(count, "other", None), said["start"], said["stop"], numbers

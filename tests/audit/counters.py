@@ -21,7 +21,7 @@ from beam_dpcount.budget.budgets import ZCDP, Budget
 from beam_dpcount.counters.counter import Counter, LatticeCounter, UnsupportedBudgetError
 from beam_dpcount.noise.entropy import SystemNoise
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
-from tests.audit import bounds, exact
+from tests.audit import bounds, epochs, exact, segments
 from tests.audit.classifier import learned
 
 BUDGETS: tuple[Budget, ...] = (
@@ -260,7 +260,7 @@ class Found:
       noise: of what law; trials: of each neighbour.
       budget: epsilon or rho.
       exact: the largest loss of all neighbours, as a share of the budget (of its delta, if it has
-        one); None where another test computes it.
+        one and noise is Gaussian).
       known: what the log-likelihood ratio proves, mu: of Gaussian noise, and `law_mu` that of the
         calibration.
       learned: what a classifier proves that knows nothing.
@@ -271,7 +271,7 @@ class Found:
     noise: str
     trials: int
     budget: float
-    exact: float | None
+    exact: float
     known: float
     mu: float | None
     law_mu: float | None
@@ -283,7 +283,7 @@ class Found:
         for way, proved in (("the known statistic", self.known), ("a classifier", self.learned)):
             if proved > self.budget:
                 said.append(f"{self.name}, {self.kind}: {way} proves {proved:.4g}")
-        if self.exact is not None and self.exact > 1 + 1e-9:
+        if self.exact > 1 + 1e-9:
             said.append(f"{self.name}, {self.kind}: the exact loss is {self.exact:.6g} of it")
         if self.mu is not None and self.law_mu is not None:
             # At lattice points a discrete Gaussian may show more than a continuous one of its mu:
@@ -326,12 +326,20 @@ def audited(
         LAWS[type(counter.law)],
         size,
         most,
-        exact.largest_loss(counter) if isinstance(counter, Counter) else None,
+        exact_loss(counter),
         proves(measure, seen.score),
         None if seen.has_laplace else proves(bounds.mu, seen.score),
         None if seen.has_laplace else law_mu(counter, kind.steps),
         proves(measure, learned(*choosing)),
     )
+
+
+def exact_loss(counter: Any) -> float:
+    """The largest of all neighbours, as a share of the budget."""
+    if isinstance(counter, dp.SparseCounter):
+        return float(segments.largest_loss(counter))
+    program: Any = exact if isinstance(counter, Counter) else epochs
+    return float(program.largest_loss(counter))
 
 
 def known_of(counter: Any, steps: int) -> Anatomy | OneSegment:

@@ -58,6 +58,7 @@ class Case:
       most: contents of a stream at most.
       steps: of a stream.
       rho: of its budget; a larger one where short streams come to a part of its noise only.
+      base: what each key has beside its stream, in the first tick.
     """
 
     make: Callable[[Any, list[str]], Any]
@@ -67,6 +68,7 @@ class Case:
     most: int = 9
     steps: int = STEPS
     rho: float = 2.0
+    base: Any = None
 
     def streams(self) -> list[Stream]:
         every = itertools.product([None, *self.contents], repeat=self.steps)
@@ -88,6 +90,8 @@ class Case:
     def rows(self, streams: Iterable[tuple[str, Stream]]) -> Iterator[Row]:
         """A key's stream as events: an empty step of a clock has none."""
         for key, stream in streams:
+            if self.base is not None:
+                yield key, self.base, SECOND
             for i, x in enumerate(stream):
                 if self.ticks and x is None:
                     continue
@@ -106,6 +110,13 @@ def at_ticks(kind: Any, **more: Any) -> Callable[[Any, list[str]], Any]:
 def of_items(entropy: Any, keys: list[str]) -> Any:
     counted = dp.TickHistogram(BUDGET, **CLOCK, domain=keys, entropy=entropy)
     return "Item" >> beam.Map(lambda event: event[0]) | counted
+
+
+def of_selected(entropy: Any, _: list[str]) -> Any:
+    """Of keys that so many events have shown at the first tick."""
+    many = beam.FlatMap(lambda event: [(event[0], 1)] * (20 if event[1] == SHOWN else 1))
+    counted = dp.TickCount(BUDGET, **CLOCK, keys=dp.SelectKeys(1e-6), entropy=entropy)
+    return "Many" >> many.with_output_types(tuple[str, Any]) | counted
 
 
 def bounded(entropy: Any, keys: list[str]) -> Any:
@@ -128,6 +139,7 @@ LONGER = 5  # streams of graphs, of which one edge changes more
 EDGES = ((0, 1), (0, 2), (1, 2), (0, 3))
 COSTS = ((0, 1, 1), (0, 1, 3), (0, 2, 3), (1, 2, 1))
 PERSON = "an event of the one person of its key"
+SELECTED, SHOWN = "TickCount, keys selected", "enough events to show a key"
 COUNT_AND_SUM = [dp.metrics.Count(), dp.metrics.Sum("n", 0, 1)]
 CASES: dict[str, Case] = {
     "PrefixCount": Case(lambda e, _: dp.PrefixCount(BUDGET, STEPS, entropy=e), [0, 1]),
@@ -156,6 +168,7 @@ CASES: dict[str, Case] = {
     "EdgeCount": Case(graph(dp.EdgeCount), EDGES, "all", steps=LONGER),
     "CutGraph": Case(graph(dp.CutGraph), EDGES, "add", steps=LONGER),
     "TickCount": Case(at_ticks(dp.TickCount), [1], "add", True),
+    SELECTED: Case(of_selected, [1], "add", True, base=SHOWN),
     "TickHistogram": Case(of_items, [1], "add", True),
     "SlidingCount": Case(at_ticks(dp.SlidingCount, window=2), [1], "add", True),
     "DistinctUsers": Case(
@@ -186,16 +199,19 @@ class _Note(beam.DoFn):
         Path(self._directory, uuid.uuid4().hex).write_bytes(pickle.dumps(self._seen))
 
 
+def noted(rows: list[Row], count: Any) -> list[Any]:
+    """Key, step and number of each release of a pipeline."""
+    with tempfile.TemporaryDirectory() as scratch:
+        pipeline = beam.Pipeline("FnApiRunner")
+        _ = pipeline | feed(rows, tuple[str, Any]) | count | beam.ParDo(_Note(scratch))
+        pipeline.run().wait_until_finish()
+        return [one for file in Path(scratch).iterdir() for one in pickle.loads(file.read_bytes())]
+
+
 def released(case: Case, entropy: Any, streams: Sequence[Stream]) -> FloatArray:
     """All releases of streams, shape (streams, steps times numbers)."""
     keys = [f"{i:06}" for i in range(len(streams))]
-    with tempfile.TemporaryDirectory() as scratch:
-        pipeline = beam.Pipeline("FnApiRunner")
-        rows = list(case.rows(zip(keys, streams, strict=True)))
-        events = pipeline | feed(rows, tuple[str, Any])
-        _ = events | case.make(entropy, keys) | beam.ParDo(_Note(scratch))
-        pipeline.run().wait_until_finish()
-        seen = [one for file in Path(scratch).iterdir() for one in pickle.loads(file.read_bytes())]
+    seen = noted(list(case.rows(zip(keys, streams, strict=True))), case.make(entropy, keys))
     seen.sort(key=lambda one: one[:2])
     assert [one[:2] for one in seen] == [(k, t) for k in keys for t in range(1, case.steps + 1)]
     values = np.array([one[2] for one in seen], dtype=np.float64)

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from beam_dpcount.budget.budgets import ZCDP, WeakBudgetWarning
-from tests.audit import counters, pipelines
+from tests.audit import counters, pipelines, selected
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "audit.md"
 _OPEN, _CLOSE = "<!-- {0} -->\n", "<!-- /{0} -->"
 
-Found = counters.Found | pipelines.Found
+Found = counters.Found | pipelines.Found | selected.Found
 
 
 def jobs() -> list[tuple[Callable[..., Found | None], tuple[Any, ...]]]:
@@ -23,7 +23,8 @@ def jobs() -> list[tuple[Callable[..., Found | None], tuple[Any, ...]]]:
     made = [(pipelines.audited, (name,)) for name in pipelines.CASES]
     every = [(counters.audited, (name, b)) for name in counters.KINDS for b in counters.BUDGETS]
     slow = [job for job in every if counters.KINDS[job[1][0]].share < 1]
-    return [*slow, *made, *local, *(job for job in every if job not in slow)]
+    lone = [(selected.audited, (name,)) for name in selected.CASES]
+    return [*slow, *made, *local, *lone, *(job for job in every if job not in slow)]
 
 
 def quiet() -> None:
@@ -51,14 +52,13 @@ def _every() -> Iterator[tuple[str, Any]]:
 def _cells(row: counters.Found) -> list[str]:
     unit = "rho" if isinstance(row.kind, ZCDP) else "epsilon"
     spent = "delta" if "Gaussian" in row.noise and unit == "epsilon" else unit
-    exact = "elsewhere" if row.exact is None else f"{_share(row.exact)} of {spent}"
     mu = "" if row.mu is None or row.law_mu is None else f"{row.mu:.3f} of {row.law_mu:.3f}"
     return [
         row.name,
         str(row.kind),
         row.noise,
         f"{row.trials:,}",
-        exact,
+        f"{_share(row.exact)} of {spent}",
         f"{unit} > {row.known:.3f}",
         mu,
         f"{unit} > {row.learned:.3f}",
@@ -87,8 +87,25 @@ def of_transforms(found: Sequence[Found]) -> str:
     return "\n".join([*head, *lines])
 
 
+def of_selected(found: Sequence[Found]) -> str:
+    head = [
+        "| alone in its keys | delta for keys | trials | shown | proved |",
+        "|---|---|---|---|---|",
+    ]
+    names = list(selected.CASES)
+    rows = [row for row in found if isinstance(row, selected.Found)]
+    rows.sort(key=lambda row: names.index(row.name))
+    lines = [
+        f"| {row.name} | {selected.DELTA:g} | {row.trials:,} | {row.shown:,} "
+        f"| delta > {row.least:.4f} |"
+        for row in rows
+    ]
+    return "\n".join([*head, *lines])
+
+
 def tables(found: Sequence[Found]) -> dict[str, str]:
-    return {"counters": of_counters(found), "transforms": of_transforms(found)}
+    made = {"counters": of_counters, "transforms": of_transforms, "selected": of_selected}
+    return {name: table(found) for name, table in made.items()}
 
 
 def written(page: str, name: str, table: str) -> str:
@@ -97,7 +114,7 @@ def written(page: str, name: str, table: str) -> str:
     old, after = rest.split(_CLOSE.format(name))
     head, rows = table.splitlines()[:2], table.splitlines()[2:]
     anew = {_name(row) for row in rows}
-    order = [*counters.KINDS, *pipelines.CASES, *pipelines.LOCAL]
+    order = [*counters.KINDS, *pipelines.CASES, *pipelines.LOCAL, *selected.CASES]
     kept = [row for row in old.splitlines()[2:] if _name(row) in {*order} - anew]
     lines = sorted([*kept, *rows], key=lambda row: order.index(_name(row)))
     return before + _OPEN.format(name) + "\n".join([*head, *lines, _CLOSE.format(name)]) + after

@@ -31,6 +31,8 @@ MOST_SECONDS = 300  # of a test that sends jobs to a server; they take 1 to 20
 VARIABLE, SECRET = "COUNTING_SECRET", "0123456789abcdef" * 4
 
 MISSING, FOUND = pytest.StashKey[list[str]](), pytest.StashKey[list[str]]()
+FAULT = pytest.StashKey[str]()
+KEYS = {"engines missing": MISSING, "engines found": FOUND}
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,23 @@ class Engine:
         return run(build, self.runner(), (*self.flags, *flags))
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A process of pytest-xdist says what it had."""
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        for name, key in KEYS.items():
+            output[name] = session.config.stash.get(key, [])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """The one that started the processes puts together what they had."""
+    for name, key in KEYS.items():
+        known = node.config.stash.setdefault(key, [])
+        known += [
+            said for said in getattr(node, "workeroutput", {}).get(name, []) if said not in known
+        ]
+
+
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """The versions, and what is missing, below the results."""
     for missing in config.stash.get(MISSING, []):
@@ -72,6 +91,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.option.collectonly or not ours:
         return
     config.stash[MISSING], config.stash[FOUND] = [], []
+    for item in ours:
+        item.add_marker(pytest.mark.xdist_group(_group_of(item.nodeid)))
     for name, get, versions in (
         ("prism", prism.build, prism.versions),
         ("flink", install.classpath, install.versions),
@@ -84,14 +105,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         try:
             get()
             config.stash[FOUND].append(versions())
-        except flinkrunner.JarError as wrong:
-            pytest.exit(str(wrong), returncode=1)
-        except UnavailableError as missing:
-            if os.environ.get("CI") and name != "flinkrunner":
-                pytest.exit(f"tests/engines must not skip in CI: {missing}", returncode=1)
+        except (flinkrunner.JarError, UnavailableError) as missing:
+            # A jar that is none is no reason to skip, nor is anything in CI but that there is none.
+            must = bool(os.environ.get("CI")) and name != "flinkrunner"
+            if must or isinstance(missing, flinkrunner.JarError):
+                said = f"tests/engines must not skip in CI: {missing}" if must else str(missing)
+                for item in wanted:
+                    item.stash[FAULT] = said
+                continue
             config.stash[MISSING].append(str(missing))
             for item in wanted:
                 item.add_marker(pytest.mark.skip(str(missing)))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Without its engine a test fails, if it may not skip."""
+    if FAULT in item.stash:
+        pytest.fail(item.stash[FAULT], pytrace=False)
+
+
+def _group_of(name: str) -> str:
+    """Of two processes, one has Flink's cluster of the session; the other has half of the work."""
+    return "flink" if "flink" in name and "test_flink_crash" not in name else "others"
 
 
 @pytest.fixture(scope="session")

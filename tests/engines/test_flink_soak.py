@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,6 +38,22 @@ def test_a_small_soak_on_flink_sees_every_release(
     assert float(python) > 20
     assert float(java) > 100
     assert int(state) < 3000  # of a checkpoint that may be of before the first events
+
+
+def test_the_time_of_workers_that_have_ended_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a worker that ends during a row takes its time with it, and the row has less than 0."""
+    alive, spent = iter([[1, 2], [1, 2], [2], [2]]), iter([3.0, 2.0, 9.0, 2.5, 9.0])
+    watch: Any = flink_soak.Watch.__new__(flink_soak.Watch)
+    watch._java, watch._workers, watch._spent = 9, Namespace(pids=lambda: next(alive)), {}
+    states = iter(["RUNNING", "RUNNING", "FINISHED"])
+    monkeypatch.setattr(watch, "state", lambda: next(states), raising=False)
+    monkeypatch.setattr(watch, "_releases", lambda: 5)
+    monkeypatch.setattr(watch, "_get", lambda _: {"latest": {"completed": None}}, raising=False)
+    monkeypatch.setattr(flink_soak, "resident", lambda _: 1.0)
+    monkeypatch.setattr(flink_soak, "_cpu", lambda _: next(spent))
+    monkeypatch.setattr(flink_soak, "EVERY", 0)
+    first, second, *_ = watch.samples()
+    assert (first.cpu, second.cpu) == ((5.0, 9.0), (5.5, 9.0))
 
 
 def test_a_row_has_the_median_of_its_tenth() -> None:

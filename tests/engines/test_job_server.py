@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import zipfile
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ import beam_dpcount as dp
 from engines import flinkrunner
 from engines.cache import UnavailableError
 from engines.flink import install
-from engines.flink.cluster import OPENS, Cluster, wait
+from engines.flink.cluster import OPENS, Cluster, Process, wait
 from engines.servers import Server
 from tests.engines import stand_in
 from tests.engines.commands import arguments, released, run_count, write
@@ -268,6 +269,28 @@ def test_a_server_that_hangs_ends_and_is_started_anew(tmp_path: Path) -> None:
         assert server.running()  # a limit ends with its block
         assert server.endpoint == endpoint
     assert not server.running()
+
+
+def test_a_server_that_is_being_ended_is_started_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job fails as soon as the server's sockets close, which is before it has ended."""
+    ending, kill = threading.Event(), Process.kill
+
+    def slowly(process: Process) -> None:
+        ending.set()
+        time.sleep(1)
+        kill(process)
+
+    with Server("the test's", serve, tmp_path / "log") as server:
+        monkeypatch.setattr(Process, "kill", slowly)
+        with server.within(0.2):
+            assert ending.wait(20)
+        monkeypatch.undo()
+        with server.within(60):
+            assert server.running()
+            time.sleep(2)
+            assert server.running()
 
 
 def test_a_server_that_does_not_start(tmp_path: Path) -> None:

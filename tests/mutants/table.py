@@ -41,6 +41,7 @@ _MECHANISMS = "beam_dpcount/mechanisms"
 _COUNTERS = "beam_dpcount/counters"
 _STATISTICS = "beam_dpcount/statistics"
 _DOFNS = "beam_dpcount/dofns"
+_TRANSFORMS = "beam_dpcount/transforms"
 _COMMANDS = "beam_dpcount/commands"
 
 _AUDIT = "tests/test_audit.py::test_bit_streams_keep_the_budget"
@@ -691,6 +692,31 @@ MUTANTS = (
         "(path, self.counted)",
         "tests/test_replay.py::test_all_that_says_where_ticks_count_separates_their_noise[bounded]",
     ),
+    Mutant(
+        "digests without something",
+        "the history of a shard leaves out what a tick counts",
+        f"{_DOFNS}/shards.py",
+        "NO_ID, self.history_of(columns.step + 1, sums))",
+        "NO_ID, self.history_of(columns.step + 1, {}))",
+        "tests/test_selected_keys.py::"
+        "test_replayable_noise_of_a_shard_follows_what_counts[bounded]",
+    ),
+    Mutant(
+        "digests without something",
+        "the history of a shard leaves out what vectors hold",
+        f"{_DOFNS}/aggregate_shards.py",
+        "entries |= {(key, 1 + place): x for place, x in found}",
+        "entries |= {(key, 1 + place): 1 for place, x in found}",
+        "tests/test_tick_aggregate.py::test_replayable_noise_follows_what_counts[selected-bounded]",
+    ),
+    Mutant(
+        "digests without something",
+        "the noise of vectors does not follow what they hold",
+        f"{_DOFNS}/aggregates.py",
+        'return pack_sums({step: 0}) + x.astype("<i8").tobytes()',
+        "return pack_sums({step: 0})",
+        "tests/test_tick_aggregate.py::test_replayable_noise_follows_what_counts[listed-bounded]",
+    ),
     # Budgets
     Mutant(
         "shares twice",
@@ -957,6 +983,54 @@ MUTANTS = (
         "return np.arange(len(table))",
         "tests/test_files.py::test_every_runner_writes_one_file_in_the_public_order",
     ),
+    Mutant(
+        "bounding",
+        "with a gap there is room in one window alone, where each starts anew",
+        f"{_COUNTERS}/users.py",
+        "ticks = mechanism.horizon * self.windows * self.restarts",
+        "ticks = mechanism.horizon * self.windows",
+        "tests/test_users.py::test_what_starts_anew_in_windows_is_bounded_over_all_of_them",
+    ),
+    Mutant(
+        "norms a hair small",
+        "a gap is rounded up to whole ticks",
+        f"{_TRANSFORMS}/ticks.py",
+        "gap=bound.gap // clock.tick,",
+        "gap=-(-bound.gap // clock.tick),",
+        "tests/test_combinations.py::test_a_gap_of_parts_of_a_tick_is_rounded_down",
+    ),
+    Mutant(
+        "bounding",
+        "a count with asserted people stands behind a bound",
+        f"{_TRANSFORMS}/users.py",
+        "if count.users is not None and count.users.asserted:",
+        "if count.users is not None and count.users.asserted is None:",
+        "tests/test_people.py::test_bound_users_refuses_what_promises_something_about_one_event",
+    ),
+    Mutant(
+        "bounding",
+        "a histogram's people are others than those of the bound before it",
+        f"{_TRANSFORMS}/users.py",
+        "and self._of_pairs and isinstance(count, TickHistogram):",
+        "and isinstance(count, TickHistogram) and not self._of_pairs:",
+        "tests/test_people.py::test_a_histogram_beside_pairs_has_no_people_of_its_own",
+    ),
+    Mutant(
+        "digests without something",
+        "noise behind a bound does not follow what other counts round to 0",
+        f"{_TRANSFORMS}/users.py",
+        'said["start"], said["stop"], numbers\n',
+        'said["start"], said["stop"]\n',
+        "tests/test_people.py::test_noise_behind_a_bound_follows_what_its_other_counts_count",
+    ),
+    Mutant(
+        "skipped steps",
+        "an element that does not come back from its bytes takes no step",
+        f"{_DOFNS}/users.py",
+        'return [(key_of(parcel).decode("utf-8", "surrogatepass"), Lost())]',
+        "return []",
+        "tests/test_people.py::test_contents_that_do_not_come_back_stop_nothing",
+    ),
     # What else leaves
     Mutant(
         "logs and metrics",
@@ -1053,6 +1127,22 @@ MUTANTS = (
     ),
     Mutant(
         "accounts",
+        "a repeat that dies, whatever its rows were by then, costs nothing",
+        f"{_COMMANDS}/spending.py",
+        'line |= {"cost": full.packed(), "output"',
+        'line |= {"cost": cost.packed(), "output"',
+        "tests/test_account.py::test_a_repeat_that_dies_costs_what_it_may_have_released",
+    ),
+    Mutant(
+        "accounts",
+        "a dry run counts",
+        f"{_COMMANDS}/run.py",
+        "    if options.dry_run:\n",
+        "    if options.dry_run and options.check:\n",
+        "tests/test_dry_run.py::test_it_says_what_a_run_says[count]",
+    ),
+    Mutant(
+        "accounts",
         "a row behind a bound on people costs one change",
         f"{_COMMANDS}/spending.py",
         "    return max(change.event_cost(counter.mechanism), change.for_element**2)\n",
@@ -1074,6 +1164,30 @@ MUTANTS = (
         "os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600",
         "os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644",
         "tests/test_door.py::test_nobody_reads_a_file_that_is_not_whole",
+    ),
+    Mutant(
+        "logs and metrics",
+        "NumPy warns of a client whose slopes are masked",
+        "beam_dpcount/local/learner.py",
+        'if not isinstance(found, np.ndarray) or found.dtype.kind not in "fiub":',
+        "if found is None:",
+        "tests/test_local.py::test_profiles_of_losses",
+    ),
+    Mutant(
+        "files",
+        "others read a private file, if they could read what was there",
+        f"{_COMMANDS}/files/beside.py",
+        "return mode & 0o700 if private else mode",
+        "return mode",
+        "tests/test_door.py::test_a_private_file_is_its_owners_alone_whatever_was_there[420-384]",
+    ),
+    Mutant(
+        "files",
+        "others read a picture of the truth",
+        f"{_COMMANDS}/figures/series.py",
+        "private=truth is not None",
+        "private=False",
+        "tests/test_cli.py::test_plots[times-truth]",
     ),
     Mutant(
         "files",

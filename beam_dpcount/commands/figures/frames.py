@@ -104,13 +104,13 @@ def say(axes: Axes, text: str) -> None:
     axes.text(0.5, 0.5, text, ha="center", va="center", fontsize=18, color=GREY)
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG."""
+def save(figure: Figure, path: Path, private: bool = False) -> None:
+    """Write a figure as PNG; `private` as for `beside`."""
     if fonts.cover(figure):
         _below(figure, f"{figure.get_supxlabel()}\n{BOXES}".strip())
     with warnings.catch_warnings():
         # A key in a script that no font has is drawn as boxes: the footer says so.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         warnings.filterwarnings("ignore", message="Matplotlib currently does not support")
-        with beside(os.fspath(path)) as name:
+        with beside(os.fspath(path), private=private) as name:
             figure.savefig(name, format="png", dpi=DPI, metadata={"Software": None})

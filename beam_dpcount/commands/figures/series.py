@@ -98,7 +98,7 @@ def prefix_counts(
         _draw_panels(body, drawn, half_width, timed, zone, sum_of, own_axes, single)
     else:
         frames.say(body.subplots(), "no key was shown" if selected else "no releases")
-    frames.save(figure, path)
+    frames.save(figure, path, private=truth is not None)
 
 
 def lines(

@@ -19,13 +19,13 @@ os.umask(_UMASK)
 def beside(path: str, run: str = "", private: bool = False) -> Iterator[str]:
     """A name to write to in the block, on any file system that Beam knows.
 
-    An existing file is replaced only at the end of the block; it keeps its mode, and links to it
-    stay. Until then nobody else can read what is there: if the block raises, or the run is stopped,
-    nothing is left behind, and nothing was seen.
+    An existing file is replaced only at the end of the block; it keeps its mode, but that a private
+    one is its owner's alone, and links to it stay. Until then nobody else can read what is there:
+    if the block raises, or the run is stopped, nothing is left behind, and nothing was seen.
 
     Args:
       run: whose file it is, as `stop.RUN` has it there; default: this process's.
-      private: a new file stays this user's alone.
+      private: nobody else may read the file, whoever could read one that was there.
 
     Raises:
       InputError: the file system fails, as a full disk does.
@@ -57,10 +57,11 @@ def beside(path: str, run: str = "", private: bool = False) -> Iterator[str]:
 
 
 def _mode(place: str, private: bool) -> int:
-    """That of the file which is replaced; else what new files have."""
+    """That of the file which is replaced, else what new files have; its owner's part if private."""
+    mode = 0o666 & ~_UMASK
     with suppress(OSError):
-        return stat.S_IMODE(os.stat(place).st_mode)
-    return 0o600 if private else 0o666 & ~_UMASK
+        mode = stat.S_IMODE(os.stat(place).st_mode)
+    return mode & 0o700 if private else mode
 
 
 def _rename(name: str, place: str, local: bool) -> None:

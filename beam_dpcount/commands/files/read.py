@@ -311,11 +311,15 @@ def _of_parquet(source: Source, readable: ReadableFile) -> Rows:
                 columns = zip(*(cells[name] for name in names), strict=True)
                 for row, values in enumerate(columns, before + 1):
                     yield row, values
-    except pa.ArrowException:  # its text may show a cell
-        problem = f"damaged after row {row}" if row else "not a Parquet file"
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and (type(error) is not OSError or error.errno is not None):
+            raise unreadable(file, error) from error
+        # Arrow's own, whose text may show a cell or have two lines; or a file system's without a
+        # number, which nothing tells from those.
+        problem = f"damaged after row {row}" if row else "not a Parquet file, or a damaged one"
+        if isinstance(error, OSError):
+            problem += ", unless its storage failed"
         raise InputError(f"{file}: {problem}") from None
-    except OSError as error:
-        raise unreadable(file, error) from error
 
 
 _READ: dict[str, Callable[[Source, ReadableFile], Rows]] = {
@@ -339,9 +343,15 @@ def _locate(source: Source, file: str, header: Sequence[str], certain: bool = Fa
 def _among(
     source: Source, wanted: str, header: Sequence[str], certain: bool, what: str = "columns"
 ) -> str:
-    """What to say of the columns in the file, without a name or hint that may show data."""
+    """What to say of the columns in the file, without a name that may show data.
+
+    Of a first line of CSV, which may be data, it says how many columns it has, and whether it looks
+    like JSON or as if it had another delimiter.
+    """
     some = f"among {len(header)}"
     hint = "; is --delimiter right?" if len(header) == 1 and not certain else ""
+    if not certain and header and header[0].startswith("{"):
+        hint = "; lines of JSON are read with --format jsonl"
     if what == "fields":
         some, hint = f"among {len(header)} of the row", ""
         if not source.show_header:
@@ -361,12 +371,18 @@ def _place(file: str, row: int | None = None, column: str | None = None) -> str:
     return ", ".join([file, *rows, *columns])
 
 
+# Many writers do not mark their text as text.
+_UNMARKED = {pa.binary(): pa.string(), pa.large_binary(): pa.large_string()}
+
+
 def _cells(array: Any, file: str, before: int, column: str, public: bool) -> list[object]:
     """The Python objects of a column, after `before` rows.
 
     A cell that cannot be converted stops the run if the column is public. Else it becomes None,
     which counts 0: stopping would reveal it.
     """
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
     if pa.types.is_timestamp(array.type):
         # Python has no nanoseconds. "+00:00", unlike "UTC", needs no time zone database.
         unit = "us" if array.type.unit == "ns" else array.type.unit
@@ -376,8 +392,8 @@ def _cells(array: Any, file: str, before: int, column: str, public: bool) -> lis
         array = array.cast(pa.duration("us"), safe=False)
     elif pa.types.is_time64(array.type) and array.type.unit == "ns":
         array = array.cast(pa.time64("us"), safe=False)
-    elif pa.types.is_binary(array.type):
-        array = array.view(pa.string())  # many writers do not mark their text as text
+    elif array.type in _UNMARKED:
+        array = array.view(_UNMARKED[array.type])
     with suppress(ValueError, OverflowError):
         return array.to_pylist()
     cells = []

@@ -152,6 +152,25 @@ class Metric(ABC):
         return repr(self)
 
 
+class OfOnes(Metric):
+    """A metric that is one sum itself, to which an event adds 1 or nothing."""
+
+    @property
+    def width(self) -> int:
+        return 1
+
+    @property
+    def limits(self) -> tuple[int, ...]:
+        return (1,)
+
+    @property
+    def spans(self) -> tuple[int, ...]:
+        return (0,)
+
+    def measure(self, sums: FloatArray, errors: Errors, level: float) -> Measured:
+        return of_sum(sums, errors, level)
+
+
 @dataclass(frozen=True)
 class OfField(Metric):
     """A metric of the numbers in one field of the events.
