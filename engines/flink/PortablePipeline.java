@@ -168,9 +168,11 @@ public final class PortablePipeline {
 
   private void lines(RunnerApi.PTransform transform) throws Exception {
     String output = only(transform.getOutputsMap());
-    String[] words = transform.getSpec().getPayload().toStringUtf8().split("\n");
+    String[] words = transform.getSpec().getPayload().toStringUtf8().split("\n", -1);
     Path directory = new Path(words[0]);
     long late = Long.parseLong(words[1]);
+    long pace = Long.parseLong(words[2]);
+    long slowFrom = words[3].isEmpty() ? Long.MAX_VALUE : Long.parseLong(words[3]);
     FileSource<String> source =
         FileSource.forRecordStreamFormat(new TextLineInputFormat(), directory).build();
     WatermarkStrategy<String> times =
@@ -181,25 +183,31 @@ public final class PortablePipeline {
         flink
             .fromSource(source, times, "lines")
             .uid(transform.getUniqueName())
-            .map(new Lines(components.toByteArray(), output, Long.parseLong(words[2])))
+            .map(new Lines(components.toByteArray(), output, pace, slowFrom))
             .returns(BYTES));
   }
 
-  /** Lines as elements, so many microseconds apart. */
+  /** Lines as elements, so many microseconds apart, and a second more from some row on. */
   static final class Lines implements MapFunction<String, byte[]> {
     private final byte[] components;
     private final String output;
     private final long pace;
+    private final long slowFrom;
     private transient Coder<WindowedValue<byte[]>> coder;
 
-    Lines(byte[] components, String output, long pace) {
+    Lines(byte[] components, String output, long pace, long slowFrom) {
       this.components = components;
       this.output = output;
       this.pace = pace;
+      this.slowFrom = slowFrom;
     }
 
     static long millis(String line) {
       return Math.floorDiv(Long.parseLong(line.split(",")[2]), 1000L);
+    }
+
+    static long row(String line) {
+      return Long.parseLong(line.split(",")[3]);
     }
 
     @Override
@@ -209,6 +217,9 @@ public final class PortablePipeline {
       }
       if (pace > 0) {
         Thread.sleep(pace / 1000, (int) (pace % 1000) * 1000);
+      }
+      if (slowFrom < Long.MAX_VALUE && row(line) >= slowFrom) {
+        Thread.sleep(1000);
       }
       byte[] text = line.getBytes(StandardCharsets.UTF_8);
       return encode(coder, WindowedValue.timestampedValueInGlobalWindow(text, new Instant(millis(line))));

@@ -48,11 +48,13 @@ class Lines(beam.PTransform[Any, PCollection[bytes]]):
       directory: of the files, and of nothing else.
       late: milliseconds by which a line's time may lie before that of one above it.
       pace: microseconds between lines.
+      slow_from: the row from which on each line takes a second more; none by default.
     """
 
-    def __init__(self, directory: Path, late: int, pace: int) -> None:
+    def __init__(self, directory: Path, late: int, pace: int, slow_from: int | None = None) -> None:
         super().__init__()
-        self._payload = f"{directory.resolve().as_uri()}\n{late}\n{pace}".encode()
+        slow = "" if slow_from is None else slow_from
+        self._payload = f"{directory.resolve().as_uri()}\n{late}\n{pace}\n{slow}".encode()
 
     def expand(self, begin: Any) -> PCollection[bytes]:
         return PCollection(begin.pipeline, element_type=bytes, is_bounded=False)

@@ -33,6 +33,9 @@ EVENTS = 400
 LINES = tuple(f"{KEYS[i % 8]},{(i // 8 + i) % 4},{i * 1000},{i}" for i in range(EVENTS))
 FILES = 2  # and each key is in one of them
 PACE = 0.04  # seconds between the lines of a file
+# A life that is to be stopped or killed must not end before that, however slow the machine is:
+# after so many lines, each takes a second more.
+FAST = 100
 TICK, TICKS = 0.02, 22  # 20 lines a tick; the last two ticks have none
 PATIENCE = 150.0  # seconds; a machine may have other things to do
 
@@ -108,8 +111,14 @@ class Lives:
         return Lives(self.cluster, work, self.counts)
 
     def start(
-        self, workers: Workers, savepoint: str = "", parallelism: int = FILES, *more: str
+        self,
+        workers: Workers,
+        savepoint: str = "",
+        parallelism: int = FILES,
+        *more: str,
+        fast: int = FAST,
     ) -> Running:
+        """Submit it; after `fast` lines it reads slowly, so that what is to end it comes first."""
         flags = [
             f"--flink_master=localhost:{self.cluster.rest}",
             *(*workers.flags, "--streaming", f"--parallelism={parallelism}", *more),
@@ -119,15 +128,24 @@ class Lives:
         pipeline = beam.Pipeline(runner=OnFlink(), options=PipelineOptions(flags))
         read = beam.ParDo(Read()).with_output_types(tuple[str, tuple[int, int]])
         # The lines of another life, but for what its source has already read.
-        lines = pipeline | Lines(self._files, late=0, pace=round(PACE * 1e6))
+        pace, slow_from = round(PACE * 1e6), len(self.seen("elements")) + fast
+        lines = pipeline | Lines(self._files, late=0, pace=pace, slow_from=slow_from)
         events = lines | "Read" >> read
         for name, count in self.counts.items():
             _ = events | count() | f"Show {name}" >> beam.ParDo(Show(name, self._sink))
         running: Any = pipeline.run()
         return running
 
-    def finish(self, running: Running) -> None:
-        """Wait for its end.
+    def finish(self, workers: Workers, savepoint: str = "") -> None:
+        """Its last life, to the end.
+
+        Raises:
+          RuntimeError: it failed.
+        """
+        self.wait_for(self.start(workers, savepoint, fast=EVENTS))
+
+    def wait_for(self, running: Running) -> None:
+        """Wait for the end of a life.
 
         Raises:
           RuntimeError: it failed.
@@ -154,6 +172,14 @@ class Lives:
     def done(self, running: Running, action: str, body: Mapping[str, Any], at: str) -> Any:
         """Ask Flink for a savepoint or checkpoint of the job, and wait: what it says then."""
         job = f"/jobs/{running.job_id()}"
+
+        def runs() -> bool:
+            tasks = [each["tasks"] for each in self.cluster.get(job)["vertices"]]
+            now = {state for counts in tasks for state, count in counts.items() if count}
+            return now <= {"RUNNING", "FINISHED"}
+
+        # Before every one of its tasks runs, Flink declines; releases come when the first few do.
+        self.until(runs, "all tasks")
         asked = self.cluster.ask(f"{job}/{action}", dict(body))
         place, found = f"{job}/{at}/{asked['request-id']}", dict[str, Any]()
 
@@ -177,7 +203,7 @@ class Lives:
         """Stop it with a savepoint: where that is."""
         body = {"targetDirectory": self.cluster.savepoints, "drain": drain}
         said = self.done(running, "stop", body, "savepoints")
-        self.finish(running)
+        self.wait_for(running)
         return str(said["location"])
 
 

@@ -59,7 +59,7 @@ def checkpoint(lives: Lives, running: Running) -> None:
 
 def begun(lives: Lives, workers: Workers) -> tuple[Running, str, str]:
     """In the middle of the stream, with its two last checkpoints, and releases after each."""
-    running = lives.start(workers, "", 2, *RARELY)
+    running = lives.start(workers, "", 2, *RARELY, fast=200)
     lives.more(60)
     config = lives.cluster.get(f"/jobs/{running.job_id()}/checkpoints/config")
     assert config["externalization"] == {"enabled": True, "delete_on_cancellation": False}
@@ -113,7 +113,7 @@ def test_a_job_goes_on_from_a_retained_checkpoint(
 ) -> None:
     """From the one before the last, too, with more that is seen again."""
     lives = killed.lives.apart(tmp_path / "lives")
-    lives.finish(lives.start(workers, getattr(killed, place)))
+    lives.finish(workers, getattr(killed, place))
     check(lives)
     assert place == "last" or verdicts(lives)["elements"].repeated >= 60
 
@@ -121,7 +121,7 @@ def test_a_job_goes_on_from_a_retained_checkpoint(
 def test_another_secret_is_caught(killed: Killed, tmp_path: Path) -> None:
     lives = killed.lives.apart(tmp_path / "lives")
     with Workers(tmp_path / "workers", {VARIABLE: SECRET[::-1]}) as others:
-        lives.finish(lives.start(others, killed.before))
+        lives.finish(others, killed.before)
     for name, verdict in verdicts(lives).items():
         assert verdict.conflicts > 0, name  # what was seen again, and
         assert verdict.differing > 0, name  # what comes after it
@@ -132,7 +132,7 @@ def test_a_timer_that_is_lost_is_caught(killed: Killed, tmp_path: Path) -> None:
     lives = killed.lives.apart(tmp_path / "lives")
     (tmp_path / "sitecustomize.py").write_text(TIMER_LOST)
     with Workers(tmp_path / "workers", {VARIABLE: SECRET}, [tmp_path]) as others:
-        lives.finish(lives.start(others, killed.last))
+        lives.finish(others, killed.last)
     missing = verdicts(lives)["ticks"].missing
     assert missing > 0
     assert verdicts(lives)["ticks"].faults == [f"{missing} releases missing"]
@@ -152,6 +152,6 @@ def test_a_task_manager_that_outlives_it_serves_the_next_one(
         cluster.add_job_manager()
         lives.until(lambda: cluster.get("/overview")["slots-available"] >= 2, "the slots")
         assert before < len(lives.seen("elements")) < EVENTS
-        lives.finish(lives.start(workers, last))
+        lives.finish(workers, last)
         assert [each.running() for each in cluster.task_managers] == [True]
     check(lives)

@@ -118,9 +118,9 @@ def test_stop_upgrade_and_resume(
 
             # Back to the older format: refused by name, and nothing is released.
             with pytest.raises(RuntimeError, match="in format 4, this code reads format 3: up"):
-                lives.finish(lives.start(same_format, savepoint))
+                lives.finish(same_format, savepoint)
             assert {name: lives.seen(name) for name in COUNTS} == before
-            lives.finish(lives.start(other_format, savepoint))
+            lives.finish(other_format, savepoint)
     check(lives)
 
 
@@ -135,11 +135,11 @@ def test_a_clock_resumed_with_another_list_of_keys_is_refused(
     before = lives.seen("ticks")
     lives.counts = {"ticks": lambda: ticked(keys)}
     with pytest.raises(RuntimeError, match=r"the list of keys .* resume with that list"):
-        lives.finish(lives.start(workers, savepoint))
+        lives.finish(workers, savepoint)
     assert lives.seen("ticks") == before  # and no release more
 
     lives.counts = {"ticks": ticked}
-    lives.finish(lives.start(workers, savepoint))
+    lives.finish(workers, savepoint)
     assert judge(lives.seen("ticks"), uninterrupted()["ticks"]).faults == []
 
 
@@ -150,19 +150,19 @@ def test_a_rescale(workers: Workers, tmp_path: Path) -> None:
         lives, savepoint = Lives(cluster, tmp_path / "lives"), ""
         for parallelism in (2, 4):
             running = lives.start(workers, savepoint, parallelism)
-            lives.more(80)
+            lives.more(45)
             tasks = cluster.get(f"/jobs/{running.job_id()}")["vertices"]
             assert max(task["parallelism"] for task in tasks) == parallelism
-            lives.more(80)
+            lives.more(45)
             savepoint = lives.stop(running)
         assert len(lives.seen("elements")) < EVENTS
-        lives.finish(lives.start(workers, savepoint, 2))
+        lives.finish(workers, savepoint)
     check(lives)
 
 
 def test_a_drain_ends_every_clock(cluster: Cluster, workers: Workers, tmp_path: Path) -> None:
     lives = Lives(cluster, tmp_path)
-    running = lives.start(workers)
+    running = lives.start(workers, fast=130)
     lives.more(120)
     savepoint = lives.stop(running, drain=True)
     read = tuple(lines_read(lives.seen("elements")))
@@ -175,7 +175,7 @@ def test_a_drain_ends_every_clock(cluster: Cluster, workers: Workers, tmp_path: 
     assert len(drained["ticks"]) == len(KEYS) * TICKS
 
     # Resumed, elements go on; what a clock had not counted by then is lost, and nothing says so.
-    lives.finish(lives.start(workers, savepoint))
+    lives.finish(workers, savepoint)
     verdict = judge(lives.seen("elements"), uninterrupted()["elements"])
     assert (verdict.faults, verdict.repeated) == ([], 0)
     for name in ("ticks", "selected"):
