@@ -38,6 +38,7 @@ _LOG = logging.getLogger(__name__)
 
 PLACES = ("a TaskManager", "a Python worker")
 RECOVERY = 120.0  # seconds that a restart may take
+SLOW = 4  # lines at the end of a file, a second each: a job must not end before its last kill
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,8 @@ def submit(job: FlinkJob, cluster: Cluster, workers: Workers) -> Any:
         "--finish_bundle_before_checkpointing",
     ]
     pipeline = beam.Pipeline(runner=OnFlink(), options=PipelineOptions(flags))
-    lines = pipeline | Lines(job.files, late=TICK // 1000, pace=round(job.pace * 1e6))
+    pace, slow_from = round(job.pace * 1e6), job.events - SLOW * PARTITIONS
+    lines = pipeline | Lines(job.files, late=TICK // 1000, pace=pace, slow_from=slow_from)
     read = beam.ParDo(Read(job.transform)).with_output_types(tuple[str, Any])
     events = lines | "Read" >> read
     for name, count in job.counts().items():
@@ -249,8 +251,9 @@ class Supervisor:
         self._until(watched.is_known, "the job's submission")
         lives, rng, dying, restarts, checkpoints = self._lives, self._rng, set[int](), -1, 0
         while self._goes_on(restarts) and (done := lives.kills.total()) < self._kills:
-            # Some soon, mostly before a checkpoint; the first so that releases are seen twice.
-            if not done or rng.random() < 0.5:
+            # Some soon, mostly before a checkpoint; the first so that releases are seen twice. The
+            # last one so that there is a checkpoint to go on from.
+            if not done or (done < self._kills - 1 and rng.random() < 0.5):
                 time.sleep(rng.uniform(0, self._job.checkpoint / 2000))
             else:
                 self._checkpointed()
