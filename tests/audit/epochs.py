@@ -18,7 +18,16 @@ from scipy.optimize import minimize_scalar
 import beam_dpcount as dp
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.noise.laws import DiscreteLaplace, RoundedGaussian
-from tests.audit.exact import ALPHAS, LARGE, close, largest, log_pmf, pure_loss, renyi
+from tests.audit.exact import (
+    ALPHAS,
+    LARGE,
+    close,
+    largest,
+    log_pmf,
+    losses_of,
+    pure_loss,
+    renyi,
+)
 
 
 def parts(n):
@@ -277,19 +286,9 @@ def loss_distribution(law, sizes):
         y = np.arange(-int(9 * law.scale) - 12, int(9 * law.scale) + 13)
         (d,) = sizes
         return log_pmf(law, y) - log_pmf(law, y - d), np.exp(log_pmf(law, y))
-    # On a lattice: see audit.hockey_stick.
-    laplace, step = isinstance(law, DiscreteLaplace), math.gcd(*sizes)
-    reach = int((45 if laplace else 9) * law.scale) + 12
+    reach = int((45 if isinstance(law, DiscreteLaplace) else 9) * law.scale) + 12
     y = np.arange(-reach, reach + 1)
-    p, total, lowest = np.exp(log_pmf(law, y)), np.ones(1), 0
-    for d in sizes:
-        points = np.abs(y - d) - np.abs(y) if laplace else y * (d // step)
-        total = np.convolve(total, np.bincount(points - points.min(), weights=p))
-        lowest += int(points.min())
-    points = lowest + np.arange(len(total))
-    if laplace:
-        return points / float(law.parameter), total
-    return (sum(d * d for d in sizes) - 2 * step * points) / (2 * float(law.sigma2)), total
+    return losses_of(law, sizes, y, np.exp(log_pmf(law, y)))
 
 
 def largest_loss(counter, n=7):

@@ -347,16 +347,36 @@ def renyi(law: Law, change: np.ndarray, alpha: float) -> float:
     return total
 
 
+def losses_of(
+    law: Law, sizes: Sequence[int], y: np.ndarray, p: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The values of the sum of the losses of coordinates moved by `sizes`, and their probabilities.
+
+    The loss of one coordinate, log p(y) - log p(y - d), is (|y-d| - |y|) / scale for Laplace
+    noise and (d^2 - 2 y d) / (2 sigma^2) for Gaussian noise: on a lattice. So the distribution of
+    the sum of the losses is a convolution of integers' laws, exact, without any discretisation.
+
+    Args:
+      y, p: where the law is looked at, and its probabilities there.
+    """
+    laplace, step = isinstance(law, DiscreteLaplace), math.gcd(*sizes)
+    total, lowest = np.ones(1), 0
+    for d in sizes:
+        points = np.abs(y - d) - np.abs(y) if laplace else y * (d // step)
+        total = np.convolve(total, np.bincount(points - points.min(), weights=p))
+        lowest += int(points.min())
+    points = lowest + np.arange(len(total))
+    if laplace:
+        return points / float(law.parameter), total  # type: ignore[attr-defined]
+    return (sum(d * d for d in sizes) - 2 * step * points) / (2 * float(law.sigma2)), total  # type: ignore[attr-defined]
+
+
 def hockey_stick(
     law: Law, change: np.ndarray, epsilon: float, fineness: float = 1e-3
 ) -> tuple[float, float]:
     """The delta(epsilon) of z against z + change, and the probability left out of it.
 
-    Exactly, but for a rounded Gaussian: see `bounded_hockey_stick`.
-
-    The loss of one coordinate, log p(y) - log p(y - d), is (|y-d| - |y|) / scale for Laplace
-    noise and (d^2 - 2 y d) / (2 sigma^2) for Gaussian noise: on a lattice. So the distribution of
-    the sum of the losses is a convolution of integers' laws, exact, without any discretisation.
+    Exactly (see `losses_of`), but for a rounded Gaussian: see `bounded_hockey_stick`.
     """
     sizes = [d for d in np.abs(change).tolist() if d]
     if sizes and law.scale > LARGE:
@@ -366,22 +386,12 @@ def hockey_stick(
         return float(ndtr(ratio / 2 - mid) - np.exp(epsilon + log_ndtr(-ratio / 2 - mid))), 0.0
     if isinstance(law, RoundedGaussian) and sizes:
         return bounded_hockey_stick(law, sizes, epsilon, fineness)
-    step = math.gcd(*sizes)
-    laplace = isinstance(law, DiscreteLaplace)
     # Nine standard deviations of a Gaussian, or 40 scales of a Laplace, leave out under 1e-16.
+    laplace = isinstance(law, DiscreteLaplace)
     y = np.arange(-12 - int((40 if laplace else 9) * law.scale), 1)
     y = np.concatenate([y, -y[-2::-1]])
     p = np.exp(log_pmf(law, y))
-    total, lowest = np.ones(1), 0
-    for d in sizes:
-        points = np.abs(y - d) - np.abs(y) if laplace else y * (d // step)
-        total = np.convolve(total, np.bincount(points - points.min(), weights=p))
-        lowest += int(points.min())
-    points = lowest + np.arange(len(total))
-    if laplace:
-        losses = points / float(law.parameter)  # type: ignore[attr-defined]
-    else:
-        losses = (sum(d * d for d in sizes) - 2 * step * points) / (2 * float(law.sigma2))  # type: ignore[attr-defined]
+    losses, total = losses_of(law, sizes, y, p)
     beyond = losses > epsilon
     delta = float(total[beyond] @ -np.expm1(epsilon - losses[beyond]))
     # Sums of rounded probabilities may exceed 1 by a few times 1e-16.
