@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests import fast_beam
 from tests.selection import cover, is_in, part_of, starts
 
 # What these assert is shown as what tests assert is.
@@ -26,6 +27,11 @@ ALONE = {(name,) for name in TURNS}
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--fuzz", type=float, default=60.0, help="seconds of each long test in tests/test_fuzz.py"
+    )
+    parser.addoption(
+        "--plain-beam",
+        action="store_true",
+        help="run pipelines without tests/fast_beam.py, which halves their CPU",
     )
     parser.addoption(
         "--part",
@@ -114,6 +120,12 @@ def _used(item: pytest.Function) -> Iterator[Any]:
         yield from item.callspec.params.values()
     for found in item._fixtureinfo.name2fixturedefs.values():
         yield found[-1].func
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    # Modules of tests have imported Beam by now, if any does: nothing else needs it here.
+    if "apache_beam.pipeline" in sys.modules and not session.config.getoption("--plain-beam"):
+        session.config.add_cleanup(fast_beam.install())
 
 
 @pytest.hookimpl(wrapper=True)
