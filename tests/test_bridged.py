@@ -431,6 +431,23 @@ def test_quantiles_of_weighted_sums_are_those_of_sums(n: int, level: float) -> N
         assert found == pytest.approx(abs(weight) * expected, abs=0.003)
 
 
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
+def test_quantiles_of_weighted_sums_are_found_in_few_steps(
+    monkeypatch: pytest.MonkeyPatch, level: float
+) -> None:
+    """A dry run asks six times; fifty halvings each made it cost more than the run."""
+    sizes, sin = [], np.sin
+    monkeypatch.setattr(np, "sin", lambda angles: (sizes.append(angles.size), sin(angles))[1])
+    row = BridgedKAry(777).weights(None)
+    assert row is not None
+    found = {_laplace_quantile(*row, level) for _ in range(3)}
+    assert len(found) == 1
+    assert 1 <= len(sizes) <= 15
+    (x,) = found
+    below, above = (_laplace_quantile(*row, level + d) for d in (-1e-9, 1e-9))
+    assert below < x < above
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
 def test_half_widths_cover_and_less_would_not(epsilon: float) -> None:
