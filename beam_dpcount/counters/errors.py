@@ -92,9 +92,10 @@ def _remembered_quantile(
     low, high, x = 0.0, reach, normal_half_width(stddev, level)
     for _ in range(_NEWTON_STEPS):
         angles = at * x
-        excess = float((density / at) @ np.sin(angles)) - level
+        # Sums, not dot products: BLAS may spread so small a one over threads, at ten times the CPU.
+        excess = float(np.sum(density / at * np.sin(angles))) - level
         low, high = (low, x) if excess >= 0 else (x, high)
-        slope = float(density @ np.cos(angles))
+        slope = float(np.sum(density * np.cos(angles)))
         after = x - excess / slope if slope > 0 else math.inf
         after = after if low < after < high else (low + high) / 2
         if abs(after - x) <= _CLOSE * stddev:
