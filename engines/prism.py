@@ -2,11 +2,14 @@
 
     python -m engines.prism
 
-builds it, unless that was done, and prints its path, and on stderr the versions in use.
+builds it, unless that was done, and prints what to give as --prism_location, and on stderr the
+versions in use.
 """
 
 from __future__ import annotations
 
+import os
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -14,6 +17,7 @@ from pathlib import Path
 import apache_beam
 
 from engines.cache import UnavailableError, cache, need, once, said
+from engines.flink.cluster import bound
 from engines.servers import Server
 
 MODULE = "github.com/apache/beam/sdks/v2/go/cmd/prism"
@@ -37,6 +41,21 @@ def build() -> Path:
         return scratch / "prism"
 
     return once(location(), install)
+
+
+def launcher(binary: Path) -> Path:
+    """A program beside the binary that starts it, to end with whatever process started it.
+
+    Beam's PrismRunner starts Prism as a process of its own, which outlives a submitter that is
+    killed by `kill -9`, and goes on with the job.
+    """
+    command = shlex.join(bound([str(binary)]))
+    target = binary.with_name(f"{binary.name}-with-parent")
+    scratch = target.with_name(f"{target.name}.{os.getpid()}")
+    scratch.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+    scratch.chmod(0o755)
+    scratch.replace(target)  # anew each time, as this Python may be another
+    return target
 
 
 def versions() -> str:
@@ -64,7 +83,7 @@ def main() -> None:
     except UnavailableError as missing:
         print(missing, file=sys.stderr)
         sys.exit(3)
-    print(binary)
+    print(launcher(binary))
     print(versions(), file=sys.stderr)
 
 

@@ -188,7 +188,7 @@ def flink_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture(scope="session")
 def on_prism(server: Server, binary: Path) -> Engine:
     """Prism, with workers in this process."""
-    started = "--runner", "PrismRunner", "--prism_location", str(binary)
+    started = "--runner", "PrismRunner", "--prism_location", str(prism.launcher(binary))
     return Engine("prism", PrismRunner, (f"--job_endpoint={server.endpoint}",), started, server)
 
 

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +25,7 @@ from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
 from beam_dpcount.commands.progress import counted
+from engines import prism
 from tests import orders, people
 from tests.engines.conftest import Engine
 from tests.engines.counts import EXACT, ticks
@@ -49,6 +55,73 @@ def test_late_events(late: str, on_prism: Engine) -> None:
     values = {r.step: r.value for r in releases if r.key == "x"}
     assert [round(values[step], 6) for step in range(1, 6)] == expected
     assert len(releases) == 36
+
+
+# Its end
+
+
+def ended(pid: int) -> bool:
+    """Whether a process is gone, or only waits for its parent to ask how it ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def children(pid: int) -> list[int]:
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in found]
+
+
+def until(condition: Any, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+# Waits for as long as Prism would serve, as Beam starts it: by Popen, from the launcher's path.
+WAITS = "import subprocess, sys; subprocess.Popen([sys.argv[1], '600']).wait()"
+
+
+def test_a_launcher_s_program_ends_with_what_started_it(tmp_path: Path) -> None:
+    stand_in = tmp_path / "stand in"  # a path with a blank
+    shutil.copy(shutil.which("sleep") or "", stand_in)
+    launcher = prism.launcher(stand_in)
+    assert launcher == prism.launcher(stand_in)
+    with subprocess.Popen([sys.executable, "-c", WAITS, str(launcher)]) as parent:
+        assert until(lambda: children(parent.pid), 20)
+        (child,) = children(parent.pid)
+        name = Path(f"/proc/{child}/comm")
+        assert until(lambda: name.read_text().strip() == "stand in", 20)
+        parent.send_signal(signal.SIGKILL)
+    assert until(lambda: ended(child), 5)
+
+
+def test_prism_ends_with_a_submitter_that_is_killed(binary: Path, tmp_path: Path) -> None:
+    """As it is started by Beam's PrismRunner, from where `python -m engines.prism` says."""
+    program = (
+        "import sys, time, apache_beam as beam\n"
+        "flags = ['--runner=PrismRunner', f'--prism_location={sys.argv[1]}']\n"
+        "with beam.Pipeline(argv=[*flags, '--environment_type=LOOPBACK']) as pipeline:\n"
+        "    pipeline | beam.Create([1]) | beam.Map(lambda _: time.sleep(600))\n"
+    )
+    words = [sys.executable, "-c", program, str(prism.launcher(binary))]
+    with (tmp_path / "log").open("wb") as log, subprocess.Popen(words, stderr=log) as submitter:
+
+        def serving() -> list[int]:
+            named = ((child, Path(f"/proc/{child}/cmdline")) for child in children(submitter.pid))
+            start = os.fsencode(binary) + b"\0"
+            return [child for child, words in named if words.read_bytes().startswith(start)]
+
+        try:
+            assert until(serving, 60)
+            (found,) = serving()
+        finally:
+            submitter.send_signal(signal.SIGKILL)
+    assert until(lambda: ended(found), 5)
 
 
 # Order
