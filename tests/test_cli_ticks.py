@@ -117,6 +117,106 @@ def test_exact_counts(
     assert said in out
 
 
+@each_path
+def test_without_a_key_all_rows_are_one_count(path: str, events: Path) -> None:
+    words = arguments(events, *EXACT, "--path", path)
+    del words[words.index("--key") : words.index("--key") + 2]
+    del words[words.index("--keys") : words.index("--keys") + 4]
+    out = succeed(*words)
+    # All of ROWS within the clock, zoe's among them.
+    ends = [(step, (100 + 10 * step) * 1_000_000) for step in (1, 2, 3)]
+    counts = zip(ends, (2, 6, 7), strict=True)
+    expected = [("all", *end, float(count)) for end, count in counts]
+    assert written(events.parent / "counts.csv") == expected
+    assert "note: every row within the clock counts 1" in out
+    assert "1 key x 3 ticks = 3 releases" in out
+    assert "the count of the rows within the clock" in out
+    assert "rows outside the clock; " in out
+    for absent in ("keys", "None"):  # nothing is said of what there is not
+        assert absent not in out
+    people = succeed(*words, "--overwrite", "--user", "who", "--per-user", 3)
+    assert "at most 3 rows of a person, 3 a key, count" in people
+
+
+@pytest.mark.parametrize(
+    ("more", "parts"),
+    [
+        (("--key", "who"), ["--key who needs the keys", "--keys KEY", "--select-keys"]),
+        (("--key", "who", "--separator", ";", "--max-items", 2), ["--key who needs the keys"]),
+        (("--keys", "ann"), ["--keys needs --key COLUMN"]),
+        (("--select-keys",), ["--select-keys needs --key COLUMN"]),
+        (("--separator", ";", "--max-items", 2), ["--separator needs --key COLUMN"]),
+    ],
+)
+def test_a_key_and_the_keys_go_together(
+    more: tuple[object, ...], parts: list[str], events: Path
+) -> None:
+    words = arguments(events, *BUDGET)
+    del words[words.index("--key") : words.index("--key") + 2]
+    del words[words.index("--keys") : words.index("--keys") + 4]
+    text = fail(*words, *more, started=False)
+    for part in parts:
+        assert part in text
+
+
+@each_path
+@pytest.mark.parametrize(
+    "flags",
+    [
+        (),
+        ("--value", "amount", "--bounds", -2, 4, "--unit", 0.5, "--max-per-tick", 1),
+        ("--keys", "bob", "ann", "--separator", "n", "--max-items", 1),
+    ],
+    ids=["rows", "clipped", "items"],
+)
+def test_the_truth_drawn_is_of_the_rows_counted(
+    flags: tuple[object, ...], path: str, events: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without noise the two curves are one: the same clock, keys and clipping."""
+    drawn: list[Any] = []
+    monkeypatch.setattr(plots, "prefix_counts", lambda *_, truth, **__: drawn.append(truth))
+    words = arguments(events, *EXACT, "--path", path, *flags)
+    if "--keys" in flags:
+        del words[words.index("--keys") : words.index("--keys") + 4]
+        words[words.index("--keys") + 1 : words.index("--keys") + 3] = ["bob", "a"]
+    out = succeed(*words, "--plot", events.parent / "c.png", "--show-truth")
+    counts: dict[str, list[float]] = {}
+    for key, *_, value in written(events.parent / "counts.csv"):
+        counts.setdefault(key, []).append(value)
+    assert drawn == [counts]
+    assert any(map(any, counts.values()))
+    assert "the picture shows the exact counts: it is private" in out
+
+
+def test_the_truth_of_selected_keys_is_that_of_their_releases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Any] = []
+    monkeypatch.setattr(plots, "prefix_counts", lambda *_, truth, **__: drawn.append(truth))
+    rows = [(at, "often") for at in range(100, 130) for _ in range(40)]
+    log = tmp_path / "log.csv"
+    log.write_text("time,who\n" + "".join(f"{at},{who}\n" for at, who in [*rows, (105, "rare")]))
+    words = arguments(log, "--epsilon", 5, "--delta", 1e-6, "--select-keys", "--select-every", 2)
+    del words[words.index("--keys") : words.index("--keys") + 4]
+    succeed(*words, "--plot", tmp_path / "c.png", "--show-truth")
+    assert [step for _, step, *_ in written(tmp_path / "counts.csv")] == [2, 3]
+    assert drawn == [{"often": [800.0, 1200.0]}]
+
+
+@pytest.mark.parametrize(
+    "flags", [("--horizon", -3), ("--max-per-tick", 0), ("--unit", 7)], ids=lambda flags: flags[0]
+)
+def test_a_mistaken_option_is_said_before_a_row_is_read(
+    flags: tuple[object, ...], events: Path
+) -> None:
+    events.write_text("time,who\nnever,ann\n")
+    words = arguments(events, *BUDGET, *flags)
+    del words[words.index("--stop") : words.index("--stop") + 2]
+    text = fail(*words, *(() if "--horizon" in flags else ("--horizon", 3)), started=False)
+    assert "row 1" not in text
+    assert str(flags[0]) in text
+
+
 def test_formats_of_the_clock_and_of_files_agree(events: Path) -> None:
     """ISO times with and without an offset, a horizon, keys from a file; Parquet in and out."""
     table = {

@@ -56,9 +56,10 @@ class Count(Task):
         private = """
             --rejected FILE: PRIVATE: where (file, row) and why rows did not count or gave no
               release, as CSV
-            --show-truth: PRIVATE: draw exact counts too: gives away the data; for demonstrations
         """
-        opt.add(opt.add_output(parser), private)
+        output = opt.add_output(parser)
+        opt.add(output, private)
+        opt.add(output, opt.SHOW_TRUTH)
 
     def check(self) -> None:
         opt.check_bounds(self.options)

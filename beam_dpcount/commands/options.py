@@ -420,6 +420,8 @@ def add_output(parser: Parser) -> Group:
     return group
 
 
+SHOW_TRUTH = "--show-truth: PRIVATE: draw exact counts too: gives away the data; for demonstrations"
+
 # Parsed options
 
 

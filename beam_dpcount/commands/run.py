@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
-from collections.abc import Collection, Iterable, Sequence
-from itertools import accumulate
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
@@ -29,7 +28,6 @@ from beam_dpcount.commands.files.read import (
 from beam_dpcount.commands.options import named_as_options, unknown_argument
 from beam_dpcount.commands.progress import CountReleases, Progress, counted
 from beam_dpcount.commands.report import UNBOUNDED, errors, past_horizon, rule_of_thumb, table
-from beam_dpcount.counters.counter import Counter
 from beam_dpcount.dofns.elements import PAST_HORIZON
 from beam_dpcount.transforms.runners import check_name
 
@@ -59,8 +57,6 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
     source = ready(task.source())
     files = files_of(source)
     reader = ReadEvents(source, files)
-    if not options.check:
-        reader.check()
     places = Places([reader.source.label(metadata.path) for metadata in files])
     if not options.check:
         check_outputs(options, places.paths)
@@ -69,6 +65,7 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
     if options.check:
         looks.look(task, reader.source, transform)
         return
+    reader.check()  # after the options: a mistake in one of them is said before a row is read
     pipeline = beam.Pipeline(options=beam_options(flags, names))
     _check_timers(task, pipeline.options.view_as(StandardOptions).runner)
     events: Any = pipeline | "Read" >> reader
@@ -110,8 +107,7 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
         manifest.write(place, about)
     if options.plot or options.report:
         if options.show_truth:
-            read = all_events(reader.source)
-            task.truth = exact_counts(read, places, task.counter, options.path != "streaming")
+            task.truth = task.exact(all_events(reader.source), places)
         try:
             with Progress("drawing"):
                 missing = task.draw([*warned, *past_horizon(task.counter.mechanism.horizon, late)])
@@ -273,31 +269,3 @@ def rejected_row(rejected: dp.Rejected) -> tuple[str, int | None, str]:
     """Where and why a row was rejected: file, row, reason; never what it held."""
     file, _, row = (rejected.id or "").rpartition(", row ")
     return file, int(row) if row else None, rejected.reason
-
-
-def exact_counts(
-    events: Iterable[Any], places: Places, counter: Counter, by_time: bool
-) -> dict[str, list[float]]:
-    """For --show-truth: the exact running counts by key. Not private.
-
-    The grouped path counts by time; the streaming one in the order of the files.
-    """
-    steps: dict[str, list[Any]] = {}
-    for element in events:
-        timed = hasattr(element, "timestamp")
-        key, event = element.value if timed else element
-        micros = element.timestamp.micros if timed and by_time else 0
-        steps.setdefault(key, []).append((micros, places(event), event.value))
-    truth = {}
-    for key in sorted(steps):
-        ordered = sorted(steps[key], key=lambda step: step[:2])[: counter.mechanism.horizon]
-        totals = accumulate(_quantised(counter, value) for *_, value in ordered)
-        truth[key] = [total * counter.unit for total in totals]
-    return truth
-
-
-def _quantised(counter: Counter, value: object) -> int:
-    try:
-        return int(counter.quantise(value))
-    except dp.NotANumberError:
-        return 0

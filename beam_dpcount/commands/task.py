@@ -202,6 +202,12 @@ class Task(ABC):
             **how,
         )
 
+    def exact(self, events: Iterable[Any], places: Places) -> dict[str, list[float]]:
+        """The exact running counts by key, for --show-truth: private, one a release."""
+        from beam_dpcount.commands import truth  # here: task.py is read for --help
+
+        return truth.of_elements(events, places, self.counter, self.options.path != "streaming")
+
     def draw(self, warnings: Sequence[str]) -> list[str]:
         """Draws --plot and --report; returns warnings about keys that could not be drawn.
 

@@ -14,17 +14,17 @@ Options that are not listed here go to Beam, e.g. --runner.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import beam_dpcount as dp
 from beam_dpcount.checks import check_whole
 from beam_dpcount.commands import clock as public_clock
 from beam_dpcount.commands import options as opt
-from beam_dpcount.commands import report, select, users
+from beam_dpcount.commands import report, select, truth, users
 from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.figures.pictures import Running
 from beam_dpcount.commands.files import formats, times
@@ -59,9 +59,10 @@ class Ticks(Task):
     @staticmethod
     def add_arguments(parser: opt.Parser) -> None:
         source = opt.add_source(parser)
-        opt.add(source, "--key COLUMN: the keys", key=opt.REQUIRED)
-        keys = source.add_mutually_exclusive_group(required=True)
-        opt.add_public(keys, "keys", "KEY", "all (public) keys; rows of others do not count")
+        opt.add(source, "--key COLUMN: the keys; default: one count of all rows")
+        keys = source.add_mutually_exclusive_group()
+        listed = "all (public) keys; rows of others do not count; with --key, this or --select-keys"
+        opt.add_public(keys, "keys", "KEY", listed)
         opt.add(keys, "--select-keys: all keys whose private counts are high enough; see below")
         opt.add_items(source, "keys", "in the order given here (--select-keys: of the cell)")
         where = "count the rows where the column has this text; default: every row counts 1"
@@ -90,12 +91,28 @@ class Ticks(Task):
         """
         opt.add(count, limits, late={"default": "fold"})
         opt.add_path(count)
-        opt.add_output(parser)
+        opt.add(opt.add_output(parser), opt.SHOW_TRUTH)
 
     def check(self) -> None:
+        self._check_keys()
         opt.check_bounds(self.options)
         users.check_users(self.options)
         select.check_select(self.options)
+
+    def _check_keys(self) -> None:
+        options = self.options
+        which = ("keys", "keys_file", "select_keys", "separator")
+        given = [name for name in which if getattr(options, name) not in (None, False)]
+        if options.key is None and given:
+            raise InputError(
+                f"{opt.option(given[0])} needs --key COLUMN, which has the keys; without --key all "
+                "rows are one count"
+            )
+        if options.key is not None and given in ([], ["separator"]):
+            raise InputError(
+                f"--key {options.key} needs the keys: give --keys KEY ... or --keys-file FILE if "
+                "they are public, or --select-keys; without --key all rows are one count"
+            )
 
     def source(self) -> formats.Source:
         return self.read(*formats.counted(self.options.value, self.options.where), per_tick=True)
@@ -103,7 +120,9 @@ class Ticks(Task):
     def transform(self, places: formats.Places) -> dp.TickCount:
         options, paths = self.options, places.paths
         self.keys: list[str] = []
-        if not options.select_keys:
+        if options.key is None:
+            self.keys = [formats.ALL]
+        elif not options.select_keys:
             self.keys = opt.public_list("keys", options, paths)
         most = opt.most_items(options, "--keys", self.keys or None)
         # Ticks have no ids of rows: a file more, or its keys in another order, would show.
@@ -141,11 +160,16 @@ class Ticks(Task):
         """When keys are shown, in what is in use; None where they are listed."""
         return self.count.selection
 
+    @property
+    def _lists_keys(self) -> bool:
+        """Whether rows of other keys are left out."""
+        return self.options.key is not None and self.selection is None
+
     def table(self) -> formats.Table:
         return replace(formats.RELEASES, keys=self.keys)
 
     def listed(self) -> Listed | None:
-        if not self.keys:
+        if not self.keys or self.options.key is None:
             return None
         separator, most = self.options.separator, self.options.max_items
 
@@ -156,7 +180,9 @@ class Ticks(Task):
 
     def notes(self) -> list[str]:
         options, selection = self.options, self.selection
-        within = "within the clock" if selection else "of the given keys and within the clock"
+        within = (
+            "of the given keys and within the clock" if self._lists_keys else "within the clock"
+        )
         if options.value is not None:
             lines = [f"note: values of rows {within} are {report.clipping(options)}"]
         elif options.where is not None:
@@ -168,6 +194,9 @@ class Ticks(Task):
         lines += self._useless_limits()
         if selection is not None:
             lines += select.notes(options, selection)
+            if options.where is not None:
+                lines.append(report.unchecked("the condition is", "its"))
+        elif options.key is None:
             if options.where is not None:
                 lines.append(report.unchecked("the condition is", "its"))
         else:
@@ -236,16 +265,17 @@ class Ticks(Task):
         options, change = self.options, self.counter.change
         low, _ = options.bounds
         most = f"{'±' * (low < 0)}{change.largest(self.counter.unit) * self.counter.unit:,.10g}"
-        what, title = "the count of a key's rows within the clock", ["within the clock"]
+        of = "the" if options.key is None else "a key's"
+        what, title = f"the count of {of} rows within the clock", ["within the clock"]
         if report.changes(options):
             clipped = report.clipped(options)
             title = [clipped, "within the clock"]
-            what = f"the sum of a key's values within the clock, {clipped}"
+            what = f"the sum of {of} values within the clock, {clipped}"
         elif options.where is not None:
             what += " that meet the condition"
         selected = self.selection is not None
         left_out = [
-            "rows outside the clock" if selected else "rows outside the clock or of other keys",
+            f"rows outside the clock{' or of other keys' * self._lists_keys}",
             *([select.HIDDEN] if selected else []),
             f"what a tick has beyond {most} (--max-per-tick)",
             *report.lost(options),
@@ -261,9 +291,9 @@ class Ticks(Task):
         what = f"{what}, each tick's part clipped to {most}"
         made = Estimate(what, ", ".join(title), left_out)
         if selected:
-            of = " of a key named beforehand, shown or not,"
+            named = " of a key named beforehand, shown or not,"
             title.append("only keys of high counts")
-            made = replace(made, title=", ".join(title), of=of, chosen=select.CHOSEN)
+            made = replace(made, title=", ".join(title), of=named, chosen=select.CHOSEN)
         return report.bounded(options, made)
 
     def budget(self) -> str:
@@ -272,9 +302,13 @@ class Ticks(Task):
         return select.budget_in_words(self.given, self.selection)
 
     def covers(self) -> str:
+        if self.options.key is None:
+            return ""
         return f"of all keys{', and which keys have any,' if self.selection else ''} "
 
     def public(self) -> str:
+        if self.options.key is None:
+            return "the clock, and with it the number and times of the releases."
         if self.selection is None:
             return self.known
         return "the clock, and which private counts show a key, but not which keys there are."
@@ -300,11 +334,17 @@ class Ticks(Task):
             return f"the largest error of all {of} of such a key"
         return f"the largest error of all {many(self._releases(), 'release')}"
 
+    def exact(self, events: Iterable[Any], _: formats.Places) -> dict[str, list[float]]:
+        return truth.of_ticks(
+            *(events, self.split, self.counter, self.count.clock, self.output.columns())
+        )
+
     def picture(self) -> Running:
         options = self.options
         what = options.where or options.value or "rows"
         kind = f"{'sums' if options.value else 'counts'} {times.every(options.tick)}"
-        title = f"Private running {kind}: {what}{self.estimate().in_title} by {options.key}"
+        by = "" if options.key is None else f" by {options.key}"
+        title = f"Private running {kind}: {what}{self.estimate().in_title}{by}"
         chosen = {"selected": True} if self.selection is not None else {"order": self.keys}
         return self.running(title, sum_of=options.value, **chosen)
 

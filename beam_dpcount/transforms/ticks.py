@@ -225,6 +225,11 @@ class TickCount(Counting):
         self.selection = self._selecting(self.counter)
         self._used = self._clock
 
+    @property
+    def clock(self) -> Clock:
+        """The public grid of ticks."""
+        return self._whole
+
     def _one_event(self) -> TickChange:
         """What one event changes, from what is counted of it."""
         low, high = check_bounds(self.bounds)
