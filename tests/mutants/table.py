@@ -908,6 +908,116 @@ MUTANTS = (
         "tests/test_ticks.py::test_no_event_changes_more_than_the_norms_say"
         "[1-replace_one-BinaryTree(horizon=4)]",
     ),
+    # Several sums, keys and items of one event, or of one person
+    Mutant(
+        "too little noise",
+        "items of an event are not keys of a person",
+        f"{_TRANSFORMS}/ticks.py",
+        "one, bound, windows = self._change, users.bound(self.max_items), len(",
+        "one, bound, windows = self._change, users.bound(), len(",
+        "tests/test_attained.py::test_each_event_of_a_person_counts_under_several_items[add_remove]",
+    ),
+    Mutant(
+        "a wrong bound",
+        "of an event's items only one counts, with people",
+        f"{_TRANSFORMS}/ticks.py",
+        "            bound = self.users.bound(self.max_items)\n",
+        "            bound = self.users.bound()\n",
+        "tests/test_attained.py::test_a_persons_one_event_counts_under_all_of_its_items",
+    ),
+    Mutant(
+        "too little noise",
+        "people who are counted once a key cost no Laplace noise",
+        f"{_COUNTERS}/joint.py",
+        " + counters * sum(part.l1 for part in once)\n",
+        "\n",
+        "tests/test_attained.py::"
+        "test_distinct_people_count_once_beside_their_events[3-pure-add_remove]",
+    ),
+    Mutant(
+        "too little noise",
+        "a person's sums of two signs cost as sums of one sign",
+        f"{_COUNTERS}/joint.py",
+        "return 2 if mechanism.is_nonnegative and not signed else 4",
+        "return 2 if mechanism.is_nonnegative else 4",
+        "tests/test_attained.py::test_a_sum_of_two_signs_may_change_by_twice_as_much[person-zCDP]",
+    ),
+    Mutant(
+        "too little noise",
+        "an event's sum of two signs costs as a sum of one sign",
+        f"{_COUNTERS}/joint.py",
+        "max(2 * squared, spans) if mechanism.is_nonnegative",
+        "2 * squared if mechanism.is_nonnegative",
+        "tests/test_attained.py::test_a_sum_of_two_signs_may_change_by_twice_as_much[event-zCDP]",
+    ),
+    Mutant(
+        "too little noise",
+        "an edge of a person is one change, with Laplace noise",
+        f"{_COUNTERS}/users.py",
+        "return self.events * n * l1, squared",
+        "return self.events * l1, squared",
+        "tests/test_attained.py::test_an_edge_of_a_person_is_two_changes[2]",
+    ),
+    Mutant(
+        "too little noise",
+        "rounding on one side, where a person's events move",
+        f"{_COUNTERS}/users.py",
+        "times * m * m * squared, sides * touched)",
+        "times * m * m * squared, touched)",
+        "tests/test_attained.py::"
+        "test_every_counter_that_changes_is_rounded_apart[a person-replace_one]",
+    ),
+    Mutant(
+        "too little noise",
+        "rounding of metrics on one side, where a person's events move",
+        f"{_COUNTERS}/joint.py",
+        "times * worst, sides * touched)",
+        "times * worst, touched)",
+        "tests/test_attained.py::"
+        "test_every_counter_that_changes_is_rounded_apart[metrics of a person-replace_one]",
+    ),
+    Mutant(
+        "too little noise",
+        "rounding of metrics on one side, where an event moves",
+        f"{_COUNTERS}/joint.py",
+        "l1, touched = 2 * l1, 2 * touched",
+        "l1 = 2 * l1",
+        "tests/test_attained.py::"
+        "test_every_counter_that_changes_is_rounded_apart[metrics of an event-replace_one]",
+    ),
+    Mutant(
+        "a threshold",
+        "the first metric shows a key, not the number of events",
+        f"{_DOFNS}/aggregate_shards.py",
+        "return self.joint.tested or 0",
+        "return 0",
+        "tests/test_vector_shards.py::test_no_sum_but_the_number_of_events_shows_a_key[streaming]",
+    ),
+    Mutant(
+        "a clip",
+        "vectors of hidden keys are not clipped, tick by tick",
+        f"{_DOFNS}/aggregate_shards.py",
+        "made[column] = min(max(x, -cap), cap)",
+        "made[column] = x",
+        "tests/test_vector_shards.py::test_sums_of_a_tick_are_clipped[1-streaming]",
+    ),
+    Mutant(
+        "a clip",
+        "vectors of hidden keys are not clipped, all at once",
+        f"{_DOFNS}/aggregate_shards.py",
+        "return names, Sums(sums.places, sums.steps, np.clip(sums.xs, -caps, caps))",
+        "return names, sums",
+        "tests/test_vector_shards.py::test_sums_of_a_tick_are_clipped[1-bounded]",
+    ),
+    Mutant(
+        "one noise for two",
+        "shards have one noise whether late events count or not",
+        f"{_DOFNS}/shards.py",
+        "self.shards, self.cap, self.fold, self.counted))",
+        "self.shards, self.cap, self.counted))",
+        "tests/test_vector_shards.py::"
+        "test_noise_of_shards_depends_on_all_that_decides_what_counts[metrics]",
+    ),
     # State
     Mutant(
         "splices of state",
