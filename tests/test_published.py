@@ -240,6 +240,32 @@ def test_episodes() -> None:
                 assert apart(minimal("".join(letters), 2), minimal("".join(other), 2)) <= 4
 
 
+def test_the_counts_of_all_letters() -> None:
+    """[FHU22, Theorem 6], delta > 0: for many letters an error of T^(1/3) / log(T)^(2/3), in order.
+
+    Letters are records of d bits, and the largest count of a letter is to be the largest number of
+    records with one bit. For one record, of the bit 0, they are 1 and 0.
+    """
+    records = [(0,)]
+    assert max(records.count(letter) for letter in ((0,), (1,))) == 1
+    assert max(sum(bits) for bits in zip(*records, strict=True)) == 0
+    # Letters that nobody listed, of any alphabet: a hidden one is off by its threshold and noise.
+    losses = []
+    for steps in (2**6, 2**12, 2**16):
+        count = dp.TickCount(
+            *(dp.ApproxDP(0.5, float(steps) ** -2), 60, 0),
+            horizon=steps,
+            keys=dp.SelectKeys(),
+            relation="replace_one",
+            max_per_tick=1,
+        )
+        assert count.selection is not None
+        largest = max(count.selection.thresholds) + dp.largest_error(count.counter)
+        assert largest < 10 * math.log(steps) ** 2
+        losses.append(largest / (steps ** (1 / 3) / math.log(steps) ** (2 / 3)))
+    assert losses[2] < 0.85 * losses[1]
+
+
 def test_a_client_who_moves() -> None:
     """[FHU22, section 5.6] takes one column for a client whose one leaves a cell for another."""
     f = coefficients(3)
