@@ -221,11 +221,14 @@ def tipped(mechanism: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 PART = Part(l1=1, l2_squared=1, span_squared=0, touched=1, largest=1)
-CHANGES: dict[str, Callable[..., Change]] = {
-    "an event": TickChange,
-    "a person": partial(UserChange, events=3, keys=3),
-    "metrics of an event": partial(JointChange, parts=(PART,)),
-    "metrics of a person": partial(JointUserChange, events=3, keys=3, parts=(PART,)),
+FIRST = PART._replace(once=True)
+# What changes, and how many sums of how many counters on one side.
+CHANGES: dict[str, tuple[Callable[..., Change], int]] = {
+    "an event": (TickChange, 1),
+    "a person": (partial(UserChange, events=3, keys=3), 3),
+    "metrics of an event": (partial(JointChange, parts=(PART, PART)), 2),
+    "metrics of a person": (partial(JointUserChange, events=3, keys=3, parts=(PART,)), 3),
+    "distinct people": (partial(JointUserChange, events=3, keys=3, parts=(PART, FIRST)), 6),
 }
 
 
@@ -233,10 +236,11 @@ CHANGES: dict[str, Callable[..., Change]] = {
 @pytest.mark.parametrize("kind", CHANGES)
 def test_every_counter_that_changes_is_rounded_apart(kind: str, relation: str) -> None:
     """On both sides: the counters that a person's events leave, and those that they enter."""
-    change, mechanism = CHANGES[kind](relation=relation, most=MOST), Whole(TICKS)
-    dimension = 1 if "metrics" in kind else None
+    make, sums = CHANGES[kind]
+    change, mechanism = make(relation=relation, most=MOST), Whole(TICKS)
+    dimension = len(change.parts) if isinstance(change, JointChange | JointUserChange) else None
     calibrated = float(change.norms(mechanism, 1, dimension)[1])
-    counters = RELATIONS[relation] * (3 if "person" in kind else 1)
+    counters = RELATIONS[relation] * sums
     _, d = tipped(mechanism)
     assert d @ d >= 0.9 * TICKS  # far more than the column's 1
     assert counters * (d @ d) <= calibrated

@@ -918,7 +918,7 @@ MUTANTS = (
         "tests/test_attained.py::test_each_event_of_a_person_counts_under_several_items[add_remove]",
     ),
     Mutant(
-        "a wrong bound",
+        "bounding",
         "of an event's items only one counts, with people",
         f"{_TRANSFORMS}/ticks.py",
         "            bound = self.users.bound(self.max_items)\n",
@@ -986,7 +986,7 @@ MUTANTS = (
         "test_every_counter_that_changes_is_rounded_apart[metrics of an event-replace_one]",
     ),
     Mutant(
-        "a threshold",
+        "selection",
         "the first metric shows a key, not the number of events",
         f"{_DOFNS}/aggregate_shards.py",
         "return self.joint.tested or 0",
@@ -994,7 +994,7 @@ MUTANTS = (
         "tests/test_vector_shards.py::test_no_sum_but_the_number_of_events_shows_a_key[streaming]",
     ),
     Mutant(
-        "a clip",
+        "clipping",
         "vectors of hidden keys are not clipped, tick by tick",
         f"{_DOFNS}/aggregate_shards.py",
         "made[column] = min(max(x, -cap), cap)",
@@ -1002,7 +1002,7 @@ MUTANTS = (
         "tests/test_vector_shards.py::test_sums_of_a_tick_are_clipped[1-streaming]",
     ),
     Mutant(
-        "a clip",
+        "clipping",
         "vectors of hidden keys are not clipped, all at once",
         f"{_DOFNS}/aggregate_shards.py",
         "return names, Sums(sums.places, sums.steps, np.clip(sums.xs, -caps, caps))",
@@ -1010,13 +1010,47 @@ MUTANTS = (
         "tests/test_vector_shards.py::test_sums_of_a_tick_are_clipped[1-bounded]",
     ),
     Mutant(
-        "one noise for two",
+        "digests without something",
         "shards have one noise whether late events count or not",
         f"{_DOFNS}/shards.py",
         "self.shards, self.cap, self.fold, self.counted))",
         "self.shards, self.cap, self.counted))",
         "tests/test_vector_shards.py::"
         "test_noise_of_shards_depends_on_all_that_decides_what_counts[metrics]",
+    ),
+    Mutant(
+        "too little noise",
+        "an edge of a person is one change, with Gaussian noise",
+        f"{_COUNTERS}/users.py",
+        "lambda k: (k * n) ** 2 * l2_squared",
+        "lambda k: k**2 * l2_squared",
+        "tests/test_attained.py::test_an_edge_of_a_person_is_two_changes[1]",
+    ),
+    Mutant(
+        "too little noise",
+        "rounding of sums that count a person once",
+        f"{_COUNTERS}/joint.py",
+        "        touched += counters * sum(part.touched for part in once)\n",
+        "",
+        "tests/test_attained.py::"
+        "test_every_counter_that_changes_is_rounded_apart[distinct people-add_remove]",
+    ),
+    Mutant(
+        "too little noise",
+        "of the sums that an event may touch the least count",
+        f"{_STATISTICS}/metrics/joint.py",
+        "largest = sorted(limits)[-metric.touched :]",
+        "largest = sorted(limits)[: metric.touched]",
+        "tests/test_joint.py::test_of_the_sums_that_an_event_may_touch_the_largest_counts",
+    ),
+    Mutant(
+        "digests without something",
+        "shards have one noise on both paths",
+        f"{_DOFNS}/shards.py",
+        "ascii((path, self.clock, self.said, counter.fingerprint))",
+        "ascii((self.clock, self.said, counter.fingerprint))",
+        "tests/test_vector_shards.py::"
+        "test_noise_of_shards_depends_on_all_that_decides_what_counts[numbers]",
     ),
     # State
     Mutant(
