@@ -9,6 +9,11 @@ import numpy as np
 from apache_beam.transforms.window import GlobalWindow
 
 from beam_dpcount.counters.selection import Selection
+from beam_dpcount.dofns.aggregate_shards import (
+    AggregateShardPlan,
+    CountAllVectorShards,
+    CountVectorShards,
+)
 from beam_dpcount.dofns.clock import clock_of
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.shards import CountAllShards, CountShards, ShardPlan
@@ -20,7 +25,7 @@ from benchmarks.cells import Bag, Cell, Timer
 from tests.scripted import Script, ScriptedEntropy
 
 TICK, SECOND = 10, 1_000_000
-# What ticks add to keys, on the lattice.
+# What ticks add to keys, on the lattice; to vectors, as (tick - 1) * width + coordinate + 1.
 Sums = Mapping[tuple[str, int], int]
 
 
@@ -46,7 +51,8 @@ class Shard:
     """One shard on the streaming path."""
 
     def __init__(self, plan: ShardPlan) -> None:
-        self.dofn = CountShards(plan)
+        kind = CountVectorShards if isinstance(plan, AggregateShardPlan) else CountShards
+        self.dofn = kind(plan)
         self.dofn.setup()
         self.bag, self.cell, self.timer = Bag(), Cell(), Timer()
 
@@ -55,8 +61,9 @@ class Shard:
 
     def arrive(self, sums: Sums) -> None:
         """Each tick's sums in a batch of their own, as a bundle passes them on."""
-        for tick in sorted({tick for _, tick in sums}):
-            self._process(pack_batch({place: x for place, x in sums.items() if place[1] == tick}))
+        plan = self.dofn._plan
+        for tick in sorted({tick_of(plan, place) for place in sums}):
+            self._process(pack_batch(of_tick(plan, sums, tick)))
 
     def _process(self, data: bytes) -> None:
         self.dofn.process((0, data), Placed(), self.bag, self.cell, self.timer)
@@ -77,19 +84,26 @@ class Shard:
         return made
 
 
+def tick_of(plan: ShardPlan, place: tuple[str, int]) -> int:
+    """The tick of one entry of sums."""
+    width = plan.joint.width if isinstance(plan, AggregateShardPlan) else 1
+    return (place[1] - 1) // width + 1
+
+
+def of_tick(plan: ShardPlan, sums: Sums, tick: int) -> dict[tuple[str, int], int]:
+    """The sums of one tick."""
+    return {place: x for place, x in sums.items() if tick_of(plan, place) == tick}
+
+
 def streamed(plan: ShardPlan, sums: Sums) -> list[Release]:
     """All releases on the streaming path; nothing comes late."""
-    return Shard(plan).run(
-        *(
-            {place: x for place, x in sums.items() if place[1] == step}
-            for step in range(1, plan.clock.steps + 1)
-        )
-    )
+    return Shard(plan).run(*(of_tick(plan, sums, t) for t in range(1, plan.clock.steps + 1)))
 
 
 def bounded(plan: ShardPlan, sums: Sums) -> list[Release]:
     """All releases on the bounded path."""
-    dofn = CountAllShards(plan)
+    kind = CountAllVectorShards if isinstance(plan, AggregateShardPlan) else CountAllShards
+    dofn = kind(plan)
     dofn.setup()
     batches = [pack_batch(sums)] if sums else []
     return [windowed.value for windowed in dofn.process((0, batches))]

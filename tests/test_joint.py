@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -102,6 +102,29 @@ def test_every_event_is_within_the_norms_and_one_attains_them(chosen: Any) -> No
         exact = apart == part.span_squared
         assert exact or (isinstance(metric, m.Variance) and apart > part.span_squared / 2)
         assert part.signed == bool((alone < 0).any() and (alone > 0).any())
+
+
+@dataclass(frozen=True)
+class Either(dp.metrics.Metric):
+    """One of two sums, of sizes whose multipliers do not come out even."""
+
+    width, touched, limits, spans, columns = 2, 1, (3, 5), (3, 5), ("either", "or")
+
+    def additions(self, event: Any) -> Any:
+        return ((0, 3),) if event["either"] else ((1, 5),)
+
+    def measure(self, sums: Any, errors: Any, level: float) -> Any:
+        raise NotImplementedError
+
+
+def test_of_the_sums_that_an_event_may_touch_the_largest_counts() -> None:
+    joint = Joint((Either(),))
+    added = [joint.additions({"either": either}) for either in (False, True)]
+    sizes = sorted(abs(amount) for ((_, amount),) in added)
+    assert sizes == [80, 81]  # multiplied by 27 and 16
+    (part,) = joint.parts
+    assert (part.l1, part.l2_squared, part.largest) == (81, 81**2, 81)
+    assert part.span_squared >= 80**2 + 81**2
 
 
 def replace_one(joint: Joint, metric: Any) -> Any:

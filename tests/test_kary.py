@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import beam_dpcount as dp
 from beam_dpcount.counters.counter import UnsupportedBudgetError
 from beam_dpcount.dofns.states import StateCodec
-from beam_dpcount.mechanisms import KAry
+from beam_dpcount.mechanisms import BridgedKAry, KAry
 from beam_dpcount.mechanisms.digits import digits, largest_cost, total_cost
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from tests.audit.exact import audit
@@ -286,6 +286,38 @@ def test_the_default_is_the_best_of_all_mixtures_at_short_horizons(subtraction):
 def test_mixed_radices_are_better_than_any_single_one_at_a_million():
     assert KAry(10**6).radices == (17, 19, 19, 19, 19)
     assert cost(KAry(10**6)) == pytest.approx(1138.0, abs=0.05)
+
+
+def even_digits(t, k):
+    """Those of [APT24, Definition C.1], -k/2 + 1 .. k/2, lowest first; k is even."""
+    found = []
+    while t.any():
+        digit = t % k
+        digit = np.where(digit > k // 2, digit - k, digit)
+        found.append(digit)
+        t = (t - digit) // k
+    return np.array(found)
+
+
+def test_even_arities_with_subtraction_gain_nothing_that_bridges_do_not():
+    """[APT24, Appendix C]: not offered. The mean variance, in the units of `cost`."""
+    steps = np.arange(1, 201)
+    best = np.full(len(steps), np.inf)
+    for k in (*range(2, 42, 2), 2 * len(steps)):
+        found = even_digits(steps, k)
+        costs, levels = np.abs(found).sum(axis=0), (found != 0).cumsum(axis=0).argmax(axis=0) + 1
+        assert (found.T @ k ** np.arange(len(found)) == steps).all()
+        height = np.maximum.accumulate(levels)
+        best = np.minimum(best, 2 * height**2 * np.cumsum(costs) / steps)
+    ratio = np.array([best[t - 1] / cost(KAry(t)) for t in steps.tolist()])
+    assert (round(ratio.min(), 3), round(ratio.max(), 3)) == (0.957, 1.038)
+    bridged = np.array([cost(BridgedKAry(t)) for t in steps.tolist()])
+    assert (best >= bridged * (1 - 1e-12)).all()
+    assert best[99] == pytest.approx(1.277 * bridged[99], rel=1e-3)
+    # [APT24, Claim 1]: a digit costs k / 4 on average, for (k - 1/k) / 4 of an odd k.
+    for k in (4, 20):
+        within = np.abs(even_digits(np.arange(1, k**3 // 2 + 1), k)[:2]).mean(axis=1)
+        assert within == pytest.approx([k / 4] * 2, rel=0.02)
 
 
 @both

@@ -19,9 +19,10 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount.budget.conversions import gaussian_sigma, zcdp_epsilon
+from beam_dpcount.commands.comparisons.optimal import mathias_floor, optimal_factorization
 from beam_dpcount.counters.change import ItemsChange
 from beam_dpcount.local.learner import column_differences
-from beam_dpcount.mechanisms import BinaryTree, KAry, Simple2, SmoothBinary, SquareRoot
+from beam_dpcount.mechanisms import BinaryTree, KAry, ProfiledBLT, Simple2, SmoothBinary, SquareRoot
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from beam_dpcount.statistics.episodes import Episodes
 from beam_dpcount.statistics.graph import Graph
@@ -59,6 +60,75 @@ def added(statistic: Any, stream: Sequence[Any]) -> np.ndarray:
 
 
 # Claims that do not hold
+
+
+def printed(t: Any) -> Any:
+    """Psi(T) of [FHU22, eq. (4)]."""
+    return 1 + np.log((4 * t - 3) / 5) / math.pi
+
+
+def square_norms(n: int) -> np.ndarray:
+    """The squared norms of the square root's columns, for T = 1 .. n: f(0)^2 + .. + f(T-1)^2."""
+    f = np.cumprod(np.concatenate([[1.0], 1 - 0.5 / np.arange(1, n)]))
+    return np.asarray(np.cumsum(f * f))
+
+
+def mathias(n: int) -> float:
+    """What no factorization of n prefix sums is below: [Mat93, Corollary 3.5]."""
+    return math.sqrt(mathias_floor(n))
+
+
+def test_the_bound_on_prefix_sums() -> None:
+    """[FHU22, Theorem 1, eq. (4), Lemma 3]: the proof begins an integral at 1 that begins at 0."""
+    t = np.arange(1, 10**6 + 1)
+    found = square_norms(len(t))
+    assert found[1] == square(coefficients(2)) == 1.25 > printed(2) == 1
+    assert (found > printed(t) + 0.137).all()
+    assert (found <= 1 + np.log(4 * t - 3) / math.pi + 1e-12).all()
+    # Nor is any other factorization within it, up to T = 4.
+    assert printed(2) < mathias(2) == pytest.approx(1.0607, abs=1e-4)
+    assert optimal_factorization(2).error == pytest.approx(4 / 3, rel=1e-4)
+    for n in (1, 2, 3, 4):
+        assert math.sqrt(optimal_factorization(n).lower_bound) > printed(n)
+    # Later some are: at rho = 1/2 the largest stddev is the product of the norms.
+    assert math.sqrt(optimal_factorization(5).error) < printed(5)
+    for n, kept in ((5, False), (6, True), (1000, True)):
+        best = math.sqrt(dp.calibrate(ProfiledBLT(n), dp.ZCDP(0.5)).max_variance())
+        assert (best <= printed(n)) == kept
+        assert mathias(n) < best < found[n - 1]
+
+
+def test_how_far_the_bounds_are_apart() -> None:
+    """[FHU22, Figure 2]: from T = 2^5 on the upper one is less than .5 above that of [Mat93]."""
+    norms = square_norms(2**20)
+    apart = [norms[2**i - 1] - mathias(2**i) for i in range(5, 21)]
+    assert apart == sorted(apart)
+    assert [round(float(x), 3) for x in (apart[0], apart[4], apart[-1])] == [0.533, 0.58, 0.585]
+    last = (44 * math.log(2) + np.euler_gamma + 4 * math.log(2)) / math.pi  # the norm, to O(1/T)
+    assert last - mathias(2**44) == pytest.approx(0.585, abs=1e-3)
+    # It is drawn with the bound that does not hold.
+    assert printed(2**20) - mathias(2**20) == pytest.approx(0.448, abs=1e-3)
+
+
+def test_a_table_of_errors() -> None:
+    """[FHU22, Table 1]: errors are proportional to Psi(T), which is to stand for the norm."""
+    norms = square_norms(2**20)
+    short = {i: norms[2**i - 1] / printed(2**i) - 1 for i in (5, 10, 16, 20)}
+    assert short == pytest.approx({5: 0.070, 10: 0.044, 16: 0.031, 20: 0.026}, abs=5e-4)
+
+
+def test_a_sum_and_its_integral() -> None:
+    """[FHU22, proof of Theorem 3]: a mean of cosecants is at most their integral from 1 to t."""
+
+    def cosecants(n: int) -> float:
+        angles = (2 * np.arange(1, n + 1) - 1) * math.pi / (2 * n)
+        return float(np.mean(1 / np.sin(angles)))
+
+    for n in (1, 2, 3, 10, 1000):
+        assert cosecants(n) > 2 / math.pi * math.log(1 / math.tan(math.pi / (4 * n))) + 0.8
+    # It is more, which is what a lower bound needs, and Lemma 6's limit is one of ratios.
+    excess = cosecants(10**6) - 2 * math.log(10**6) / math.pi
+    assert excess == pytest.approx(2 / math.pi * (np.euler_gamma + math.log(8 / math.pi)), abs=1e-5)
 
 
 def test_fresh_noise_at_every_step() -> None:
@@ -168,6 +238,32 @@ def test_episodes() -> None:
         for other in itertools.product("ab", repeat=2):
             if sum(a != b for a, b in zip(letters, other, strict=True)) == 1:
                 assert apart(minimal("".join(letters), 2), minimal("".join(other), 2)) <= 4
+
+
+def test_the_counts_of_all_letters() -> None:
+    """[FHU22, Theorem 6], delta > 0: for many letters an error of T^(1/3) / log(T)^(2/3), in order.
+
+    Letters are records of d bits, and the largest count of a letter is to be the largest number of
+    records with one bit. For one record, of the bit 0, they are 1 and 0.
+    """
+    records = [(0,)]
+    assert max(records.count(letter) for letter in ((0,), (1,))) == 1
+    assert max(sum(bits) for bits in zip(*records, strict=True)) == 0
+    # Letters that nobody listed, of any alphabet: a hidden one is off by its threshold and noise.
+    losses = []
+    for steps in (2**6, 2**12, 2**16):
+        count = dp.TickCount(
+            *(dp.ApproxDP(0.5, float(steps) ** -2), 60, 0),
+            horizon=steps,
+            keys=dp.SelectKeys(),
+            relation="replace_one",
+            max_per_tick=1,
+        )
+        assert count.selection is not None
+        largest = max(count.selection.thresholds) + dp.largest_error(count.counter)
+        assert largest < 10 * math.log(steps) ** 2
+        losses.append(largest / (steps ** (1 / 3) / math.log(steps) ** (2 / 3)))
+    assert losses[2] < 0.85 * losses[1]
 
 
 def test_a_client_who_moves() -> None:

@@ -295,3 +295,23 @@ def test_errors_that_are_stated_leave_room_up_to_the_longest_horizon():
         # A product and at most 1024 + T/1024 + 2 additions, each of relative error 2^-53.
         roundings = mechanism.encoding_error / (2.0**-53 * mechanism._r.sum())
         assert roundings >= 1 + 1024 + 2**log / 1024 - 1
+
+
+# Operator norms
+
+
+@pytest.mark.parametrize(("momentum", "decay"), [(0, 1), (0.5, 1), (0.9, 1), (0.5, 0.9), (0, 0.75)])
+def test_operator_norms_of_the_factor(momentum, decay):
+    """[AP24, Lemmas 15 and 16]: of its inverse a constant, of itself sqrt(n), or a constant.
+
+    The factor is 1 / sqrt((1 - decay z) (1 - momentum z)), largest on the unit circle at z = 1 (for
+    a decay of 1 it is bounded by its coefficients' sum), and its inverse at z = -1.
+    """
+    inverse = np.sqrt((1 + decay) * (1 + momentum))
+    for n in (16, 128):
+        factor = SquareRoot(n, momentum=momentum, decay=decay).encoder(n)
+        assert 0.99 * inverse < np.linalg.norm(np.linalg.inv(factor), 2) <= inverse
+        largest = np.sqrt(1 / ((1 - decay) if decay < 1 else np.pi / (4 * n)) / (1 - momentum))
+        assert factor[:, 0].sum() <= largest
+        # Of prefix sums 0.73 of that bound, as n grows.
+        assert (0.5 if n == 16 else 0.69) * largest < np.linalg.norm(factor, 2) <= largest
