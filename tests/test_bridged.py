@@ -15,7 +15,7 @@ from beam_dpcount.counters.counter import UnsupportedBudgetError
 from beam_dpcount.counters.errors import _laplace_quantile, _sum_quantile, chernoff
 from beam_dpcount.dofns.states import StateCodec
 from beam_dpcount.mechanisms import BridgedKAry, KAry, SmoothLaplace, Unbounded
-from beam_dpcount.mechanisms.bridged import _candidates, _made
+from beam_dpcount.mechanisms.bridges import candidates, tree_of_radices
 from beam_dpcount.noise.laws import DiscreteLaplace
 from tests.audit.exact import audit
 from tests.scripted import Script, SeededNoise, random_script
@@ -369,7 +369,7 @@ def test_the_default_is_never_worse_than_one_arity() -> None:
         for k in range(2, min(horizon, 70) + 1):
             radices: tuple[int, ...] = (k,)
             while math.prod(radices) <= horizon:
-                tree = _made(horizon, radices)
+                tree = tree_of_radices(horizon, radices)
                 other = (len(radices) + 1) ** 2 * tree.total() / horizon
                 assert cost <= other * (1 + 1e-12), (horizon, radices)
                 radices = (*radices, k)
@@ -393,7 +393,7 @@ def test_weights_are_near_the_best() -> None:
 
 def test_candidates_are_few() -> None:
     for horizon in (10, 1000, 10**6, 2**48):
-        assert sum(len(list(_candidates(horizon, levels))) for levels in range(2, 14)) < 400
+        assert sum(len(list(candidates(horizon, levels))) for levels in range(2, 14)) < 400
 
 
 def test_large_noise_reaches_releases_with_weights_of_at_most_one() -> None:
