@@ -51,7 +51,7 @@ def crowd(busy: int = 100, others: int = 60) -> list[Row]:
     """A busy person, some with a few events, and events of nobody; by time, all distinct."""
     chance = random.Random(1)
     names = ["busy"] * busy + [f"p{chance.randrange(20)}" for _ in range(others)]
-    names += [None, "", 7, []]
+    names += [None, "", 7, "7", 7.5, True, []]  # 7 is "7", and nobody else somebody
     chance.shuffle(names)
     times, rows = sorted(chance.sample(range(118 * SECOND), len(names))), []
     for name, micros in zip(names, times, strict=True):
@@ -81,6 +81,7 @@ def kept(
     found = []
     for row in rows:
         person = row[1].get("who")
+        person = str(person) if type(person) is int else person
         if not isinstance(person, str) or not person:
             continue
         mine = seen.setdefault(person, [])

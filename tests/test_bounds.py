@@ -223,7 +223,7 @@ def test_without_rows() -> None:
 @pytest.mark.parametrize(
     "row",
     [
-        (SECRET, "a", 5),
+        ([SECRET], "a", 5),
         ("ann", SECRET, 5),
         ("ann", "a", SECRET_TEXT),
         ("ann", "a", float("nan")),
@@ -255,6 +255,12 @@ def test_rows_that_cannot_be_read(row: Any) -> None:
 def test_wrong_arguments(more: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         dp.suggest_bounds([], clocked(), **more)
+
+
+def test_people_are_texts_or_whole_numbers_as_for_users() -> None:
+    rows = [(7, "a", 5), ("7", "b", 5), (8, "a", 5), (None, "a", 5), ("", "a", 5)]
+    found = dp.suggest_bounds(rows, clocked(), events=[1])
+    assert (found.people, found.nobody) == (2, 2)
 
 
 def test_other_counts_are_refused() -> None:

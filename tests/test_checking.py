@@ -11,6 +11,7 @@ from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
 import beam_dpcount as dp
+from beam_dpcount.rows import TickCountRows
 from tests.runners import feed, run
 
 BUDGET = dp.ApproxDP(1.0, 1e-6)
@@ -26,7 +27,7 @@ def test_what_would_be_rejected_clipped_or_unknown_is_counted() -> None:
     values = [0, 1, 2, -1, 0.5, None, "1", float("nan"), 3]
     found = dp.check(dp.PrefixCount(BUDGET, 10), [("a", value) for value in values])
     rounded = "the value is rounded to a multiple of 1"
-    assert found == (9, {CLIPPED: 3, rounded: 1, "the value is not a number": 3})
+    assert found[:2] == (9, {CLIPPED: 3, rounded: 1, "the value is not a number": 3})
     assert str(found).splitlines()[0] == "2 of 9 rows count as they are"
 
 
@@ -184,7 +185,7 @@ def test_what_counts_nothing() -> None:
     for transform in (dp.NonNegative(), beam.Map(print), None):
         with pytest.raises(TypeError, match=r"check takes a transform that counts"):
             dp.check(transform, [])
-    assert dp.check(ticks(), []) == (0, {})
+    assert dp.check(ticks(), []) == (0, {}, 0, None, None)
 
 
 def test_nothing_is_spent() -> None:
@@ -192,3 +193,117 @@ def test_nothing_is_spent() -> None:
     count = dp.PrefixCount(share, 10)
     dp.check(count, [("a", 1)] * 3)
     run(lambda p: p | feed([("a", 1, 0)]) | count)
+
+
+def test_a_wrong_person_stands_out() -> None:
+    """`by` gets the payload: of a name, the second letter is everybody's."""
+    names = [f"{letter}{vowel}{n}" for n in range(5) for letter in "bcdf" for vowel in "aeo"]
+    rows = [("a", name) for name in names] * 2
+    wrong, right = (
+        ticks(value=lambda _: 1, users=dp.Users(by, 3)) for by in (lambda pair: pair[1], str)
+    )
+    found = dp.check(wrong, rows)
+    assert found == (120, {}, 1, 3, 3)
+    assert str(found).splitlines() == [
+        "120 of 120 rows count as they are",
+        "3 people: the bound on each lets 3 of 120 rows count",
+        "1 key",
+    ]
+    assert dp.check(right, rows)[2:] == (1, 60, 60)
+
+
+def test_people_and_keys_are_those_that_count() -> None:
+    rows: list[Any] = [("a", {"who": 7}), ("b", {"who": "7"}), ("z", {"who": "x"})]
+    rows += [("a", {"who": None}), ("a", {"who": 7.0}), ("b", {"who": "y"})]
+    users = dp.Users("who", 2, keys=1)
+    made = ticks(value=lambda _: 1, users=users)
+    # 7 and "7" are one person, of whom one key counts; z is not listed; two rows are nobody's.
+    assert dp.check(made, rows)[2:] == (3, 3, 2)
+    assert dp.check(ticks(value=lambda _: 1, users=users, other="a"), rows)[2:] == (3, 3, 3)
+    elements = dp.PrefixCount(BUDGET, 9, value=lambda _: 1, users=users)
+    assert dp.check(elements, rows)[2:] == (3, 3, 3)
+    assert "neither a text nor a whole number" in str(dp.check(elements, rows))
+    distinct = dp.DistinctUsers(BUDGET, 10, 0, horizon=3, keys=["a", "b"], users=dp.Users("who", 2))
+    assert dp.check(distinct, rows)[2:] == (3, 3, 3)
+    assert dp.check(dp.PrefixCount(BUDGET, 9), [("a", 1), ("b", 1)])[2:] == (2, None, None)
+    assert dp.check(dp.LocalMedian(BUDGET, 4), [0.5, 0.7])[2:] == (None, None, None)
+
+
+def test_a_gap_is_looked_at_where_times_are_known() -> None:
+    made = ticks(value=lambda _: 1, users=dp.Users("who", 9, per_key=9, gap=5), late="drop")
+    rows: list[Any] = [("a", {"who": "x"})] * 3
+    assert dp.check(made, rows).within == 3
+    assert dp.check(made, [TimestampedValue(row, 4 * i) for i, row in enumerate(rows)]).within == 2
+    items = dp.TickHistogram(
+        *(BUDGET, 10, 0),
+        horizon=3,
+        domain=["x", "y"],
+        max_items=2,
+        value=lambda e: e["item"],
+        users=dp.Users("who", 2),
+    )
+    events = [{"who": "u", "item": ["x", "y"]}, {"who": "u", "item": "x"}, {"who": 1, "item": []}]
+    assert dp.check(items, events)[2:] == (2, 2, 1)
+    rowwise = TickCountRows("page", 60, 0, horizon=3, keys=["a"], rho=1, user="who", per_user=1)
+    fields = [beam.Row(page="a", who=i % 2) for i in range(4)]  # type: ignore[attr-defined]
+    assert dp.check(rowwise, fields)[2:] == (1, 2, 2)
+
+
+def _first_only() -> Any:
+    seen: set[Any] = set()
+
+    def function(event: Any) -> Any:
+        is_first = event["x"] not in seen
+        seen.add(event["x"])
+        return str(event["x"]) if is_first else None
+
+    return function
+
+
+def _counting() -> Any:
+    calls = iter(range(1000))
+    return lambda event: next(calls) % 2
+
+
+def _failing_later() -> Any:
+    calls = iter(range(1))
+    return lambda event: next(calls)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_value_that_follows_from_other_events_is_an_error(name: str) -> None:
+    """Here the first call gives the first content, and all others the last."""
+    make, element, contents, _ = CASES[name]
+    given = [contents[0]]
+
+    def value(event: Any) -> Any:
+        return given.pop() if given else contents[-1]
+
+    with pytest.raises(dp.CheckError, match=r"^row 1: what is counted differed .* alone"):
+        dp.check(make(value), [element({}), element({})])
+
+
+def test_functions_that_remember_are_errors() -> None:
+    rows = [("a", {"x": x}) for x in (5, 6, 5)]
+    people = ticks(value=lambda _: 1, users=dp.Users(_first_only(), 3))
+    with pytest.raises(dp.CheckError, match=r"^row \d: users.by gave another person .*look-ups"):
+        dp.check(people, rows)
+    with pytest.raises(dp.CheckError, match=r"^row \d: what is counted differed"):
+        dp.check(ticks(value=_counting()), rows)
+    with pytest.raises(dp.CheckError, match=r"^row \d: StopIteration: , when called again: not a"):
+        dp.check(ticks(value=_failing_later()), rows[:1])
+    ids = _counting()
+    with pytest.raises(dp.CheckError, match=r"^row \d: element_id gave another id"):
+        dp.check(dp.PrefixCount(BUDGET, 9, value=lambda _: 1, element_id=ids), rows[:1])
+
+
+def test_rows_are_taken_forwards_and_in_reverse() -> None:
+    order: list[Any] = []
+
+    def value(event: Any) -> Any:
+        if not order or order[-1] != event:
+            order.append(event)
+        return 1
+
+    dp.check(ticks(value=value), [("a", n) for n in range(3)])
+    assert order == [0, 1, 2, 1, 0]

@@ -476,10 +476,15 @@ def test_any_person_is_somebody_or_nobody(long: float) -> None:
     for chance in chances(long, least=2000):
         given[0] = hostile_value(chance)
         ((person, entry),) = dofn.process(("k", 1), Placed())
-        is_text = isinstance(given[0], str)
+        kind = type(given[0])
         assert type(person) is str
         assert person.encode() is not None
-        assert not person or (is_text and person == str.__str__(given[0]))
+        if issubclass(kind, str):
+            assert person in ("", str.__str__(given[0]))
+        elif issubclass(kind, int | np.integer) and kind not in (bool, np.timedelta64):
+            assert re.fullmatch("(-?[0-9]+)?", person)
+        else:
+            assert person == ""
         assert parcels.unwrap(parcel_of(entry), [0]) == [("k", 1)]
         given[0] = chance.choice(BY_DATA)(SECRET)
         ((person, _),) = broken.process(("k", 1), Placed())

@@ -766,7 +766,7 @@ def test_a_member_protects_the_same_people_as_its_bound() -> None:
     """One person may have many devices: what is left of that person's events is any one's."""
     outer = people(20, per_key=20)
     inner = dp.DistinctUsers(EXACT, **CLOCK, keys=KEYS, users=dp.Users(device, 1))
-    with pytest.raises(ValueError, match="other's: give both the same function"):
+    with pytest.raises(ValueError, match="other's: give both the same field or function"):
         dp.BoundUsers(outer, {"devices": inner})
     mine = dp.DistinctUsers(EXACT, **CLOCK, keys=KEYS, users=people(2))
     bound = dp.BoundUsers(outer, {"people": mine})
@@ -922,7 +922,7 @@ def test_ids_of_contents_that_do_not_come_back_are_read_before() -> None:
 
 
 def test_check_says_who_has_no_person() -> None:
-    rows = [TimestampedValue(("a", {"id": 7}), 1)]
+    rows = [TimestampedValue(("a", {"id": 7.0}), 1)]
     numbers = tick_count(dp.Users(lambda payload: payload["id"], 3), value=lambda payload: 1)
     assert "no person" in str(dp.check(numbers, rows))
 

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import enum
 import itertools
 import math
+import pickle
 from collections import Counter as Tally
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
+import apache_beam as beam
 import numpy as np
 import pytest
 
 import beam_dpcount as dp
 from beam_dpcount import mechanisms
+from beam_dpcount.commands.files.formats import shown_person
 from beam_dpcount.counters.change import TickChange
 from beam_dpcount.counters.users import UserChange, column_cost, group_of, worst
 from beam_dpcount.dofns.users import TickParcels
 from beam_dpcount.mechanisms import KAry, NormalizedBLT
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
+from beam_dpcount.rows.fields import person as rows_person
 from beam_dpcount.statistics.graph_counts import Degrees, Triangles
 from beam_dpcount.statistics.items import Items
 
@@ -255,13 +264,148 @@ def test_a_person_may_show_in_each_window_of_a_key() -> None:
     assert far.counter.max_variance() == near.counter.max_variance()
 
 
-@pytest.mark.parametrize("found", ["", None, 7, b"ann", "\ud800", "ann\udfff"])
-def test_who_is_no_text_is_nobody(found: Any) -> None:
-    """Half a surrogate pair too: coders refuse it, and a pipeline that stops shows that it came."""
+class Named(str):
+    def __str__(self) -> str:
+        return "another"
+
+
+class Level(enum.IntEnum):
+    HIGH = 7
+
+    def __str__(self) -> str:
+        return "another"
+
+
+NOBODY: list[Any] = [
+    *("", None, b"ann", "\ud800", "ann\udfff", 7.0, float("nan"), np.float64(7), True, False),
+    *(np.bool_(True), Decimal(7), Fraction(7), 7j, [7], (7,), np.array(7), dt.date(2026, 1, 1)),
+    *(np.datetime64(7, "s"), np.timedelta64(7, "s"), 1 << 1024, object()),
+]
+SOMEBODY: list[tuple[Any, str]] = [
+    *(("ann", "ann"), (" ", " "), (Named("ann"), "ann"), (np.str_("ann"), "ann"), ("007", "007")),
+    *(
+        (7, "7"),
+        (0, "0"),
+        (-7, "-7"),
+        (2**63, str(2**63)),
+        (2**128, str(2**128)),
+        (Level.HIGH, "7"),
+        ("änn", "änn"),
+    ),
+    *((np.int8(-7), "-7"), (np.uint64(2**64 - 1), str(2**64 - 1)), (np.int64(7), "7")),
+]
+
+
+def person(by: Any, payload: Any) -> str:
     parcels: Any = TickParcels(None, ("k",))  # type: ignore[arg-type]
-    assert parcels.person(lambda payload: payload, ("k", found)) == ""
-    assert parcels.person(lambda payload: payload["who"], ("k", {})) == ""
-    assert parcels.person(lambda payload: payload, ("k", "änn")) == "änn"
+    found: str = parcels.person(dp.Users(by, 1).person_of, ("k", payload))
+    return found
+
+
+@pytest.mark.parametrize("found", NOBODY, ids=lambda found: type(found).__name__)
+def test_who_is_neither_a_text_nor_a_whole_number_is_nobody(found: Any) -> None:
+    """Half a surrogate pair too: coders refuse it, and a pipeline that stops shows that it came."""
+    assert person(lambda payload: payload, found) == ""
+    assert "no person" in str(dp.Users(lambda payload: payload, 1).examine(found)[0])
+    assert rows_person(found) == ""
+
+
+@pytest.mark.parametrize(("found", "name"), SOMEBODY)
+def test_texts_and_whole_numbers_are_people(found: Any, name: str) -> None:
+    """To the letter; the same in rows and commands."""
+    assert person(lambda payload: payload, found) == name
+    assert dp.Users(lambda payload: payload, 1).examine(found) == (None, name)
+    is_long = not isinstance(found, str) and not -(2**63) <= int(found) < 2**63
+    assert rows_person(found) == ("" if is_long else name)  # coders of rows take 64 bits
+    if isinstance(found, str) or type(found) is int:
+        assert shown_person(found) == name
+
+
+class Event(NamedTuple):
+    page: str
+    user: Any
+
+    @property
+    def secret(self) -> Any:
+        return "runs code of the event"
+
+
+@dataclass
+class Visit:
+    user: Any
+    page: str = ""
+
+    secret = Event.secret
+
+
+class Stay(beam.Row):  # type: ignore[name-defined, misc]
+    secret = Event.secret
+
+
+class Fields(Mapping[str, Any]):
+    """A mapping that is not a dict."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self._fields = fields
+
+    def __getitem__(self, name: str) -> Any:
+        return self._fields[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+
+HOLDERS: dict[str, Any] = {
+    "dict": lambda user: {"user": user},
+    "mapping": lambda user: Fields({"user": user}),
+    "row": lambda user: Stay(user=user),
+    "tuple": lambda user: Event("/home", user),
+    "dataclass": Visit,
+}
+
+
+@pytest.mark.parametrize("kind", HOLDERS)
+def test_a_field_says_whose_an_event_is(kind: str) -> None:
+    made = HOLDERS[kind]
+    assert person("user", made("ann")) == "ann"
+    assert person("user", made(7)) == "7"
+    assert person("user", made(None)) == ""
+    # Names that are no fields; what they name on the object is not looked at.
+    for name in ("usr", "secret", "items", "count", "__class__", "as_dict"):
+        assert person(name, made("ann")) == ""
+    users = dp.Users("usr", 1)
+    assert users.examine(made("ann"))[0] == (
+        "the event has no person: field 'usr' holds neither a text nor a whole number, or an empty "
+        "one"
+    )
+
+
+def test_a_field_of_what_has_no_fields_is_nobodys() -> None:
+    for payload in ("user", ["user"], ("user", 1), 7, None, object()):
+        assert person("user", payload) == ""
+    given: dict[str, str] = defaultdict(lambda: "ann")
+    assert person("user", given) == ""
+    assert not given
+
+
+def test_users_by_a_field_are_shown_and_pickled() -> None:
+    users = dp.Users("user", 3)
+    assert pickle.loads(pickle.dumps(users)) == users
+    assert repr(users).startswith("Users(by='user', events=3")
+    assert "a person (field 'user')" in str(users)
+    clock: dict[str, Any] = {"tick": 1, "start": 0, "horizon": 5, "keys": ["a"]}
+    count = dp.TickCount(dp.PureDP(1.0), **clock, value=lambda _: 1, users=users)
+    assert "(field 'user')" in count.display_data()["users"]
+    inner = dp.DistinctUsers(dp.PureDP(1.0), **clock, users=dp.Users("user", 1))
+    dp.BoundUsers(users, {"people": inner})  # the same field is the same people
+    with pytest.raises(ValueError, match="give both the same field or function"):
+        dp.BoundUsers(dp.Users("device", 3), {"people": inner})
+    for wrong in ("", None, 7, ["user"]):
+        with pytest.raises(TypeError, match="by must be the name of the field"):
+            dp.Users(wrong, 3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", [mechanisms.SmoothBinary, NormalizedBLT])

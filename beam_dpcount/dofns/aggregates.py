@@ -20,7 +20,7 @@ from apache_beam.utils import windowed_value
 
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.errors import chernoffs
-from beam_dpcount.dofns.intake import BY_DATA, RejectedElementError
+from beam_dpcount.dofns.intake import RejectedElementError
 from beam_dpcount.dofns.pending_vectors import (
     add_vector,
     clipped,
@@ -29,6 +29,7 @@ from beam_dpcount.dofns.pending_vectors import (
     take_vector,
     tick_of,
 )
+from beam_dpcount.dofns.reading import UNREADABLE, read
 from beam_dpcount.dofns.releases import AggregateRelease
 from beam_dpcount.dofns.states import (
     PAIR,
@@ -86,25 +87,33 @@ class AggregateIntake:
 
     def number(self, key: str, payload: Any, micros: int) -> Additions:
         """What a value adds, as `TickIntake` asks for it."""
-        try:
-            content = payload if self._value is None else self._value(payload)
-            if isinstance(content, Mapping):
-                # Where people are counted, an event that adds nothing itself may be one's first.
-                return self._joint.additions(content) or ((0, 0),) * bool(self._joint.first)
-        except BY_DATA:
-            pass
-        # Outside the block: the error's message may show the value.
-        if self._strict:
+        content = payload if self._value is None else read(self._value, payload)
+        additions = self._added(content)
+        if additions is None and self._strict:
             remedy = 'fix the input, or count such elements as nothing with on_reject="drop"'
             raise RejectedElementError(f"{NOT_MAPPED}: {remedy}")
-        return ()
+        return additions or ()
 
-    def problem(self, payload: Any) -> str | None:
-        """Why something of a value does not count; errors of `value` are not caught."""
+    def _added(self, content: Any) -> Additions | None:
+        """What is added; None for what is not a mapping or cannot be read."""
+        additions = read(self._additions, content)
+        if additions is UNREADABLE or additions is None:
+            return None
+        # Where people are counted, an event that adds nothing itself may be one's first.
+        return additions or ((0, 0),) * bool(self._joint.first)
+
+    def _additions(self, content: Any) -> Additions | None:
+        """What a mapping adds; None for anything else."""
+        return self._joint.additions(content) if isinstance(content, Mapping) else None
+
+    def examine(self, payload: Any) -> tuple[str | None, Additions]:
+        """Why something of a value does not count, and what it adds.
+
+        `value` is called once, and its errors are not caught.
+        """
         content = payload if self._value is None else self._value(payload)
-        if not isinstance(content, Mapping):
-            return NOT_MAPPED
-        return self._joint.problem(content)
+        problem = self._joint.problem(content) if isinstance(content, Mapping) else NOT_MAPPED
+        return problem, self._added(content) or ()
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from beam_dpcount.counters.counter import LatticeCounter
+from beam_dpcount.dofns.reading import UNREADABLE, read
 from beam_dpcount.dofns.releases import Rejected, Release, VectorRelease
 from beam_dpcount.dofns.rows import TO_PAIRS, RowElementError, is_row
 from beam_dpcount.noise.entropy import Draws, Entropy
@@ -20,8 +21,6 @@ from beam_dpcount.statistics.numbers import Numbers
 _KNOWN = 256  # so many are remembered
 _READS = ("__len__", "__iter__", "__getitem__", "__getattribute__")
 ON_REJECT = ("drop", "raise", "collect")
-# If a user's function raises these, the element counts nothing: data can cause them.
-BY_DATA = (ValueError, TypeError, ArithmeticError, LookupError)
 
 
 class RejectedElementError(ValueError):
@@ -82,42 +81,47 @@ class Intake:
 
     def codes(self, key: str, payload: Any, micros: int) -> tuple[Codes, Rejected | None]:
         """The codes of an element, and the refusal of what does not count of it, if any."""
-        reason: str | None
         if type(payload) is Excess or type(payload) is Lost:
             return self.statistic.empty, None
-        try:
-            content = payload if self._value is None else self._value(payload)
-            if type(content) is int:  # most are few ones
-                known = self._known.get(content)
-                if known is not None:
-                    return known, None
-            codes, reason = self.statistic.read(content)
-            if self._remembers and type(content) is int and len(self._known) < _KNOWN:
-                self._known[content] = codes  # no whole number is refused
-        except BY_DATA:  # its message may show the value, as that of float("abc") does
-            codes, reason = self.statistic.empty, self.statistic.unreadable
-        # Outside the block: what the user's element_id may raise must not carry that error along.
+        content = payload if self._value is None else read(self._value, payload)
+        if type(content) is int:  # most are few ones
+            known = self._known.get(content)
+            if known is not None:
+                return known, None
+        codes, reason = self._read(content)
+        if self._remembers and type(content) is int and len(self._known) < _KNOWN:
+            self._known[content] = codes  # no whole number is refused
         if reason is None or self.on_reject == "drop":
             return codes, None
         return codes, self.refuse(key, payload, micros, reason)
+
+    def _read(self, content: Any) -> tuple[Codes, str | None]:
+        """The codes of what is counted, and why something of it does not count."""
+        found = UNREADABLE if content is UNREADABLE else read(self.statistic.read, content)
+        if found is UNREADABLE:
+            return self.statistic.empty, self.statistic.unreadable
+        codes, reason = found
+        return codes, reason
 
     def number(self, key: str, payload: Any, micros: int) -> int:
         """The one code of an element of which a number counts, refused or not."""
         (x,), _ = self.codes(key, payload, micros)
         return x
 
-    def problem(self, element: Any) -> str | None:
-        """As for a statistic; errors of the user's functions are not caught."""
+    def examine(self, element: Any) -> tuple[str | None, Codes, Any]:
+        """Why an element does not count as it is, its codes and its id.
+
+        Each function of the user's is called once, and its errors are not caught.
+        """
         if not has_str_key(element):
-            return self.refuse_key(element, 0).reason
+            return self.refuse_key(element, 0).reason, self.statistic.empty, None
         _, payload = element
-        if self.element_id is not None:
-            self.element_id(payload)
+        identity = None if self.element_id is None else self.element_id(payload)
         content = payload if self._value is None else self._value(payload)
-        try:
-            return self.statistic.problem(content)
-        except BY_DATA:
-            return self.statistic.unreadable
+        problem = read(self.statistic.problem, content)
+        if problem is UNREADABLE:
+            problem = self.statistic.unreadable
+        return problem, self._read(content)[0], identity
 
     def identity(self, payload: Any) -> Any:
         """The public id of an element; None where there are no ids."""
@@ -182,7 +186,7 @@ def _shown(value: Any) -> str:
 
 def has_str_key(element: Any) -> bool:
     """Whether an element is a pair with a text key; a row is not, whatever its first field."""
-    return _is_pair(element) and isinstance(element[0], str)
+    return _is_pair(element) and issubclass(type(element[0]), str)
 
 
 def _is_pair(element: Any) -> bool:

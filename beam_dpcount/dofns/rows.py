@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import is_dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 from apache_beam.pvalue import Row
@@ -46,6 +46,30 @@ def is_row_type(declared: Any) -> bool:
     if isinstance(declared, type):
         return _are_rows(declared)
     return any(map(is_row_type, getattr(declared, "union_types", ())))
+
+
+@dataclass(frozen=True)
+class Field:
+    """A function of an event: what it holds in a field of this name; None if it has none.
+
+    The field is an item of a mapping, or a field of a beam.Row, NamedTuple or dataclass. Properties
+    and methods are not fields, and no default is made up: a defaultdict stays as it is.
+    """
+
+    name: str
+
+    def __call__(self, event: Any) -> Any:
+        kind, name = type(event), self.name
+        if issubclass(kind, dict):
+            return dict.get(event, name)
+        if issubclass(kind, tuple):
+            names = getattr(kind, "_fields", ())
+            return tuple.__getitem__(event, names.index(name)) if name in names else None
+        if issubclass(kind, Row):
+            return vars(event).get(name)
+        if name in getattr(kind, "__dataclass_fields__", ()):
+            return getattr(event, name)
+        return event.get(name) if isinstance(event, Mapping) else None
 
 
 def _are_rows(kind: type) -> bool:

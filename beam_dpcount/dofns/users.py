@@ -23,7 +23,9 @@ from apache_beam.utils import windowed_value
 
 from beam_dpcount.checks import check_whole
 from beam_dpcount.dofns.clock import duration_of, seconds
-from beam_dpcount.dofns.intake import BY_DATA, Excess, Lost, has_str_key
+from beam_dpcount.dofns.intake import Excess, Lost, has_str_key
+from beam_dpcount.dofns.reading import UNREADABLE, read, text_of
+from beam_dpcount.dofns.rows import Field
 from beam_dpcount.dofns.states import (
     PAIR,
     PersonCodec,
@@ -70,10 +72,16 @@ class Users:
     as they arrive. The two agree where events arrive in their order.
 
     Args:
-      by: gives the person of an event: a function of what `value=` gets, that returns a str. Events
-        have no person, and do not count, where it gives no text, an empty one, or one that UTF-8
-        cannot hold (lone surrogates), or raises ValueError, TypeError, ArithmeticError or
-        LookupError. `beam_dpcount.check` tells.
+      by: whose an event is: the name of the field that holds the person's id, or a function that
+        gives the id. Both read what `value=` gets: of a (key, payload) pair the payload, and the
+        whole event if events have no key (TickHistogram). So `lambda pair: pair[1]` is a mistake:
+        of the pair ("/home", "ann") it takes the letter "n". A field is an item of a mapping, or a
+        field of a beam.Row, NamedTuple or dataclass. Ids are texts, or whole numbers, which are
+        taken as their decimal text: 7 and "7" are one person. Events with any other id (None, an
+        empty text, 7.0, True, a text with lone surrogates) are nobody's and do not count, and nor
+        do events for which the function raises an error. It must be a function of the event alone
+        (docs/reliability.md, "Poison messages"). `beam_dpcount.check` says how many people there
+        are, and why events have none.
       events: k, the most events of one person that count, in all keys together.
       keys: the most keys of one person; default: as many as there are events.
       per_key: the most events of one person in one key. Default 1, which is people, each once a
@@ -90,9 +98,9 @@ class Users:
 
     Example:
       >>> import beam_dpcount as dp
-      >>> people = dp.Users(lambda event: event["user"], events=5)
+      >>> people = dp.Users("user", events=5)
       >>> print(people)
-      at most 5 events a person, in 5 keys, 1 a key
+      at most 5 events a person (field 'user'), in 5 keys, 1 a key
       >>> count = dp.TickCount(
       ...     dp.ApproxDP(1.0, 1e-6), 3600, 0, horizon=1000, keys=["a", "b"],
       ...     value=lambda event: 1, users=people,
@@ -101,7 +109,7 @@ class Users:
       1.41
     """
 
-    by: Callable[[Any], str]
+    by: str | Callable[[Any], Any]
     events: int
     keys: int | None = None
     per_key: int = 1
@@ -109,10 +117,12 @@ class Users:
     asserted: bool = False
 
     def __post_init__(self) -> None:
-        if not callable(self.by):
+        if isinstance(self.by, str) and self.by:
+            object.__setattr__(self, "by", str.__str__(self.by))
+        elif not callable(self.by):
             raise TypeError(
-                f"by must be a function that gives an event's person, got {self.by!r}: e.g. "
-                'by=lambda event: event["user"]'
+                "by must be the name of the field that says whose an event is, or a function that "
+                f'gives it, got {self.by!r}: e.g. by="user", or by=lambda event: event["user"]'
             )
         for name in ("events", "keys", "per_key"):
             given = getattr(self, name)
@@ -133,21 +143,47 @@ class Users:
         keys = self.events * items if self.keys is None else self.keys
         return Bound(self.events, keys, min(self.per_key, self.events), self.micros)
 
-    def problem(self, payload: Any) -> str | None:
-        """Why an event has no person; errors of `by` are not caught."""
-        if _text_of(self.by(payload)):
-            return None
-        return "the event has no person: users.by gave no text (ids need str()), or an empty one"
+    @property
+    def person_of(self) -> Callable[[Any], Any]:
+        """The function that gives an event's person."""
+        return Field(self.by) if isinstance(self.by, str) else self.by
+
+    def has_same_people(self, other: Users) -> bool:
+        """Whether both take the same person for an event's."""
+        return self.by is other.by or (isinstance(self.by, str) and self.by == other.by)
+
+    def person(self, payload: Any) -> str:
+        """Whose an event is; an empty text if it is nobody's."""
+        return person_from(self.person_of, payload)
+
+    def examine(self, payload: Any) -> tuple[str | None, str]:
+        """Why an event has no person, and whose it is.
+
+        `by` is called once, and its errors are not caught.
+        """
+        person = text_of(self.person_of(payload)) or _NOBODY
+        return (None if person else self._no_person), person
+
+    @property
+    def _no_person(self) -> str:
+        gave = f"field {self.by!r} holds" if isinstance(self.by, str) else "users.by gave"
+        return f"the event has no person: {gave} neither a text nor a whole number, or an empty one"
 
     def __str__(self) -> str:
         bound = self.bound()
         keys = "one key" if bound.keys == 1 else f"{min(bound.keys, bound.events)} keys"
         apart = f", {seconds(self.micros)} apart" if self.micros else ""
         asserted = ", by your word" if self.asserted else ""
+        field = f" (field {self.by!r})" if isinstance(self.by, str) else ""
         return (
-            f"at most {bound.events} events a person, in {keys}, {bound.per_key} a key"
+            f"at most {bound.events} events a person{field}, in {keys}, {bound.per_key} a key"
             f"{apart}{asserted}"
         )
+
+
+def person_from(by: Callable[[Any], Any], payload: Any) -> str:
+    """Whose an event is; an empty text if it is nobody's."""
+    return text_of(read(by, payload)) or _NOBODY
 
 
 @dataclass(frozen=True)
@@ -208,10 +244,7 @@ class Parcels(ABC):
 
     def person(self, by: Callable[[Any], Any], element: Any) -> str:
         """Whose event it is; an empty text: nobody's."""
-        try:
-            return _text_of(by(self.payload(element)))
-        except BY_DATA:
-            return _NOBODY
+        return person_from(by, self.payload(element))
 
     @abstractmethod
     def names(self, parcel: bytes) -> Sequence[bytes]:
@@ -403,30 +436,14 @@ class StepParcels(Parcels):
 
 def _encoded(coder: Any, element: Any) -> bytes | None:
     """An element as bytes; None if no coder takes it, which its contents can cause."""
-    try:
-        return bytes(coder.encode(element))
-    except Exception:  # whatever a pickler raises
-        return None
+    encoded = read(coder.encode, element)
+    return None if encoded is UNREADABLE else bytes(encoded)
 
 
 def _decoded(coder: Any, parcel: bytes) -> list[Any]:
     """The element in a parcel; none if it does not come back, which its contents can cause."""
-    try:
-        return [coder.decode(after_key(parcel))]
-    except Exception:  # whatever its own code raises
-        return []
-
-
-def _text_of(person: Any) -> str:
-    """A person as a plain text; nobody where it is none that UTF-8 holds."""
-    if not isinstance(person, str):
-        return _NOBODY
-    text = str.__str__(person)
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # it would stop the runner, with a message that shows it
-        return _NOBODY
-    return text
+    element = read(coder.decode, after_key(parcel))
+    return [] if element is UNREADABLE else [element]
 
 
 def _newcomer(source: Callable[[int], bytes] = os.urandom) -> Seen:
@@ -438,7 +455,7 @@ class SendToPeople(VersionedDoFn):
     """An event to (person, its time and itself as bytes)."""
 
     def __init__(self, users: Users, parcels: Parcels) -> None:
-        self._by, self._parcels = users.by, parcels
+        self._by, self._parcels = users.person_of, parcels
 
     def process(self, element: Any, windowed: Any = _WindowedValue) -> Iterable[Any]:
         parcels, micros, windows = self._parcels, windowed.timestamp_micros, windowed.windows

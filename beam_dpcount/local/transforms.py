@@ -26,6 +26,7 @@ from beam_dpcount.local.learner import (
     merge,
 )
 from beam_dpcount.mechanisms import Mechanism
+from beam_dpcount.transforms.checking import RowCheck
 from beam_dpcount.transforms.described import Described
 from beam_dpcount.transforms.inputs import check_windows
 from beam_dpcount.transforms.runners import check_allowed, check_runner
@@ -138,7 +139,14 @@ class _LocalRisk(Described):
 
     def problem(self, element: Any, micros: int | None = None) -> str | None:
         """Why a client's element does not count as it is; see `beam_dpcount.check`."""
-        return self.learner.problem(element if self._value is None else self._value(element))
+        return self.check_row(element, micros).problem
+
+    def check_row(self, element: Any, micros: int | None = None) -> RowCheck:
+        """What becomes of a client's element; see `beam_dpcount.check`."""
+        value = element if self._value is None else self._value(element)
+        return RowCheck(
+            self.learner.problem(value), counted=self.learner.profiles([value]).tobytes()
+        )
 
     def _describe(self) -> dict[str, str]:
         return {**self.learner.describe(), **self._account}
@@ -201,10 +209,10 @@ class LocalMedian(_LocalRisk):
         super().__init__(budget, value, allow_runner)
         self.learner = MedianLearner(self._budget, cells, mechanism)
 
-    def problem(self, element: Any, micros: int | None = None) -> str | None:
+    def check_row(self, element: Any, micros: int | None = None) -> RowCheck:
         if self._value is None and is_row(element):
             raise RowElementError(TO_NUMBERS)
-        return super().problem(element, micros)
+        return super().check_row(element, micros)
 
     def expand(self, clients: PCollection[Any]) -> PCollection[LocalRisk]:
         declared: Any = clients.element_type

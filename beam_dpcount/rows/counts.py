@@ -25,6 +25,7 @@ from beam_dpcount.rows.fields import (
     time_field,
 )
 from beam_dpcount.rows.releases import CountRow, ItemRow, ToCountRow, ToItemRows
+from beam_dpcount.transforms.checking import RowCheck
 from beam_dpcount.transforms.counts import PrefixCount
 from beam_dpcount.transforms.histograms import Histogram
 from beam_dpcount.transforms.ticks import TickCount
@@ -95,16 +96,22 @@ class Rows(beam.PTransform[Any, Any]):
         """The calibrated counter of each key."""
         return self.count.counter
 
-    def problem(self, row: Any, micros: int | None = None) -> str | None:
-        """Why a row does not count as it is; see `beam_dpcount.check`."""
+    @property
+    def users(self) -> Users | None:
+        """Whom it protects; None: one event."""
+        users: Users | None = self.count.users
+        return users
+
+    def check_row(self, row: Any, micros: int | None = None) -> RowCheck:
+        """What becomes of a row; see `beam_dpcount.check`."""
         for field in self._fields:
             getattr(row, field.name)  # in a pipeline the schema is checked
         try:
             key, payload, own = self._read.read(row)
         except ValueError as error:
-            return str(error)
-        problem: str | None = self.count.problem((key, payload), micros if own is None else own)
-        return problem
+            return RowCheck(str(error), keys=())
+        found: RowCheck = self.count.check_row((key, payload), micros if own is None else own)
+        return found
 
     def _row(self) -> Any:
         """The type of what comes out."""

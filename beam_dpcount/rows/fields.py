@@ -17,6 +17,7 @@ from apache_beam.typehints.schemas import named_fields_from_element_type
 from apache_beam.utils.timestamp import Timestamp
 
 from beam_dpcount.commands.files import times
+from beam_dpcount.dofns.reading import UNREADABLE, read, text_of
 from beam_dpcount.dofns.versions import VersionedDoFn
 
 NUMBERS = (int, float, np.number)
@@ -113,24 +114,16 @@ def _inner(kind: Any) -> Any:
 
 def cell(row: Any, name: str) -> Any:
     """What a field holds; None where it cannot be read."""
-    try:
-        return getattr(row, name)
-    except Exception:  # whatever the row's own code raises
-        return None
+    found = read(getattr, row, name)
+    return None if found is UNREADABLE else found
 
 
 def text(value: Any) -> str | None:
     """A key, an item or an id as text; None for what is neither text nor a whole number."""
-    if isinstance(value, str):
-        plain_text = str.__str__(value)
-        try:
-            plain_text.encode()
-        except UnicodeEncodeError:
-            return None
-        return plain_text
-    if isinstance(value, int | np.integer) and not isinstance(value, bool):
-        return str(int(value)) if -_WORD <= int(value) < _WORD else None
-    return None
+    found = text_of(value)
+    if found is None or issubclass(type(value), str):
+        return found
+    return found if -_WORD <= int(found) < _WORD else None
 
 
 def plain(value: Any) -> int | float | None:
@@ -224,6 +217,8 @@ class ReadRow(VersionedDoFn):
     def process(self, row: Any) -> Iterator[Any]:
         try:
             key, payload, micros = self.read(row)
+        except MemoryError:
+            raise
         except Exception:
             if self._drops:  # whatever it is
                 return
@@ -245,9 +240,10 @@ class Values:
         self._value, self._user, self._id, self._read = value, user, element_id, read
 
     def __call__(self, row: Any) -> tuple[Any, Any, Any]:
-        value = 1 if self._value is None else self._read(cell(row, self._value))
+        value = 1 if self._value is None else read(self._read, cell(row, self._value))
         user = None if self._user is None else person(cell(row, self._user))
-        return value, user, None if self._id is None else cell(row, self._id)
+        identity = None if self._id is None else cell(row, self._id)
+        return None if value is UNREADABLE else value, user, identity
 
 
 class Mappings:
@@ -258,4 +254,5 @@ class Mappings:
 
     def __call__(self, row: Any) -> tuple[Mapping[str, Any], Any]:
         user = None if self._user is None else person(cell(row, self._user))
-        return {name: plain(cell(row, name)) for name in self._fields}, user
+        numbers = {name: read(plain, cell(row, name)) for name in self._fields}
+        return {name: None if x is UNREADABLE else x for name, x in numbers.items()}, user

@@ -69,7 +69,8 @@ class Statistic(ABC):
     def read(self, payload: Any) -> tuple[Codes, str | None]:
         """The codes of an element; `empty`, and a reason that does not show it, if it is refused.
 
-        It may raise ValueError, TypeError, ArithmeticError or LookupError instead.
+        It may raise an error instead (but MemoryError, which stops the pipeline): that counts
+        `empty`, for the reason `unreadable`.
         """
 
     def problem(self, payload: Any) -> str | None:

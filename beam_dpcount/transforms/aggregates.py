@@ -41,7 +41,7 @@ from beam_dpcount.dofns.intake import has_str_key
 from beam_dpcount.dofns.releases import AggregateRelease
 from beam_dpcount.dofns.states import Seen
 from beam_dpcount.dofns.ticks import TickIntake
-from beam_dpcount.dofns.users import ElementParcels, Users
+from beam_dpcount.dofns.users import Users
 from beam_dpcount.mechanisms import Mechanism
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.noise.laws import ScaleError
@@ -50,8 +50,6 @@ from beam_dpcount.statistics.metrics import Metric
 from beam_dpcount.statistics.metrics.joint import Joint, check_metrics
 from beam_dpcount.transforms.expected import Expected, check_events, expected_of
 from beam_dpcount.transforms.of_ticks import OfTicks, RestartingTicks
-
-_UNKEYED = ElementParcels((), of_pairs=False)
 
 
 @dataclass(eq=False, repr=False)
@@ -276,13 +274,13 @@ class _Aggregating(RestartingTicks):
         people: dict[str, Seen] = defaultdict(Seen)
         for payload in check_events(events):
             many += 1
-            if (problem := read.problem(payload)) is not None:
+            if (problem := read.examine(payload)[0]) is not None:
                 problems[problem] += 1
             additions = read.number("", payload, 0)
             if not additions:
                 continue
             if users is not None and bound is not None:
-                person = _UNKEYED.person(users.by, payload)
+                person = users.person(payload)
                 if not person or not bound.take(people[person], [""], 0):
                     problems["no person" if not person else "beyond a person's bound"] += 1
                     continue
@@ -333,10 +331,10 @@ class _Aggregating(RestartingTicks):
     def _sum_shards(self, intake: Any, groups: int, ticks_apart: bool) -> SumVectorShards:
         return SumVectorShards(intake, groups, ticks_apart, self.joint.width)
 
-    def problem_of(self, event: Any) -> str | None:
+    def _examine(self, event: Any) -> tuple[str | None, Any]:
         if not has_str_key(event):
-            return f"the element is not a (key, value) pair but {type(event).__name__}"
-        return self._numbers_of.problem(event[1])
+            return f"the element is not a (key, value) pair but {type(event).__name__}", ()
+        return self._numbers_of.examine(event[1])
 
     def _windowed(self, events: PCollection[Any]) -> Clock:
         is_global = isinstance(events.windowing.windowfn, GlobalWindows)

@@ -24,8 +24,7 @@ def check_users(users: Any) -> Users:
     """`users`, or a TypeError that says what to pass."""
     if not isinstance(users, Users):
         raise TypeError(
-            f"users must be Users(by, events), got {users!r}: e.g. "
-            'users=Users(lambda event: event["user"], events=5)'
+            f'users must be Users(by, events), got {users!r}: e.g. users=Users("user", events=5)'
         )
     return users
 

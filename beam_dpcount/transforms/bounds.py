@@ -14,6 +14,7 @@ from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.lattice import NotANumberError
 from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.dofns.clock import micros_of, seconds
+from beam_dpcount.dofns.reading import text_of
 from beam_dpcount.dofns.states import Seen
 from beam_dpcount.dofns.users import Users
 from beam_dpcount.transforms.counts import PrefixCount
@@ -136,9 +137,10 @@ def suggest_bounds(
 
     Args:
       rows: (person, key, time) or (person, key, time, value), e.g. `zip(people, keys, times)` of
-        arrays. The person is a text, or None or an empty one, which is nobody, whose rows never
-        count. The time is as for `TickCount.start`; after every element it may be None everywhere,
-        and rows are in order. The value is a number, and of no use in a histogram; default 1.
+        arrays. The person is a text or a whole number, as for `Users`, or None or an empty text,
+        which is nobody, whose rows never count. The time is as for `TickCount.start`; after every
+        element it may be None everywhere, and rows are in order. The value is a number, and of no
+        use in a histogram; default 1.
       count: the count that the bound is for: a TickCount, PrefixCount or Histogram, with its keys,
         clock, budget, bounds and mechanism. After every element the keys are those of the rows.
         Its own `users` are put aside. For a TickHistogram give a TickCount of its items.
@@ -226,13 +228,15 @@ class _Log:
         try:
             person, key, time, *values = row
             value = values[0] if values else 1
-            valid = len(values) < 2 and isinstance(key, str) and isinstance(person, str | None)
+            whose = text_of(person) or ""
+            named = person is None or whose or isinstance(person, str)
+            valid = len(values) < 2 and isinstance(key, str) and named
         except (TypeError, ValueError):
             valid = False
         if not valid:
             raise TypeError(
                 f"row {number} is not (person, key, time) or (person, key, time, value), where the "
-                "person is a text or None, and the key a text"
+                "person is a text, a whole number or None, and the key a text"
             )
         micros = self._micros(number, time)
         place, size = self._place(key), self._size(value)
@@ -244,7 +248,7 @@ class _Log:
                 return
             tie = place, size % 2**64
         event = micros, tie, place, size
-        (self.people[person] if person else self.nobody).append(event)
+        (self.people[whose] if whose else self.nobody).append(event)
         self.used[place] += 1
         self.events += 1
 

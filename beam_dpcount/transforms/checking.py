@@ -2,11 +2,40 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from apache_beam.transforms.window import TimestampedValue
+
+from beam_dpcount.dofns.states import Seen
+from beam_dpcount.dofns.users import Users
+
+_REMEDY = (
+    "not a function of the event alone, and one person's events could decide whose events count: "
+    "do look-ups before the transform"
+)
+
+
+class RowCheck(NamedTuple):
+    """What a transform makes of one row.
+
+    Fields:
+      problem: why the row does not count as it is.
+      keys: the keys that it has, as they come; None if the transform has no keys.
+      names: the keys under which it counts.
+      person: whose it is, "" for nobody; None if the transform protects events.
+      counted: what is counted of it.
+      identity: its public id, if any.
+    """
+
+    problem: str | None
+    keys: tuple[str, ...] | None = None
+    names: tuple[str, ...] = ()
+    person: str | None = None
+    counted: Any = None
+    identity: Any = None
 
 
 class CheckError(ValueError):
@@ -20,23 +49,48 @@ class Checked(NamedTuple):
       rows: how many rows there were.
       problems: by reason, how many rows would not count as they are: rejected, clipped, or unknown.
         A row has at most one problem, the first that is met.
+      keys: how many distinct keys the rows have; None if the transform has no keys.
+      people: how many distinct people; None if the transform protects events.
+      within: how many rows the bound on each person lets count; None if there is no bound.
     """
 
     rows: int
     problems: Mapping[str, int]
+    keys: int | None = None
+    people: int | None = None
+    within: int | None = None
 
     def __str__(self) -> str:
         fine = self.rows - sum(self.problems.values())
         lines = [f"{fine:,} of {self.rows:,} rows count as they are"]
+        if self.people is not None:
+            lines.append(
+                f"{_many(self.people, 'person', 'people')}: the bound on each lets {self.within:,} "
+                f"of {self.rows:,} rows count"
+            )
+        if self.keys is not None:
+            lines.append(_many(self.keys, "key", "keys"))
         return "\n".join([*lines, *(f"{n:,}: {reason}" for reason, n in self.problems.items())])
+
+
+def _many(n: int, one: str, several: str) -> str:
+    return f"{n:,} {one if n == 1 else several}"
 
 
 def check(transform: Any, rows: Iterable[Any]) -> Checked:
     """What a transform would make of rows, without a pipeline, a budget or noise.
 
-    In a pipeline, an element for which `value` raises ValueError, TypeError, ArithmeticError or
-    LookupError counts 0: data can cause them, and stopping would show that they did. So a mistyped
-    name such as `lambda e: e["purchse"]` goes unseen. Here it is an error.
+    In a pipeline, an element for which `value` or `users.by` raises an error counts 0: data can
+    cause it, and stopping would show that they did. So a mistyped name such as
+    `lambda e: e["purchse"]` goes unseen. Here it is an error.
+
+    Every function is called twice for each row: for all rows in their order, and again in reverse.
+    Whether an event counts, and for whom, must follow from the event alone. If it follows from
+    events before, from a cache or from a look-up that may fail, one person's events decide whose
+    events count, and the guarantee does not hold. A different result is an error here. A memory
+    that gives the same result again is not noticed.
+
+    Look at the number of people and keys, too: a wrong `by` is valid, and bounds the wrong people.
 
     **Only for rows that you declare public**, such as made-up ones: results and errors tell of them
     without any noise.
@@ -46,8 +100,9 @@ def check(transform: Any, rows: Iterable[Any]) -> Checked:
       rows: its elements. At a clock, a `beam.window.TimestampedValue` has its time looked at, too.
 
     Raises:
-      CheckError: a function that you gave the transform raised, or it does not take such rows. The
-        message has the number of the row, from 1, and the exception's type and words.
+      CheckError: a function that you gave the transform raised, or gave another result when it was
+        called again, or the transform does not take such rows. The message has the number of the
+        row, from 1, and the exception's type and words.
       TypeError: the transform counts nothing.
 
     Example:
@@ -56,22 +111,87 @@ def check(transform: Any, rows: Iterable[Any]) -> Checked:
       >>> rows = [("/home", {"paid": 3}), ("/home", {"paid": 70}), ("/cart", {"paid": None})]
       >>> print(dp.check(count, rows))
       1 of 3 rows count as they are
+      2 keys
       1: the value lies outside the bounds (0, 50) and is clipped
       1: the value is not a number
+
+      A `by` that forgets that it gets the payload alone: of ("/home", "ann") it takes the "n".
+
+      >>> wrong = dp.Users(lambda pair: pair[1], events=2)
+      >>> clock = {"tick": 60, "start": 0, "horizon": 10, "keys": ["/home"]}
+      >>> count = dp.TickCount(dp.PureDP(1.0), **clock, value=lambda _: 1, users=wrong)
+      >>> print(dp.check(count, [("/home", name) for name in ("ann", "anton", "inge", "ines")]))
+      4 of 4 rows count as they are
+      1 person: the bound on each lets 1 of 4 rows count
+      1 key
     """
-    problem = getattr(transform, "problem", None)
-    if problem is None:
+    check_row = getattr(transform, "check_row", None)
+    if check_row is None:
         raise TypeError(
             f"check takes a transform that counts elements, such as PrefixCount, got {transform!r}"
         )
-    problems: Counter[str] = Counter()
-    number = 0
-    for number, row in enumerate(rows, start=1):
-        timed = isinstance(row, TimestampedValue)
+    numbered = list(enumerate(rows, start=1))
+    first = [_checked(check_row, number, row) for number, row in numbered]
+    for (number, row), before in zip(reversed(numbered), reversed(first), strict=True):
         try:
-            found = problem(row.value, row.timestamp.micros) if timed else problem(row)
-        except Exception as error:
-            raise CheckError(f"row {number}: {type(error).__name__}: {error}") from error
-        if found is not None:
-            problems[found] += 1
-    return Checked(number, dict(problems))
+            again = _checked(check_row, number, row)
+        except CheckError as error:
+            raise CheckError(f"{error}, when called again: {_REMEDY}") from error.__cause__
+        if again != before:
+            raise CheckError(f"row {number}: {_changed(before, again)}: {_REMEDY}")
+    problems = Counter(found.problem for found in first if found.problem is not None)
+    users = getattr(transform, "users", None)
+    return Checked(
+        len(first),
+        dict(problems),
+        _distinct(name for found in first for name in found.keys or ())
+        if all(found.keys is not None for found in first)
+        else None,
+        None if users is None else _distinct(found.person for found in first if found.person),
+        None if users is None else _within(transform, users, [row for _, row in numbered], first),
+    )
+
+
+def _checked(check_row: Any, number: int, row: Any) -> RowCheck:
+    """What becomes of a row, or a CheckError that has its number."""
+    element, micros = _timed(row)
+    try:
+        found: RowCheck = check_row(element, micros)
+    except Exception as error:
+        raise CheckError(f"row {number}: {type(error).__name__}: {error}") from error
+    return found
+
+
+def _timed(row: Any) -> tuple[Any, int | None]:
+    """An element, and its time in microseconds if it is known."""
+    if isinstance(row, TimestampedValue):
+        return row.value, row.timestamp.micros
+    return row, None
+
+
+def _changed(before: RowCheck, again: RowCheck) -> str:
+    """Which function gave another result."""
+    if before.person != again.person:
+        return "users.by gave another person when it was called again"
+    if before.identity != again.identity:
+        return "element_id gave another id when it was called again"
+    return "what is counted differed when it was read again"
+
+
+def _distinct(found: Iterable[Any]) -> int:
+    return len(set(found))
+
+
+def _within(transform: Any, users: Users, rows: Sequence[Any], found: Sequence[RowCheck]) -> int:
+    """How many rows the bound on each person lets count, by time if all have one."""
+    times = [_timed(row)[1] for row in rows]
+    bound = users.bound(getattr(transform, "max_items", 1))
+    if None in times:
+        bound = replace(bound, gap=0)
+    people: dict[str, Seen] = defaultdict(Seen)
+    placed = sorted(zip((micros or 0 for micros in times), range(len(found)), strict=True))
+    return sum(
+        bool(bound.take(people[found[row].person or ""], found[row].names, micros))
+        for micros, row in placed
+        if found[row].person
+    )

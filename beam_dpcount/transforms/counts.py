@@ -49,10 +49,11 @@ class PrefixCount(EachElement):
         unless collected.
       value, element_id: take the number and a public, unique, sortable id out of an element's
         value, for inputs KV[str, anything]. On bounded input an id that comes twice is refused.
-        Where `value` raises ValueError, TypeError, ArithmeticError or LookupError (as float("abc")
-        does), the element counts as not a number, since data can cause these. So does a mistyped
-        field, e["purchse"]: a KeyError is a LookupError. Try it out with `beam_dpcount.check`.
-        Other errors stop the pipeline: only a program causes them.
+        Where `value` raises an error (as float("abc") does), the element counts as not a number,
+        since data can cause it. So does a mistyped field, e["purchse"]: try `value` out with
+        `beam_dpcount.check`. MemoryError stops the pipeline. `value` must be a function of the
+        event alone (docs/reliability.md, "Poison messages"). The id is public: what `element_id`
+        raises stops the pipeline.
       path: "auto" (default) follows `is_bounded` of the input; "streaming" forces the stateful
         path, for sources wrongly declared bounded; "bounded" insists on the grouped one.
       entropy: where the noise comes from; default the operating system. ReplayableEntropy needs

@@ -52,7 +52,7 @@ class DistinctUsers(OfTicks):
       >>> import beam_dpcount as dp
       >>> people = dp.DistinctUsers(
       ...     dp.ApproxDP(1.0, 1e-6), 3600, 0, horizon=720, window=24, keys=["home", "shop"],
-      ...     users=dp.Users(lambda event: event["user"], events=60),
+      ...     users=dp.Users("user", events=60),
       ... )
       >>> people.counter.horizon
       24

@@ -24,7 +24,7 @@ from beam_dpcount.dofns.elements import (
     ReadElements,
 )
 from beam_dpcount.dofns.gathered import CountGathered, GatherNumbers
-from beam_dpcount.dofns.intake import Intake
+from beam_dpcount.dofns.intake import Intake, has_str_key
 from beam_dpcount.dofns.releases import Rejected
 from beam_dpcount.dofns.users import StepParcels
 from beam_dpcount.dofns.windows import WindowCheck
@@ -34,6 +34,7 @@ from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.statistics.base import Statistic
 from beam_dpcount.statistics.items import check_state
 from beam_dpcount.transforms.bounding import bounded_events
+from beam_dpcount.transforms.checking import RowCheck
 from beam_dpcount.transforms.counting import Counting
 from beam_dpcount.transforms.inputs import (
     check_callable,
@@ -128,10 +129,17 @@ class EachElement(Counting):
 
     def problem(self, element: Any, micros: int | None = None) -> str | None:
         """Why an element does not count as it is; see `beam_dpcount.check`."""
-        problem = self._intake().problem(element)
-        if problem is None and self.users is not None:
-            problem = self.users.problem(element[1])
-        return problem
+        return self.check_row(element, micros).problem
+
+    def check_row(self, element: Any, micros: int | None = None) -> RowCheck:
+        """What becomes of an element; see `beam_dpcount.check`."""
+        problem, codes, identity = self._intake().examine(element)
+        if not has_str_key(element):
+            return RowCheck(problem, keys=())
+        key = str.__str__(element[0])
+        nobody, person = (None, None) if self.users is None else self.users.examine(element[1])
+        # Elements that are refused use up their person's places, too.
+        return RowCheck(problem or nobody, (key,), (key,), person, codes, identity)
 
     def _describe(self) -> dict[str, str]:
         every = "every step" if self.every == 1 else f"every {self.every} steps"

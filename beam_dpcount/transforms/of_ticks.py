@@ -11,6 +11,7 @@ from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import FixedWindows
 
 from beam_dpcount.counters.selection import Selection
+from beam_dpcount.transforms.checking import RowCheck
 from beam_dpcount.transforms.described import Described
 from beam_dpcount.transforms.ticks import TickCount
 
@@ -37,6 +38,10 @@ class OfTicks(Described):
     def problem(self, event: Any, micros: int | None = None) -> str | None:
         """Why an event does not count as it is; see `beam_dpcount.check`."""
         return self._ticks.problem(event, micros)
+
+    def check_row(self, event: Any, micros: int | None = None) -> RowCheck:
+        """What becomes of an event; see `beam_dpcount.check`."""
+        return self._ticks.check_row(event, micros)
 
     def _renew(self, **known: Any) -> TickCount:
         """Another `_ticks`, of which this is known: what an application before shows stays."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar
@@ -16,7 +16,7 @@ from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.ledger import Share
 from beam_dpcount.checks import check_whole
 from beam_dpcount.counters.selection import SelectKeys
-from beam_dpcount.dofns.intake import BY_DATA
+from beam_dpcount.dofns.reading import UNREADABLE, read
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.rows import TO_ITEMS, RowElementError, is_row, is_row_type
 from beam_dpcount.dofns.ticks import check_timed
@@ -25,6 +25,7 @@ from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.mechanisms import Mechanism
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.statistics.items import NOT_ITEMS, TOO_MANY, Items
+from beam_dpcount.transforms.checking import RowCheck
 from beam_dpcount.transforms.of_ticks import OfTicks
 from beam_dpcount.transforms.ticks import TickCount, one
 
@@ -139,10 +140,14 @@ class TickHistogram(OfTicks):
 
     def problem(self, event: Any, micros: int | None = None) -> str | None:
         """Why an event does not count as it is; see `beam_dpcount.check`."""
-        problem = self._split.problem(event)
-        if problem is None and self.users is not None:
-            problem = self.users.problem(event)
-        return problem or self._ticks.problem_of_time(micros)
+        return self.check_row(event, micros).problem
+
+    def check_row(self, event: Any, micros: int | None = None) -> RowCheck:
+        """What becomes of an event; see `beam_dpcount.check`."""
+        problem, items = self._split.examine(event)
+        nobody, person = (None, None) if self.users is None else self.users.examine(event)
+        late = self._ticks.problem_of_time(micros)
+        return RowCheck(problem or nobody or late, items, () if late else items, person, items)
 
 
 class _Split(VersionedDoFn):
@@ -159,24 +164,32 @@ class _Split(VersionedDoFn):
         """(item, 1) for each item of an event that counts."""
         if self._value is None and is_row(event):
             raise RowElementError(TO_ITEMS)
-        try:
-            return [(item, 1) for item in self.items(self.payload(event))]
-        except BY_DATA:
-            return []  # such an event counts nothing, and nobody may learn that there was one
+        payload = event if self._value is None else read(self._value, event)
+        items = UNREADABLE if payload is UNREADABLE else read(self.items, payload)
+        # One that cannot be read counts nothing, and nobody may learn that there was one.
+        return [] if items is UNREADABLE else [(item, 1) for item in items]
 
     def payload(self, event: Any) -> Any:
         """The item or items of an event."""
         return event if self._value is None else self._value(event)
 
     @abstractmethod
-    def items(self, payload: Any) -> Iterable[str]:
+    def items(self, payload: Any) -> list[str]:
         """Those that count."""
 
-    def problem(self, event: Any) -> str | None:
-        """Why something of an event does not count; errors of `value` are not caught."""
+    def examine(self, event: Any) -> tuple[str | None, tuple[str, ...]]:
+        """Why something of an event does not count, and the items that do.
+
+        Errors of `value` are not caught.
+        """
         if self._value is None and is_row(event):
             raise RowElementError(TO_ITEMS)
-        return self.reason(self.payload(event))
+        payload = self.payload(event)
+        reason = self.reason(payload)
+        if isinstance(payload, Iterator):  # which was read by that
+            payload = self.payload(event)
+        items = read(self.items, payload)
+        return reason, () if items is UNREADABLE else tuple(items)
 
     @abstractmethod
     def reason(self, payload: Any) -> str | None:
@@ -190,7 +203,7 @@ class _SplitItems(_Split):
         super().__init__(value)
         self._items = items
 
-    def items(self, payload: Any) -> Iterable[str]:
+    def items(self, payload: Any) -> list[str]:
         codes, _ = self._items.read(payload)
         return [self._items.domain[code - 1] for code in codes if code]
 
@@ -205,7 +218,7 @@ class _SplitTexts(_Split):
         super().__init__(value)
         self._most = most
 
-    def items(self, payload: Any) -> Iterable[str]:
+    def items(self, payload: Any) -> list[str]:
         return self._distinct(payload)[: self._most]
 
     def reason(self, payload: Any) -> str | None:

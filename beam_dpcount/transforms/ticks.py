@@ -28,7 +28,7 @@ from beam_dpcount.dofns.clock import (
     instant,
     seconds,
 )
-from beam_dpcount.dofns.intake import Intake
+from beam_dpcount.dofns.intake import Intake, has_str_key
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.shards import CountAllShards, CountShards, ShardPlan, SumShards
 from beam_dpcount.dofns.ticks import (
@@ -47,6 +47,7 @@ from beam_dpcount.dofns.users import ReadyTicks, TextParcels, TickParcels, Users
 from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
 from beam_dpcount.statistics.numbers import Numbers
 from beam_dpcount.transforms.bounding import bounded_events
+from beam_dpcount.transforms.checking import RowCheck
 from beam_dpcount.transforms.counting import Counting
 from beam_dpcount.transforms.inputs import check_choice, in_windows, once_per_window
 from beam_dpcount.transforms.runners import jumps_to_the_end, spreads_groups
@@ -488,17 +489,30 @@ class TickCount(Counting):
 
     def problem(self, event: Any, micros: int | None = None) -> str | None:
         """Why an event does not count as it is; see `beam_dpcount.check`."""
-        problem = self.problem_of(event)
-        if problem is None and self.users is not None and self._split is None:
-            problem = self.users.problem(event[1])
-        listed = self._listed if self.other is None else ()
-        if problem is None and listed and event[0] not in listed:
-            return "the key is not among keys"
-        return problem or self.problem_of_time(micros)
+        return self.check_row(event, micros).problem
 
-    def problem_of(self, event: Any) -> str | None:
-        """Why something of what an event holds does not count."""
-        return Intake(self.counter, self._numbers, "raise", self.value).problem(event)
+    def check_row(self, event: Any, micros: int | None = None) -> RowCheck:
+        """What becomes of an event; see `beam_dpcount.check`."""
+        problem, amount = self._examine(event)
+        if not has_str_key(event):
+            return RowCheck(problem, keys=())
+        key, late = str.__str__(event[0]), self.problem_of_time(micros)
+        name = self.other if self._listed and key not in self._listed else key
+        nobody, person = (None, None) if self.users is None else self.users.examine(event[1])
+        unlisted = "the key is not among keys" if name is None else None
+        return RowCheck(
+            problem or nobody or unlisted or late,
+            keys=(key,),
+            names=() if name is None or late or not amount else (name,),
+            person=person,
+            counted=amount,
+        )
+
+    def _examine(self, event: Any) -> tuple[str | None, Any]:
+        """Why something of what an event holds does not count, and what does."""
+        intake = Intake(self.counter, self._numbers, "raise", self.value)
+        problem, (amount,), _ = intake.examine(event)
+        return problem, amount
 
     def problem_of_time(self, micros: int | None) -> str | None:
         """Why an event at this time does not count; None too where no time is known."""

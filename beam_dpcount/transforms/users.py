@@ -55,7 +55,7 @@ class BoundUsers(beam.PTransform[Any, Any]):
       >>> import beam_dpcount as dp
       >>> ledger = dp.Ledger(dp.ApproxDP(1.0, 1e-6))
       >>> clock = {"tick": 3600, "start": 0, "horizon": 1000, "keys": ["a", "b"]}
-      >>> people = dp.Users(lambda event: event["user"], events=20, per_key=10)
+      >>> people = dp.Users("user", events=20, per_key=10)
       >>> bound = dp.BoundUsers(people, {
       ...     "events": dp.TickCount(ledger.share(0.5), **clock, value=lambda event: 1),
       ...     "spent": dp.TickCount(
@@ -116,12 +116,12 @@ class BoundUsers(beam.PTransform[Any, Any]):
         if count.users is None:
             made: Member = replace(count, users=self._users_of(count))
             made._is_bounded = True  # type: ignore[misc]
-        elif count.users.by is self.users.by:
+        elif count.users.has_same_people(self.users):
             made = copy(count)
         else:
             raise ValueError(
                 f"{name} has users with another `by`, and of what is left of one person's events "
-                "nothing holds for the other's: give both the same function"
+                "nothing holds for the other's: give both the same field or function"
             )
         return made
 

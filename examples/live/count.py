@@ -26,11 +26,6 @@ from examples.live.settings import ENDS, Home, Settings, append, end_with_input
 from examples.live.source import TailLog
 
 
-def person_of(fields: Any) -> Any:
-    """Whose request it is."""
-    return fields["person"]
-
-
 def aggregate(settings: Settings, key_file: Path) -> dp.TickAggregate:
     """What is counted, and for whom."""
     return dp.TickAggregate(
@@ -39,7 +34,7 @@ def aggregate(settings: Settings, key_file: Path) -> dp.TickAggregate:
         start=settings.start,
         horizon=settings.horizon,
         keys=settings.services,
-        users=dp.Users(person_of, settings.events, per_key=settings.per_key),
+        users=dp.Users("person", settings.events, per_key=settings.per_key),
         metrics=[
             dp.metrics.Count(),
             dp.metrics.DistinctUsers(),

@@ -1366,4 +1366,59 @@ MUTANTS = (
         "        return type(self), (self.clock,), dict(self.__dict__)\n",
         "tests/test_whole.py::test_presence_of_events[DistinctUsers-2]",
     ),
+    # What the user's functions raise
+    Mutant(
+        "errors of events",
+        "only some errors of the user's functions are data",
+        f"{_DOFNS}/reading.py",
+        "    except Exception:\n        return UNREADABLE",
+        "    except (ValueError, TypeError, ArithmeticError, LookupError):\n"
+        "        return UNREADABLE",
+        "tests/test_poison.py::test_at_a_clock_such_an_event_leaves_no_trace[TickCount-bounded]",
+    ),
+    Mutant(
+        "errors of events",
+        "an event counts nothing if memory is short, which others cause",
+        f"{_DOFNS}/reading.py",
+        "    except MemoryError:\n        raise\n",
+        "",
+        "tests/test_poison.py::test_what_no_event_is_to_blame_for_stops[memory]",
+    ),
+    Mutant(
+        "errors of events",
+        "whether an event can be sent depends on the memory that others leave",
+        f"{_DOFNS}/users.py",
+        "    encoded = read(coder.encode, element)\n"
+        "    return None if encoded is UNREADABLE else bytes(encoded)\n",
+        "    try:\n"
+        "        return bytes(coder.encode(element))\n"
+        "    except Exception:\n"
+        "        return None\n",
+        "tests/test_poison.py::test_an_event_that_memory_does_not_suffice_to_send_stops",
+    ),
+    Mutant(
+        "errors of events",
+        "a value is asked for its class, which may be its own code",
+        f"{_DOFNS}/reading.py",
+        "    if issubclass(kind, str):\n",
+        "    if isinstance(value, str):\n",
+        "tests/test_poison.py::"
+        "test_at_a_clock_such_an_event_leaves_no_trace[TickCount of people-bounded]",
+    ),
+    Mutant(
+        "people",
+        "a field's name runs properties of the event",
+        f"{_DOFNS}/rows.py",
+        "            return vars(event).get(name)\n",
+        "            return getattr(event, name, None)\n",
+        "tests/test_users.py::test_a_field_says_whose_an_event_is[row]",
+    ),
+    Mutant(
+        "people",
+        "functions that remember pass dp.check",
+        f"{_TRANSFORMS}/checking.py",
+        "        if again != before:\n",
+        "        if again.problem != before.problem:\n",
+        "tests/test_checking.py::test_functions_that_remember_are_errors",
+    ),
 )

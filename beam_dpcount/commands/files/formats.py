@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from beam_dpcount.commands.files import times
+from beam_dpcount.dofns.reading import text_of
 
 ALL = "all"  # the key of all rows where no column is named
 STANDARD = "-"  # in place of a path: standard input, or standard output
@@ -227,7 +228,9 @@ def shown_person(cell: object) -> str:
     """
     if cell is None or cell != cell:  # not a number: a null, too
         return ""
-    return str(whole(cell) if isinstance(cell, float) else cell)
+    cell = whole(cell) if isinstance(cell, float) else cell
+    text = text_of(cell)
+    return str(cell) if text is None else text  # beside ids as everywhere, all that a column holds
 
 
 def whole(cell: object) -> object:

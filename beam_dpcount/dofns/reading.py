@@ -1,0 +1,61 @@
+"""Reads events with the user's code, whose errors are data. Nothing here knows Beam."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+_LONGEST = 1 << 10  # bits of an id: Python writes no whole number of more than 4300 digits
+
+
+class _Unreadable:
+    """The class of UNREADABLE."""
+
+
+# In place of what a function gives, if it raised an error.
+UNREADABLE: Final[Any] = _Unreadable()
+
+
+def read(function: Callable[..., Any], *given: Any) -> Any:
+    """What a function gives of an event; UNREADABLE if it raises an error.
+
+    The function is the user's, or it reads a value whose class may have code of its own. Either way
+    what it raises follows from the event, and to stop would show that the event is there. So call
+    nothing else in here: a mistake of ours must stop, and not pass for data.
+
+    This holds for functions of the event alone. An error that other events cause, such as those of
+    a look-up that has failed for everybody, would let one person decide whose events count. Hence
+    MemoryError stops, and so does what is not an error: KeyboardInterrupt, SystemExit,
+    GeneratorExit.
+    """
+    try:
+        return function(*given)
+    except MemoryError:
+        raise
+    except Exception:
+        return UNREADABLE
+
+
+def text_of(value: Any) -> str | None:
+    """An id as text: texts as they are, whole numbers as their decimal text; None for all else.
+
+    No code of the value's class is run. A text that UTF-8 cannot hold (lone surrogates) is None
+    too: it would stop a runner, with a message that shows it.
+    """
+    kind = type(value)  # isinstance would ask the value for its class
+    if issubclass(kind, str):
+        text = str.__str__(value)  # a subclass may print as another
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return None
+        return text
+    if issubclass(kind, np.timedelta64):  # an integer to NumPy
+        return None
+    if issubclass(kind, np.integer):
+        return int.__repr__(np.integer.__int__(value))
+    if not issubclass(kind, int) or kind is bool or int.bit_length(value) > _LONGEST:
+        return None
+    return int.__repr__(value)
