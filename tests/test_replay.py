@@ -84,6 +84,44 @@ def counts(rows: list[Row], path: str = "bounded", runner: str = "fn", **options
     return [release.value for release in outcome.releases]
 
 
+# What noise is a function of, one by one
+
+
+def first_draws(**options: Any) -> list[Any]:
+    """The noise of a stream's first element."""
+    given: dict[str, Any] = {"run_id": "", "name": "", "dimension": None, "law": LAWS[1]} | options
+    given = {"parameters": "", "key": "k", "window": GlobalWindow(), "id": 1, "value": b""} | given
+    entropy = ReplayableEntropy(VARIABLE, run_id=given["run_id"]).named(given["name"])
+    made = entropy.replay(given["law"], given["dimension"], given["parameters"])
+    digest = made.begin(given["key"], given["window"])
+    noise = made.noise(made.follow(digest, given["id"], given["value"]))
+    return np.asarray(noise.draw(1, 8)).reshape(8, -1)[:, 0].tolist()
+
+
+def test_noise_is_another_for_whatever_is_another() -> None:
+    others: list[dict[str, Any]] = [
+        {},
+        {"run_id": "b"},
+        {"name": "b"},
+        {"parameters": "b"},
+        {"law": DiscreteLaplace(Fraction(41))},
+        {"dimension": 1},
+        {"dimension": 2},
+        {"key": "b"},
+        {"window": IntervalWindow(0, 60)},
+        {"window": IntervalWindow(30, 60)},  # of another start alone
+        {"window": IntervalWindow(0, 30)},
+        {"value": b"b"},
+        # Written one after the other these would be the same.
+        *({"id": 12}, {"value": b"1", "id": 2}, {"value": b"12", "id": NO_ID}),
+        *({"id": (1, 23)}, {"id": (12, 3)}, {"id": (123,)}, {"id": ((1,), 23)}, {"id": 123}),
+        *({"id": "1"}, {"id": b"1"}, {"id": True}, {"id": 1.0}),
+    ]
+    found = [first_draws(**options) for options in others]
+    assert found[0] == first_draws()
+    assert len({*map(tuple, found)}) == len(found)
+
+
 # One draw from a seed is what a source that begins with it gives
 
 

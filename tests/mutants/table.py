@@ -1052,6 +1052,41 @@ MUTANTS = (
         "tests/test_vector_shards.py::"
         "test_noise_of_shards_depends_on_all_that_decides_what_counts[numbers]",
     ),
+    Mutant(
+        "digests without something",
+        "shards have one noise at two clocks",
+        f"{_DOFNS}/shards.py",
+        "ascii((path, self.clock, self.said, counter.fingerprint))",
+        "ascii((path, self.said, counter.fingerprint))",
+        "tests/test_vector_shards.py::"
+        "test_noise_of_shards_depends_on_all_that_decides_what_counts[numbers]",
+    ),
+    Mutant(
+        "digests without something",
+        "shards have one noise whatever counts them",
+        f"{_DOFNS}/shards.py",
+        "ascii((path, self.clock, self.said, counter.fingerprint))",
+        "ascii((path, self.clock, self.said))",
+        "tests/test_vector_shards.py::"
+        "test_noise_of_shards_depends_on_all_that_decides_what_counts[numbers]",
+    ),
+    Mutant(
+        "digests without something",
+        "shards have one noise whatever else decides which events count",
+        f"{_DOFNS}/shards.py",
+        "self.shards, self.cap, self.fold, self.counted))",
+        "self.shards, self.cap, self.fold))",
+        "tests/test_vector_shards.py::"
+        "test_noise_of_shards_depends_on_all_that_decides_what_counts[numbers]",
+    ),
+    Mutant(
+        "digests without something",
+        "parts of an id run into each other",
+        f"{_NOISE}/replay.py",
+        "''.join(_named(part) + ',' for part",
+        "''.join(_named(part) for part",
+        "tests/test_replay.py::test_noise_is_another_for_whatever_is_another",
+    ),
     # State
     Mutant(
         "splices of state",
