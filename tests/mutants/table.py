@@ -1230,7 +1230,7 @@ MUTANTS = (
         "    except Exception:\n        return UNREADABLE",
         "    except (ValueError, TypeError, ArithmeticError, LookupError):\n"
         "        return UNREADABLE",
-        "tests/test_poison.py::test_at_a_clock_such_an_event_leaves_no_trace[TickCount-bounded]",
+        "tests/test_poison.py::test_every_error_is_data[own]",
     ),
     Mutant(
         "errors of events",
@@ -1258,8 +1258,7 @@ MUTANTS = (
         f"{_DOFNS}/reading.py",
         "    if issubclass(kind, str):\n",
         "    if isinstance(value, str):\n",
-        "tests/test_poison.py::"
-        "test_at_a_clock_such_an_event_leaves_no_trace[TickCount of people-bounded]",
+        "tests/test_poison.py::test_no_code_of_an_id_is_run[masked]",
     ),
     Mutant(
         "people",
