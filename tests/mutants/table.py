@@ -1036,13 +1036,11 @@ MUTANTS = (
         "logs and metrics",
         "a metric counts what is refused",
         f"{_DOFNS}/intake.py",
-        "            codes, reason = self.statistic.empty, self.statistic.unreadable\n"
-        "        # Outside",
-        "            codes, reason = self.statistic.empty, self.statistic.unreadable\n"
+        "        codes, reason = self._read(content)\n",
+        "        codes, reason = self._read(content)\n"
         "        if reason is not None:\n"
         "            from apache_beam.metrics.metric import Metrics\n\n"
-        '            Metrics.counter("beam_dpcount", "refused").inc()\n'
-        "        # Outside",
+        '            Metrics.counter("beam_dpcount", "refused").inc()\n',
         "tests/test_side_doors.py::test_contents_of_elements_leave_by_no_side_door[PrefixCount]",
     ),
     Mutant(
