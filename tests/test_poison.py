@@ -11,6 +11,7 @@ from apache_beam.transforms.window import GlobalWindow
 
 import beam_dpcount as dp
 from beam_dpcount.dofns.intake import RejectedElementError
+from beam_dpcount.dofns.reading import UNREADABLE, read, text_of
 from beam_dpcount.dofns.users import SendToPeople, StepParcels, TickParcels
 from beam_dpcount.dofns.windows import WindowCheck
 from tests.runners import PATHS, SECOND, Row, feed, run
@@ -239,6 +240,24 @@ def test_who_asks_for_it_gets_an_error_without_the_cause(kind: str) -> None:
     with pytest.raises(RejectedElementError) as caught:
         strict._ticks._numbers_of.number("a", event(n=Poison(kind)), 0)
     assert caught.value.__context__ is None
+
+
+def outcome(function: Callable[[], Any]) -> Any:
+    """What a function gives, or the error that it raises."""
+    try:
+        return function()
+    except Exception as error:
+        return error
+
+
+@poisons
+def test_every_error_is_data(kind: str) -> None:
+    assert outcome(lambda: read(POISON[kind])) is UNREADABLE
+
+
+@pytest.mark.parametrize("make", [masked, prickly])
+def test_no_code_of_an_id_is_run(make: Callable[[], Any]) -> None:
+    assert outcome(lambda: text_of(make())) is None
 
 
 @stops

@@ -38,6 +38,20 @@ class RowCheck(NamedTuple):
     identity: Any = None
 
 
+def examine_person(
+    users: Users | None, payload: Any, problem: str | None
+) -> tuple[str | None, str | None]:
+    """The first problem of a row, and whose it is; None if the transform protects events.
+
+    Where what is counted has a problem already, errors of `by` are not another one.
+    """
+    if users is None:
+        return problem, None
+    if problem is not None:
+        return problem, users.person(payload)
+    return users.examine(payload)
+
+
 class CheckError(ValueError):
     """A row stopped `check`: a function raised, or the transform does not take such rows."""
 

@@ -34,7 +34,7 @@ from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.statistics.base import Statistic
 from beam_dpcount.statistics.items import check_state
 from beam_dpcount.transforms.bounding import bounded_events
-from beam_dpcount.transforms.checking import RowCheck
+from beam_dpcount.transforms.checking import RowCheck, examine_person
 from beam_dpcount.transforms.counting import Counting
 from beam_dpcount.transforms.inputs import (
     check_callable,
@@ -137,9 +137,9 @@ class EachElement(Counting):
         if not has_str_key(element):
             return RowCheck(problem, keys=())
         key = str.__str__(element[0])
-        nobody, person = (None, None) if self.users is None else self.users.examine(element[1])
+        problem, person = examine_person(self.users, element[1], problem)
         # Elements that are refused use up their person's places, too.
-        return RowCheck(problem or nobody, (key,), (key,), person, codes, identity)
+        return RowCheck(problem, (key,), (key,), person, codes, identity)
 
     def _describe(self) -> dict[str, str]:
         every = "every step" if self.every == 1 else f"every {self.every} steps"

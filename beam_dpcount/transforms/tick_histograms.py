@@ -25,7 +25,7 @@ from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.mechanisms import Mechanism
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.statistics.items import NOT_ITEMS, TOO_MANY, Items
-from beam_dpcount.transforms.checking import RowCheck
+from beam_dpcount.transforms.checking import RowCheck, examine_person
 from beam_dpcount.transforms.of_ticks import OfTicks
 from beam_dpcount.transforms.ticks import TickCount, one
 
@@ -145,9 +145,9 @@ class TickHistogram(OfTicks):
     def check_row(self, event: Any, micros: int | None = None) -> RowCheck:
         """What becomes of an event; see `beam_dpcount.check`."""
         problem, items = self._split.examine(event)
-        nobody, person = (None, None) if self.users is None else self.users.examine(event)
+        problem, person = examine_person(self.users, event, problem)
         late = self._ticks.problem_of_time(micros)
-        return RowCheck(problem or nobody or late, items, () if late else items, person, items)
+        return RowCheck(problem or late, items, () if late else items, person, items)
 
 
 class _Split(VersionedDoFn):

@@ -47,7 +47,7 @@ from beam_dpcount.dofns.users import ReadyTicks, TextParcels, TickParcels, Users
 from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
 from beam_dpcount.statistics.numbers import Numbers
 from beam_dpcount.transforms.bounding import bounded_events
-from beam_dpcount.transforms.checking import RowCheck
+from beam_dpcount.transforms.checking import RowCheck, examine_person
 from beam_dpcount.transforms.counting import Counting
 from beam_dpcount.transforms.inputs import check_choice, in_windows, once_per_window
 from beam_dpcount.transforms.runners import jumps_to_the_end, spreads_groups
@@ -498,10 +498,10 @@ class TickCount(Counting):
             return RowCheck(problem, keys=())
         key, late = str.__str__(event[0]), self.problem_of_time(micros)
         name = self.other if self._listed and key not in self._listed else key
-        nobody, person = (None, None) if self.users is None else self.users.examine(event[1])
+        problem, person = examine_person(self.users, event[1], problem)
         unlisted = "the key is not among keys" if name is None else None
         return RowCheck(
-            problem or nobody or unlisted or late,
+            problem or unlisted or late,
             keys=(key,),
             names=() if name is None or late or not amount else (name,),
             person=person,

@@ -1215,13 +1215,11 @@ MUTANTS = (
         "logs and metrics",
         "a metric counts what is refused",
         f"{_DOFNS}/intake.py",
-        "            codes, reason = self.statistic.empty, self.statistic.unreadable\n"
-        "        # Outside",
-        "            codes, reason = self.statistic.empty, self.statistic.unreadable\n"
+        "        codes, reason = self._read(content)\n",
+        "        codes, reason = self._read(content)\n"
         "        if reason is not None:\n"
         "            from apache_beam.metrics.metric import Metrics\n\n"
-        '            Metrics.counter("beam_dpcount", "refused").inc()\n'
-        "        # Outside",
+        '            Metrics.counter("beam_dpcount", "refused").inc()\n',
         "tests/test_side_doors.py::test_contents_of_elements_leave_by_no_side_door[PrefixCount]",
     ),
     Mutant(
@@ -1409,7 +1407,7 @@ MUTANTS = (
         "    except Exception:\n        return UNREADABLE",
         "    except (ValueError, TypeError, ArithmeticError, LookupError):\n"
         "        return UNREADABLE",
-        "tests/test_poison.py::test_at_a_clock_such_an_event_leaves_no_trace[TickCount-bounded]",
+        "tests/test_poison.py::test_every_error_is_data[own]",
     ),
     Mutant(
         "errors of events",
@@ -1437,8 +1435,7 @@ MUTANTS = (
         f"{_DOFNS}/reading.py",
         "    if issubclass(kind, str):\n",
         "    if isinstance(value, str):\n",
-        "tests/test_poison.py::"
-        "test_at_a_clock_such_an_event_leaves_no_trace[TickCount of people-bounded]",
+        "tests/test_poison.py::test_no_code_of_an_id_is_run[masked]",
     ),
     Mutant(
         "people",
