@@ -633,10 +633,10 @@ def test_check_inputs(write: Write, parquet: Write, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="no file matches"):
             check_inputs([str(good), pattern], "key")
     for place, remedy in (
-        ("nowhere://x", "Beam knows no file system 'nowhere'; copy the files here"),
+        ("nowhere://x", "Beam knows no file system 'nowhere'; take local files"),
         ("s3://bucket/x.csv", r"pip install 'apache-beam\[aws\]'"),
         ("gs://bucket/x.csv", r"pip install 'apache-beam\[gcp\]'"),
-        ("https://here/x.csv", "download it first"),
+        ("https://here/x.csv", "take a local file"),
     ):
         with pytest.raises(InputError, match=f"^cannot look for '{place}': .*{remedy}"):
             check_inputs(place, "key")

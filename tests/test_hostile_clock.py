@@ -9,6 +9,7 @@ from __future__ import annotations
 import bz2
 import csv
 import gzip
+import importlib.util
 import io
 import json
 import math
@@ -529,6 +530,21 @@ def test_a_folder_is_counted_and_not_written_into(tmp_path: Path) -> None:
     assert (ended.status, ended.out) == (2, "")
     assert "is in a folder that is read; write it elsewhere" in ended.err
     assert sorted(path.name for path in folder.iterdir()) == ["1.csv", "2.jsonl", "_SUCCESS"]
+
+
+@pytest.mark.parametrize("option", ["--input", "--output"])
+def test_a_file_system_that_is_not_there_says_what_to_do(option: str, tmp_path: Path) -> None:
+    pytest.importorskip("apache_beam.io.aws")
+    if importlib.util.find_spec("boto3"):
+        pytest.skip("boto3 is installed")
+    path = tmp_path / "in.csv"
+    path.write_bytes(csv_of(SOUND))
+    given = {"--input": path, "--output": tmp_path / "out.csv"} | {option: "s3://bucket/x.csv"}
+    words = [word for pair in given.items() for word in pair]
+    ended = command(*words, *WORDS, main=ticks.main, overwrite=False)
+    extra = "it needs pip install 'apache-beam[aws]' and access to it; or take local files"
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err == f"error: cannot look for 's3://bucket/x.csv': {extra}\n"
 
 
 @pytest.mark.parametrize("name", ["csv", "json"])

@@ -10,6 +10,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
+from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
 import beam_dpcount as dp
@@ -51,6 +52,7 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
             "give --check, which reads all rows, or --dry-run, which counts none, not both"
         )
     task.check()
+    FileSystems.set_options(beam_options(flags, names))  # some need them to be looked at
     source = ready(task.source())
     files = files_of(source)
     reader = ReadEvents(source, files)

@@ -90,22 +90,23 @@ def _match(pattern: str, missing: bool = False) -> list[FileMetadata]:
         if pattern:
             found = FileSystems.match([full])[0].metadata_list
     except Exception as error:  # each file system has its own
-        raise InputError(f"cannot look for {pattern!r}: {_remedy(pattern, error)}") from None
+        raise InputError(f"cannot look for {pattern!r}: {remedy(pattern, error)}") from None
     if not found and not missing:
         raise InputError(f"no file matches {pattern!r}")
     return found
 
 
-def _remedy(pattern: str, error: Exception) -> str:
-    scheme, between, _ = pattern.partition("://")
+def remedy(path: str, error: Exception) -> str:
+    """What to do where a file system fails, which says it in its own way, if at all."""
+    scheme, between, _ = path.partition("://")
     if not between:
         return str(error)
     if scheme in ("http", "https"):
-        return "download it first, and give the file"
+        return "Beam does not reach it; take a local file"
     if scheme in _EXTRAS:
         extra = f"pip install 'apache-beam[{_EXTRAS[scheme]}]'"
-        return f"it needs {extra} and access to it; or copy the files here"
-    return f"Beam knows no file system {scheme!r}; copy the files here"
+        return f"it needs {extra} and access to it; or take local files"
+    return f"Beam knows no file system {scheme!r}; take local files"
 
 
 def _identity(path: str) -> object:
