@@ -4,6 +4,7 @@ import bz2
 import csv
 import datetime as dt
 import gzip
+import json
 import math
 import os
 import pickle
@@ -40,7 +41,7 @@ from beam_dpcount.commands.files.formats import (
     counted,
     text,
 )
-from beam_dpcount.commands.files.read import ReadEvents, events
+from beam_dpcount.commands.files.read import ReadEvents, all_events, events
 from beam_dpcount.commands.files.tables import Output, WriteTable, check_output, csv_line
 from beam_dpcount.commands.graph import named_edge
 from tests import runners
@@ -219,12 +220,14 @@ def test_nan_stays_a_float(write: Write) -> None:
 
 def test_keys_are_text_as_it_is(write: Write) -> None:
     path = write('key\n" a "\n00\nß\u2028\x85\n"a,""b"""\n"two\r\nlines"\n')
-    assert [key for key, _ in read(path)] == [" a ", "00", "ß\u2028\x85", 'a,"b"', "two\r\nlines"]
+    keys = [" a ", "00", "ß\u2028\x85", 'a,"b"', "two\r\nlines"]
+    assert [key for key, _ in read(path, multiline=True)] == keys
+    fails(path, "row 5", "a quote is open at the end of the line", "--multiline")
 
 
 def test_records_count_not_lines(write: Write) -> None:
     path = write('\nkey,text\n\na,"1\n2\n3"\n\nb,x\n\n')
-    assert [(key, event.row) for key, event in read(path)] == [("a", 1), ("b", 2)]
+    assert [(key, event.row) for key, event in read(path, multiline=True)] == [("a", 1), ("b", 2)]
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
@@ -280,7 +283,7 @@ def test_csv_round_trips_any_key(keys: list[str]) -> None:
         with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
             writer.writerows([["key", "n"], *([key, n] for n, key in enumerate(keys))])
-        read_back = [(key, event.value) for key, event in read(path, value="n")]
+        read_back = [(key, event.value) for key, event in read(path, value="n", multiline=True)]
     assert read_back == [(key, n) for n, key in enumerate(keys)]
 
 
@@ -492,9 +495,11 @@ def test_bytes_that_are_not_utf8(write: Write, parquet: Write) -> None:
     rows = "".join(f'"k\n{n}",x\n' for n in range(3000))
     for prefix in ("", "\ufeff"):
         content = f"{prefix}key,n\n{rows}".encode() + f"{SECRET},".encode() + b"\xff\nlast,1\n"
-        fails(write(content), "row 3001", "not UTF-8")
+        fails(write(content), "row 3001", "not UTF-8", multiline=True)
         packed = write(gzip.compress(content), "events.csv.gz")
-        fails(packed, "row 3001", "not UTF-8")
+        fails(packed, "row 3001", "not UTF-8", multiline=True)
+        content = content.replace(b"k\n", b"k")
+        fails(write(content), "row 3001", "not UTF-8")
     fails(write("key,é\na,1\n".encode("latin-1")), "header", "not UTF-8")
     fails(write("key\na\n".encode("utf-16")), "header", "not UTF-8")
     keys = pa.array([b"a", SECRET.encode() + b"\xff"], pa.binary())
@@ -508,9 +513,10 @@ def test_a_long_cell_does_not_stop_the_run(write: Write) -> None:
 
 
 def test_malformed_csv(write: Write) -> None:
-    fails(write(f'key,n\na,1\nb,"{SECRET}\nc,3\n'), "row 2", "malformed", "unexpected end")
-    fails(write(f'key,n\na,1\n"{SECRET}"x,2\n'), "row 2", "malformed", "expected after")
-    fails(write(f'"{SECRET}'), "header", "malformed")
+    for how, at_end in ({}, "a quote is open"), ({"multiline": True}, "unexpected end"):
+        fails(write(f'key,n\na,1\nb,"{SECRET}\nc,3\n'), "row 2", "malformed", at_end, **how)
+        fails(write(f'key,n\na,1\n"{SECRET}"x,2\n'), "row 2", "malformed", "expected after", **how)
+        fails(write(f'"{SECRET}'), "header", "malformed", **how)
 
 
 @pytest.mark.parametrize("content", ["", "\ufeff", "\n\n"])
@@ -626,10 +632,84 @@ def test_check_inputs(write: Write, parquet: Write, tmp_path: Path) -> None:
     for pattern in ("", f"{tmp_path}/*.none", f"{tmp_path}/none/x.csv"):
         with pytest.raises(InputError, match="no file matches"):
             check_inputs([str(good), pattern], "key")
-    with pytest.raises(InputError, match="cannot look for 'nowhere://x'"):
-        check_inputs("nowhere://x", "key")
-    with pytest.raises(InputError, match="cannot be read"):
-        check_inputs(str(tmp_path), "key")
+    for place, remedy in (
+        ("nowhere://x", "Beam knows no file system 'nowhere'; take local files"),
+        ("s3://bucket/x.csv", r"pip install 'apache-beam\[aws\]'"),
+        ("gs://bucket/x.csv", r"pip install 'apache-beam\[gcp\]'"),
+        ("https://here/x.csv", "take a local file"),
+    ):
+        with pytest.raises(InputError, match=f"^cannot look for '{place}': .*{remedy}"):
+            check_inputs(place, "key")
+    for name, remedy in (
+        ("x.xlsx", "save its sheet as CSV"),
+        ("x.zip", "unpack"),
+        ("x.avro", "Parquet"),
+    ):
+        with pytest.raises(InputError, match=f"{name}: .*{remedy}"):
+            check_inputs(str(write("key\n", name)), "key")
+
+
+def test_a_folder_is_its_data_files(write: Write, parquet: Write, tmp_path: Path) -> None:
+    folder = tmp_path / "a [folder]*"
+    folder.mkdir()
+    write("key\nb\n", f"{folder}/2.csv")
+    write(gzip.compress(b"key\na\n"), f"{folder}/1.csv.gz")
+    parquet({"key": ["c"]}, f"{folder}/3.parquet")
+    for name in ("_SUCCESS", ".3.parquet.crc", ".hidden.csv", "_metadata", "README.md"):
+        write("not rows", f"{folder}/{name}")
+    (folder / "_temporary").mkdir()
+    for name in (str(folder), f"{folder}/"):
+        found = [(key, event.row) for key, event in all_events(source(name))]
+        assert found == [("a", 1), ("b", 1), ("c", 1)]
+        check_inputs(name, "key")
+    both = [key for key, _ in all_events(source([f"{folder}/2.csv", str(folder)]))]
+    assert both == ["b", "a", "c"]
+    write("key\nd\n", f"{folder}/part-0000")
+    with pytest.raises(InputError, match=r"3.parquet"):  # it is no CSV, and not left out
+        list(all_events(source(str(folder), format="csv")))
+    (folder / "day=1").mkdir()
+    with pytest.raises(InputError, match="has folders within it"):
+        check_inputs(str(folder), "key")
+    with pytest.raises(InputError, match="is a folder without files named"):
+        check_inputs(str(folder / "day=1"), "key")
+
+
+def test_gzip_under_another_name(write: Write) -> None:
+    path = write(gzip.compress(b"key,n\na,1\n"))
+    assert values(path, value="n") == [1]
+    lines = write(gzip.compress(b'{"key": "a", "n": 1}\n'), "events.jsonl")
+    assert values(lines, value="n") == [1]
+    fails(write(gzip.compress(b"key,n\na,1\n")[:-5]), "cannot be read", "too early")
+
+
+def test_fields_within_others(write: Write, parquet: Write) -> None:
+    rows: list[dict[str, Any]] = [
+        {"user": {"id": "a", "more": {"n": 1}}},
+        {"user": {"id": "b", "more": None}},
+        {"user": {"id": "c", "more": {"n": None}}},
+    ]
+    lines = "".join(f"{json.dumps(row)}\n" for row in rows)
+    path = write(lines, "events.jsonl")
+    found = [(key, event.value) for key, event in read(path, "user.id", value="user.more.n")]
+    assert found == [("a", 1), ("b", ""), ("c", "")]
+    fails(path, "row 1", "no field 'user.x'", key="user.x")
+    path = parquet({"user": [row["user"] for row in rows]})
+    assert [key for key, _ in read(path, "user.id")] == ["a", "b", "c"]
+    assert values(path, key="user.id", value="user.more.n") == [1, None, None]
+    fails(path, "no column 'user.x' among 1: 'user'", key="user.x")
+    fails(path, "column 'user'", "name a field of it, such as user.id", key="user")
+    # A field of the whole name is meant first.
+    path = parquet({"user": [{"id": "within"}], "user.id": ["whole"]})
+    assert [key for key, _ in read(path, "user.id")] == ["whole"]
+    path = write('{"user": {"id": "within"}, "user.id": "whole"}', "events.jsonl")
+    assert [key for key, _ in read(path, "user.id")] == ["whole"]
+
+
+def test_an_array_of_json_says_what_to_do(write: Write) -> None:
+    for content in ('[{"key": "a"}]', '[\n  {"key": "a"},\n]'):
+        fails(
+            write(content, "events.json"), "row 1", "not a JSON object", "JSON array", "jq -c '.[]'"
+        )
 
 
 def test_check_inputs_opens_the_first_files_only(tmp_path: Path) -> None:

@@ -66,10 +66,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     budget = opt.budget_of(options)
     opt.check_bounds(options)
     # Here: it imports Beam.
-    from beam_dpcount.commands.files.read import all_events, files_of, notes, ready
+    from beam_dpcount.commands.files.inputs import files_of
+    from beam_dpcount.commands.files.read import all_events, notes, ready
+    from beam_dpcount.commands.looks import Unread
 
     source = ready(source_of(options))
-    files = files_of(source)
+    files, unread = files_of(source), Unread()
     with opt.named_as_options(options):
         keys = opt.public_list("keys", options, [source.label(metadata.path) for metadata in files])
         tried = tried_of(options)
@@ -83,11 +85,15 @@ def main(argv: Sequence[str] | None = None) -> None:
             unit=options.unit,
             relation=options.relation,
         )
-        found = dp.suggest_bounds(rows(all_events(source)), count, sample=options.sample, **tried)
+        found = dp.suggest_bounds(
+            rows(all_events(source, unread)), count, sample=options.sample, **tried
+        )
     if weak := weakness(budget):
         print(f"warning: {weak}")
     if noted := notes(source, files):
         print(*noted, sep="\n")
+    if unread.reasons:
+        print(*unread.lines(), sep="\n")
     ticks = f"{count.counter.horizon:,} ticks"
     print(f"{found}\n\nnoise at {budget}, {ticks}, {len(keys):,} keys, {options.relation}")
     print(f"least error (private, as it is chosen by the rows): {as_options(found.best.users)}")

@@ -71,17 +71,20 @@ def findings(task: Task, source: Source, transform: Any) -> Found:
     found, parse = Found(), _Parse(source)
     source = replace(source)
     object.__setattr__(source, "parse", parse)
-    rows = _Rows(task, transform)
+    rows, unread = _Rows(task, transform), Unread()
     try:
-        for element in all_events(source):
+        for element in all_events(source, unread if source.per_tick else None):
             timed = hasattr(element, "timestamp")
             key, event = element.value if timed else element
             micros = element.timestamp.micros if timed else None
             rows.add(key, event, None if parse.failed else micros, parse.failed)
     except InputError as error:
         found.wrong.append(f"reading stopped: {error}")
+    if source.per_tick:
+        unread.add(" and ".join(source.times), parse.reasons)
+        found.wrong += unread.lines()
     if not rows.number:
-        found.wrong.append("there are no rows")
+        found.wrong.append("there are no rows" if not unread.reasons else "no row can be read")
         return found
     _keys_and_rows(task, rows, found)
     _names(rows, found)
@@ -91,6 +94,26 @@ def findings(task: Task, source: Source, transform: Any) -> Found:
     if not rows.counted:
         found.wrong.append("no row counts")
     return found
+
+
+class Unread:
+    """Rows that count nothing at a clock, as they cannot be read: by column and reason."""
+
+    def __init__(self) -> None:
+        self.reasons: Tally[tuple[str | None, str]] = Tally()
+
+    def __call__(self, row: int, column: str | None, problem: str) -> None:
+        self.reasons[column, problem] += 1
+
+    def add(self, column: str | None, reasons: Tally[str]) -> None:
+        self.reasons.update({(column, reason): n for reason, n in reasons.items()})
+
+    def lines(self) -> list[str]:
+        return [
+            f"{many(n, 'row')} cannot be read and count{'s' * (n == 1)} nothing: "
+            f"{'' if column is None else f'column {column!r}: '}{reason}"
+            for (column, reason), n in self.reasons.most_common()
+        ]
 
 
 class _Parse:
@@ -219,7 +242,7 @@ def _meant(name: str, others: Tally[str], option: str) -> str:
 
 
 def _times(task: Task, rows: _Rows, parse: _Parse, found: Found) -> None:
-    if parse.reasons:
+    if parse.reasons and task.people_are_public:
         (reason, _), *_ = parse.reasons.most_common(1)
         n = sum(parse.reasons.values())
         found.wrong.append(f"{many(n, 'time')} cannot be read, and the first stops a run: {reason}")

@@ -20,6 +20,7 @@ import beam_dpcount as dp
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.commands.files.beside import beside
 from beam_dpcount.commands.files.formats import InputError
+from beam_dpcount.commands.files.inputs import remedy
 from beam_dpcount.commands.report import errors
 
 if TYPE_CHECKING:
@@ -138,7 +139,11 @@ def write(output: str, about: str) -> None:
 def check_new(outputs: Sequence[str]) -> None:
     """Raise InputError where one of the outputs is there already."""
     for path in outputs:
-        if FileSystems.exists(path) if "://" in path else os.path.exists(path):
+        try:
+            there = FileSystems.exists(path) if "://" in path else os.path.exists(path)
+        except Exception as error:  # each file system has its own
+            raise InputError(f"cannot look for {path!r}: {remedy(path, error)}") from None
+        if there:
             raise InputError(
                 f"{path!r} is there already: give --overwrite to replace it, or name another file; "
                 "to count the same rows again spends the budget again"

@@ -268,10 +268,14 @@ def add_source(parser: Parser) -> Group:
     """Returns the group of input options, for those of the command."""
     group = parser.add_argument_group("input")
     table = """
-        --input FILE ...: CSV, JSON lines or Parquet files, or patterns; - is standard input
+        --input FILE ...: CSV, JSON lines or Parquet files, patterns, or folders of them; - is
+          standard input. A column may be a field within another: user.id
         --format {csv,jsonl,parquet}: of the files; default: by their names, such as x.jsonl.gz, and
           CSV for others and for standard input
         --delimiter DELIMITER: of CSV files (default: a comma)
+        --multiline: cells of CSV files may hold line breaks, within quotes; default: a row ends
+          with its line. With it a broken quote, in any row, ends the run before anything is
+          counted, which shows that it is there
         --show-header: where a column is missing, show the first line of the CSV file, which is
           data if the file has no header, or the fields of the line of JSON
     """

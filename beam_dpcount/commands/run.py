@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
+from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
 import beam_dpcount as dp
@@ -18,13 +19,8 @@ from beam_dpcount.commands.app import explain, say
 from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.files import streams, tables
 from beam_dpcount.commands.files.formats import STANDARD, Event, InputError, Places
-from beam_dpcount.commands.files.read import (
-    ReadEvents,
-    all_events,
-    files_of,
-    notes,
-    ready,
-)
+from beam_dpcount.commands.files.inputs import files_of
+from beam_dpcount.commands.files.read import ReadEvents, all_events, notes, ready
 from beam_dpcount.commands.options import named_as_options, unknown_argument
 from beam_dpcount.commands.progress import CountReleases, Progress, counted
 from beam_dpcount.commands.report import UNBOUNDED, errors, past_horizon, rule_of_thumb, table
@@ -54,6 +50,7 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
             "give --check, which reads all rows, or --dry-run, which counts none, not both"
         )
     task.check()
+    FileSystems.set_options(beam_options(flags, names))  # some need them to be looked at
     source = ready(task.source())
     files = files_of(source)
     reader = ReadEvents(source, files)
@@ -204,6 +201,10 @@ def check_outputs(options: argparse.Namespace, paths: Sequence[str]) -> None:
     for path in outputs:
         if os.path.realpath(path) in inputs:
             raise InputError(f"output {path!r} is an input as well; name another file")
+    folders = {os.path.realpath(one) for one in options.input if os.path.isdir(one)}
+    for path in outputs:
+        if os.path.dirname(os.path.realpath(path)) in folders:
+            raise InputError(f"output {path!r} is in a folder that is read; write it elsewhere")
     if len({os.path.realpath(path) for path in outputs}) < len(outputs):
         raise InputError("--output, --rejected, --plot and --report must be different files")
     if options.account is not None:

@@ -7,8 +7,8 @@ protected, and so are its time, its key and what it counts: rows with other keys
 clock, leave no trace in the output. With --select-keys no keys are given, and which ones there are
 is protected too: a key is written from the tick on at which its own private count is high enough.
 An empty cell is a key like others: give '' to count it. A row that cannot be read (a time in
-another format, in Parquet a null key, in JSON none) stops the command, which reveals that it is
-there.
+another format, a null key, a line with an open quote or too few cells) counts nothing and leaves no
+trace; --check says how many there are, and why, to whoever holds the rows.
 Options that are not listed here go to Beam, e.g. --runner.
 """
 
@@ -202,6 +202,10 @@ class Ticks(Task):
         else:
             names = "keys and the condition are" if options.where else "keys are"
             lines.append(report.unchecked(names, "their", self.keys))
+        fit = f"--timestamp-format {options.timestamp_format}"
+        lines.append(
+            f"note: rows whose times do not fit {fit} count nothing (--check says how many)"
+        )
         if any(text and times.lacks_offset(text) for text in (options.start, options.stop)):
             zone = f"{options.timezone} (--timezone)"
             lines.append(f"note: times without an offset are taken as {zone}")

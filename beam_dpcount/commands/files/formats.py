@@ -21,11 +21,20 @@ STANDARD_INPUT = "standard input"  # its name in messages, and in the ids of row
 KINDS = ("csv", "jsonl", "parquet")
 _SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
 _PARQUET = (".parquet", ".pq")
+_CSV = (".csv", ".tsv", ".txt")
 _COMPRESSED = (".gz", ".bz2", ".zst", ".zstd", ".xz", ".lzma", ".deflate")
+# Files of other programs, and what to do.
+_OTHERS = {
+    **dict.fromkeys((".xlsx", ".xls", ".xlsm", ".ods"), "a workbook: save its sheet as CSV"),
+    **dict.fromkeys((".zip", ".tar", ".tgz", ".7z"), "an archive: unpack it, and give its files"),
+    **dict.fromkeys((".arrow", ".feather", ".avro", ".orc"), "write it as Parquet"),
+    **dict.fromkeys((".db", ".sqlite", ".duckdb"), "a database: export its table as Parquet"),
+}
 PLACED = ("key", "step", "timestamp")  # the first columns of every output
 # Arguments of `Source` that options have the names of.
 _ROW = ("key", "user", "timestamp")
-SOURCE_OPTIONS = (*_ROW, "timestamp_format", "timezone", "format", "delimiter", "show_header")
+_FILE = ("format", "delimiter", "multiline", "show_header")
+SOURCE_OPTIONS = (*_ROW, "timestamp_format", "timezone", *_FILE)
 Columns = Sequence[tuple[str, type]]  # names and types: str, int or float
 _MAX_NUMBER = 300  # characters: no count is longer, and int() takes quadratic time
 _DIGITS = re.compile(r"[0-9]{1,18}", re.ASCII)
@@ -37,13 +46,23 @@ class InputError(ValueError):
 
 def kind_of(path: str) -> str:
     """One of KINDS, by the suffix of a file's name, before that of its compression."""
-    name = path.lower()
-    if name.endswith(_PARQUET):
-        return "parquet"
-    stem, suffix = os.path.splitext(name)
-    if suffix in _COMPRESSED:
-        suffix = os.path.splitext(stem)[1]
-    return _SUFFIXES.get(suffix, "csv")
+    suffix = _suffix(path)
+    return "parquet" if suffix in _PARQUET else _SUFFIXES.get(suffix, "csv")
+
+
+def is_data(path: str) -> bool:
+    """Whether a file's name says that it holds rows that commands read."""
+    return _suffix(path) in (*_CSV, *_PARQUET, *_SUFFIXES)
+
+
+def _suffix(path: str) -> str:
+    """The suffix of a file's name, before that of its compression."""
+    stem, suffix = os.path.splitext(path.lower())
+    return os.path.splitext(stem)[1] if suffix in _COMPRESSED else suffix
+
+
+def unreadable(file: str, error: OSError) -> InputError:
+    return InputError(f"{file}: cannot be read: {error.strerror or error}")
 
 
 # What is read
@@ -75,18 +94,25 @@ class Source:
 
     Unless `format` says otherwise a suffix .parquet or .pq means Parquet, .jsonl, .ndjson or .json
     JSON lines, and all else CSV with a header line. Both of these are in UTF-8, compressed (.gz,
-    .bz2, .zst ...) or not; blank lines are skipped.
+    .bz2, .zst ..., or gzip by its first bytes) or not. A row is a physical line, read by itself;
+    blank lines are skipped.
 
-    A line of JSON is an object, a row; its numbers stay numbers, and a null is an empty text. There
-    is no header: a field that a row lacks, or that holds an object or a list, is an InputError if
-    it is of keys or times. Of what is protected, where an error would reveal it, the one is an
-    empty text too, and the other what is no number or text.
+    A row that cannot be read is an InputError per element, which shows file, row and column. At a
+    clock (`per_tick`) it counts nothing and leaves no trace: a line whose quote stays open, that
+    has fewer cells than the header or more (but for empty ones at its end), that is no JSON object
+    or not UTF-8; and a key or a time that is null, missing, nested, or that cannot be read.
+
+    A line of JSON is an object, a row; its numbers stay numbers, and a null is an empty text, but
+    for a key at a clock. A field of what is counted that a row lacks is an empty text too, and an
+    object or a list is what is no number or text. A name with dots (`user.id`) is a field of that
+    name, or else one within objects of JSON or structs of Parquet.
 
     Args:
-      inputs: paths or patterns on any file system that Beam knows; each file is read once. One may
-        be ``-``, standard input, if `spool` is the copy of it that is read.
+      inputs: paths, patterns or folders on any file system that Beam knows; each file is read once.
+        Of a folder its data files are read, by their names. One may be ``-``, standard input, if
+        `spool` is the copy of it that is read.
       key: the column of the keys, as str() shows them. An empty text is a key like others; a null
-        in Parquet is an InputError. None: all rows have the key "all".
+        in Parquet is none. None: all rows have the key "all".
       columns: what is counted. It is protected, hence neither the keys' column nor the times'.
       measure: from the cells of these columns, one argument each, to the event's value. It must not
         raise: that would reveal the cell.
@@ -95,6 +121,9 @@ class Source:
       timestamp_format, timezone: see `times.parser`.
       format: one of KINDS, of all files; default: by their names.
       delimiter: of CSV; the two characters ``\\t`` mean a tab.
+      multiline: whether cells of CSV may hold line breaks, within quotes. Then a row is what a
+        reader of CSV makes of the whole file, and a broken quote is an InputError at a clock, too:
+        what follows it could be read as anything.
       show_header: whether an error about a missing column may show the first line of a CSV file,
         which is data if there is no header, or the fields of a line of JSON.
       per_tick: whether events are counted per tick. Then keys, times and people are protected too,
@@ -115,6 +144,7 @@ class Source:
     timezone: str = "UTC"
     format: str | None = None
     delimiter: str = ","
+    multiline: bool = False
     show_header: bool = False
     per_tick: bool = False
     instead: str = ""
@@ -163,7 +193,7 @@ class Source:
 
     @property
     def public(self) -> frozenset[str]:
-        """The columns whose cells may stop the run."""
+        """The columns of keys and times: without them a row cannot be read."""
         return frozenset(n for n in (self.key, *self.times) if n is not None)
 
     @property
@@ -178,7 +208,9 @@ class Source:
         return STANDARD_INPUT if path == self.spool else path
 
     def kind(self, path: str) -> str:
-        """What a file is, one of KINDS."""
+        """What a file is, one of KINDS; an InputError for files of other programs."""
+        if self.format is None and (remedy := _OTHERS.get(_suffix(path))):
+            raise InputError(f"{self.label(path)}: {remedy}; or give its --format")
         return self.format or kind_of(path)
 
 

@@ -29,8 +29,13 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_dpcount.commands import stop
 from beam_dpcount.commands.files.beside import beside
-from beam_dpcount.commands.files.formats import Columns, InputError, Table, kind_of
-from beam_dpcount.commands.files.read import unreadable
+from beam_dpcount.commands.files.formats import (
+    Columns,
+    InputError,
+    Table,
+    kind_of,
+    unreadable,
+)
 from beam_dpcount.commands.progress import Progress
 
 SUFFIXES = (".csv", ".jsonl", ".csv.gz", ".jsonl.gz", ".parquet")

@@ -1,0 +1,109 @@
+"""Physical lines of text files: the records of CSV and JSON lines, one a line.
+
+A line ends with \\n, \\r\\n or \\r, whatever stands in it. So what one line holds decides about no
+other: neither a quote that stays open nor bytes that are not UTF-8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from apache_beam.io.fileio import ReadableFile
+from apache_beam.io.filesystem import CompressedFile, CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+
+from beam_dpcount.commands.progress import Progress
+
+BLOCK = 1 << 18  # bytes
+_MARK = b"\xef\xbb\xbf"  # the byte order mark of UTF-8
+_GZIP = b"\x1f\x8b\x08"
+
+
+def texts(readable: ReadableFile) -> Iterator[str | None]:
+    """Lines without their ends; None for one that is not UTF-8.
+
+    Raises:
+      OSError: the file cannot be read, or its compression is damaged or cut.
+    """
+    for data in _blocks(readable):
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            yield from map(_decoded, data.splitlines())
+            continue
+        if "\r" in text:
+            text = text.replace("\r\n", "\n").replace("\r", "\n")
+        lines = text.split("\n")
+        if not lines[-1]:  # the end of the last line
+            lines.pop()
+        yield from lines
+
+
+def with_ends(readable: ReadableFile) -> Iterator[tuple[str, bool]]:
+    """Lines with their ends, and whether they are UTF-8; if not, with half characters in them."""
+    for data in _blocks(readable):
+        for line in data.splitlines(keepends=True):
+            text = _decoded(line)
+            yield (line.decode(errors="surrogateescape"), False) if text is None else (text, True)
+
+
+def check(readable: ReadableFile) -> None:
+    """Read a compressed file to its end; an OSError if it is damaged or cut."""
+    source, kind, _ = _opened(readable)
+    with source:
+        while kind != CompressionTypes.UNCOMPRESSED and _read(source):
+            pass
+
+
+def _decoded(line: bytes) -> str | None:
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _blocks(readable: ReadableFile) -> Iterator[bytes]:
+    """The whole file in blocks, each of which is of whole lines."""
+    source, _, file = _opened(readable)
+    at, begun = 0, False
+    with source:
+        parts: list[bytes] = []
+        while data := _read(source):
+            before, at = at, file.tell()  # of what may be compressed
+            Progress.read += at - before
+            # A \r may be half of an end, unless more follows it.
+            end = 1 + max(data.rfind(b"\n"), data.rfind(b"\r", 0, -1))
+            if not end:
+                parts.append(data)
+                continue
+            block, parts = b"".join([*parts, data[:end]]), [data[end:]]
+            yield block if begun else block.removeprefix(_MARK)
+            begun = True
+        if rest := b"".join(parts):
+            yield rest if begun else rest.removeprefix(_MARK)
+
+
+def _opened(readable: ReadableFile) -> tuple[Any, str, Any]:
+    """A file, unpacked; the kind of its compression, by its name or its first bytes; and itself."""
+    path, plain = readable.metadata.path, CompressionTypes.UNCOMPRESSED
+    file = FileSystems.open(path, compression_type=plain)
+    kind = CompressionTypes.detect_compression_type(path)
+    if kind == plain:
+        begin = file.read(len(_GZIP))
+        file.seek(0)
+        kind = CompressionTypes.GZIP if begin == _GZIP else plain
+    return file if kind == plain else CompressedFile(file, compression_type=kind), kind, file
+
+
+def _read(source: Any) -> bytes:
+    try:
+        data: bytes = source.read(BLOCK)
+    except Exception as error:  # each codec has its own
+        if not isinstance(source, CompressedFile) and isinstance(error, OSError):
+            raise
+        raise OSError("the compressed data are damaged") from error
+    # Beam accepts a file that was cut off; its decompressor knows better.
+    if not data and not getattr(getattr(source, "_decompressor", None), "eof", True):
+        raise OSError("the compressed data end too early")
+    return data

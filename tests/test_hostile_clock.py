@@ -1,0 +1,652 @@
+"""The same hostile rows through every door of a clock: what is seen is as without them.
+
+Doors are the command line (CSV, JSON lines, Parquet, compressed, folders, standard input), rows,
+Beam YAML and the live log. What transforms meet is in `tests/hostile.py` and `test_whole.py`.
+"""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import importlib.util
+import io
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from importlib.resources import files as resources
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from apache_beam.io.fileio import ReadableFile
+from apache_beam.io.filesystem import FileMetadata
+
+import beam_dpcount as dp
+from beam_dpcount.commands import bounds, count, spending, ticks
+from beam_dpcount.commands.files.formats import Source, counted, value_of
+from beam_dpcount.commands.files.read import ReadEvents, events
+from beam_dpcount.rows import TickCountRows
+from examples.live import source as live
+from examples.live.lines import clock_line, request_line
+from tests.command_lines import EXACT, command, written
+from tests.side_doors import SECRET, Outside, as_in_a_new_worker, is_ours, listening, outside
+from tests.whole import temporary
+
+AT = 1_700_000_000  # when the clock begins
+KEYS = ("a", "b")
+
+
+class Row(NamedTuple):
+    """What a row says; at: seconds from the beginning."""
+
+    key: Any = "a"
+    who: Any = "p"
+    n: Any = 1
+    at: Any = AT + 5
+
+
+SOUND = [Row(who=f"p{i}", key=KEYS[i % 2], n=i % 3, at=AT + 7 * i) for i in range(8)]
+COUNTED = {"a": [2, 3, 3, 3], "b": [1, 3, 4, 4]}  # of SOUND, by ticks of 20 seconds
+# Cells that no key or time can be read from, as texts: what all doors can hold.
+TEXTS: dict[str, dict[str, str]] = {
+    "n/a": {"at": "n/a"},
+    "empty": {"at": ""},
+    "blank": {"at": " "},
+    "year 10000": {"at": "253402300800"},
+    "year -1": {"at": "-99999999999999"},
+    "words": {"at": SECRET},
+    "iso": {"at": "2023-11-14T22:13:25Z"},
+    "nan": {"at": "nan"},
+    "infinite": {"at": "1e999"},
+    "long": {"at": "9" * 5000},
+    "digits": {"at": "\u0661"},
+    "null byte": {"at": "17000\x0000005"},
+    "long key": {"key": SECRET * 40_000},
+    "null byte in a key": {"key": "a\x00"},
+    "delimiter": {"key": "a,b", "at": "n/a, n/a"},
+    "quote": {"key": 'a"', "at": '"1700000005"'},
+}
+
+
+def interspersed(rows: Sequence[Any], more: Iterable[Any]) -> list[Any]:
+    """Rows with others before, between and behind them."""
+    more, mixed = list(more), list[Any]()
+    for i, row in enumerate([*rows, None]):
+        mixed += more[i :: len(rows) + 1]
+        mixed += [] if row is None else [row]
+    return [*more[:1], *mixed, *more[-1:]]
+
+
+# Files, with and without rows that cannot be read
+
+
+def csv_line(row: Row) -> bytes:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="").writerow(row)
+    return out.getvalue().encode()
+
+
+BROKEN_CSV = (
+    b'a,"p,1,1700000005',
+    b'a,p,1,"1700000005',
+    b'"',
+    b'""",',
+    b'a,"p"x,1,1700000005',
+    b'a,"p" ,1,1700000005',
+    b"a,p,1",
+    b"a",
+    b"a,p,1,1700000005,6",
+    b"a,p,1,1700000005,,,x",
+    b"a,\xff\xfe,1,1700000005",
+    b"a,p,1,1700000005\xff",
+    b"\xed\xa0\x80,p,1,1700000005",
+    b"a,p\x85,1,17\xc2\xa000000005",
+    b"key,who,n,at",
+    b"\xef\xbb\xbf",
+    b"a,p,\r1,1700000005",  # two lines, neither of which is a row
+    b'a,"p\r\n",1,1700000005',
+    b'a,"' + b"p" * 300_000 + b",1,1700000005",
+    b"p" * 300_000,
+    b"," * 100_000,
+    b"a;p;1;1700000005",
+    b'{"key": "a", "who": "p", "n": 1, "at": 1700000005}',
+    b"",
+    b"\r",
+)  # fmt: skip
+
+
+def csv_of(rows: Iterable[Row | bytes], end: bytes = b"\n") -> bytes:
+    lines = [row if isinstance(row, bytes) else csv_line(row) for row in rows]
+    return b"".join(line + end for line in (b"key,who,n,at", *lines))
+
+
+_DEEP = b"[" * 100_000
+BROKEN_JSON = (
+    b"{",
+    b"}",
+    b"[1]",
+    b"[",
+    b"null",
+    b"5",
+    b'"a"',
+    b"{}",
+    _DEEP,
+    b'{"key": "a", "at": 1700000005',
+    b'{"key": "a", "at": 1700000005}}',
+    b"{'key': 'a', 'at': 1700000005}",
+    b'{"key": "a"}',
+    b'{"key": "a", "At": 1700000005}',
+    b'{"at": 1700000005}',
+    b'{"key": null, "at": 1700000005}',
+    b'{"key": "a", "at": null}',
+    b'{"key": ["a"], "at": 1700000005}',
+    b'{"key": {"key": "a"}, "at": 1700000005}',
+    b'{"key": {}, "at": {}}',
+    b'{"key": "a", "at": [1700000005]}',
+    b'{"key": "a", "at": true}',
+    b'{"key": "a", "at": NaN}',
+    b'{"key": "a", "at": -Infinity}',
+    b'{"key": "a", "at": 1e400}',
+    b'{"key": "a", "at": ' + b"9" * 5000 + b"}",
+    b'{"key": "a", "at": 253402300800}',
+    b'{"key": "a", "at": 1700000005, "at": "n/a"}',
+    b'{"key": "a", "at": 1700000005, "key": null}',
+    b'{"key": "\\ud800", "at": 1700000005}',
+    b'{"key": "a", "at": "\\udfff1700000005"}',
+    b'{"key": "a\xff", "at": 1700000005}',
+    b'{"key": "a", "at": 1700000005, "more": ' + _DEEP + b"}",
+    b'{"key": "a",\r"at": 1700000005}',
+    b"\xef\xbb\xbf{}",
+    b"key,who,n,at",
+    b"",
+    b"  \t",
+    b"\x00",
+)  # fmt: skip
+
+
+def json_of(rows: Iterable[Row | bytes], end: bytes = b"\n") -> bytes:
+    lines = [row if isinstance(row, bytes) else json.dumps(row._asdict()).encode() for row in rows]
+    return b"".join(line + end for line in lines)
+
+
+def odd(column: str, cells: Any) -> Callable[[pa.Table], pa.Table]:
+    """Rows more, with these cells in a column that has their type, and as dictionaries."""
+
+    def add(table: pa.Table) -> pa.Table:
+        size, at = len(cells), table.schema.get_field_index(column)
+        kind = cells.type.value_type if pa.types.is_dictionary(cells.type) else cells.type
+        usual: Any = table.column(column)
+        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            usual = pa.array([str(x).encode() for x in usual.to_pylist()], kind)
+        elif pa.types.is_string(kind):
+            usual = pa.array([str(x) for x in usual.to_pylist()], kind)
+        elif pa.types.is_timestamp(kind):
+            usual = pa.array([x * 10**6 for x in usual.to_pylist()], pa.int64()).cast(kind)
+        else:
+            usual = pa.array(usual.to_pylist(), kind)
+        plain = cells.dictionary_decode() if pa.types.is_dictionary(cells.type) else cells
+        joined = pa.chunked_array([plain, usual, plain]).combine_chunks()
+        if pa.types.is_dictionary(cells.type):
+            # As categories are written: small indices into texts, some of which are not text.
+            indices = pa.array(range(len(joined)), pa.int8())
+            joined = pa.DictionaryArray.from_arrays(indices, joined)
+        rows = [Row()._asdict()] * size
+        more = pa.Table.from_pylist(rows, schema=table.schema)
+        return pa.concat_tables([more, table, more]).set_column(at, column, joined)
+
+    return add
+
+
+def not_text(kind: Any) -> Any:
+    binary = pa.large_binary() if kind == pa.large_string() else pa.binary()
+    return pa.array([b"\xff", SECRET.encode() + b"\xed\xa0\x80"], binary).view(kind)
+
+
+BROKEN_PARQUET: dict[str, Callable[[pa.Table], pa.Table]] = {
+    "null keys": odd("key", pa.array([None, None], pa.string())),
+    "keys that are not text": odd("key", not_text(pa.string())),
+    "bytes that are not text": odd("key", not_text(pa.binary())),
+    "large ones": odd("key", not_text(pa.large_string())),
+    "dictionaries of them": odd("key", not_text(pa.string()).dictionary_encode()),
+    "null times": odd("at", pa.array([None, None], pa.int64())),
+    "times beyond": odd("at", pa.array([2**62, -(2**62)])),
+    "not numbers": odd("at", pa.array([float("nan"), float("-inf"), None])),
+    "texts as times": odd("at", pa.array([text["at"] for text in TEXTS.values() if "at" in text])),
+    "texts that are none": odd("at", not_text(pa.string())),
+    "timestamps beyond": odd("at", pa.array([2**62, None], pa.int64()).cast(pa.timestamp("us"))),
+    "dictionaries of times": odd("at", pa.array(["n/a", SECRET]).dictionary_encode()),
+}
+
+
+def table_of(rows: Iterable[Row]) -> pa.Table:
+    return pa.Table.from_pylist([row._asdict() for row in rows])
+
+
+def parquet_of(table: pa.Table) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(table, out, row_group_size=3)
+    return out.getvalue()
+
+
+def cells_of(texts: dict[str, dict[str, str]]) -> list[Row]:
+    return [Row(who=f"q {name}")._replace(**cells) for name, cells in texts.items()]
+
+
+def files() -> dict[str, tuple[str, bytes, bytes]]:
+    """By a name: the name of a file, what it holds, and the same with hostile rows."""
+    texts = cells_of(TEXTS)
+    as_csv, as_json = (interspersed(SOUND, [*texts, *more]) for more in (BROKEN_CSV, BROKEN_JSON))
+    ways: dict[str, tuple[str, Callable[[list[Any]], bytes]]] = {
+        "csv": ("in.csv", csv_of),
+        "csv, \\r\\n": ("in.csv", lambda rows: csv_of(rows, b"\r\n")),
+        "csv, marked": ("in.csv", lambda rows: b"\xef\xbb\xbf" + csv_of(rows)),
+        "csv, no end": ("in.csv", lambda rows: csv_of(rows) + b'a,"p,1,1700000005'),
+        "csv, packed": ("in.csv.gz", lambda rows: gzip.compress(csv_of(rows))),
+        "csv, gzip without a name": ("in.csv", lambda rows: gzip.compress(csv_of(rows))),
+        "csv, bz2": ("in.csv.bz2", lambda rows: bz2.compress(csv_of(rows))),
+        "json": ("in.jsonl", json_of),
+        "json, \\r\\n": ("in.jsonl", lambda rows: json_of(rows, b"\r\n")),
+        "json, packed": ("in.json.gz", lambda rows: gzip.compress(json_of(rows))),
+    }
+    made = {
+        name: (file, pack(SOUND), pack(as_csv if name.startswith("csv") else as_json))
+        for name, (file, pack) in ways.items()
+    }
+    for name, add in BROKEN_PARQUET.items():
+        table = table_of(SOUND)
+        made[f"parquet, {name}"] = "in.parquet", parquet_of(table), parquet_of(add(table))
+    return made
+
+
+FILES = files()
+WORDS = (
+    *("--key", "key", "--keys", *KEYS, "--value", "n", "--bounds", 0, 2, "--timestamp", "at"),
+    *("--tick", 20, "--start", AT, "--horizon", 4, *EXACT),
+)
+PEOPLE = ("--user", "who", "--per-user", 3, "--per-key", 3)
+
+
+def shown(path: Path, *more: object) -> dict[str, Any]:
+    """All that a run shows of a file: outputs byte by byte, what is said, logs, what is left."""
+    place = path.parent
+    secret, account, out = place / "secret", place / "account.jsonl", place / "out.csv"
+    secret.write_text("0123456789abcdef" * 4)
+    account.unlink(missing_ok=True)
+    spending.create(str(account), dp.ZCDP(1e13), None)
+    words = (*WORDS, *more, "--secret-file", secret, "--account", account, "--output", out)
+    as_in_a_new_worker()
+    with temporary() as left, listening() as records:
+        ended = command("--input", path, *words, main=ticks.main)
+        temporaries = sorted(str(file.relative_to(left)) for file in left.rglob("*"))
+    assert ended.status == 0, ended.err
+
+    def plain(text: str) -> str:
+        return re.sub(r"\d{4}-\d\d-\d\dT[\d:.+Z]+", "#", text)
+
+    seen = {
+        "out": plain(ended.out),
+        "err": plain(ended.err),
+        "output": out.read_bytes(),
+        "manifest": plain((place / "out.csv.manifest.json").read_text()),
+        "files": sorted(file.name for file in place.iterdir()),
+        "temporaries": temporaries,
+        "logs": [plain(r.getMessage()) for r in records if is_ours(r) or SECRET in r.getMessage()],
+    }
+    assert SECRET not in str(seen)
+    return seen
+
+
+@pytest.mark.pipeline
+@pytest.mark.exhaustive("name")
+@pytest.mark.parametrize("more", [(), PEOPLE, ("--path", "streaming")], ids=["", "people", "state"])
+@pytest.mark.parametrize("name", FILES)
+def test_no_row_of_a_file_is_seen(name: str, more: tuple[object, ...], tmp_path: Path) -> None:
+    file, without, hostile = FILES[name]
+    path = tmp_path / file
+    path.write_bytes(without)
+    before = shown(path, *more)
+    found = {key: [v for k, _, _, v in written(tmp_path / "out.csv") if k == key] for key in KEYS}
+    assert found == COUNTED
+    path.write_bytes(hostile)
+    assert shown(path, *more) == before
+
+
+@pytest.mark.pipeline
+@pytest.mark.exhaustive("name")
+@pytest.mark.parametrize("name", ["csv", "json", "parquet, dictionaries of them"])
+def test_no_row_is_in_a_metric(
+    name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file, without, hostile = FILES[name]
+    path = tmp_path / file
+    source = Source([str(path)], "key", *counted("n", None), timestamp="at", per_tick=True)
+
+    def seen(content: bytes) -> Outside:
+        path.write_bytes(content)
+
+        def build(pipeline: beam.Pipeline) -> dict[str, Any]:
+            count = dp.TickCount(
+                dp.ZCDP(1e12), 20, AT, horizon=4, keys=KEYS, bounds=(0, 2), value=value_of
+            )
+            return {"": pipeline | ReadEvents(source) | count}
+
+        return outside(build, capfd)
+
+    assert seen(hostile) == seen(without)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_read_of_a_row_says_nothing_of_others(name: str, tmp_path: Path) -> None:
+    """Neither its number nor anything else depends on rows that cannot be read."""
+    file, without, hostile = FILES[name]
+    read = []
+    for content in (without, hostile):
+        path = tmp_path / file
+        path.write_bytes(content)
+        source = Source([str(path)], "key", *counted("n", None), "at", per_tick=True, user="who")
+        found = events(source, ReadableFile(FileMetadata(str(path), len(content))))
+        # Keys that are not listed count nothing: a text that is long, or has a null byte.
+        read.append([(e.value, e.timestamp) for e in found if e.value[0] in KEYS])
+    assert read[0] == read[1]
+    assert len(read[0]) == len(SOUND)
+
+
+def test_a_file_of_hostile_rows_alone(tmp_path: Path) -> None:
+    """Headers alone, and rows none of which can be read, are the same log."""
+    path = tmp_path / "in.csv"
+    path.write_bytes(csv_of([]))
+    before = shown(path)
+    path.write_bytes(csv_of([*BROKEN_CSV, *cells_of(TEXTS)]))
+    assert shown(path) == before
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(b"")
+    before = shown(path)
+    path.write_bytes(json_of([*BROKEN_JSON, *cells_of(TEXTS)]))
+    assert shown(path) == before
+
+
+@pytest.mark.parametrize("name", ["csv", "json", "parquet, null keys"])
+def test_a_private_look_counts_them_by_column_and_reason(name: str, tmp_path: Path) -> None:
+    file, without, hostile = FILES[name]
+    path = tmp_path / file
+    words = (*WORDS, "--output", tmp_path / "out.csv", "--check")
+    path.write_bytes(without)
+    ended = command("--input", path, *words, main=ticks.main)
+    assert (ended.status, ended.err) == (0, "")
+    assert "cannot be read" not in ended.out
+    path.write_bytes(hostile)
+    ended = command("--input", path, *words, main=ticks.main)
+    assert (ended.status, ended.err) == (1, "")
+    assert ended.out.startswith("PRIVATE: ")
+    assert SECRET not in re.sub(f"'{SECRET}[^']*'", "", ended.out)  # keys that are not listed
+    time = "column 'at': the timestamp"
+    for part in {
+        "csv": [
+            "4 rows cannot be read and count nothing: not UTF-8 text",
+            "malformed CSV: a quote is open at the end of the line",
+            f"nothing: {time} is empty",
+            f"nothing: {time} is not a number",
+            f"nothing: {time} lies outside the years 1 to 9999",
+        ],
+        "json": [
+            "not a JSON object",
+            "2 rows cannot be read and count nothing: no field 'at' in the row",
+            "column 'key': the key is null",
+            "column 'at': an object, a list or half a character",
+            f"{time} is neither text, nor a number, nor a date",
+        ],
+    }.get(name, ["4 rows cannot be read and count nothing: column 'key': the key is null"]):
+        assert part in ended.out, ended.out
+
+
+def test_people_whose_bytes_differ_are_not_one(tmp_path: Path) -> None:
+    """Were bytes that are not text replaced, the rows of two people would be those of one."""
+    path = tmp_path / "in.csv"
+    path.write_bytes(csv_of([b"a,\xfe,1,1700000005", b"a,\xff,1,1700000006", *SOUND]))
+    shown(path, "--user", "who", "--per-user", 1)
+    assert [v for key, _, _, v in written(tmp_path / "out.csv") if key == "a"] == COUNTED["a"]
+
+
+def test_a_private_look_at_parquet(tmp_path: Path) -> None:
+    """Why a cell cannot be read is said as it is: bytes that are not text are not a null."""
+    file, _, hostile = FILES["parquet, bytes that are not text"]
+    path = tmp_path / file
+    path.write_bytes(hostile)
+    words = (*WORDS, "--output", tmp_path / "out.csv", "--check")
+    said = command("--input", path, *words, main=ticks.main).out
+    reason = "neither UTF-8 text nor a date of the years 1 to 9999"
+    assert f"4 rows cannot be read and count nothing: column 'key': {reason}" in said
+
+
+def test_bounds_read_rows_as_ticks_do(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    words = ("--input", path, *WORDS, "--user", "who")
+    path.write_bytes(csv_of(SOUND))
+    without = command(*words, main=bounds.main)
+    path.write_bytes(csv_of(interspersed(SOUND, BROKEN_CSV)))
+    ended = command(*words, main=bounds.main)
+    assert (ended.status, ended.err) == (0, "")
+    lines = ended.out.splitlines()
+    assert [line for line in lines if "cannot be read and count" not in line] == (
+        without.out.splitlines()
+    )
+    assert len(lines) > len(without.out.splitlines())
+
+
+# What a file as a whole decides
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("in.csv.gz", gzip.compress(csv_of(SOUND * 5000))[:-9]),
+        ("in.csv", gzip.compress(csv_of(SOUND * 5000))[:-9]),
+        ("in.jsonl.gz", gzip.compress(json_of(SOUND * 5000))[:-9]),
+        ("in.csv.gz", csv_of(SOUND)),
+        ("in.parquet", parquet_of(table_of(SOUND * 500))[:-30]),
+        ("in.parquet", b""),
+    ],
+    ids=["gzip", "no suffix", "json", "no gzip", "parquet", "empty"],
+)
+def test_a_damaged_file_stops_before_anything_is_drawn_or_charged(
+    name: str, content: bytes, tmp_path: Path
+) -> None:
+    """Behind a hundred others, too, and without the number of a row."""
+    folder, account = tmp_path / "in", tmp_path / "account.jsonl"
+    folder.mkdir()
+    for number in range(101):
+        (folder / f"{number:03}.csv").write_bytes(csv_of(SOUND[:1]))
+    (folder / name).write_bytes(content)
+    _stops(folder, account, "cannot be read|damaged")
+
+
+def test_a_damaged_row_group_stops_before_anything_is_drawn_or_charged(tmp_path: Path) -> None:
+    out = io.BytesIO()
+    table = table_of(row._replace(who=f"{SECRET}{i}") for i, row in enumerate(SOUND * 3000))
+    pq.write_table(table, out, row_group_size=4000, use_dictionary=False)
+    damaged, middle = out.getvalue(), len(out.getvalue()) // 2
+    path = tmp_path / "in.parquet"
+    path.write_bytes(damaged[:middle] + b"\xff" * 5000 + damaged[middle + 5000 :])
+    _stops(path, tmp_path / "account.jsonl", "damaged", *PEOPLE)
+
+
+def test_a_missing_column_stops_before_anything_is_drawn_or_charged(tmp_path: Path) -> None:
+    for number in range(102):
+        (tmp_path / f"{number:03}.csv").write_bytes(csv_of(SOUND[:1]))
+    path = tmp_path / "101.csv"
+    path.write_bytes(path.read_bytes().replace(b"at", b"when"))
+    _stops(tmp_path / "*.csv", tmp_path / "account.jsonl", "101.csv, header: no column 'at'")
+
+
+def _stops(path: Path, account: Path, said: str, *more: object) -> None:
+    spending.create(str(account), dp.ZCDP(1e13), None)
+    before = account.read_bytes()
+    words = (*WORDS, *more, "--account", account, "--output", account.parent / "out.csv")
+    ended = command("--input", path, *words, main=ticks.main)
+    assert (ended.status, ended.out) == (2, "")
+    assert re.search(said, ended.err)
+    assert "row " not in ended.err
+    assert SECRET not in ended.err
+    assert account.read_bytes() == before
+    assert not (account.parent / "out.csv").exists()
+
+
+def test_line_breaks_within_quotes(tmp_path: Path) -> None:
+    """A quote that is broken stops before anything is counted: what follows could be anything."""
+    path, account = tmp_path / "in.csv", tmp_path / "account.jsonl"
+    broken = [b'a,"p\nq",1,1700000005', *SOUND]
+    path.write_bytes(csv_of(broken))
+    shown(path)
+    assert [v for key, _, _, v in written(tmp_path / "out.csv") if key == "a"] == COUNTED["a"]
+    shown(path, "--multiline")
+    assert [v for k, _, _, v in written(tmp_path / "out.csv") if k == "a"] == [3, 4, 4, 4]
+    # Rows of another length, or that are not UTF-8, count nothing, with line breaks or without.
+    path.write_bytes(csv_of(interspersed(SOUND, [b'a,"\n\xff",1,1700000005', b'a,"\n",1', b"a"])))
+    shown(path, "--multiline")
+    assert [v for k, _, _, v in written(tmp_path / "out.csv") if k == "a"] == COUNTED["a"]
+    (tmp_path / "out.csv").unlink()
+    (tmp_path / "out.csv.manifest.json").unlink()
+    for line in (b'a,"p,1,1700000005', b'a,"p"x,1,1700000005'):
+        account.unlink(missing_ok=True)
+        path.write_bytes(csv_of([*SOUND, line, *SOUND]))
+        _stops(path, account, "malformed CSV", "--multiline")
+
+
+def test_a_folder_is_counted_and_not_written_into(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "1.csv").write_bytes(csv_of(SOUND[:5]))
+    (folder / "2.jsonl").write_bytes(json_of([*BROKEN_JSON, *SOUND[5:]]))
+    (folder / "_SUCCESS").touch()
+    command("--input", folder, *WORDS, "--output", tmp_path / "out.csv", main=ticks.main)
+    found = {key: [v for k, _, _, v in written(tmp_path / "out.csv") if k == key] for key in KEYS}
+    assert found == COUNTED
+    ended = command("--input", folder, *WORDS, "--output", folder / "out.csv", main=ticks.main)
+    assert (ended.status, ended.out) == (2, "")
+    assert "is in a folder that is read; write it elsewhere" in ended.err
+    assert sorted(path.name for path in folder.iterdir()) == ["1.csv", "2.jsonl", "_SUCCESS"]
+
+
+@pytest.mark.parametrize("option", ["--input", "--output"])
+def test_a_file_system_that_is_not_there_says_what_to_do(option: str, tmp_path: Path) -> None:
+    pytest.importorskip("apache_beam.io.aws")
+    if importlib.util.find_spec("boto3"):
+        pytest.skip("boto3 is installed")
+    path = tmp_path / "in.csv"
+    path.write_bytes(csv_of(SOUND))
+    given = {"--input": path, "--output": tmp_path / "out.csv"} | {option: "s3://bucket/x.csv"}
+    words = [word for pair in given.items() for word in pair]
+    ended = command(*words, *WORDS, main=ticks.main, overwrite=False)
+    extra = "it needs pip install 'apache-beam[aws]' and access to it; or take local files"
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err == f"error: cannot look for 's3://bucket/x.csv': {extra}\n"
+
+
+@pytest.mark.parametrize("name", ["csv", "json"])
+def test_per_element_a_record_is_a_line_as_well_and_errors_name_it(
+    name: str, tmp_path: Path
+) -> None:
+    line, reason = {
+        "csv": (b'a,"p\nq",1,1700000005', "a quote is open at the end of the line"),
+        "json": (b'{"key": "a",\n"at": 1}', "not a JSON object"),
+    }[name]
+    path = tmp_path / {"csv": "in.csv", "json": "in.jsonl"}[name]
+    path.write_bytes({"csv": csv_of, "json": json_of}[name]([*SOUND, line]))
+    words = ("--key", "key", "--value", "n", "--bounds", 0, 2, "--horizon", 20, *EXACT)
+    ended = command("--input", path, *words, "--output", tmp_path / "o.csv", main=count.main)
+    assert ended.status == 2
+    assert f"{path.name}, row 9: " in ended.err
+    assert reason in ended.err
+
+
+# Rows, Beam YAML and the live log
+
+
+class Loose(NamedTuple):
+    """A row whose schema says nothing."""
+
+    key: Any
+    who: Any
+    n: Any
+    at: Any
+
+
+NESTED = (
+    *(Row(at=at) for at in (None, True, math.nan, math.inf, [AT], {"at": AT}, b"17", 1e300)),
+    *(Row(key=key) for key in (None, True, ["a"], {"a": 1}, b"a", math.nan, 1.5)),
+)
+OF_ROWS: dict[str, Any] = {
+    **{"key": "key", "value": "n", "timestamp": "at", "timestamp_format": "unix", "keys": [*KEYS]},
+    **{"tick": 20, "start": AT, "horizon": 4, "low": 0, "high": 2, "rho": 1e12},
+}
+
+
+@pytest.mark.pipeline
+@pytest.mark.parametrize("path", ["bounded", "streaming"])
+def test_no_row_of_a_collection_is_seen(path: str, capfd: pytest.CaptureFixture[str]) -> None:
+    def seen(rows: Sequence[Row]) -> Outside:
+        def build(pipeline: beam.Pipeline) -> dict[str, Any]:
+            made: Any = beam.Create([tuple(row) for row in rows], reshuffle=False)
+            loose: Any = beam.MapTuple(Loose).with_output_types(Loose)
+            return {"": pipeline | made | "Row" >> loose | TickCountRows(**OF_ROWS, path=path)}
+
+        return outside(build, capfd)
+
+    rows = interspersed(SOUND, [*cells_of(TEXTS), *NESTED])
+    assert seen(rows) == seen(SOUND)
+
+
+@pytest.mark.pipeline
+def test_no_row_of_a_yaml_pipeline_is_seen(capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("docstring_parser")  # of the extra yaml
+    import yaml  # type: ignore[import-untyped]
+    from apache_beam.yaml.yaml_provider import parse_providers
+    from apache_beam.yaml.yaml_transform import YamlTransform
+
+    provider = resources("beam_dpcount.rows") / "provider.yaml"
+    providers = parse_providers("", yaml.safe_load(provider.read_text()))
+    config = {name: x for name, x in OF_ROWS.items() if name not in ("value", "low", "high")}
+
+    def seen(rows: Sequence[Row]) -> Outside:
+        elements = [
+            {name: cell if cell is None else str(cell) for name, cell in row._asdict().items()}
+            for row in rows
+        ]
+        steps = [("Create", {"elements": elements}), ("TickCount", config)]
+        chain = [{"type": kind, "config": how} for kind, how in steps]
+        text = json.dumps({"type": "chain", "transforms": chain})
+        return outside(lambda p: {"": p | YamlTransform(text, providers)}, capfd)
+
+    hostile = [*cells_of(TEXTS), Row(at=None), Row(key=None), Row(None, None, None, None)]
+    seen(SOUND)  # Beam says some things once in a process
+    assert seen(interspersed(SOUND, hostile)) == seen(SOUND)
+
+
+def live_line(row: Row) -> bytes:
+    return json.dumps({"at": row.at, "person": row.who, "service": row.key}).encode()
+
+
+@pytest.mark.pipeline
+def test_no_line_of_the_live_log_is_seen(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log, clock = tmp_path / "log", (clock_line(1000), clock_line(4000))
+    sound = [request_line(1000 + 300 * i, f"p{i}", KEYS[i % 2]).rstrip() for i in range(6)]
+    texts = [live_line(row) for row in cells_of(TEXTS)]
+    broken = [
+        line.replace(b'"key"', b'"service"').replace(b"1700000005", b"1500") for line in BROKEN_JSON
+    ]
+
+    def seen(lines: Sequence[bytes]) -> Outside:
+        log.write_bytes(clock[0] + b"".join(line + b"\n" for line in lines) + clock[1])
+
+        def build(pipeline: beam.Pipeline) -> dict[str, Any]:
+            count = dp.TickCount(dp.ZCDP(1e12), 1, 1, 4, keys=KEYS, value=lambda _: 1)
+            return {"": pipeline | live.TailLog(str(log), 4000) | count}
+
+        return outside(build, capfd)
+
+    assert seen(interspersed(sound, [*texts, *broken])) == seen(sound)
