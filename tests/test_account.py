@@ -18,7 +18,8 @@ from beam_dpcount.budget.conversions import float_up, gaussian_epsilon, zcdp_eps
 from beam_dpcount.budget.costs import PureCost
 from beam_dpcount.budget.ledger import Protection
 from beam_dpcount.commands import account as printing
-from beam_dpcount.commands import count, graph, spending, ticks
+from beam_dpcount.commands import count, graph, histogram, sequences, spending, ticks
+from beam_dpcount.commands import options as opt
 from beam_dpcount.commands import run as running
 from beam_dpcount.commands.files import beside
 from beam_dpcount.commands.files.formats import InputError
@@ -504,13 +505,88 @@ def test_a_replay_costs_nothing_and_anything_else_does(again: Shop) -> None:
     assert "input 2: " in printed
 
 
+def listed_by(texts: str) -> str:
+    """What `<(printf ...)` is to a command: a name under which the texts can be read once."""
+    reader, writer = os.pipe()
+    os.write(writer, texts.encode())
+    os.close(writer)
+    return f"/dev/fd/{reader}"
+
+
+LISTS: dict[str, tuple[Any, tuple[object, ...], tuple[str, ...]]] = {
+    "keys": (
+        ticks.main,
+        ("--key", "page", "--timestamp", "at", "--tick", 5, "--start", 0, "--horizon", 4),
+        ("a\n", "b\na\n", "a\nb\n"),
+    ),
+    "domain": (
+        histogram.main,
+        ("--item", "what", "--horizon", 20),
+        ("buy\n", "view\nbuy\n", "buy\nview\n"),
+    ),
+    "alphabet": (
+        sequences.main,
+        ("--letter", "what", "--max-length", 1, "--horizon", 20),
+        ("buy\n", "view\nbuy\n", "buy\nview\n"),
+    ),
+    "words": (
+        sequences.main,
+        ("--letter", "what", "--alphabet", "buy", "view", "--horizon", 20),
+        ("buy\n", "view\nbuy\n", "buy\nview\n"),
+    ),
+    "vertices": (
+        graph.main,
+        ("--edge", "page", "what", "--what", "edges", "--horizon", 20),
+        ("a\nbuy\n", "a\nb\nbuy\n", "buy\na\n"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_lists_that_can_be_read_once_are_told_apart(again: Shop, name: str) -> None:
+    """A list through a pipe is empty when it is read again; three counts are not one."""
+    again.account.unlink()
+    made(again.account, dp.PureDP(9.0))
+    main, words, lists = LISTS[name]
+    common = ["--input", again.log, "--account", again.account, *words, *REPLAY]
+    reader = -1
+    for n, texts in enumerate(lists):
+        if reader >= 0:
+            os.close(reader)  # so that all have one name
+        path = listed_by(texts)
+        reader = int(path.rpartition("/")[2])
+        out = again.log.parent / f"list{n}.csv"
+        succeed(*common, f"--{name}-file", path, "--output", out, main=main)
+    os.close(reader)
+    runs = Account.read(str(again.account)).runs
+    assert [run.again for run in runs.values()] == [None] * 3
+    assert all(run.cost for run in runs.values())
+
+
+def test_a_list_that_is_replaced_while_a_run_starts_is_what_was_read(
+    again: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, read = again.log.parent / "keys.txt", opt.public_list
+
+    def reading(name: str, *given: Any) -> list[str]:
+        texts = read(name, *given)
+        names.write_text("b\n")
+        return texts
+
+    monkeypatch.setattr(opt, "public_list", reading)
+    main, words, _ = LISTS["keys"]
+    common = ["--input", again.log, "--account", again.account, *words, *REPLAY]
+    for n, (texts, repeats) in enumerate((("a\n", None), ("b\n", None), ("a\n", 1))):
+        names.write_text(texts)
+        out = again.log.parent / f"list{n}.csv"
+        succeed(*common, "--keys-file", names, "--output", out, main=main)
+        assert Account.read(str(again.account)).runs[n + 1].again == repeats
+
+
 def marked(log: Path, **more: Any) -> str:
     """The mark of a run of ticks."""
-
-    class Task:
-        name = "ticks"
-        counter = calibrated(BOTH)
-        options = ticks.Ticks.parser().parse_args(
+    task = ticks.Ticks(
+        ticks.Ticks.parser().parse_args(
             [
                 *("--input", str(log), "--key", "page", "--timestamp", "at", "--tick", "5"),
                 *("--start", "0", "--horizon", "4", "--epsilon", "1", "--delta", "1e-6"),
@@ -518,9 +594,12 @@ def marked(log: Path, **more: Any) -> str:
                 *more.get("words", ("--keys", "a")),
             ]
         )
-
+    )
+    task.counter = calibrated(BOTH)
+    if more.get("reads", True):
+        task.listed_texts("keys", [str(log)])
     inputs = spending._looked_at({path: path for path in more.get("paths", [str(log)])})
-    return spending._mark(Task(), inputs, more.get("flags", []))  # type: ignore[arg-type]
+    return spending._mark(task, inputs, more.get("flags", []))
 
 
 def test_a_mark_is_of_all_that_releases_follow_from(
@@ -548,6 +627,7 @@ def test_a_mark_is_of_all_that_releases_follow_from(
     assert not marked(log, words=["--keys", "a", "--path", "streaming"])
     assert not marked(log, flags=["--runner", "BundleBasedDirectRunner"])
     assert not marked(log, paths=["gs://afar/log.csv"])
+    assert not marked(log, words=["--keys-file", str(keys)], reads=False)  # nobody knows of which
     assert SECRET not in plain
 
 

@@ -632,7 +632,8 @@ def _mark(task: Task, inputs: list[list[Any]], flags: Sequence[str]) -> str:
     """A keyed digest of all that the releases of a run with replayable noise follow from.
 
     Empty where another run might release something else: noise of the system, files that are not
-    here, a runner of the user's choice, and --path streaming, where order and lateness count.
+    here, a runner of the user's choice, --path streaming, where order and lateness count, and a
+    file of public texts that was not read through the task.
     """
     options = task.options
     entropy = opt.entropy_of(options)
@@ -641,10 +642,13 @@ def _mark(task: Task, inputs: list[list[Any]], flags: Sequence[str]) -> str:
     if options.path == "streaming":
         return ""
     counted = {name: x for name, x in options.given.items() if name not in opt.NOT_COUNTED}
-    names = [name for name in counted if name.endswith("_file")]
-    public = _looked_at({str(counted[name]): str(counted[name]) for name in names})
+    files = {name.removesuffix("_file") for name in counted if name.endswith("_file")}
+    if not files <= {*task.lists}:
+        return ""
+    # The lists as they were counted. Their files may have changed, or can be read only once.
     what = (
         *(task.name, dp.__version__, NOISE_FORMAT, task.counter.fingerprint),
-        *(sorted((name, repr(x)) for name, x in counted.items()), public, inputs),
+        *(sorted((name, repr(x)) for name, x in counted.items()), sorted(task.lists.items())),
+        inputs,
     )
     return entropy.mark(repr(what))

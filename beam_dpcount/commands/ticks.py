@@ -104,7 +104,7 @@ class Ticks(Task):
         options, paths = self.options, places.paths
         self.keys: list[str] = []
         if not options.select_keys:
-            self.keys = opt.public_list("keys", options, paths)
+            self.keys = self.listed_texts("keys", paths)
         most = opt.most_items(options, "--keys", self.keys or None)
         # Ticks have no ids of rows: a file more, or its keys in another order, would show.
         entropy = opt.entropy_of(options, ([*map(opt.real_path, paths)], self.keys))

@@ -1135,6 +1135,22 @@ MUTANTS = (
     ),
     Mutant(
         "accounts",
+        "runs of other public texts are one where their file has the same name",
+        f"{_COMMANDS}/spending.py",
+        ", sorted(task.lists.items())),",
+        "),",
+        "tests/test_account.py::test_lists_that_can_be_read_once_are_told_apart[domain]",
+    ),
+    Mutant(
+        "accounts",
+        "public texts that nobody took note of are the same in every run",
+        f"{_COMMANDS}/spending.py",
+        "    if not files <= {*task.lists}:\n",
+        "    if not files:\n",
+        "tests/test_account.py::test_a_mark_is_of_all_that_releases_follow_from",
+    ),
+    Mutant(
+        "accounts",
         "a dry run counts",
         f"{_COMMANDS}/run.py",
         "    if options.dry_run:\n",
