@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from beam_dpcount.budget.budgets import Budget
+from beam_dpcount.budget.odometer import PRESENCE, ColumnUse, column
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.figures import keys
 from beam_dpcount.commands.figures.pictures import Picture, Running
@@ -95,6 +96,19 @@ class Task(ABC):
         """The rows of --input, by these columns; see `Source`."""
         how = {name: getattr(self.options, name) for name in SOURCE_OPTIONS}
         return Source(self.options.input, columns=tuple(columns), measure=measure, **how, **more)
+
+    def column_use(self) -> ColumnUse:
+        """The columns that an account takes as public, and as protected, in this run.
+
+        At a clock no column is public. Per element those are that decide which rows there are and
+        in which step of which key: keys, times and people. Everything else that is read is counted.
+        """
+        source = self.source()
+        read = {column(name) for name in source.names}
+        if source.per_tick:
+            return ColumnUse(protected=frozenset({PRESENCE, *read}))
+        counted = {column(name) for name in source.columns}
+        return ColumnUse(frozenset({PRESENCE, *(read - counted)}), frozenset(counted))
 
     @abstractmethod
     def transform(self, places: Places) -> Any:
