@@ -555,9 +555,9 @@ def test_the_report_says_what_a_run_costs_whatever_others_did(shop: Path) -> Non
     assert pages[0] == pages[1]
     assert pages[0] == (
         "This run costs epsilon = 1 of an account of epsilon = 4 for one row; it protects "
-        ":presence, at, page. If another run publishes that a row is there, it costs epsilon = 2, "
-        "and is for what the row says in columns that none publishes. The account claims nothing "
-        "of :presence, page."
+        ":presence, at, page, each unless another run publishes it. If another run publishes that "
+        "a row is there, it costs epsilon = 2, and is for what the row says in columns that none "
+        "publishes. The account claims nothing of :presence, page."
     )
 
 

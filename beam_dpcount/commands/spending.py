@@ -255,7 +255,9 @@ def _entered(
 def _of_account(task: Task, account: Account, charges: Charges, why: str) -> str:
     """What the report says: of this run, its options and the account's total alone."""
     use, allowed = task.column_use(), task.options.allow_public
-    protects = listed(ordered(use.protected), "no column")
+    protects = "no column"
+    if use.protected:
+        protects = f"{listed(ordered(use.protected))}, each unless another run publishes it"
     lines = [
         f"This run costs {charges.presence}{why} of an account of {account.total} for "
         f"{account.whose}; it protects {protects}."
