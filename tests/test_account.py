@@ -14,15 +14,18 @@ from typing import Any
 import pytest
 
 import beam_dpcount as dp
+from beam_dpcount.budget.account import Account, AccountError, create, locked
+from beam_dpcount.budget.charges import Charge
 from beam_dpcount.budget.conversions import float_up, gaussian_epsilon, zcdp_epsilon, zcdp_rho
 from beam_dpcount.budget.costs import PureCost
 from beam_dpcount.budget.ledger import Protection
+from beam_dpcount.budget.odometer import ColumnUse
 from beam_dpcount.commands import account as printing
-from beam_dpcount.commands import count, graph, spending, ticks
+from beam_dpcount.commands import count, graph, histogram, sequences, spending, ticks
+from beam_dpcount.commands import options as opt
 from beam_dpcount.commands import run as running
 from beam_dpcount.commands.files import beside
 from beam_dpcount.commands.files.formats import InputError
-from beam_dpcount.commands.spending import Account, Cost
 from beam_dpcount.counters.change import Change, TickChange
 from beam_dpcount.counters.users import UserChange, group_of
 from beam_dpcount.statistics.graph_change import GraphChange
@@ -41,7 +44,7 @@ def fail(*words: object, main: Any = count.main, started: bool = True) -> str:
 
 
 def made(path: Path, budget: Any, user: str | None = None) -> Account:
-    return spending.create(str(path), budget, user)
+    return create(str(path), budget, user)
 
 
 @pytest.fixture
@@ -59,21 +62,22 @@ def calibrated(budget: Any, change: Any = None, mechanism: Any = None) -> Any:
 
 def test_sums_take_budgets_as_they_are_written(file: Path) -> None:
     account = made(file, dp.ApproxDP(1.0, 1e-6))
-    cost, why = spending.cost_of(dp.ApproxDP(0.1, 1e-7), calibrated(BOTH), 0, account)
-    assert (cost, why) == (Cost(Fraction(1, 10), Fraction(1, 10**7)), "")
-    ten = sum([cost] * 10, Cost())
+    (cost, _), why = spending.charges_of(dp.ApproxDP(0.1, 1e-7), calibrated(BOTH), 0, account)
+    assert (cost, why) == (Charge(Fraction(1, 10), Fraction(1, 10**7)), "")
+    ten = sum([cost] * 10, Charge())
     assert not ten.exceeds(account.total)
-    assert (ten + Cost(delta=Fraction(1, 10**30))).exceeds(account.total)
-    assert (ten + Cost(epsilon=Fraction(1, 10**30))).exceeds(account.total)
-    pure, _ = spending.cost_of(dp.PureDP(0.1), calibrated(PURE), 1e-8, account)
-    assert pure == Cost(Fraction(1, 10), Fraction(1, 10**8))
+    assert (ten + Charge(delta=Fraction(1, 10**30))).exceeds(account.total)
+    assert (ten + Charge(epsilon=Fraction(1, 10**30))).exceeds(account.total)
+    (pure, _), _ = spending.charges_of(dp.PureDP(0.1), calibrated(PURE), 1e-8, account)
+    assert pure == Charge(Fraction(1, 10), Fraction(1, 10**8))
 
 
 def test_an_account_of_rho_takes_the_rho_of_the_noise(file: Path) -> None:
     account = made(file, dp.ZCDP(1.0))
 
     def rho(budget: Any, mechanism: Any) -> Fraction:
-        cost, _ = spending.cost_of(budget, calibrated(budget, mechanism=mechanism), 0, account)
+        counter = calibrated(budget, mechanism=mechanism)
+        (cost, _), _ = spending.charges_of(budget, counter, 0, account)
         assert (cost.epsilon, cost.delta) == (0, 0)
         return cost.rho
 
@@ -120,8 +124,9 @@ def test_a_row_may_be_two_changes(change: Any, factor: int, pure: int, tmp_path:
     sums = made(tmp_path / "b", dp.ApproxDP(9.0, 1e-3))
     person = made(tmp_path / "c", dp.ApproxDP(9.0, 1e-3), "who")
 
-    def cost(budget: Any, account: Account) -> Cost:
-        return spending.cost_of(budget, dp.calibrate(tree, budget, change), 0, account)[0]
+    def cost(budget: Any, account: Account) -> Charge:
+        counter = dp.calibrate(tree, budget, change)
+        return spending.charges_of(budget, counter, 0, account)[0].presence
 
     assert cost(RHO, of_rho).rho == factor * Fraction(1, 50)
     (part,) = dp.calibrate(tree, PURE, change).costs()
@@ -132,7 +137,7 @@ def test_a_row_may_be_two_changes(change: Any, factor: int, pure: int, tmp_path:
     more = 1.0 if factor == 1 else 1 + math.e
     assert delta == pytest.approx(more * 1e-6, rel=1e-9)
     assert delta >= more * 1e-6 * (1 - 1e-15)
-    assert cost(BOTH, person) == Cost(Fraction(1), Fraction(1, 10**6))
+    assert cost(BOTH, person) == Charge(Fraction(1), Fraction(1, 10**6))
 
 
 def test_two_changes_cost_at_least_what_the_ledger_says(tmp_path: Path) -> None:
@@ -141,7 +146,7 @@ def test_two_changes_cost_at_least_what_the_ledger_says(tmp_path: Path) -> None:
     for budget, total in ((RHO, dp.ZCDP(9.0)), (PURE, dp.PureDP(9.0))):
         account = made(tmp_path / type(total).__name__, total)
         counter = dp.calibrate(tree, budget, PERSON)
-        cost, why = spending.cost_of(budget, counter, 0, account)
+        (cost, _), why = spending.charges_of(budget, counter, 0, account)
         ledger = dp.Ledger(total)
         share: Any = ledger.spend(budget)
         share.claim("run", Protection(PERSON.person, PERSON.event_cost(tree)))
@@ -167,7 +172,7 @@ def test_other_kinds_are_refused(
     total: Any, budget: Any, keys_delta: float, said: str, file: Path
 ) -> None:
     with pytest.raises(InputError, match=said):
-        spending.cost_of(budget, calibrated(budget), keys_delta, made(file, total))
+        spending.charges_of(budget, calibrated(budget), keys_delta, made(file, total))
 
 
 # The file
@@ -201,7 +206,8 @@ def test_mistakes_take_one_line(words: list[str], said: str) -> None:
 
 
 def entry(number: int, **more: Any) -> dict[str, Any]:
-    plain = {"command": "count", "cost": {"epsilon": "1/4"}, "said": "", "output": "o.csv"}
+    plain: dict[str, Any] = {"command": "count", "cost": {"epsilon": "1/4"}, "output": "o.csv"}
+    plain |= {"said": "", "public": [":presence", "page"], "protected": ["what"]}
     return {"run": number, "time": "now", **plain, "inputs": [], **more}
 
 
@@ -215,8 +221,8 @@ def test_every_run_counts_but_those_that_released_nothing(file: Path) -> None:
     nothing = {"run": 2, "end": "nothing was released", "time": "now"}
     add(file, entry(1), {"run": 1, "end": "done", "time": "now"}, entry(2), nothing, entry(3))
     account = Account.read(str(file))
-    assert account.spent == Cost(Fraction(1, 2))
-    assert account.left == Cost(Fraction(1, 2))
+    assert account.spent == Charge(Fraction(1, 2))
+    assert account.left == Charge(Fraction(1, 2))
     printed = str(account)
     assert "epsilon = 0.25 (it did not end well, and counts)" in printed
     assert "nothing (nothing was released)" in printed
@@ -229,7 +235,7 @@ def test_a_line_that_was_cut_off_is_no_run_and_is_written_over(file: Path) -> No
     with open(file, "a") as out:
         out.write('{"run": 2, "cost": {"epsi')
     assert set(Account.read(str(file)).runs) == {1}
-    with spending._locked(str(file)) as (_, write):
+    with locked(str(file)) as (_, write):
         write(entry(2))
     assert set(Account.read(str(file)).runs) == {1, 2}
 
@@ -243,6 +249,9 @@ def test_a_line_that_was_cut_off_is_no_run_and_is_written_over(file: Path) -> No
         {**entry(2), "cost": {"epsilon": 1}},
         {**entry(2), "cost": {"epsilon": "1/0"}},
         {**entry(2), "cost": {"sigma": "1"}},
+        {**entry(2), "public": "page"},
+        {**entry(2), "protected": [1]},
+        {name: x for name, x in entry(2).items() if name != "public"},
         {"run": 5, "end": "done"},
         ["no", "line"],
     ],
@@ -250,7 +259,7 @@ def test_a_line_that_was_cut_off_is_no_run_and_is_written_over(file: Path) -> No
 def test_damaged_lines_are_refused(line: Any, file: Path) -> None:
     made(file, PURE)
     add(file, entry(1), line)
-    with pytest.raises(InputError, match="line 3: not a line of an account"):
+    with pytest.raises(AccountError, match="line 3: not a line of an account"):
         Account.read(str(file))
 
 
@@ -259,8 +268,8 @@ def test_other_files_and_later_formats_are_refused(file: Path) -> None:
     assert "not a line of an account" in fail(file, main=printing.main)
     file.write_text("")
     assert "is not an account" in fail(file, main=printing.main)
-    file.write_text('{"account": 2, "total": {}}\n')
-    assert "is of format 2, and this version knows 1" in fail(file, main=printing.main)
+    file.write_text('{"account": 3, "total": {}}\n')
+    assert "is of format 3, and this version knows 2" in fail(file, main=printing.main)
 
 
 def test_a_full_disk_leaves_the_account_as_it_was(
@@ -271,8 +280,8 @@ def test_a_full_disk_leaves_the_account_as_it_was(
     write = os.write
     monkeypatch.setattr(os, "write", lambda at, data: write(at, data[:5]))
     with (
-        pytest.raises(InputError, match="without it nothing is counted"),
-        spending._locked(str(file)) as (_, add_line),
+        pytest.raises(AccountError, match="without it nothing is counted"),
+        locked(str(file)) as (_, add_line),
     ):
         add_line(entry(1))
     assert file.read_bytes() == before
@@ -301,7 +310,7 @@ class Shop:
         words += ["--output", out, "--account", self.account]
         return [*words, *(more or ("--epsilon", 1))]
 
-    def spent(self) -> Cost:
+    def spent(self) -> Charge:
         return Account.read(str(self.account)).spent
 
     def ends(self) -> list[str]:
@@ -318,13 +327,13 @@ def test_runs_add_up_until_nothing_is_left(shop: Shop) -> None:
     for n in (1, 2, 3):
         out = succeed(*shop.words())
         assert f"this run costs epsilon = 1; left after it: {'epsilon = ' * (n < 3)}" in out
-        assert shop.spent() == Cost(Fraction(n))
+        assert shop.spent() == Charge(Fraction(n))
     words = shop.words("--epsilon", 0.001)
     said = fail(*words, started=False)
     assert "would be overspent: this run costs epsilon = 0.001, but of its epsilon = 3 only" in said
     assert "nothing is left after 3 runs" in said
     assert not Path(str(words[words.index("--output") + 1])).exists()
-    assert shop.spent() == Cost(Fraction(3))
+    assert shop.spent() == Charge(Fraction(3))
     printed = succeed(shop.account, main=printing.main)
     assert printed.count("count    epsilon = 1") == 3
     assert f"input 1: {shop.log}, {shop.log.stat().st_size:,} bytes" in printed
@@ -347,8 +356,8 @@ def test_a_run_is_entered_before_anything_is_counted(
     monkeypatch.setattr(running, "finished", finished)
     with pytest.raises(Stopped):
         command(*shop.words())
-    assert seen == [(Cost(Fraction(1)), [""])]
-    assert shop.spent() == Cost(Fraction(1))  # what was interrupted may have been seen
+    assert seen == [(Charge(Fraction(1)), [""])]
+    assert shop.spent() == Charge(Fraction(1))  # what was interrupted may have been seen
 
 
 def test_only_a_failure_that_surely_released_nothing_is_free(
@@ -372,7 +381,7 @@ def test_only_a_failure_that_surely_released_nothing_is_free(
     leaves[:] = [shop.log.parent / "out4.csv.0123.partial"]
     fail(*shop.words())
     assert shop.ends() == ["nothing was released", "", "", ""]
-    assert shop.spent() == Cost(Fraction(3))
+    assert shop.spent() == Charge(Fraction(3))
 
 
 def test_a_run_that_began_to_write_counts(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,7 +393,7 @@ def test_a_run_that_began_to_write_counts(shop: Shop, monkeypatch: pytest.Monkey
     monkeypatch.setattr(beside, "_sync", full)
     fail(*shop.words())
     assert shop.ends() == [""]
-    assert shop.spent() == Cost(Fraction(1))
+    assert shop.spent() == Charge(Fraction(1))
     monkeypatch.undo()
     words = shop.words("--epsilon", 1)
     where = words.index("--where")
@@ -411,7 +420,7 @@ def test_keys_that_are_selected_count_where_the_run_fails(
     assert shop.ends() == ["nothing was released"]
     fail(*words, "--output", out, "--select-keys", main=ticks.main)
     assert shop.ends() == ["nothing was released", ""]
-    assert shop.spent() == Cost(Fraction(1), Fraction(1, 10**6))
+    assert shop.spent() == Charge(Fraction(1), Fraction(1, 10**6))
 
 
 def test_an_account_for_people_takes_runs_for_them_alone(shop: Shop) -> None:
@@ -419,9 +428,11 @@ def test_an_account_for_people_takes_runs_for_them_alone(shop: Shop) -> None:
     made(shop.account, dp.PureDP(3.0), "who")
     assert "this run has none" in fail(*shop.words(), started=False)
     limit = ("--per-user", 2, "--epsilon", 1)
-    assert "has --user at" in fail(*shop.words("--user", "at", *limit), started=False)
+    assert "has 'at': nothing would follow for that person: give --user who, or another" in fail(
+        *shop.words("--user", "at", *limit), started=False
+    )
     succeed(*shop.words("--user", "who", *limit))
-    assert shop.spent() == Cost(Fraction(1))
+    assert shop.spent() == Charge(Fraction(1))
     graphs = ["--edge", "page", "what", "--vertices", 9, "--what", "edges", "--horizon", 20]
     out = shop.log.parent / "g.csv"
     said = fail(
@@ -454,6 +465,9 @@ def test_runs_at_once_do_not_overspend(file: Path, tmp_path: Path) -> None:
         def guarantee(self) -> str:
             return ""
 
+        def column_use(self) -> ColumnUse:
+            return ColumnUse(protected=frozenset(["what"]))
+
     Task.options.account, Task.options.user = str(file), None
 
     def once() -> None:
@@ -461,7 +475,7 @@ def test_runs_at_once_do_not_overspend(file: Path, tmp_path: Path) -> None:
         try:
             with spending.entered(Task(), "o.csv", {}, []):  # type: ignore[arg-type]
                 ended.append("counted")
-        except InputError:
+        except ValueError:
             ended.append("refused")
 
     threads = [threading.Thread(target=once) for _ in range(8)]
@@ -470,7 +484,7 @@ def test_runs_at_once_do_not_overspend(file: Path, tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert sorted(ended) == ["counted"] * 3 + ["refused"] * 5
-    assert Account.read(str(file)).spent == Cost(Fraction(3))
+    assert Account.read(str(file)).spent == Charge(Fraction(3))
 
 
 # Replays
@@ -492,25 +506,100 @@ def test_a_replay_costs_nothing_and_anything_else_does(again: Shop) -> None:
     assert "this is run 1 again, with the same secret, options and rows" in out
     one, two = (again.log.parent / f"out{n}.csv" for n in (1, 2))
     assert one.read_bytes() == two.read_bytes()
-    assert again.spent() == Cost(Fraction(1))
+    assert again.spent() == Charge(Fraction(1))
     succeed(*again.words(*REPLAY[:-1], "june"))
-    assert again.spent() == Cost(Fraction(2))
+    assert again.spent() == Charge(Fraction(2))
     with open(again.log, "a") as file:
         file.write("b,buy,cid,9\n")
     succeed(*again.words(*REPLAY))
-    assert again.spent() == Cost(Fraction(3))
+    assert again.spent() == Charge(Fraction(3))
     printed = succeed(again.account, main=printing.main)
     assert "nothing: run 1 again" in printed
     assert "input 2: " in printed
 
 
+def listed_by(texts: str) -> str:
+    """What `<(printf ...)` is to a command: a name under which the texts can be read once."""
+    reader, writer = os.pipe()
+    os.write(writer, texts.encode())
+    os.close(writer)
+    return f"/dev/fd/{reader}"
+
+
+LISTS: dict[str, tuple[Any, tuple[object, ...], tuple[str, ...]]] = {
+    "keys": (
+        ticks.main,
+        ("--key", "page", "--timestamp", "at", "--tick", 5, "--start", 0, "--horizon", 4),
+        ("a\n", "b\na\n", "a\nb\n"),
+    ),
+    "domain": (
+        histogram.main,
+        ("--item", "what", "--horizon", 20),
+        ("buy\n", "view\nbuy\n", "buy\nview\n"),
+    ),
+    "alphabet": (
+        sequences.main,
+        ("--letter", "what", "--max-length", 1, "--horizon", 20),
+        ("buy\n", "view\nbuy\n", "buy\nview\n"),
+    ),
+    "words": (
+        sequences.main,
+        ("--letter", "what", "--alphabet", "buy", "view", "--horizon", 20),
+        ("buy\n", "view\nbuy\n", "buy\nview\n"),
+    ),
+    "vertices": (
+        graph.main,
+        ("--edge", "page", "what", "--what", "edges", "--horizon", 20),
+        ("a\nbuy\n", "a\nb\nbuy\n", "buy\na\n"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_lists_that_can_be_read_once_are_told_apart(again: Shop, name: str) -> None:
+    """A list through a pipe is empty when it is read again; three counts are not one."""
+    again.account.unlink()
+    made(again.account, dp.PureDP(9.0))
+    main, words, lists = LISTS[name]
+    common = ["--input", again.log, "--account", again.account, *words, *REPLAY]
+    reader = -1
+    for n, texts in enumerate(lists):
+        if reader >= 0:
+            os.close(reader)  # so that all have one name
+        path = listed_by(texts)
+        reader = int(path.rpartition("/")[2])
+        out = again.log.parent / f"list{n}.csv"
+        succeed(*common, f"--{name}-file", path, "--output", out, main=main)
+    os.close(reader)
+    runs = Account.read(str(again.account)).runs
+    assert [run.again for run in runs.values()] == [None] * 3
+    assert all(run.charges.presence for run in runs.values())
+
+
+def test_a_list_that_is_replaced_while_a_run_starts_is_what_was_read(
+    again: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, read = again.log.parent / "keys.txt", opt.public_list
+
+    def reading(name: str, *given: Any) -> list[str]:
+        texts = read(name, *given)
+        names.write_text("b\n")
+        return texts
+
+    monkeypatch.setattr(opt, "public_list", reading)
+    main, words, _ = LISTS["keys"]
+    common = ["--input", again.log, "--account", again.account, *words, *REPLAY]
+    for n, (texts, repeats) in enumerate((("a\n", None), ("b\n", None), ("a\n", 1))):
+        names.write_text(texts)
+        out = again.log.parent / f"list{n}.csv"
+        succeed(*common, "--keys-file", names, "--output", out, main=main)
+        assert Account.read(str(again.account)).runs[n + 1].again == repeats
+
+
 def marked(log: Path, **more: Any) -> str:
     """The mark of a run of ticks."""
-
-    class Task:
-        name = "ticks"
-        counter = calibrated(BOTH)
-        options = ticks.Ticks.parser().parse_args(
+    task = ticks.Ticks(
+        ticks.Ticks.parser().parse_args(
             [
                 *("--input", str(log), "--key", "page", "--timestamp", "at", "--tick", "5"),
                 *("--start", "0", "--horizon", "4", "--epsilon", "1", "--delta", "1e-6"),
@@ -518,9 +607,12 @@ def marked(log: Path, **more: Any) -> str:
                 *more.get("words", ("--keys", "a")),
             ]
         )
-
+    )
+    task.counter = calibrated(BOTH)
+    if more.get("reads", True):
+        task.listed_texts("keys", [str(log)])
     inputs = spending._looked_at({path: path for path in more.get("paths", [str(log)])})
-    return spending._mark(Task(), inputs, more.get("flags", []))  # type: ignore[arg-type]
+    return spending._mark(task, inputs, more.get("flags", []))
 
 
 def test_a_mark_is_of_all_that_releases_follow_from(
@@ -548,6 +640,7 @@ def test_a_mark_is_of_all_that_releases_follow_from(
     assert not marked(log, words=["--keys", "a", "--path", "streaming"])
     assert not marked(log, flags=["--runner", "BundleBasedDirectRunner"])
     assert not marked(log, paths=["gs://afar/log.csv"])
+    assert not marked(log, words=["--keys-file", str(keys)], reads=False)  # nobody knows of which
     assert SECRET not in plain
 
 
@@ -566,11 +659,11 @@ def test_an_input_that_changes_during_a_run_is_no_replay(
     succeed(*again.words(*REPLAY))
     change = False
     succeed(*again.words(*REPLAY))  # nothing says what run 1 counted
-    assert again.spent() == Cost(Fraction(2))
+    assert again.spent() == Charge(Fraction(2))
     change = True
     said = fail(*again.words(*REPLAY))
     assert "the input changed during the run, which was to repeat run 2 at no cost" in said
-    assert again.spent() == Cost(Fraction(3))
+    assert again.spent() == Charge(Fraction(3))
 
 
 def test_a_repeat_that_dies_costs_what_it_may_have_released(
@@ -590,7 +683,7 @@ def test_a_repeat_that_dies_costs_what_it_may_have_released(
         patch.setattr(running, "finished", killed)
         with pytest.raises(KeyboardInterrupt):
             count.main([str(word) for word in again.words(*REPLAY)])
-    assert again.spent() == Cost(Fraction(2))
+    assert again.spent() == Charge(Fraction(2))
     printed = succeed(again.account, main=printing.main)
     assert "nothing: run 1 again" not in printed
 
@@ -607,7 +700,7 @@ def test_what_a_failed_run_would_repeat_costs_again(
     fail(*again.words(*REPLAY))
     monkeypatch.setattr(running, "finished", finished)
     succeed(*again.words(*REPLAY))
-    assert again.spent() == Cost(Fraction(1))
+    assert again.spent() == Charge(Fraction(1))
 
 
 def test_an_account_of_rho_says_which_epsilon_it_is(file: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import beam_dpcount as dp
-from beam_dpcount.commands import spending
+from beam_dpcount.budget.account import create as create_account
 from beam_dpcount.commands.page import write
 from beam_dpcount.commands.task import Task
 from tests import command_lines
@@ -151,7 +151,7 @@ def test_the_report_says_what_a_run_costs_and_no_more_of_its_account(
     events: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "account.jsonl"
-    spending.create(str(file), dp.ApproxDP(30.0, 1e-3), None)
+    create_account(str(file), dp.ApproxDP(30.0, 1e-3), None)
     pages = []
     for name in ("a", "b"):
         words = (*BUDGET, "--account", file, "--output", tmp_path / f"{name}.csv")

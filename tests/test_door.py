@@ -20,8 +20,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import beam_dpcount as dp
+from beam_dpcount.budget.account import create as create_account
 from beam_dpcount.budget.conversions import rounded_up
-from beam_dpcount.commands import histogram, spending, stop, ticks
+from beam_dpcount.commands import histogram, stop, ticks
 from beam_dpcount.commands import run as running
 from beam_dpcount.commands.files.beside import beside
 from beam_dpcount.commands.meant import did_you_mean
@@ -429,7 +430,7 @@ def test_a_private_file_is_its_owners_alone_whatever_was_there(
 
 def test_an_account_is_not_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "account.jsonl"
-    spending.create(str(file), dp.ApproxDP(1.0, 1e-6), None)
+    create_account(str(file), dp.ApproxDP(1.0, 1e-6), None)
     before = file.read_bytes()
     words = ("--input", in_csv(tmp_path, ROWS), *COUNT, *EXACT, "--overwrite", "--output", file)
     assert "is an account, which is not replaced" in fail(*words)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import beam_dpcount as dp
-from beam_dpcount.commands import spending
+from beam_dpcount.budget.account import create as create_account
 from beam_dpcount.commands.run import DRY
 from tests.command_lines import BUDGET, command, fail
 from tests.each_command import MAIN, MORE, log, rows
@@ -97,7 +97,7 @@ def test_an_account_says_what_a_run_would_cost_or_that_it_is_too_much(tmp_path: 
         *("--input", events, *MORE["count"], *BUDGET, "--output", tmp_path / "o.csv"),
         *("--dry-run", "--account", account),
     )
-    spending.create(str(account), dp.ApproxDP(1.5, 1e-5), None)
+    create_account(str(account), dp.ApproxDP(1.5, 1e-5), None)
     cost = f"account {account}: the run would cost epsilon = 1, delta = 1e-06"
     dry = said("count", events, "--dry-run", "--account", account)
     assert f"{cost}; left after it: epsilon = 0.5, delta = 9e-06" in dry.splitlines()
@@ -108,7 +108,7 @@ def test_an_account_says_what_a_run_would_cost_or_that_it_is_too_much(tmp_path: 
 
 def test_nothing_is_spent(tmp_path: Path) -> None:
     events, account = log(tmp_path / "events.csv", rows()), tmp_path / "shop.account"
-    spending.create(str(account), dp.ApproxDP(3.0, 1e-5), None)
+    create_account(str(account), dp.ApproxDP(3.0, 1e-5), None)
     before = account.read_bytes()
     said("count", events, "--dry-run", "--account", account)
     assert account.read_bytes() == before
@@ -172,7 +172,7 @@ def test_an_account_says_that_a_repeat_may_cost_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events, account = log(tmp_path / "events.csv", rows()), tmp_path / "shop.account"
-    spending.create(str(account), dp.ApproxDP(3.0, 1e-5), None)
+    create_account(str(account), dp.ApproxDP(3.0, 1e-5), None)
     monkeypatch.setenv("COUNTING_SECRET", "0123456789abcdef" * 4)
     replayed = ("--secret-env", "COUNTING_SECRET", "--run-id", "may")
     dry = said("count", events, "--dry-run", "--account", account, *replayed)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import beam_dpcount as dp
-from beam_dpcount.commands import count, graph, histogram, sequences, spending, ticks
+from beam_dpcount.budget.account import create as create_account
+from beam_dpcount.commands import count, graph, histogram, sequences, ticks
 from beam_dpcount.commands.looks import HEADING
 from tests.command_lines import Ended, command
 
@@ -52,7 +53,7 @@ def look(name: str, log: Path, *more: object, wrong: bool | None = None) -> str:
 
 def test_nothing_is_written_or_spent(log: Path) -> None:
     account = log.parent / "shop.account"
-    spending.create(str(account), dp.ApproxDP(3.0, 1e-5), None)
+    create_account(str(account), dp.ApproxDP(3.0, 1e-5), None)
     (log.parent / "out.csv").write_text("precious")
     before = {path.name: path.read_bytes() for path in log.parent.iterdir()}
     words = ("--key", "page", "--where", "what=buy", "--horizon", 20, "--account", account)

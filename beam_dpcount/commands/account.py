@@ -9,6 +9,10 @@ rhos, which allows more runs of small budgets; a run by --epsilon costs the rho 
 An account is for one set of rows: whoever's rows they are, runs over other rows have their own, and
 all runs over these, by whomever, one. It is for one row; with --user COLUMN for one person, and
 then takes only runs with --user COLUMN.
+Each run's line says which columns it publishes (keys, times, that a row is there: :presence) and
+which it protects. A run that publishes what another one protects is refused, unless --allow-public
+says otherwise; what still holds for a row, or a person, is then said here. Columns are compared by
+their names alone: a copy under another name, nested or computed, is not found.
 The file is PRIVATE, with mode 0600: it has the size and a digest of each input, by which a guess at
 the input could be tested. Keep it as you keep the data. This command spends nothing.
 """
@@ -17,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from beam_dpcount.budget.account import Account, create
 from beam_dpcount.budget.budgets import weakness
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands import spending
@@ -47,9 +52,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         budget = opt.budget_of(options)
         if weak := weakness(budget):
             print(f"warning: {weak}")
-        print(spending.create(options.file, budget, options.user))
+        with opt.named_as_options(options, spending.REMEDIES):
+            print(create(options.file, budget, options.user))
         return
     for name in ("epsilon", "delta", "rho", "user"):
         if name in options.given:
             raise InputError(f"{opt.option(name)} goes with --create; an account keeps its total")
-    print(spending.Account.read(options.file))
+    with opt.named_as_options(options, spending.REMEDIES):
+        print(Account.read(options.file))

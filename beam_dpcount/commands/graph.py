@@ -185,7 +185,7 @@ class Graph(Task):
         options, given = self.options, "--vertices"
         vertices: int | list[str] | None = options.vertices
         if vertices is None:
-            given, vertices = "--vertices-file", opt.public_list("vertices", options, places.paths)
+            given, vertices = "--vertices-file", self.listed_texts("vertices", places.paths)
         self.n = vertices if isinstance(vertices, int) else len(vertices)
         if self.n < 2:
             raise InputError(f"{given}: a graph has 2 vertices or more, got {self.n}")

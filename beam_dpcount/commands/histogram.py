@@ -90,7 +90,7 @@ class Histogram(Task):
     def transform(self, places: Places) -> dp.Histogram:
         options = self.options
         opt.check_top(options)
-        self.domain = opt.public_list("domain", options, places.paths)
+        self.domain = self.listed_texts("domain", places.paths)
         self.columns = vectors(self.domain)
         return dp.Histogram(
             self.given,

@@ -47,12 +47,13 @@ _MAY_NOT = (
     "--check, the command bounds).",
 )
 _AGAIN = (
-    "Count the same rows again without counting the cost: budgets of all runs add up, and "
-    "--account keeps the sum.",
+    "Count the same rows again without counting the cost: budgets of all runs add up, and a run "
+    "that publishes a column which this one protects undoes it; --account finds both.",
 )
 _AGAIN_REPLAYED = (
     "Count the same rows again with other options, or rows that have changed, without counting the "
-    "cost: budgets of all such runs add up, and --account keeps the sum.",
+    "cost: budgets of all such runs add up, and one that publishes a column which this one "
+    "protects undoes it; --account finds both.",
 )
 _COLUMNS = {
     "rank": "the place of the word among those of the release, 1 for the largest private count",

@@ -45,6 +45,7 @@ NOT_COUNTED = frozenset(
     "output_format",
     "overwrite",
     "account",
+    "allow_public",
     "check",
     "dry_run",
 }
@@ -412,8 +413,12 @@ def add_output(parser: Parser) -> Group:
         --report HTML: one page to read and hand on: counts, guarantee, data; needs no network
         --plot-keys KEY ...: the keys to draw; default: chosen by public facts named in the picture
         --overwrite: replace files of these names that are there already
-        --account FILE: enter what this run costs, or refuse it where that is more than is left;
-          `beam-dpcount account` makes and prints such files
+        --account FILE: enter what this run costs, or refuse it where that is more than is left, or
+          where one run publishes a column that another protects; `beam-dpcount account` makes and
+          prints such files
+        --allow-public COLUMN ...: with --account: columns that may be public in one run and
+          protected in another; the account then claims nothing of them. :presence is that a row is
+          there, with its time; :unknown are those of runs in an account of an earlier version
         --dry-run: count nothing, and say what a run would: what is guaranteed, and how large errors
           will be, step by step; nothing is spent or written
         --check: PRIVATE: count nothing, and say on the terminal what of the rows would not count

@@ -13,6 +13,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
 import beam_dpcount as dp
+from beam_dpcount.budget.account import is_account
 from beam_dpcount.budget.budgets import weakness
 from beam_dpcount.commands import looks, manifest, spending, stop
 from beam_dpcount.commands.app import explain, say
@@ -233,7 +234,7 @@ def check_outputs(options: argparse.Namespace, paths: Sequence[str]) -> None:
         if "://" in options.output:
             raise InputError("--report reads the output back, which must be a local file")
     for path in outputs:
-        if spending.is_account(path):
+        if is_account(path):
             raise InputError(f"output {path!r} is an account, which is not replaced; name another")
     if not options.overwrite and not options.dry_run:
         manifest.check_new(outputs)

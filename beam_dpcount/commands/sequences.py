@@ -111,9 +111,9 @@ class Sequences(Task):
     def transform(self, places: Places) -> dp.SubstringCount | dp.EpisodeCount:
         options, words = self.options, None
         opt.check_top(options)
-        letters = opt.public_list("alphabet", options, places.paths)
+        letters = self.listed_texts("alphabet", places.paths)
         if options.max_length is None:
-            words = opt.public_list("words", options, places.paths)
+            words = self.listed_texts("words", places.paths)
         check_letters(letters, words)
         self.letters = letters
         if options.rest is not None and options.rest not in letters:

@@ -10,6 +10,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from beam_dpcount.budget.budgets import Budget
+from beam_dpcount.budget.odometer import PRESENCE, ColumnUse, column
+from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.figures import keys
 from beam_dpcount.commands.figures.pictures import Picture, Running
 from beam_dpcount.commands.files import times
@@ -73,6 +75,7 @@ class Task(ABC):
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
+        self.lists: dict[str, list[str]] = {}  # public texts that were read, by option
 
     @cached_property
     def given(self) -> Budget:
@@ -94,6 +97,19 @@ class Task(ABC):
         how = {name: getattr(self.options, name) for name in SOURCE_OPTIONS}
         return Source(self.options.input, columns=tuple(columns), measure=measure, **how, **more)
 
+    def column_use(self) -> ColumnUse:
+        """The columns that an account takes as public, and as protected, in this run.
+
+        At a clock no column is public. Per element those are that decide which rows there are and
+        in which step of which key: keys, times and people. Everything else that is read is counted.
+        """
+        source = self.source()
+        read = {column(name) for name in source.names}
+        if source.per_tick:
+            return ColumnUse(protected=frozenset({PRESENCE, *read}))
+        counted = {column(name) for name in source.columns}
+        return ColumnUse(frozenset({PRESENCE, *(read - counted)}), frozenset(counted))
+
     @abstractmethod
     def transform(self, places: Places) -> Any:
         """The transform that counts; the places of rows are their public ids."""
@@ -105,6 +121,16 @@ class Task(ABC):
         if options.user is not None:
             how["users"] = users_of(options)
         return how | {"value": value_of, "element_id": places, "entropy": entropy_of(options)}
+
+    def listed_texts(self, name: str, inputs: Sequence[str]) -> list[str]:
+        """The public texts of --NAME or --NAME-file; see `public_list`.
+
+        A file is read once: it may be a pipe, or be replaced, and what is counted must be what an
+        account takes note of.
+        """
+        if name not in self.lists:
+            self.lists[name] = opt.public_list(name, self.options, inputs)
+        return self.lists[name]
 
     def finish(self, releases: Any) -> Any:
         """What is written of the releases."""

@@ -123,7 +123,7 @@ class Ticks(Task):
         if options.key is None:
             self.keys = [formats.ALL]
         elif not options.select_keys:
-            self.keys = opt.public_list("keys", options, paths)
+            self.keys = self.listed_texts("keys", paths)
         most = opt.most_items(options, "--keys", self.keys or None)
         # Ticks have no ids of rows: a file more, or its keys in another order, would show.
         entropy = opt.entropy_of(options, ([*map(opt.real_path, paths)], self.keys))
