@@ -179,4 +179,5 @@ class CountAllVectorShards(CountAllShards):
     def _made(self, key: str, since: int, values: Any, origin: int) -> Iterator[Any]:
         clock, stddevs = self._plan.clock, np.array(self._stddevs[since - 1 :])
         end, rows = clock.end(origin, since), np.asarray(values)
-        return self._plan.reading.releases(key, since, end, rows, stddevs, FRESH)
+        step = clock.passed_at(origin) + since
+        return self._plan.reading.releases(key, step, end, rows, stddevs, FRESH)

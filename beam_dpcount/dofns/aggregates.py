@@ -352,8 +352,8 @@ class CountAllVectors(CountAllTicks):
         else:
             noise = self._draws.noise(key, window, b"")
             values = plan.counter.release_lattice(xs, noise)
-        first = clock.end(origin, 1)
-        for made in plan.reading.releases(key, 1, first, values, stddevs, 0):
+        step, first = clock.passed_at(origin) + 1, clock.end(origin, 1)
+        for made in plan.reading.releases(key, step, first, values, stddevs, 0):
             yield _placed(made, min(made.timestamp, last), windows)
 
     def _replayed(self, xs: IntArray, key: str, window: Any) -> list[Any]:

@@ -245,6 +245,19 @@ def clock_of(tick: Any, start: Any, stop: Any = None, horizon: Any = None) -> Cl
     return Clock(length, first, end if last is None else last, steps)
 
 
+def check_window(window: int, clock: Clock) -> None:
+    """Refuse a window of more ticks than the clock has: most likely it was meant in seconds."""
+    if window <= clock.steps:
+        return
+    remedy = f"windows count ticks, here of {seconds(clock.tick)}, and not seconds: "
+    meant, rest = divmod(window * _SECOND, clock.tick)
+    if not rest and meant <= clock.steps:
+        remedy += f"for {window} s give {{window=}}{meant}"
+    else:
+        remedy += f"give at most {{window=}}{clock.steps}, or a longer {{horizon}}"
+    raise ParameterError("window", f"is {window} ticks, but the clock has {clock.steps}", remedy)
+
+
 def ticks_left(tick: Any, start: Any) -> int:
     """How many ticks end before the year 10000; as users give them."""
     return (_LAST - micros_of(start, "start")) // duration_of(tick)

@@ -244,10 +244,11 @@ class CountShards(VersionedDoFn):
         cell.write(codec.encode(columns, digest, pending))
         if step < clock.steps:
             self._set(timer, window, step + 1)
-        micros, stddev = clock.end(origin_of(clock, window), step), self._stddevs[step - 1]
+        origin, stddev = origin_of(clock, window), self._stddevs[step - 1]
+        tick, micros = clock.passed_at(origin) + step, clock.end(origin, step)
         last, windows = window.max_timestamp().micros, (window,)
         for key, value in shown:
-            made = self._made(key, step, micros, value, stddev)
+            made = self._made(key, tick, micros, value, stddev)
             yield _placed(made, min(micros, last), windows)
 
     # What of it is of numbers.
@@ -263,7 +264,7 @@ class CountShards(VersionedDoFn):
         return add_batches(due, self._plan.cap)
 
     def _made(self, key: str, step: int, micros: int, value: Any, stddev: float) -> Any:
-        """A release."""
+        """A release; its step is that of the whole clock."""
         return Release(key, step, micros, value, stddev)
 
     def _set(self, timer: Any, window: Any, step: int) -> None:
@@ -384,8 +385,10 @@ class CountAllShards(VersionedDoFn):
     def _made(self, key: str, since: int, values: Any, origin: int) -> Iterator[Any]:
         """The releases of a key from a tick on."""
         clock, stddevs = self._plan.clock, self._stddevs
+        passed = clock.passed_at(origin)
         for step, value in enumerate(values, start=since):
-            yield Release(key, step, clock.end(origin, step), value, stddevs[step - 1])
+            micros = clock.end(origin, step)
+            yield Release(key, passed + step, micros, value, stddevs[step - 1])
 
 
 def joined_sums(batches: Iterable[bytes], cap: int, skipped: int = 0) -> tuple[list[str], Sums]:

@@ -415,7 +415,7 @@ class CountEachTick(VersionedDoFn):
         cell.write(codec.encode(state, digest, self._front(passed) + memory))
         self._set(timer, passed + step + plan.ahead)
         micros = clock.end(origin, step)
-        made = self._made(key, step, micros, value, counter.stddev_at(state))
+        made = self._made(key, passed + step, micros, value, counter.stddev_at(state))
         yield _placed(made, min(micros, counted.max_timestamp().micros), (window,))
 
     # What of it is of numbers.
@@ -435,7 +435,7 @@ class CountEachTick(VersionedDoFn):
         return x, PAIR.pack(step, x), memory
 
     def _made(self, key: str, step: int, micros: int, value: Any, stddev: float) -> Any:
-        """A release."""
+        """A release; its step is that of the whole clock."""
         return Release(key, step, micros, value, stddev)
 
     def _set(self, timer: Any, tick: int) -> None:
@@ -495,9 +495,11 @@ class CountAllTicks(VersionedDoFn):
             noise = self._draws.noise(key, window, b"")
             values = self._plan.counter.release_lattice(xs, noise).tolist()
         last, windows = window.max_timestamp().micros, (GlobalWindow(),)
+        passed = clock.passed_at(origin)
         for step, (value, stddev) in enumerate(zip(values, self._stddevs, strict=True), start=1):
             micros = clock.end(origin, step)
-            yield _placed(Release(key, step, micros, value, stddev), min(micros, last), windows)
+            made = Release(key, passed + step, micros, value, stddev)
+            yield _placed(made, min(micros, last), windows)
 
     def _replayed(self, xs: IntArray, key: str, window: Any) -> list[float]:
         """The releases that CountEachTick makes of these sums, one after the other."""

@@ -70,7 +70,7 @@ class TickAggregate(OfTicks):
         DistinctUsers. `weight` of each says how the budget is split.
       users: as for TickCount: protect all events of one person. `by` is given an event's value.
       window: in ticks; all metrics start anew after so many: with tick=3600 and window=24, those of
-        the day so far, hour by hour. AggregateRelease.step is the tick of the window, from 1.
+        the day so far, hour by hour. At most as many as the clock has.
       confidence: the level of the intervals, of each by itself.
       value: makes a mapping from fields to values of an event's value; default: it is one. Events
         whose value is none do not count at all. Fields that are missing, or hold no number, add

@@ -18,10 +18,11 @@ from beam_dpcount.budget.ledger import Share
 from beam_dpcount.counters.counter import UnsupportedBudgetError
 from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.counters.sliding import difference_variances
-from beam_dpcount.dofns.clock import duration_of, seconds, ticks_left
+from beam_dpcount.dofns.clock import check_window, duration_of, seconds, ticks_left
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.users import Users
-from beam_dpcount.mechanisms.sliding_blt import SlidingBLT, check_window
+from beam_dpcount.mechanisms import sliding_blt
+from beam_dpcount.mechanisms.sliding_blt import SlidingBLT
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.transforms.of_ticks import OfTicks
 from beam_dpcount.transforms.ticks import TickCount
@@ -51,8 +52,8 @@ class SlidingCount(OfTicks):
     The log says so when it is made, of streams of up to 4,096 ticks.
 
     Args:
-      window: in ticks, a whole number from 1 to 2^20. Public. A key keeps as many numbers of some 7
-        bytes in its state, and writes them anew at every tick.
+      window: in ticks, a whole number from 1 to 2^20, at most the clock's. Public. A key keeps as
+        many numbers of some 7 bytes in its state, and writes them anew at every tick.
       stop, horizon: the end, or the number of ticks; see TickCount. Needed on bounded input.
         Default: 2^30 ticks, or up to the year 9999, as an endless stream has; beyond them nothing
         is released. So many cost the same noise as fewer do, but weak budgets may need fewer: an
@@ -135,7 +136,7 @@ class SlidingCount(OfTicks):
                 "over a window fall too: list the keys, or count with TickCount and take SlidingSum"
             )
         options = {one.name: getattr(self, one.name) for one in fields(self)}
-        width = options["window"] = check_window(self.window, "ticks")
+        width = options["window"] = sliding_blt.check_window(self.window, "ticks")
         if self.users is not None:
             self._check_users(self.users, width)
         if self.stop is None and self.horizon is None:
@@ -204,6 +205,7 @@ class _SlidingTicks(TickCount):
     _many_ticks: ClassVar[int] = SlidingBLT.longest
 
     def _check_mechanism(self) -> None:
+        check_window(self.window, self._clock)
         self.mechanism = SlidingBLT(self._clock.steps, self.window)
 
     def _describe(self) -> dict[str, str]:

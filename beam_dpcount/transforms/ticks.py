@@ -23,6 +23,7 @@ from beam_dpcount.dofns.clock import (
     LATE,
     Clock,
     check_keys,
+    check_window,
     clock_of,
     default_most,
     instant,
@@ -67,7 +68,8 @@ class TickCount(Counting):
     PCollection[KV[str, number]] with event times -> PCollection[Release]: release i of a key, from
     1, counts its events with start <= time < start + i * tick, and none at `stop` or later. Every
     key of `keys` has a release at every tick, events or not. Release.step is i, Release.timestamp
-    the end of tick i.
+    the end of tick i. Where windows start the count anew, steps go on: i is the tick of the whole
+    clock, so that (key, step) and (key, timestamp) are unique.
 
     Args:
       budget: PureDP, ApproxDP, ZCDP or a share of a `Ledger`: what all releases of all keys may
@@ -197,6 +199,7 @@ class TickCount(Counting):
         check_choice("on_unknown", self.on_unknown, _POLICIES)
         self._clock = self._whole = clock_of(self.tick, self.start, self.stop, self.horizon)
         if self._restart is not None:
+            check_window(self._restart, self._whole)
             size = self._restart * self._whole.tick
             self._clock = self._whole.in_windows(size, self._whole.start)
         self._select = self.keys if isinstance(self.keys, SelectKeys) else None
