@@ -1415,7 +1415,7 @@ def test_annotations_and_display_data_show_the_parameters() -> None:
         for part in (
             *("0.75", "1e-07", "SmoothBinary", "horizon=120", "add_remove", "[-2, 3]"),
             *("tick=60 s", "start=2024-01-01T00:00:00Z", "stop=2024-01-02T00:00:00Z", "keys=2"),
-            *("late=fold", "window=fixed, of 7200 s", "in one window", "max_per_tick=1048576"),
+            *("late=fold", "window=fixed, of 7200 s", "in one window", "max_per_tick=1073741824"),
         ):
             assert part in shown
         assert not re.search("seed|state|pool", shown)

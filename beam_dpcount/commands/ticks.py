@@ -33,7 +33,7 @@ from beam_dpcount.commands.report import Estimate, many
 from beam_dpcount.commands.start import command
 from beam_dpcount.commands.task import Listed, Task
 from beam_dpcount.counters.users import UserChange
-from beam_dpcount.dofns.clock import LATE
+from beam_dpcount.dofns.clock import LATE, countable
 from beam_dpcount.noise.laws import DiscreteLaplace
 from beam_dpcount.statistics.items import places as places_of
 from beam_dpcount.statistics.items import read_items
@@ -83,8 +83,8 @@ class Ticks(Task):
         )
         limits = f"""
             --max-per-tick N: the sum of a key's rows in one tick is clipped to N times the largest
-              value (default 2^20, or less where 64 bits would not hold all sums); with a lower one
-              some mechanisms take longer clocks
+              value (default 2^30, or less where 64 bits would not hold all sums, or noise would
+              grow with it); with a lower one some mechanisms take longer clocks
             --late {{{",".join(LATE)}}}: with --path streaming, rows that come after their tick was
               released: fold (default): they count at the next one; drop: they do not count
         """
@@ -164,6 +164,8 @@ class Ticks(Task):
             lines = [f"note: rows {within} {counted}"]
         else:
             lines = [f"note: every row {within} counts 1"]
+        counted = countable(self.counter.change.most, self.count._clock.tick)
+        lines[0] += f"; a key counts {counted} (--max-per-tick)"
         lines += report.of_people(options, self.people_are_public)
         lines += self._useless_limits()
         if selection is not None:

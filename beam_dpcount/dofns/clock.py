@@ -26,7 +26,6 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 # The years 1 to 9999, as datetime has them: times beyond are mostly milliseconds by mistake.
 _FIRST, _LAST = -62_135_596_800 * _SECOND, 253_402_300_800 * _SECOND
 LARGEST = 2**62  # sums that fit 64 bits with room to spare
-_MOST, _MANY = 2**20, 2**16
 
 
 def micros_of(moment: Any, name: str) -> int:
@@ -302,11 +301,8 @@ def check_keys(keys: Any) -> tuple[str, ...]:
     return made
 
 
-def default_most(magnitude: int, steps: int, many: int = _MANY) -> int:
-    """The default of max_per_tick: how many times the largest value a tick may sum up to.
-
-    2^20; less where the sums of all ticks would not fit 64 bits, and beyond `many` ticks (2^16), so
-    that the default mechanism's numbers stay small, and the arithmetic of others adds little to the
-    noise.
-    """
-    return max(1, min(_MOST, _MOST * many // steps, LARGEST // (steps * magnitude)))
+def countable(most: int, tick: int) -> str:
+    """The largest count that a tick takes, as such and per second, in words."""
+    rate = most * _SECOND / tick
+    said = f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+    return f"up to {most:,} events a tick, {said} a second"

@@ -311,18 +311,16 @@ class _Aggregating(RestartingTicks):
         clock = self._windowed(events) if self._restart is None else self._whole
         return VectorParcels(self._intake(clock), self.joint.first, self._restart)
 
-    def _vectors(self) -> dict[str, Any]:
-        most = self._change.most
+    def _vectors(self, counter: Any) -> dict[str, Any]:
+        most = counter.change.most
         caps = tuple(most * limit for limit in self.joint.limits)
         return {"joint": self.joint, "caps": caps, "level": self.confidence}
 
-    def _plan(self, *args: Any, **how: Any) -> AggregatePlan:
-        given: dict[str, Any] = {**how, **self._vectors()}
-        return AggregatePlan(*args, **given)
+    def _plan(self, counter: Any, *args: Any, **how: Any) -> AggregatePlan:
+        return AggregatePlan(counter, *args, **how, **self._vectors(counter))
 
-    def _shard_plan(self, *args: Any, **how: Any) -> AggregateShardPlan:
-        given: dict[str, Any] = {**how, **self._vectors()}
-        return AggregateShardPlan(*args, **given)
+    def _shard_plan(self, selection: Any, *args: Any, **how: Any) -> AggregateShardPlan:
+        return AggregateShardPlan(selection, *args, **how, **self._vectors(selection.counter))
 
     def _read_ticks(self, intake: Any) -> ReadVectors:
         return ReadVectors(intake, self.joint.width)

@@ -59,7 +59,7 @@ class SlidingCount(OfTicks):
         is released. So many cost the same noise as fewer do, but weak budgets may need fewer: an
         error says so. Without an end, cancel the pipeline to stop it: where it is drained, or its
         source ends, all ticks to come would be released at once.
-      max_per_tick: as for TickCount, but 2^20 by default for longer streams too.
+      max_per_tick: as for TickCount.
       budget: ApproxDP, ZCDP or a share of a `Ledger`: for all releases of all keys, for ever. The
         noise is Gaussian: pure budgets are refused.
       users: Users(by, events, gap=...), as for TickCount, with a gap of at least the window: of a

@@ -16,6 +16,7 @@ from beam_dpcount.budget.budgets import warn_if_weak
 from beam_dpcount.budget.ledger import Share
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.change import TickChange, check_bounds, check_unit
+from beam_dpcount.counters.clip import ample, least_most
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.selection import Selection, SelectKeys, selection_of
 from beam_dpcount.counters.users import UserChange
@@ -25,7 +26,7 @@ from beam_dpcount.dofns.clock import (
     check_keys,
     check_window,
     clock_of,
-    default_most,
+    countable,
     instant,
     seconds,
 )
@@ -92,9 +93,10 @@ class TickCount(Counting):
       max_items: under how many keys one event may be counted, where a step before gives events
         several keys. Default 1. It is your word: nothing enforces it.
       max_per_tick: the sum of a key's events in one tick is clipped to this many times the largest
-        value. Default 2^20, or 2^36 / horizon beyond 2^16 ticks, or what 64 bits hold. SquareRoot
-        and Binned, which compute with real numbers, take up to 5 % more noise for a large one, and
-        are refused beyond that: lower it for longer horizons.
+        value; `print` says what that is a second. Default 2^30, or less where 64 bits would not
+        hold all sums, or noise or time would grow with it. SquareRoot and Binned, which compute
+        with real numbers, have 2^20 by default (2^36 / horizon beyond 2^16 ticks): they take up to
+        5 % more noise for a large one, and are refused beyond that.
       late: what happens, in streaming, to events of ticks that were released already. "fold"
         (default): they count at the next tick. "drop": they do not count.
       on_unknown: "drop" (default), or "raise": an event with an unknown key, or that is not a pair
@@ -192,7 +194,7 @@ class TickCount(Counting):
     _restart: ClassVar[int | None] = None  # after so many ticks the count starts anew
     _bound_before: ClassVar[str | None] = None  # how BoundUsers has, for replayable noise
     _counts: ClassVar[Any] = {}  # what else counters are calibrated with
-    _many_ticks: ClassVar[int] = 1 << 16  # beyond so many max_per_tick is smaller by default
+    _many_ticks: ClassVar[int] = 1 << 16  # as for `least_most`
 
     def _set_up(self) -> None:
         check_choice("late", self.late, LATE)
@@ -220,7 +222,7 @@ class TickCount(Counting):
         most = self.max_per_tick
         if most is None:
             magnitude = change.largest(self._unit) // change.most
-            most = default_most(magnitude, self._clock.steps, self._many_ticks)
+            most = least_most(magnitude, self._clock.steps, self._many_ticks)
         self._change = replace(change, most=most)
         self._check_mechanism()
         self._counters = self._at(self._clock, False, True)
@@ -262,7 +264,8 @@ class TickCount(Counting):
             mechanism = replace(mechanism, horizon=clock.steps)
         change = self._change if self.users is None else self._of_person(self.users, clock)
         how: dict[str, Any] = {"change": change, "unit": self._unit, **self._counts}
-        return self._calibrated(ways, mechanism, clock.steps, **how)
+        counters = self._calibrated(ways, mechanism, clock.steps, **how)
+        return ample(counters) if self.max_per_tick is None else counters
 
     def _selecting(self, counter: Counter) -> Selection | None:
         """When keys that nobody listed are shown."""
@@ -327,7 +330,7 @@ class TickCount(Counting):
         elif self._restart is not None:
             events = events | "Restart" >> beam.WindowInto(self._restarting())
         how: dict[str, Any] = {
-            "cap": self._change.largest(self._unit),
+            "cap": counter.change.largest(self._unit),
             "fold": self.late == "fold",
             "entropy": entropy,
             "counted": counted,
@@ -534,7 +537,8 @@ class TickCount(Counting):
             **keys,
             "late": self.late,
             "entropy": repr(self._entropy),
-            "max_per_tick": str(self._change.most),
+            "max_per_tick": str(self.counter.change.most),
+            "counts": countable(self.counter.change.most, self._clock.tick),
             **({} if self.users is None else {"users": str(self.users)}),
             "budget_covers": per
             if self._used.window is None or self.users
