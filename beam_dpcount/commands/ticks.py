@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import beam_dpcount as dp
 from beam_dpcount.checks import check_whole
@@ -37,6 +37,7 @@ from beam_dpcount.dofns.clock import LATE, countable
 from beam_dpcount.noise.laws import DiscreteLaplace
 from beam_dpcount.statistics.items import places as places_of
 from beam_dpcount.statistics.items import read_items
+from beam_dpcount.times import every
 
 if TYPE_CHECKING:
     from beam_dpcount.counters.selection import Selection
@@ -68,7 +69,7 @@ class Ticks(Task):
         opt.add_value(source, where)
         opt.add_time(source, required=True)
 
-        public_clock.add_clock(parser)
+        public_clock.add_until(public_clock.add_clock(parser))
         select.add_select(parser)
         opt.add_budget(parser, "all releases of all keys together")
         users.add_users(parser, with_gap=True)
@@ -132,6 +133,7 @@ class Ticks(Task):
             value=formats.value_of,
             users=people,
             entropy=entropy,
+            until=public_clock.until(options),
             **{name: getattr(options, name) for name in named},
         )
         return self.count
@@ -175,16 +177,32 @@ class Ticks(Task):
         else:
             names = "keys and the condition are" if options.where else "keys are"
             lines.append(report.unchecked(names, "their", self.keys))
-        if any(text and times.lacks_offset(text) for text in (options.start, options.stop)):
+        if any(
+            text and times.lacks_offset(text)
+            for text in (options.start, options.stop, options.until)
+        ):
             zone = f"{options.timezone} (--timezone)"
             lines.append(f"note: times without an offset are taken as {zone}")
         if options.path == "streaming" and (options.secret_env or options.secret_file):
             uncovered = "a replay in which other rows are late is not covered"
             lines.append(f"note: {uncovered} (docs/reliability.md)")
         if selection is not None:
-            return [*lines, f"{self._ticks()}; how many keys are shown depends on their counts"]
+            shown = "how many keys are shown depends on their counts"
+            return [*lines, *self._not_ended(), f"{self._ticks()}; {shown}"]
         size = f"{many(len(self.keys), 'key')} x {self._ticks()}"
-        return [*lines, f"{size} = {many(self._releases(), 'release')}"]
+        releases = many(len(self.keys) * self.count.ticks_released, "release")
+        return [*lines, *self._not_ended(), f"{size} = {releases}"]
+
+    def _not_ended(self) -> list[str]:
+        """A note on ticks that are not released, as they have not ended."""
+        left = self.count.ticks_left
+        if not left:
+            return []
+        said = f"note: ticks that have ended by {self.count.cutoff} (--until) are written; "
+        said += f"the other {left:,} are charged as well"
+        if self.options.secret_env is not None or self.options.secret_file is not None:
+            said += "; a later run over the same rows repeats them and goes on, at no cost"
+        return [said]
 
     def _useless_limits(self) -> list[str]:
         """Notes on limits on people that leave rows out, or cost noise, for nothing."""
@@ -221,7 +239,10 @@ class Ticks(Task):
         return bool(without.law == counter.law)
 
     def _ticks(self) -> str:
-        return many(self.counter.mechanism.horizon, "tick")
+        """How many ticks are released, in words."""
+        if not self.count.ticks_left:
+            return many(self.counter.mechanism.horizon, "tick")
+        return f"{self.count.ticks_released:,} of {many(self.counter.mechanism.horizon, 'tick')}"
 
     def _releases(self) -> int:
         return len(self.keys) * self.counter.mechanism.horizon
@@ -252,6 +273,8 @@ class Ticks(Task):
             f"what a tick has beyond {most} (--max-per-tick)",
             *report.lost(options),
         ]
+        if self.count.ticks_left:
+            left_out.insert(0, "rows of ticks that have not ended (--until)")
         if options.max_per_tick is not None:
             title.append(f"at most {most} a tick")
         if options.separator is not None:
@@ -288,7 +311,16 @@ class Ticks(Task):
         shown = "" if self.selection is None else " shown"
         return f"{super().written()} ({many(keys, 'key')}{shown}, {self._ticks()})"
 
+    def released_ticks(self) -> dict[str, Any]:
+        count = self.count
+        if self.options.path == "streaming":
+            return {}
+        ticks = {"released": count.ticks_released, "of": count.counter.mechanism.horizon}
+        return {"until": count.cutoff, "ticks": ticks}
+
     def findings(self) -> list[str]:
+        if not self.count.ticks_released:
+            return ["no tick has ended yet, so that none is written: run again once one has"]
         if self.selection is None or self._shown != 0:
             return []
         return ["no key was shown: the private count of none was high enough"]
@@ -305,7 +337,7 @@ class Ticks(Task):
     def picture(self) -> Running:
         options = self.options
         what = options.where or options.value or "rows"
-        kind = f"{'sums' if options.value else 'counts'} {times.every(options.tick)}"
+        kind = f"{'sums' if options.value else 'counts'} {every(options.tick)}"
         title = f"Private running {kind}: {what}{self.estimate().in_title} by {options.key}"
         chosen = {"selected": True} if self.selection is not None else {"order": self.keys}
         return self.running(title, sum_of=options.value, **chosen)

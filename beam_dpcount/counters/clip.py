@@ -30,7 +30,7 @@ def ample(counters: Mapping[Way, Counter]) -> dict[Way, Counter]:
     That is: all laws stay the same, all sums fit 64 bits, and no arithmetic becomes slow. It is a
     power of two, or what the counters were calibrated for.
     """
-    known = {id(counter): counter for counter in counters.values()}
+    known: dict[int, Any] = {id(counter): counter for counter in counters.values()}
     least = max(counter.change.most for counter in known.values())
     low, high = least.bit_length() - 1, MOST
     found = known

@@ -340,13 +340,15 @@ class CountAllVectors(CountAllTicks):
 
     _plan: AggregatePlan
 
-    def _released(self, key: str, origin: int, packed: Iterable[bytes]) -> Iterator[Any]:
+    def _released(
+        self, key: str, origin: int, packed: Iterable[bytes], steps: int
+    ) -> Iterator[Any]:
         plan = self._plan
         clock, window = plan.clock, window_from(plan.clock, origin)
         last, windows = window.max_timestamp().micros, (GlobalWindow(),)
         values: Any
-        xs = clipped(packed, clock.steps, plan.limits)
-        stddevs = np.array(self._stddevs)
+        xs = clipped(packed, steps, plan.limits)
+        stddevs = np.array(self._stddevs[:steps])
         if self._draws.digest_size:
             values = np.stack(self._replayed(xs, key, window))
         else:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields, replace
@@ -17,6 +18,7 @@ from typing import Any
 
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.mechanisms.base import check_horizon
+from beam_dpcount.times import duration
 
 LATE = ("fold", "drop")
 
@@ -58,12 +60,20 @@ def micros_of(moment: Any, name: str) -> int:
 def duration_of(tick: Any, name: str = "tick") -> int:
     """The length of a tick in microseconds, exactly.
 
-    `tick` is seconds (a number), a timedelta, or anything with whole `micros`: Beam's Duration.
+    `tick` is seconds (a number), text with a unit (s, m, h, d, w) such as "1h", a timedelta, or
+    anything with whole `micros`: Beam's Duration.
 
     Raises:
       ValueError, TypeError: it is none of these, not positive, or has a fraction of a microsecond.
     """
-    remedy = f"give {name} in seconds, e.g. {name}=60, or as a timedelta"
+    remedy = f"give {name} in seconds, e.g. {name}=60, as text with a unit, such as 15m or 1h, or "
+    remedy += "as a timedelta"
+    if isinstance(tick, str):
+        try:
+            return int(duration(tick.strip()) * _SECOND)
+        except ValueError:
+            problem = f"must be a positive time of whole microseconds, got {tick!r}"
+            raise ParameterError(name, problem, remedy) from None
     timed = isinstance(tick, dt.timedelta)
     micros = tick // _MICROSECOND if timed else _whole(tick, name, remedy)
     if micros <= 0:
@@ -165,20 +175,41 @@ class Clock:
     def _first(self) -> int:
         return self.origins()[0]
 
+    @property
+    def ticks(self) -> int:
+        """How many ticks there are, of all counts."""
+        return len(self.origins()) * self.steps
+
+    def ended(self, origin: int, until: int | None) -> int:
+        """How many ticks of the count from `origin` have ended at a time; all, if it is None."""
+        if until is None:
+            return self.steps
+        return min(max((until - origin) // self.tick, 0), self.steps)
+
+    def all_ended(self, until: int | None) -> int:
+        """The same of all counts."""
+        if until is None:
+            return self.ticks
+        return min(max((until - self._first) // self.tick, 0), self.ticks)
+
     def step_at(self, micros: int, origin: int) -> int:
         """The tick of the count from `origin` in which an event falls; 0 if it does not count."""
         return self.steps_from(origin)(micros)
 
-    def steps_from(self, origin: int) -> Callable[[int], int]:
-        """`step_at` of one count, as a function of the time alone, which is quick."""
+    def steps_from(self, origin: int, until: int | None = None) -> Callable[[int], int]:
+        """`step_at` of one count, as a function of the time alone, which is quick.
+
+        Events of ticks that have not ended at `until` do not count.
+        """
         first, stop, tick, steps = max(self.start, origin), self.stop, self.tick, self.steps
+        ended = self.ended(origin, until)
 
         def step_at(micros: int) -> int:
             if not first <= micros < stop:
                 return 0
             # Beam cuts times to milliseconds, towards 0: before 1970 that may leave the window.
-            step = (micros - origin) // tick + 1
-            return step if step < steps else steps
+            step = min((micros - origin) // tick + 1, steps)
+            return step if step <= ended else 0
 
         return step_at
 
@@ -242,6 +273,28 @@ def clock_of(tick: Any, start: Any, stop: Any = None, horizon: Any = None) -> Cl
         ticks = f"{steps} ticks of {seconds(length)} from {instant(first)}"
         raise ValueError(f"{ticks} end after the year 9999: give a smaller horizon")
     return Clock(length, first, end if last is None else last, steps)
+
+
+def now() -> int:
+    """The present by this machine's clock, in microseconds: the one place that asks for it."""
+    return time.time_ns() // 1000
+
+
+def until_of(until: Any) -> int:
+    """The time at which ticks must have ended to be released; as users give it, by default now.
+
+    Raises:
+      ValueError, TypeError: as `micros_of`; and for a time later than now.
+    """
+    present = now()
+    if until is None:
+        return present
+    micros = micros_of(until, "until")
+    if micros > present:
+        problem = f"is {instant(micros)}, later than now, {instant(present)}"
+        remedy = "ticks are released once they have ended: leave {until} out, or give a time before"
+        raise ParameterError("until", problem, remedy)
+    return micros
 
 
 def check_window(window: int, clock: Clock) -> None:

@@ -79,7 +79,7 @@ class TickAggregate(OfTicks):
         add to them. Default as for TickCount.
       on_reject: "drop" (default), or "raise" for events whose value is no mapping; as for
         TickCount.
-      mechanism, relation, late, on_unknown, path, entropy, allow_runner: as for TickCount.
+      mechanism, relation, until, late, on_unknown, path, entropy, allow_runner: as for TickCount.
       other: one of `keys`, under which all events with unlisted keys are counted, before people are
         bounded.
 
@@ -129,6 +129,7 @@ class TickAggregate(OfTicks):
     mechanism: Mechanism | type[Mechanism] | str | None = None
     relation: str = "add_remove"
     max_per_tick: int | None = None
+    until: Any = None
     late: str = "fold"
     on_unknown: str = "drop"
     on_reject: str = "drop"
@@ -302,14 +303,13 @@ class _Aggregating(RestartingTicks):
     def _numbers_of(self) -> AggregateIntake:
         return AggregateIntake(self.joint, self.on_reject == "raise", self.value)
 
-    def _intake(self, clock: Clock) -> TickIntake:
+    def _intake(self, clock: Clock, until: int | None = None) -> TickIntake:
         numbers: Any = self._numbers_of
         strict = self.on_unknown == "raise"
-        return TickIntake(clock, self._listed or None, numbers, strict, self.other)
+        return TickIntake(clock, self._listed or None, numbers, strict, self.other, until)
 
     def parcels(self, events: PCollection[Any]) -> VectorParcels:
-        clock = self._windowed(events) if self._restart is None else self._whole
-        return VectorParcels(self._intake(clock), self.joint.first, self._restart)
+        return VectorParcels(self._whole_intake(events), self.joint.first, self._restart)
 
     def _vectors(self, counter: Any) -> dict[str, Any]:
         most = counter.change.most
@@ -317,10 +317,12 @@ class _Aggregating(RestartingTicks):
         return {"joint": self.joint, "caps": caps, "level": self.confidence}
 
     def _plan(self, counter: Any, *args: Any, **how: Any) -> AggregatePlan:
-        return AggregatePlan(counter, *args, **how, **self._vectors(counter))
+        given: dict[str, Any] = {**how, **self._vectors(counter)}
+        return AggregatePlan(counter, *args, **given)
 
     def _shard_plan(self, selection: Any, *args: Any, **how: Any) -> AggregateShardPlan:
-        return AggregateShardPlan(selection, *args, **how, **self._vectors(selection.counter))
+        given: dict[str, Any] = {**how, **self._vectors(selection.counter)}
+        return AggregateShardPlan(selection, *args, **given)
 
     def _read_ticks(self, intake: Any) -> ReadVectors:
         return ReadVectors(intake, self.joint.width)

@@ -36,8 +36,8 @@ class DistinctUsers(OfTicks):
         the day so far, hour by hour. At most as many as the clock has. A person may count in every
         window, and each takes one of the person's `events`: for all days of a month give events=31
         times the keys a day. Default: people since the start.
-      budget, tick, start, stop, keys, horizon, mechanism, relation, late, on_unknown, other, path,
-        entropy, allow_runner: as for TickCount.
+      budget, tick, start, stop, keys, horizon, mechanism, relation, until, late, on_unknown, other,
+        path, entropy, allow_runner: as for TickCount.
 
     Guarantee: the values of all releases of all keys, in all windows, together satisfy `budget` for
       inputs that differ in all events of any one person, as for TickCount with
@@ -68,6 +68,7 @@ class DistinctUsers(OfTicks):
     horizon: int | None = None
     mechanism: Mechanism | type[Mechanism] | str | None = None
     relation: str = "add_remove"
+    until: Any = None
     late: str = "fold"
     on_unknown: str = "drop"
     other: str | None = None

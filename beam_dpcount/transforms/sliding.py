@@ -54,7 +54,8 @@ class SlidingCount(OfTicks):
     Args:
       window: in ticks, a whole number from 1 to 2^20, at most the clock's. Public. A key keeps as
         many numbers of some 7 bytes in its state, and writes them anew at every tick.
-      stop, horizon: the end, or the number of ticks; see TickCount. Needed on bounded input.
+      stop, horizon: the end, or the number of ticks; see TickCount. One of them, or `until`, is
+        needed on bounded input.
         Default: 2^30 ticks, or up to the year 9999, as an endless stream has; beyond them nothing
         is released. So many cost the same noise as fewer do, but weak budgets may need fewer: an
         error says so. Without an end, cancel the pipeline to stop it: where it is drained, or its
@@ -68,8 +69,8 @@ class SlidingCount(OfTicks):
         the gap is over does not count anew, and is missing once the earlier event has left the
         window; and after `events` of them a person never counts again. Distinct people of the last
         ticks cannot be had this way.
-      tick, start, keys, bounds, unit, relation, max_items, late, on_unknown, on_reject, other,
-        value, path, entropy, allow_runner: as for TickCount; keys are listed.
+      tick, start, keys, bounds, unit, relation, max_items, until, late, on_unknown, on_reject,
+        other, value, path, entropy, allow_runner: as for TickCount; keys are listed.
 
     Guarantee: as for TickCount: the values of all releases of all keys, however many there are,
       together satisfy `budget` for inputs that differ in any one event (with `users`: in all events
@@ -118,6 +119,7 @@ class SlidingCount(OfTicks):
     relation: str = "add_remove"
     max_items: int = 1
     max_per_tick: int | None = None
+    until: Any = None
     late: str = "fold"
     on_unknown: str = "drop"
     on_reject: str = "drop"
@@ -187,10 +189,12 @@ class SlidingCount(OfTicks):
             name = type(events.windowing.windowfn).__name__
             problem = f"{name} would start anew in each of its windows"
             raise ValueError(f"{problem}: use the global window, and give window, in ticks")
-        if events.is_bounded and self.stop is None and self.horizon is None:
+        unknown = self.stop is None and self.horizon is None and self.until is None
+        if events.is_bounded and unknown:
             raise ValueError(
-                f"the input is bounded, and without an end {self.counter.horizon} ticks would be "
-                "released: give stop, the end of the count, or horizon, the number of ticks"
+                f"the input is bounded, and without an end {self.counter.horizon} ticks might be "
+                "released: give stop, the end of the count, horizon, the number of ticks, or "
+                "until, which releases those that have ended"
             )
         return self._apply(events)
 
