@@ -69,7 +69,8 @@ def of_ticks(counting: CountEachTick, sums: Mapping[str, Sequence[int]]) -> Iter
                 capped = min(max(x, -plan.cap), plan.cap)
                 digest = draws.follow(digest, NO_ID, PAIR.pack(step, capped))
                 state, value = counter.step_lattice(state, capped, draws.noise(key, window, digest))
-                yield Release(key, step, clock.end(origin, step), value, counter.stddev_at(state))
+                tick, micros = clock.passed_at(origin) + step, clock.end(origin, step)
+                yield Release(key, tick, micros, value, counter.stddev_at(state))
 
 
 def of_shards(counting: CountShards, sums: Mapping[str, Sequence[int]]) -> Iterator[Release]:

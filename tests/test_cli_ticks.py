@@ -93,7 +93,13 @@ def expected(ann: Sequence[float], bob: Sequence[float]) -> list[Line]:
 @pytest.mark.parametrize(
     ("flags", "ann", "bob", "said"),
     [
-        ((), (1, 3, 4), (1, 2, 2), "every row of the given keys and within the clock counts 1"),
+        (
+            (),
+            (1, 3, 4),
+            (1, 2, 2),
+            "every row of the given keys and within the clock counts 1; a key counts up to "
+            "1,073,741,824 events a tick, 107,374,182 a second (--max-per-tick)",
+        ),
         (
             ("--value", "amount", "--bounds", 0, 4, "--unit", 0.5),
             (1, 3.5, 7.5),
@@ -390,7 +396,7 @@ ROWS_COUNTED = "the count of a key's rows within the clock"
     [
         (
             (),
-            f"{ROWS_COUNTED}, each tick's part clipped to 1,048,576",
+            f"{ROWS_COUNTED}, each tick's part clipped to 1,073,741,824",
             (),
         ),
         (
@@ -406,7 +412,7 @@ ROWS_COUNTED = "the count of a key's rows within the clock"
         ),
         (
             ("--separator", ";", "--max-items", 2),
-            f"{ROWS_COUNTED}, each tick's part clipped to 1,048,576",
+            f"{ROWS_COUNTED}, each tick's part clipped to 1,073,741,824",
             ("keys of a cell beyond its first 2 (--max-items)",),
         ),
         (("--path", "streaming"), "", ("late rows, until the next tick (--late fold)",)),

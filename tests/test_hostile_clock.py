@@ -27,7 +27,8 @@ from apache_beam.io.fileio import ReadableFile
 from apache_beam.io.filesystem import FileMetadata
 
 import beam_dpcount as dp
-from beam_dpcount.commands import bounds, count, spending, ticks
+from beam_dpcount.budget import account as account_file
+from beam_dpcount.commands import bounds, count, ticks
 from beam_dpcount.commands.files.formats import Source, counted, value_of
 from beam_dpcount.commands.files.read import ReadEvents, events
 from beam_dpcount.rows import TickCountRows
@@ -277,7 +278,7 @@ def shown(path: Path, *more: object) -> dict[str, Any]:
     secret, account, out = place / "secret", place / "account.jsonl", place / "out.csv"
     secret.write_text("0123456789abcdef" * 4)
     account.unlink(missing_ok=True)
-    spending.create(str(account), dp.ZCDP(1e13), None)
+    account_file.create(str(account), dp.ZCDP(1e13), None)
     words = (*WORDS, *more, "--secret-file", secret, "--account", account, "--output", out)
     as_in_a_new_worker()
     with temporary() as left, listening() as records:
@@ -484,7 +485,7 @@ def test_a_missing_column_stops_before_anything_is_drawn_or_charged(tmp_path: Pa
 
 
 def _stops(path: Path, account: Path, said: str, *more: object) -> None:
-    spending.create(str(account), dp.ZCDP(1e13), None)
+    account_file.create(str(account), dp.ZCDP(1e13), None)
     before = account.read_bytes()
     words = (*WORDS, *more, "--account", account, "--output", account.parent / "out.csv")
     ended = command("--input", path, *words, main=ticks.main)

@@ -16,6 +16,8 @@ import beam_dpcount as dp
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "beam_dpcount"
 
+# What all folders may import.
+SHARED = ("beam_dpcount.checks", "beam_dpcount.times")
 # From below. A file imports from its own folder and from those before it.
 FOLDERS = (
     "noise",
@@ -83,20 +85,21 @@ def test_every_file_has_its_folder() -> None:
         "__init__.py",
         "__main__.py",
         "checks.py",
+        "times.py",
     }
 
 
 @pytest.mark.slow
 def test_imports_run_downwards() -> None:
     for name, targets in arrows(modules(PACKAGE)).items():
-        if name in ("beam_dpcount", "beam_dpcount.checks"):
+        if name in ("beam_dpcount", *SHARED):
             assert targets <= {"beam_dpcount"}, name
             continue
         if name == "beam_dpcount.__main__":
             assert targets == {"beam_dpcount.commands.door"}
             continue
         floor = FOLDERS.index(name.split(".")[1])
-        for target in targets - {"beam_dpcount", "beam_dpcount.checks"}:
+        for target in targets - {"beam_dpcount", *SHARED}:
             assert FOLDERS.index(target.split(".")[1]) <= floor, f"{name} imports {target}"
 
 

@@ -723,7 +723,7 @@ def test_windows_are_kept_apart(path: str) -> None:
         return (
             releases | SlidingSum(3, count.counter, path=path),
             releases | Monotone(path=path),
-            releases | RunningAverage(),
+            releases | RunningAverage(count.counter),
             releases,
         )
 
@@ -737,7 +737,20 @@ def test_windows_are_kept_apart(path: str) -> None:
         assert [seen.value for seen in maxima if seen.window == window] == per_key(
             RunningMaximum(), mine
         )
-        assert [s.value for s in averages if s.window == window] == [*map(running_average, mine)]
+        assert [s.value for s in averages if s.window == window] == [
+            running_average(release, count.counter) for release in mine
+        ]
+
+
+def test_an_average_in_windows_needs_the_counter() -> None:
+    """Steps go on from window to window, and the average starts anew."""
+    with pytest.raises(ValueError, match=r"give RunningAverage\(count\.counter\)"):
+        _ = (
+            beam.Pipeline()
+            | created([Release("a", 1, 0, 1.0, 1.0)], Release)
+            | beam.WindowInto(FixedWindows(10))
+            | RunningAverage()
+        )
 
 
 @each_runner

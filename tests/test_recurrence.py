@@ -338,14 +338,14 @@ def test_inputs_that_no_integers_hold_are_refused_when_calibrated():
 @both
 @pytest.mark.parametrize("horizon", [1, 2, 3, 16, 1000, 1023, 1025, 2100, 2**16, 2**20, 2**30])
 def test_twins_agree_to_the_last_bit(kind, horizon):
-    for most in (1, min(1 << 20, (1 << 36) // horizon)):
+    for most in (1, min(1 << 20, (1 << 36) // horizon), 1 << 30):
         counter = calibrated(kind, horizon, most, low=-1)
         made = counter.mechanism._recurrence
         ours, theirs = InPython(made), compiled(made)
-        if (kind, horizon) == (Endless, 2**30) and most > 1:
-            assert theirs is None  # whose numbers are too wide for it
+        assert (theirs is not None) == made.is_narrow
+        if theirs is None:  # its numbers are too wide for it
+            assert (horizon, most) == (2**30, 1 << 30)
             continue
-        assert theirs is not None
         n = min(horizon, 300)
         rng = np.random.default_rng(horizon)
         xs = rng.integers(-made.largest, made.largest + 1, n)
@@ -382,9 +382,9 @@ def test_the_twin_is_what_runs_wherever_numbers_fit_it():
         counter = calibrated(NormalizedBLT, horizon)
         assert not isinstance(counter.mechanism._runner, InPython), horizon
     for ticks in (1, 100, 2**16, 2**20):  # as a clock sums up events by default
-        counter = calibrated(NormalizedBLT, ticks, min(1 << 20, (1 << 36) // ticks))
+        counter = calibrated(NormalizedBLT, ticks, 1 << 30)
         assert not isinstance(counter.mechanism._runner, InPython), ticks
-    wide = dp.calibrate(NormalizedBLT(4), dp.ZCDP(0.5), TickChange(0, 1, most=1 << 44))
+    wide = dp.calibrate(ProfiledBLT(1 << 30), dp.ZCDP(0.5), TickChange(0, 1, most=1 << 30))
     assert compiled(wide.mechanism._recurrence) is None
     assert isinstance(wide.mechanism._runner, InPython)
 

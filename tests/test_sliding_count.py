@@ -71,7 +71,7 @@ def last(ticks: np.ndarray, window: int) -> np.ndarray:
 # What is released
 
 
-@pytest.mark.parametrize("window", [1, 3, 40])
+@pytest.mark.parametrize("window", [1, 3, 12])
 @each_path
 def test_releases_are_sums_over_the_last_ticks(window: int, path: str) -> None:
     rows, count = some_rows(), exact(window, bounds=(0, 2), path=path)
@@ -184,7 +184,7 @@ def test_weak_budgets_take_fewer_ticks() -> None:
 
 
 def test_ticks_are_clipped_no_lower_on_long_clocks() -> None:
-    assert sliding(horizon=2**30).display_data()["max_per_tick"] == str(2**20)
+    assert sliding(horizon=2**30).display_data()["max_per_tick"] == str(2**30)
     assert sliding(horizon=2**30, bounds=(0, 2**20)).display_data()["max_per_tick"] == str(2**12)
     rows: list[Row] = [("a", 1, 5)] * 9
     clipped = exact(max_per_tick=4, keys=["a"])

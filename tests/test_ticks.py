@@ -25,11 +25,11 @@ from hypothesis import strategies as st
 import beam_dpcount as dp
 from beam_dpcount import mechanisms
 from beam_dpcount.counters.change import TickChange
+from beam_dpcount.counters.clip import least_most
 from beam_dpcount.dofns.clock import (
     Clock,
     check_keys,
     clock_of,
-    default_most,
     duration_of,
     instant,
     micros_of,
@@ -174,7 +174,7 @@ def test_lengths_of_ticks(given: Any, micros: int) -> None:
         (dt.timedelta(0), ValueError, "must be positive"),
         (1e-7, ValueError, "whole microseconds"),
         (math.inf, ValueError, "finite"),
-        ("60", TypeError, "must be a time"),
+        ("an hour", ValueError, "must be a positive time of whole microseconds"),
         (True, TypeError, "must be a time"),
         (None, TypeError, "must be a time"),
     ],
@@ -476,7 +476,61 @@ def test_one_event_moves_one_clipped_sum_by_no_more_than_itself(
     ],
 )
 def test_the_default_cap_fits_64_bits(magnitude: int, steps: int, most: int) -> None:
-    assert default_most(magnitude, steps) == most
+    assert least_most(magnitude, steps) == most
+
+
+PLAIN: dict[str, Any] = {"tick": 3600, "start": 0, "keys": ["a"]}
+ROOT: dict[str, Any] = {"mechanism": "SquareRoot"}
+
+
+@pytest.mark.parametrize("budget", [dp.ApproxDP(1.0, 1e-6), dp.PureDP(1.0), dp.ZCDP(0.5)], ids=str)
+@pytest.mark.parametrize("ticks", [24, 2000, 87_600, 2**20, 5_000_000])
+def test_the_default_cap_is_2_to_the_30_where_noise_stays_equal(budget: Any, ticks: int) -> None:
+    """It was 2^36 / ticks: a clock of ten years of hours counted a million as 784 thousand."""
+    count: Any = dp.TickCount(budget, **PLAIN, horizon=ticks)
+    assert count.counter.change.most == 2**30
+    few = dp.TickCount(budget, **PLAIN, horizon=ticks, max_per_tick=min(2**20, 2**36 // ticks))
+    assert few.counter.law == count.counter.law
+    assert few.counter.mechanism == count.counter.mechanism
+    assert count.counter.mechanism.is_quick
+    said = count.display_data()
+    assert said["max_per_tick"] == str(2**30)
+    assert said["counts"] == "up to 1,073,741,824 events a tick, 298,262 a second"
+
+
+def test_the_default_cap_makes_no_mechanism_noisier() -> None:
+    for ticks in (24, 1000, 2**14):
+        count: Any = dp.TickCount(dp.ZCDP(0.5), **PLAIN, horizon=ticks, **ROOT)
+        least = dp.TickCount(
+            dp.ZCDP(0.5),
+            **PLAIN,
+            horizon=ticks,
+            max_per_tick=2**20,
+            **ROOT,
+        )
+        assert count.counter.change.most == 2**20
+        assert count.counter.law == least.counter.law
+    # Sums of 64 bits hold less of large values.
+    large: Any = dp.TickCount(dp.ZCDP(0.5), **PLAIN, horizon=2**20, bounds=(0, 2**20))
+    assert large.counter.change.most == 2**22
+
+
+@pytest.mark.parametrize("mechanism", ["SmoothBinary", "NormalizedBLT", None])
+def test_sums_as_large_as_the_cap_are_exact(mechanism: str | None) -> None:
+    """In bulk and step by step, in the bytes of a state, and of one key among others."""
+    count: Any = dp.TickCount(dp.ZCDP(1e9), **PLAIN, horizon=87_600, mechanism=mechanism)
+    counter = count.counter
+    most = counter.change.most
+    xs = np.full(40, most, dtype=np.int64)
+    exact = np.cumsum(xs).astype(float)
+    values = counter.release_lattice(xs, Script(np.zeros(500, np.int64)))
+    assert np.abs(values - exact).max() < 1
+    state = counter.init()
+    codec = tick_codec(counter, count._clock, ["a"])
+    for t in range(40):
+        state, value = counter.step_lattice(state, most, Script(np.zeros(500, np.int64)))
+        assert value == values[t]
+        state = codec.decode(codec.encode(state, b"", b""))
 
 
 @pytest.mark.slow
@@ -484,7 +538,7 @@ def test_the_default_cap_fits_64_bits(magnitude: int, steps: int, most: int) -> 
 def test_the_default_cap_leaves_the_best_mechanism_in_the_choice(steps: int) -> None:
     """Its sums have many digits, which cost nothing: it computes with whole numbers."""
     budget = dp.ZCDP(0.5)
-    capped = dp.choose(steps, budget, change=TickChange(most=default_most(1, steps))).rows[0]
+    capped = dp.choose(steps, budget, change=TickChange(most=2**30)).rows[0]
     assert capped.mechanism.name == "ProfiledBLT"
     assert capped.max_stddev <= 1.001 * dp.choose(steps, budget).rows[0].max_stddev
 

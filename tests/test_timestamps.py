@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_dpcount.commands.files.times import duration, every, lacks_offset, parser
+from beam_dpcount.commands.files.times import lacks_offset, parser
+from beam_dpcount.times import duration, every
 
 UTC = dt.timezone.utc
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=UTC)

@@ -10,8 +10,8 @@ from beam_dpcount.checks import check_whole
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.counters.change import RELATIONS, Change, TickChange, check_unit
+from beam_dpcount.counters.clip import ample, least_most
 from beam_dpcount.counters.users import UserChange, group_of
-from beam_dpcount.dofns.clock import default_most
 
 _AT_TICKS = ("ticks", "max_per_tick", "max_items")
 _OF_PEOPLE = ("per_user", "max_keys", "per_key")
@@ -30,7 +30,8 @@ def add_steps(parser: opt.Parser) -> opt.Group:
         --relation {{{",".join(RELATIONS)}}}: what is protected (default replace_one; with --ticks
           add_remove)
         --max-per-tick N: with --ticks: the sum of a key's rows in one tick is clipped to N times
-          the largest value (default 2^20, or less where 64 bits would not hold all sums)
+          the largest value (default 2^30, or less where 64 bits would not hold all sums, or noise
+          would grow with it)
         --max-items B: with --ticks: the most keys that one row counts under (default 1)
     """
     opt.add(count, counting)
@@ -76,8 +77,16 @@ def change_of(options: argparse.Namespace) -> Change:
     unit = check_unit(options.unit, ticks)
     most = options.max_per_tick
     if most is None:
-        most = default_most(ticks.magnitude(unit), options.ticks)
+        most = least_most(ticks.magnitude(unit), options.ticks)
     return replace(ticks, most=most)
+
+
+def amply(options: argparse.Namespace, counter: Any) -> Any:
+    """A counter of `change_of` as a clock takes it: without --max-per-tick what costs nothing more
+    of a tick counts."""
+    if options.ticks is None or options.max_per_tick is not None:
+        return counter
+    return ample({None: counter})[None]
 
 
 def _people(options: argparse.Namespace) -> dict[str, Any]:

@@ -9,9 +9,12 @@ from fractions import Fraction
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.files import times
 from beam_dpcount.commands.files.formats import InputError
+from beam_dpcount.times import duration as exact_duration
+from beam_dpcount.times import is_number
 
 
-def add_clock(parser: opt.Parser) -> None:
+def add_clock(parser: opt.Parser) -> opt.Group:
+    """Returns their group."""
     table = """
         --tick TIME: the time between releases: seconds, or with a unit (s, m, h, d, w) as in 10m
         --start TIME: seconds since 1970, or ISO 8601 such as 2024-01-31T00:00:00Z (without an
@@ -20,7 +23,24 @@ def add_clock(parser: opt.Parser) -> None:
         --horizon N: the number of ticks, in place of --stop
     """
     length = {"type": duration("--tick 10m"), "required": True}
-    opt.add(parser.add_argument_group("clock (public)"), table, tick=length, start=opt.REQUIRED)
+    group = parser.add_argument_group("clock (public)")
+    opt.add(group, table, tick=length, start=opt.REQUIRED)
+    return group
+
+
+def add_until(group: opt.Group) -> None:
+    table = """
+        --until TIME: write the ticks that have ended then (default now, and never later); rows of
+          others have no influence. All ticks of the clock are charged, whatever it is
+    """
+    opt.add(group, table)
+
+
+def until(options: argparse.Namespace) -> Fraction | None:
+    """--until in seconds, or an InputError."""
+    if options.until is None:
+        return None
+    return moment("--until", options.until, options.timezone)
 
 
 def limits(options: argparse.Namespace) -> tuple[Fraction, Fraction | None]:
@@ -38,7 +58,7 @@ def limits(options: argparse.Namespace) -> tuple[Fraction, Fraction | None]:
 
 def moment(name: str, text: str, timezone: str) -> Fraction:
     """A time in seconds since 1970, given as such or in ISO 8601; an InputError for others."""
-    number = times.is_number(text)
+    number = is_number(text)
     try:
         return Fraction(times.parser("unix" if number else "iso", timezone)(text), 10**6)
     except ValueError:
@@ -53,7 +73,7 @@ def duration(example: str) -> Callable[[str], Fraction]:
 
     def parsed(text: str) -> Fraction:
         try:
-            return times.duration(text)
+            return exact_duration(text)
         except ValueError:
             wrong = f"must be a positive time of whole microseconds, got {text!r}"
             remedy = f"give seconds, or a unit (s, m, h, d, w), e.g. {example}"

@@ -93,11 +93,13 @@ def main(argv: Sequence[str] | None = None) -> None:
             made: Counter = calibrate(named, budget, change, unit=options.unit)
             return made
 
-        counter = calibrated(budget)
+        counter = changes.amply(options, calibrated(budget))
     if weak := weakness(budget):
         print(f"warning: {weak}")
     what = "horizon" if options.ticks is None else "ticks"
     print(f"{budget}, {what} {steps:,}, {change}")
+    if options.ticks is not None:
+        print(f"of each tick up to {counter.change.most:,} events count (--max-per-tick)")
     print(table(counter))
     print()
     releases = many(steps * options.keys, "release")

@@ -21,12 +21,12 @@ from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
 from beam_dpcount.commands.app import say
-from beam_dpcount.commands.files import times
 from beam_dpcount.commands.files.formats import Event, InputError, Source
 from beam_dpcount.commands.files.read import all_events
 from beam_dpcount.commands.report import many
 from beam_dpcount.commands.users import per_key_of
 from beam_dpcount.counters.lattice import NotANumberError
+from beam_dpcount.times import is_number
 
 if TYPE_CHECKING:
     from beam_dpcount.commands.task import Task
@@ -131,7 +131,7 @@ class _Parse:
         except ValueError as error:
             self.failed = True
             self.reasons[str(error)] += 1
-            if isinstance(cell, str) and times.is_number(cell):
+            if isinstance(cell, str) and is_number(cell):
                 cell = float(cell)
             if isinstance(cell, Real) and len(self.numbers) < 1000:
                 self.numbers.append(float(cell))

@@ -84,6 +84,7 @@ def text(task: Task, budget: Budget) -> str:
         "neighbours": str(counter.change),
         "public": task.public(),
         "mechanism": {n: x for n, x in counter.describe().items() if n not in _ELSEWHERE},
+        **task.released_ticks(),
         "estimates": estimate.what,
         "left_out": list(estimate.left_out),
         "errors": errors(counter, estimate, task.largest(), task.streams()),

@@ -37,6 +37,7 @@ NOT_COUNTED = frozenset(
         "top",
         "all",
         "min_count",
+        "until",
     )
 ) | {
     "secret_env",

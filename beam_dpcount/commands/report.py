@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import beam_dpcount as dp
-from beam_dpcount.commands.files import times
 from beam_dpcount.commands.users import per_key_of
 from beam_dpcount.counters.counter import Counter
+from beam_dpcount.times import every
 
 VISIBLE = 10  # standard deviations
 LEVEL = 0.95
@@ -177,7 +177,7 @@ def most_rows(options: argparse.Namespace) -> str:
     if options.max_keys is not None:
         limits.append(f"in {many(options.max_keys, 'key')}")
     if getattr(options, "min_gap", None) is not None:
-        length = times.every(options.min_gap).removeprefix("every ")
+        length = every(options.min_gap).removeprefix("every ")
         limits.append(f"{length if length[0].isdigit() else f'1 {length}'} apart")
     return f"at most {', '.join(limits)}"
 

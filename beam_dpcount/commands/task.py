@@ -164,6 +164,10 @@ class Task(ABC):
         people = "whose the rows are, " if self.options.user and self.people_are_public else ""
         return f"{'the keys, ' if self.options.key else ''}{people}{self.known}"
 
+    def released_ticks(self) -> dict[str, Any]:
+        """What the manifest says of how much of the clock is released."""
+        return {}
+
     def scope(self) -> str:
         """What the guarantee protects."""
         if self.options.user is None:

@@ -33,10 +33,11 @@ from beam_dpcount.commands.report import Estimate, many
 from beam_dpcount.commands.start import command
 from beam_dpcount.commands.task import Listed, Task
 from beam_dpcount.counters.users import UserChange
-from beam_dpcount.dofns.clock import LATE
+from beam_dpcount.dofns.clock import LATE, countable
 from beam_dpcount.noise.laws import DiscreteLaplace
 from beam_dpcount.statistics.items import places as places_of
 from beam_dpcount.statistics.items import read_items
+from beam_dpcount.times import every
 
 if TYPE_CHECKING:
     from beam_dpcount.counters.selection import Selection
@@ -69,7 +70,7 @@ class Ticks(Task):
         opt.add_value(source, where)
         opt.add_time(source, required=True)
 
-        public_clock.add_clock(parser)
+        public_clock.add_until(public_clock.add_clock(parser))
         select.add_select(parser)
         opt.add_budget(parser, "all releases of all keys together")
         users.add_users(parser, with_gap=True)
@@ -84,8 +85,8 @@ class Ticks(Task):
         )
         limits = f"""
             --max-per-tick N: the sum of a key's rows in one tick is clipped to N times the largest
-              value (default 2^20, or less where 64 bits would not hold all sums); with a lower one
-              some mechanisms take longer clocks
+              value (default 2^30, or less where 64 bits would not hold all sums, or noise would
+              grow with it); with a lower one some mechanisms take longer clocks
             --late {{{",".join(LATE)}}}: with --path streaming, rows that come after their tick was
               released: fold (default): they count at the next one; drop: they do not count
         """
@@ -151,6 +152,7 @@ class Ticks(Task):
             value=formats.value_of,
             users=people,
             entropy=entropy,
+            until=public_clock.until(options),
             **{name: getattr(options, name) for name in named},
         )
         return self.count
@@ -190,6 +192,8 @@ class Ticks(Task):
             lines = [f"note: rows {within} {counted}"]
         else:
             lines = [f"note: every row {within} counts 1"]
+        counted = countable(self.counter.change.most, self.count._clock.tick)
+        lines[0] += f"; a key counts {counted} (--max-per-tick)"
         lines += report.of_people(options, self.people_are_public)
         lines += self._useless_limits()
         if selection is not None:
@@ -206,16 +210,32 @@ class Ticks(Task):
         lines.append(
             f"note: rows whose times do not fit {fit} count nothing (--check says how many)"
         )
-        if any(text and times.lacks_offset(text) for text in (options.start, options.stop)):
+        if any(
+            text and times.lacks_offset(text)
+            for text in (options.start, options.stop, options.until)
+        ):
             zone = f"{options.timezone} (--timezone)"
             lines.append(f"note: times without an offset are taken as {zone}")
         if options.path == "streaming" and (options.secret_env or options.secret_file):
             uncovered = "a replay in which other rows are late is not covered"
             lines.append(f"note: {uncovered} (docs/reliability.md)")
         if selection is not None:
-            return [*lines, f"{self._ticks()}; how many keys are shown depends on their counts"]
+            shown = "how many keys are shown depends on their counts"
+            return [*lines, *self._not_ended(), f"{self._ticks()}; {shown}"]
         size = f"{many(len(self.keys), 'key')} x {self._ticks()}"
-        return [*lines, f"{size} = {many(self._releases(), 'release')}"]
+        releases = many(len(self.keys) * self.count.ticks_released, "release")
+        return [*lines, *self._not_ended(), f"{size} = {releases}"]
+
+    def _not_ended(self) -> list[str]:
+        """A note on ticks that are not released, as they have not ended."""
+        left = self.count.ticks_left
+        if not left:
+            return []
+        said = f"note: ticks that have ended by {self.count.cutoff} (--until) are written; "
+        said += f"the other {left:,} are charged as well"
+        if self.options.secret_env is not None or self.options.secret_file is not None:
+            said += "; a later run over the same rows repeats them and goes on, at no cost"
+        return [said]
 
     def _useless_limits(self) -> list[str]:
         """Notes on limits on people that leave rows out, or cost noise, for nothing."""
@@ -252,7 +272,10 @@ class Ticks(Task):
         return bool(without.law == counter.law)
 
     def _ticks(self) -> str:
-        return many(self.counter.mechanism.horizon, "tick")
+        """How many ticks are released, in words."""
+        if not self.count.ticks_left:
+            return many(self.counter.mechanism.horizon, "tick")
+        return f"{self.count.ticks_released:,} of {many(self.counter.mechanism.horizon, 'tick')}"
 
     def _releases(self) -> int:
         return len(self.keys) * self.counter.mechanism.horizon
@@ -284,6 +307,8 @@ class Ticks(Task):
             f"what a tick has beyond {most} (--max-per-tick)",
             *report.lost(options),
         ]
+        if self.count.ticks_left:
+            left_out.insert(0, "rows of ticks that have not ended (--until)")
         if options.max_per_tick is not None:
             title.append(f"at most {most} a tick")
         if options.separator is not None:
@@ -324,7 +349,16 @@ class Ticks(Task):
         shown = "" if self.selection is None else " shown"
         return f"{super().written()} ({many(keys, 'key')}{shown}, {self._ticks()})"
 
+    def released_ticks(self) -> dict[str, Any]:
+        count = self.count
+        if self.options.path == "streaming":
+            return {}
+        ticks = {"released": count.ticks_released, "of": count.counter.mechanism.horizon}
+        return {"until": count.cutoff, "ticks": ticks}
+
     def findings(self) -> list[str]:
+        if not self.count.ticks_released:
+            return ["no tick has ended yet, so that none is written: run again once one has"]
         if self.selection is None or self._shown != 0:
             return []
         return ["no key was shown: the private count of none was high enough"]
@@ -346,7 +380,7 @@ class Ticks(Task):
     def picture(self) -> Running:
         options = self.options
         what = options.where or options.value or "rows"
-        kind = f"{'sums' if options.value else 'counts'} {times.every(options.tick)}"
+        kind = f"{'sums' if options.value else 'counts'} {every(options.tick)}"
         by = "" if options.key is None else f" by {options.key}"
         title = f"Private running {kind}: {what}{self.estimate().in_title}{by}"
         chosen = {"selected": True} if self.selection is not None else {"order": self.keys}

@@ -125,7 +125,7 @@ def counted(sums: Sums, skipped: int) -> Sums:
 
 
 def all_ticks(
-    selection: Selection, sums: Sums, keys: int, noise: Noise
+    selection: Selection, sums: Sums, keys: int, noise: Noise, steps: int | None = None
 ) -> Iterator[tuple[int, int, FloatArray]]:
     """Of each key that is shown: its place, the tick, and its releases from then on.
 
@@ -136,8 +136,10 @@ def all_ticks(
       sums: of `counted`; each key has some.
       keys: how many there are.
       noise: of their counters, a column each.
+      steps: how many ticks there are to release, of which sums are; default: all.
     """
-    counter, steps = selection.counter, selection.counter.horizon
+    counter = selection.counter
+    steps = counter.horizon if steps is None else steps
     _, starts = np.unique(sums.places, return_index=True)
     first = sums.steps[starts]
     order = np.argsort(sums.steps, kind="stable")

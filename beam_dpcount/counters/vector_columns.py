@@ -68,7 +68,12 @@ def advance(
 
 
 def all_ticks(
-    selection: Selection, sums: Sums, keys: int, noise: Noise, place: int
+    selection: Selection,
+    sums: Sums,
+    keys: int,
+    noise: Noise,
+    place: int,
+    steps: int | None = None,
 ) -> Iterator[tuple[int, int, FloatArray]]:
     """Of each key that is shown: its place, the tick, and its noisy sums from then on.
 
@@ -76,11 +81,13 @@ def all_ticks(
 
     Args:
       selection, place: as for `advance`.
+      steps: as for `columns.all_ticks`.
       sums: what ticks add, sorted by key, then tick; a step is (tick - 1) * width + sum + 1.
       keys: how many there are; each has some.
       noise: of their counters.
     """
-    counter, steps = selection.counter, selection.counter.horizon
+    counter = selection.counter
+    steps = counter.horizon if steps is None else steps
     width = counter.dimension or 1
     ticks, columns = np.divmod(sums.steps - 1, width)
     first = np.full(keys, steps + 1, dtype=np.int64)

@@ -150,14 +150,15 @@ class CountAllVectorShards(CountAllShards):
     def _all_ticks(self, group: int, names: Any, sums: Sums, origin: int) -> Iterator[Any]:
         plan = self._plan
         window, width = window_from(plan.clock, origin), plan.joint.width
-        many = max(1, min(SIDE_BY_SIDE // width, _KEPT // (width * plan.clock.steps)))
+        steps = self._ended(origin)
+        many = max(1, min(SIDE_BY_SIDE // width, _KEPT // (width * steps)))
         for first in range(0, len(names), many):
             last = min(first + many, len(names))
             part = slice(*np.searchsorted(sums.places, [first, last]))
             some = Sums(sums.places[part] - first, sums.steps[part], sums.xs[part])
             keys = names[first:last]
             noise = plan.noise(self._draws, keys, window, b"")
-            found = all_ticks(plan.selection, some, len(keys), noise, plan.place)
+            found = all_ticks(plan.selection, some, len(keys), noise, plan.place, steps)
             for place, since, values in found:
                 yield from self._placed(keys[place], since, values, origin, window)
 
@@ -177,6 +178,8 @@ class CountAllVectorShards(CountAllShards):
         return shown[0]
 
     def _made(self, key: str, since: int, values: Any, origin: int) -> Iterator[Any]:
-        clock, stddevs = self._plan.clock, np.array(self._stddevs[since - 1 :])
+        clock = self._plan.clock
+        stddevs = np.array(self._stddevs[since - 1 : since - 1 + len(values)])
         end, rows = clock.end(origin, since), np.asarray(values)
-        return self._plan.reading.releases(key, since, end, rows, stddevs, FRESH)
+        step = clock.passed_at(origin) + since
+        return self._plan.reading.releases(key, step, end, rows, stddevs, FRESH)

@@ -349,20 +349,22 @@ class CountAllVectors(CountAllTicks):
 
     _plan: AggregatePlan
 
-    def _released(self, key: str, origin: int, packed: Iterable[bytes]) -> Iterator[Any]:
+    def _released(
+        self, key: str, origin: int, packed: Iterable[bytes], steps: int
+    ) -> Iterator[Any]:
         plan = self._plan
         clock, window = plan.clock, window_from(plan.clock, origin)
         last, windows = window.max_timestamp().micros, (GlobalWindow(),)
         values: Any
-        xs = clipped(packed, clock.steps, plan.limits)
-        stddevs = np.array(self._stddevs)
+        xs = clipped(packed, steps, plan.limits)
+        stddevs = np.array(self._stddevs[:steps])
         if self._draws.digest_size:
             values = np.stack(self._replayed(xs, key, window))
         else:
             noise = self._draws.noise(key, window, b"")
             values = plan.counter.release_lattice(xs, noise)
-        first = clock.end(origin, 1)
-        for made in plan.reading.releases(key, 1, first, values, stddevs, 0):
+        step, first = clock.passed_at(origin) + 1, clock.end(origin, 1)
+        for made in plan.reading.releases(key, step, first, values, stddevs, 0):
             yield _placed(made, min(made.timestamp, last), windows)
 
     def _replayed(self, xs: IntArray, key: str, window: Any) -> list[Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields, replace
@@ -17,6 +18,7 @@ from typing import Any
 
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.mechanisms.base import check_horizon
+from beam_dpcount.times import duration
 
 LATE = ("fold", "drop")
 
@@ -26,7 +28,6 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 # The years 1 to 9999, as datetime has them: times beyond are mostly milliseconds by mistake.
 _FIRST, _LAST = -62_135_596_800 * _SECOND, 253_402_300_800 * _SECOND
 LARGEST = 2**62  # sums that fit 64 bits with room to spare
-_MOST, _MANY = 2**20, 2**16
 
 
 def micros_of(moment: Any, name: str) -> int:
@@ -59,12 +60,20 @@ def micros_of(moment: Any, name: str) -> int:
 def duration_of(tick: Any, name: str = "tick") -> int:
     """The length of a tick in microseconds, exactly.
 
-    `tick` is seconds (a number), a timedelta, or anything with whole `micros`: Beam's Duration.
+    `tick` is seconds (a number), text with a unit (s, m, h, d, w) such as "1h", a timedelta, or
+    anything with whole `micros`: Beam's Duration.
 
     Raises:
       ValueError, TypeError: it is none of these, not positive, or has a fraction of a microsecond.
     """
-    remedy = f"give {name} in seconds, e.g. {name}=60, or as a timedelta"
+    remedy = f"give {name} in seconds, e.g. {name}=60, as text with a unit, such as 15m or 1h, or "
+    remedy += "as a timedelta"
+    if isinstance(tick, str):
+        try:
+            return int(duration(tick.strip()) * _SECOND)
+        except ValueError:
+            problem = f"must be a positive time of whole microseconds, got {tick!r}"
+            raise ParameterError(name, problem, remedy) from None
     timed = isinstance(tick, dt.timedelta)
     micros = tick // _MICROSECOND if timed else _whole(tick, name, remedy)
     if micros <= 0:
@@ -166,20 +175,41 @@ class Clock:
     def _first(self) -> int:
         return self.origins()[0]
 
+    @property
+    def ticks(self) -> int:
+        """How many ticks there are, of all counts."""
+        return len(self.origins()) * self.steps
+
+    def ended(self, origin: int, until: int | None) -> int:
+        """How many ticks of the count from `origin` have ended at a time; all, if it is None."""
+        if until is None:
+            return self.steps
+        return min(max((until - origin) // self.tick, 0), self.steps)
+
+    def all_ended(self, until: int | None) -> int:
+        """The same of all counts."""
+        if until is None:
+            return self.ticks
+        return min(max((until - self._first) // self.tick, 0), self.ticks)
+
     def step_at(self, micros: int, origin: int) -> int:
         """The tick of the count from `origin` in which an event falls; 0 if it does not count."""
         return self.steps_from(origin)(micros)
 
-    def steps_from(self, origin: int) -> Callable[[int], int]:
-        """`step_at` of one count, as a function of the time alone, which is quick."""
+    def steps_from(self, origin: int, until: int | None = None) -> Callable[[int], int]:
+        """`step_at` of one count, as a function of the time alone, which is quick.
+
+        Events of ticks that have not ended at `until` do not count.
+        """
         first, stop, tick, steps = max(self.start, origin), self.stop, self.tick, self.steps
+        ended = self.ended(origin, until)
 
         def step_at(micros: int) -> int:
             if not first <= micros < stop:
                 return 0
             # Beam cuts times to milliseconds, towards 0: before 1970 that may leave the window.
-            step = (micros - origin) // tick + 1
-            return step if step < steps else steps
+            step = min((micros - origin) // tick + 1, steps)
+            return step if step <= ended else 0
 
         return step_at
 
@@ -245,6 +275,41 @@ def clock_of(tick: Any, start: Any, stop: Any = None, horizon: Any = None) -> Cl
     return Clock(length, first, end if last is None else last, steps)
 
 
+def now() -> int:
+    """The present by this machine's clock, in microseconds: the one place that asks for it."""
+    return time.time_ns() // 1000
+
+
+def until_of(until: Any) -> int:
+    """The time at which ticks must have ended to be released; as users give it, by default now.
+
+    Raises:
+      ValueError, TypeError: as `micros_of`; and for a time later than now.
+    """
+    present = now()
+    if until is None:
+        return present
+    micros = micros_of(until, "until")
+    if micros > present:
+        problem = f"is {instant(micros)}, later than now, {instant(present)}"
+        remedy = "ticks are released once they have ended: leave {until} out, or give a time before"
+        raise ParameterError("until", problem, remedy)
+    return micros
+
+
+def check_window(window: int, clock: Clock) -> None:
+    """Refuse a window of more ticks than the clock has: most likely it was meant in seconds."""
+    if window <= clock.steps:
+        return
+    remedy = f"windows count ticks, here of {seconds(clock.tick)}, and not seconds: "
+    meant, rest = divmod(window * _SECOND, clock.tick)
+    if not rest and meant <= clock.steps:
+        remedy += f"for {window} s give {{window=}}{meant}"
+    else:
+        remedy += f"give at most {{window=}}{clock.steps}, or a longer {{horizon}}"
+    raise ParameterError("window", f"is {window} ticks, but the clock has {clock.steps}", remedy)
+
+
 def ticks_left(tick: Any, start: Any) -> int:
     """How many ticks end before the year 10000; as users give them."""
     return (_LAST - micros_of(start, "start")) // duration_of(tick)
@@ -289,11 +354,8 @@ def check_keys(keys: Any) -> tuple[str, ...]:
     return made
 
 
-def default_most(magnitude: int, steps: int, many: int = _MANY) -> int:
-    """The default of max_per_tick: how many times the largest value a tick may sum up to.
-
-    2^20; less where the sums of all ticks would not fit 64 bits, and beyond `many` ticks (2^16), so
-    that the default mechanism's numbers stay small, and the arithmetic of others adds little to the
-    noise.
-    """
-    return max(1, min(_MOST, _MOST * many // steps, LARGEST // (steps * magnitude)))
+def countable(most: int, tick: int) -> str:
+    """The largest count that a tick takes, as such and per second, in words."""
+    rate = most * _SECOND / tick
+    said = f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+    return f"up to {most:,} events a tick, {said} a second"

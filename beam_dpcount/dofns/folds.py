@@ -61,6 +61,15 @@ class Fold(Whole):
             yield from given
 
 
+def step_of(release: Any, counter: LatticeCounter) -> int:
+    """The step of its counter that a release is of: windows start the count anew, and steps go on.
+
+    Windows at a clock have as many ticks as their counter has steps.
+    """
+    step, horizon = release.step, counter.horizon
+    return step if horizon is None else (step - 1) % horizon + 1
+
+
 class RunningMaximum(Fold):
     """The largest value of each coordinate so far."""
 
@@ -85,7 +94,7 @@ class KnownStddevs:
 
     def check(self, release: Any, use: str) -> float:
         """The standard deviation of a release, or a ValueError if it is another counter's."""
-        t = release.step
+        t = step_of(release, self._counter)
         if len(self._known) < t <= self._MOST:
             many = min(max(2 * t, 64), self._MOST, self._counter.horizon or self._MOST)
             self._known = self._counter.stddevs(many).tolist()
@@ -169,12 +178,12 @@ class Difference(Fold):
     group, order = "key", "step"
 
     def __init__(self, window: int, counter: LatticeCounter) -> None:
-        self._window = window
+        self._window, self._counter = window, counter
         self.parameters = ("difference", window)
         self._stddevs = SlidingStddevs(counter, window)
 
     def add(self, state: FoldState | None, release: Any) -> tuple[FoldState | None, list[Any]]:
-        t, w = release.step, self._window
+        t, w = step_of(release, self._counter), self._window
         values = np.atleast_1d(np.asarray(release.value, dtype=np.float64))
         last, kept = (0, np.full(w * len(values), np.nan)) if state is None else state
         ring = kept.reshape(w, len(values))

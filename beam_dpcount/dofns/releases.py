@@ -15,7 +15,8 @@ class Release(NamedTuple):
 
     Fields:
       key: whose count.
-      step: the number of elements of the key counted, from 1; at a clock, the number of the tick.
+      step: the number of elements of the key counted, from 1; at a clock, the number of the tick,
+        over the whole clock even where windows start the count anew.
       timestamp: event time, microseconds since the epoch, UTC; at a clock, the end of the tick.
         Elements without a time have Beam's least one.
       value: the private prefix count. Unbiased, so it may be negative or fall.
@@ -49,7 +50,7 @@ class AggregateRelease(NamedTuple):
 
     Fields:
       key: whose events.
-      step: the number of the tick, from 1; with `window=`, in its window.
+      step: the number of the tick, from 1, over the whole clock, with `window=` too.
       start, timestamp: where the tick begins and ends; event time, microseconds since the epoch,
         UTC. What is released is of all events since the clock (or window) began, not of this tick.
       names: the columns, in the order of the metrics.

@@ -34,6 +34,7 @@ from beam_dpcount.counters.columns import Columns, NoiseOf, Sums, advance, all_t
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.selection import Selection
 from beam_dpcount.dofns.clock import LARGEST, Clock
+from beam_dpcount.dofns.horizon import Horizon
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.states import (
     ShardCodec,
@@ -76,6 +77,7 @@ class ShardPlan:
       shards: over how many keys are spread.
       counted: what else decides which events count, for replayable noise and for states.
       alone: on the bounded path, whether each shard is a group of its own, as for `groups_of`.
+      until: as for TickPlan.
     """
 
     selection: Selection
@@ -86,6 +88,7 @@ class ShardPlan:
     shards: int
     counted: Any = None
     alone: bool = False
+    until: int | None = None
 
     @property
     def counter(self) -> Counter:
@@ -200,6 +203,7 @@ class CountShards(VersionedDoFn):
     def setup(self) -> None:
         plan, self._draws = self._plan, self._plan.draws("streaming")
         self._codec = self._codec_of()
+        self._horizon = Horizon(plan.clock)
         self._stddevs = plan.counter.stddevs(plan.clock.steps).tolist()
 
     def process(
@@ -225,6 +229,7 @@ class CountShards(VersionedDoFn):
     @on_timer(TIMER)
     def release(
         self,
+        shard: Any = _Key,
         window: Any = _Window,
         arrived: Any = beam.DoFn.StateParam(ARRIVED),
         cell: Any = beam.DoFn.StateParam(STATE),
@@ -244,10 +249,13 @@ class CountShards(VersionedDoFn):
         cell.write(codec.encode(columns, digest, pending))
         if step < clock.steps:
             self._set(timer, window, step + 1)
-        micros, stddev = clock.end(origin_of(clock, window), step), self._stddevs[step - 1]
+        origin, stddev = origin_of(clock, window), self._stddevs[step - 1]
+        tick, micros = clock.passed_at(origin) + step, clock.end(origin, step)
+        if shard == 0:  # all shards have the same ticks
+            self._horizon.passed(tick)
         last, windows = window.max_timestamp().micros, (window,)
         for key, value in shown:
-            made = self._made(key, step, micros, value, stddev)
+            made = self._made(key, tick, micros, value, stddev)
             yield _placed(made, min(micros, last), windows)
 
     # What of it is of numbers.
@@ -263,7 +271,7 @@ class CountShards(VersionedDoFn):
         return add_batches(due, self._plan.cap)
 
     def _made(self, key: str, step: int, micros: int, value: Any, stddev: float) -> Any:
-        """A release."""
+        """A release; its step is that of the whole clock."""
         return Release(key, step, micros, value, stddev)
 
     def _set(self, timer: Any, window: Any, step: int) -> None:
@@ -312,14 +320,20 @@ class CountAllShards(VersionedDoFn):
         self._plan = plan
 
     def setup(self) -> None:
-        self._draws = self._plan.draws("bounded")
-        self._stddevs = self._plan.counter.stddevs(self._plan.clock.steps).tolist()
+        plan, clock = self._plan, self._plan.clock
+        self._draws = plan.draws("bounded")
+        most = clock.ended(clock.origins()[0], plan.until)
+        self._stddevs = plan.counter.stddevs(most).tolist()
+        self._horizon = Horizon(clock)
 
     def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[Any]:
         group, everything = element
+        if group == 0:
+            self._horizon.reached(self._plan.clock.all_ended(self._plan.until))
         found: dict[int, list[bytes]] = defaultdict(list)
         for packed in everything:
-            found[origin_of_batch(packed)].append(packed)
+            if packed != SEED:
+                found[origin_of_batch(packed)].append(packed)
         replayed = self._draws.digest_size > 0  # of whatever there is, keys of few events too
         skipped = 0 if replayed else self._plan.selection.skipped
         for origin in sorted(found):
@@ -341,7 +355,8 @@ class CountAllShards(VersionedDoFn):
             some = Sums(places[part] - first, sums.steps[part], sums.xs[part])
             keys = [names[i] for i in there[first:last].tolist()]
             noise = self._draws.of_keys(keys, window, b"")
-            for place, since, values in all_ticks(selection, some, len(keys), noise):
+            found = all_ticks(selection, some, len(keys), noise, self._ended(origin))
+            for place, since, values in found:
                 yield from self._placed(keys[place], since, values.tolist(), origin, window)
 
     def _replayed(self, group: int, names: Any, sums: Sums, origin: int) -> Iterator[Any]:
@@ -354,7 +369,7 @@ class CountAllShards(VersionedDoFn):
         series: dict[str, tuple[int, list[Any]]] = {}
         for shard, ticks in shards.items():
             columns, digest = plan.no_keys(), draws.begin(str(shard), window)
-            for step in range(1, plan.clock.steps + 1):
+            for step in range(1, self._ended(origin) + 1):
                 found = sorted(ticks.get(step, {}).items())
                 tick = {key: self._addition(kept) for key, kept in found}
                 columns, digest, shown = plan.tick(draws, window, columns, digest, tick)
@@ -362,6 +377,10 @@ class CountAllShards(VersionedDoFn):
                     series.setdefault(key, (step, []))[1].append(self._value_of(value))
         for key, (since, values) in sorted(series.items()):
             yield from self._placed(key, since, values, origin, window)
+
+    def _ended(self, origin: int) -> int:
+        """How many ticks of a count are released."""
+        return self._plan.clock.ended(origin, self._plan.until)
 
     def _ticks_of(self, sums: Sums) -> Iterator[tuple[int, int, Any]]:
         """The place of a key, a tick, and what is kept of what it adds, for all of them."""
@@ -384,8 +403,10 @@ class CountAllShards(VersionedDoFn):
     def _made(self, key: str, since: int, values: Any, origin: int) -> Iterator[Any]:
         """The releases of a key from a tick on."""
         clock, stddevs = self._plan.clock, self._stddevs
+        passed = clock.passed_at(origin)
         for step, value in enumerate(values, start=since):
-            yield Release(key, step, clock.end(origin, step), value, stddevs[step - 1])
+            micros = clock.end(origin, step)
+            yield Release(key, passed + step, micros, value, stddevs[step - 1])
 
 
 def joined_sums(batches: Iterable[bytes], cap: int, skipped: int = 0) -> tuple[list[str], Sums]:

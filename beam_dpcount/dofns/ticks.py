@@ -22,6 +22,7 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
 from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.dofns.clock import Clock
+from beam_dpcount.dofns.horizon import Horizon
 from beam_dpcount.dofns.intake import Intake, has_str_key
 from beam_dpcount.dofns.pending import add_pending, take_pending
 from beam_dpcount.dofns.releases import Release
@@ -70,7 +71,8 @@ class TickIntake:
     """Reads events: the tick in which one falls, and its value on the lattice.
 
     `numbers` makes a number of a value; `keys`: those that count, None: all that are text;
-    `strict`: unknown keys are errors; `other`: they count under this key.
+    `strict`: unknown keys are errors; `other`: they count under this key; `until`: events of ticks
+    that have not ended then do not count.
     """
 
     def __init__(
@@ -80,8 +82,9 @@ class TickIntake:
         numbers: Intake,
         strict: bool = False,
         other: str | None = None,
+        until: int | None = None,
     ) -> None:
-        self.clock = clock
+        self.clock, self._until = clock, until
         self._keys: Any = _Texts() if keys is None else frozenset(keys)
         self._numbers, self._strict, self._other = numbers, strict, other
         self._window: Any = None  # the last one seen
@@ -126,7 +129,7 @@ class TickIntake:
         self._window, self._step_at = window, _never
         if has_count(self.clock, window):
             self.origin = origin_of(self.clock, window)
-            self._step_at = self.clock.steps_from(self.origin)
+            self._step_at = self.clock.steps_from(self.origin, self._until)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_window": None, "_step_at": _never}
@@ -302,6 +305,8 @@ class TickPlan:
       counted: what else decides which events count, for replayable noise.
       alone: on the bounded path, see `groups_of`.
       ahead: on the streaming path, how many timers of a key are set at a time.
+      until: on the bounded path, ticks that have not ended then are not released. No noise depends
+        on it, so that a later run repeats what an earlier one released.
     """
 
     counter: LatticeCounter
@@ -313,6 +318,7 @@ class TickPlan:
     counted: Any = None
     alone: bool = False
     ahead: int = 1
+    until: int | None = None
 
     def draws(self, path: str) -> Draws:
         """The noise of the counter, another on each path.
@@ -350,6 +356,7 @@ class CountEachTick(VersionedDoFn):
     def setup(self) -> None:
         plan, self._draws = self._plan, self._plan.draws("streaming")
         self._codec = tick_codec(plan.counter, plan.clock, plan.keys, self._draws.digest_size)
+        self._horizon = Horizon(plan.clock)
 
     def process(
         self,
@@ -414,8 +421,10 @@ class CountEachTick(VersionedDoFn):
         # State first: what is yielded must never be ahead of what is remembered.
         cell.write(codec.encode(state, digest, self._front(passed) + memory))
         self._set(timer, passed + step + plan.ahead)
+        if key == plan.keys[0]:  # all keys have the same ticks
+            self._horizon.passed(passed + step)
         micros = clock.end(origin, step)
-        made = self._made(key, step, micros, value, counter.stddev_at(state))
+        made = self._made(key, passed + step, micros, value, counter.stddev_at(state))
         yield _placed(made, min(micros, counted.max_timestamp().micros), (window,))
 
     # What of it is of numbers.
@@ -435,7 +444,7 @@ class CountEachTick(VersionedDoFn):
         return x, PAIR.pack(step, x), memory
 
     def _made(self, key: str, step: int, micros: int, value: Any, stddev: float) -> Any:
-        """A release."""
+        """A release; its step is that of the whole clock."""
         return Release(key, step, micros, value, stddev)
 
     def _set(self, timer: Any, tick: int) -> None:
@@ -473,31 +482,45 @@ class CountAllTicks(VersionedDoFn):
         self._plan = plan
 
     def setup(self) -> None:
-        self._draws = self._plan.draws("bounded")
-        self._stddevs = self._plan.counter.stddevs(self._plan.clock.steps).tolist()
+        plan, clock = self._plan, self._plan.clock
+        self._draws = plan.draws("bounded")
+        # The first count has the most ticks that have ended.
+        most = clock.ended(clock.origins()[0], plan.until)
+        self._stddevs = plan.counter.stddevs(most).tolist()
+        self._horizon = Horizon(clock)
 
     def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[Any]:
         (group, everything), plan = element, self._plan
+        if group == 0:
+            self._horizon.reached(plan.clock.all_ended(plan.until))
         found: dict[tuple[int, int], list[bytes]] = {}
         for packed in everything:
             if packed != SEED:
                 found.setdefault(PAIR.unpack_from(packed), []).append(packed[PAIR.size :])
         for place in (group,) if plan.alone else range(len(plan.keys)):
             for origin in plan.clock.origins():
-                yield from self._released(plan.keys[place], origin, found.pop((place, origin), ()))
+                if steps := plan.clock.ended(origin, plan.until):
+                    sums = found.pop((place, origin), [])
+                    yield from self._released(plan.keys[place], origin, sums, steps)
 
-    def _released(self, key: str, origin: int, packed: Iterable[bytes]) -> Iterator[Any]:
+    def _released(
+        self, key: str, origin: int, packed: Iterable[bytes], steps: int
+    ) -> Iterator[Any]:
+        """The first so many releases of a key's count."""
         clock, window = self._plan.clock, window_from(self._plan.clock, origin)
-        xs = add_up(packed, clock.steps, self._plan.cap)
+        xs = add_up(packed, steps, self._plan.cap)
         if self._draws.digest_size:
             values = self._replayed(xs, key, window)
         else:
             noise = self._draws.noise(key, window, b"")
             values = self._plan.counter.release_lattice(xs, noise).tolist()
         last, windows = window.max_timestamp().micros, (GlobalWindow(),)
-        for step, (value, stddev) in enumerate(zip(values, self._stddevs, strict=True), start=1):
+        passed = clock.passed_at(origin)
+        # Of a later count there may be fewer.
+        for step, (value, stddev) in enumerate(zip(values, self._stddevs, strict=False), start=1):
             micros = clock.end(origin, step)
-            yield _placed(Release(key, step, micros, value, stddev), min(micros, last), windows)
+            made = Release(key, passed + step, micros, value, stddev)
+            yield _placed(made, min(micros, last), windows)
 
     def _replayed(self, xs: IntArray, key: str, window: Any) -> list[float]:
         """The releases that CountEachTick makes of these sums, one after the other."""

@@ -18,14 +18,15 @@
 typedef __int128 i128;
 typedef unsigned __int128 u128;
 
-enum { MOST = 8, NUMBERS = 2 * MOST + 2, SIDE_BY_SIDE = 64 };
+/* SPLIT: the low bits of a number that wide recurrences multiply apart. */
+enum { MOST = 8, NUMBERS = 2 * MOST + 2, SIDE_BY_SIDE = 64, SPLIT = 24, LOW = (1 << SPLIT) - 1 };
 
 typedef struct { int64_t factor; int shift; } Dyadic;
 
 /* Numbers: k_0 .. k_d, E, m_1 .. m_d, in `width` bytes each; names are those of recurrence.py. */
 typedef struct {
     PyObject_HEAD
-    int d, count, size, S, P, G, GD, W, I, width[NUMBERS];
+    int d, count, size, S, P, G, GD, W, I, wide, width[NUMBERS];
     int64_t horizon, most, *starts, *V, *D, *weight, *inverse;
     Py_ssize_t stretches;
     Dyadic a[MOST], e[MOST];
@@ -46,30 +47,54 @@ static Py_ssize_t stretch_of(const Recurrence *r, int64_t t) {
     return low;
 }
 
+/* floor(x * factor / 2^shift). Of wide numbers the product may have SPLIT bits more than an i128:
+ * what the low bits give is below 2^SPLIT times what is kept, so that floors of both are exact. */
+static inline i128 scaled(i128 x, int64_t factor, int shift, const int wide) {
+    if (!wide) return (x * factor) >> shift;
+    return ((x >> SPLIT) * factor + (((x & LOW) * factor) >> SPLIT)) >> (shift - SPLIT);
+}
+
+/* A sum of products, and floor(sum / 2^shift); `low` is of the low bits of wide numbers. */
+typedef struct { i128 high, low; } Sum;
+
+static inline void add(Sum *sum, i128 x, int64_t factor, const int wide) {
+    sum->high += (wide ? x >> SPLIT : x) * factor;
+    if (wide) sum->low += (x & LOW) * factor;
+}
+
+static inline i128 shifted(const Sum *sum, int shift, const int wide) {
+    return wide ? (sum->high + (sum->low >> SPLIT)) >> (shift - SPLIT) : sum->high >> shift;
+}
+
 /* A step in stretch i; `next` is the D of the step after it. */
-static i128 advance(const Recurrence *r, Numbers *s, Py_ssize_t i, int64_t next, int64_t x,
-                    int64_t z) {
+static inline i128 advanced(const Recurrence *r, Numbers *s, Py_ssize_t i, int64_t next, int64_t x,
+                            int64_t z, const int wide) {
     int d = r->d;
     int64_t D = r->D[i];
-    i128 *k = s->n, *E = s->n + d + 1, *m = s->n + d + 2, v = (i128)x * r->V[i], sum, y, b, n;
+    i128 *k = s->n, *E = s->n + d + 1, *m = s->n + d + 2, v = (i128)x * r->V[i], y, b, n;
+    Sum sum = {0, 0}, held = {0, 0};
     k[0] += v;
-    sum = (i128)r->c[0] * k[0];
+    add(&sum, k[0], r->c[0], wide);
     for (int j = 1; j <= d; j++) {
-        k[j] += v - ((k[j] * r->a[j - 1].factor) >> r->a[j - 1].shift);
-        sum += k[j] * r->c[j];
+        k[j] += v - scaled(k[j], r->a[j - 1].factor, r->a[j - 1].shift, wide);
+        add(&sum, k[j], r->c[j], wide);
     }
-    y = (((sum >> r->S) * r->weight[i] + ((i128)1 << (r->W - 1))) >> r->W) + z;
+    y = ((shifted(&sum, r->S, wide) * r->weight[i] + ((i128)1 << (r->W - 1))) >> r->W) + z;
     y = (y > r->Y ? r->Y : y < -r->Y ? -r->Y : y) * r->inverse[i];
     y = r->G <= r->I ? y >> (r->I - r->G) : y * ((i128)1 << (r->G - r->I));
-    sum = 0;
     for (int j = 0; j < d; j++) {
-        sum += m[j] * r->w[j];
-        m[j] += y - ((m[j] * r->e[j].factor) >> r->e[j].shift);
+        add(&held, m[j], r->w[j], wide);
+        m[j] += y - scaled(m[j], r->e[j].factor, r->e[j].shift, wide);
     }
-    b = y + (sum >> r->P);
-    n = ((b * D) >> r->GD) + *E;
-    if (next != D) *E += (b * (D - next)) >> r->GD;
+    b = y + shifted(&held, r->P, wide);
+    n = scaled(b, D, r->GD, wide) + *E;
+    if (next != D) *E += scaled(b, D - next, r->GD, wide);
     return n;
+}
+
+static i128 advance(const Recurrence *r, Numbers *s, Py_ssize_t i, int64_t next, int64_t x,
+                    int64_t z) {
+    return r->wide ? advanced(r, s, i, next, x, z, 1) : advanced(r, s, i, next, x, z, 0);
 }
 
 /* 16 bytes at a time, which is one load or store, in a copy with room behind the last number. */
@@ -222,26 +247,27 @@ static int64_t *numbers_of(PyObject *given, Py_ssize_t count, Py_ssize_t *found)
 enum { LISTS = 12, STRETCHES = 7 }; /* the last five are by stretch, and are kept */
 
 /* Recurrence(d, S, P, G, GD, W, I, horizon, most, Y's power of two, a, a's shifts, e, e's shifts, c,
- * w, widths, starts, V, D, weights, inverses): S is the shift of a row's sum, W that of its weight */
+ * w, widths, starts, V, D, weights, inverses, wide): S is the shift of a row's sum, W that of its
+ * weight; wide says that products may have SPLIT bits more */
 static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *named) {
-    int d, S, P, G, GD, W, I, Y;
+    int d, S, P, G, GD, W, I, Y, wide = 0;
     long long horizon, most;
     PyObject *given[LISTS];
     int64_t *read[LISTS] = {0};
     Py_ssize_t stretches = 0;
     Recurrence *r;
     (void)named;
-    if (!PyArg_ParseTuple(args, "iiiiiiiLLiOOOOOOOOOOOO", &d, &S, &P, &G, &GD, &W, &I, &horizon,
+    if (!PyArg_ParseTuple(args, "iiiiiiiLLiOOOOOOOOOOOO|p", &d, &S, &P, &G, &GD, &W, &I, &horizon,
                           &most, &Y, given, given + 1, given + 2, given + 3, given + 4, given + 5,
-                          given + 6, given + 7, given + 8, given + 9, given + 10, given + 11))
+                          given + 6, given + 7, given + 8, given + 9, given + 10, given + 11, &wide))
         return NULL;
     if (d < 1 || d > MOST || S < 0 || S > 126 || P < 1 || P > 126 || G < 0 || G > 62 || GD < 0 ||
         GD > 126 || W < 1 || W > 126 || I < 0 || I > 62 || Y < 0 || Y > 120 || horizon < 1 ||
-        most < 0)
+        most < 0 || (wide && (S < SPLIT || P < SPLIT || GD < SPLIT)))
         return PyErr_Format(PyExc_ValueError, "constants are out of range");
     r = (Recurrence *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
     if (!r) return NULL;
-    r->d = d, r->S = S, r->P = P, r->G = G, r->GD = GD, r->W = W, r->I = I;
+    r->d = d, r->S = S, r->P = P, r->G = G, r->GD = GD, r->W = W, r->I = I, r->wide = wide;
     r->horizon = horizon, r->most = most;
     r->count = 2 * d + 2, r->Y = (i128)1 << Y, r->grain = 1.0 / (double)((int64_t)1 << G);
     Py_ssize_t counts[LISTS] = {d, d, d, d, d + 1, d, r->count};
@@ -251,7 +277,8 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *named) {
             goto failed;
     }
     for (int i = 0; i < d; i++) {
-        if (read[1][i] < 0 || read[1][i] > 126 || read[3][i] < 0 || read[3][i] > 126) {
+        int least = wide ? SPLIT : 0;
+        if (read[1][i] < least || read[1][i] > 126 || read[3][i] < least || read[3][i] > 126) {
             PyErr_SetString(PyExc_ValueError, "constants are out of range");
             goto failed;
         }

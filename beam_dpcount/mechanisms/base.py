@@ -78,6 +78,14 @@ class Mechanism(ABC):
         return type(self).__name__
 
     @property
+    def is_quick(self) -> bool:
+        """Whether numbers as large as it was calibrated for are computed as quickly as small ones.
+
+        Of constants of this version alone, so that it is the same on all machines.
+        """
+        return True
+
+    @property
     def workload(self) -> Workload:
         """What is released: prefix sums, but for mechanisms with momentum or decay."""
         return PREFIX_SUMS

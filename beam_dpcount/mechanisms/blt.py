@@ -144,6 +144,10 @@ class BLT(RoundedMechanism):
         bits = kept - fine.bit_length() + 1, _SCALE_BITS
         return Recurrence(self._poles, self._stretches, self.horizon, *limits, *bits)
 
+    @property
+    def is_quick(self) -> bool:
+        return self._recurrence.is_narrow
+
     @cached_property
     def _runner(self) -> Any:
         return compiled(self._recurrence) or InPython(self._recurrence)

@@ -44,6 +44,7 @@ _POINT = 24  # bits behind the point of a row's sum, before its weight
 _INVERSE = 44  # bits of 1 / p: what undoes a weight of 1 is 2^44, exactly
 _UP = 1 + 1e-6
 _WIDEST = 126  # bits of an absolute value that the compiled twin takes
+_SPLIT = 24  # bits that its products may have beside these: it multiplies low bits apart
 
 CONSTANTS = _POINT, _INVERSE, _UP, _WIDEST  # that a state depends on
 
@@ -156,8 +157,9 @@ class Recurrence:
         return (_dot(self.c, self._most) >> by.fraction + self.p.bits) + 1
 
     @cached_property
-    def _bounds(self) -> tuple[list[int], int]:
-        """Bounds on the absolute values of all numbers, and of all that a step computes."""
+    def _bounds(self) -> tuple[list[int], int, int]:
+        """Bounds on the absolute values of all numbers, of all that a step computes, and of the
+        products among them that are shifted afterwards, which the compiled twin may split."""
         clamp, G = 1 << self.clamp_log, self.decoder_bits
         y, steps = ((clamp * max(self.inverses) << G) >> _INVERSE) + 1, self.horizon
         held = [(y + 1) * min(steps, (1 << shift) // e + 1) for e, shift in self.e]
@@ -171,15 +173,24 @@ class Recurrence:
         earlier = (b * max(*self.scales, changes) >> self.scale_bits) + len(self.scales)
         numbers = [*self._most, earlier, *held]
         computed = [
-            2 * _dot(self.c, self._most),
+            *(2 * number for number in (*numbers, b)),
             self._most_encoded << 2 + _POINT + self.stretches.weight_bits,
             2 * clamp * max(self.inverses) << max(0, self.decoder_bits - _INVERSE),
+        ]
+        products = [
+            2 * _dot(self.c, self._most),
             2 * _dot(self.w, held),
             2 * b * max(self.scales),
             *(2 * k * a for k, (a, _) in zip(self._most[1:], self.a, strict=True)),
             *(2 * m * e for m, (e, _) in zip(held, self.e, strict=True)),
         ]
-        return numbers, max(computed)
+        return numbers, max(computed), max(products)
+
+    @cached_property
+    def is_narrow(self) -> bool:
+        """Whether all that a step computes fits the compiled twin, if products are split."""
+        _, computed, products = self._bounds
+        return computed.bit_length() <= _WIDEST and products.bit_length() <= _WIDEST + _SPLIT
 
     @cached_property
     def widths(self) -> list[int]:
@@ -294,11 +305,13 @@ def compiled(recurrence: Recurrence) -> Any:
 
     Nor is one taken that does otherwise, as one that was left by another version may.
     """
-    made, (_, most), by = recurrence, recurrence._bounds, recurrence.stretches
+    made, by = recurrence, recurrence.stretches
     constants = [made.largest, *made.c, *made.w, *by.columns, *made.scales, *by.weights]
     narrow = max(map(abs, [*constants, *made.inverses])) < 1 << 63
-    if twin is None or most.bit_length() > _WIDEST or not narrow:
+    if twin is None or not made.is_narrow or not narrow:
         return None
+    # Named only where it is so: twins of versions before know nothing of it.
+    wide = (True,) * (made._bounds[2].bit_length() > _WIDEST)
     try:
         found = twin.Recurrence(
             *(made.p.buffers, by.fraction + made.p.bits - _POINT, made.p.bits, made.decoder_bits),
@@ -308,6 +321,7 @@ def compiled(recurrence: Recurrence) -> Any:
             *zip(*made.e, strict=True),
             *(made.c, made.w, made.widths),
             *(by.starts, by.columns, made.scales, by.weights, made.inverses),
+            *wide,
         )
         if _agree(InPython(made), found):
             return found

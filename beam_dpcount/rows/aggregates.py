@@ -46,7 +46,7 @@ class TickAggregateRows(Rows):
 
     Args:
       key, tick, start, stop, horizon, keys, select_keys, epsilon, delta, rho, timestamp,
-        timestamp_format, timezone, user, per_user, per_key, gap, other, max_per_tick, late,
+        timestamp_format, timezone, user, per_user, per_key, gap, other, max_per_tick, until, late,
         relation, mechanism, path, secret_env, secret_file, run_id, allow_runner: as for
         TickCountRows.
       metrics: a list of mappings: `metric`, one of count, sum, mean, variance, quantiles,
@@ -99,6 +99,7 @@ class TickAggregateRows(Rows):
         gap: float | str | None = None,
         other: str | None = None,
         max_per_tick: int | str | None = None,
+        until: float | str | None = None,
         late: str = "fold",
         relation: str = "add_remove",
         mechanism: str | None = None,
@@ -123,6 +124,7 @@ class TickAggregateRows(Rows):
             users=users_of(user, per_user, per_key, gap),
             other=arguments.name(other),
             max_per_tick=number("max_per_tick", max_per_tick),
+            until=arguments.moment("until", until),
             late=late,
             relation=relation,
             mechanism=mechanism,

@@ -9,10 +9,9 @@ from numbers import Real
 from typing import Any
 
 from beam_dpcount.budget.budgets import ZCDP, ApproxDP, Budget, PureDP
-from beam_dpcount.checks import ParameterError
-from beam_dpcount.commands.files import times
 from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.noise.replay import ReplayableEntropy
+from beam_dpcount.times import is_number
 
 Number = int | float
 
@@ -26,29 +25,21 @@ def number(name: str, given: Any) -> Any:
     if given is None or (isinstance(given, Real) and given is not True and given is not False):
         return given
     text = given.strip().replace("_", "") if isinstance(given, str) else ""
-    if not times.is_number(text):
+    if not is_number(text):
         raise TypeError(f"{name} must be a number, or text that is one, got {given!r}: give e.g. 1")
     exact = Fraction(text)
     return int(exact) if exact.denominator == 1 else float(text)
 
 
 def length(name: str, given: Any) -> Any:
-    """A length of time in seconds, as a number or as text such as 1h; None stays None."""
-    if not isinstance(given, str):
-        return number(name, given)
-    try:
-        return times.duration(given.strip())
-    except ValueError:
-        raise ParameterError(
-            *(name, f"must be a positive time of whole microseconds, got {given!r}"),
-            remedy="give seconds, or text with a unit, such as 15m or 1h",
-        ) from None
+    """A length of time as transforms take it: text, such as 1h, as it is; None stays None."""
+    return given if isinstance(given, str) else number(name, given)
 
 
 def moment(name: str, given: Any) -> Any:
     """A time, as TickCount takes it; text may be a number."""
     if isinstance(given, str):
-        return Fraction(given.strip()) if times.is_number(given.strip()) else given
+        return Fraction(given.strip()) if is_number(given.strip()) else given
     if isinstance(given, date) and not isinstance(given, datetime):
         raise TypeError(
             f"{name} is a day without a time, {given}: give a text such as "

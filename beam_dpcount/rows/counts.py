@@ -96,6 +96,12 @@ class Rows(beam.PTransform[Any, Any]):
         """The calibrated counter of each key."""
         return self.count.counter
 
+    def __str__(self) -> str:
+        return repr(self)
+
+    def __repr__(self) -> str:
+        return repr(self.count).replace(type(self.count).__name__, type(self).__name__, 1)
+
     @property
     def users(self) -> Users | None:
         """Whom it protects; None: one event."""
@@ -332,6 +338,7 @@ class TickCountRows(Rows):
         count), and how many rows of each person count, in all and in a key, and how far apart they
         are, at least. See `Users`.
       other: a key of keys, under which rows with unlisted keys count.
+      until: a time, as for start: only ticks are released that have ended then; see TickCount.
       relation, mechanism, max_per_tick, late, path: as for TickCount.
 
     Guarantee: that of TickCount: that a row is there is protected, with its key, time and value.
@@ -380,6 +387,7 @@ class TickCountRows(Rows):
         gap: float | str | None = None,
         other: str | None = None,
         max_per_tick: int | str | None = None,
+        until: float | str | None = None,
         late: str = "fold",
         relation: str = "add_remove",
         mechanism: str | None = None,
@@ -402,6 +410,7 @@ class TickCountRows(Rows):
             users=users_of(user, per_user, per_key, gap),
             other=arguments.name(other),
             max_per_tick=number("max_per_tick", max_per_tick),
+            until=arguments.moment("until", until),
             late=late,
             relation=relation,
             mechanism=mechanism,

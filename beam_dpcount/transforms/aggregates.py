@@ -68,7 +68,7 @@ class TickAggregate(OfTicks):
         DistinctUsers. `weight` of each says how the budget is split.
       users: as for TickCount: protect all events of one person. `by` is given an event's value.
       window: in ticks; all metrics start anew after so many: with tick=3600 and window=24, those of
-        the day so far, hour by hour. AggregateRelease.step is the tick of the window, from 1.
+        the day so far, hour by hour. At most as many as the clock has.
       confidence: the level of the intervals, of each by itself.
       value: makes a mapping from fields to values of an event's value; default: it is one. Events
         whose value is none do not count at all. Fields that are missing, or hold no number, add
@@ -77,7 +77,7 @@ class TickAggregate(OfTicks):
         add to them. Default as for TickCount.
       on_reject: "drop" (default), or "raise" for events whose value is no mapping; as for
         TickCount.
-      mechanism, relation, late, on_unknown, path, entropy, allow_runner: as for TickCount.
+      mechanism, relation, until, late, on_unknown, path, entropy, allow_runner: as for TickCount.
       other: one of `keys`, under which all events with unlisted keys are counted, before people are
         bounded.
 
@@ -127,6 +127,7 @@ class TickAggregate(OfTicks):
     mechanism: Mechanism | type[Mechanism] | str | None = None
     relation: str = "add_remove"
     max_per_tick: int | None = None
+    until: Any = None
     late: str = "fold"
     on_unknown: str = "drop"
     on_reject: str = "drop"
@@ -300,27 +301,26 @@ class _Aggregating(RestartingTicks):
     def _numbers_of(self) -> AggregateIntake:
         return AggregateIntake(self.joint, self.on_reject == "raise", self.value)
 
-    def _intake(self, clock: Clock) -> TickIntake:
+    def _intake(self, clock: Clock, until: int | None = None) -> TickIntake:
         numbers: Any = self._numbers_of
         strict = self.on_unknown == "raise"
-        return TickIntake(clock, self._listed or None, numbers, strict, self.other)
+        return TickIntake(clock, self._listed or None, numbers, strict, self.other, until)
 
     def parcels(self, events: PCollection[Any]) -> VectorParcels:
-        clock = self._windowed(events) if self._restart is None else self._whole
-        return VectorParcels(self._intake(clock), self.joint.first, self._restart)
+        return VectorParcels(self._whole_intake(events), self.joint.first, self._restart)
 
-    def _vectors(self) -> dict[str, Any]:
-        most = self._change.most
+    def _vectors(self, counter: Any) -> dict[str, Any]:
+        most = counter.change.most
         caps = tuple(most * limit for limit in self.joint.limits)
         return {"joint": self.joint, "caps": caps, "level": self.confidence}
 
-    def _plan(self, *args: Any, **how: Any) -> AggregatePlan:
-        given: dict[str, Any] = {**how, **self._vectors()}
-        return AggregatePlan(*args, **given)
+    def _plan(self, counter: Any, *args: Any, **how: Any) -> AggregatePlan:
+        given: dict[str, Any] = {**how, **self._vectors(counter)}
+        return AggregatePlan(counter, *args, **given)
 
-    def _shard_plan(self, *args: Any, **how: Any) -> AggregateShardPlan:
-        given: dict[str, Any] = {**how, **self._vectors()}
-        return AggregateShardPlan(*args, **given)
+    def _shard_plan(self, selection: Any, *args: Any, **how: Any) -> AggregateShardPlan:
+        given: dict[str, Any] = {**how, **self._vectors(selection.counter)}
+        return AggregateShardPlan(selection, *args, **given)
 
     def _read_ticks(self, intake: Any) -> ReadVectors:
         return ReadVectors(intake, self.joint.width)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import fields
 from typing import Any
@@ -12,6 +13,7 @@ import apache_beam as beam
 from apache_beam.pipeline import encode_annotations
 
 from beam_dpcount.budget.notebooks import described
+from beam_dpcount.counters.counter import Counter
 
 
 class Described(beam.PTransform[Any, Any]):
@@ -45,6 +47,31 @@ class Described(beam.PTransform[Any, Any]):
         given = applied.annotations or {}  # with those that the user has attached
         applied.annotations = {**given, **encode_annotations(self.annotations())}
         applied.transform = copy(self)
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    def __repr__(self) -> str:
+        lines = (f"  {name}: {text}" for name, text in self._printed() if text)
+        return "\n".join((f"{type(self).__name__}(", *lines, ")"))
+
+    def _printed(self) -> Iterator[tuple[str, str]]:
+        """The parameters that matter to whoever chooses them; without a text: there are none."""
+        said = self._describe()
+        counter: Any = getattr(self, "counter", None)
+        yield "budget", said.get("budget", "")
+        yield "protects", said.get("neighbouring_relation", "")
+        if "tick" in said:
+            yield "clock", f"{said['ticks']} ticks of {said['tick']} from {said['start']}"
+        elif "horizon" in said:
+            yield "horizon", said["horizon"]
+        for name in ("counts", "keys", "users"):
+            yield name, said.get(name, "")
+        if of_columns := said.get("largest_stddev_of_columns"):
+            yield "error", f"the largest standard deviation: {of_columns.split(' (')[0]}"
+        elif isinstance(counter, Counter):
+            largest = f"{math.sqrt(counter.max_variance()):.3g}"
+            yield "error", f"{largest}, the largest standard deviation of a release"
 
     def annotations(self) -> dict[str, bytes | str]:
         described = self._describe().items()

@@ -33,12 +33,11 @@ class DistinctUsers(OfTicks):
       users: `by` and `events`: a person counts in at most so many keys (of each window), which the
         noise grows with the square root of. Leave keys, per_key and gap out.
       window: in ticks; the count starts anew after so many: with tick=3600 and window=24, people of
-        the day so far, hour by hour. Release.step is the tick of the window, from 1, and
-        Release.timestamp tells which one. A person may count in every window, and each takes one
-        of the person's `events`: for all days of a month give events=31 times the keys a day.
-        Default: people since the start.
-      budget, tick, start, stop, keys, horizon, mechanism, relation, late, on_unknown, other, path,
-        entropy, allow_runner: as for TickCount.
+        the day so far, hour by hour. At most as many as the clock has. A person may count in every
+        window, and each takes one of the person's `events`: for all days of a month give events=31
+        times the keys a day. Default: people since the start.
+      budget, tick, start, stop, keys, horizon, mechanism, relation, until, late, on_unknown, other,
+        path, entropy, allow_runner: as for TickCount.
 
     Guarantee: the values of all releases of all keys, in all windows, together satisfy `budget` for
       inputs that differ in all events of any one person, as for TickCount with
@@ -69,6 +68,7 @@ class DistinctUsers(OfTicks):
     horizon: int | None = None
     mechanism: Mechanism | type[Mechanism] | str | None = None
     relation: str = "add_remove"
+    until: Any = None
     late: str = "fold"
     on_unknown: str = "drop"
     other: str | None = None

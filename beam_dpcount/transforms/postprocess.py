@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from apache_beam import typehints
 from apache_beam.pvalue import PCollection
+from apache_beam.transforms.window import GlobalWindows
 
 from beam_dpcount.checks import check_whole
 from beam_dpcount.counters.counter import LatticeCounter
@@ -34,6 +35,7 @@ from beam_dpcount.dofns.folds import (
     TopOfKeys,
     TopOfShown,
     Whole,
+    step_of,
     top_items,
 )
 from beam_dpcount.dofns.releases import Release, TopRelease, VectorRelease
@@ -49,9 +51,9 @@ from beam_dpcount.transforms.ticks import TickCount
 FloatArray = npt.NDArray[np.float64]
 
 
-def running_average(release: Any) -> Any:
-    """A release of sums divided by its step, with its stddev."""
-    step = release.step
+def running_average(release: Any, counter: LatticeCounter | None = None) -> Any:
+    """A release of sums divided by its step, with its stddev; see RunningAverage."""
+    step = release.step if counter is None else step_of(release, counter)
     value = _each(release.value, lambda x: x / step)
     return release._replace(value=value, stddev=release.stddev / step)
 
@@ -264,7 +266,7 @@ class _TopOfShown(beam.PTransform[Any, Any]):
     def expand(self, releases: PCollection[Any]) -> PCollection[Any]:
         declared = _declared(releases, (Release,), _USE_TOP_K)
         streaming, function = _is_streaming(releases, self._path), releases.windowing.windowfn
-        # Not by step, which starts anew where a count does.
+        # By the end of the tick, which windows of ticks go by.
         keyed: Any = beam.Map(lambda release: (release.timestamp, release))
         pairs = releases | "Key" >> keyed.with_output_types(typehints.KV[int, declared])
         top: Any = beam.ParDo(TopOfShown(self._k)).with_output_types(TopRelease)
@@ -284,7 +286,14 @@ class RunningAverage(_Each):
     comes out of SlidingSum, NonNegative and the like. `stddev` stays exact; values are on no
     lattice.
 
+    Args:
+      counter: of the transform that made the releases, as it is after applying it; needed in
+        windows, each of which has an average of its own. Default: averages since the first step.
+
     Guarantee: post-processing; costs nothing: the number of elements, or ticks, is public.
+
+    Raises:
+      ValueError: when applied, in windows other than the global one without a counter.
 
     Example:
       >>> import apache_beam as beam
@@ -297,8 +306,22 @@ class RunningAverage(_Each):
       /home 2
     """
 
+    def __init__(self, counter: LatticeCounter | None = None) -> None:
+        super().__init__()
+        self._counter = counter
+
+    def expand(self, releases: PCollection[Any]) -> PCollection[Any]:
+        function = releases.windowing.windowfn
+        if self._counter is None and not isinstance(function, GlobalWindows):
+            raise ValueError(
+                "at a clock steps go on from window to window, and averages do not: give "
+                "RunningAverage(count.counter), with the counter of the transform that made the "
+                "releases, as it is after applying it"
+            )
+        return super().expand(releases)
+
     def _function(self, release: Any) -> Any:
-        return running_average(release)
+        return running_average(release, self._counter)
 
 
 class SlidingSum(_Folded):

@@ -18,10 +18,11 @@ from beam_dpcount.budget.ledger import Share
 from beam_dpcount.counters.counter import UnsupportedBudgetError
 from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.counters.sliding import difference_variances
-from beam_dpcount.dofns.clock import duration_of, seconds, ticks_left
+from beam_dpcount.dofns.clock import check_window, duration_of, seconds, ticks_left
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.users import Users
-from beam_dpcount.mechanisms.sliding_blt import SlidingBLT, check_window
+from beam_dpcount.mechanisms import sliding_blt
+from beam_dpcount.mechanisms.sliding_blt import SlidingBLT
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.transforms.of_ticks import OfTicks
 from beam_dpcount.transforms.ticks import TickCount
@@ -51,14 +52,15 @@ class SlidingCount(OfTicks):
     The log says so when it is made, of streams of up to 4,096 ticks.
 
     Args:
-      window: in ticks, a whole number from 1 to 2^20. Public. A key keeps as many numbers of some 7
-        bytes in its state, and writes them anew at every tick.
-      stop, horizon: the end, or the number of ticks; see TickCount. Needed on bounded input.
+      window: in ticks, a whole number from 1 to 2^20, at most the clock's. Public. A key keeps as
+        many numbers of some 7 bytes in its state, and writes them anew at every tick.
+      stop, horizon: the end, or the number of ticks; see TickCount. One of them, or `until`, is
+        needed on bounded input.
         Default: 2^30 ticks, or up to the year 9999, as an endless stream has; beyond them nothing
         is released. So many cost the same noise as fewer do, but weak budgets may need fewer: an
         error says so. Without an end, cancel the pipeline to stop it: where it is drained, or its
         source ends, all ticks to come would be released at once.
-      max_per_tick: as for TickCount, but 2^20 by default for longer streams too.
+      max_per_tick: as for TickCount.
       budget: ApproxDP, ZCDP or a share of a `Ledger`: for all releases of all keys, for ever. The
         noise is Gaussian: pure budgets are refused.
       users: Users(by, events, gap=...), as for TickCount, with a gap of at least the window: of a
@@ -67,8 +69,8 @@ class SlidingCount(OfTicks):
         the gap is over does not count anew, and is missing once the earlier event has left the
         window; and after `events` of them a person never counts again. Distinct people of the last
         ticks cannot be had this way.
-      tick, start, keys, bounds, unit, relation, max_items, late, on_unknown, on_reject, other,
-        value, path, entropy, allow_runner: as for TickCount; keys are listed.
+      tick, start, keys, bounds, unit, relation, max_items, until, late, on_unknown, on_reject,
+        other, value, path, entropy, allow_runner: as for TickCount; keys are listed.
 
     Guarantee: as for TickCount: the values of all releases of all keys, however many there are,
       together satisfy `budget` for inputs that differ in any one event (with `users`: in all events
@@ -117,6 +119,7 @@ class SlidingCount(OfTicks):
     relation: str = "add_remove"
     max_items: int = 1
     max_per_tick: int | None = None
+    until: Any = None
     late: str = "fold"
     on_unknown: str = "drop"
     on_reject: str = "drop"
@@ -135,7 +138,7 @@ class SlidingCount(OfTicks):
                 "over a window fall too: list the keys, or count with TickCount and take SlidingSum"
             )
         options = {one.name: getattr(self, one.name) for one in fields(self)}
-        width = options["window"] = check_window(self.window, "ticks")
+        width = options["window"] = sliding_blt.check_window(self.window, "ticks")
         if self.users is not None:
             self._check_users(self.users, width)
         if self.stop is None and self.horizon is None:
@@ -186,10 +189,12 @@ class SlidingCount(OfTicks):
             name = type(events.windowing.windowfn).__name__
             problem = f"{name} would start anew in each of its windows"
             raise ValueError(f"{problem}: use the global window, and give window, in ticks")
-        if events.is_bounded and self.stop is None and self.horizon is None:
+        unknown = self.stop is None and self.horizon is None and self.until is None
+        if events.is_bounded and unknown:
             raise ValueError(
-                f"the input is bounded, and without an end {self.counter.horizon} ticks would be "
-                "released: give stop, the end of the count, or horizon, the number of ticks"
+                f"the input is bounded, and without an end {self.counter.horizon} ticks might be "
+                "released: give stop, the end of the count, horizon, the number of ticks, or "
+                "until, which releases those that have ended"
             )
         return self._apply(events)
 
@@ -204,6 +209,7 @@ class _SlidingTicks(TickCount):
     _many_ticks: ClassVar[int] = SlidingBLT.longest
 
     def _check_mechanism(self) -> None:
+        check_window(self.window, self._clock)
         self.mechanism = SlidingBLT(self._clock.steps, self.window)
 
     def _describe(self) -> dict[str, str]:

@@ -50,8 +50,8 @@ class TickHistogram(OfTicks):
       max_items: the most items that one event counts; enforced. The noise grows with its square
         root (Gaussian), or with it (Laplace).
       value: takes the item or items out of an event.
-      budget, tick, start, stop, horizon, mechanism, relation, max_per_tick, late, path, entropy,
-        allow_runner: as for TickCount.
+      budget, tick, start, stop, horizon, mechanism, relation, max_per_tick, until, late, path,
+        entropy, allow_runner: as for TickCount.
       users: Users(by, events), as for TickCount: an item is a key. An event that names several
         items counts under those of them that its person's bound lets through.
 
@@ -91,6 +91,7 @@ class TickHistogram(OfTicks):
     mechanism: Mechanism | type[Mechanism] | str | None = None
     relation: str = "add_remove"
     max_per_tick: int | None = None
+    until: Any = None
     late: str = "fold"
     path: str = "auto"
     entropy: Entropy | None = None

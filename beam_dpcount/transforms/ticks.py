@@ -16,6 +16,7 @@ from beam_dpcount.budget.budgets import warn_if_weak
 from beam_dpcount.budget.ledger import Share
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.change import TickChange, check_bounds, check_unit
+from beam_dpcount.counters.clip import ample, least_most
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.selection import Selection, SelectKeys, selection_of
 from beam_dpcount.counters.users import UserChange
@@ -23,10 +24,12 @@ from beam_dpcount.dofns.clock import (
     LATE,
     Clock,
     check_keys,
+    check_window,
     clock_of,
-    default_most,
+    countable,
     instant,
     seconds,
+    until_of,
 )
 from beam_dpcount.dofns.intake import Intake, has_str_key
 from beam_dpcount.dofns.releases import Release
@@ -49,7 +52,12 @@ from beam_dpcount.statistics.numbers import Numbers
 from beam_dpcount.transforms.bounding import bounded_events
 from beam_dpcount.transforms.checking import RowCheck, examine_person
 from beam_dpcount.transforms.counting import Counting
-from beam_dpcount.transforms.inputs import check_choice, in_windows, once_per_window
+from beam_dpcount.transforms.inputs import (
+    check_choice,
+    in_windows,
+    once_per_window,
+    use_streaming,
+)
 from beam_dpcount.transforms.runners import jumps_to_the_end, spreads_groups
 
 _LOGGER = logging.getLogger(__name__)
@@ -68,12 +76,13 @@ class TickCount(Counting):
     PCollection[KV[str, number]] with event times -> PCollection[Release]: release i of a key, from
     1, counts its events with start <= time < start + i * tick, and none at `stop` or later. Every
     key of `keys` has a release at every tick, events or not. Release.step is i, Release.timestamp
-    the end of tick i.
+    the end of tick i. Where windows start the count anew, steps go on: i is the tick of the whole
+    clock, so that (key, step) and (key, timestamp) are unique.
 
     Args:
       budget: PureDP, ApproxDP, ZCDP or a share of a `Ledger`: what all releases of all keys may
         cost together.
-      tick: the time between releases, in seconds, or a timedelta.
+      tick: the time between releases: seconds, text with a unit such as "1h", or a timedelta.
       start, stop: seconds since 1970, a Timestamp, an aware datetime, or ISO 8601 text with an
         offset. Events outside [start, stop) do not count.
       horizon: the number of ticks. Default: as many as reach `stop`. Give one of the two, or both:
@@ -91,9 +100,16 @@ class TickCount(Counting):
       max_items: under how many keys one event may be counted, where a step before gives events
         several keys. Default 1. It is your word: nothing enforces it.
       max_per_tick: the sum of a key's events in one tick is clipped to this many times the largest
-        value. Default 2^20, or 2^36 / horizon beyond 2^16 ticks, or what 64 bits hold. SquareRoot
-        and Binned, which compute with real numbers, take up to 5 % more noise for a large one, and
-        are refused beyond that: lower it for longer horizons.
+        value; `print` says what that is a second. Default 2^30, or less where 64 bits would not
+        hold all sums, or noise or time would grow with it. SquareRoot and Binned, which compute
+        with real numbers, have 2^20 by default (2^36 / horizon beyond 2^16 ticks): they take up to
+        5 % more noise for a large one, and are refused beyond that.
+      until: a time, as for `start`: on bounded input only ticks are released that have ended then,
+        and events of others have no influence on anything. Default: now, when the transform is
+        made; a later time is refused. No noise depends on it: under one secret, a later run over
+        the same events repeats what an earlier one released, to the bit, and goes on. Whatever it
+        is, all ticks of the clock are charged. On unbounded input, and with path="streaming", the
+        watermark says which ticks have ended, and until is refused.
       late: what happens, in streaming, to events of ticks that were released already. "fold"
         (default): they count at the next tick. "drop": they do not count.
       on_unknown: "drop" (default), or "raise": an event with an unknown key, or that is not a pair
@@ -180,6 +196,7 @@ class TickCount(Counting):
     late: str = "fold"
     on_unknown: str = "drop"
     other: str | None = None
+    until: Any = None
 
     counter: Counter = field(init=False)
     selection: Selection | None = field(init=False)
@@ -191,13 +208,16 @@ class TickCount(Counting):
     _restart: ClassVar[int | None] = None  # after so many ticks the count starts anew
     _bound_before: ClassVar[str | None] = None  # how BoundUsers has, for replayable noise
     _counts: ClassVar[Any] = {}  # what else counters are calibrated with
-    _many_ticks: ClassVar[int] = 1 << 16  # beyond so many max_per_tick is smaller by default
+    _many_ticks: ClassVar[int] = 1 << 16  # as for `least_most`
 
     def _set_up(self) -> None:
         check_choice("late", self.late, LATE)
         check_choice("on_unknown", self.on_unknown, _POLICIES)
         self._clock = self._whole = clock_of(self.tick, self.start, self.stop, self.horizon)
+        self._until, self._streams = until_of(self.until), self.path == "streaming"
+        self._check_until(self._streams)
         if self._restart is not None:
+            check_window(self._restart, self._whole)
             size = self._restart * self._whole.tick
             self._clock = self._whole.in_windows(size, self._whole.start)
         self._select = self.keys if isinstance(self.keys, SelectKeys) else None
@@ -218,7 +238,7 @@ class TickCount(Counting):
         most = self.max_per_tick
         if most is None:
             magnitude = change.largest(self._unit) // change.most
-            most = default_most(magnitude, self._clock.steps, self._many_ticks)
+            most = least_most(magnitude, self._clock.steps, self._many_ticks)
         self._change = replace(change, most=most)
         self._check_mechanism()
         self._counters = self._at(self._clock, False, True)
@@ -230,6 +250,33 @@ class TickCount(Counting):
     def clock(self) -> Clock:
         """The public grid of ticks."""
         return self._whole
+
+    def _check_until(self, streaming: bool) -> None:
+        if streaming and self.until is not None:
+            problem = "is for bounded input: in a stream the watermark says which ticks have ended"
+            raise ParameterError("until", problem, "leave {until} out")
+
+    def _until_on(self, streaming: bool) -> int | None:
+        """When ticks must have ended to be released; None: the watermark tells."""
+        return None if streaming else self._until
+
+    @property
+    def ticks_released(self) -> int:
+        """How many of the clock's ticks are released, on bounded input."""
+        return self._used.all_ended(self._until_on(self._streams))
+
+    @property
+    def ticks_left(self) -> int:
+        """How many of them are not, as they have not ended."""
+        return self._used.ticks - self.ticks_released
+
+    @property
+    def cutoff(self) -> str:
+        """The time at which ticks must have ended to be released; by default, when the last did."""
+        if self.until is not None:
+            return instant(self._until)
+        clock = self._used
+        return instant(clock.origins()[0] + self.ticks_released * clock.tick)
 
     def _one_event(self) -> TickChange:
         """What one event changes, from what is counted of it."""
@@ -265,7 +312,8 @@ class TickCount(Counting):
             mechanism = replace(mechanism, horizon=clock.steps)
         change = self._change if self.users is None else self._of_person(self.users, clock)
         how: dict[str, Any] = {"change": change, "unit": self._unit, **self._counts}
-        return self._calibrated(ways, mechanism, clock.steps, **how)
+        counters = self._calibrated(ways, mechanism, clock.steps, **how)
+        return ample(counters) if self.max_per_tick is None else counters
 
     def _selecting(self, counter: Counter) -> Selection | None:
         """When keys that nobody listed are shown."""
@@ -298,6 +346,8 @@ class TickCount(Counting):
 
     def expand(self, events: PCollection[Any]) -> PCollection[Release]:
         streaming = self._path_of(events)
+        self._check_until(streaming)
+        self._streams, until = streaming, self._until_on(streaming)
         clock = self._used = self._windowed(events)
         if streaming and self.late == "fold" and self.users is not None and self.users.micros:
             raise ValueError(
@@ -311,7 +361,7 @@ class TickCount(Counting):
         entropy = self._use(counter, events, streaming)
         if streaming and entropy.is_replayable:
             _LOGGER.warning("%s: %s", self.label, _LATE_REPLAYS)
-        intake: Any = self._intake(clock)
+        intake: Any = self._intake(clock, until)
         counted = self._counted
         if self._bound_before is not None:
             counted = counted, self._bound_before
@@ -330,11 +380,12 @@ class TickCount(Counting):
         elif self._restart is not None:
             events = events | "Restart" >> beam.WindowInto(self._restarting())
         how: dict[str, Any] = {
-            "cap": self._change.largest(self._unit),
+            "cap": counter.change.largest(self._unit),
             "fold": self.late == "fold",
             "entropy": entropy,
             "counted": counted,
             "alone": spreads_groups(events.pipeline),
+            "until": until,
         }
         if selection is not None and self._select is not None:
             shards = self._shard_plan(selection, clock, shards=self._select.shards, **how)
@@ -350,16 +401,20 @@ class TickCount(Counting):
             return releases
         return releases | "Rejoin" >> beam.WindowInto(windows.GlobalWindows())
 
-    def _intake(self, clock: Clock) -> TickIntake:
+    def _intake(self, clock: Clock, until: int | None = None) -> TickIntake:
         numbers = Intake(self.counter, self._numbers, self.on_reject, self.value)
         strict = self.on_unknown == "raise"
-        return TickIntake(clock, self._listed or None, numbers, strict, self.other)
+        return TickIntake(clock, self._listed or None, numbers, strict, self.other, until)
+
+    def _whole_intake(self, events: PCollection[Any]) -> TickIntake:
+        """What reads events before people are bounded."""
+        clock = self._windowed(events) if self._restart is None else self._whole
+        return self._intake(clock, self._until_on(use_streaming(events, self.path)))
 
     def parcels(self, events: PCollection[Any]) -> TickParcels:
         """How events travel to their person."""
-        clock = self._windowed(events) if self._restart is None else self._whole
         kind = TickParcels if self._listed else TextParcels
-        return kind(self._intake(clock), self._listed, self._split, self._restart)
+        return kind(self._whole_intake(events), self._listed, self._split, self._restart)
 
     # What is made of numbers; vectors take others.
 
@@ -448,14 +503,18 @@ class TickCount(Counting):
     ) -> PCollection[Release]:
         groups = plan.shards if plan.alone else 1
         read: Any = beam.ParDo(self._sum_shards(intake, groups, ticks_apart=False))
+        # One group is there without events, too: it tells how far the clock is.
+        made: Any = beam.Create([(0, SEED)], reshuffle=False)
+        seed = events.pipeline | "Groups" >> made.with_output_types(tuple[int, bytes])
         sums = (
             events
             | "SumShards" >> read.with_output_types(tuple[int, bytes])
             | "Global" >> beam.WindowInto(windows.GlobalWindows())
         )
+        both = (seed, sums) | "Flatten" >> beam.Flatten()
         count: Any = beam.ParDo(self._count_all_shards(plan))
         releases = (
-            once_per_window(sums, windows.GlobalWindows())
+            once_per_window(both, windows.GlobalWindows())
             | "GroupByKey" >> beam.GroupByKey()
             | "CountAllShards" >> count.with_output_types(self._released)
         )
@@ -542,15 +601,18 @@ class TickCount(Counting):
             keys = {"budget": both, "keys": "selected", "shards": str(self._select.shards)}
             keys |= self.selection.describe()
         counter = dict(self.counter.describe())
+        change: Any = self.counter.change
         if self._select is not None:
             del counter["also_satisfies"]  # without what keys take
         return {
             **counter,
             **self._used.describe(),
             **keys,
+            "ticks_ended": f"{self._used.all_ended(self._until):,} of {self._used.ticks:,}",
             "late": self.late,
             "entropy": repr(self._entropy),
-            "max_per_tick": str(self._change.most),
+            "max_per_tick": str(change.most),
+            "counts": countable(change.most, self._clock.tick),
             **({} if self.users is None else {"users": str(self.users)}),
             "budget_covers": per
             if self._used.window is None or self.users

@@ -87,6 +87,14 @@ class BoundUsers(beam.PTransform[Any, Any]):
         """The calibrated counter of each count, by name."""
         return {name: count.counter for name, count in self._counts.items()}
 
+    def __str__(self) -> str:
+        return repr(self)
+
+    def __repr__(self) -> str:
+        counts = [f"{name}: {count!r}" for name, count in self._counts.items()]
+        inside = "\n".join(["users: " + str(self.users), *counts]).replace("\n", "\n  ")
+        return f"{type(self).__name__}(\n  {inside}\n)"
+
     @property
     def _bound(self) -> Bound:
         if self._of_pairs:

@@ -7,21 +7,18 @@ import math
 import re
 from collections.abc import Callable
 from decimal import ROUND_FLOOR, Context, Decimal
-from fractions import Fraction
 from itertools import pairwise
 from numbers import Real
 from zoneinfo import ZoneInfo
+
+from beam_dpcount.times import LONGEST_TEXT, NUMBER, is_number
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 # The years 1 to 9999, as datetime has them. Beam goes further, but times beyond are most often
 # milliseconds read as seconds.
 FIRST, LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
 
-_MAX_TEXT = 300
-_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,4})?", re.ASCII)
-_EXACT = Context(prec=2 * _MAX_TEXT, rounding=ROUND_FLOOR)  # exact for _MAX_TEXT characters
-_LONGEST = 10**12  # seconds
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_EXACT = Context(prec=2 * LONGEST_TEXT, rounding=ROUND_FLOOR)  # exact for LONGEST_TEXT characters
 
 # What strptime accepts for its numeric directives; %L is ours.
 _DIGITS = {
@@ -81,7 +78,7 @@ class _Parser:
         if isinstance(value, str):
             if not value:
                 raise self._error("the timestamp is empty")
-            if len(value) > _MAX_TEXT:
+            if len(value) > LONGEST_TEXT:
                 raise self._error("the timestamp is too long")
             return self._text(value)
         if isinstance(value, dt.datetime):
@@ -128,7 +125,7 @@ class _Unix(_Parser):
         return self._text(str(number))
 
     def _text(self, text: str) -> int:
-        if not _NUMBER.fullmatch(text):
+        if not NUMBER.fullmatch(text):
             raise self._error("the timestamp is not a number")
         micros = _EXACT.scaleb(_EXACT.create_decimal(text), self._digits)
         if not FIRST <= micros < LAST + 1:
@@ -207,37 +204,9 @@ class _Strptime(_Parser):
 # The command line
 
 
-def is_number(text: str) -> bool:
-    """Whether text is a decimal number, as seconds since 1970 are."""
-    return len(text) <= _MAX_TEXT and bool(_NUMBER.fullmatch(text))
-
-
 def lacks_offset(text: str) -> bool:
     """Whether a time, in seconds since 1970 or ISO 8601, depends on --timezone."""
     return not is_number(text) and _from_iso(text).tzinfo is None
-
-
-def duration(text: str) -> Fraction:
-    """The seconds in 90, 0.5s, 1h or 1w; a ValueError unless positive and of whole microseconds."""
-    unit = _UNITS.get(text[-1:])
-    number = text[:-1] if unit else text
-    if not is_number(number):
-        raise ValueError("not a length of time")
-    exact = Fraction(number) * (unit or 1)
-    if not 0 < exact <= _LONGEST or (exact * 10**6).denominator != 1:
-        raise ValueError("not positive, not whole microseconds, or beyond the calendar")
-    return exact
-
-
-def every(length: Fraction) -> str:
-    """How often, in words: every day, every 10 min, every 90 s."""
-    for name, unit in (("week", 604_800), ("day", 86_400), ("hour", 3600), ("min", 60)):
-        count = length / unit
-        if count == 1:
-            return f"every {'minute' if name == 'min' else name}"
-        if count.denominator == 1:
-            return f"every {count.numerator:,} {name}" + "s" * (name != "min")
-    return "every second" if length == 1 else f"every {float(length):,.10g} s"
 
 
 def _is_directive(part: str) -> bool:

@@ -23,7 +23,12 @@ Pairs = list[tuple[str, str]]
 
 _WRONG = 0.05  # how often the guess of `in_plain_words` is wrong one way
 _LISTED = 20  # words of one option
-_SHOWN = ("top", "all", "min_count")  # options that count nothing and are named nevertheless
+_SHOWN = (
+    "top",
+    "all",
+    "min_count",
+    "until",
+)  # options that count nothing and are named nevertheless
 
 
 def guarantee(task: Task) -> Pairs:

@@ -1,0 +1,61 @@
+"""How far a clock is, for whoever runs a count: metrics, and log lines before its end.
+
+All of it follows from the clock, and from how far the watermark or `until` is: nothing of keys or
+events. Work that is done again says it again, which is harmless.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from apache_beam.metrics.metric import Metrics
+
+from beam_dpcount.dofns.clock import Clock, instant
+
+NAMESPACE = "beam_dpcount"
+RELEASED, LEFT = "ticks_released", "ticks_left"
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class Horizon:
+    """Tells how many ticks of a clock are released, in a worker."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._ticks = clock.ticks
+        self._end = instant(clock.end(clock.origins()[-1], clock.steps))
+        self._last = max(1, self._ticks // 10)  # the last tenth
+        self._released = Metrics.gauge(NAMESPACE, RELEASED)
+        self._left = Metrics.gauge(NAMESPACE, LEFT)
+
+    def passed(self, released: int) -> None:
+        """Streaming: one tick more is released."""
+        left = self._show(released)
+        if left == 0:
+            _LOGGER.warning(
+                "the last of %s ticks is released: what happens from %s on does not count",
+                *(f"{self._ticks:,}", self._end),
+            )
+        elif left == self._last:
+            self._warn(left)
+
+    def reached(self, released: int) -> None:
+        """Bounded: so many are, all at once. That these are all is no reason to be warned."""
+        left = self._show(released)
+        if 0 < left <= self._last:
+            self._warn(left)
+        elif left == 0:
+            _LOGGER.info("all %s ticks of the clock are released", f"{self._ticks:,}")
+
+    def _show(self, released: int) -> int:
+        left = self._ticks - released
+        self._released.set(released)
+        self._left.set(left)
+        return left
+
+    def _warn(self, left: int) -> None:
+        _LOGGER.warning(
+            "the last tenth of the clock has begun: %s of %s ticks are left, and what happens from "
+            "%s on does not count: plan the next clock, with a budget of its own",
+            *(f"{left:,}", f"{self._ticks:,}", self._end),
+        )
