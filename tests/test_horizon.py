@@ -58,6 +58,7 @@ def test_how_far_the_clock_is_shows_whatever_the_events(
     with caplog.at_level(logging.INFO, "beam_dpcount"):
         outcome = run(lambda p: p | feed(rows) | counted(kind, name, path=path))
     found = gauges(outcome.result)
+    assert sorted(found) == ["ticks_left", "ticks_released"]
     assert found["ticks_released"] + found["ticks_left"] == TICKS
     # Beam keeps the earliest of the values that a gauge has within one second.
     assert found["ticks_left"] == 0 or (path, kind) == ("streaming", "selected")

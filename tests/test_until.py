@@ -98,6 +98,23 @@ def test_ticks_that_have_ended_are_released_as_ever(door: str, kind: str) -> Non
         assert part
 
 
+def test_noise_of_keys_that_nobody_listed_does_not_know_until() -> None:
+    """Where there is enough of it to be seen."""
+    rows: list[Row] = [("a", 1, at % (TICK * TICKS) * SECOND) for at in range(2000)]
+    entropy = dp.ReplayableEntropy(VARIABLE, run_id="noise")
+
+    def released(until: float) -> list[Any]:
+        count = dp.TickCount(
+            dp.ApproxDP(1, 1e-6), **CLOCK, keys=dp.SelectKeys(), entropy=entropy, until=until
+        )
+        return run(lambda p: p | feed(rows) | count).releases
+
+    whole = released(80)
+    assert [release.step for release in whole] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert sum(release.value != release.step * 250 for release in whole) > 2
+    assert released(55) == whole[:5]
+
+
 @pytest.mark.exhaustive("door", "kind")
 @pytest.mark.parametrize(("door", "kind"), CASES_OF_ALL)
 def test_rows_of_other_ticks_leave_no_trace(door: str, kind: str) -> None:

@@ -51,6 +51,47 @@ _STEPS = (
 )
 
 MUTANTS = (
+    # Ticks that have not ended
+    Mutant(
+        "a tick to come",
+        "rows of ticks that have not ended are read, and take people's places",
+        f"{_DOFNS}/clock.py",
+        "            return step if step <= ended else 0",
+        "            return min(step, ended)",
+        "tests/test_until.py::test_rows_of_other_ticks_leave_no_trace",
+    ),
+    Mutant(
+        "a tick to come",
+        "noise depends on until, so that a later run draws anew for ticks that were released",
+        f"{_DOFNS}/ticks.py",
+        "counter, counted = self.counter, (path, (self.fold, self.counted))",
+        "counter, counted = self.counter, (path, (self.fold, self.counted, self.until))",
+        "tests/test_until.py::test_ticks_that_have_ended_are_released_as_ever",
+    ),
+    Mutant(
+        "a tick to come",
+        "noise of keys that nobody listed depends on until",
+        f"{_DOFNS}/shards.py",
+        "return ascii((fingerprint, self.shards, self.cap, self.fold, self.counted))",
+        "return ascii((fingerprint, self.shards, self.cap, self.fold, self.counted, self.until))",
+        "tests/test_until.py::test_noise_of_keys_that_nobody_listed_does_not_know_until",
+    ),
+    Mutant(
+        "a tick to come",
+        "a time later than now is taken",
+        f"{_DOFNS}/clock.py",
+        "    if micros > present:",
+        "    if micros > present + 10**18:",
+        "tests/test_until.py::test_a_time_later_than_now_is_refused",
+    ),
+    Mutant(
+        "a side door",
+        "how far a clock is shows only where there were events",
+        f"{_TRANSFORMS}/ticks.py",
+        '        both = (seed, sums) | "Flatten" >> beam.Flatten()',
+        "        both = sums",
+        "tests/test_horizon.py::test_how_far_the_clock_is_shows_whatever_the_events",
+    ),
     # Too little noise
     Mutant(
         "a rounding",
