@@ -596,11 +596,15 @@ MUTANTS = (
         "        # State first: what is yielded must never be ahead of what is remembered.\n"
         "        cell.write(codec.encode(state, digest, self._front(passed) + memory))\n"
         "        self._set(timer, passed + step + plan.ahead)\n"
+        "        if key == plan.keys[0]:  # all keys have the same ticks\n"
+        "            self._horizon.passed(passed + step)\n"
         "        micros = clock.end(origin, step)\n"
-        "        made = self._made(key, step, micros, value, counter.stddev_at(state))\n"
+        "        made = self._made(key, passed + step, micros, value, counter.stddev_at(state))\n"
         "        yield _placed(made, min(micros, counted.max_timestamp().micros), (window,))\n",
+        "        if key == plan.keys[0]:  # all keys have the same ticks\n"
+        "            self._horizon.passed(passed + step)\n"
         "        micros = clock.end(origin, step)\n"
-        "        made = self._made(key, step, micros, value, counter.stddev_at(state))\n"
+        "        made = self._made(key, passed + step, micros, value, counter.stddev_at(state))\n"
         "        yield _placed(made, min(micros, counted.max_timestamp().micros), (window,))\n"
         "        cell.write(codec.encode(state, digest, self._front(passed) + memory))\n"
         "        self._set(timer, passed + step + plan.ahead)\n",
