@@ -670,6 +670,7 @@ COUNTED: dict[str, tuple[Any, Sequence[Any]]] = {
                 start=1,
                 horizon=3,
                 domain=["b", "a"],
+                max_per_tick=2**20,  # the default when it was pinned
                 path=path,
                 element_id=None,
             ),
