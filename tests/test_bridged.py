@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
@@ -437,7 +438,12 @@ def test_quantiles_of_weighted_sums_are_found_in_few_steps(
 ) -> None:
     """A dry run asks six times; fifty halvings each made it cost more than the run."""
     sizes, sin = [], np.sin
-    monkeypatch.setattr(np, "sin", lambda angles: (sizes.append(angles.size), sin(angles))[1])
+
+    def counting(angles: Any) -> Any:
+        sizes.append(angles.size)
+        return sin(angles)
+
+    monkeypatch.setattr(np, "sin", counting)
     row = BridgedKAry(777).weights(None)
     assert row is not None
     found = {_laplace_quantile(*row, level) for _ in range(3)}

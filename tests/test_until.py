@@ -10,7 +10,8 @@ from typing import Any
 
 import apache_beam as beam
 import pytest
-from apache_beam.transforms.window import FixedWindows
+from apache_beam.pvalue import Row as BeamRow
+from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from apache_beam.typehints.row_type import RowTypeConstraint
 
 import beam_dpcount as dp
@@ -182,9 +183,9 @@ def test_a_clock_without_an_end_ends_with_until() -> None:
 def test_rows_take_it_too(kind: Any) -> None:
     more = {"metrics": ["count"]} if kind is TickAggregateRows else {}
     count = kind("key", **CLOCK, keys=["a"], epsilon=1, delta=1e-6, until="25", **more)
-    rows = [beam.Row(key="a"), beam.Row(key="a")]
+    rows = [BeamRow(key="a"), BeamRow(key="a")]
     schema = RowTypeConstraint.from_fields([("key", str)])
-    timed: Any = beam.Map(lambda row: beam.window.TimestampedValue(row, 3))
+    timed: Any = beam.Map(lambda row: TimestampedValue(row, 3))
     found = run(lambda p: p | beam.Create(rows) | timed.with_output_types(schema) | count)
     assert [row.step for row in found.releases] == [1, 2]
 

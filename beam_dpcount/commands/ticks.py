@@ -33,7 +33,7 @@ from beam_dpcount.commands.report import Estimate, many
 from beam_dpcount.commands.start import command
 from beam_dpcount.commands.task import Listed, Task
 from beam_dpcount.counters.users import UserChange
-from beam_dpcount.dofns.clock import LATE, countable
+from beam_dpcount.dofns.clock import LATE
 from beam_dpcount.noise.laws import DiscreteLaplace
 from beam_dpcount.statistics.items import places as places_of
 from beam_dpcount.statistics.items import read_items
@@ -192,8 +192,7 @@ class Ticks(Task):
             lines = [f"note: rows {within} {counted}"]
         else:
             lines = [f"note: every row {within} counts 1"]
-        counted = countable(self.counter.change.most, self.count._clock.tick)
-        lines[0] += f"; a key counts {counted} (--max-per-tick)"
+        lines[0] += f"; a key counts {self.count.countable} (--max-per-tick)"
         lines += report.of_people(options, self.people_are_public)
         lines += self._useless_limits()
         if selection is not None:

@@ -251,6 +251,12 @@ class TickCount(Counting):
         """The public grid of ticks."""
         return self._whole
 
+    @property
+    def countable(self) -> str:
+        """How much of a key counts, in a tick and a second, in words."""
+        change: Any = self.counter.change
+        return countable(change.most, self._clock.tick)
+
     def _check_until(self, streaming: bool) -> None:
         if streaming and self.until is not None:
             problem = "is for bounded input: in a stream the watermark says which ticks have ended"
@@ -612,7 +618,7 @@ class TickCount(Counting):
             "late": self.late,
             "entropy": repr(self._entropy),
             "max_per_tick": str(change.most),
-            "counts": countable(change.most, self._clock.tick),
+            "counts": self.countable,
             **({} if self.users is None else {"users": str(self.users)}),
             "budget_covers": per
             if self._used.window is None or self.users
