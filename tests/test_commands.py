@@ -63,6 +63,15 @@ def test_a_command_that_is_not_there() -> None:
             door.main(argv)
 
 
+def test_a_command_that_moved_says_where_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert not commands.MOVED.keys() & commands.COMMANDS.keys()
+    said = r"^'compare' is no longer a command: python -m benchmarks\.papers, [^\n]*$"
+    for argv in (["compare"], ["compare", "--quick"], ["compare", "--help"]):
+        with pytest.raises(ValueError, match=said):
+            door.main(argv)
+        assert capsys.readouterr().out == ""
+
+
 def test_the_door_says_what_is_behind_it(capsys: pytest.CaptureFixture[str]) -> None:
     door.main(["--help"])
     said = capsys.readouterr().out
@@ -108,9 +117,9 @@ def test_every_command_has_both_doors(name: str) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", ["compare", "demo"])
-def test_what_imports_beam_for_its_help_keeps_its_warnings_to_itself(name: str) -> None:
-    words = [sys.executable, "-m", f"pipelines.{name}", "--help"]
+@pytest.mark.parametrize("words", [("benchmarks.papers",), ("beam_dpcount", "demo")])
+def test_what_imports_beam_for_its_help_keeps_its_warnings_to_itself(words: tuple[str]) -> None:
+    words = [sys.executable, "-m", *words, "--help"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 import beam_dpcount as dp
 from beam_dpcount.budget.budgets import Budget
-from beam_dpcount.commands.comparisons import base
-from beam_dpcount.commands.comparisons.base import FloatArray, Output, Row
 from beam_dpcount.counters.change import ItemsChange
 from beam_dpcount.mechanisms import BinaryTree, Mechanism, NormalizedBLT, SmoothBinary, SquareRoot
+from benchmarks.papers import base
+from benchmarks.papers.base import FloatArray, Output, Row
 
 HORIZON, ITEMS = 2048, 20
 _EPSILONS = (0.1, 0.5)  # the paper's for this experiment, and for its others

@@ -18,15 +18,15 @@ pytest.importorskip("matplotlib")
 from matplotlib.image import imread
 
 import beam_dpcount as dp
-from beam_dpcount.commands import compare
-from beam_dpcount.commands.comparisons import base as comparisons_base
-from beam_dpcount.commands.comparisons import binned as comparisons_binned
-from beam_dpcount.commands.comparisons import repairs as comparisons_repairs
-from beam_dpcount.commands.comparisons import sparsity as comparisons_sparsity
-from beam_dpcount.commands.comparisons import top as comparisons_top
-from beam_dpcount.commands.comparisons.optimal import mathias_floor
 from beam_dpcount.mechanisms import BinaryTree, Mechanism, NormalizedBLT, SmoothBinary, SquareRoot
 from beam_dpcount.noise.laws import DiscreteGaussian, RoundedGaussian
+from benchmarks.papers import __main__ as compare
+from benchmarks.papers import base as comparisons_base
+from benchmarks.papers import binned as comparisons_binned
+from benchmarks.papers import repairs as comparisons_repairs
+from benchmarks.papers import sparsity as comparisons_sparsity
+from benchmarks.papers import top as comparisons_top
+from benchmarks.papers.optimal import mathias_floor
 from tests.command_lines import DATA
 
 Table = list[dict[str, str]]

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from beam_dpcount.commands.comparisons import base
-from beam_dpcount.commands.comparisons.base import FloatArray, Output, Row, Series
 from beam_dpcount.mechanisms import BLT, Binned, Mechanism, NormalizedBLT, SquareRoot
 from beam_dpcount.mechanisms.blt_tables import BUFFERS
 from beam_dpcount.mechanisms.workload import Workload
+from benchmarks.papers import base
+from benchmarks.papers.base import FloatArray, Output, Row, Series
 
 _OBJECTIVES = {"max": "largest", "mean": "mean"}
 _TOEPLITZ = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import beam_dpcount as dp
 from beam_dpcount.budget.budgets import Budget
-from beam_dpcount.commands.comparisons import base
-from beam_dpcount.commands.comparisons.base import HALF, VARIANCE, Output, Row, Series
-from beam_dpcount.commands.comparisons.optimal import mathias_floor, optimal_factorization
+from benchmarks.papers import base
+from benchmarks.papers.base import HALF, VARIANCE, Output, Row, Series
+from benchmarks.papers.optimal import mathias_floor, optimal_factorization
 
 _BUDGETS: dict[str, Budget] = {
     "pure": dp.PureDP(1.0),

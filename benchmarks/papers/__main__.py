@@ -11,13 +11,14 @@ import tempfile
 from collections.abc import Sequence
 
 from beam_dpcount.commands import stop
-from beam_dpcount.commands.app import say
-from beam_dpcount.commands.comparisons import binned, members, repairs, sparsity, top, trees
-from beam_dpcount.commands.comparisons.base import Experiment, progress, table
+from beam_dpcount.commands.app import run_main, say
 from beam_dpcount.commands.meant import did_you_mean
 from beam_dpcount.commands.options import Parser, add
+from benchmarks.papers import binned, members, repairs, sparsity, top, trees
+from benchmarks.papers.base import Experiment, progress, table
 
-EXAMPLE = "beam-dpcount compare --quick --only variance-over-time --directory out/compare"
+NAME = "python -m benchmarks.papers"
+EXAMPLE = f"{NAME} --quick --only variance-over-time --directory out/compare"
 
 # A new experiment is one entry: rows, pictures of them, and a headline.
 EXPERIMENTS: dict[str, Experiment] = {
@@ -65,6 +66,7 @@ def run(name: str, directory: str, quick: bool, data: str | None = None) -> str:
 
 def arguments() -> Parser:
     parser = Parser("compare", __doc__, EXAMPLE)
+    parser.prog = NAME
     experiments = "\n".join(f"  {name:<26}{e.rows.__doc__}" for name, e in EXPERIMENTS.items())
     parser.epilog = f"experiments:\n{experiments}\n\n{parser.epilog}"
     table = """
@@ -87,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             choices = f"{did_you_mean(name, EXPERIMENTS)}choose from {', '.join(EXPERIMENTS)}"
             raise ValueError(f"unknown experiment {name!r}: {choices}")
     if importlib.util.find_spec("matplotlib") is None:
-        raise ValueError("compare draws with matplotlib: pip install 'beam-dpcount[plots]'")
+        raise ValueError("comparisons are drawn with matplotlib: pip install 'beam-dpcount[plots]'")
     try:
         os.makedirs(options.directory, exist_ok=True)
         with tempfile.TemporaryFile(dir=options.directory):
@@ -97,3 +99,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise ValueError(f"cannot write to --directory {options.directory!r}: {reason}") from None
     for name in names:
         say([run(name, options.directory, options.quick, options.data)])
+
+
+if __name__ == "__main__":
+    run_main(main)

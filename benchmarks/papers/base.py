@@ -43,9 +43,10 @@ def picture(
     texts = {"title": title, "xlabel": xlabel, "ylabel": ylabel, "footer": footer}
 
     def save(path: str) -> None:
-        from beam_dpcount.commands.figures import series  # here: matplotlib is an extra
+        from beam_dpcount.commands.figures.series import lines  # here: matplotlib is an extra
+        from benchmarks.papers.panels import panels
 
-        draw: Callable[..., None] = series.panels if in_panels else series.lines
+        draw: Callable[..., None] = panels if in_panels else lines
         draw(drawn, path, **texts, **axes)
 
     return Output(f"{suffix}.png", save)

@@ -8,8 +8,6 @@ import numpy as np
 
 import beam_dpcount as dp
 from beam_dpcount.budget.budgets import Budget
-from beam_dpcount.commands.comparisons import base
-from beam_dpcount.commands.comparisons.base import HALF, VARIANCE, FloatArray, Output, Row
 from beam_dpcount.mechanisms import (
     BinaryTree,
     Honaker,
@@ -20,6 +18,8 @@ from beam_dpcount.mechanisms import (
     SmoothBinary,
     TwoLevel,
 )
+from benchmarks.papers import base
+from benchmarks.papers.base import HALF, VARIANCE, FloatArray, Output, Row
 
 _EPSILON = 1.0
 _TRIALS = 25

@@ -16,8 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 import beam_dpcount as dp
-from beam_dpcount.commands.comparisons import base
-from beam_dpcount.commands.comparisons.base import FloatArray, Output, Row
 from beam_dpcount.counters.change import ItemsChange, TickChange
 from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.counters.fitted import fit
@@ -25,6 +23,8 @@ from beam_dpcount.dofns.isotonic import Block, cap, isotonic, push
 from beam_dpcount.dofns.shrinkage import shrunk
 from beam_dpcount.mechanisms import NormalizedBLT
 from beam_dpcount.noise.entropy import SystemNoise
+from benchmarks.papers import base
+from benchmarks.papers.base import FloatArray, Output, Row
 
 IntArray = npt.NDArray[np.int64]
 

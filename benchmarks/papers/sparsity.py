@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 import beam_dpcount as dp
-from beam_dpcount.commands.comparisons import base
-from beam_dpcount.commands.comparisons.base import FloatArray, Output, Row, Series
 from beam_dpcount.mechanisms import BinaryTree, Mechanism, NormalizedBLT, SquareRoot
+from benchmarks.papers import base
+from benchmarks.papers.base import FloatArray, Output, Row, Series
 
 _APPROXIMATE = dp.ApproxDP(0.5, 1e-10)
 _BUDGET = _APPROXIMATE.to_zcdp()
