@@ -117,9 +117,11 @@ def test_every_command_has_both_doors(name: str) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("words", [("benchmarks.papers",), ("beam_dpcount", "demo")])
-def test_what_imports_beam_for_its_help_keeps_its_warnings_to_itself(words: tuple[str]) -> None:
-    words = [sys.executable, "-m", *words, "--help"]
+@pytest.mark.parametrize("module", [("benchmarks.papers",), ("beam_dpcount", "demo")])
+def test_what_imports_beam_for_its_help_keeps_its_warnings_to_itself(
+    module: tuple[str, ...],
+) -> None:
+    words = [sys.executable, "-m", *module, "--help"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -1,11 +1,12 @@
 """`make crash`: a count keeps its promise when its worker is killed, again and again, by kill -9.
 
-On a small engine of our own (engine_own.py), or on Flink with `--engine flink` (engine_flink.py).
+On a small engine of our own (own.py), or on Flink with `--engine flink` (flink.py).
 
 Two counts of the same events run side by side: a private one, and one with an enormous budget, of
 which every release must be the exact total. Of the private one every (key, step) must be there,
 none with two values, and each with that of an uninterrupted run under the same secret, to the last
-bit (judge.py). Status 0: so it was; 1: it was not; 2: the test itself did not come to an end.
+bit (benchmarks/judge.py). Status 0: so it was; 1: it was not; 2: the test itself did not come to an
+end.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import beam_dpcount as dp
-from benchmarks.engine_flink import FlinkJob
-from benchmarks.engine_own import PLACES, OwnJob
-from benchmarks.jobs import COUNTS, HarnessError, Job, Lives, parsed, uninterrupted, write_input
 from benchmarks.judge import Sighting, Verdict, judge
-from benchmarks.subjects import SUBJECTS, Bounds
 from benchmarks.timing import table
+from tests.crash.flink import FlinkJob
+from tests.crash.jobs import COUNTS, HarnessError, Job, Lives, parsed, uninterrupted, write_input
+from tests.crash.own import PLACES, OwnJob
+from tests.crash.subjects import SUBJECTS, Bounds
 
 ENGINES: dict[str, type[Job]] = {"own": OwnJob, "flink": FlinkJob}
 
@@ -210,7 +211,7 @@ def _from(least: float, kind: type) -> Any:
 
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.crash",
+        prog="python -m tests.crash",
         description="Kill the worker of a count, and look.",
         argument_default=argparse.SUPPRESS,  # each engine has its own
     )

@@ -1,4 +1,4 @@
-"""The soak on a real Flink: `python -m benchmarks.soak --engine flink`.
+"""The soak on a real Flink: `python -m tests.engines.flink.soak`.
 
 A cluster of this machine and its Python workers; two files of events, as fast as they go, a
 streaming count, and behind it a counter of releases. Checkpoints go to disk. What grows here, and
@@ -15,13 +15,14 @@ is bounded by its flags, and is only shown.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import sys
 import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -33,13 +34,14 @@ from apache_beam.metrics.metric import Metrics
 from apache_beam.options.pipeline_options import PipelineOptions
 
 import beam_dpcount as dp
-from benchmarks.engine_flink import Read, Watched
 from benchmarks.jobs import FLAT, order, resident
-from benchmarks.subjects import PARTITIONS
 from engines.cache import UnavailableError
-from engines.flink import install
-from engines.flink.cluster import Cluster, Workers, wait
-from engines.flink.runner import Lines, OnFlink
+from engines.servers import wait
+from tests.crash.flink import Read, Watched
+from tests.crash.subjects import PARTITIONS
+from tests.engines.flink import install
+from tests.engines.flink.cluster import Cluster, Workers
+from tests.engines.flink.runner import Lines, OnFlink
 
 RELEASES = ("soak", "releases")
 EVERY = 0.5  # seconds between samples
@@ -238,8 +240,33 @@ def soak(options: Namespace, load: Load, work: Path) -> tuple[list[Sample], int]
     return found, int(releases.result)
 
 
-def main(options: Namespace) -> int:
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.engines.flink.soak",
+        description="Count millions of events on Flink, and look.",
+    )
+    add = parser.add_argument
+    add("--count", choices=["elements", "ticks", "people"], default="elements")
+    add("--events", type=int, default=5_000_000)
+    add("--keys", type=int, default=10_000)
+    add("--skewed", action="store_true", help="one key has half of the events")
+    add("--ticks", type=int, default=20, help="of a TickCount")
+    add("--rate", type=int, default=100, help="events a microsecond of their time")
+    add("--checkpoint", type=int, default=10_000, help="milliseconds")
+    # A worker asks for a key's state once a bundle, which takes longer than to count many events.
+    # So bundles are large, and the watermark, which ends them, moves only every so many events.
+    bundle = "events; default: 20,000, or a fortieth of all"
+    add("--bundle", type=int, default=None, help=bundle)
+    add("--cache", type=int, default=0, help="MB of state a worker")
+    heap = "MB of the TaskManager, which holds all state: some 300 bytes a person"
+    add("--heap", type=int, default=512, help=heap)
+    add("--parallelism", type=int, default=2)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
     """Run it, and say how it went."""
+    options = arguments().parse_args(argv)
     load = loads(options)
     mechanism = load.transform.counter.mechanism
     print(f"{options.count}: {mechanism.name}, {mechanism.horizon:,} steps, {options.keys:,} keys")
@@ -264,3 +291,7 @@ def main(options: Namespace) -> int:
     print(f"memory from {half.releases:,} releases on: {', '.join(changes)}")
     print(f"releases: {releases:,} of {load.releases:,}")
     return int(last.python > half.python * (1 + FLAT) or releases != load.releases)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

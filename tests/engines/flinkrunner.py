@@ -17,10 +17,10 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.flink_runner import FlinkJarJobServer
 
 from engines.cache import UnavailableError
-from engines.flink import install
-from engines.flink.cluster import OPENS
 from engines.loopback import open_interfaces
 from engines.servers import Server
+from tests.engines.flink import install
+from tests.engines.flink.cluster import OPENS
 
 VARIABLE = "BEAM_FLINK_JOB_SERVER"
 FLINK = install.VERSION.rpartition(".")[0]

@@ -1,6 +1,6 @@
 """Runs Beam's pipelines on Flink, by PortablePipeline.java.
 
-    python -m pipelines.count ... --runner engines.flink.runner.OnFlink \
+    python -m pipelines.count ... --runner tests.engines.flink.runner.OnFlink \
         --flink_master '[local]' --environment_type EXTERNAL --environment_config localhost:PORT
 
 Options are Beam's own for its FlinkRunner: flink_master ("[local]" is a Flink in the submitter),
@@ -32,7 +32,8 @@ from apache_beam.transforms.core import Windowing
 from apache_beam.transforms.window import GlobalWindows
 from google.protobuf.wrappers_pb2 import BytesValue
 
-from engines.flink.cluster import bound, java
+from engines.servers import bound
+from tests.engines.flink.cluster import java
 
 LINES = "beam_dpcount:lines:v1"
 OPTIONS = (

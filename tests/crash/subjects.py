@@ -23,7 +23,7 @@ from beam_dpcount.dofns.elements import CountEachElement
 from beam_dpcount.dofns.shards import CountShards
 from beam_dpcount.dofns.ticks import CountEachTick
 from beam_dpcount.dofns.users import BoundArriving
-from benchmarks import reference
+from tests.crash import reference
 
 LARGEST = 5  # the largest value of an event
 TICK = 1_000_000  # microseconds

@@ -1,4 +1,4 @@
-"""Python workers outside the submitter: python -m engines.flink.workers PORT CACHE.
+"""Python workers outside the submitter: python -m tests.engines.flink.workers PORT CACHE.
 
 As Beam's own apache_beam.runners.worker.worker_pool_main, which listens on all interfaces: this one
 is reachable over loopback only. A process is started for each worker that a job asks for. None is

@@ -1,6 +1,6 @@
 """Flink from PyPI, and our translation of Beam's pipelines, compiled for it.
 
-    python -m engines.flink.install
+    python -m tests.engines.flink.install
 
 gets both, unless that was done, and prints where they are, and on stderr the versions in use.
 """

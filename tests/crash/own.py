@@ -39,10 +39,10 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
-from benchmarks.jobs import SECRET, HarnessError, Job, Lives, durable, event, shown
-from benchmarks.subjects import TICK
+from tests.crash.jobs import SECRET, HarnessError, Job, Lives, durable, event, shown
+from tests.crash.subjects import TICK
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 # Where a worker may be killed; for all but the first it stops there and waits for the blow.
 PLACES = {

@@ -1,11 +1,11 @@
-"""The crash test on a real Flink: `python -m benchmarks.crash --engine flink`.
+"""The crash test on a real Flink: `python -m tests.crash --engine flink`.
 
 A cluster of this machine, Python workers, and a streaming job with checkpoints: files of events,
 the two counts, and behind each a sink that shows every release at once, so before the checkpoint
 that covers it. A supervisor kills by SIGKILL, in turn, the TaskManager and one of the Python
 workers, and Flink starts the job anew from its last checkpoint, until the input has ended.
 
-The pipeline's translation to Flink is our own (engines/flink), as are the files' watermarks;
+The pipeline's translation to Flink is our own (tests/engines/flink), as are the files' watermarks;
 checkpoints, state, timers, restarts and all that talks to Python workers are Flink's and Beam's.
 """
 
@@ -27,12 +27,13 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
-from benchmarks.jobs import SECRET, HarnessError, Job, Lives, event, shown
-from benchmarks.subjects import PARTITIONS, TICK
 from engines.cache import UnavailableError
-from engines.flink import install
-from engines.flink.cluster import Cluster, Process, Workers, tail, wait
-from engines.flink.runner import Lines, OnFlink
+from engines.servers import Process, tail, wait
+from tests.crash.jobs import SECRET, HarnessError, Job, Lives, event, shown
+from tests.crash.subjects import PARTITIONS, TICK
+from tests.engines.flink import install
+from tests.engines.flink.cluster import Cluster, Workers
+from tests.engines.flink.runner import Lines, OnFlink
 
 _LOG = logging.getLogger(__name__)
 
