@@ -104,13 +104,17 @@ def test_help_and_mistakes_load_no_beam(name: str) -> None:
 
 @pytest.mark.parametrize("name", commands.COMMANDS)
 def test_every_command_has_both_doors(name: str) -> None:
-    words = [sys.executable, "-m"]
+    console = "from beam_dpcount.commands.door import console; console()"
     for started, shown in (
-        ([f"pipelines.{name}"], f"python -m pipelines.{name}"),
-        (["beam_dpcount", name], f"python -m beam_dpcount {name}"),
+        (["-c", console, name], f"beam-dpcount {name}"),
+        (["-m", "beam_dpcount", name], f"python -m beam_dpcount {name}"),
     ):
         done = subprocess.run(
-            [*words, *started, "--help"], cwd=ROOT, capture_output=True, text=True, timeout=120
+            [sys.executable, *started, "--help"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=120,
         )
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.startswith(f"usage: {shown} ")

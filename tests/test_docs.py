@@ -245,7 +245,7 @@ def test_the_glossary_is_short():
 
 
 def test_the_table_of_choices_is_what_choose_finds():
-    """To renew it: python -m pipelines.choose --markdown."""
+    """To renew it: beam-dpcount choose --markdown."""
     page = (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8")
     assert page.split("<!-- table -->\n")[1].split("\n<!-- /table -->")[0] == choose.table()
 

@@ -1,6 +1,6 @@
 """Runs Beam's pipelines on Flink, by PortablePipeline.java.
 
-    python -m pipelines.count ... --runner tests.engines.flink.runner.OnFlink \
+    python -m beam_dpcount count ... --runner tests.engines.flink.runner.OnFlink \
         --flink_master '[local]' --environment_type EXTERNAL --environment_config localhost:PORT
 
 Options are Beam's own for its FlinkRunner: flink_master ("[local]" is a Flink in the submitter),
