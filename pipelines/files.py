@@ -15,6 +15,8 @@ from apache_beam.pvalue import PCollection
 from apache_beam.transforms.combiners import ToList
 from apache_beam.transforms.window import TimestampedValue
 
+csv.field_size_limit(2**31 - 1)  # a long cell is a cell like any other
+
 RELEASE = ("key", "step", "timestamp", "value", "stddev")
 
 

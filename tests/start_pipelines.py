@@ -31,7 +31,8 @@ HOSTILE = [
     f"9999-12-31T23:59:59-23:59,/home,{SECRET},view".encode(),
     f"2026-01-15T00:30:00Z,{SECRET},s,view".encode(),
     f'2026-01-15T00:30:00Z,"/home,{SECRET},view'.encode(),
-    b"2026-01-15T00:30:00Z,/home," + b"x" * 200_000 + b",view",
+    f"2026-01-15T00:30:00Z,/ho\rme,{SECRET},view".encode(),
+    b"2026-01-15T00:30:00Z," + b"x" * 200_000 + b",s,view",
     f"2026-01-14T23:59:59Z,/home,{SECRET},view".encode(),
     f"2026-01-16T00:00:00Z,/home,{SECRET},view".encode(),
 ]
