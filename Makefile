@@ -46,7 +46,7 @@ test-all: $(VENV)/ready
 ENGINES ?= not audit
 test-engines: $(VENV)/ready
 	-$(BIN)/python -m engines.prism
-	-$(BIN)/python -m engines.flink.install
+	-$(BIN)/python -m tests.engines.flink.install
 	$(BIN)/python -m engines.loopback --if-permitted $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup \
 		-m "$(ENGINES)" tests/engines
 
@@ -91,8 +91,8 @@ scale: $(VENV)/ready
 # 20 times kill -9 for each kind of count, on Flink and on an engine of our own: half an hour on a
 # quiet machine. docs/reliability.md says how to read the summaries.
 crash: $(VENV)/ready
-	$(BIN)/python -m benchmarks.crash --kills 20 --transform all
-	$(BIN)/python -m benchmarks.crash --kills 20 --transform all --engine flink
+	$(BIN)/python -m tests.crash --kills 20 --transform all
+	$(BIN)/python -m tests.crash --kills 20 --transform all --engine flink
 	$(BIN)/python -m engines.loopback --if-permitted $(BIN)/python -m pytest -m audit tests/engines
 
 # The sdist and of it the wheel, into dist/; the wheel is installed where nothing else is, and its

@@ -33,7 +33,7 @@ from typing import Any
 from benchmarks.judge import Sighting, judge
 from engines import prism
 from engines.cache import UnavailableError
-from engines.flink.cluster import free_port
+from engines.servers import free_port
 from examples.live.publish import DELAY
 from examples.live.settings import Home, Settings, whole_lines
 

@@ -2,7 +2,7 @@
 
 The streaming DoFn of `PrefixCount` itself, on one core and without an engine: its states are kept
 in a dict, as bytes, and read and written once an event, as an engine does. So what grows here would
-grow on every engine; what an engine adds, `--engine flink` measures (flink_soak.py). Status 1 if
+grow on every engine; what Flink adds, `python -m tests.engines.flink.soak` measures. Status 1 if
 memory grew in the second half. (In the first, caches of public numbers fill, of up to 8 MB.)
 """
 
@@ -21,7 +21,6 @@ import beam_dpcount as dp
 from beam_dpcount.dofns.elements import CountEachElement
 from beam_dpcount.dofns.states import KeptCoder
 from beam_dpcount.dofns.windows import WindowCheck
-from benchmarks import flink_soak
 from benchmarks.jobs import FLAT, order, resident
 
 
@@ -61,27 +60,11 @@ def soak(events: int, keys: int, skewed: bool, count: dp.PrefixCount) -> tuple[l
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
-    parser.add_argument("--engine", choices=["own", "flink"], default="own")
-    parser.add_argument("--checkpoint", type=int, default=10_000, help="milliseconds, on Flink")
-    # A worker asks for a key's state once a bundle, which takes longer than to count many events.
-    # So bundles are large, and the watermark, which ends them, moves only every so many events.
-    bundle = "events, on Flink; default: 20,000, or a fortieth of all"
-    parser.add_argument("--bundle", type=int, default=None, help=bundle)
-    parser.add_argument("--rate", type=int, default=100, help="events a microsecond of their time")
-    parser.add_argument("--cache", type=int, default=0, help="MB of state a worker, on Flink")
-    heap = "MB of Flink's TaskManager, which holds all state: some 300 bytes a person"
-    parser.add_argument("--heap", type=int, default=512, help=heap)
-    parser.add_argument("--parallelism", type=int, default=2, help="on Flink")
     parser.add_argument("--events", type=int, default=5_000_000)
     parser.add_argument("--keys", type=int, default=10_000)
     parser.add_argument("--skewed", action="store_true", help="one key has half of the events")
     parser.add_argument("--mechanism", default=None)
-    add = parser.add_argument
-    add("--count", choices=["elements", "ticks", "people"], default="elements", help="on Flink")
-    add("--ticks", type=int, default=20, help="of a TickCount")
     options = parser.parse_args(argv)
-    if options.engine == "flink":
-        return flink_soak.main(options)
     horizon = options.events
     count = dp.PrefixCount(
         dp.ApproxDP(1.0, 1e-6), horizon, mechanism=options.mechanism, path="streaming"

@@ -1,1 +1,1 @@
-"""Engines that pipelines run on here: Prism, and Flink by a translation of our own."""
+"""Prism, to run pipelines on this machine, and a network of loopback alone to run them in."""

@@ -17,8 +17,7 @@ from pathlib import Path
 import apache_beam
 
 from engines.cache import UnavailableError, cache, need, once, said
-from engines.flink.cluster import bound
-from engines.servers import Server
+from engines.servers import Server, bound
 
 MODULE = "github.com/apache/beam/sdks/v2/go/cmd/prism"
 

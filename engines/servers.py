@@ -1,15 +1,70 @@
-"""Servers that jobs are sent to: started for a block, and ended where a job hangs."""
+"""Processes that end with this one, and servers that jobs are sent to, ended where a job hangs."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from typing_extensions import Self
 
-from engines.flink.cluster import Process, free_port, listening, wait
+ROOT = Path(__file__).resolve().parents[1]
+# Become the command that follows, to be killed when the process that started it ends, however that
+# ends. Not by Popen's preexec_fn, which has to fork: gRPC's threads do not survive that.
+_DIE_WITH_PARENT = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
+
+def bound(command: Iterable[str]) -> list[str]:
+    """The command, its process bound to end with this one."""
+    return [sys.executable, "-ISc", _DIE_WITH_PARENT, *command]
+
+
+class Process:
+    """A process with a log; it ends when the block does, and all that it started."""
+
+    def __init__(
+        self, command: Iterable[str], log: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        with log.open("ab") as out:
+            self._popen = subprocess.Popen(
+                bound(command),
+                cwd=ROOT,
+                env=os.environ | (environment or {}),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.log = log
+        self.pid = self._popen.pid
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self._popen.poll() is None
+
+    def kill(self) -> None:
+        """End it and all that it started at once, as a machine that fails would."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._popen.wait()
 
 
 class Server:
@@ -65,3 +120,44 @@ class Server:
             watchdog.cancel()
             # If it has begun, it ends first: else the server seems to run, and is not started anew.
             watchdog.join()
+
+
+def wait(
+    ready: Callable[[], bool], processes: Iterable[Process], what: str, seconds: float = 60
+) -> None:
+    """Wait until it is ready.
+
+    Raises:
+      RuntimeError: one of the processes ended, or it took longer.
+    """
+    processes, end = tuple(processes), time.monotonic() + seconds
+    while time.monotonic() < end:
+        for process in processes:
+            if not process.running():
+                raise RuntimeError(f"{what}: a process ended; {tail(process.log)}")
+        try:
+            if ready():
+                return
+        except OSError:
+            pass
+        time.sleep(0.1)
+    logs = "\n".join(tail(process.log) for process in processes)
+    raise RuntimeError(f"{what}: not ready in {seconds:g} seconds; {logs}")
+
+
+def tail(log: Path) -> str:
+    """The end of a log."""
+    return f"{log.name} ends in\n{log.read_text(errors='replace')[-2000:]}"
+
+
+def listening(port: int) -> bool:
+    """Whether something answers at the port."""
+    with socket.create_connection(("localhost", port), timeout=1):
+        return True
+
+
+def free_port() -> int:
+    """A port of loopback that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return int(probe.getsockname()[1])

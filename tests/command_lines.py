@@ -70,10 +70,10 @@ def command(
     return Ended(status, out.getvalue(), err.getvalue())
 
 
-def process(*words: object, module: str = "pipelines.count", **environment: str) -> Ended:
+def process(*words: object, name: str = "count", **environment: str) -> Ended:
     """Run a command in a process of its own, from another directory."""
     ended = subprocess.run(
-        [sys.executable, "-m", module, *map(str, words)],
+        [sys.executable, "-m", "beam_dpcount", name, *map(str, words)],
         capture_output=True,
         text=True,
         encoding="utf-8",

@@ -763,12 +763,12 @@ def test_the_command_needs_no_matplotlib(events: Path) -> None:
     script = (
         "import runpy, sys\n"
         "sys.modules['matplotlib'] = None\n"
-        "runpy.run_module('pipelines.count', run_name='__main__', alter_sys=True)\n"
+        "runpy.run_module('beam_dpcount', run_name='__main__', alter_sys=True)\n"
     )
 
     def without(*words: object) -> Ended:
         ended = subprocess.run(
-            [sys.executable, "-c", script, *map(str, words)],
+            [sys.executable, "-c", script, "count", *map(str, words)],
             capture_output=True,
             text=True,
             timeout=60,
@@ -901,11 +901,11 @@ def test_a_traceback_on_request(events: Path) -> None:
     assert "Traceback" in ended.err
 
 
-@pytest.mark.parametrize("module", ["pipelines.count", "pipelines.demo", "pipelines.choose"])
-def test_help(module: str) -> None:
-    ended = process("--help", module=module)
+@pytest.mark.parametrize("name", ["count", "demo", "choose"])
+def test_help(name: str) -> None:
+    ended = process("--help", name=name)
     assert (ended.status, ended.err) == (0, "")
-    assert ended.out.startswith(f"usage: python -m {module}")
+    assert ended.out.startswith(f"usage: python -m beam_dpcount {name}")
 
 
 # Progress

@@ -1,4 +1,4 @@
-"""python -m pipelines.graph, end to end."""
+"""beam-dpcount graph, end to end."""
 
 from __future__ import annotations
 
@@ -668,7 +668,7 @@ def test_a_short_row_says_which_column(events: Path) -> None:
 
 
 def test_help() -> None:
-    ended = process("--help", module="pipelines.graph")
+    ended = process("--help", name="graph")
     assert (ended.status, ended.err) == (0, "")
-    assert ended.out.startswith("usage: python -m pipelines.graph")
+    assert ended.out.startswith("usage: python -m beam_dpcount graph")
     assert all(action.help for action in graph.Graph.parser()._actions)

@@ -1,4 +1,4 @@
-"""python -m pipelines.histogram, end to end."""
+"""beam-dpcount histogram, end to end."""
 
 from __future__ import annotations
 
@@ -514,6 +514,6 @@ def test_arguments_that_do_not_fit(
 
 
 def test_help() -> None:
-    ended = process("--help", module="pipelines.histogram")
+    ended = process("--help", name="histogram")
     assert (ended.status, ended.err) == (0, "")
-    assert ended.out.startswith("usage: python -m pipelines.histogram")
+    assert ended.out.startswith("usage: python -m beam_dpcount histogram")

@@ -1,4 +1,4 @@
-"""--select-keys of pipelines.ticks, end to end: which keys are written, and what is said."""
+"""--select-keys of beam-dpcount ticks, end to end: which keys are written, and what is said."""
 
 from __future__ import annotations
 

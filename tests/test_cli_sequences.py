@@ -1,4 +1,4 @@
-"""python -m pipelines.sequences, end to end."""
+"""beam-dpcount sequences, end to end."""
 
 from __future__ import annotations
 
@@ -639,7 +639,7 @@ def test_an_empty_word(events: Path) -> None:
 
 
 def test_help() -> None:
-    ended = process("--help", module="pipelines.sequences")
+    ended = process("--help", name="sequences")
     assert (ended.status, ended.err) == (0, "")
-    assert ended.out.startswith("usage: python -m pipelines.sequences")
+    assert ended.out.startswith("usage: python -m beam_dpcount sequences")
     assert "post-processing of the private counts" in " ".join(ended.out.split())

@@ -1,4 +1,4 @@
-"""python -m pipelines.ticks, end to end."""
+"""beam-dpcount ticks, end to end."""
 
 from __future__ import annotations
 
@@ -599,7 +599,7 @@ def test_arguments_that_do_not_fit(
 
 
 def test_help() -> None:
-    ended = process("--help", module="pipelines.ticks")
+    ended = process("--help", name="ticks")
     assert (ended.status, ended.err) == (0, "")
-    assert ended.out.startswith("usage: python -m pipelines.ticks")
+    assert ended.out.startswith("usage: python -m beam_dpcount ticks")
     assert "privacy budget, for all releases of all keys together" in ended.out

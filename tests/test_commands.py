@@ -63,6 +63,15 @@ def test_a_command_that_is_not_there() -> None:
             door.main(argv)
 
 
+def test_a_command_that_moved_says_where_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert not commands.MOVED.keys() & commands.COMMANDS.keys()
+    said = r"^'compare' is no longer a command: python -m benchmarks\.papers, [^\n]*$"
+    for argv in (["compare"], ["compare", "--quick"], ["compare", "--help"]):
+        with pytest.raises(ValueError, match=said):
+            door.main(argv)
+        assert capsys.readouterr().out == ""
+
+
 def test_the_door_says_what_is_behind_it(capsys: pytest.CaptureFixture[str]) -> None:
     door.main(["--help"])
     said = capsys.readouterr().out
@@ -95,22 +104,28 @@ def test_help_and_mistakes_load_no_beam(name: str) -> None:
 
 @pytest.mark.parametrize("name", commands.COMMANDS)
 def test_every_command_has_both_doors(name: str) -> None:
-    words = [sys.executable, "-m"]
+    console = "from beam_dpcount.commands.door import console; console()"
     for started, shown in (
-        ([f"pipelines.{name}"], f"python -m pipelines.{name}"),
-        (["beam_dpcount", name], f"python -m beam_dpcount {name}"),
+        (["-c", console, name], f"beam-dpcount {name}"),
+        (["-m", "beam_dpcount", name], f"python -m beam_dpcount {name}"),
     ):
         done = subprocess.run(
-            [*words, *started, "--help"], cwd=ROOT, capture_output=True, text=True, timeout=120
+            [sys.executable, *started, "--help"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=120,
         )
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.startswith(f"usage: {shown} ")
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", ["compare", "demo"])
-def test_what_imports_beam_for_its_help_keeps_its_warnings_to_itself(name: str) -> None:
-    words = [sys.executable, "-m", f"pipelines.{name}", "--help"]
+@pytest.mark.parametrize("module", [("benchmarks.papers",), ("beam_dpcount", "demo")])
+def test_what_imports_beam_for_its_help_keeps_its_warnings_to_itself(
+    module: tuple[str, ...],
+) -> None:
+    words = [sys.executable, "-m", *module, "--help"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
 

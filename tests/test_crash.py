@@ -1,6 +1,6 @@
 """Workers killed by kill -9 and started again: nothing is lost, and nothing has two values.
 
-The engine is our own (`benchmarks.engine_own`), not Flink; `make crash` kills more often.
+The engine is our own (`tests.crash.own`), not Flink; `make crash` kills more often.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from beam_dpcount.dofns.elements import CountEachElement
 from beam_dpcount.dofns.states import StateCodec
 from beam_dpcount.noise.entropy import SystemNoise
 from beam_dpcount.noise.replay import Replay, ReplayableEntropy
-from benchmarks import crash
-from benchmarks.crash import examine
-from benchmarks.engine_own import OwnJob, Snapshot
-from benchmarks.jobs import COUNTS, SECRET, HarnessError, Lives, parsed, write_input
-from benchmarks.subjects import SUBJECTS, TICK, Late, Row, Size, rows_of
 from tests.cells import Kept
+from tests.crash import __main__ as crash
+from tests.crash.__main__ import examine
+from tests.crash.jobs import COUNTS, SECRET, HarnessError, Lives, parsed, write_input
+from tests.crash.own import OwnJob, Snapshot
+from tests.crash.subjects import SUBJECTS, TICK, Late, Row, Size, rows_of
 
 SMALL = {"keys": 4, "events": 300, "checkpoint": 25}
 

@@ -14,11 +14,17 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
 import beam_dpcount as dp
 from beam_dpcount.commands import bounds, choose, count, graph, histogram, sequences, ticks
+from benchmarks.papers import __main__ as papers
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 TASKS = (count.Count, ticks.Ticks, histogram.Histogram, sequences.Sequences, graph.Graph)
-PARSERS = [choose.arguments(), bounds.arguments(), *(task.parser() for task in TASKS)]
+PARSERS = [
+    choose.arguments(),
+    bounds.arguments(),
+    papers.arguments(),
+    *(task.parser() for task in TASKS),
+]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 POINTER = re.compile(r"""\bdocs/([\w./-]+\.md)(?:, (?:"([^"]+)"|([A-Z]\w+)))?""")
 
@@ -239,7 +245,7 @@ def test_the_glossary_is_short():
 
 
 def test_the_table_of_choices_is_what_choose_finds():
-    """To renew it: python -m pipelines.choose --markdown."""
+    """To renew it: beam-dpcount choose --markdown."""
     page = (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8")
     assert page.split("<!-- table -->\n")[1].split("\n<!-- /table -->")[0] == choose.table()
 
@@ -248,7 +254,6 @@ def test_the_table_of_choices_is_what_choose_finds():
 def test_flags_in_pages_exist(page):
     actions = [action for parser in PARSERS for action in parser._actions]
     known = {flag for action in actions for flag in action.option_strings}
-    known |= {"--markdown", "--quick", "--data", "--only"}  # of pipelines.choose, pipelines.compare
     text = (ROOT / page).read_text(encoding="utf-8")
     for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]*", text):
         assert flag in known or flag == "--runner", flag

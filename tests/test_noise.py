@@ -461,9 +461,9 @@ def test_the_package_holds_no_seeded_or_scripted_randomness() -> None:
     )
     sources = sorted(PACKAGE.rglob("*.py"))
     invented = [path for path in sources if makes_up_logs(path)]
-    users = re.compile(r"(from|import) .*\b(eventlog|comparisons)\b")
+    users = re.compile(r"(from|import) .*\beventlog\b")
     named = {path.name for path in sources if users.search(path.read_text("utf-8"))}
-    assert named - {path.name for path in invented} == {"compare.py", "demo.py"}
+    assert named - {path.name for path in invented} == {"demo.py"}
     sources = [path for path in sources if path not in invented]
     assert len(sources) >= 10
     assert PACKAGE / "noise" / "entropy.py" in sources

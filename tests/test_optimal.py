@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from beam_dpcount.commands.comparisons import optimal
-from beam_dpcount.commands.comparisons.optimal import mathias_floor, optimal_factorization
+from benchmarks.papers import optimal
+from benchmarks.papers.optimal import mathias_floor, optimal_factorization
 
 SIZES = [1, 2, 3, 4, 5, 7, 16, 17, 33, 64, 128]
 TOLERANCE = 1e-4  # the default

@@ -61,7 +61,7 @@ for row in rows:
 
 
 def files(directory: Path, seed: int, suffix: str) -> list[str]:
-    """The files that `pipelines.ticks` writes of two neighbours, and what it says meanwhile."""
+    """The files that `beam-dpcount ticks` writes of two neighbours, and what it says meanwhile."""
     words = [str(directory / "events.csv"), str(directory / f"out{suffix}")]
     neighbours = ("7,bert;33,anna;20,bert;", "1,carl;7,bert;33,anna;20,bert;")
     return in_a_process(seed, "-c", PROGRAM, *words, *neighbours).split("\0")[:2]

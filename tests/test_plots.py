@@ -23,6 +23,7 @@ from matplotlib.text import Text
 
 from beam_dpcount.commands.figures import bars, fonts, frames, pictures, running, texts
 from beam_dpcount.commands.figures import series as plots
+from benchmarks.papers.panels import panels
 
 DAY = 1_768_435_200_000_000  # 2026-01-15T00:00Z in microseconds
 MINUTE = 60_000_000
@@ -550,7 +551,7 @@ def test_panels_of_lines(
     x = np.arange(100)
     series = {"slow": (x, x), "fast": (x, 2 * x, 3.0), plots.EXACT: (x, 3 * x)}
     sets = {f"set {i} of $x_1": dict(list(series.items())[i % 2 :]) for i in range(count)}
-    plots.panels(sets, tmp_path / "p.png", xlabel="steps", ylabel="count", title="T", footer="F")
+    panels(sets, tmp_path / "p.png", xlabel="steps", ylabel="count", title="T", footer="F")
     assert pixels(tmp_path / "p.png") == size
     assert {"steps", "count", "T", "F", *sets} <= words_of(figures[0])
     assert len(figures[0].axes) == count
@@ -567,7 +568,7 @@ def test_panels_of_lines(
 
 
 def test_panels_of_nothing(tmp_path: Path, figures: list[Figure]) -> None:
-    plots.panels({}, tmp_path / "p.png", xlabel="x", ylabel="y", title="T")
+    panels({}, tmp_path / "p.png", xlabel="x", ylabel="y", title="T")
     assert {"no data", "T"} <= words_of(figures[0])
 
 

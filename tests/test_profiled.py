@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import beam_dpcount as dp
-from beam_dpcount.commands.comparisons.optimal import optimal_factorization
 from beam_dpcount.counters.choose import resolve
 from beam_dpcount.mechanisms import (
     BinaryTree,
@@ -28,6 +27,7 @@ from beam_dpcount.mechanisms import (
 )
 from beam_dpcount.mechanisms.profiled_tables import ProfiledTables, Rows, borders, fitted
 from benchmarks import fit_profile
+from benchmarks.papers.optimal import optimal_factorization
 from tests.runners import Row, feed, run
 from tests.scripted import KeyedScript, ScriptedEntropy
 

@@ -19,7 +19,6 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount.budget.conversions import gaussian_sigma, zcdp_epsilon
-from beam_dpcount.commands.comparisons.optimal import mathias_floor, optimal_factorization
 from beam_dpcount.counters.change import ItemsChange
 from beam_dpcount.local.learner import column_differences
 from beam_dpcount.mechanisms import BinaryTree, KAry, ProfiledBLT, Simple2, SmoothBinary, SquareRoot
@@ -28,6 +27,7 @@ from beam_dpcount.statistics.episodes import Episodes
 from beam_dpcount.statistics.graph import Graph
 from beam_dpcount.statistics.graph_counts import Edges, HighDegree
 from beam_dpcount.statistics.words import Words
+from benchmarks.papers.optimal import mathias_floor, optimal_factorization
 from tests.audit import exact as audits
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "proofs" / "published.md"

@@ -290,7 +290,9 @@ def test_a_full_disk(log: list[object], tmp_path: Path) -> None:
     if shutil.which("unshare") is None or subprocess.run([*alone, f"{mount}true"]).returncode:
         pytest.skip("mounting a small disk in a namespace is not permitted here")
     words = " ".join(map(str, [*log, "--output", full / "out.csv"]))
-    script = f"{mount}{sys.executable} -m pipelines.count {words}; echo $?; ls -A {full} > {inside}"
+    script = (
+        f"{mount}{sys.executable} -m beam_dpcount count {words}; echo $?; ls -A {full} > {inside}"
+    )
     ended = subprocess.run(
         [*alone, script],
         capture_output=True,
@@ -341,7 +343,7 @@ def test_a_run_that_is_killed_leaves_no_file_that_looks_whole(tmp_path: Path) ->
 def test_a_report_that_nobody_can_read_is_an_error() -> None:
     for more in ({}, {"PYTHONUNBUFFERED": "1"}):
         with open("/dev/full", "w") as full:
-            words = ["-m", "pipelines.choose", *BUDGET, "--horizon", "100"]
+            words = ["-m", "beam_dpcount", "choose", *BUDGET, "--horizon", "100"]
             ended = subprocess.run(
                 [sys.executable, *words],
                 stdout=full,

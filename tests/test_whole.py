@@ -234,7 +234,7 @@ LINES = {
     ),
 }
 # The other commands release nothing of rows, or all: which others there may be.
-OTHERS = {"choose", "errors", "bounds", "account", "compare", "demo"}
+OTHERS = {"choose", "errors", "bounds", "account", "demo"}
 
 
 def written(line: Line, rows: list[str], directory: Path) -> dict[str, Any]:

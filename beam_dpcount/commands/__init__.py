@@ -11,6 +11,10 @@ COMMANDS = {
     "errors": "What errors are to be expected, before anything is read?",
     "bounds": "How many events of a person should count? (private: it looks at them)",
     "account": "What have all runs over these rows cost together?",
-    "compare": "How do the mechanisms compare, in tables and pictures?",
     "demo": "What does it look like? (a made-up log, counted and drawn)",
+}
+
+# Commands that are elsewhere now, and where.
+MOVED = {
+    "compare": "python -m benchmarks.papers, in a checkout of the project, takes the same options",
 }

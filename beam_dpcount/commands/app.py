@@ -87,7 +87,7 @@ def explain(error: BaseException) -> str:
     chain = [error]
     while (cause := chain[-1].__cause__) is not None:
         chain.append(cause)
-    ours = [e for e in chain if type(e).__module__.split(".")[0] in ("beam_dpcount", "pipelines")]
+    ours = [e for e in chain if type(e).__module__.split(".")[0] == "beam_dpcount"]
     text = str([*chain, *ours][-1])
     if "Traceback (most recent call last)" in text:  # from a remote worker: its last line counts
         lines = [line for line in text.splitlines() if line and not line.startswith(" ")]

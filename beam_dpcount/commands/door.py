@@ -38,6 +38,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(_HELP.format(name=NAME, table=table), end="")
     elif first == "--version":
         print(f"{NAME} {beam_dpcount.__version__}")
+    elif first in commands.MOVED:
+        raise ValueError(f"{first!r} is no longer a command: {commands.MOVED[first]}")
     elif first not in commands.COMMANDS:
         hint = did_you_mean(first, commands.COMMANDS)
         wrong = f"there is no command {first!r}" if first else "give a command"

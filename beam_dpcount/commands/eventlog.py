@@ -1,4 +1,4 @@
-"""Made-up web event logs for demonstrations: python -m pipelines.eventlog OUT.csv."""
+"""Made-up web event logs for demonstrations: python -m beam_dpcount.commands.eventlog OUT.csv."""
 
 from __future__ import annotations
 
@@ -94,7 +94,9 @@ def write(
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m pipelines.eventlog", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m beam_dpcount.commands.eventlog", description=__doc__
+    )
     parser.add_argument("out", metavar="OUT.csv", help="file to write")
     parser.add_argument("--events", type=int, default=40_000, help="rows (default %(default)s)")
     parser.add_argument("--seed", type=int, default=20260115, help="default %(default)s")

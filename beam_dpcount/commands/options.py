@@ -64,9 +64,7 @@ class Parser(argparse.ArgumentParser):
         """`example`: a command line to begin with, on the log of `demo` where it reads one."""
         started = getattr(getattr(sys.modules["__main__"], "__spec__", None), "name", "")
         prog = f"beam-dpcount {name}"
-        if started.startswith("pipelines."):
-            prog = f"python -m {started}"
-        elif started == "beam_dpcount.__main__":
+        if started == "beam_dpcount.__main__":
             prog = f"python -m beam_dpcount {name}"
         lines = textwrap.indent(textwrap.dedent(example).strip(), "  ")
         super().__init__(

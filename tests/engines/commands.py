@@ -1,4 +1,4 @@
-"""pipelines.count on an engine: a log, the command, what it released."""
+"""beam-dpcount count on an engine: a log, the command, what it released."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def arguments(log: Path, out: Path, path: str, *more: str) -> list[str]:
 def run_count(*words: str) -> None:
     """The command, in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-m", "pipelines.count", *words],
+        [sys.executable, "-m", "beam_dpcount", "count", *words],
         cwd=ROOT,
         env=os.environ | {"BEAM_DPCOUNT_TRACEBACK": "1"},
         capture_output=True,

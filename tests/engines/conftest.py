@@ -19,12 +19,13 @@ from apache_beam.runners.portability.flink_runner import FlinkRunner
 from apache_beam.runners.portability.prism_runner import PrismRunner
 from apache_beam.runners.runner import PipelineRunner
 
-from engines import flinkrunner, prism
+from engines import prism
 from engines.cache import UnavailableError
-from engines.flink import install
-from engines.flink.cluster import Cluster, Workers
-from engines.flink.runner import OnFlink
 from engines.servers import Server
+from tests.engines import flinkrunner
+from tests.engines.flink import install
+from tests.engines.flink.cluster import Cluster, Workers
+from tests.engines.flink.runner import OnFlink
 from tests.runners import Outcome, run
 
 MOST_SECONDS = 300  # of a test that sends jobs to a server; they take 1 to 20

@@ -19,12 +19,13 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 import beam_dpcount as dp
-from benchmarks.engine_flink import Read, Show
-from benchmarks.jobs import event
 from benchmarks.judge import Sighting
-from engines.flink.cluster import Cluster, Workers, wait
-from engines.flink.runner import Lines, OnFlink, Running
+from engines.servers import wait
+from tests.crash.flink import Read, Show
+from tests.crash.jobs import event
 from tests.engines.conftest import SECRET, VARIABLE
+from tests.engines.flink.cluster import Cluster, Workers
+from tests.engines.flink.runner import Lines, OnFlink, Running
 from tests.runners import feed, run
 
 KEYS = "abcdefgh"

@@ -1,6 +1,6 @@
 """The crash test on Flink: its TaskManager and its Python workers die by kill -9.
 
-`python -m benchmarks.crash --engine flink` kills more often.
+`python -m tests.crash --engine flink` kills more often.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks import crash, jobs
-from benchmarks.engine_flink import PLACES, FlinkJob
-from benchmarks.subjects import SUBJECTS
+from tests.crash import __main__ as crash
+from tests.crash import jobs
+from tests.crash.flink import PLACES, FlinkJob
+from tests.crash.subjects import SUBJECTS
 
 OTHERS = [name for name in SUBJECTS if name not in ("elements", "late", "selected")]
 SMALL: dict[str, Any] = {"keys": 6, "pace": 0.02}

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.judge import Verdict, judge
-from engines.flink.cluster import Cluster, Workers
-from engines.flink.runner import Running
 from tests.engines.conftest import SECRET, VARIABLE
+from tests.engines.flink.cluster import Cluster, Workers
+from tests.engines.flink.runner import Running
 from tests.engines.lives import COUNTS, EVENTS, Lives, uninterrupted
 
 # Checkpoints are on, and those that a test asks for the only ones: a kill finds it where it says.

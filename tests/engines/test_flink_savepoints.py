@@ -17,8 +17,8 @@ import pytest
 import beam_dpcount as dp
 from beam_dpcount.dofns import versions
 from benchmarks.judge import judge
-from engines.flink.cluster import Cluster, Workers
 from tests.engines.conftest import SECRET, VARIABLE
+from tests.engines.flink.cluster import Cluster, Workers
 from tests.engines.lives import (
     COUNTS,
     EVENTS,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks import flink_soak, soak
-from benchmarks.flink_soak import Sample, rows
+from tests.engines.flink import soak as flink_soak
+from tests.engines.flink.soak import Sample, rows
 
-SMALL = ("--engine", "flink", "--keys", "100", "--skewed")
+SMALL = ("--keys", "100", "--skewed")
 
 
 def sample(releases: int, python: float = 100.0) -> Sample:
@@ -28,7 +28,7 @@ def test_a_small_soak_on_flink_sees_every_release(
     given = ["--events", str(events), "--count", count, "--ticks", "4", "--cache", "10"]
     given += ["--rate", "1"]
     # Its memory says nothing: workers that have just begun still load modules.
-    assert soak.main((*SMALL, *given, "--checkpoint", "500")) in (0, 1)
+    assert flink_soak.main((*SMALL, *given, "--checkpoint", "500")) in (0, 1)
     said = capsys.readouterr().out.splitlines()
     assert said[-1] == f"releases: {must:,} of {must:,}"
     releases, _, python_cpu, java_cpu, python, java, state = said[-3].split()
@@ -69,7 +69,7 @@ def test_growth_and_loss_on_flink_are_noticed(
 ) -> None:
     found = [sample(n * 10, 100.0 if n < 10 else last) for n in range(1, 11)]
     monkeypatch.setattr(flink_soak, "soak", lambda *_: (found, releases))
-    assert soak.main(["--engine", "flink", "--events", "100", "--keys", "10"]) == status
+    assert flink_soak.main(["--events", "100", "--keys", "10"]) == status
 
 
 def test_each_key_is_in_one_file(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Beam's own FlinkRunner, as test_pipelines.py does not give it: all that its options combine to.
 
-These take a jar (engines/flinkrunner.py), and a network of loopback alone (engines/loopback.py).
+These take a jar (flinkrunner.py), and a network of loopback alone (engines/loopback.py).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import beam_dpcount as dp
-from engines import flinkrunner
 from engines.servers import Server
+from tests.engines import flinkrunner
 from tests.engines.commands import arguments, released, run_count, write
 from tests.engines.conftest import MOST_SECONDS, Engine, on_flinkrunner
 from tests.engines.counts import BUDGET, ticks

@@ -20,15 +20,14 @@ import apache_beam as beam
 import pytest
 
 import beam_dpcount as dp
-from engines import flinkrunner
 from engines.cache import UnavailableError
-from engines.flink import install
-from engines.flink.cluster import OPENS, Cluster, Process, wait
-from engines.servers import Server
-from tests.engines import stand_in
+from engines.servers import Process, Server, wait
+from tests.engines import flinkrunner, stand_in
 from tests.engines.commands import arguments, released, run_count, write
 from tests.engines.conftest import on_flinkrunner
 from tests.engines.counts import ticks
+from tests.engines.flink import install
+from tests.engines.flink.cluster import OPENS, Cluster
 from tests.runners import feed, run
 
 ROOT = Path(__file__).parents[2]

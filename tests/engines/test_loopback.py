@@ -14,7 +14,7 @@ import pytest
 
 from engines import loopback
 from engines.cache import UnavailableError
-from engines.flink.cluster import bound
+from engines.servers import bound
 
 ROOT = Path(__file__).parents[2]
 # Listens on all interfaces, says where, then what it reaches and sees, until its input ends.

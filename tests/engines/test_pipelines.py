@@ -1,4 +1,4 @@
-"""The transforms and pipelines.count on every engine: the numbers of the local runner.
+"""The transforms and beam-dpcount count on every engine: the numbers of the local runner.
 
 Beam promises no order, and Prism hands a key's elements to a stateful DoFn in order of time: rows
 here come in rising times, where order matters.

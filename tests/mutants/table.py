@@ -1643,5 +1643,29 @@ MUTANTS = (
         "        if again != before:\n",
         "        if again.problem != before.problem:\n",
         "tests/test_checking.py::test_functions_that_remember_are_errors",
+    # What users start from
+    Mutant(
+        "pipelines",
+        "a line that is no CSV stops a pipeline to start from, and the error shows it",
+        "pipelines/files.py",
+        "    except csv.Error:\n",
+        "    except StopIteration:\n",
+        "tests/test_start_pipelines.py::test_lines_that_cannot_be_read_are_no_events",
+    ),
+    Mutant(
+        "pipelines",
+        "a line without an edge is left out, and the number of elements tells",
+        "pipelines/triangles.py",
+        "    if seconds is not None:\n        numbers",
+        "    if seconds is not None and any(pair):\n        numbers",
+        "tests/test_start_pipelines.py::test_a_line_without_an_edge_takes_its_step",
+    ),
+    Mutant(
+        "pipelines",
+        "pipelines to start from write releases in the order in which they come",
+        "pipelines/files.py",
+        "beam.FlatMap(sorted)",
+        "beam.FlatMap(list)",
+        "tests/test_start_pipelines.py::test_releases_are_sorted",
     ),
 )

@@ -1,4 +1,4 @@
-"""Figures of private running counts and of comparisons, written as PNG files."""
+"""Figures of private running counts and of errors, written as PNG files."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ _BLUE, _VERMILLION, _SKY = "#0072B2", "#D55E00", "#56B4E9"
 _STYLES: tuple[Any, ...] = tuple((0, dashes) if dashes else "-" for dashes in looks.DASHES)
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "p")  # of lines of few points
 _DARK = "#222222"
-_WIDE_COLUMNS = 4  # of `panels`
 _FEW_POINTS = 40  # up to here every release has a marker
 _MINUTE = 1 / 1440  # in days, matplotlib's unit of time
-_LEGEND: dict[str, Any] = {"loc": "outside upper center", "ncols": 4, "frameon": False}
+LEGEND: dict[str, Any] = {"loc": "outside upper center", "ncols": 4, "frameon": False}
 
 FloatArray = npt.NDArray[np.float64]
 Keys = Sequence[Hashable] | None
@@ -125,7 +124,7 @@ def lines(
     """
     figure, body = frames.framed((10, 6), title, footer or "")
     axes = body.subplots()
-    ends = _draw_lines(axes, series, _looks_of(series), 2.0, logx, logy)
+    ends = draw_lines(axes, series, looks_of(series), 2.0, logx, logy)
     if ends:
         if logx:
             axes.set_xscale("log", base=base)
@@ -135,59 +134,21 @@ def lines(
         axes.set_ylabel(ylabel, fontsize=12)
         frames.plain(axes, labelsize=11)
         handles = [line for _, line in sorted(ends, key=lambda end: -end[0])]
-        beside = _LEGEND | {"loc": "outside right upper", "ncols": 1}
+        beside = LEGEND | {"loc": "outside right upper", "ncols": 1}
         body.legend(handles=handles, **beside, fontsize=11, handlelength=3)
     else:
         frames.say(axes, "no data")
     frames.save(figure, path)
 
 
-def panels(
-    panels: Mapping[str, Series],
-    path: Path,
-    *,
-    xlabel: str,
-    ylabel: str,
-    title: str,
-    footer: str | None = None,
-) -> None:
-    """Draws sets of named lines, each in its own axes, and writes a PNG.
-
-    Axes share x, not y. A label looks the same in all of them, and is once in the legend above;
-    `EXACT` is a dark line as in `prefix_counts`. `panels`: titles of axes -> series as in `lines`.
-    """
-    columns = min(_WIDE_COLUMNS, max(1, len(panels)))
-    inches = 3.5 * columns, 1 + 3 * max(1, math.ceil(len(panels) / columns))
-    look_of = _looks_of(label for series in panels.values() for label in series)
-    named = [(name, "", series) for name, series in panels.items()]
-    how = (columns, ("x",), "no data")
-    drawn = frames.each_panel(named, path, inches, title, footer or "", *how)
-    handles: dict[Any, Line2D] = {}
-    for place, (axes, (*_, series), leftmost, lowest) in enumerate(drawn, start=1):
-        for _, line in _draw_lines(axes, series, look_of, 1.4):
-            handles.setdefault(line.get_label(), line)
-        frames.plain(axes)
-        axes.xaxis.set_major_locator(ticker.MaxNLocator(4))
-        axes.xaxis.set_major_formatter("{x:,.0f}")
-        axes.yaxis.set_major_locator(ticker.MaxNLocator(5))
-        axes.yaxis.set_major_formatter(texts.written)
-        if leftmost:
-            axes.set_ylabel(ylabel, fontsize=11)
-        if lowest:
-            axes.set_xlabel(xlabel, fontsize=11)
-        if place == len(panels):
-            body: Any = axes.figure
-            body.legend(handles=list(handles.values()), **_LEGEND, fontsize=11, handlelength=3)
-
-
-def _looks_of(labels: Iterable[str]) -> Looks:
+def looks_of(labels: Iterable[str]) -> Looks:
     """A colour, a line style and a marker for each label."""
     all_looks = zip(cycle(looks.LIGHT), cycle(_STYLES), cycle(_MARKERS), strict=False)
     others = dict.fromkeys(label for label in labels if label != EXACT)
     return {**dict(zip(others, all_looks, strict=False)), EXACT: (_DARK, "--", "x")}
 
 
-def _draw_lines(
+def draw_lines(
     axes: Axes, series: Series, look_of: Looks, width: float, logx: bool = False, logy: bool = False
 ) -> list[tuple[float, Line2D]]:
     """Draws the series; returns the last finite value of each, and its line."""
@@ -256,7 +217,7 @@ def _draw_panels(
         for axes in (*counts, *strips):
             if axes.xaxis.get_tick_params()["labelbottom"]:
                 axes.set_xlabel(below, fontsize=11)
-    body.legend(handles=_legend_handles(panels, half_width, label), **_LEGEND, fontsize=10.5)
+    body.legend(handles=_legend_handles(panels, half_width, label), **LEGEND, fontsize=10.5)
 
 
 def _axes(

@@ -1,0 +1,1 @@
+"""Counts whose workers are killed by kill -9, again and again: python -m tests.crash."""
