@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 import beam_dpcount as dp
-from beam_dpcount.commands import spending
-from beam_dpcount.commands import drawing
+from beam_dpcount.commands import drawing, spending
 from beam_dpcount.commands.page import write
 from beam_dpcount.commands.task import Task
 from tests import command_lines
