@@ -132,6 +132,19 @@ def test_doors_do_not_know_each_other() -> None:
     assert crossing <= EXCEPTIONS
 
 
+def test_what_is_drawn_knows_nothing_of_who_draws_it() -> None:
+    """Scales, series and labels are plain data: no matplotlib, and no HTML."""
+    names = "bars", "counts", "fonts", "frames", "png", "series"
+    figures, page = (f"beam_dpcount.commands.{room}" for room in ("figures", "page"))
+    by_matplotlib = tuple(f"{figures}.{name}" for name in names)
+    for room in ("figures", "page"):
+        for name, path in modules(PACKAGE / "commands" / room).items():
+            barred = ("matplotlib", *by_matplotlib) if name not in by_matplotlib else ()
+            barred += (page,) if room == "figures" else ()
+            targets = {*imported(path, types=True)}
+            assert not any(target.startswith(barred) for target in targets if barred), name
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("top", ["beam_dpcount", *BESIDE])
 def test_nothing_imports_what_stands_above_it(top: str) -> None:

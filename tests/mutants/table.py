@@ -1328,7 +1328,7 @@ MUTANTS = (
     Mutant(
         "files",
         "others read a picture of the truth",
-        f"{_COMMANDS}/figures/series.py",
+        f"{_COMMANDS}/figures/png.py",
         "private=truth is not None",
         "private=False",
         "tests/test_cli.py::test_plots[times-truth]",
