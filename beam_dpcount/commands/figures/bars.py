@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -18,8 +18,6 @@ from beam_dpcount.commands.figures.pictures import CAPPED
 _TICKS = 5
 _WEIGHTS = LinearSegmentedColormap.from_list("weights", looks.WEIGHTS)
 
-T = TypeVar("T", Chart, Matrix)
-
 
 def across(charts: Sequence[Chart], path: Path, title: str, footer: str) -> None:
     """Draws horizontal bars, the first on top, and writes a PNG."""
@@ -28,8 +26,9 @@ def across(charts: Sequence[Chart], path: Path, title: str, footer: str) -> None
     rows, columns = frames.shape(len(charts), frames.COLUMNS if shared else 2)
     height = max(2.5, 1.1 + 0.28 * most) * rows
     inches = max(8, (3 + 3.2 * columns) if shared else 6.2 * columns), 1.6 + height
-    drawn = _panels(charts, path, inches, title, footer, columns)
-    for axes, chart, leftmost, lowest in drawn:
+    how = path, inches, title, footer, columns
+    drawn = frames.each_panel(_named(charts), *how, nothing=NOTHING)
+    for axes, (*_, chart), leftmost, lowest in drawn:
         bottom_up = np.arange(len(chart.drawn))[::-1]
         values = [bar.value for bar in chart.drawn]
         axes.barh(bottom_up, values, xerr=_errors(chart.drawn), **_look(len(chart.drawn)))
@@ -47,8 +46,9 @@ def upright(charts: Sequence[Chart], path: Path, title: str, footer: str) -> Non
     """Draws upright bars, the first on the left, and writes a PNG."""
     rows, columns = frames.shape(len(charts))
     inches = max(9, 4.2 * columns), 1.8 + 3.4 * rows
-    drawn = _panels(charts, path, inches, title, footer, columns)
-    for axes, chart, leftmost, lowest in drawn:
+    how = path, inches, title, footer, columns
+    drawn = frames.each_panel(_named(charts), *how, nothing=NOTHING)
+    for axes, (*_, chart), leftmost, lowest in drawn:
         bars = chart.drawn
         places = np.arange(1, len(bars) + 1)
         axes.bar(places, [bar.value for bar in bars], yerr=_errors(bars), **_look(len(bars)))
@@ -63,19 +63,8 @@ def upright(charts: Sequence[Chart], path: Path, title: str, footer: str) -> Non
             axes.set_xlabel(chart.names, fontsize=11)
 
 
-def _panels(
-    charts: Sequence[T],
-    path: Path,
-    inches: tuple[float, float],
-    title: str,
-    footer: str,
-    columns: int,
-) -> Iterator[tuple[Axes, T, bool, bool]]:
-    """As `frames.each_panel`."""
-    named = [(chart.title, chart.note, chart) for chart in charts]
-    drawn = frames.each_panel(named, path, inches, title, footer, columns, nothing=NOTHING)
-    for axes, (*_, chart), leftmost, lowest in drawn:
-        yield axes, chart, leftmost, lowest
+def _named(charts: Sequence[Chart | Matrix]) -> list[tuple[str, str, Any]]:
+    return [(chart.title, chart.note, chart) for chart in charts]
 
 
 def _errors(bars: Sequence[Bar]) -> Any:
@@ -104,8 +93,9 @@ def squares(matrices: Sequence[Matrix], path: Path, title: str, footer: str) -> 
     places = np.array(texts.marks(n, n if 0 < n <= CAPPED else 20)) - 1
     size: Any = {"fontsize": 9 if n <= CAPPED // 2 else 6.5, "parse_math": False}
     every: list[Axes] = []
-    drawn = _panels(matrices, path, inches, title, footer, columns)
-    for axes, matrix, *_ in drawn:
+    how = path, inches, title, footer, columns
+    drawn = frames.each_panel(_named(matrices), *how, nothing=NOTHING)
+    for axes, (*_, matrix), _, _ in drawn:
         scale = Normalize(-matrix.limit, matrix.limit)
         axes.imshow(matrix.weights, cmap=_WEIGHTS, norm=scale, interpolation="nearest")
         axes.set_facecolor(looks.NONE)  # of the diagonal, which has no weights

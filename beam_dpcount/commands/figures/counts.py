@@ -43,11 +43,11 @@ def _draw_panels(body: SubFigure, counts: Counts) -> None:
     every, strips = _axes(body, counts)
     number, (_, columns) = len(every), frames.shape(len(every))
     for place, (axes, panel) in enumerate(zip(every, counts.panels, strict=True)):
-        thin, last = panel.thinned(), counts.last(panel)
-        _draw_count(axes, counts, thin)
+        last = counts.last(panel)
+        _draw_count(axes, counts, panel)
         frames.titles(axes, *((last, "") if counts.single else (panel.key, last)))
         if place < len(strips):
-            _draw_strip(strips[place], counts, thin)
+            _draw_strip(strips[place], counts, panel)
             strips[place].tick_params(labelleft=place % columns == 0)
     for axes in every[::columns]:
         axes.set_ylabel(counts.label, fontsize=11, parse_math=False)
@@ -93,24 +93,26 @@ def _axes(body: SubFigure, counts: Counts) -> tuple[list[Axes], list[Axes]]:
 
 
 def _draw_count(axes: Axes, counts: Counts, panel: Panel) -> None:
-    x = counts.place(panel)
-    _band(axes, x, panel.value, panel.half)
+    thin = panel.thinned()
+    x = counts.place(thin)
+    _band(axes, x, thin.value, thin.half)
     dot, cross = ("o", "x") if len(x) <= FEW_POINTS else (None, None)
-    axes.plot(x, panel.value, color=_BLUE, linewidth=1.6, marker=dot, markersize=4)
+    axes.plot(x, thin.value, color=_BLUE, linewidth=1.6, marker=dot, markersize=4)
     if panel.has_truth:
-        axes.plot(x, panel.exact, color=_DARK, linewidth=1.1, linestyle=_DASHED, marker=cross)
+        axes.plot(x, thin.exact, color=_DARK, linewidth=1.1, linestyle=_DASHED, marker=cross)
     frames.scale(axes, "x", counts.x_of(panel), 5 if counts.own_axes else 7, _MARGIN)
     frames.scale(axes, "y", counts.y([panel]), 5, _MARGIN)
     frames.plain(axes)
 
 
 def _draw_strip(axes: Axes, counts: Counts, panel: Panel) -> None:
-    x = counts.place(panel)
-    _band(axes, x, np.zeros_like(x), panel.half)
+    thin = panel.thinned()
+    x = counts.place(thin)
+    _band(axes, x, np.zeros_like(x), thin.half)
     axes.axhline(0, color=frames.GREY, linewidth=0.8)
     if panel.has_truth:
         dot, width = ("o", 1.2) if len(x) <= FEW_POINTS else (None, 0.6)
-        axes.plot(x, panel.error, color=_VERMILLION, linewidth=width, marker=dot, markersize=4)
+        axes.plot(x, thin.error, color=_VERMILLION, linewidth=width, marker=dot, markersize=4)
     frames.scale(axes, "x", counts.x_of(panel), 5 if counts.own_axes else 7, _MARGIN)
     frames.scale(axes, "y", counts.error, 3)
     frames.plain(axes)

@@ -81,19 +81,10 @@ class Counts:
     single: bool  # the one key says nothing, and is not named
     timed: bool  # against time, or else against steps
     zone: tzinfo
+    exact: bool  # exact counts are drawn, too
+    alike: bool  # all bands are the same, and need be drawn but once
+    own_axes: bool  # each panel has an x axis of its own
     error: scales.Axis  # of all bands around zero
-
-    @property
-    def exact(self) -> bool:
-        return any(panel.has_truth for panel in self.panels)
-
-    @property
-    def alike(self) -> bool:
-        return alike(self.panels)
-
-    @property
-    def own_axes(self) -> bool:
-        return own_axes(self.panels, self.timed)
 
     @property
     def legend(self) -> list[str]:
@@ -114,7 +105,7 @@ class Counts:
 
     def x(self, panels: Sequence[Panel]) -> scales.Axis:
         """The x axis that these panels share."""
-        low, high = _range(*(self.place(panel) for panel in panels))
+        low, high = _range(*(self.place(panel)[[0, -1]] for panel in panels))
         return scales.times(low, high, self.zone) if self.timed else scales.steps(low, high)
 
     def x_of(self, panel: Panel) -> scales.Axis:
@@ -165,6 +156,7 @@ def counts_of(
     none = "No key was shown." if picture.selected else "There are no releases."
     errors = [abs(numbers) for panel in drawn for numbers in (panel.half, panel.error)]
     limit = 1.12 * _range(0.0, *errors)[1] or 1.0
+    timed = bool(drawn or panels) and picture.time_axis and has_times(drawn or panels)
     title = picture.title
     return Counts(
         title=title if truth is None else title.replace("Private", "Private and exact", 1),
@@ -176,8 +168,11 @@ def counts_of(
         label="private count" if summed is None else f"private sum of {summed}",
         band=f"± {pictures.STDDEVS:g} standard deviations",
         single=picture.single,
-        timed=bool(drawn or panels) and picture.time_axis and has_times(drawn or panels),
+        timed=timed,
         zone=picture.zone,
+        exact=any(panel.has_truth for panel in drawn),
+        alike=alike(drawn),
+        own_axes=own_axes(drawn, timed),
         error=scales.Axis(-limit, limit),
     )
 
@@ -285,14 +280,11 @@ def own_axes(panels: Sequence[Panel], timed: bool) -> bool:
 
 def alike(panels: Sequence[Panel]) -> bool:
     """Whether the bands of several panels are the same, at the same times."""
-    if len(panels) < 2:
-        return False
-    first = panels[0]
-    return all(
+    return len(panels) > 1 and all(
         not panel.has_truth
-        and np.array_equal(panel.step, first.step)
-        and np.array_equal(panel.timestamp, first.timestamp, equal_nan=True)
-        and np.array_equal(panel.half, first.half)
+        and np.array_equal(panel.step, panels[0].step)
+        and np.array_equal(panel.timestamp, panels[0].timestamp, equal_nan=True)
+        and np.array_equal(panel.half, panels[0].half)
         for panel in panels
     )
 

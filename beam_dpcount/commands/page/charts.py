@@ -121,13 +121,10 @@ def left_of(frame: Frame, y: Axis) -> float:
     return 10 + _CHARACTER * max((len(text) for _, text in y.ticks(frame.down)), default=0)
 
 
-class _scale:  # noqa: N801  (a function with two numbers in it)
-    def __init__(self, axis: Axis, start: float, stop: float) -> None:
-        self._low, self._start = axis.low, start
-        self._by = (stop - start) / ((axis.high - axis.low) or 1.0)
-
-    def __call__(self, values: npt.ArrayLike) -> FloatArray:
-        return self._start + (np.asarray(values, dtype=np.float64) - self._low) * self._by
+def _scale(axis: Axis, start: float, stop: float) -> Callable[[npt.ArrayLike], FloatArray]:
+    """From places on an axis to places on the page."""
+    by = (stop - start) / ((axis.high - axis.low) or 1.0)
+    return lambda at: start + (np.asarray(at, dtype=np.float64) - axis.low) * by
 
 
 def _axes(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from beam_dpcount.commands.figures import pictures, running
 from beam_dpcount.commands.figures.running import Counts, Panel
@@ -72,9 +73,7 @@ def _together(counts: Counts) -> Html:
         thin = [panel.thinned(_points(width)) for panel in panels]
         lines = [Line(counts.place(p), p, look, look) for look, p in enumerate(thin)]
         title = f"Running counts of {len(panels)} keys, with bands"
-        frame = Frame(
-            width, 420 if width == WIDE else 300, title, "Tables with the numbers follow."
-        )
+        frame = Frame(width, 420 if width == WIDE else 300, title, "Tables of numbers follow.")
         return charts.lines(frame, lines, counts.x(panels), counts.y(panels))
 
     some = "All of them" if panels == counts.panels else f"The first {len(panels)} of them"
@@ -98,10 +97,8 @@ def _figure(panel: Panel, counts: Counts, look: int = 0) -> Html:
     of = "" if counts.single else f" of {markup.visible(key)}"
 
     def draw(width: int) -> Html:
-        thin, height = (
-            panel.thinned(_points(width)),
-            400 if width == WIDE else 250 if alone else 220,
-        )
+        thin = panel.thinned(_points(width))
+        height = 400 if width == WIDE else 250 if alone else 220
         labels = [
             f"{counts.when(thin, row)}: {running.readable(thin, row)}"
             for row in range(len(thin.step))
@@ -112,7 +109,7 @@ def _figure(panel: Panel, counts: Counts, look: int = 0) -> Html:
         chart = charts.lines(frame, [line], x, y)
         if counts.alike:
             return chart
-        return joined([chart, _strip(panel, counts, look, charts.left_of(frame, y), width=width)])
+        return joined([chart, _strip(panel, counts, width, look, charts.left_of(frame, y))])
 
     return el(
         "figure",
@@ -125,7 +122,7 @@ def _figure(panel: Panel, counts: Counts, look: int = 0) -> Html:
     )
 
 
-def _strip(panel: Panel, counts: Counts, look: int = 0, left: float = 0, *, width: int) -> Html:
+def _strip(panel: Panel, counts: Counts, width: int, look: int = 0, left: float = 0) -> Html:
     """A band around 0, which is often too narrow to be seen around the count."""
     zero = panel.thinned(_points(width)).alone()
     x, y = replace(counts.x_of(panel), caption=""), replace(counts.error, caption=counts.band)
@@ -135,11 +132,9 @@ def _strip(panel: Panel, counts: Counts, look: int = 0, left: float = 0, *, widt
 
 
 def _one_band(counts: Counts) -> Html:
-    def draw(width: int) -> Html:
-        return _strip(counts.panels[0], counts, width=width)
-
+    strip = partial(_strip, counts.panels[0], counts)
     heading = el("h3", "The band of every key")
-    return el("figure", heading, charts.framed(draw, alone=True))
+    return el("figure", heading, charts.framed(strip, alone=True))
 
 
 def _rows(panel: Panel, counts: Counts) -> Html:
