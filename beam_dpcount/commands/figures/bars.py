@@ -115,5 +115,5 @@ def _lines(bar: Any, matrices: Sequence[Matrix]) -> None:
     for half in {matrix.half for matrix in matrices if matrix.half < matrix.limit}:
         for place in (-half, half):
             bar.ax.axhline(place, color=frames.ERROR, linewidth=1)
-    frames.scale(bar.ax, "y", widest.axis, _TICKS)
+    frames.scale(bar.ax, "y", widest.axis, 8)
     bar.set_label(widest.axis.caption, fontsize=11)
