@@ -24,7 +24,7 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount.commands import choose, demo, options, progress, report
-from beam_dpcount.commands.figures import series as plots
+from tests import pictures
 from tests.command_lines import (
     BUDGET,
     BUNDLES,
@@ -398,8 +398,7 @@ def test_errors_are_of_what_is_estimated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Report, title and footer name it, and no truth is claimed where something is left out."""
-    drawn: list[dict[str, Any]] = []
-    monkeypatch.setattr(plots, "prefix_counts", lambda *_, **how: drawn.append(how))
+    drawn = pictures.caught(monkeypatch)
     words = ["--input", events, "--key", "who", "--horizon", 9, *BUDGET]
     words += ["--output", events.parent / "counts.csv", "--plot", events.parent / "c.png"]
     out = succeed(*words, *flags)
@@ -714,8 +713,7 @@ def test_plots(flags: tuple[str, ...], timed: bool, events: Path) -> None:
 
 def test_a_picture_of_the_truth_is_private(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It states no guarantee, as it shows the data."""
-    drawn: list[dict[str, Any]] = []
-    monkeypatch.setattr(plots, "prefix_counts", lambda *_, **how: drawn.append(how))
+    drawn = pictures.caught(monkeypatch)
     words = arguments(events, *BUDGET, "--plot", events.parent / "counts.png")
     out, shown = succeed(*words), succeed(*words, "--show-truth")
     private, exact = drawn
@@ -729,8 +727,7 @@ def test_a_picture_of_the_truth_is_private(events: Path, monkeypatch: pytest.Mon
 
 
 def test_the_keys_that_are_drawn(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[dict[str, Any]] = []
-    monkeypatch.setattr(plots, "prefix_counts", lambda *_, **how: drawn.append(how))
+    drawn = pictures.caught(monkeypatch)
     words = arguments(events, *BUDGET, "--plot", events.parent / "counts.png")
     assert "--plot-keys" not in succeed(*words)
     out = succeed(*words, "--plot-keys", "bob", "zoe")
@@ -745,8 +742,7 @@ def test_the_truth_drawn_is_of_the_rows_counted(
     timed: bool, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without noise the two curves are one: same order of rows, same clipping."""
-    drawn: list[Any] = []
-    monkeypatch.setattr(plots, "prefix_counts", lambda *_, truth, **__: drawn.append(truth))
+    drawn = pictures.caught(monkeypatch)
     files = [tmp_path / "day9.csv", tmp_path / "day10.csv"]
     files[0].write_text(f"t,k,v\n3,a,4\n1,a,0.5\n2,a,{SECRET_TEXT}\n")
     files[1].write_text("t,k,v\n1,a,9\n1,a,2\n3,a,1\n")
@@ -754,7 +750,8 @@ def test_the_truth_drawn_is_of_the_rows_counted(
     words += ["--timestamp", "t"] if timed else []
     words += ["--horizon", 5, "--output", tmp_path / "c.csv", "--plot", tmp_path / "c.png"]
     succeed(*words, *EXACT, "--path", path, "--show-truth")
-    assert drawn == [{"a": [value for *_, value in written(tmp_path / "c.csv")]}]
+    (how,) = drawn
+    assert how["truth"] == {"a": [value for *_, value in written(tmp_path / "c.csv")]}
 
 
 @pytest.mark.exhaustive

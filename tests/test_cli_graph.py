@@ -17,11 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_dpcount.commands import graph
-from beam_dpcount.commands.figures import bars
-from beam_dpcount.commands.figures import graph as plots_graph
-from beam_dpcount.commands.figures import series as plots
 from beam_dpcount.commands.figures.pictures import Panel
-from tests import command_lines
+from tests import command_lines, pictures
 from tests.command_lines import (
     BUDGET,
     BUNDLES,
@@ -398,33 +395,26 @@ def test_plots(what: str, output: str, keyed: bool, events: Path) -> None:
 
 @pytest.mark.parametrize("what", ["edges", "degrees", "cuts"])
 def test_what_is_drawn(what: str, events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[Any] = []
-
-    def note(*given: Any, **how: Any) -> None:
-        drawn.append((given, how))
-
-    monkeypatch.setattr(plots, "prefix_counts", note)
-    monkeypatch.setattr(bars, "degrees", note)
-    monkeypatch.setattr(plots_graph, "weights", note)
+    drawn = pictures.caught(monkeypatch)
     picture = events.parent / "out.png"
     succeed(*arguments(events, *asked(what), *EXACT, "--plot", picture))
-    ((given, how),) = drawn
+    (how,) = drawn
     assert how["title"].endswith(" by who")
     assert how["guarantee"].startswith("Guarantee: ")
     lines = running(facts(what), WHAT[what][2], True, good(what))
     if what == "edges":
-        releases, target = given
+        releases = how["columns"]
         assert sorted(zip(releases["key"], releases["step"], releases["value"], strict=True)) == [
             (key, step, value) for key, step, _, (value,) in lines
         ]
     else:
-        names, panels, target = given
+        names, panels = how["vertices" if what == "cuts" else "domain"], how["panels"]
         assert list(names) == list(NAMES if what == "cuts" else WHAT[what][1])
         last = {key: (step, value) for key, step, _, value in lines}
         assert [(panel.name, panel.note, tuple(panel.values)) for panel in panels] == [
             (key, f"after {last[key][0]} rows", last[key][1]) for key in ("x", "y")
         ]
-    assert target == str(picture)
+    assert how["path"] == str(picture)
 
 
 @pytest.mark.slow
@@ -438,16 +428,16 @@ def test_pictures_of_any_size(n: int, panels: int, tmp_path: Path) -> None:
     pairs = n * (n - 1) // 2
     edges = [Panel(f"key {i}", "", [0.0] * pairs, 0) for i in range(panels)]
     domain = [str(i + 1) for i in range(n)]
-    bars.degrees(domain, counts, tmp_path / "d.png", title="t", guarantee="g")
-    plots_graph.weights(names, edges, tmp_path / "w.png", title="t", guarantee="g")
+    pictures.degrees(domain, counts, tmp_path / "d.png")
+    pictures.weights(names, edges, tmp_path / "w.png")
     assert all((tmp_path / name).stat().st_size > 2000 for name in ("d.png", "w.png"))
 
 
-@pytest.mark.parametrize("draw", [bars.degrees, plots_graph.weights])
+@pytest.mark.parametrize("draw", [pictures.degrees, pictures.weights])
 def test_values_and_their_names_must_agree(draw: Any, tmp_path: Path) -> None:
     panel = Panel("a", "", [1.0, 2.0], 1.0)
     with pytest.raises(ValueError, match="must have one"):
-        draw(["1", "2", "3"], [panel], tmp_path / "c.png", title="t", guarantee="g")
+        draw(["1", "2", "3"], [panel], tmp_path / "c.png")
 
 
 GRAPH = "of the graph on the given vertices"
@@ -492,13 +482,7 @@ def test_errors_are_of_what_is_estimated(
     what: str, estimated: str, left_out: str, events: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A capped graph's count is no count of the graph."""
-    drawn: list[Any] = []
-    for module, name in (
-        (plots, "prefix_counts"),
-        (bars, "degrees"),
-        (plots_graph, "weights"),
-    ):
-        monkeypatch.setattr(module, name, lambda *_, **how: drawn.append(how))
+    drawn = pictures.caught(monkeypatch)
     out = succeed(*arguments(events, *asked(what), *BUDGET, "--plot", events.parent / "out.png"))
     (how,) = drawn
     assert re.search(rf"within [\d.e+]+ of {re.escape(estimated)}; the largest", out)
@@ -511,15 +495,12 @@ def test_errors_are_of_what_is_estimated(
 
 
 def test_the_keys_that_are_drawn(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[Any] = []
-    monkeypatch.setattr(plots, "prefix_counts", lambda *_, **how: drawn.append(how["only"]))
-    monkeypatch.setattr(
-        bars, "degrees", lambda _, panels, *__, **___: drawn.append([p.name for p in panels])
-    )
+    drawn = pictures.caught(monkeypatch)
     asking = ("--plot", events.parent / "out.png", "--plot-keys", "zoe", "y")
     for what, keys in (("edges", ["zoe", "y"]), ("degrees", ["y"])):
         out = succeed(*arguments(events, *asked(what), *BUDGET, *asking))
-        assert drawn.pop() == keys
+        how = drawn.pop()
+        assert (how["only"] if what == "edges" else [p.name for p in how["panels"]]) == keys
         assert out.splitlines()[-1].startswith("warning: --plot-keys: 'zoe' has no releases")
 
 

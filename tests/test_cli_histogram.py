@@ -7,16 +7,14 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from beam_dpcount.commands import histogram
-from beam_dpcount.commands.figures import bars as plots
 from beam_dpcount.commands.figures.pictures import Panel
-from tests import command_lines
+from tests import command_lines, pictures
 from tests.command_lines import (
     BUDGET,
     DATA,
@@ -243,8 +241,7 @@ def test_plots(flags: tuple[object, ...], output: str, events: Path) -> None:
 def test_the_last_histograms_of_the_keys_of_most_rows_are_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn: list[Any] = []
-    monkeypatch.setattr(plots, "histograms", lambda *what, **how: drawn.append((*what, how)))
+    drawn = pictures.caught(monkeypatch)
     source = tmp_path / "in.csv"
     rows = [f"{key},{'xy'[i % 2]}" for n, key in enumerate("abcdefg", 1) for i in range(n)]
     source.write_text("\n".join(["k,i", *rows]))
@@ -252,8 +249,9 @@ def test_the_last_histograms_of_the_keys_of_most_rows_are_drawn(
     words += ["--output", tmp_path / "c.csv", "--plot", tmp_path / "c.png", "--top", 1]
     succeed(*words, "--key", "k", *EXACT)
     succeed(*words, *EXACT)
-    (items, panels, _, how), (_, others, _, other) = drawn
-    assert list(items) == ["x", "y"]
+    how, other = drawn
+    panels, others = how["panels"], other["panels"]
+    assert list(how["items"]) == ["x", "y"]
     assert [(bars.name, bars.note) for bars in panels] == [
         (key, f"after {n} rows")
         for n, key in ((7, "g"), (6, "f"), (5, "e"), (4, "d"), (3, "c"), (2, "b"))
@@ -278,15 +276,15 @@ def test_the_last_histograms_of_the_keys_of_most_rows_are_drawn(
 def test_keys_and_items_are_not_chosen_by_their_counts(
     events: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn: list[Any] = []
-    monkeypatch.setattr(plots, "histograms", lambda *what, **how: drawn.append((*what, how)))
+    drawn = pictures.caught(monkeypatch)
     many = [f"i{number}" for number in range(25)]
     words = arguments(events, *EXACT, "--plot", events.parent / "c.png")
     succeed(*words)
     succeed(*words, "--domain", *many)
     out = succeed(*words, "--plot-keys", "zoe", "bob")
     assert out.splitlines()[-1] == "warning: --plot-keys: 'zoe' has no releases, and is not drawn"
-    (_, few, _, how), (_, _, _, more), (_, asked, _, other) = drawn
+    how, more, other = drawn
+    few, asked = how["panels"], other["panels"]
     assert [given["top"] for given in (how, more, other)] == [None] * 3
     assert ([bars.name for bars in few], [bars.name for bars in asked]) == (["ann", "bob"], ["bob"])
     assert "Of " not in how["guarantee"]
@@ -321,8 +319,7 @@ def test_errors_are_of_what_is_estimated(
     events: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    drawn: list[Any] = []
-    monkeypatch.setattr(plots, "histograms", lambda *_, **how: drawn.append(how))
+    drawn = pictures.caught(monkeypatch)
     out = succeed(*arguments(events, *BUDGET, "--plot", events.parent / "c.png", *flags))
     (how,) = drawn
     assert how["title"] == title
@@ -335,13 +332,7 @@ def test_errors_are_of_what_is_estimated(
 
 def test_counts_and_items_must_agree(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="one count for each of its 2 items"):
-        plots.histograms(
-            ("x", "y"),
-            [Panel("a", "", [1.0], 1.0)],
-            tmp_path / "c.png",
-            title="t",
-            guarantee="g",
-        )
+        pictures.histograms(("x", "y"), [Panel("a", "", [1.0], 1.0)], tmp_path / "c.png")
 
 
 # Cells of several items

@@ -11,6 +11,7 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount.budget.account import create as create_account
+from beam_dpcount.commands import drawing
 from beam_dpcount.commands.page import write
 from beam_dpcount.commands.task import Task
 from tests import command_lines
@@ -67,13 +68,13 @@ def test_the_page_is_a_function_of_what_was_written(
     log(events, other)
     second, _ = reported(kind, events, *REPLAYED)
     assert second != first
-    draw = Task.draw
+    draw = drawing.draw
 
     def of_the_other(task: Task, warnings: Any) -> list[str]:
         shutil.copy(kept, task.options.output)
         return draw(task, warnings)
 
-    monkeypatch.setattr(Task, "draw", of_the_other)
+    monkeypatch.setattr(drawing, "draw", of_the_other)
     assert reported(kind, events, *REPLAYED)[0] == first
 
 

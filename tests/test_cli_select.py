@@ -17,11 +17,12 @@ from matplotlib.figure import Figure
 
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands import ticks
+from beam_dpcount.commands.figures import counts as plots
 from beam_dpcount.commands.figures import running
-from beam_dpcount.commands.figures import series as plots
+from beam_dpcount.commands.figures.pictures import Running
 from beam_dpcount.commands.files import formats, tables
 from beam_dpcount.commands.files.formats import Event
-from tests import command_lines
+from tests import command_lines, pictures
 from tests.command_lines import EXACT, PNG, SECRET_TEXT, Ended, each_path, stddevs
 from tests.orders import in_a_process
 from tests.scripted import ScriptedEntropy
@@ -311,8 +312,7 @@ def test_what_is_said_before_the_run_and_after_it(log: Path) -> None:
 def test_the_guarantee_is_of_the_whole_budget(
     budget: tuple[str, ...], said: str, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn: list[dict[str, Any]] = []
-    monkeypatch.setattr(plots, "prefix_counts", lambda *_, **how: drawn.append(how))
+    drawn = pictures.caught(monkeypatch)
     out = succeed(*arguments(log, *budget, "--plot", log.parent / "p.png"))
     (how,) = drawn
     for text in (out, how["guarantee"]):
@@ -327,7 +327,7 @@ def test_the_guarantee_is_of_the_whole_budget(
     assert "the largest error of all 3 counts of such a key is below" in out
     assert "rows (within the clock, only keys of high counts) by who" in how["title"]
     assert how["selected"]
-    assert "order" not in how
+    assert how["order"] is None
 
 
 @pytest.mark.exhaustive
@@ -373,13 +373,13 @@ def columns(**firsts: int) -> dict[str, list[Any]]:
 @pytest.mark.parametrize(
     ("only", "keys", "said"),
     [
-        (None, ["a", "b"], " Of 3 keys that are shown the first 2 by name."),
-        (["c", "x", "a"], ["c", "a"], " Keys as asked for, those of them that are shown."),
+        (None, ["a", "b"], "Of 3 keys that are shown the first 2 by name."),
+        (["c", "x", "a"], ["c", "a"], "Keys as asked for, those of them that are shown."),
     ],
 )
 def test_which_keys_are_drawn(only: Any, keys: list[str], said: str) -> None:
     """By name, never by when they were shown; each from there on."""
-    panels = running.panels_of(columns(c=1, a=4, b=2), 1.96, {})
+    panels = running.panels_of(columns(c=1, a=4, b=2))
     drawn, how = running.choice(panels, None, only, 2, selected=True)
     assert [panel.key for panel in drawn] == keys
     assert [int(panel.step[0]) for panel in drawn] == [{"a": 4, "b": 2, "c": 1}[k] for k in keys]
@@ -387,15 +387,16 @@ def test_which_keys_are_drawn(only: Any, keys: list[str], said: str) -> None:
 
 
 def test_all_keys_are_drawn_without_a_word() -> None:
-    panels = running.panels_of(columns(b=1, a=4), 1.96, {})
+    panels = running.panels_of(columns(b=1, a=4))
     drawn, how = running.choice(panels, None, None, 2, selected=True)
     assert ([panel.key for panel in drawn], how) == (["a", "b"], "")
 
 
 def test_a_key_that_is_shown_late_does_not_seem_to_begin_at_the_axis() -> None:
-    (panel,) = running.panels_of(columns(a=4), 1.96, {})
+    drawn = Running("T", **pictures.LABELS, columns=columns(a=4))
+    counts = running.counts_of(drawn, 1)
     axes = Figure().add_subplot()
-    plots._draw_count(axes, panel.step, panel)
+    plots._draw_count(axes, counts, counts.panels[0])
     low, high = axes.get_ylim()
     assert low <= 0 < 40 < high
 

@@ -17,8 +17,7 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount.commands import sequences
-from beam_dpcount.commands.figures import bars as plots_sequences
-from tests import command_lines
+from tests import command_lines, pictures
 from tests.command_lines import (
     BUDGET,
     DATA,
@@ -402,18 +401,16 @@ def test_plots(key: bool, output: str, events: Path) -> None:
 def test_the_last_words_of_the_keys_of_most_rows_are_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn: list[Any] = []
-    monkeypatch.setattr(
-        plots_sequences, "top_words", lambda *what, **how: drawn.append((*what, how))
-    )
+    drawn = pictures.caught(monkeypatch)
     source = tmp_path / "in.csv"
     rows = [f"{key},{'xxy'[i % 3]}" for n, key in enumerate("abcde", 3) for i in range(n)]
     source.write_text("\n".join(["k,l", *rows]))
     words = ["--input", source, "--key", "k", "--letter", "l", "--alphabet", "x", "y"]
     words += ["--words", "y", "xx", "x", "--top", 2, "--horizon", 30, "--all"]
     succeed(*words, "--output", tmp_path / "c.csv", "--plot", tmp_path / "c.png", *EXACT)
-    ((panels, path, how),) = drawn
-    assert path == str(tmp_path / "c.png")
+    (how,) = drawn
+    panels = how["panels"]
+    assert how["path"] == str(tmp_path / "c.png")
     assert [(panel.name, panel.note) for panel in panels] == [
         (key, f"after {n} rows") for key, n in (("e", 7), ("d", 6), ("c", 5), ("b", 4))
     ]
@@ -455,14 +452,11 @@ def test_errors_are_of_what_is_estimated(
     events: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    drawn: list[Any] = []
-    monkeypatch.setattr(
-        plots_sequences, "top_words", lambda *what, **how: drawn.append((what, how))
-    )
+    drawn = pictures.caught(monkeypatch)
     picture = ("--plot", events.parent / "c.png", "--plot-keys", "bob")
     out = succeed(*arguments(events, *BUDGET, *picture, *flags))
-    (((panels, _), how),) = drawn
-    assert [panel.name for panel in panels] == ["bob"]
+    (how,) = drawn
+    assert [panel.name for panel in how["panels"]] == ["bob"]
     assert "Keys as asked for" in how["guarantee"]
     assert re.search(rf"within [\d.e+]+ of {what}; the largest", out)
     assert what in how["guarantee"]

@@ -15,9 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_dpcount.commands import ticks
-from beam_dpcount.commands.figures import series as plots
 from beam_dpcount.commands.files.formats import Places
-from tests import command_lines
+from tests import command_lines, pictures
 from tests.command_lines import (
     DATA,
     EXACT,
@@ -179,8 +178,7 @@ def test_the_truth_drawn_is_of_the_rows_counted(
     flags: tuple[object, ...], path: str, events: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without noise the two curves are one: the same clock, keys and clipping."""
-    drawn: list[Any] = []
-    monkeypatch.setattr(plots, "prefix_counts", lambda *_, truth, **__: drawn.append(truth))
+    drawn = pictures.caught(monkeypatch)
     words = arguments(events, *EXACT, "--path", path, *flags)
     if "--keys" in flags:
         del words[words.index("--keys") : words.index("--keys") + 4]
@@ -189,7 +187,7 @@ def test_the_truth_drawn_is_of_the_rows_counted(
     counts: dict[str, list[float]] = {}
     for key, *_, value in written(events.parent / "counts.csv"):
         counts.setdefault(key, []).append(value)
-    assert drawn == [counts]
+    assert [how["truth"] for how in drawn] == [counts]
     assert any(map(any, counts.values()))
     assert "the picture shows the exact counts: it is private" in out
 
@@ -197,8 +195,7 @@ def test_the_truth_drawn_is_of_the_rows_counted(
 def test_the_truth_of_selected_keys_is_that_of_their_releases(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn: list[Any] = []
-    monkeypatch.setattr(plots, "prefix_counts", lambda *_, truth, **__: drawn.append(truth))
+    drawn = pictures.caught(monkeypatch)
     rows = [(at, "often") for at in range(100, 130) for _ in range(40)]
     log = tmp_path / "log.csv"
     log.write_text("time,who\n" + "".join(f"{at},{who}\n" for at, who in [*rows, (105, "rare")]))
@@ -206,7 +203,7 @@ def test_the_truth_of_selected_keys_is_that_of_their_releases(
     del words[words.index("--keys") : words.index("--keys") + 4]
     succeed(*words, "--plot", tmp_path / "c.png", "--show-truth")
     assert [step for _, step, *_ in written(tmp_path / "counts.csv")] == [2, 3]
-    assert drawn == [{"often": [800.0, 1200.0]}]
+    assert [how["truth"] for how in drawn] == [{"often": [800.0, 1200.0]}]
 
 
 @pytest.mark.parametrize(
@@ -370,8 +367,7 @@ def test_an_empty_cell_is_a_key(path: str, events: Path) -> None:
 
 
 def test_what_is_drawn(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[dict[str, Any]] = []
-    monkeypatch.setattr(plots, "prefix_counts", lambda *_, **how: drawn.append(how))
+    drawn = pictures.caught(monkeypatch)
     plot = ("--plot", events.parent / "p.png", "--timezone", "Asia/Tokyo")
     succeed(*arguments(events, *EXACT, *plot))
     amount = ("--value", "amount", "--bounds", 0, 4, "--plot-keys", "cyd")
@@ -427,8 +423,7 @@ def test_errors_are_of_what_is_estimated(
     events: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    drawn: list[dict[str, Any]] = []
-    monkeypatch.setattr(plots, "prefix_counts", lambda *_, **how: drawn.append(how))
+    drawn = pictures.caught(monkeypatch)
     plot = ("--plot", events.parent / "p.png")
     out = succeed(*arguments(events, *BUDGET, *plot, *flags))
     (how,) = drawn

@@ -33,6 +33,13 @@ FOLDERS = (
 )
 # What stands beside the package, from below.
 BESIDE = ("pipelines", "engines", "examples", "benchmarks", "tests")
+# Doors to the same rooms, and another model beside them: none imports another, but for these.
+DOORS = ("commands", "rows", "local")
+EXCEPTIONS = {
+    # Both parse durations and zones; the parser still lives with the commands' files.
+    ("beam_dpcount.rows.arguments", "beam_dpcount.commands.files.times"),
+    ("beam_dpcount.rows.fields", "beam_dpcount.commands.files.times"),
+}
 HIDING = ("import_module(", "__import__(")
 PURE = FOLDERS[: FOLDERS.index("dofns")]
 
@@ -50,8 +57,8 @@ def is_for_types(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
-def imported(path: Path) -> Iterator[str]:
-    """What a file imports, anywhere in it, but for type checkers only."""
+def imported(path: Path, types: bool = False) -> Iterator[str]:
+    """What a file imports, anywhere in it; with `types` also for type checkers only."""
     waiting: list[ast.AST] = [ast.parse(path.read_text("utf-8"))]
     while waiting:
         node = waiting.pop()
@@ -61,15 +68,15 @@ def imported(path: Path) -> Iterator[str]:
             assert node.level == 0, path
             # A name may be a module; if it is none, its module is what counts.
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif not is_for_types(node):
+        elif types or not is_for_types(node):
             waiting.extend(ast.iter_child_nodes(node))
 
 
-def arrows(found: dict[str, Path]) -> dict[str, set[str]]:
-    """From each module to those of the same collection that it imports."""
+def arrows(found: dict[str, Path], types: bool = False) -> dict[str, set[str]]:
+    """From each module to those of the same collection that it imports; `types` as above."""
     made: dict[str, set[str]] = {name: set() for name in found}
     for name, path in found.items():
-        for target in imported(path):
+        for target in imported(path, types):
             if (ROOT / target.replace(".", "/")).with_suffix(".c").exists():
                 continue  # compiled, and imports nothing
             inner = target if target in found else target.rpartition(".")[0]
@@ -107,6 +114,38 @@ def test_imports_run_downwards() -> None:
 @pytest.mark.parametrize("top", ["beam_dpcount", *BESIDE])
 def test_no_circles(top: str) -> None:
     tuple(TopologicalSorter(arrows(modules(ROOT / top))).static_order())
+
+
+def test_no_circles_of_types() -> None:
+    """Not even by what modules import for type checkers: to read one, another need not be read."""
+    found = modules(PACKAGE)
+    del found["beam_dpcount"]  # it names everything, and a module that imports it reads no other
+    tuple(TopologicalSorter(arrows(found, types=True)).static_order())
+
+
+def test_doors_do_not_know_each_other() -> None:
+    crossing = {
+        (name, target)
+        for name, targets in arrows(modules(PACKAGE), types=True).items()
+        for target in targets
+        if name.split(".")[1:2] != target.split(".")[1:2]
+        if {*name.split(".")[1:2], *target.split(".")[1:2]} <= {*DOORS}
+        if name != "beam_dpcount" != target
+    }
+    assert crossing <= EXCEPTIONS
+
+
+def test_what_is_drawn_knows_nothing_of_who_draws_it() -> None:
+    """Scales, series and labels are plain data: no matplotlib, and no HTML."""
+    names = "bars", "counts", "fonts", "frames", "png", "series"
+    figures, page = (f"beam_dpcount.commands.{room}" for room in ("figures", "page"))
+    by_matplotlib = tuple(f"{figures}.{name}" for name in names)
+    for room in ("figures", "page"):
+        for name, path in modules(PACKAGE / "commands" / room).items():
+            barred = ("matplotlib", *by_matplotlib) if name not in by_matplotlib else ()
+            barred += (page,) if room == "figures" else ()
+            targets = {*imported(path, types=True)}
+            assert not any(target.startswith(barred) for target in targets if barred), name
 
 
 @pytest.mark.slow

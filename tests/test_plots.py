@@ -21,9 +21,10 @@ from matplotlib.image import imread
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
-from beam_dpcount.commands.figures import bars, fonts, frames, pictures, running, texts
+from beam_dpcount.commands.figures import counts, fonts, frames, pictures, running, texts
 from beam_dpcount.commands.figures import series as plots
 from benchmarks.papers.panels import panels
+from tests.pictures import histograms, prefix_counts
 
 DAY = 1_768_435_200_000_000  # 2026-01-15T00:00Z in microseconds
 MINUTE = 60_000_000
@@ -80,7 +81,7 @@ def releases(keys: int, steps: int, sd: float = 3.0) -> tuple[dict[str, Any], di
 def test_panels_titles_and_legend(tmp_path: Path, figures: list[Figure]) -> None:
     columns, truth = releases(keys=20, steps=50)
     path = tmp_path / "p.png"
-    plots.prefix_counts(columns, path, title="T", guarantee="0.5-zCDP " * 40, truth=truth)
+    prefix_counts(columns, path, title="T", guarantee="0.5-zCDP " * 40, truth=truth)
     assert pixels(path) == (1800, 1200)
     words = words_of(figures[0])
     assert {"T", "private count", "exact (shown for demonstration only)"} <= words
@@ -95,7 +96,7 @@ def test_panels_titles_and_legend(tmp_path: Path, figures: list[Figure]) -> None
 
 def test_drawn_numbers_are_the_releases_in_order(tmp_path: Path, figures: list[Figure]) -> None:
     columns, truth = releases(keys=1, steps=60)
-    plots.prefix_counts(
+    prefix_counts(
         columns, tmp_path / "p.png", title="T", guarantee="G", truth=truth, time_axis=False
     )
     strip, count = figures[0].axes
@@ -113,29 +114,27 @@ def test_drawn_numbers_are_the_releases_in_order(tmp_path: Path, figures: list[F
 @pytest.mark.slow
 def test_without_truth_nothing_is_called_exact(tmp_path: Path, figures: list[Figure]) -> None:
     columns, _ = releases(keys=2, steps=10)
-    plots.prefix_counts(
-        columns, tmp_path / "p.png", title="T", guarantee="G", half_width=3, time_axis=False
-    )
+    prefix_counts(columns, tmp_path / "p.png", title="T", guarantee="G", time_axis=False)
     words = words_of(figures[0])
     assert not any("exact" in word for word in words)
-    assert {"± 3 standard deviations", "step"} <= words
+    assert {"± 1.96 standard deviations", "step"} <= words
 
 
 @pytest.mark.slow
 def test_reads_arrow_columns(tmp_path: Path) -> None:
     columns, truth = releases(keys=3, steps=10)
-    plots.prefix_counts(columns, tmp_path / "a.png", title="T", guarantee="G", truth=truth)
+    prefix_counts(columns, tmp_path / "a.png", title="T", guarantee="G", truth=truth)
     table = {name: pa.array(column) for name, column in columns.items()}
     table["timestamp"] = table["timestamp"].cast(pa.timestamp("us", tz="UTC"))
-    plots.prefix_counts(table, tmp_path / "b.png", title="T", guarantee="G", truth=truth)
+    prefix_counts(table, tmp_path / "b.png", title="T", guarantee="G", truth=truth)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
 def test_no_releases(tmp_path: Path, figures: list[Figure]) -> None:
     empty: dict[str, Any] = {name: [] for name in ("key", "step", "timestamp", "value", "stddev")}
-    plots.prefix_counts(empty, tmp_path / "p.png", title="T", guarantee="G")
+    prefix_counts(empty, tmp_path / "p.png", title="T", guarantee="G")
     assert pixels(tmp_path / "p.png") == (1800, 1200)
-    assert {"no releases", "T", "G"} <= words_of(figures[0])
+    assert {"There are no releases.", "T", "G"} <= words_of(figures[0])
 
 
 BEAM_MIN_TIMESTAMP = -9_223_372_036_854_775_000
@@ -155,7 +154,7 @@ def test_single_release(
     tmp_path: Path, figures: list[Figure], timestamp: list[int | None] | None, label: str
 ) -> None:
     one = {"key": ["a"], "step": [9], "timestamp": timestamp, "value": [41.3], "stddev": [12.0]}
-    plots.prefix_counts(one, tmp_path / "p.png", title="T", guarantee="G", truth={"a": [40]})
+    prefix_counts(one, tmp_path / "p.png", title="T", guarantee="G", truth={"a": [40]})
     assert pixels(tmp_path / "p.png") == (1800, 1200)
     assert {label, "last count 41 ± 24"} <= words_of(figures[0])
 
@@ -166,11 +165,11 @@ def test_times_that_do_not_tell_steps_apart_and_several_days(
 ) -> None:
     columns, _ = releases(keys=2, steps=5)
     same = {**columns, "timestamp": np.full(10, DAY)}
-    plots.prefix_counts(same, tmp_path / "p.png", title="T", guarantee="G")
+    prefix_counts(same, tmp_path / "p.png", title="T", guarantee="G")
     assert "step" in words_of(figures[0])
     days = {**columns, "timestamp": DAY + columns["step"] * 1440 * MINUTE}
-    plots.prefix_counts(days, tmp_path / "p.png", title="T", guarantee="G")
-    assert "time (UTC)" in words_of(figures[1])
+    prefix_counts(days, tmp_path / "p.png", title="T", guarantee="G")
+    assert "time (UTC), 2026" in words_of(figures[1])
 
 
 @pytest.mark.slow
@@ -178,11 +177,11 @@ def test_missing_and_zero_standard_deviations(tmp_path: Path) -> None:
     columns, _ = releases(keys=2, steps=3)
     for stddev in (np.zeros(6), [None] * 6, [np.inf] * 6):
         odd = {**columns, "stddev": stddev}
-        plots.prefix_counts(odd, tmp_path / "p.png", title="T", guarantee="G")
+        prefix_counts(odd, tmp_path / "p.png", title="T", guarantee="G")
 
 
 @pytest.mark.slow
-def test_odd_keys(tmp_path: Path, figures: list[Figure]) -> None:
+def test_odd_keys(tmp_path: Path, figures: list[Figure], monkeypatch: pytest.MonkeyPatch) -> None:
     keys: list[Any] = [
         "$x_1$ at $5",
         "東京" * 30,
@@ -199,9 +198,8 @@ def test_odd_keys(tmp_path: Path, figures: list[Figure]) -> None:
         "value": range(len(keys), 0, -1),
         "stddev": [1.0] * len(keys),
     }
-    plots.prefix_counts(
-        columns, tmp_path / "p.png", title="$ and $", guarantee="$ or $", max_panels=9
-    )
+    monkeypatch.setattr(counts, "MOST", 9)
+    prefix_counts(columns, tmp_path / "p.png", title="$ and $", guarantee="$ or $")
     assert pixels(tmp_path / "p.png") == (1800, 1800)  # three rows of panels
     words = words_of(figures[0])
     assert {"$x_1$ at $5", "東京" * 7 + "東…", "a\ufffdb\ufffd\ufffd", "''", "('a', 1)"} <= words
@@ -212,7 +210,7 @@ def test_one_band_for_all_keys_where_all_are_alike(tmp_path: Path, figures: list
     """In the empty corner, or below; no panel's tick labels hang over nothing."""
     for keys in (1, 2, 5, 6):
         columns, _ = releases(keys=keys, steps=50)
-        plots.prefix_counts(columns, tmp_path / "p.png", title="T", guarantee="G.")
+        prefix_counts(columns, tmp_path / "p.png", title="T", guarantee="G.")
         words = words_of(figures[-1])
         assert len(figures[-1].axes) == keys + 1
         assert ("the band of every key" in words) == (keys > 1)
@@ -228,7 +226,7 @@ def test_keys_of_other_lengths_have_bands_of_their_own(
     columns, _ = releases(keys=2, steps=50)
     kept = (np.array(columns["key"]) == "k1") | (columns["step"] < 20)
     fewer = {name: np.asarray(column)[kept] for name, column in columns.items()}
-    plots.prefix_counts(fewer, tmp_path / "p.png", title="T", guarantee="G")
+    prefix_counts(fewer, tmp_path / "p.png", title="T", guarantee="G")
     assert len(figures[0].axes) == 4
 
 
@@ -243,7 +241,7 @@ def test_short_keys_have_an_axis_of_their_own(
         kept = (np.array(columns["key"]) != "k2") | (columns["step"] < most)
         fewer = {name: np.asarray(column)[kept] for name, column in columns.items()}
         path = tmp_path / "p.png"
-        plots.prefix_counts(fewer, path, title="T", guarantee="G.", time_axis=timed)
+        prefix_counts(fewer, path, title="T", guarantee="G.", time_axis=timed)
         counts = {axes.get_title("left"): axes for axes in figures[-1].axes}
         lines = {key: counts[key].lines[0].get_xdata() for key in ("k1", "k2")}
         widths = [np.ptp(counts[key].get_xlim()) for key in lines]
@@ -260,7 +258,7 @@ def test_a_series_that_is_alone_has_no_name_and_no_rank(
 ) -> None:
     columns, _ = releases(keys=1, steps=5)
     for single in (True, False):
-        plots.prefix_counts(columns, tmp_path / "p.png", title="T", guarantee="G", single=single)
+        prefix_counts(columns, tmp_path / "p.png", title="T", guarantee="G", single=single)
         words = words_of(figures[-1])
         assert ("k1" in words) == (not single)
         assert any(word.startswith("last count") for word in words)
@@ -278,7 +276,7 @@ def test_characters_that_no_font_has_are_said(
     columns, _ = releases(keys=1, steps=5)
     for key, boxes in (("plain é", False), ("東京", True)):
         named = {**columns, "key": [key] * 5}
-        plots.prefix_counts(named, tmp_path / "p.png", title="T", guarantee="G")
+        prefix_counts(named, tmp_path / "p.png", title="T", guarantee="G")
         said = next(word for word in words_of(figures[-1]) if word.startswith("G"))
         assert said.endswith(frames.BOXES) == boxes
     fonts.fonts_for.cache_clear()
@@ -308,7 +306,7 @@ def test_other_scripts_are_drawn_by_fonts_that_are_here(
         pytest.skip("no font is installed that has what DejaVu Sans lacks")
     columns, _ = releases(keys=1, steps=5)
     named = {**columns, "key": [lacking[0][1] + "x"] * 5}
-    plots.prefix_counts(named, tmp_path / "p.png", title="T", guarantee="G")
+    prefix_counts(named, tmp_path / "p.png", title="T", guarantee="G")
     (title,) = (t for t in figures[0].findobj(Text) if t.get_text() == lacking[0][1] + "x")
     assert len(title.get_fontfamily()) > 1
     assert not any(frames.BOXES in word for word in words_of(figures[0]))
@@ -322,7 +320,7 @@ def more(path: str) -> set[int]:
 def test_times_in_a_zone(tmp_path: Path, figures: list[Figure]) -> None:
     columns, _ = releases(keys=1, steps=50)
     zone = timezone(timedelta(hours=-8), "Pacific")
-    plots.prefix_counts(columns, tmp_path / "p.png", title="T", guarantee="G", zone=zone)
+    prefix_counts(columns, tmp_path / "p.png", title="T", guarantee="G", zone=zone)
     words = words_of(figures[0])
     assert "time of day, Pacific (2026-01-14)" in words
     assert "16:20" in words
@@ -332,7 +330,7 @@ def test_times_in_a_zone(tmp_path: Path, figures: list[Figure]) -> None:
 def test_sums_are_called_sums(tmp_path: Path, figures: list[Figure]) -> None:
     columns, _ = releases(keys=1, steps=50)
     columns["value"] = -columns["value"] - 1000
-    plots.prefix_counts(columns, tmp_path / "p.png", title="T", guarantee="G", sum_of="$amount_1")
+    prefix_counts(columns, tmp_path / "p.png", title="T", guarantee="G", sum_of="$amount_1")
     words = words_of(figures[0])
     assert "private sum of $amount_1" in words
     assert not any("private count" in word for word in words)
@@ -342,7 +340,7 @@ def test_sums_are_called_sums(tmp_path: Path, figures: list[Figure]) -> None:
 
 def test_one_tick_has_one_time(tmp_path: Path, figures: list[Figure]) -> None:
     one = {"key": ["a"], "step": [1], "timestamp": [DAY], "value": [-0.04], "stddev": [1.0]}
-    plots.prefix_counts(one, tmp_path / "p.png", title="T", guarantee="G")
+    prefix_counts(one, tmp_path / "p.png", title="T", guarantee="G")
     words = words_of(figures[0])
     assert {"00:00:00", "last count 0.0 ± 2.0"} <= words
     assert [word for word in words if ":" in word] == ["00:00:00"]
@@ -365,9 +363,9 @@ def test_keys_are_not_chosen_by_their_values(tmp_path: Path, figures: list[Figur
     for sign in (1, -1):
         given = {**columns, "value": sign * columns["value"]}
         how: dict[str, Any] = {"path": tmp_path / "p.png", "title": "T", "guarantee": "G."}
-        plots.prefix_counts(given, **how)
-        plots.prefix_counts(given, **how, order=listed)
-        plots.prefix_counts(given, **how, only=["k8", "none", "k3"], order=listed)
+        prefix_counts(given, **how)
+        prefix_counts(given, **how, order=listed)
+        prefix_counts(given, **how, only=["k8", "none", "k3"], order=listed)
         by_rows, in_order, asked = (drawn_keys(figure) for figure in figures[-3:])
         assert by_rows == ["k1", "k2", "k3", "k4", "k8", "k9"]  # ranks 1, 2, 3, 4, 8, 9
         assert in_order == listed[:6]
@@ -385,7 +383,7 @@ def test_keys_are_not_chosen_by_their_values(tmp_path: Path, figures: list[Figur
 def test_long_titles_are_wrapped(tmp_path: Path, figures: list[Figure]) -> None:
     columns, _ = releases(keys=1, steps=3)
     title = "Private running sums of what was clipped and rounded and left out, " * 3
-    plots.prefix_counts(columns, tmp_path / "p.png", title=title, guarantee="G")
+    prefix_counts(columns, tmp_path / "p.png", title=title, guarantee="G")
     (shown,) = (word for word in words_of(figures[0]) if word.startswith("Private running"))
     assert shown.replace("\n", " ") == title.strip()
     assert max(map(len, shown.splitlines())) <= 96
@@ -397,7 +395,7 @@ def test_items_are_drawn_in_their_order(tmp_path: Path, figures: list[Figure]) -
     items = [f"i{number:02}" for number in range(25)]
     for values in (range(25), range(25, 0, -1)):
         panel = pictures.Panel("a", "", list(values), 1.0)
-        bars.histograms(items, [panel], tmp_path / "p.png", title="T", guarantee="G")
+        histograms(items, [panel], tmp_path / "p.png")
         (axes,) = figures[-1].axes
         assert [label.get_text() for label in axes.get_yticklabels()] == items[:20]
         assert [bar.get_width() for bar in axes.patches] == list(values)[:20]  # type: ignore[attr-defined]
@@ -412,7 +410,7 @@ def test_histograms_compare(tmp_path: Path, figures: list[Figure]) -> None:
         pictures.Panel("b", "after 1 row", [9.0, 1, 0], 1.0),
     ]
     path = tmp_path / "p.png"
-    bars.histograms(items, panels, path, title="T", guarantee="G", top=2)
+    histograms(items, panels, path, top=2)
     first, second = figures[0].axes
     drawn = [[bar.get_width() for bar in axes.patches] for axes in (first, second)]  # type: ignore[attr-defined]
     assert drawn == [[1, 5], [9, 1]]
@@ -439,9 +437,9 @@ def test_mismatches_are_errors(tmp_path: Path) -> None:
     path = tmp_path / "p.png"
     short = {**truth, "k1": truth["k1"][:4]}
     with pytest.raises(ValueError, match=r"'k1': 4 counts, 5 releases"):
-        plots.prefix_counts(columns, path, title="T", guarantee="G", truth=short)
+        prefix_counts(columns, path, title="T", guarantee="G", truth=short)
     with pytest.raises(ValueError, match="differ in length"):
-        plots.prefix_counts({**columns, "value": [1.0]}, path, title="T", guarantee="G")
+        prefix_counts({**columns, "value": [1.0]}, path, title="T", guarantee="G")
     assert not path.exists()
 
 
@@ -477,7 +475,7 @@ def test_thinning_keeps_both_ends(length: int, logarithmic: bool) -> None:
 @pytest.mark.slow
 def test_long_series_are_thinned(tmp_path: Path, figures: list[Figure]) -> None:
     columns, truth = releases(keys=1, steps=10_000)
-    plots.prefix_counts(columns, tmp_path / "p.png", title="T", guarantee="G", truth=truth)
+    prefix_counts(columns, tmp_path / "p.png", title="T", guarantee="G", truth=truth)
     drawn = [len(line.get_xdata()) for axes in figures[0].axes for line in axes.lines]  # type: ignore[arg-type]
     assert max(drawn) == running.MAX_POINTS
 
@@ -486,7 +484,7 @@ def test_long_series_are_thinned(tmp_path: Path, figures: list[Figure]) -> None:
 def test_file_is_reproducible_and_says_nothing_of_its_origin(tmp_path: Path) -> None:
     columns, _ = releases(keys=2, steps=5)
     for name in ("a.png", "b.png"):
-        plots.prefix_counts(columns, tmp_path / name, title="T", guarantee="G")
+        prefix_counts(columns, tmp_path / name, title="T", guarantee="G")
     written = (tmp_path / "a.png").read_bytes()
     assert written == (tmp_path / "b.png").read_bytes()
     assert written.startswith(b"\x89PNG\r\n\x1a\n")
@@ -497,7 +495,7 @@ def test_file_is_reproducible_and_says_nothing_of_its_origin(tmp_path: Path) -> 
 @pytest.mark.exhaustive
 def test_pyplot_is_never_imported() -> None:
     figures = "beam_dpcount.commands.figures"
-    modules = ", ".join(f"{figures}.{name}" for name in ("series", "bars", "graph"))
+    modules = ", ".join(f"{figures}.{name}" for name in ("series", "png"))
     check = f"import {modules}, sys; assert 'matplotlib.pyplot' not in sys.modules"
     root = Path(__file__).parent.parent
     subprocess.run([sys.executable, "-c", check], check=True, cwd=root)

@@ -15,7 +15,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 import beam_dpcount as dp
 from beam_dpcount.budget.account import is_account
 from beam_dpcount.budget.budgets import weakness
-from beam_dpcount.commands import looks, manifest, spending, stop
+from beam_dpcount.commands import drawing, looks, manifest, spending, stop
 from beam_dpcount.commands.app import explain, say
 from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.files import streams, tables
@@ -108,7 +108,8 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
             task.truth = task.exact(all_events(reader.source), places)
         try:
             with Progress("drawing"):
-                missing = task.draw([*warned, *past_horizon(task.counter.mechanism.horizon, late)])
+                past = past_horizon(task.counter.mechanism.horizon, late)
+                missing = drawing.draw(task, [*warned, *past])
         except InputError as error:
             raise InputError(f"{error}; the counts are complete: {task.where}") from None
     say([*report(task, late), *missing])

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.odometer import PRESENCE, ColumnUse, column
 from beam_dpcount.commands import options as opt
-from beam_dpcount.commands.figures import keys
 from beam_dpcount.commands.figures.pictures import Picture, Running
 from beam_dpcount.commands.files import times
 from beam_dpcount.commands.files.formats import (
@@ -26,17 +25,12 @@ from beam_dpcount.commands.files.formats import (
     value_of,
 )
 from beam_dpcount.commands.options import Parser, budget_of, entropy_of
-from beam_dpcount.commands.report import UNBOUNDED, Estimate, many, one_run, protected
+from beam_dpcount.commands.report import Estimate, many, one_run, protected
 from beam_dpcount.commands.users import users_of
 from beam_dpcount.counters.counter import Counter
 
 if TYPE_CHECKING:
     from beam_dpcount.commands.files.tables import Output
-
-SHOWN = (
-    "PRIVATE: this picture shows the exact counts, that is, the data, and no guarantee is for it. "
-    "Publish one without --show-truth."
-)
 
 
 class Listed(NamedTuple):
@@ -237,25 +231,6 @@ class Task(ABC):
         from beam_dpcount.commands import truth  # here: task.py is read for --help
 
         return truth.of_elements(events, places, self.counter, self.options.path != "streaming")
-
-    def draw(self, warnings: Sequence[str]) -> list[str]:
-        """Draws --plot and --report; returns warnings about keys that could not be drawn.
-
-        The page holds `warnings`, those on the budget and the rows.
-        """
-        options, picture = self.options, self.picture()
-        if options.plot:
-            from beam_dpcount.commands.figures import png  # here: matplotlib is an extra
-
-            said = SHOWN if options.show_truth else self.guarantee()
-            if options.show_truth and options.user is not None:
-                said = f"{said} Note: {UNBOUNDED}."
-            png.draw(picture, options.plot, said, self.truth)
-        if options.report:
-            from beam_dpcount.commands.page import write  # here: task.py is read for --help
-
-            write.write(self, picture, warnings)
-        return keys.missing(options, picture.keys)
 
     @classmethod
     def parser(cls) -> Parser:

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 
 from beam_dpcount.commands.figures import frames, texts
 from beam_dpcount.commands.figures.frames import Path
-from beam_dpcount.commands.figures.series import LEGEND, Series, draw_lines, looks_of
+from beam_dpcount.commands.figures.series import Series, draw_lines, looks_of
 
 _COLUMNS = 4
 
@@ -28,7 +28,7 @@ def panels(
     """Draws sets of named lines, each in its own axes, and writes a PNG.
 
     Axes share x, not y. A label looks the same in all of them, and is once in the legend above;
-    `EXACT` is a dark line as in `series.prefix_counts`. `panels`: titles of axes -> series as in
+    `EXACT` is a dark line as in `counts.draw`. `panels`: titles of axes -> series as in
     `series.lines`.
     """
     columns = min(_COLUMNS, max(1, len(panels)))
@@ -52,4 +52,6 @@ def panels(
             axes.set_xlabel(xlabel, fontsize=11)
         if place == len(panels):
             body: Any = axes.figure
-            body.legend(handles=list(handles.values()), **LEGEND, fontsize=11, handlelength=3)
+            body.legend(
+                handles=list(handles.values()), **frames.LEGEND, fontsize=11, handlelength=3
+            )

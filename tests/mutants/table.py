@@ -1552,7 +1552,7 @@ MUTANTS = (
     Mutant(
         "files",
         "others read a picture of the truth",
-        f"{_COMMANDS}/figures/series.py",
+        f"{_COMMANDS}/figures/png.py",
         "private=truth is not None",
         "private=False",
         "tests/test_cli.py::test_plots[times-truth]",
@@ -1643,6 +1643,7 @@ MUTANTS = (
         "        if again != before:\n",
         "        if again.problem != before.problem:\n",
         "tests/test_checking.py::test_functions_that_remember_are_errors",
+    ),
     # What users start from
     Mutant(
         "pipelines",

@@ -17,11 +17,14 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from beam_dpcount.commands.figures import fonts, texts
+from beam_dpcount.commands.figures.scales import Axis
 from beam_dpcount.commands.files.beside import beside
 
 DPI = 150
 COLUMNS = 3  # of panels
 BAR, ERROR, GREY = "#56B4E9", "#222222", "#555555"
+
+LEGEND: dict[str, Any] = {"loc": "outside upper center", "ncols": 4, "frameon": False}
 
 BOXES = "Some characters are drawn as boxes: no font on the machine that drew this has them."
 
@@ -57,9 +60,9 @@ def each_panel(
     save(figure, path)
 
 
-def shape(panels: int) -> tuple[int, int]:
-    """Rows and columns for so many panels."""
-    rows = max(1, math.ceil(panels / COLUMNS))
+def shape(panels: int, most: int = COLUMNS) -> tuple[int, int]:
+    """Rows and columns, at most so many, for so many panels."""
+    rows = max(1, math.ceil(panels / most))
     return rows, max(1, math.ceil(panels / rows))
 
 
@@ -88,6 +91,22 @@ def plain(axes: Axes, labelsize: float = 10) -> None:
     axes.grid(color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def scale(axes: Axes, along: str, scale: Axis, most: int, margin: float = 0.0) -> None:
+    """The limits and at most about so many ticks of the axis `along`, x or y.
+
+    `margin`: a part of the length beyond both ends, for marks that stand there.
+    """
+    beyond = margin * (scale.high - scale.low)
+    ticks = scale.ticks(most)
+    axes.set(
+        **{
+            f"{along}lim": (scale.low - beyond, scale.high + beyond),
+            f"{along}ticks": [place for place, _ in ticks],
+            f"{along}ticklabels": [text for _, text in ticks],
+        }
+    )
 
 
 def titles(axes: Axes, key: Hashable, note: str) -> None:

@@ -1,4 +1,4 @@
-"""How the lines of one picture are told apart: by colour, and by dashes where colours are alike.
+"""Colours and dashes. Lines are told apart by colour, and by dashes where colours are alike.
 
 Twelve colours and four kinds of dashes. Two of the first twelve lines that have the same dashes
 differ in colour to all kinds of colour vision, and all stand out from the ground.
@@ -34,5 +34,21 @@ DARK = (
     "#F2C14E",
     "#FFFFFF",
 )
+WEIGHTS = (
+    "#67001F",
+    "#B2182B",
+    "#D6604D",
+    "#F4A582",
+    "#FDDBC7",
+    "#F7F7F7",
+    "#D1E5F0",
+    "#92C5DE",
+    "#4393C3",
+    "#2166AC",
+    "#053061",
+)
+"""ColorBrewer's RdBu, negative to positive."""
+NONE = "#9A9A9A"
+"""Of what has no weight."""
 DASHES: tuple[tuple[float, ...], ...] = ((), (6, 2.5), (1.5, 1.8), (7, 2, 1.5, 2))
 """On and off, in widths of a line; none: solid. The line after the fourth begins anew."""

@@ -59,7 +59,21 @@ class Picture:
 
 @dataclass(frozen=True)
 class Running(Picture):
-    """Running counts or sums by key; the arguments are those of `series.prefix_counts`."""
+    """Running counts or sums by key; see `running.counts_of`.
+
+    Attributes:
+      columns: one row a release, in any order: `key`, `step`, `value`, `stddev` (of the noise in
+        `value`) and optionally `timestamp` (microseconds since the epoch, or None).
+      only: draw these keys, as far as they have releases.
+      order: all keys in a public order, whose first are drawn. By default keys are ranked by their
+        number of releases, which then must be public, and by name.
+      selected: keys are there for their own private counts, each from some release on: their
+        number of releases says nothing else, so that the first by name are drawn.
+      time_axis: draw against time if every release has one, else against steps.
+      zone: of the times on the axis.
+      sum_of: what is summed, if releases are sums and not counts.
+      single: there is but one key, whose name says nothing and is not drawn.
+    """
 
     columns: Mapping[str, Any]
     only: Sequence[Hashable] | None = None
@@ -68,12 +82,16 @@ class Running(Picture):
     time_axis: bool = True
     zone: tzinfo = timezone.utc
     sum_of: str | None = None
-    single: bool = False  # no column of keys was named: the one key says nothing
+    single: bool = False
 
 
 @dataclass(frozen=True)
 class Bars(Picture):
-    """The last histograms of some keys; see `bars.histograms`."""
+    """The last histograms of some keys, with a count for each item.
+
+    `top` draws so many items, those of the largest totals first. They are chosen for being large,
+    which biases them upwards. By default the first items are drawn, at most `most`, in their order.
+    """
 
     items: Sequence[str]
     panels: Sequence[Panel]
@@ -83,7 +101,7 @@ class Bars(Picture):
 
 @dataclass(frozen=True)
 class Ranked(Picture):
-    """The largest counts of the last releases of some keys; see `bars.top_words`."""
+    """The largest counts of the last releases of some keys, each of words of its own."""
 
     panels: Sequence[Words]
     noun: str = "word"
@@ -91,7 +109,7 @@ class Ranked(Picture):
 
 @dataclass(frozen=True)
 class Degrees(Picture):
-    """How many vertices have which degree; see `bars.degrees`."""
+    """How many vertices have which degree."""
 
     domain: Sequence[str]
     panels: Sequence[Panel]
@@ -99,7 +117,7 @@ class Degrees(Picture):
 
 @dataclass(frozen=True)
 class Weights(Picture):
-    """The weights of all pairs of vertices; see `graph.weights`."""
+    """The weights of all pairs of vertices: first and second, first and third ..."""
 
     vertices: Sequence[str]
     panels: Sequence[Panel]

@@ -14,6 +14,15 @@ def written(value: float, _: float | None) -> str:
     return f"{value:,.10g}".replace("-", "\N{MINUS SIGN}")
 
 
+def with_band(value: float, half: float) -> str:
+    """A private count with half the width of its band; small bands keep their digits."""
+    digits = 0 if half >= 10 or not math.isfinite(half) else 1 if half >= 0.5 or not half else 2
+    text = f"{value:,.{digits}f}"
+    text = text if float(text.replace(",", "")) else text.lstrip("-")
+    text = text.replace("-", "\N{MINUS SIGN}")
+    return f"{text} ± {half:,.{digits}f}" if math.isfinite(half) else text
+
+
 def shortened(key: Hashable, middle: bool = False, width: int = TITLE_WIDTH) -> str:
     """The key as printable text, cut to so many narrow characters at its end or in the middle.
 

@@ -9,39 +9,24 @@ import base64
 import math
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from beam_dpcount.commands.figures import texts
+from beam_dpcount.commands.figures import looks, texts
+from beam_dpcount.commands.figures.charts import Bar, Chart, Matrix
+from beam_dpcount.commands.figures.pictures import CAPPED
+from beam_dpcount.commands.figures.running import FEW_POINTS, FloatArray, Panel
+from beam_dpcount.commands.figures.scales import Axis
 from beam_dpcount.commands.page.markup import Html, data, el, joined, visible
-from beam_dpcount.commands.page.scales import Axis
 
 NARROW, WIDE = 344, 1120
 
-FloatArray = npt.NDArray[np.float64]
-
 _CHARACTER = 6.3  # the width of a narrow one
-_FEW = 40  # points that have dots
 _BOTTOM, _TOP, _RIGHT = 40, 22, 14
 _ROW = 24  # the height of a bar with the space around it
-# ColorBrewer's RdBu, negative to positive.
-_SCALE = (
-    (0x67, 0x00, 0x1F),
-    (0xB2, 0x18, 0x2B),
-    (0xD6, 0x60, 0x4D),
-    (0xF4, 0xA5, 0x82),
-    (0xFD, 0xDB, 0xC7),
-    (0xF7, 0xF7, 0xF7),
-    (0xD1, 0xE5, 0xF0),
-    (0x92, 0xC5, 0xDE),
-    (0x43, 0x93, 0xC3),
-    (0x21, 0x66, 0xAC),
-    (0x05, 0x30, 0x61),
-)
-_NO_PAIR = (0x9A, 0x9A, 0x9A)  # a vertex with itself
 
 
 class Frame(NamedTuple):
@@ -50,37 +35,27 @@ class Frame(NamedTuple):
     width: int
     height: int
     title: str
-    description: str
+    description: str = "A table of the numbers follows."
+
+    @property
+    def across(self) -> int:
+        """About so many ticks there is room for."""
+        return 8 if self.width == WIDE else 4
+
+    @property
+    def down(self) -> int:
+        return 5 if self.height > 120 else 3
 
 
 class Line(NamedTuple):
-    """A running count: places on the x axis, counts, half the widths of their bands."""
+    """A running count with its band, and places on the x axis."""
 
     x: FloatArray
-    value: FloatArray
-    half: FloatArray
+    panel: Panel
     look: int = 0  # its colour
     dashes: int = 0
     stroke: bool = True  # or the band alone
     labels: Sequence[str] = ()  # of the points, for whoever points at them
-
-    @property
-    def low(self) -> FloatArray:
-        return self.value - np.nan_to_num(self.half, posinf=0)
-
-    @property
-    def high(self) -> FloatArray:
-        return self.value + np.nan_to_num(self.half, posinf=0)
-
-
-class Bar(NamedTuple):
-    """A count with the ends of its band."""
-
-    name: str
-    value: float
-    low: float
-    high: float
-    text: str  # the same in words
 
 
 def _svg(frame: Frame, *children: object, **attributes: object) -> Html:
@@ -103,17 +78,19 @@ def lines(frame: Frame, drawn: Sequence[Line], x: Axis, y: Axis, least: float = 
 
     The y axis is at `least` or further right, where its numbers need it.
     """
-    left = max(least, left_of(y))
+    left = max(least, left_of(frame, y))
     inner = left, frame.width - _RIGHT, frame.height - (_BOTTOM if x.caption else 22), _TOP
     at_x, at_y = _scale(x, inner[0], inner[1]), _scale(y, inner[2], inner[3])
     bands, strokes = [], []
     for line in drawn:
-        place, value = at_x(line.x), at_y(line.value)
+        place, value = at_x(line.x), at_y(line.panel.value)
         look = f"s{line.look % 12} d{line.dashes % 4}"
-        bands.append(_band(place, at_y(line.low), at_y(line.high), f"band s{line.look % 12}"))
+        bands.append(
+            _band(place, at_y(line.panel.low), at_y(line.panel.high), f"band s{line.look % 12}")
+        )
         if len(place) > 1 and line.stroke:
             strokes.append(el("path", d=_path(place, value), class_=f"line {look}"))
-        if len(place) <= _FEW and line.stroke:
+        if len(place) <= FEW_POINTS and line.stroke:
             strokes += [
                 el("circle", cx=a, cy=b, r=2.4, class_=f"dot s{line.look % 12}")
                 for a, b in zip(place.tolist(), value.tolist(), strict=True)
@@ -123,7 +100,7 @@ def lines(frame: Frame, drawn: Sequence[Line], x: Axis, y: Axis, least: float = 
         (line,) = drawn
         points = {
             "x": np.round(at_x(line.x), 1).tolist(),
-            "y": np.round(at_y(line.value), 1).tolist(),
+            "y": np.round(at_y(line.panel.value), 1).tolist(),
             "t": [visible(label) for label in line.labels],
         }
         more = {"data_points": data(points), "tabindex": "0", "class_": "chart points"}
@@ -139,17 +116,15 @@ def lines(frame: Frame, drawn: Sequence[Line], x: Axis, y: Axis, least: float = 
     return _svg(frame, axes, *bands, *strokes, **more)
 
 
-def left_of(y: Axis) -> float:
-    return 10 + _CHARACTER * max((len(text) for _, text in y.ticks), default=0)
+def left_of(frame: Frame, y: Axis) -> float:
+    """Where an axis is, to have room for its numbers."""
+    return 10 + _CHARACTER * max((len(text) for _, text in y.ticks(frame.down)), default=0)
 
 
-class _scale:  # noqa: N801  (a function with two numbers in it)
-    def __init__(self, axis: Axis, start: float, stop: float) -> None:
-        self._low, self._start = axis.low, start
-        self._by = (stop - start) / ((axis.high - axis.low) or 1.0)
-
-    def __call__(self, values: npt.ArrayLike) -> FloatArray:
-        return self._start + (np.asarray(values, dtype=np.float64) - self._low) * self._by
+def _scale(axis: Axis, start: float, stop: float) -> Callable[[npt.ArrayLike], FloatArray]:
+    """From places on an axis to places on the page."""
+    by = (stop - start) / ((axis.high - axis.low) or 1.0)
+    return lambda at: start + (np.asarray(at, dtype=np.float64) - axis.low) * by
 
 
 def _axes(
@@ -157,12 +132,12 @@ def _axes(
 ) -> Html:
     left, right, bottom, top = inner
     parts = []
-    for value, text in y.ticks:
+    for value, text in y.ticks(frame.down):
         at = float(_scale(y, bottom, top)(value))
         kind = "zero" if value == 0 else "rule"
         parts.append(el("path", d=f"M{left:.1f} {at:.1f}H{right:.1f}", class_=kind))
         parts.append(el("text", text, x=left - 6, y=at + 4, class_="end"))
-    for value, text in x.ticks:
+    for value, text in x.ticks(frame.across):
         at = float(_scale(x, left, right)(value))
         half = len(text) * _CHARACTER / 2
         kind = "end" if at + half > frame.width else "start" if at - half < 0 else "middle"
@@ -202,13 +177,14 @@ def sample(look: int) -> Html:
 # Bars
 
 
-def bars(frame: Frame, drawn: Sequence[Bar], x: Axis) -> Html:
+def bars(frame: Frame, chart: Chart) -> Html:
     """Horizontal bars, the first on top. The height follows from their number."""
+    drawn = chart.drawn
     label = min(0.42 * frame.width, 14 + 7 * max((_width(bar.name) for bar in drawn), default=0))
     number = 8 + _CHARACTER * max((len(bar.text) for bar in drawn), default=0)
-    frame = frame._replace(height=bars_height(len(drawn)))
+    frame = frame._replace(height=6 + _ROW * len(drawn) + _BOTTOM)
     inner = label, frame.width - number, frame.height - _BOTTOM, 6.0
-    at, top = _scale(x, inner[0], inner[1]), inner[3]
+    at, top = _scale(chart.axis, inner[0], inner[1]), inner[3]
     zero = float(at(0.0))
     parts = []
     for place, bar in enumerate(drawn):
@@ -217,40 +193,32 @@ def bars(frame: Frame, drawn: Sequence[Bar], x: Axis) -> Html:
         low, high = float(at(bar.low)), float(at(bar.high))
         middle = y + _ROW / 2
         wide = int((label - 10) / 6.6)
-        error = f"M{low:.1f} {middle:.1f}H{high:.1f}M{low:.1f} {middle - 4:.1f}v8"
-        parts.append(
-            el(
-                "g",
-                el("title", f"{visible(bar.name)}: {bar.text}"),
-                el(
-                    "text",
-                    visible(texts.shortened(bar.name, middle=True, width=wide)),
-                    x=label - 6,
-                    y=middle + 4,
-                    class_="end name",
-                ),
-                el("rect", x=ends[0], y=y + 4, width=ends[1] - ends[0], height=_ROW - 8),
-                el("path", d=f"{error}M{high:.1f} {middle - 4:.1f}v8", class_="whisker"),
-                el("text", bar.text, x=frame.width - 2, y=middle + 4, class_="end value"),
-                class_="bar",
-            )
-        )
-    axes = _axes(frame, x, Axis(0, 1, []), inner)
+        error = f"M{low:.1f} {middle:.1f}H{high:.1f}"
+        error += "".join(f"M{end:.1f} {middle - 4:.1f}v8" for end in (low, high))
+        shown = visible(texts.shortened(bar.name, middle=True, width=wide))
+        rect = {"x": ends[0], "y": y + 4, "width": ends[1] - ends[0], "height": _ROW - 8}
+        label_of = el("text", shown, x=label - 6, y=middle + 4, class_="end name")
+        number_of = el("text", bar.text, x=frame.width - 2, y=middle + 4, class_="end value")
+        parts.append(_bar(bar, rect, error, label_of, number_of))
+    axes = _axes(frame, chart.axis, Axis(0, 1, fixed=[]), inner)
     line = el("path", d=f"M{zero:.1f} {top:.1f}V{inner[2]:.1f}", class_="zero")
     return _svg(frame, axes, *parts, line)
 
 
-def bars_height(number: int) -> int:
-    return 6 + _ROW * number + _BOTTOM
+def _bar(bar: Bar, rect: dict[str, float], error: str, *words: Html) -> Html:
+    title = el("title", f"{visible(bar.name)}: {bar.text}")
+    whisker = el("path", d=error, class_="whisker")
+    return el("g", title, el("rect", **rect), whisker, *words, class_="bar")
 
 
 def _width(text: str) -> int:
     return len(text) + sum(letter > "\u1100" for letter in text)
 
 
-def columns(frame: Frame, drawn: Sequence[Bar], y: Axis, caption: str) -> Html:
+def columns(frame: Frame, chart: Chart) -> Html:
     """Upright bars, the first on the left."""
-    left, right = left_of(y), frame.width - _RIGHT
+    drawn, y = chart.drawn, chart.axis
+    left, right = left_of(frame, y), frame.width - _RIGHT
     inner = left, right, frame.height - _BOTTOM, _TOP
     at = _scale(y, inner[2], inner[3])
     each = (right - left) / max(1, len(drawn))
@@ -259,53 +227,30 @@ def columns(frame: Frame, drawn: Sequence[Bar], y: Axis, caption: str) -> Html:
         x, wide = left + each * (place + 0.1), each * 0.8
         ends = sorted([zero, float(at(bar.value))])
         low, high, middle = float(at(bar.low)), float(at(bar.high)), x + wide / 2
-        cap = min(4.0, wide / 2) if len(drawn) <= _FEW else 0.0
+        cap = min(4.0, wide / 2) if len(drawn) <= CAPPED else 0.0
         error = f"M{middle:.1f} {low:.1f}V{high:.1f}"
         for end in (low, high):
             error += f"M{middle - cap:.1f} {end:.1f}h{2 * cap:.1f}" * (cap > 0)
-        parts.append(
-            el(
-                "g",
-                el("title", f"{visible(bar.name)}: {bar.text}"),
-                el("rect", x=x, y=ends[0], width=wide, height=ends[1] - ends[0]),
-                el("path", d=error, class_="whisker"),
-                class_="bar",
-            )
-        )
+        rect = {"x": x, "y": ends[0], "width": wide, "height": ends[1] - ends[0]}
+        parts.append(_bar(bar, rect, error))
     shown = texts.marks(len(drawn), max(2, int((right - left) / 34))) if drawn else []
     ticks = [(i - 0.5, visible(drawn[i - 1].name)) for i in shown]
-    x_axis = Axis(0, max(1, len(drawn)), ticks, caption)
+    x_axis = Axis(0, max(1, len(drawn)), chart.names, fixed=ticks)
     return _svg(frame, _axes(frame, x_axis, y, inner, grid=False), *parts)
 
 
 # Weights of pairs
 
 
-def matrix(frame: Frame, weights: FloatArray, names: Sequence[str], limit: float) -> Html:
-    """A square of colours for each pair, both ways round; `limit` has the strongest colours.
-
-    Args:
-      weights: shape (n, n), NaN where there is none.
-      names: of the vertices; some are drawn where there is no room for all.
-    """
-    n, wide = len(names), 13
+def matrix(frame: Frame, drawn: Matrix) -> Html:
+    """A square of colours for each pair, both ways round; some names, if there is room for few."""
+    names, n, wide = drawn.names, len(drawn.names), 13
     longest = max((_width(texts.shortened(name, True, wide)) for name in names), default=0)
     edge = 10 + 6.6 * min(wide, longest)
     side = frame.width - edge - 4
     frame = frame._replace(height=math.ceil(side + edge + 4))
     each = side / n
-    parts = [
-        el(
-            "image",
-            x=edge,
-            y=4,
-            width=side,
-            height=side,
-            href=_png(_coloured(weights, limit)),
-            preserveAspectRatio="none",
-            class_="pixels",
-        )
-    ]
+    parts = [_image(drawn.weights, drawn.limit, x=edge, y=4, width=side, height=side)]
     for i in texts.marks(n, min(n, int(side / 13))):
         shown = visible(texts.shortened(names[i - 1], middle=True, width=wide))
         middle = (i - 0.5) * each
@@ -316,42 +261,34 @@ def matrix(frame: Frame, weights: FloatArray, names: Sequence[str], limit: float
     return _svg(frame, *parts)
 
 
-def scale(frame: Frame, limit: float, halves: Sequence[float], axis: Axis) -> Html:
-    """What the colours of `matrix` mean; lines are at plus and minus these halves."""
-    left, right, height = 14, frame.width - 14, 16
-    at = _scale(Axis(-limit, limit, []), left, right)
+def scale(frame: Frame, drawn: Matrix) -> Html:
+    """What the colours of `matrix` mean, and where the band of 0 ends."""
+    left, right, height, limit = 14, frame.width - 14, 16, drawn.limit
+    at = _scale(drawn.axis, left, right)
     steps = np.linspace(-limit, limit, 201)[None, :]
-    parts = [
-        el(
-            "image",
-            x=left,
-            y=14,
-            width=right - left,
-            height=height,
-            href=_png(_coloured(steps, limit)),
-            preserveAspectRatio="none",
-            class_="pixels",
-        )
-    ]
-    for half in halves:
-        if half < limit:
-            for place in (-half, half):
-                parts.append(el("path", d=f"M{float(at(place)):.1f} 10v24", class_="whisker"))
-    for value, text in axis.ticks:
-        if -limit <= value <= limit:
-            parts.append(el("text", text, x=float(at(value)), y=48, class_="middle"))
-    parts.append(el("text", axis.caption, x=frame.width / 2, y=66, class_="middle"))
+    parts = [_image(steps, limit, x=left, y=14, width=right - left, height=height)]
+    for place in (-drawn.half, drawn.half) if drawn.half < limit else ():
+        parts.append(el("path", d=f"M{float(at(place)):.1f} 10v24", class_="whisker"))
+    for value, text in drawn.axis.ticks(5):
+        parts.append(el("text", text, x=float(at(value)), y=48, class_="middle"))
+    parts.append(el("text", drawn.axis.caption, x=frame.width / 2, y=66, class_="middle"))
     return _svg(frame._replace(height=72), *parts)
+
+
+def _image(values: FloatArray, limit: float, **place: float) -> Html:
+    how = {"preserveAspectRatio": "none", "class_": "pixels"}
+    return el("image", **place, href=_png(_coloured(values, limit)), **how)
 
 
 def _coloured(values: FloatArray, limit: float) -> npt.NDArray[np.uint8]:
     """Red for negative numbers, blue for positive ones; shape (rows, columns, 3)."""
-    stops = np.array(_SCALE, dtype=np.float64)
+    stops = np.array([list(bytes.fromhex(colour[1:])) for colour in (*looks.WEIGHTS, looks.NONE)])
+    none, stops = stops[-1], stops[:-1]
     place = np.clip((np.nan_to_num(values) / limit + 1) / 2, 0, 1) * (len(stops) - 1)
     mixed = [np.interp(place, np.arange(len(stops)), stops[:, c]) for c in range(3)]
-    made = np.rint(np.stack(mixed, axis=-1))
-    made[np.isnan(values)] = _NO_PAIR
-    return made.astype(np.uint8)
+    pixels = np.rint(np.stack(mixed, axis=-1))
+    pixels[np.isnan(values)] = none
+    return pixels.astype(np.uint8)
 
 
 def _png(pixels: npt.NDArray[np.uint8]) -> str:
@@ -369,9 +306,9 @@ def _png(pixels: npt.NDArray[np.uint8]) -> str:
     return "data:image/png;base64," + base64.b64encode(whole).decode()
 
 
-def together(charts: Sequence[Html], name: str) -> Html:
-    """The same chart in two widths, of which style.css shows the one that fits."""
-    return joined(
-        el("div", chart, class_=kind)
-        for kind, chart in zip((f"{name} wide", f"{name} narrow"), charts, strict=True)
-    )
+def framed(draw: Callable[[int], Html], alone: bool, wide: int = WIDE) -> Html:
+    """A chart by its width: one that is `alone` in both, of which style.css shows what fits."""
+    if not alone:
+        return el("div", draw(NARROW), class_="frame")
+    both = (wide, "frame wide"), (NARROW, "frame narrow")
+    return joined(el("div", draw(width), class_=kind) for width, kind in both)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 # Part of some scripts' spelling and of emoji; other characters without a look of their own are not.
@@ -51,6 +51,22 @@ def visible(text: str) -> str:
 def name(text: str) -> Html:
     """A key or an item, whose direction is nobody else's."""
     return el("bdi", visible(text), class_="name")
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str | None = None) -> Html:
+    """A table: a name first, and numbers beside it."""
+
+    def row(tag: str, first: str, *numbers: str) -> Html:
+        return el("tr", el(tag, first), *(el(tag, text, class_="number") for text in numbers))
+
+    body = el("tbody", *(row("td", *cells) for cells in rows))
+    return el("table", el("thead", row("th", *head)), body, class_=kind)
+
+
+def details(head: Sequence[str], rows: Sequence[Sequence[str]], number: int) -> Html:
+    """A table to be opened, of these rows out of a number of them."""
+    some = f", {len(rows)} of {number:,}" if len(rows) < number else ""
+    return el("details", el("summary", f"In numbers{some}"), table(head, rows))
 
 
 def data(value: Any) -> str:

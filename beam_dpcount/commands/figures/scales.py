@@ -1,17 +1,19 @@
-"""Round numbers and times on axes."""
+"""Scales: the ends of an axis, its caption, and round numbers and times for its ticks."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
-from typing import NamedTuple
+from typing import Literal
 
 from beam_dpcount.commands.figures import texts
 
 Ticks = list[tuple[float, str]]  # where, and what is written there
 
 _SECOND = 10**6  # in microseconds
+_MINUTE = 60 * _SECOND
 _DAY = 86_400 * _SECOND
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -23,54 +25,85 @@ _STEPS = (*_FRACTIONS, *_CLOCK, *_HOURS, *(d * _DAY for d in (1, 2, 7, 14)))
 _MONTH_STEPS = (1, 2, 3, 6, *(12 * m * 10**e for e in range(4) for m in (1, 2, 5)))
 
 
-class Axis(NamedTuple):
-    """The ends of an axis, its ticks, and what it is of."""
+@dataclass(frozen=True)
+class Axis:
+    """An axis: a renderer asks it for as many ticks as it has room for.
+
+    Times are in microseconds since the epoch, and written in `zone`.
+    """
 
     low: float
     high: float
-    ticks: Ticks
     caption: str = ""
+    kind: Literal["numbers", "steps", "times"] = "numbers"
+    zone: tzinfo = timezone.utc
+    fixed: Ticks | None = None  # whatever the room
+
+    def ticks(self, most: int) -> Ticks:
+        """About so many round places, unless they are fixed."""
+        if self.fixed is not None:
+            return self.fixed
+        if self.kind == "times":
+            return _time_ticks(self, most)
+        step = _round_step((self.high - self.low) / most, self.kind == "steps")
+        places = range(math.floor(self.low / step), math.ceil(self.high / step) + 1)
+        at = [k * step for k in places]
+        return [(x, texts.written(x, None)) for x in at if self.low <= x <= self.high]
 
 
-def numbers(low: float, high: float, most: int, whole: bool = False) -> Axis:
-    """An axis of numbers with about so many round ones."""
-    low, high = (low - 1, high + 1) if low == high else (low, high)
-    step = _round_step((high - low) / most, whole)
-    at = [k * step for k in range(math.floor(low / step), math.ceil(high / step) + 1)]
-    return Axis(low, high, [(x, texts.written(x, None)) for x in at if low <= x <= high])
+def numbers(low: float, high: float, caption: str = "", room: float = 0.0) -> Axis:
+    """An axis of numbers, with this part of its length as room beyond ends that are not 0."""
+    if low == high:
+        return Axis(low - 1, high + 1, caption)
+    room *= high - low
+    return Axis(low - room * (low < 0), high + room * (high > 0), caption)
 
 
-def steps(low: float, high: float, most: int) -> Axis:
+def steps(low: float, high: float) -> Axis:
     """An axis of steps, from the first to the last."""
     if low == high:
-        return Axis(low - 1, high + 1, [(low, f"{low:,.0f}")], "step")
-    return numbers(low, high, most, whole=True)._replace(caption="step")
+        return Axis(low - 1, high + 1, "step", "steps", fixed=[(low, f"{low:,.0f}")])
+    return Axis(low, high, "step", "steps")
+
+
+def times(low: float, high: float, zone: tzinfo) -> Axis:
+    """An axis of times in microseconds since the epoch, written in a zone."""
+    first, last = _days(low, high, zone)
+    if first.date() == last.date():
+        caption = f"time of day, {zone} ({first.date()})"
+    else:
+        years = dict.fromkeys((first.year, last.year))
+        caption = f"time ({zone}), {'–'.join(map(str, years))}"
+    if low == high:
+        one = [(low, f"{first:%H:%M:%S}")]
+        return Axis(low - _MINUTE, high + _MINUTE, caption, "times", zone, one)
+    return Axis(low, high, caption, "times", zone)
+
+
+def _days(low: float, high: float, zone: tzinfo) -> tuple[datetime, datetime]:
+    """The ends of an axis on a clock; midnight at its end belongs to the day before.
+
+    The last release of a day is often stamped with the midnight that ends it.
+    """
+    return local(low, zone), local(max(low, high - _MINUTE), zone)
+
+
+def _time_ticks(axis: Axis, most: int) -> Ticks:
+    low, high, zone = axis.low, axis.high, axis.zone
+    step = next((s for s in _STEPS if (high - low) / s <= most), None)
+    first, last = _days(low, high, zone)
+    moments = _each(first, local(high, zone), step, (high - low) / most)
+    return [
+        (at, _written(moment, step, first.date() == last.date()))
+        for moment in moments
+        if low <= (at := _micros(moment, zone)) <= high
+    ]
 
 
 def _round_step(least: float, whole: bool) -> float:
     power = 10.0 ** math.floor(math.log10(least)) if least > 0 else 1.0
     step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= least * (1 - 1e-9))
     return float(max(1, math.ceil(step))) if whole else step
-
-
-def times(low: float, high: float, most: int, zone: tzinfo) -> Axis:
-    """An axis of times in microseconds since the epoch, written in a zone."""
-    if low == high:
-        ends = low - 60 * _SECOND, high + 60 * _SECOND
-        moment = local(low, zone)
-        return Axis(*ends, [(low, f"{moment:%H:%M:%S}")], f"time, {zone} ({moment.date()})")
-    step = next((s for s in _STEPS if (high - low) / s <= most), None)
-    # The last release of a day is often stamped with the midnight that ends it.
-    first, last = local(low, zone), local(max(low, high - 60 * _SECOND), zone)
-    one_day = first.date() == last.date()
-    moments = _each(first, local(high, zone), step, (high - low) / most)
-    ticks = [
-        (at, _written(moment, step, one_day))
-        for moment in moments
-        if low <= (at := _micros(moment, zone)) <= high
-    ]
-    caption = f"time of day, {zone} ({first.date()})" if one_day else f"time ({zone})"
-    return Axis(low, high, ticks, caption)
 
 
 def local(micros: float, zone: tzinfo) -> datetime:
@@ -125,7 +158,7 @@ def _written(moment: datetime, step: int | None, one_day: bool) -> str:
         )
     if step >= _DAY or (not one_day and f"{moment:%H%M%S%f}" == "000000000000"):
         return f"{moment.day} {_MONTHS[moment.month - 1]}"
-    if step >= 60 * _SECOND:
+    if step >= _MINUTE:
         return f"{moment:%H:%M}"
     if step >= _SECOND:
         return f"{moment:%H:%M:%S}"
