@@ -457,7 +457,7 @@ def test_runs_at_once_do_not_overspend(file: Path, tmp_path: Path) -> None:
 
     class Task:
         name = "count"
-        counter = calibrated(PURE)
+        counter, entropy = calibrated(PURE), dp.SystemEntropy()
         options = count.Count.parser().parse_args(
             ["--input", "i", "--key", "k", "--horizon", "9", "--epsilon", "1", "--output", "o.csv"]
         )
@@ -511,11 +511,60 @@ def test_a_replay_costs_nothing_and_anything_else_does(again: Shop) -> None:
     assert again.spent() == Charge(Fraction(2))
     with open(again.log, "a") as file:
         file.write("b,buy,cid,9\n")
-    succeed(*again.words(*REPLAY))
+    succeed(*again.words(*REPLAY[:-1], "july"))
     assert again.spent() == Charge(Fraction(3))
     printed = succeed(again.account, main=printing.main)
     assert "nothing: run 1 again" in printed
     assert "input 2: " in printed
+
+
+CLOCK = ("--key", "page", "--keys", "a", "--timestamp", "at", "--tick", 5, "--start", 0)
+
+
+@pytest.mark.parametrize("main", [count.main, ticks.main], ids=["count", "ticks"])
+def test_the_same_noise_is_never_drawn_for_rows_that_have_changed(
+    main: Any, log: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both outputs are equal up to where the rows differ, which shows that a row came, and when.
+
+    No account can certify that, whatever the two runs cost.
+    """
+    monkeypatch.setenv("COUNTING_SECRET", SECRET)
+    made(file, dp.PureDP(9.0))
+    how = (*CLOCK, "--horizon", 4) if main is ticks.main else ("--key", "page", "--horizon", 20)
+
+    def words(run_id: str, *more: object) -> list[object]:
+        both = ["--input", log, *how, *REPLAY[:-1], run_id, "--account", file, "--output"]
+        return [*both, log.parent / "out.csv", *more]
+
+    succeed(*words("may"), main=main)
+    succeed(*words("may"), main=main)  # the same rows: a repeat
+    with open(log, "a") as rows:
+        rows.write("a,view,bob,16\n")
+    for more in ((), ("--dry-run",)):
+        said = fail(*words("may", *more), main=main, started=False)
+        assert "would draw the same noise as run 1, but the rows have changed since" in said
+        assert "give another --run-id" in said
+    succeed(*words("june"), main=main)
+    assert Account.read(str(file)).spent == Charge(Fraction(2))
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert SECRET not in file.read_text()
+    noises = [line["noise"] for line in lines if "noise" in line]
+    assert len(noises) == 3
+    assert noises[0] == noises[1] != noises[2]
+
+
+def test_noise_for_files_that_are_not_here_is_drawn_once(file: Path) -> None:
+    made(file, dp.PureDP(3.0)).check_noise("n", [])
+    add(file, entry(1, noise="n"))
+    later = Account.read(str(file))
+    later.check_noise("other", [])
+    later.check_noise("", [])
+    for inputs in ([], [["log.csv", 3, "d"]]):
+        with pytest.raises(AccountError, match="the same noise as run 1"):
+            later.check_noise("n", inputs)
+    add(file, {"run": 1, "end": "nothing was released", "time": "t"})
+    Account.read(str(file)).check_noise("n", [])
 
 
 def listed_by(texts: str) -> str:
@@ -658,10 +707,13 @@ def test_an_input_that_changes_during_a_run_is_no_replay(
     monkeypatch.setattr(running, "finished", changing)
     succeed(*again.words(*REPLAY))
     change = False
-    succeed(*again.words(*REPLAY))  # nothing says what run 1 counted
+    said = fail(*again.words(*REPLAY), started=False)  # nothing says what run 1 counted
+    assert "the same noise as run 1, but the rows have changed since, or may have" in said
+    june = (*REPLAY[:-1], "june")
+    succeed(*again.words(*june))
     assert again.spent() == Charge(Fraction(2))
     change = True
-    said = fail(*again.words(*REPLAY))
+    said = fail(*again.words(*june))
     assert "the input changed during the run, which was to repeat run 2 at no cost" in said
     assert again.spent() == Charge(Fraction(3))
 

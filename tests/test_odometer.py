@@ -9,6 +9,7 @@ import math
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -237,7 +238,7 @@ def test_a_run_that_released_nothing_publishes_nothing() -> None:
     add(account, use("page", "what"), PRESENCE, "page")
     assert account.spent == Charge(Fraction(3))
     last = account.runs[2]
-    account.runs[2] = Run(*list(vars(last).values())[:-2], end="nothing was released")
+    account.runs[2] = replace(last, end="nothing was released")
     assert account.spent == Charge(Fraction(1))
     assert account.odometer.claimed == {PRESENCE, "page", "at"}
 

@@ -90,6 +90,8 @@ class Run:
     again: int | None = None  # the run that it replayed
     end: str = ""
     mark: str = ""  # of what was counted, where another run would release the same
+    changed: bool = False  # whether the inputs changed while it ran, so that no digest is theirs
+    noise: str = ""  # of replayable noise: runs that share it draw the same from equal histories
 
     @property
     def counts(self) -> bool:
@@ -180,8 +182,8 @@ class Account:
         if "end" in line:
             ended = self.runs[run]
             charges = _charges(line) if "cost" in line else ended.charges
-            end, mark = line["end"], line.get("mark", "")
-            self.runs[run] = replace(ended, end=end, mark=mark, charges=charges)
+            end, mark, changed = line["end"], line.get("mark", ""), bool(line.get("changed"))
+            self.runs[run] = replace(ended, end=end, mark=mark, changed=changed, charges=charges)
             return
         if run != len(self.runs) + 1:
             raise ValueError("a line is missing")
@@ -196,6 +198,7 @@ class Account:
             str(line["output"]),
             tuple((str(path), int(size), str(digest)) for path, size, digest in line["inputs"]),
             line.get("again"),
+            noise=str(line.get("noise", "")),
         )
 
     def replayed(self, mark: str) -> int | None:
@@ -204,6 +207,24 @@ class Account:
             return None
         same = (n for n, run in self.runs.items() if run.mark == mark and run.end == DONE)
         return next(same, None)
+
+    def check_noise(self, noise: str, inputs: Sequence[Sequence[Any]]) -> None:
+        """Raise AccountError where a run drew this noise for other rows, or may have.
+
+        Releases of both then differ only where rows do: whoever has both sees which, whatever they
+        cost. `inputs` are path, size and digest of each file, or none where they are not known.
+        """
+        files = [(size, digest) for _, size, digest in inputs]
+        for run in self._counted:
+            counted = None if run.changed else [(size, digest) for _, size, digest in run.inputs]
+            if noise and run.noise == noise and not (files and counted == files):
+                raise _error(
+                    f"account {self.path!r}: this run would draw the same noise as run "
+                    f"{run.number}, but the rows have changed since, or may have: both outputs "
+                    "together would show which",
+                    "give another {run_id=}, which makes it a run of its own, at its full cost",
+                    "run_id",
+                )
 
     def price(self, charges: Charges, use: ColumnUse) -> Charge:
         """What one run more would cost, for what is then still claimed."""

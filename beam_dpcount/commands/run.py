@@ -71,7 +71,7 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
         split = beam.FlatMap(task.split).with_output_types(tuple[str, Event])
         events |= "SplitKeys" >> split
     releases = events | "Count" >> transform
-    task.counter = transform.counter
+    task.counter, task.entropy = transform.counter, transform.entropy
     if options.rejected:
         releases, rejected = releases
         row = beam.Map(rejected_row).with_output_types(tuple[Any, ...])
@@ -88,13 +88,13 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
     weak = weakness(budget, getattr(options, "select_delta", None) or 0.0)
     warned, missing = [f"warning: {weak}"] if weak else [], []
     said = [*warned, *task.notes(), *notes(reader.source, files)]
+    named = {data.path: name for data, name in zip(files, places.paths, strict=True)}
     if options.dry_run:
-        say([DRY, *said, *_there(options), *spending.foretold(task), *foretold(task)])
+        say([DRY, *said, *_there(options), *spending.foretold(task, named), *foretold(task)])
         return
     beside = None if options.output == STANDARD else manifest.path_of(place)
     made = place, beside, options.rejected, options.plot, options.report
     stop.expect(*(path for path in made if path))
-    named = {data.path: name for data, name in zip(files, places.paths, strict=True)}
     size = sum(metadata.size_in_bytes for metadata in files)
     with spending.entered(task, place, named, flags) as spent:
         say([*said, *spent])

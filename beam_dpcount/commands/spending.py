@@ -173,17 +173,20 @@ def entered(
         return
     path, before = options.account, _states(place)
     inputs = _looked_at(paths)
-    mark, use, allowed = _mark(task, inputs, flags), task.column_use(), options.allow_public or ()
+    mark, noise = _mark(task, inputs, flags), _noise_mark(task)
+    use, allowed = task.column_use(), options.allow_public or ()
     with _named(options), accounts.locked(path) as (account, add):
         full, why = charges_of(opt.budget_of(options), task.counter, _beside(options), account)
         again = account.replayed(mark)
         charges = full if again is None else Charges(Charge(), Charge())
         if again is None:  # else it uses the columns of the run that it repeats
+            account.check_noise(noise, inputs)
             account.check(charges, use, options.user, allowed, why)
         number = len(account.runs) + 1
         line: dict[str, Any] = {"run": number, "time": accounts.now(), "command": task.name}
         # A repeat costs nothing when it is known to have been one: its rows may yet change.
         line |= accounts.run_line(full, use, output=options.output, inputs=inputs)
+        line |= {"noise": noise} if noise else {}
         line |= {"allowed": ordered(allowed), "said": task.guarantee(), "version": dp.__version__}
         add(line if again is None else line | {"again": again})
     # Not what is left, nor what other runs there were: whether one failed may depend on its rows.
@@ -209,6 +212,8 @@ def entered(
     if unchanged:
         line |= {"mark": mark} if mark else {}
         line |= {} if again is None else {"cost": charges.presence.packed()}
+    else:
+        line["changed"] = True
     with _named(options):
         _end(path, line)
     if again is not None and not unchanged:
@@ -218,22 +223,23 @@ def entered(
         )
 
 
-def foretold(task: Task) -> list[str]:
+def foretold(task: Task, paths: Mapping[str, str]) -> list[str]:
     """What a run would cost its --account, and whether there is as much; nothing is entered.
 
-    Raises:
-      InputError: as `entered`.
+    `paths` and errors are those of `entered`.
     """
     options, path = task.options, task.options.account
     if path is None:
         _check_unneeded(options)
         return []
-    use = task.column_use()
+    use, noise = task.column_use(), _noise_mark(task)
     with _named(options), accounts.locked(path) as (account, _):
+        if noise:
+            account.check_noise(noise, _looked_at(paths))
         charges, why = charges_of(opt.budget_of(options), task.counter, _beside(options), account)
         account.check(charges, use, options.user, options.allow_public or (), why)
     again = ""
-    if opt.entropy_of(options).is_replayable:
+    if noise:
         again = ", or nothing, if it repeats one with the same secret, options and rows"
     cost, left = account.price(charges, use), account.left_after(charges, use)
     return [f"account {path}: the run would cost {cost}{why}{again}; left after it: {left}"]
@@ -323,6 +329,12 @@ def _looked_at(paths: Mapping[str, str]) -> list[list[Any]]:
             raise InputError(f"{name}: cannot be read: {error.strerror or error}") from None
         found.append([name, size, digest.hexdigest()])
     return found
+
+
+def _noise_mark(task: Task) -> str:
+    """A keyed digest of which noise a run draws; empty where it is new in every run."""
+    entropy = task.entropy
+    return entropy.noise_mark if isinstance(entropy, ReplayableEntropy) else ""
 
 
 def _mark(task: Task, inputs: list[list[Any]], flags: Sequence[str]) -> str:

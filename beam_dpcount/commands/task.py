@@ -28,6 +28,7 @@ from beam_dpcount.commands.options import Parser, budget_of, entropy_of
 from beam_dpcount.commands.report import Estimate, many, one_run, protected
 from beam_dpcount.commands.users import users_of
 from beam_dpcount.counters.counter import Counter
+from beam_dpcount.noise.entropy import Entropy
 
 if TYPE_CHECKING:
     from beam_dpcount.commands.files.tables import Output
@@ -63,6 +64,7 @@ class Task(ABC):
     names: Mapping[str, str] = {}  # of options, by parameters that are called otherwise
     split: Callable[[Any], Iterable[Any]] | None = None  # from an event to several
     counter: Counter  # of the path in use, once the transform is applied
+    entropy: Entropy  # where its noise comes from, likewise
     output: Output  # what is written, to be read back
     account: str = ""  # what its --account says of this run, for the report
     truth: dict[str, list[float]] | None = None  # exact counts by key, for --show-truth

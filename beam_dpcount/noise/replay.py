@@ -120,6 +120,11 @@ class ReplayableEntropy(Entropy):
         key = _key(self._secret(), b"account", "")
         return hashlib.blake2b(text.encode(), digest_size=32, key=key).hexdigest()
 
+    @property
+    def noise_mark(self) -> str:
+        """A keyed digest that counts share which draw the same noise from equal histories."""
+        return self.mark(ascii(("noise", self._run_id, self._name)))
+
     def _secret(self) -> bytes:
         if self._variable is not None:
             where = f"of environment variable {self._variable}"
