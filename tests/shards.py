@@ -71,7 +71,7 @@ class Shard:
     def fire(self) -> list[Release]:
         """The releases of the next tick."""
         self.timer.at = None
-        placed = self.dofn.release(GlobalWindow(), self.bag, self.cell, self.timer)
+        placed = self.dofn.release(0, GlobalWindow(), self.bag, self.cell, self.timer)
         return [windowed.value for windowed in placed]
 
     def run(self, *arrivals: Sums) -> list[Release]:

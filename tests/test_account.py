@@ -458,6 +458,7 @@ def test_runs_at_once_do_not_overspend(file: Path, tmp_path: Path) -> None:
     class Task:
         name = "count"
         counter, entropy = calibrated(PURE), dp.SystemEntropy()
+        releases_nothing = False
         options = count.Count.parser().parse_args(
             ["--input", "i", "--key", "k", "--horizon", "9", "--epsilon", "1", "--output", "o.csv"]
         )

@@ -177,11 +177,11 @@ def released(case: Case, rows: list[Row]) -> dict[str, list[Any]]:
     }
 
 
-def series(case: Case, releases: list[Any]) -> Iterator[tuple[Any, np.ndarray]]:
-    """The values of each counter by step; of metrics as the counter has them."""
+def series(case: Case, releases: list[Any], ticks: int) -> Iterator[tuple[Any, np.ndarray]]:
+    """The values of each counter, which has so many ticks; of metrics as the counter has them."""
     found: dict[Any, dict[int, float]] = {}
     for release in releases:
-        origin = release.timestamp - release.step * TICK * SECOND
+        origin = (release.step - 1) // ticks
         if not hasattr(release, "values"):
             found.setdefault((release.key, origin), {})[release.step] = release.value
             continue
@@ -202,8 +202,8 @@ def shares(case: Case, one: list[Row], two: list[Row]) -> Iterator[tuple[float, 
         mechanism = counter.mechanism
         R = np.asarray(mechanism.encoder(mechanism.horizon), dtype=float)
         sums = np.asarray(mechanism.decoder(mechanism.horizon), dtype=float) @ R
-        theirs = dict(series(case, second[name]))
-        ours = dict(series(case, releases))
+        theirs = dict(series(case, second[name], mechanism.horizon))
+        ours = dict(series(case, releases, mechanism.horizon))
         assert ours.keys() == theirs.keys()
         l1 = l2_squared = 0.0
         for place, values in ours.items():

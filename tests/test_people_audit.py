@@ -111,7 +111,8 @@ def at_ticks(count: Any, function: Any = None) -> tuple[Any, Any]:
 
 def collection(function: Any) -> Any:
     """All that is asked of a collection in such windows."""
-    return SimpleNamespace(windowing=SimpleNamespace(windowfn=function or GlobalWindows()))
+    windowing = SimpleNamespace(windowfn=function or GlobalWindows())
+    return SimpleNamespace(windowing=windowing, is_bounded=True)
 
 
 class Sums:

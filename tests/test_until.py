@@ -247,8 +247,26 @@ def test_the_command_writes_ticks_that_have_ended(log: Path) -> None:
     assert [line for line in lines(log) if int(line.split(",")[1]) <= 5] == early
     with open(log, "a") as file:
         file.write("79,a\n")
-    grown = succeed(*command(log, "--account", account), main=ticks.main)
+    refused = command_lines.command(*command(log, "--account", account), main=ticks.main)
+    assert "would draw the same noise as run 1, but the rows have changed since" in refused.err
+    grown = succeed(*command(log, "--account", account, "--run-id", "2"), main=ticks.main)
     assert "this run costs rho = 1" in grown
+
+
+@pytest.mark.parametrize("keys", [("--keys", "a"), ("--select-keys",)])
+def test_a_run_that_releases_nothing_costs_nothing(log: Path, keys: tuple[object, ...]) -> None:
+    """Whether a tick has ended is public; a job that starts too early must not take the budget."""
+    account = log.parent / "account.jsonl"
+    succeed(account, "--create", "--epsilon", 2, "--delta", 1e-5, main=account_command.main)
+    words = [word for word in command(log) if word not in ("--keys", "a", "b", "--rho", 1)]
+    words += ["--epsilon", 1, "--delta", 1e-6]
+    for more in (("--dry-run",), ()):
+        out = succeed(*words, *keys, "--account", account, "--until", 5, *more, main=ticks.main)
+        assert f"account {account}: this run costs nothing, as no tick has ended" in out
+    assert lines(log) == []
+    assert "no runs yet" in succeed(account, main=account_command.main)
+    out = succeed(*words, *keys, "--account", account, "--until", 15, main=ticks.main)
+    assert "this run costs epsilon = 1" in out
 
 
 @pytest.mark.parametrize("keys", [("--keys", "a"), ("--select-keys", "--select-delta", 1e-6)])

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from beam_dpcount.counters.counter import Counter
 
 _BLOCK = 1 << 20
+_FREE = "account {}: this run costs nothing, as no tick has ended, and nothing is released"
 REMEDIES = MappingProxyType(
     {
         "create": "make one with `beam-dpcount account FILE --create --epsilon 3 --delta 1e-5`, "
@@ -171,6 +172,9 @@ def entered(
         _check_unneeded(options)
         yield []
         return
+    if task.releases_nothing:
+        yield [_FREE.format(options.account)]
+        return
     path, before = options.account, _states(place)
     inputs = _looked_at(paths)
     mark, noise = _mark(task, inputs, flags), _noise_mark(task)
@@ -232,6 +236,8 @@ def foretold(task: Task, paths: Mapping[str, str]) -> list[str]:
     if path is None:
         _check_unneeded(options)
         return []
+    if task.releases_nothing:
+        return [_FREE.format(path)]
     use, noise = task.column_use(), _noise_mark(task)
     with _named(options), accounts.locked(path) as (account, _):
         if noise:

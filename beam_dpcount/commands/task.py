@@ -128,6 +128,11 @@ class Task(ABC):
             self.lists[name] = opt.public_list(name, self.options, inputs)
         return self.lists[name]
 
+    @property
+    def releases_nothing(self) -> bool:
+        """Whether it is public, once the transform is made, that nothing will be released."""
+        return False
+
     def finish(self, releases: Any) -> Any:
         """What is written of the releases."""
         return releases

@@ -355,8 +355,12 @@ class Ticks(Task):
         ticks = {"released": count.ticks_released, "of": count.counter.mechanism.horizon}
         return {"until": count.cutoff, "ticks": ticks}
 
+    @property
+    def releases_nothing(self) -> bool:
+        return self.options.path != "streaming" and not self.count.ticks_released
+
     def findings(self) -> list[str]:
-        if not self.count.ticks_released:
+        if self.releases_nothing:
             return ["no tick has ended yet, so that none is written: run again once one has"]
         if self.selection is None or self._shown != 0:
             return []

@@ -262,14 +262,15 @@ class TickCount(Counting):
             problem = "is for bounded input: in a stream the watermark says which ticks have ended"
             raise ParameterError("until", problem, "leave {until} out")
 
-    def _until_on(self, streaming: bool) -> int | None:
+    def _until_on(self, streaming: bool, clock: Clock) -> int | None:
         """When ticks must have ended to be released; None: the watermark tells."""
-        return None if streaming else self._until
+        # The end of a tick: what workers get does not tell when the transform was made.
+        return None if streaming else clock.last_end(self._until)
 
     @property
     def ticks_released(self) -> int:
         """How many of the clock's ticks are released, on bounded input."""
-        return self._used.all_ended(self._until_on(self._streams))
+        return self._used.all_ended(self._until_on(self._streams, self._used))
 
     @property
     def ticks_left(self) -> int:
@@ -353,8 +354,8 @@ class TickCount(Counting):
     def expand(self, events: PCollection[Any]) -> PCollection[Release]:
         streaming = self._path_of(events)
         self._check_until(streaming)
-        self._streams, until = streaming, self._until_on(streaming)
         clock = self._used = self._windowed(events)
+        self._streams, until = streaming, self._until_on(streaming, clock)
         if streaming and self.late == "fold" and self.users is not None and self.users.micros:
             raise ValueError(
                 'late="fold" counts a late event at another tick, and so closer to others of its '
@@ -415,7 +416,7 @@ class TickCount(Counting):
     def _whole_intake(self, events: PCollection[Any]) -> TickIntake:
         """What reads events before people are bounded."""
         clock = self._windowed(events) if self._restart is None else self._whole
-        return self._intake(clock, self._until_on(use_streaming(events, self.path)))
+        return self._intake(clock, self._until_on(use_streaming(events, self.path), clock))
 
     def parcels(self, events: PCollection[Any]) -> TickParcels:
         """How events travel to their person."""
