@@ -1,4 +1,4 @@
-"""Lengths of time as text says them: one parser for transforms, rows and commands."""
+"""Lengths of time given as text: one parser for transforms, rows and commands."""
 
 from __future__ import annotations
 

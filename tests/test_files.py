@@ -633,10 +633,10 @@ def test_check_inputs(write: Write, parquet: Write, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="no file matches"):
             check_inputs([str(good), pattern], "key")
     for place, remedy in (
-        ("nowhere://x", "Beam knows no file system 'nowhere'; take local files"),
+        ("nowhere://x", "Beam knows no file system 'nowhere'; use local files"),
         ("s3://bucket/x.csv", r"pip install 'apache-beam\[aws\]'"),
         ("gs://bucket/x.csv", r"pip install 'apache-beam\[gcp\]'"),
-        ("https://here/x.csv", "take a local file"),
+        ("https://here/x.csv", "use a local file"),
     ):
         with pytest.raises(InputError, match=f"^cannot look for '{place}': .*{remedy}"):
             check_inputs(place, "key")
@@ -668,7 +668,7 @@ def test_a_folder_is_its_data_files(write: Write, parquet: Write, tmp_path: Path
     with pytest.raises(InputError, match=r"3.parquet"):  # it is no CSV, and not left out
         list(all_events(source(str(folder), format="csv")))
     (folder / "day=1").mkdir()
-    with pytest.raises(InputError, match="has folders within it"):
+    with pytest.raises(InputError, match="has subfolders"):
         check_inputs(str(folder), "key")
     with pytest.raises(InputError, match="is a folder without files named"):
         check_inputs(str(folder / "day=1"), "key")

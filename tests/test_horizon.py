@@ -17,9 +17,9 @@ TICK, TICKS = 10, 20
 CLOCK: dict[str, Any] = {"tick": TICK, "start": 0, "horizon": TICKS}
 KEYS: dict[str, Any] = {"listed": ["a", "b"], "selected": dp.SelectKeys()}
 ROWS: list[Row] = [("ab"[at % 2], 1, at * SECOND) for at in range(200)]
-BEGUN = "the last tenth of the clock has begun: 2 of 20 ticks are left, and what happens from "
-BEGUN += "1970-01-01T00:03:20Z on does not count: plan the next clock, with a budget of its own"
-ENDED = "the last of 20 ticks is released: what happens from 1970-01-01T00:03:20Z on does not count"
+BEGUN = "the last tenth of the clock has begun: 2 of 20 ticks are left, and events from "
+BEGUN += "1970-01-01T00:03:20Z on do not count: plan the next clock, with a budget of its own"
+ENDED = "the last of 20 ticks is released: events from 1970-01-01T00:03:20Z on do not count"
 
 
 def counted(kind: str, name: str = "numbers", **more: Any) -> Any:

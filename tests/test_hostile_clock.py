@@ -543,7 +543,7 @@ def test_a_file_system_that_is_not_there_says_what_to_do(option: str, tmp_path: 
     given = {"--input": path, "--output": tmp_path / "out.csv"} | {option: "s3://bucket/x.csv"}
     words = [word for pair in given.items() for word in pair]
     ended = command(*words, *WORDS, main=ticks.main, overwrite=False)
-    extra = "it needs pip install 'apache-beam[aws]' and access to it; or take local files"
+    extra = "it needs pip install 'apache-beam[aws]' and access to it; or use local files"
     assert (ended.status, ended.out) == (2, "")
     assert ended.err == f"error: cannot look for 's3://bucket/x.csv': {extra}\n"
 

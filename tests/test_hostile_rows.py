@@ -427,7 +427,8 @@ def test_check_takes_rows_at_ticks(kind: str) -> None:
     assert {*found.problems} - {*values} == {
         "the key is not among keys",
         "the time lies outside [start, stop)",
-        "the event has no person: users.by gave neither a text nor a whole number, or an empty one",
+        "the event has no person: users.by did not return a whole number, or a text that is not "
+        "empty",
         "timestamp, field 'at': the timestamp lies outside the years 1 to 9999",
     }
     assert set(found.problems.values()) == {1}

@@ -204,7 +204,7 @@ def test_who_protects_a_column_that_is_public_already_is_told_each_time() -> Non
     account = account_of()
     add(account, use("page", "bought"))
     add(account, use("bought"), "bought")
-    add(account, use("bought"))  # nothing is claimed of it any more
+    add(account, use("bought"))  # nothing is claimed about it any more
     with pytest.raises(AccountError, match=r"protects what others publish: 'bought' \(runs 2, 3\)"):
         add(account, use("page", "bought"))
 
@@ -212,7 +212,7 @@ def test_who_protects_a_column_that_is_public_already_is_told_each_time() -> Non
 def test_what_is_left_is_said() -> None:
     account = account_of()
     add(account, TICKS, replaced=2)
-    assert "satisfies epsilon = 1 for one row: that it is there and what it says in at, page." in (
+    assert "satisfies epsilon = 1 for one row: that it exists and what it says in at, page." in (
         account.holds()
     )
     add(account, use("at", "bought"), PRESENCE, "at")
@@ -220,8 +220,10 @@ def test_what_is_left_is_said() -> None:
     assert "satisfies epsilon = 3 for one row: what it says in bought, page, rather than" in said
     assert "rather than anything else, all else equal" in said
     assert "Public: :presence, at." in said
-    assert "Nothing is claimed of :presence, at, which run 1 protected and run 2 published." in said
-    assert "Columns are compared by their names: a copy under another name, nested in" in said
+    assert (
+        "Nothing is claimed about :presence, at, which run 1 protected and run 2 published." in said
+    )
+    assert "Columns are compared by name: a copy under another name, nested in" in said
     add(account, use("bought page"), "bought", "page")
     assert account.holds().startswith("Nothing is claimed for one row. Public: :presence, at,")
     person = account_of(user="who")
@@ -247,7 +249,7 @@ def test_the_total_is_of_what_is_left() -> None:
     """And is refused where that exceeds the account's, as by ticks that cost more from now on."""
     account = account_of(dp.PureDP(2.5))
     add(account, TICKS, replaced=2)
-    said = "this run costs epsilon = 1, and those before it then cost epsilon = 2, not epsilon = 1"
+    said = "this run costs epsilon = 1, and earlier runs then cost epsilon = 2, not epsilon = 1"
     with pytest.raises(AccountError, match=said):
         add(account, use("other", "what"), PRESENCE)
     assert account.spent == Charge(Fraction(1))
@@ -322,17 +324,19 @@ def test_nothing_that_is_claimed_is_public(several: list[tuple[ColumnUse, Charge
 
 def test_what_has_no_name_meets_everything() -> None:
     unnamed = use("page", ":unknown")
-    assert unnamed.meets(use("at", "what")) == {UNKNOWN}
-    assert unnamed.meets(use("", "page")) == {UNKNOWN, "page"}
-    assert use("", ":unknown").meets(use("", "page")) == frozenset()
-    assert use("", "page").meets(use("", "page")) == frozenset()
+    assert unnamed.conflicts_with(use("at", "what")) == {UNKNOWN}
+    assert unnamed.conflicts_with(use("", "page")) == {UNKNOWN, "page"}
+    assert use("", ":unknown").conflicts_with(use("", "page")) == frozenset()
+    assert use("", "page").conflicts_with(use("", "page")) == frozenset()
     account = account_of()
     add(account, unnamed)
     assert account.odometer.claimed == {UNKNOWN}
     assert "what it says in columns that are not known" in account.holds()
     add(account, use("at", "what"), UNKNOWN)
     assert account.odometer.claimed == {"what"}
-    assert "Nothing is claimed of :unknown, which run 1 protected and runs 1, 2" in account.holds()
+    assert (
+        "Nothing is claimed about :unknown, which run 1 protected and runs 1, 2" in account.holds()
+    )
 
 
 # By brute force
@@ -506,11 +510,11 @@ def test_a_column_that_was_protected_is_not_published_unasked(shop: Path) -> Non
     runs(shop, count.main, VALUES)
     said = refused(shop, count.main, BOUGHT)
     assert "this run publishes what others protect: 'bought' (run 1)" in said
-    assert "give --allow-public bought, and the account claims nothing of it any more" in said
+    assert "give --allow-public bought, and the account claims nothing about it any more" in said
     assert runs(shop, count.main, BOUGHT, "--allow-public", "bought").startswith("epsilon = 1;")
     printed = succeed(shop / "acc", main=printing.main)
     assert "Nothing is claimed for one row." in printed
-    assert "Nothing is claimed of bought, which run 1 protected and run 2 published." in printed
+    assert "Nothing is claimed about bought, which run 1 protected and run 2 published." in printed
     assert "run 1: public :presence, page; protected bought\n" in printed
 
 
@@ -518,7 +522,7 @@ def test_a_column_that_was_protected_is_not_published_unasked(shop: Path) -> Non
 def test_a_count_after_ticks_publishes_that_a_row_is_there(shop: Path) -> None:
     runs(shop, ticks.main, HOURS)
     said = refused(shop, count.main, ACTIONS)
-    assert "what others protect: :presence (that a row is there), 'at', 'page' (run 1)" in said
+    assert "what others protect: :presence (that a row exists), 'at', 'page' (run 1)" in said
     assert "give --allow-public :presence at page, and" in said
     assert "'page' (run 1)" in refused(shop, count.main, ACTIONS, "--allow-public", PRESENCE, "at")
     assert runs(shop, count.main, ACTIONS, *PUBLIC) == "epsilon = 1; left after it: epsilon = 1"
@@ -533,7 +537,7 @@ def test_a_count_after_ticks_publishes_that_a_row_is_there(shop: Path) -> None:
 def test_ticks_after_a_count_protect_what_is_public(shop: Path) -> None:
     runs(shop, count.main, ACTIONS)
     said = refused(shop, ticks.main, HOURS)
-    assert "this run protects what others publish: :presence (that a row is there), 'at'" in said
+    assert "this run protects what others publish: :presence (that a row exists), 'at'" in said
     assert "or count at a clock" not in said
     assert runs(shop, ticks.main, HOURS, *PUBLIC) == "epsilon = 2; left after it: epsilon = 1"
     assert "this run costs epsilon = 2, but" in refused(shop, ticks.main, HOURS, *PUBLIC)
@@ -557,8 +561,8 @@ def test_the_report_says_what_a_run_costs_whatever_others_did(shop: Path) -> Non
     assert pages[0] == (
         "This run costs epsilon = 1 of an account of epsilon = 4 for one row; it protects "
         ":presence, at, page, each unless another run publishes it. If another run publishes that "
-        "a row is there, it costs epsilon = 2, and is for what the row says in columns that none "
-        "publishes. The account claims nothing of :presence, page."
+        "a row exists, this run costs epsilon = 2 and protects only what the row says in columns "
+        "that no run publishes. The account claims nothing about :presence, page."
     )
 
 
@@ -576,7 +580,7 @@ def test_accounts_of_the_format_before_take_runs_by_request_alone(shop: Path) ->
 
     write("ticks")
     printed = succeed(file, main=printing.main)
-    assert "epsilon = 1 for one row: that it is there and what it says in columns that are" in (
+    assert "epsilon = 1 for one row: that it exists and what it says in columns that are" in (
         printed
     )
     assert "run 1: public none; protected :presence, :unknown" in printed
@@ -592,7 +596,7 @@ def test_accounts_of_the_format_before_take_runs_by_request_alone(shop: Path) ->
     )
     printed = succeed(file, main=printing.main)
     assert "satisfies epsilon = 2 for one row: what it says in what, rather than" in printed
-    assert "as far as run 1, whose columns are not known, published none of these" in printed
+    assert "only if run 1, whose columns are not known, published none of these" in printed
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert [line["account"] for line in lines if "account" in line] == [1, 2]
 

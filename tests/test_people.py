@@ -766,7 +766,7 @@ def test_a_member_protects_the_same_people_as_its_bound() -> None:
     """One person may have many devices: what is left of that person's events is any one's."""
     outer = people(20, per_key=20)
     inner = dp.DistinctUsers(EXACT, **CLOCK, keys=KEYS, users=dp.Users(device, 1))
-    with pytest.raises(ValueError, match="other's: give both the same field or function"):
+    with pytest.raises(ValueError, match="the other: give both the same field or function"):
         dp.BoundUsers(outer, {"devices": inner})
     mine = dp.DistinctUsers(EXACT, **CLOCK, keys=KEYS, users=people(2))
     bound = dp.BoundUsers(outer, {"people": mine})

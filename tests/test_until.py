@@ -274,7 +274,7 @@ def test_the_command_says_when_no_tick_has_ended(log: Path, keys: tuple[object, 
     words = [word for word in command(log) if word not in ("--keys", "a", "b")]
     pictures = "--report", log.parent / "page.html", "--plot", log.parent / "p.png"
     out = succeed(*words, *keys, *pictures, "--until", 5, main=ticks.main)
-    assert "no tick has ended yet, so that none is written" in out
+    assert "no tick has ended yet, so none is written" in out
     assert lines(log) == []
     assert (log.parent / "page.html").stat().st_size > 0
 

@@ -378,8 +378,8 @@ def test_a_field_says_whose_an_event_is(kind: str) -> None:
         assert person(name, made("ann")) == ""
     users = dp.Users("usr", 1)
     assert users.examine(made("ann"))[0] == (
-        "the event has no person: field 'usr' holds neither a text nor a whole number, or an empty "
-        "one"
+        "the event has no person: field 'usr' does not hold a whole number, or a text that is not "
+        "empty"
     )
 
 

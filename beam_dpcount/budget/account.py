@@ -4,7 +4,7 @@ The first line is the total. A run adds a line with its charge and its columns b
 counted, under an exclusive lock, and one more at its end. A run is charged when it starts. It is
 refunded only if nothing can have been released.
 
-How charges add up is fixed when the account is made, as the rule must not depend on what was seen:
+How charges add up is fixed when the account is made. The rule must not depend on what was seen:
 
 - a total of epsilon, with or without delta: epsilons add up, and deltas [basic composition];
 - a total of rho: rhos add up [Bun, Steinke 2016]; a run by epsilon (and delta) costs the rho of
@@ -13,12 +13,12 @@ How charges add up is fixed when the account is made, as the rule must not depen
 Both hold too where the budget of a run was chosen after looking at releases of runs before it, as
 long as the total is fixed [Rogers, Roth, Ullman, Vadhan 2016; Feldman, Zrnic 2021].
 
-An account is for one row or for one person. What it claims of them is for the odometer to say: the
-columns that runs protect and no run publishes. Charges never shrink: not where a column is
-published that a run protected, and not where the claim becomes one of replacement.
+An account is for one row or for one person. It claims something about the columns that some run
+protects and no run publishes; `odometer.py` keeps track of them. Charges never shrink: not if a run
+publishes a protected column, and not if the claim becomes one of replacement.
 
-Files of format 1 do not say which columns a run used. They are read; what meets their runs is
-`:unknown`.
+Files of format 1 can be read. They do not say which columns a run used, so a run that conflicts
+with one of theirs conflicts at `:unknown`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from beam_dpcount.budget.odometer import (
 from beam_dpcount.checks import ParameterError
 
 FORMAT = 2
-_WITHOUT_COLUMNS = 1  # the format before
+_WITHOUT_COLUMNS = 1  # the previous format
 _USUAL_DELTA = 1e-6
 _BLOCK = 1 << 20
 _BEGINNING = b'{"account":'
@@ -106,7 +106,7 @@ class Account:
     """An account as its file has it.
 
     Raises:
-      AccountError: it is not there, or is not an account.
+      AccountError: the file does not exist, or is not an account.
     """
 
     path: str
@@ -227,7 +227,7 @@ class Account:
                 )
 
     def price(self, charges: Charges, use: ColumnUse) -> Charge:
-        """What one run more would cost, for what is then still claimed."""
+        """What one more run would cost, for what is still claimed after it."""
         after = self.odometer.with_run(0, use)
         return charges.replacement if after.is_of_replacement else charges.presence
 
@@ -248,9 +248,9 @@ class Account:
         Args:
           charges: what it costs.
           use: its columns.
-          user: the column of whom it protects, or None: a row.
-          allowed: columns of which the account may claim nothing from now on.
-          why: why the run costs more than its budget, if so.
+          user: the column of the person it protects; None if it protects a row.
+          allowed: columns about which the account may claim nothing from now on.
+          why: why the run costs more than its budget, if it does.
         """
         if self.user is not None and user != self.user:
             given = "has none" if user is None else f"has {user!r}"
@@ -264,8 +264,8 @@ class Account:
         self._check_total(charges, use, why)
 
     def _check_columns(self, use: ColumnUse, allowed: Collection[str]) -> None:
-        met = self.odometer.meeting(use)
-        refused = {name: numbers for name, numbers in met.items() if name not in allowed}
+        conflicts = self.odometer.conflicts(use)
+        refused = {name: numbers for name, numbers in conflicts.items() if name not in allowed}
         if not refused:
             return
         published = {name: numbers for name, numbers in refused.items() if name in use.public}
@@ -281,8 +281,8 @@ class Account:
         raise _error(
             f"account {self.path!r}: {'; '.join(filter(None, problems))}; no guarantee would hold "
             "for such a column",
-            f"give {{allow_public=}}{' '.join(map(shlex.quote, met))}, and the account claims "
-            f"nothing of it any more{other}",
+            f"give {{allow_public=}}{' '.join(map(shlex.quote, conflicts))}, and the account "
+            f"claims nothing about it any more{other}",
             "allow_public",
         )
 
@@ -297,7 +297,7 @@ class Account:
         so_far = f" after {count} run{'s' * (count != 1)}" if count else ""
         dearer = ""
         if after and not odometer.is_of_replacement and spent.exceeds(self.spent):
-            dearer = f", and those before it then cost {spent}, not {self.spent} ({_DEARER})"
+            dearer = f", and earlier runs then cost {spent}, not {self.spent} ({_DEARER})"
         raise _error(
             f"account {self.path!r} would be overspent: this run costs {price}{why}{dearer}, but "
             f"of its {self.total} only {left}{so_far}",
@@ -371,19 +371,19 @@ class Account:
             released = f"All that these runs released satisfies {self._in_words()}"
             sentences = [f"{released} for {self.whose}: {self._claim(odometer)}."]
         if odometer.public:
-            shown = listed(ordered(odometer.public - {UNKNOWN}))
-            sentences.append(f"Public: {shown}.")
-        for (by, shown_by), names in odometer.lost_to.items():
+            columns = listed(ordered(odometer.public - {UNKNOWN}))
+            sentences.append(f"Public: {columns}.")
+        for (protecting, publishing), names in odometer.lost_to.items():
             sentences.append(
-                f"Nothing is claimed of {listed(names)}, which {runs(by)} protected and "
-                f"{runs(shown_by)} published."
+                f"Nothing is claimed about {listed(names)}, which {runs(protecting)} protected and "
+                f"{runs(publishing)} published."
             )
         if odometer.is_of_replacement and odometer.claimed:
             sentences.append(f"Costs are those of {_DEARER}.")
         if odometer.unknown and odometer.claimed:
             sentences.append(
-                f"This is so as far as {runs(odometer.unknown)}, whose columns are not known, "
-                "published none of these."
+                f"This holds only if {runs(odometer.unknown)}, whose columns are not known, "
+                "published none of these columns."
             )
         return " ".join([*sentences, _ELSEWHERE])
 
@@ -397,39 +397,35 @@ class Account:
         return f"{spent}{also}"
 
     def _claim(self, odometer: Odometer) -> str:
-        """What of a row (or person) is protected."""
-        row = self.user is None
-        there, said = (
-            ("that it is there", "what it says")
-            if row
-            else (
-                "that they have rows",
-                "what these say",
-            )
+        """What is protected about a row (or person)."""
+        presence, content = (
+            ("that it exists", "what it says")
+            if self.user is None
+            else ("that they have rows", "what these say")
         )
         names = listed(ordered(odometer.claimed - {*MEANINGS}), "")
-        cells = [f"{said} in {names}"] if names else []
+        cells = [f"{content} in {names}"] if names else []
         if UNKNOWN in odometer.claimed:
-            cells.append(f"{said} in columns that are not known")
+            cells.append(f"{content} in columns that are not known")
         if PRESENCE in odometer.claimed:
-            return " and ".join([there, *cells])
+            return " and ".join([presence, *cells])
         anything = odometer.is_of_replacement or self._spent(True) == self._spent(False)
         other = "anything else" if anything else "nothing"
         return f"{' and '.join(cells)}, rather than {other}, all else equal"
 
 
-_DEARER = "another row in its place, as it is public that a row is there"
+_DEARER = "replacing a row, as it is public that the row exists"
 _ELSEWHERE = (
-    "It holds for rows that no other account, and no run without one, has counted. Columns are "
-    "compared by their names: a copy under another name, nested in another column or computed from "
-    "it, is not found."
+    "This is only for rows that were not counted under another account or without one. Columns are "
+    "compared by name: a copy under another name, nested in another column or computed from it, is "
+    "not detected."
 )
 
 
-def _with_runs(met: Mapping[str, Sequence[int]]) -> str:
-    """Columns, and the runs that met them there."""
+def _with_runs(conflicts: Mapping[str, Sequence[int]]) -> str:
+    """Columns in conflict, and the runs that use them."""
     same: dict[tuple[int, ...], list[str]] = {}
-    for name, numbers in met.items():
+    for name, numbers in conflicts.items():
         same.setdefault(tuple(numbers), []).append(
             f"{name} ({MEANINGS[name]})" if name in MEANINGS else repr(name)
         )
@@ -471,7 +467,7 @@ def _names(names: Sequence[str]) -> frozenset[str]:
 
 
 def run_line(charges: Charges, use: ColumnUse, **more: Any) -> dict[str, Any]:
-    """What a run's line says of its charge and columns, and what else it is to say."""
+    """A run's line: its charge, its columns, and `more`."""
     line: dict[str, Any] = {"cost": charges.presence.packed()}
     if charges.replacement != charges.presence:
         line["replaced"] = charges.replacement.packed()

@@ -41,10 +41,10 @@ class Charge:
         return any(mine > theirs for mine, theirs in zip(self.parts, other.parts, strict=True))
 
     def of_two(self) -> Charge:
-        """What two changes cost, of which each one costs this.
+        """What two changes cost if each of them costs this.
 
-        Two changes that are (epsilon, delta)-DP are (2 epsilon, (1 + e^epsilon) delta)-DP, and of
-        rho-zCDP 4 rho: the sum of two vectors of norm d has norm 2 d at most.
+        If one is (epsilon, delta)-DP, two are (2 epsilon, (1 + e^epsilon) delta)-DP. If one costs
+        rho, two cost 4 rho: the sum of two vectors of norm d has at most norm 2 d.
         """
         more = 1 + Fraction(math.exp(min(float_up(self.epsilon), _LARGEST)) * (1 + 1e-12))
         delta = Fraction(float_up(self.delta * more)) if self.delta else Fraction(0)
@@ -66,12 +66,12 @@ class Charge:
 
 
 class Charges(NamedTuple):
-    """What a run is charged for a row (or person), by what an account claims of it.
+    """What a run is charged for a row (or person), depending on what the account claims about it.
 
     Fields:
-      presence: for what the run protects being there or not; per element: that a row says it, or
-        nothing.
-      replacement: for the same cells saying anything else while the row stays. Not less.
+      presence: for adding or removing what the run protects: at a clock the row, per element what
+        the row says.
+      replacement: for other content of the same cells, while the row stays. Not less.
     """
 
     presence: Charge

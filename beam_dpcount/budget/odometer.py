@@ -1,13 +1,14 @@
-"""An odometer of columns: what is left of the claims of several runs over the same rows.
+"""An odometer of columns: what can still be claimed after several runs over the same rows.
 
-A run treats some columns as public: its releases may show them as they are. Others it protects.
-What one run protects and another one publishes is not protected at all, whatever either of them
-costs. Names are compared, and names alone: a copy of a column under another name, nested in
-another one or computed from it, is not found.
+A run treats some columns as public: its releases may show them unchanged. It protects others. If
+one run protects a column and another publishes it, the column is not protected at all, whatever
+the two runs cost. Columns are compared by name only: a copy under another name, nested in another
+column or computed from it, is not detected.
 
-A claim is (relation, unit, columns). As long as no run publishes that a row is there, it is about a
-row (or all rows of a person) being there or not. Once one does, what is left is that the claimed
-cells of that row may say anything else, all else equal: a removal and an addition.
+A claim consists of a relation, a unit and columns. As long as no run publishes that a row exists,
+the claim is about adding or removing a row (or all rows of a person). Once a run does, it is only
+about what the claimed cells of that row say: they may say anything else, all else equal. That is a
+removal and an addition.
 See docs/privacy.md, "Several runs over the same rows".
 """
 
@@ -17,13 +18,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-PRESENCE = ":presence"  # that a row is there, with its place and time
-UNKNOWN = ":unknown"  # columns without a name: what a function computes, and runs of old accounts
-MEANINGS = {PRESENCE: "that a row is there", UNKNOWN: "columns that nobody knows"}
+PRESENCE = ":presence"  # that a row exists, with its place and time
+UNKNOWN = ":unknown"  # columns without a name: computed by a function, or of old accounts
+MEANINGS = {PRESENCE: "that a row exists", UNKNOWN: "columns that are not known"}
 
 
 def column(name: str) -> str:
-    """A column of the input as an odometer names it; those of its own begin with one colon."""
+    """The odometer's name of an input column: only its own names begin with a single colon."""
     return f":{name}" if name.startswith(":") else name
 
 
@@ -37,10 +38,10 @@ class ColumnUse:
     """The columns that a run treats as public, and those that it protects.
 
     Args:
-      public: all that decide which rows count and in which step: the key, the time, the order, the
-        row's id, a filter, per element whose a row is. To publish any is to publish that a row is
-        there: PRESENCE is added.
-      protected: what neighbours may differ in.
+      public: all columns that decide which rows count and in which step: the key, the time, the
+        order, the row's id, a filter, and per element the person. To publish one of them is to
+        publish that a row exists, so PRESENCE is added.
+      protected: the columns in which neighbours may differ.
     """
 
     public: frozenset[str] = frozenset()
@@ -56,10 +57,10 @@ class ColumnUse:
         """Whether all columns have names."""
         return UNKNOWN not in self.public | self.protected
 
-    def meets(self, other: ColumnUse) -> frozenset[str]:
+    def conflicts_with(self, other: ColumnUse) -> frozenset[str]:
         """The columns that one of the two publishes and the other one protects.
 
-        Columns without a name meet everything: where they do, UNKNOWN is one of them.
+        Columns without a name conflict with all columns. Then UNKNOWN is in the result.
         """
         named = self.public & other.protected | other.public & self.protected
         if self.is_known and other.is_known:
@@ -70,7 +71,7 @@ class ColumnUse:
 
 @dataclass(frozen=True)
 class Odometer:
-    """What runs, by number, leave of each other's claims. Their order does not matter."""
+    """What can still be claimed after several runs, by number. Their order does not matter."""
 
     uses: Mapping[int, ColumnUse]
 
@@ -84,7 +85,7 @@ class Odometer:
 
     @cached_property
     def claimed(self) -> frozenset[str]:
-        """The columns of which something is still claimed."""
+        """The columns about which something is still claimed."""
         named = self.protected - self.public - {UNKNOWN}
         return named | ({UNKNOWN} if self._unnamed_holds() else set())
 
@@ -96,43 +97,44 @@ class Odometer:
 
     @property
     def lost(self) -> frozenset[str]:
-        """The columns that some run protects, and of which nothing is claimed any more."""
+        """The columns that some run protects, and about which nothing is claimed any more."""
         return self.protected - self.claimed
 
     @property
     def lost_to(self) -> dict[tuple[tuple[int, ...], tuple[int, ...]], list[str]]:
-        """The same, by the runs that protect them and those that publish them."""
+        """The lost columns, by the runs that protect them and those that publish them."""
         names: dict[tuple[tuple[int, ...], tuple[int, ...]], list[str]] = {}
         for name in ordered(self.lost):
-            by = tuple(n for n, use in self.uses.items() if name in use.protected)
-            any_is = name == UNKNOWN
-            to = (
-                n for n, use in self.uses.items() if name in use.public or (any_is and use.public)
+            protecting = tuple(n for n, use in self.uses.items() if name in use.protected)
+            publishing = tuple(
+                n
+                for n, use in self.uses.items()
+                if name in use.public or (name == UNKNOWN and use.public)
             )
-            names.setdefault((by, tuple(to)), []).append(name)
+            names.setdefault((protecting, publishing), []).append(name)
         return names
 
     @property
     def is_of_replacement(self) -> bool:
-        """Whether a run was to protect that a row is there, and another one publishes it."""
+        """Whether one run protects that a row exists, and another one publishes it."""
         return PRESENCE in self.protected & self.public
 
     @property
     def unknown(self) -> list[int]:
-        """The runs that may publish columns nobody knows of."""
+        """The runs that may publish columns that are not known."""
         return [n for n, use in self.uses.items() if UNKNOWN in use.public]
 
-    def meeting(self, use: ColumnUse) -> dict[str, list[int]]:
-        """The columns at which another run would meet these, and which of them.
+    def conflicts(self, use: ColumnUse) -> dict[str, list[int]]:
+        """The columns in which another run would conflict with these, and with which of them.
 
-        One that it publishes meets nothing where nothing is claimed of it any more.
+        It may publish a column about which nothing is claimed any more.
         """
-        met: dict[str, list[int]] = {}
-        gone = self.lost - use.protected - {UNKNOWN}
+        by_column: dict[str, list[int]] = {}
+        free = self.lost - use.protected - {UNKNOWN}
         for number, other in self.uses.items():
-            for name in use.meets(other) - gone:
-                met.setdefault(name, []).append(number)
-        return {name: met[name] for name in ordered(met)}
+            for name in use.conflicts_with(other) - free:
+                by_column.setdefault(name, []).append(number)
+        return {name: by_column[name] for name in ordered(by_column)}
 
     def with_run(self, number: int, use: ColumnUse) -> Odometer:
         return Odometer({**self.uses, number: use})

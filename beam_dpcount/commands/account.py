@@ -9,10 +9,10 @@ rhos, which allows more runs of small budgets; a run by --epsilon costs the rho 
 An account is for one set of rows: whoever's rows they are, runs over other rows have their own, and
 all runs over these, by whomever, one. It is for one row; with --user COLUMN for one person, and
 then takes only runs with --user COLUMN.
-Each run's line says which columns it publishes (keys, times, that a row is there: :presence) and
+Each run's line says which columns it publishes (keys, times, and :presence, that a row exists) and
 which it protects. A run that publishes what another one protects is refused, unless --allow-public
-says otherwise; what still holds for a row, or a person, is then said here. Columns are compared by
-their names alone: a copy under another name, nested or computed, is not found.
+says otherwise. The account then says what still holds for a row, or a person. Columns are compared
+by name only: a copy under another name, nested or computed, is not detected.
 The file is PRIVATE, with mode 0600: it has the size and a digest of each input, by which a guess at
 the input could be tested. Keep it as you keep the data. This command spends nothing.
 """

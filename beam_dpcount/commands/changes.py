@@ -30,7 +30,7 @@ def add_steps(parser: opt.Parser) -> opt.Group:
         --relation {{{",".join(RELATIONS)}}}: what is protected (default replace_one; with --ticks
           add_remove)
         --max-per-tick N: with --ticks: the sum of a key's rows in one tick is clipped to N times
-          the largest value (default 2^30, or less where 64 bits would not hold all sums, or noise
+          the largest value (default 2^30, or less if 64 bits would not hold all sums, or noise
           would grow with it)
         --max-items B: with --ticks: the most keys that one row counts under (default 1)
     """
@@ -82,8 +82,8 @@ def change_of(options: argparse.Namespace) -> Change:
 
 
 def amply(options: argparse.Namespace, counter: Any) -> Any:
-    """A counter of `change_of` as a clock takes it: without --max-per-tick what costs nothing more
-    of a tick counts."""
+    """A counter of `change_of` for a clock. Without --max-per-tick it counts as much of a tick as
+    costs nothing more."""
     if options.ticks is None or options.max_per_tick is not None:
         return counter
     return ample({None: counter})[None]

@@ -30,8 +30,8 @@ def add_clock(parser: opt.Parser) -> opt.Group:
 
 def add_until(group: opt.Group) -> None:
     table = """
-        --until TIME: write the ticks that have ended then (default now, and never later); rows of
-          others have no influence. All ticks of the clock are charged, whatever it is
+        --until TIME: write only ticks that have ended by then (default now; not a later time); rows
+          of later ticks have no influence. All ticks of the clock are charged, whatever TIME is
     """
     opt.add(group, table)
 

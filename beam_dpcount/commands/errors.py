@@ -99,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     what = "horizon" if options.ticks is None else "ticks"
     print(f"{budget}, {what} {steps:,}, {change}")
     if options.ticks is not None:
-        print(f"of each tick up to {counter.change.most:,} events count (--max-per-tick)")
+        print(f"up to {counter.change.most:,} events of each tick count (--max-per-tick)")
     print(table(counter))
     print()
     releases = many(steps * options.keys, "release")

@@ -97,7 +97,7 @@ def findings(task: Task, source: Source, transform: Any) -> Found:
 
 
 class Unread:
-    """Rows that count nothing at a clock, as they cannot be read: by column and reason."""
+    """Counts the rows that cannot be read at a clock, by column and reason."""
 
     def __init__(self) -> None:
         self.reasons: Tally[tuple[str | None, str]] = Tally()

@@ -48,12 +48,12 @@ _MAY_NOT = (
 )
 _AGAIN = (
     "Count the same rows again without counting the cost: budgets of all runs add up, and a run "
-    "that publishes a column which this one protects undoes it; --account finds both.",
+    "that publishes a column which this one protects voids its guarantee; --account detects both.",
 )
 _AGAIN_REPLAYED = (
     "Count the same rows again with other options, or rows that have changed, without counting the "
     "cost: budgets of all such runs add up, and one that publishes a column which this one "
-    "protects undoes it; --account finds both.",
+    "protects voids its guarantee; --account detects both.",
 )
 _COLUMNS = {
     "rank": "the place of the word among those of the release, 1 for the largest private count",
@@ -143,7 +143,7 @@ def check_new(outputs: Sequence[str]) -> None:
     for path in outputs:
         try:
             there = FileSystems.exists(path) if "://" in path else os.path.exists(path)
-        except Exception as error:  # each file system has its own
+        except Exception as error:  # each file system raises its own errors
             raise InputError(f"cannot look for {path!r}: {remedy(path, error)}") from None
         if there:
             raise InputError(

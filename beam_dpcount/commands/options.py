@@ -273,9 +273,9 @@ def add_source(parser: Parser) -> Group:
         --format {csv,jsonl,parquet}: of the files; default: by their names, such as x.jsonl.gz, and
           CSV for others and for standard input
         --delimiter DELIMITER: of CSV files (default: a comma)
-        --multiline: cells of CSV files may hold line breaks, within quotes; default: a row ends
-          with its line. With it a broken quote, in any row, ends the run before anything is
-          counted, which shows that it is there
+        --multiline: quoted cells of CSV files may hold line breaks; default: a row ends with its
+          line. With it a broken quote, in any row, ends the run before anything is counted, which
+          shows that there is one
         --show-header: where a column is missing, show the first line of the CSV file, which is
           data if the file has no header, or the fields of the line of JSON
     """
@@ -412,12 +412,12 @@ def add_output(parser: Parser) -> Group:
         --report HTML: one page to read and hand on: counts, guarantee, data; needs no network
         --plot-keys KEY ...: the keys to draw; default: chosen by public facts named in the picture
         --overwrite: replace files of these names that are there already
-        --account FILE: enter what this run costs, or refuse it where that is more than is left, or
-          where one run publishes a column that another protects; `beam-dpcount account` makes and
+        --account FILE: charge this run to an account. It is refused if it costs more than is left,
+          or if one run publishes a column that another protects; `beam-dpcount account` makes and
           prints such files
         --allow-public COLUMN ...: with --account: columns that may be public in one run and
-          protected in another; the account then claims nothing of them. :presence is that a row is
-          there, with its time; :unknown are those of runs in an account of an earlier version
+          protected in another; the account then claims nothing about them. :presence is that a row
+          exists, with its time; :unknown are columns of runs in an account of an earlier version
         --dry-run: count nothing, and say what a run would: what is guaranteed, and how large errors
           will be, step by step; nothing is spent or written
         --check: PRIVATE: count nothing, and say on the terminal what of the rows would not count
@@ -428,7 +428,7 @@ def add_output(parser: Parser) -> Group:
     return group
 
 
-SHOW_TRUTH = "--show-truth: PRIVATE: draw exact counts too: gives away the data; for demonstrations"
+SHOW_TRUTH = "--show-truth: PRIVATE: also draw exact counts, which are the data; for demonstrations"
 
 # Parsed options
 

@@ -51,7 +51,7 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
             "give --check, which reads all rows, or --dry-run, which counts none, not both"
         )
     task.check()
-    FileSystems.set_options(beam_options(flags, names))  # some need them to be looked at
+    FileSystems.set_options(beam_options(flags, names))  # some need them even to list files
     source = ready(task.source())
     files = files_of(source)
     reader = ReadEvents(source, files)
@@ -63,7 +63,7 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
     if options.check:
         looks.look(task, reader.source, transform)
         return
-    reader.check()  # after the options: a mistake in one of them is said before a row is read
+    reader.check()  # after the options: a mistake in one is reported before a row is read
     pipeline = beam.Pipeline(options=beam_options(flags, names))
     _check_timers(task, pipeline.options.view_as(StandardOptions).runner)
     events: Any = pipeline | "Read" >> reader

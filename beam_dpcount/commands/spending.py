@@ -1,8 +1,8 @@
-"""What a run enters into its account: what it costs, which columns it uses, and repeats.
+"""Charges a run to its account: what it costs, which columns it uses, and whether it is a repeat.
 
-The account itself is of `budget.account`. Its neighbours are two inputs of which one lacks what the
-row says (at a clock: the row), or what all rows of the person say; every command protects at least
-that, a graph or a bound on people perhaps in two changes, see `times`.
+The account itself is in `budget.account`. Its neighbours are two inputs: one lacks what a row says
+(at a clock: the row), or what all rows of a person say. Every command protects at least that. For a
+graph or a bound on people it may be two changes, see `times`.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def times(counter: Counter, for_person: bool) -> int:
 def charges_of(
     budget: Budget, counter: Counter, keys_delta: float, account: Account
 ) -> tuple[Charges, str]:
-    """What all releases of a run cost, in the unit of an account; and why it is more than the
-    budget, if it is; or an InputError where it has none there."""
+    """What all releases of a run cost, in the unit of an account, and why it is more than the
+    budget, if it is. An InputError if the run cannot be charged in that unit."""
     for_person, of_rho = account.user is not None, bool(account.total.rho)
     factor = times(counter, for_person)
     if of_rho:
@@ -100,11 +100,11 @@ _TWO = "without one row others may count in its place, so that for a row this ru
 
 
 def _replaced(charge: Charge, budget: Budget, counter: Counter, for_person: bool) -> Charge:
-    """What the run costs where what a row (or person) says is anything else, and the row stays.
+    """What the run costs if a row (or person) says anything else, and the row stays.
 
-    Its charge, where the run protects a replacement. Else a removal and an addition, each of which
-    costs the charge; by rho what the norm of a replacement says, if it is known. A row that goes
-    from one person to another is two changes of people.
+    If the run protects a replacement, that is its charge. Otherwise it is a removal and an
+    addition, and each of them costs the charge; in rho it is what the norm of a replacement gives,
+    if that is known. A row that goes from one person to another changes two people.
     """
     change = counter.change
     of_people = isinstance(change, UserChange) and not for_person
@@ -122,10 +122,10 @@ def _replaced(charge: Charge, budget: Budget, counter: Counter, for_person: bool
 
 
 def _rho(budget: Budget, counter: Counter, factor: Fraction | int, of_pure: int) -> Fraction:
-    """The rho of all releases of a run, so many times.
+    """The rho of all releases of a run, times `factor`.
 
-    Two changes are 2 epsilon of Laplace noise, whatever their products: four times its rho, which
-    is `of_pure`.
+    With Laplace noise two changes cost 2 epsilon, whatever their inner product: four times its rho.
+    So `of_pure` is the factor of such noise.
     """
     if isinstance(budget, dp.ZCDP):
         return written(budget.rho) * factor
@@ -164,8 +164,8 @@ def entered(
       flags: options for Beam.
 
     Raises:
-      InputError: the run exceeds what is left, uses columns that others use otherwise, or the
-        account is none; before anything is counted.
+      InputError: before anything is counted, if the run costs more than is left, if its columns
+        conflict with those of another run, or if the file is not an account.
     """
     options = task.options
     if options.account is None:
@@ -193,7 +193,7 @@ def entered(
         line |= {"noise": noise} if noise else {}
         line |= {"allowed": ordered(allowed), "said": task.guarantee(), "version": dp.__version__}
         add(line if again is None else line | {"again": again})
-    # Not what is left, nor what other runs there were: whether one failed may depend on its rows.
+    # Nothing on what is left, or on other runs: whether one of them failed may depend on its rows.
     task.account = (
         _of_account(task, account, full, why)
         if again is None
@@ -208,7 +208,7 @@ def entered(
         shows = bool(flags) or getattr(options, "select_keys", False) or stop.wrote
         shows = shows or options.on_reject == "raise"
         if not shows and before is not None and _states(place) == before:
-            with suppress(AccountError):  # it then counts
+            with suppress(AccountError):  # it then stays charged
                 _end(path, {"run": number, "end": accounts.NOTHING, "time": accounts.now()})
         raise
     line = {"run": number, "end": accounts.DONE, "time": accounts.now()}
@@ -265,7 +265,7 @@ def _entered(
 
 
 def _of_account(task: Task, account: Account, charges: Charges, why: str) -> str:
-    """What the report says: of this run, its options and the account's total alone."""
+    """What the report says. It depends on this run, its options and the account's total alone."""
     use, allowed = task.column_use(), task.options.allow_public
     protects = "no column"
     if use.protected:
@@ -276,18 +276,18 @@ def _of_account(task: Task, account: Account, charges: Charges, why: str) -> str
     ]
     if PRESENCE in use.protected and charges.replacement != charges.presence:
         lines.append(
-            f"If another run publishes that a row is there, it costs {charges.replacement}, and is "
-            "for what the row says in columns that none publishes."
+            f"If another run publishes that a row exists, this run costs {charges.replacement} "
+            "and protects only what the row says in columns that no run publishes."
         )
     if allowed:
-        lines.append(f"The account claims nothing of {listed(ordered(allowed))}.")
+        lines.append(f"The account claims nothing about {listed(ordered(allowed))}.")
     return " ".join(lines)
 
 
 def _check_unneeded(options: argparse.Namespace) -> None:
     if options.allow_public:
         raise InputError(
-            "--allow-public says what an account is to claim no more: give --account FILE as well"
+            "--allow-public is about what an account claims: give --account FILE as well"
         )
 
 
@@ -346,8 +346,8 @@ def _noise_mark(task: Task) -> str:
 def _mark(task: Task, inputs: list[list[Any]], flags: Sequence[str]) -> str:
     """A keyed digest of all that the releases of a run with replayable noise follow from.
 
-    Empty where another run might release something else: noise of the system, files that are not
-    here, a runner of the user's choice, --path streaming, where order and lateness count, and a
+    Empty if another run might release something else: with noise of the system, files that are not
+    here, a runner of the user's choice, --path streaming (where order and lateness count), or a
     file of public texts that was not read through the task.
     """
     options = task.options
@@ -360,7 +360,7 @@ def _mark(task: Task, inputs: list[list[Any]], flags: Sequence[str]) -> str:
     files = {name.removesuffix("_file") for name in counted if name.endswith("_file")}
     if not files <= {*task.lists}:
         return ""
-    # The lists as they were counted. Their files may have changed, or can be read only once.
+    # The lists as this run read them. Their files may change, or can be read only once.
     what = (
         *(task.name, dp.__version__, NOISE_FORMAT, task.counter.fingerprint),
         *(sorted((name, repr(x)) for name, x in counted.items()), sorted(task.lists.items())),

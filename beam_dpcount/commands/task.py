@@ -94,10 +94,11 @@ class Task(ABC):
         return Source(self.options.input, columns=tuple(columns), measure=measure, **how, **more)
 
     def column_use(self) -> ColumnUse:
-        """The columns that an account takes as public, and as protected, in this run.
+        """The columns that this run publishes and protects, for an account.
 
-        At a clock no column is public. Per element those are that decide which rows there are and
-        in which step of which key: keys, times and people. Everything else that is read is counted.
+        At a clock no column is public. Per element keys, times and people are public: they decide
+        which rows there are, and in which step of which key. All other columns that are read are
+        counted, and protected.
         """
         source = self.source()
         read = {column(name) for name in source.names}
@@ -121,8 +122,8 @@ class Task(ABC):
     def listed_texts(self, name: str, inputs: Sequence[str]) -> list[str]:
         """The public texts of --NAME or --NAME-file; see `public_list`.
 
-        A file is read once: it may be a pipe, or be replaced, and what is counted must be what an
-        account takes note of.
+        A file is read once, as it may be a pipe or be replaced: an account must record the list
+        that is counted.
         """
         if name not in self.lists:
             self.lists[name] = opt.public_list(name, self.options, inputs)
@@ -166,7 +167,7 @@ class Task(ABC):
         return f"{'the keys, ' if self.options.key else ''}{people}{self.known}"
 
     def released_ticks(self) -> dict[str, Any]:
-        """What the manifest says of how much of the clock is released."""
+        """What the manifest says about how much of the clock is released."""
         return {}
 
     def scope(self) -> str:
@@ -234,7 +235,7 @@ class Task(ABC):
         )
 
     def exact(self, events: Iterable[Any], places: Places) -> dict[str, list[float]]:
-        """The exact running counts by key, for --show-truth: private, one a release."""
+        """The exact running counts by key, for --show-truth: private, one for each release."""
         from beam_dpcount.commands import truth  # here: task.py is read for --help
 
         return truth.of_elements(events, places, self.counter, self.options.path != "streaming")

@@ -8,7 +8,7 @@ clock, leave no trace in the output. With --select-keys no keys are given, and w
 is protected too: a key is written from the tick on at which its own private count is high enough.
 An empty cell is a key like others: give '' to count it. A row that cannot be read (a time in
 another format, a null key, a line with an open quote or too few cells) counts nothing and leaves no
-trace; --check says how many there are, and why, to whoever holds the rows.
+trace; --check tells whoever holds the rows how many there are, and why.
 Options that are not listed here go to Beam, e.g. --runner.
 """
 
@@ -62,7 +62,7 @@ class Ticks(Task):
         source = opt.add_source(parser)
         opt.add(source, "--key COLUMN: the keys; default: one count of all rows")
         keys = source.add_mutually_exclusive_group()
-        listed = "all (public) keys; rows of others do not count; with --key, this or --select-keys"
+        listed = "all (public) keys; rows of others do not count; --key needs this or --select-keys"
         opt.add_public(keys, "keys", "KEY", listed)
         opt.add(keys, "--select-keys: all keys whose private counts are high enough; see below")
         opt.add_items(source, "keys", "in the order given here (--select-keys: of the cell)")
@@ -85,7 +85,7 @@ class Ticks(Task):
         )
         limits = f"""
             --max-per-tick N: the sum of a key's rows in one tick is clipped to N times the largest
-              value (default 2^30, or less where 64 bits would not hold all sums, or noise would
+              value (default 2^30, or less if 64 bits would not hold all sums, or noise would
               grow with it); with a lower one some mechanisms take longer clocks
             --late {{{",".join(LATE)}}}: with --path streaming, rows that come after their tick was
               released: fold (default): they count at the next one; drop: they do not count
@@ -226,15 +226,15 @@ class Ticks(Task):
         return [*lines, *self._not_ended(), f"{size} = {releases}"]
 
     def _not_ended(self) -> list[str]:
-        """A note on ticks that are not released, as they have not ended."""
+        """A note on ticks that are not released because they have not ended."""
         left = self.count.ticks_left
         if not left:
             return []
-        said = f"note: ticks that have ended by {self.count.cutoff} (--until) are written; "
-        said += f"the other {left:,} are charged as well"
+        note = f"note: ticks that have ended by {self.count.cutoff} (--until) are written; "
+        note += f"the other {left:,} are charged as well"
         if self.options.secret_env is not None or self.options.secret_file is not None:
-            said += "; a later run over the same rows repeats them and goes on, at no cost"
-        return [said]
+            note += "; a later run over the same rows repeats those and adds more, at no cost"
+        return [note]
 
     def _useless_limits(self) -> list[str]:
         """Notes on limits on people that leave rows out, or cost noise, for nothing."""
@@ -361,7 +361,7 @@ class Ticks(Task):
 
     def findings(self) -> list[str]:
         if self.releases_nothing:
-            return ["no tick has ended yet, so that none is written: run again once one has"]
+            return ["no tick has ended yet, so none is written: run again once one has"]
         if self.selection is None or self._shown != 0:
             return []
         return ["no key was shown: the private count of none was high enough"]

@@ -42,11 +42,11 @@ def of_ticks(
 ) -> dict[str, list[float]]:
     """The running count of a key at each of its releases, which are the rows of `columns`.
 
-    It clips the sum of each tick, as the counter does, and not a person's number of events.
+    It clips the sum of each tick, as the counter does. It does not bound a person's events.
     """
     step_at = clock.steps_from(clock.start)
-    shown = dict.fromkeys(columns["key"])
-    sums = {key: [0] * clock.steps for key in shown}
+    keys = dict.fromkeys(columns["key"])
+    sums = {key: [0] * clock.steps for key in keys}
     for element in events:
         for key, event in (element.value,) if split is None else split(element.value):
             step = step_at(element.timestamp.micros)
@@ -56,7 +56,7 @@ def of_ticks(
     totals = {
         key: [*accumulate(min(max(x, -most), most) for x in of_key)] for key, of_key in sums.items()
     }
-    truth: dict[str, list[float]] = {key: [] for key in shown}
+    truth: dict[str, list[float]] = {key: [] for key in keys}
     for key, step in zip(columns["key"], columns["step"], strict=True):
         truth[key].append(totals[key][step - 1] * counter.unit)
     return truth

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from beam_dpcount.counters.counter import Counter, calibrate
 
-MOST = 30  # log2 of it, wherever that costs nothing
+MOST = 30  # log2 of the default, if that costs nothing
 _LARGEST = 2**62  # sums that fit 64 bits with room to spare
 _LEAST, _MANY = 2**20, 2**16
 
@@ -16,9 +16,9 @@ Way = TypeVar("Way")
 
 
 def least_most(magnitude: int, steps: int, many: int = _MANY) -> int:
-    """How many times the largest value a tick may sum up to, at least, by default.
+    """The smallest default: a tick may sum up to this many times the largest value.
 
-    2^20; less where the sums of all ticks would not fit 64 bits, and beyond `many` ticks (2^16), so
+    2^20; less if the sums of all ticks would not fit 64 bits, and beyond `many` ticks (2^16), so
     that the arithmetic of mechanisms with real entries adds little to the noise.
     """
     return max(1, min(_LEAST, _LEAST * many // steps, _LARGEST // (steps * magnitude)))
@@ -27,37 +27,37 @@ def least_most(magnitude: int, steps: int, many: int = _MANY) -> int:
 def ample(counters: Mapping[Way, Counter]) -> dict[Way, Counter]:
     """The same counters, for the largest sums of a tick up to 2^30 that cost none of them anything.
 
-    That is: all laws stay the same, all sums fit 64 bits, and no arithmetic becomes slow. It is a
-    power of two, or what the counters were calibrated for.
+    That is: all noise distributions stay the same, all sums fit 64 bits, and no arithmetic becomes
+    slow. The limit is a power of two, or what the counters were calibrated for.
     """
-    known: dict[int, Any] = {id(counter): counter for counter in counters.values()}
-    least = max(counter.change.most for counter in known.values())
+    originals: dict[int, Any] = {id(counter): counter for counter in counters.values()}
+    least = max(counter.change.most for counter in originals.values())
     low, high = least.bit_length() - 1, MOST
-    found = known
+    best = originals
 
     def at(log: int) -> dict[int, Counter] | None:
-        made = {name: _clipped(counter, 1 << log) for name, counter in known.items()}
-        return None if None in made.values() else made  # type: ignore[return-value]
+        larger = {name: _clipped(counter, 1 << log) for name, counter in originals.items()}
+        return None if None in larger.values() else larger  # type: ignore[return-value]
 
-    # Whatever is free for a sum is free for smaller ones; mostly all are.
+    # If a limit is free, so are smaller ones. The highest is tried first: it mostly is.
     middle = high
     while low < high:
-        made = at(middle)
-        if made is None:
+        larger = at(middle)
+        if larger is None:
             high = middle - 1
         else:
-            low, found = middle, made
+            low, best = middle, larger
         middle = (low + high + 1) // 2
-    return {way: found[id(counter)] for way, counter in counters.items()}
+    return {way: best[id(counter)] for way, counter in counters.items()}
 
 
 def _clipped(counter: Counter, most: int) -> Counter | None:
-    """A counter for such sums of a tick; None if they cost something."""
+    """The counter for larger sums of a tick; None if they cost something."""
     change: Any = counter.change
     if counter.horizon * (change.largest(counter.unit) // change.most) * most > _LARGEST:
         return None
     try:
-        made = calibrate(
+        larger = calibrate(
             counter.mechanism,
             counter.budget,
             replace(change, most=most),
@@ -66,4 +66,4 @@ def _clipped(counter: Counter, most: int) -> Counter | None:
         )
     except ValueError:  # too many digits for the mechanism
         return None
-    return made if made.law == counter.law and made.mechanism.is_quick else None
+    return larger if larger.law == counter.law and larger.mechanism.is_quick else None

@@ -136,7 +136,7 @@ def all_ticks(
       sums: of `counted`; each key has some.
       keys: how many there are.
       noise: of their counters, a column each.
-      steps: how many ticks there are to release, of which sums are; default: all.
+      steps: how many ticks are released; the sums are of these. Default: all.
     """
     counter = selection.counter
     steps = counter.horizon if steps is None else steps

@@ -20,7 +20,7 @@ _FINE_LAWS: dict[type[Law], Law] = {
     RoundedGaussian: RoundedGaussian(Fraction(_FINE**2)),
 }
 _INVERTED = 1 - 1e-5  # the largest level far enough from 1 for the error of the inversion
-_NEWTON_STEPS, _CLOSE = 60, 1e-12  # of quantiles; as many halvings would do, too
+_NEWTON_STEPS, _CLOSE = 60, 1e-12  # for quantiles; bisection alone would do with as many, too
 _LARGEST = 1 << 20  # reach of a sum that is still transformed; a wider one is normal
 
 
@@ -79,7 +79,7 @@ def _remembered_quantile(
     """By Fourier inversion: P(|X| <= x) is the integral of 2 phi(a) sin(a x) / (pi a) over a > 0.
 
     Its derivative, the density, is that of 2 phi(a) cos(a x) / pi. So Newton's method finds x in a
-    few steps, each kept within the interval that is known to hold it.
+    few steps. Each stays within the interval that is known to hold x.
     """
     of_weight, number = np.array(weights), np.array(counts)
     stddev = math.sqrt(2 * float(np.square(of_weight) @ number))
@@ -92,7 +92,7 @@ def _remembered_quantile(
     low, high, x = 0.0, reach, normal_half_width(stddev, level)
     for _ in range(_NEWTON_STEPS):
         angles = at * x
-        # Sums, not dot products: BLAS may spread so small a one over threads, at ten times the CPU.
+        # Sums, not dot products: BLAS may spread them over threads, at ten times the CPU.
         excess = float(np.sum(density / at * np.sin(angles))) - level
         low, high = (low, x) if excess >= 0 else (x, high)
         slope = float(np.sum(density * np.cos(angles)))

@@ -95,7 +95,7 @@ class AggregateIntake:
         return additions or ()
 
     def _added(self, content: Any) -> Additions | None:
-        """What is added; None for what is not a mapping or cannot be read."""
+        """What is added; None if the content is not a mapping, or cannot be read."""
         additions = read(self._additions, content)
         if additions is UNREADABLE or additions is None:
             return None
@@ -107,7 +107,7 @@ class AggregateIntake:
         return self._joint.additions(content) if isinstance(content, Mapping) else None
 
     def examine(self, payload: Any) -> tuple[str | None, Additions]:
-        """Why something of a value does not count, and what it adds.
+        """Why a value does not count as it is, and what it adds.
 
         `value` is called once, and its errors are not caught.
         """

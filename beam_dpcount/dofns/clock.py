@@ -187,7 +187,7 @@ class Clock:
         return min(max((until - origin) // self.tick, 0), self.steps)
 
     def all_ended(self, until: int | None) -> int:
-        """The same of all counts."""
+        """The same for all counts."""
         if until is None:
             return self.ticks
         return min(max((until - self._first) // self.tick, 0), self.ticks)
@@ -201,9 +201,9 @@ class Clock:
         return self.steps_from(origin)(micros)
 
     def steps_from(self, origin: int, until: int | None = None) -> Callable[[int], int]:
-        """`step_at` of one count, as a function of the time alone, which is quick.
+        """`step_at` of one count, as a quick function of the time alone.
 
-        Events of ticks that have not ended at `until` do not count.
+        Events of ticks that have not ended by `until` do not count.
         """
         first, stop, tick, steps = max(self.start, origin), self.stop, self.tick, self.steps
         ended = self.ended(origin, until)
@@ -280,15 +280,15 @@ def clock_of(tick: Any, start: Any, stop: Any = None, horizon: Any = None) -> Cl
 
 
 def now() -> int:
-    """The present by this machine's clock, in microseconds: the one place that asks for it."""
+    """The current time of this machine, in microseconds. Transforms read no other clock."""
     return time.time_ns() // 1000
 
 
 def until_of(until: Any) -> int:
-    """The time at which ticks must have ended to be released; as users give it, by default now.
+    """The time by which ticks must have ended to be released: as the user gives it, or now.
 
     Raises:
-      ValueError, TypeError: as `micros_of`; and for a time later than now.
+      ValueError, TypeError: as `micros_of`, and for a time later than now.
     """
     present = now()
     if until is None:
@@ -305,7 +305,7 @@ def check_window(window: int, clock: Clock) -> None:
     """Refuse a window of more ticks than the clock has: most likely it was meant in seconds."""
     if window <= clock.steps:
         return
-    remedy = f"windows count ticks, here of {seconds(clock.tick)}, and not seconds: "
+    remedy = f"windows are measured in ticks, here of {seconds(clock.tick)}, not in seconds: "
     meant, rest = divmod(window * _SECOND, clock.tick)
     if not rest and meant <= clock.steps:
         remedy += f"for {window} s give {{window=}}{meant}"
@@ -359,7 +359,7 @@ def check_keys(keys: Any) -> tuple[str, ...]:
 
 
 def countable(most: int, tick: int) -> str:
-    """The largest count that a tick takes, as such and per second, in words."""
+    """The largest count of a tick, and what it is per second, in words."""
     rate = most * _SECOND / tick
-    said = f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
-    return f"up to {most:,} events a tick, {said} a second"
+    number = f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+    return f"up to {most:,} events a tick, {number} a second"

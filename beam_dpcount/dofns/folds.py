@@ -62,9 +62,9 @@ class Fold(Whole):
 
 
 def step_of(release: Any, counter: LatticeCounter) -> int:
-    """The step of its counter that a release is of: windows start the count anew, and steps go on.
+    """The step of the counter at a release: windows restart the counter, but not the step numbers.
 
-    Windows at a clock have as many ticks as their counter has steps.
+    A window at a clock has as many ticks as its counter has steps.
     """
     step, horizon = release.step, counter.horizon
     return step if horizon is None else (step - 1) % horizon + 1

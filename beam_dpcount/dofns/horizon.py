@@ -1,7 +1,7 @@
-"""How far a clock is, for whoever runs a count: metrics, and log lines before its end.
+"""Metrics and log lines that tell operators how many ticks of a clock are left.
 
-All of it follows from the clock, and from how far the watermark or `until` is: nothing of keys or
-events. Work that is done again says it again, which is harmless.
+They depend on the clock and on how far the watermark or `until` is, never on keys or events. Work
+that is repeated reports again, which is harmless.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class Horizon:
-    """Tells how many ticks of a clock are released, in a worker."""
+    """Reports how many ticks of a clock are released, in a worker."""
 
     def __init__(self, clock: Clock) -> None:
         self._ticks = clock.ticks
@@ -29,18 +29,18 @@ class Horizon:
         self._left = Metrics.gauge(NAMESPACE, LEFT)
 
     def passed(self, released: int) -> None:
-        """Streaming: one tick more is released."""
+        """Streaming: one more tick is released."""
         left = self._show(released)
         if left == 0:
             _LOGGER.warning(
-                "the last of %s ticks is released: what happens from %s on does not count",
+                "the last of %s ticks is released: events from %s on do not count",
                 *(f"{self._ticks:,}", self._end),
             )
         elif left == self._last:
             self._warn(left)
 
     def reached(self, released: int) -> None:
-        """Bounded: so many are, all at once. That these are all is no reason to be warned."""
+        """Bounded: so many ticks are released, all at once. Reaching the end is no warning."""
         left = self._show(released)
         if 0 < left <= self._last:
             self._warn(left)
@@ -55,7 +55,7 @@ class Horizon:
 
     def _warn(self, left: int) -> None:
         _LOGGER.warning(
-            "the last tenth of the clock has begun: %s of %s ticks are left, and what happens from "
-            "%s on does not count: plan the next clock, with a budget of its own",
+            "the last tenth of the clock has begun: %s of %s ticks are left, and events from %s on "
+            "do not count: plan the next clock, with a budget of its own",
             *(f"{left:,}", f"{self._ticks:,}", self._end),
         )

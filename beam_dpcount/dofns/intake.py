@@ -96,11 +96,11 @@ class Intake:
         return codes, self.refuse(key, payload, micros, reason)
 
     def _read(self, content: Any) -> tuple[Codes, str | None]:
-        """The codes of what is counted, and why something of it does not count."""
-        found = UNREADABLE if content is UNREADABLE else read(self.statistic.read, content)
-        if found is UNREADABLE:
+        """The codes of what is counted, and why the content does not count as it is."""
+        result = UNREADABLE if content is UNREADABLE else read(self.statistic.read, content)
+        if result is UNREADABLE:
             return self.statistic.empty, self.statistic.unreadable
-        codes, reason = found
+        codes, reason = result
         return codes, reason
 
     def number(self, key: str, payload: Any, micros: int) -> int:
@@ -111,7 +111,7 @@ class Intake:
     def examine(self, element: Any) -> tuple[str | None, Codes, Any]:
         """Why an element does not count as it is, its codes and its id.
 
-        Each function of the user's is called once, and its errors are not caught.
+        Each function of the user is called once, and its errors are not caught.
         """
         if not has_str_key(element):
             return self.refuse_key(element, 0).reason, self.statistic.empty, None

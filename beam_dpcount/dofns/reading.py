@@ -1,4 +1,4 @@
-"""Reads events with the user's code, whose errors are data. Nothing here knows Beam."""
+"""Reads events with the user's code, whose errors are data. Nothing here depends on Beam."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ class _Unreadable:
     """The class of UNREADABLE."""
 
 
-# In place of what a function gives, if it raised an error.
+# Stands for the result of a function that raised an error.
 UNREADABLE: Final[Any] = _Unreadable()
 
 
 def read(function: Callable[..., Any], *given: Any) -> Any:
-    """What a function gives of an event; UNREADABLE if it raises an error.
+    """A function's result for an event; UNREADABLE if it raises an error.
 
     The function is the user's, or it reads a value whose class may have code of its own. Either way
-    what it raises follows from the event, and to stop would show that the event is there. So call
-    nothing else in here: a mistake of ours must stop, and not pass for data.
+    its errors depend on the event, and to stop would show that the event exists. Use it for nothing
+    else: a mistake of ours must stop the job, and not pass for data.
 
-    This holds for functions of the event alone. An error that other events cause, such as those of
-    a look-up that has failed for everybody, would let one person decide whose events count. Hence
-    MemoryError stops, and so does what is not an error: KeyboardInterrupt, SystemExit,
-    GeneratorExit.
+    This holds for functions of the event alone. An error that other events cause, such as one of a
+    look-up that fails for everybody, would let one person decide whose events count. Hence
+    MemoryError stops the job, and so does anything that is not an `Exception`: KeyboardInterrupt,
+    SystemExit, GeneratorExit.
     """
     try:
         return function(*given)
@@ -41,8 +41,8 @@ def read(function: Callable[..., Any], *given: Any) -> Any:
 def text_of(value: Any) -> str | None:
     """An id as text: texts as they are, whole numbers as their decimal text; None for all else.
 
-    No code of the value's class is run. A text that UTF-8 cannot hold (lone surrogates) is None
-    too: it would stop a runner, with a message that shows it.
+    No code of the value's class is run. A text that UTF-8 cannot encode (lone surrogates) gives
+    None, too: it would stop a runner, with a message that shows it.
     """
     kind = type(value)  # isinstance would ask the value for its class
     if issubclass(kind, str):

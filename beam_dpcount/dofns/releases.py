@@ -16,7 +16,7 @@ class Release(NamedTuple):
     Fields:
       key: whose count.
       step: the number of elements of the key counted, from 1; at a clock, the number of the tick,
-        over the whole clock even where windows start the count anew.
+        over the whole clock even if windows restart the count.
       timestamp: event time, microseconds since the epoch, UTC; at a clock, the end of the tick.
         Elements without a time have Beam's least one.
       value: the private prefix count. Unbiased, so it may be negative or fall.

@@ -50,10 +50,10 @@ def is_row_type(declared: Any) -> bool:
 
 @dataclass(frozen=True)
 class Field:
-    """A function of an event: what it holds in a field of this name; None if it has none.
+    """Reads the field of this name from an event; None if it has none.
 
     The field is an item of a mapping, or a field of a beam.Row, NamedTuple or dataclass. Properties
-    and methods are not fields, and no default is made up: a defaultdict stays as it is.
+    and methods are not fields, and a defaultdict gets no new key.
     """
 
     name: str

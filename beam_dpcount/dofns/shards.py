@@ -271,7 +271,7 @@ class CountShards(VersionedDoFn):
         return add_batches(due, self._plan.cap)
 
     def _made(self, key: str, step: int, micros: int, value: Any, stddev: float) -> Any:
-        """A release; its step is that of the whole clock."""
+        """A release; its step is numbered over the whole clock."""
         return Release(key, step, micros, value, stddev)
 
     def _set(self, timer: Any, window: Any, step: int) -> None:

@@ -72,7 +72,7 @@ class TickIntake:
 
     `numbers` makes a number of a value; `keys`: those that count, None: all that are text;
     `strict`: unknown keys are errors; `other`: they count under this key; `until`: events of ticks
-    that have not ended then do not count.
+    that have not ended by then do not count.
     """
 
     def __init__(
@@ -305,8 +305,8 @@ class TickPlan:
       counted: what else decides which events count, for replayable noise.
       alone: on the bounded path, see `groups_of`.
       ahead: on the streaming path, how many timers of a key are set at a time.
-      until: on the bounded path, ticks that have not ended then are not released. No noise depends
-        on it, so that a later run repeats what an earlier one released.
+      until: on the bounded path, ticks that have not ended by then are not released. The noise does
+        not depend on it, so a later run repeats what an earlier one released.
     """
 
     counter: LatticeCounter
@@ -444,7 +444,7 @@ class CountEachTick(VersionedDoFn):
         return x, PAIR.pack(step, x), memory
 
     def _made(self, key: str, step: int, micros: int, value: Any, stddev: float) -> Any:
-        """A release; its step is that of the whole clock."""
+        """A release; its step is numbered over the whole clock."""
         return Release(key, step, micros, value, stddev)
 
     def _set(self, timer: Any, tick: int) -> None:
@@ -506,7 +506,7 @@ class CountAllTicks(VersionedDoFn):
     def _released(
         self, key: str, origin: int, packed: Iterable[bytes], steps: int
     ) -> Iterator[Any]:
-        """The first so many releases of a key's count."""
+        """The first `steps` releases of a key's count."""
         clock, window = self._plan.clock, window_from(self._plan.clock, origin)
         xs = add_up(packed, steps, self._plan.cap)
         if self._draws.digest_size:
@@ -516,7 +516,7 @@ class CountAllTicks(VersionedDoFn):
             values = self._plan.counter.release_lattice(xs, noise).tolist()
         last, windows = window.max_timestamp().micros, (GlobalWindow(),)
         passed = clock.passed_at(origin)
-        # Of a later count there may be fewer.
+        # A later count may have fewer.
         for step, (value, stddev) in enumerate(zip(values, self._stddevs, strict=False), start=1):
             micros = clock.end(origin, step)
             made = Release(key, passed + step, micros, value, stddev)

@@ -72,16 +72,16 @@ class Users:
     as they arrive. The two agree where events arrive in their order.
 
     Args:
-      by: whose an event is: the name of the field that holds the person's id, or a function that
-        gives the id. Both read what `value=` gets: of a (key, payload) pair the payload, and the
-        whole event if events have no key (TickHistogram). So `lambda pair: pair[1]` is a mistake:
-        of the pair ("/home", "ann") it takes the letter "n". A field is an item of a mapping, or a
-        field of a beam.Row, NamedTuple or dataclass. Ids are texts, or whole numbers, which are
-        taken as their decimal text: 7 and "7" are one person. Events with any other id (None, an
-        empty text, 7.0, True, a text with lone surrogates) are nobody's and do not count, and nor
-        do events for which the function raises an error. It must be a function of the event alone
-        (docs/reliability.md, "Poison messages"). `beam_dpcount.check` says how many people there
-        are, and why events have none.
+      by: the name of the field that holds the person's id, or a function that returns the id. Both
+        read what `value=` gets: the payload of a (key, payload) pair, or the whole event if events
+        have no key (TickHistogram). So `lambda pair: pair[1]` is a mistake: from the pair
+        ("/home", "ann") it takes the letter "n". A field is an item of a mapping, or a field of a
+        beam.Row, NamedTuple or dataclass. An id is a text or a whole number, which is taken as its
+        decimal text: 7 and "7" are one person. Events with any other id (None, an empty text, 7.0,
+        True, a text with lone surrogates) do not count, and neither do events for which the
+        function raises an error. It must be a function of the event alone (docs/reliability.md,
+        "Poison messages"). `beam_dpcount.check` says how many people there are, and why events have
+        none.
       events: k, the most events of one person that count, in all keys together.
       keys: the most keys of one person; default: as many as there are events.
       per_key: the most events of one person in one key. Default 1, which is people, each once a
@@ -121,8 +121,8 @@ class Users:
             object.__setattr__(self, "by", str.__str__(self.by))
         elif not callable(self.by):
             raise TypeError(
-                "by must be the name of the field that says whose an event is, or a function that "
-                f'gives it, got {self.by!r}: e.g. by="user", or by=lambda event: event["user"]'
+                "by must be the name of the field that holds a person's id, or a function that "
+                f'returns it, got {self.by!r}: e.g. by="user", or by=lambda event: event["user"]'
             )
         for name in ("events", "keys", "per_key"):
             given = getattr(self, name)
@@ -145,19 +145,19 @@ class Users:
 
     @property
     def person_of(self) -> Callable[[Any], Any]:
-        """The function that gives an event's person."""
+        """The function that returns an event's person."""
         return Field(self.by) if isinstance(self.by, str) else self.by
 
     def has_same_people(self, other: Users) -> bool:
-        """Whether both take the same person for an event's."""
+        """Whether both read the person in the same way."""
         return self.by is other.by or (isinstance(self.by, str) and self.by == other.by)
 
     def person(self, payload: Any) -> str:
-        """Whose an event is; an empty text if it is nobody's."""
+        """The person of an event; an empty text if it has none."""
         return person_from(self.person_of, payload)
 
     def examine(self, payload: Any) -> tuple[str | None, str]:
-        """Why an event has no person, and whose it is.
+        """Why an event has no person (None if it has one), and its person.
 
         `by` is called once, and its errors are not caught.
         """
@@ -166,8 +166,9 @@ class Users:
 
     @property
     def _no_person(self) -> str:
-        gave = f"field {self.by!r} holds" if isinstance(self.by, str) else "users.by gave"
-        return f"the event has no person: {gave} neither a text nor a whole number, or an empty one"
+        by_field = isinstance(self.by, str)
+        problem = f"field {self.by!r} does not hold" if by_field else "users.by did not return"
+        return f"the event has no person: {problem} a whole number, or a text that is not empty"
 
     def __str__(self) -> str:
         bound = self.bound()
@@ -182,7 +183,7 @@ class Users:
 
 
 def person_from(by: Callable[[Any], Any], payload: Any) -> str:
-    """Whose an event is; an empty text if it is nobody's."""
+    """The person of an event; an empty text if it has none."""
     return text_of(read(by, payload)) or _NOBODY
 
 

@@ -18,7 +18,7 @@
 typedef __int128 i128;
 typedef unsigned __int128 u128;
 
-/* SPLIT: the low bits of a number that wide recurrences multiply apart. */
+/* SPLIT: how many low bits of a number wide recurrences multiply separately. */
 enum { MOST = 8, NUMBERS = 2 * MOST + 2, SIDE_BY_SIDE = 64, SPLIT = 24, LOW = (1 << SPLIT) - 1 };
 
 typedef struct { int64_t factor; int shift; } Dyadic;
@@ -47,14 +47,14 @@ static Py_ssize_t stretch_of(const Recurrence *r, int64_t t) {
     return low;
 }
 
-/* floor(x * factor / 2^shift). Of wide numbers the product may have SPLIT bits more than an i128:
- * what the low bits give is below 2^SPLIT times what is kept, so that floors of both are exact. */
+/* floor(x * factor / 2^shift). With wide numbers the product may have SPLIT bits more than an i128
+ * holds, so high and low bits are multiplied separately. The floor of a floor is exact. */
 static inline i128 scaled(i128 x, int64_t factor, int shift, const int wide) {
     if (!wide) return (x * factor) >> shift;
     return ((x >> SPLIT) * factor + (((x & LOW) * factor) >> SPLIT)) >> (shift - SPLIT);
 }
 
-/* A sum of products, and floor(sum / 2^shift); `low` is of the low bits of wide numbers. */
+/* A sum of products, and floor(sum / 2^shift); `low` has the products of the low bits of wide numbers. */
 typedef struct { i128 high, low; } Sum;
 
 static inline void add(Sum *sum, i128 x, int64_t factor, const int wide) {

@@ -81,7 +81,7 @@ class Mechanism(ABC):
     def is_quick(self) -> bool:
         """Whether numbers as large as it was calibrated for are computed as quickly as small ones.
 
-        Of constants of this version alone, so that it is the same on all machines.
+        It depends on constants of this version alone, so it is the same on all machines.
         """
         return True
 

@@ -44,7 +44,7 @@ _POINT = 24  # bits behind the point of a row's sum, before its weight
 _INVERSE = 44  # bits of 1 / p: what undoes a weight of 1 is 2^44, exactly
 _UP = 1 + 1e-6
 _WIDEST = 126  # bits of an absolute value that the compiled twin takes
-_SPLIT = 24  # bits that its products may have beside these: it multiplies low bits apart
+_SPLIT = 24  # bits that its products may have beyond: it multiplies low bits separately
 
 CONSTANTS = _POINT, _INVERSE, _UP, _WIDEST  # that a state depends on
 
@@ -310,7 +310,7 @@ def compiled(recurrence: Recurrence) -> Any:
     narrow = max(map(abs, [*constants, *made.inverses])) < 1 << 63
     if twin is None or not made.is_narrow or not narrow:
         return None
-    # Named only where it is so: twins of versions before know nothing of it.
+    # Passed only if needed: twins of earlier versions do not take it.
     wide = (True,) * (made._bounds[2].bit_length() > _WIDEST)
     try:
         found = twin.Recurrence(

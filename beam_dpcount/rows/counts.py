@@ -104,7 +104,7 @@ class Rows(beam.PTransform[Any, Any]):
 
     @property
     def users(self) -> Users | None:
-        """Whom it protects; None: one event."""
+        """The bound on people; None if it protects single events."""
         users: Users | None = self.count.users
         return users
 
@@ -116,8 +116,8 @@ class Rows(beam.PTransform[Any, Any]):
             key, payload, own = self._read.read(row)
         except ValueError as error:
             return RowCheck(str(error), keys=())
-        found: RowCheck = self.count.check_row((key, payload), micros if own is None else own)
-        return found
+        result: RowCheck = self.count.check_row((key, payload), micros if own is None else own)
+        return result
 
     def _row(self) -> Any:
         """The type of what comes out."""
@@ -338,7 +338,7 @@ class TickCountRows(Rows):
         count), and how many rows of each person count, in all and in a key, and how far apart they
         are, at least. See `Users`.
       other: a key of keys, under which rows with unlisted keys count.
-      until: a time, as for start: only ticks are released that have ended then; see TickCount.
+      until: a time, as for start: only ticks that have ended by then are released; see TickCount.
       relation, mechanism, max_per_tick, late, path: as for TickCount.
 
     Guarantee: that of TickCount: that a row is there is protected, with its key, time and value.

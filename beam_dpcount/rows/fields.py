@@ -114,16 +114,16 @@ def _inner(kind: Any) -> Any:
 
 def cell(row: Any, name: str) -> Any:
     """What a field holds; None where it cannot be read."""
-    found = read(getattr, row, name)
-    return None if found is UNREADABLE else found
+    content = read(getattr, row, name)
+    return None if content is UNREADABLE else content
 
 
 def text(value: Any) -> str | None:
     """A key, an item or an id as text; None for what is neither text nor a whole number."""
-    found = text_of(value)
-    if found is None or issubclass(type(value), str):
-        return found
-    return found if -_WORD <= int(found) < _WORD else None
+    as_text = text_of(value)
+    if as_text is None or issubclass(type(value), str):
+        return as_text
+    return as_text if -_WORD <= int(as_text) < _WORD else None
 
 
 def plain(value: Any) -> int | float | None:

@@ -69,8 +69,8 @@ class Statistic(ABC):
     def read(self, payload: Any) -> tuple[Codes, str | None]:
         """The codes of an element; `empty`, and a reason that does not show it, if it is refused.
 
-        It may raise an error instead (but MemoryError, which stops the pipeline): that counts
-        `empty`, for the reason `unreadable`.
+        If it raises an error, the element counts as `empty`, for the reason `unreadable`. Only
+        MemoryError stops the pipeline.
         """
 
     def problem(self, payload: Any) -> str | None:

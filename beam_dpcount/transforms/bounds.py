@@ -137,8 +137,8 @@ def suggest_bounds(
 
     Args:
       rows: (person, key, time) or (person, key, time, value), e.g. `zip(people, keys, times)` of
-        arrays. The person is a text or a whole number, as for `Users`, or None or an empty text,
-        which is nobody, whose rows never count. The time is as for `TickCount.start`; after every
+        arrays. The person is a text or a whole number, as for `Users`. Rows whose person is None or
+        an empty text never count. The time is as for `TickCount.start`; after every
         element it may be None everywhere, and rows are in order. The value is a number, and of no
         use in a histogram; default 1.
       count: the count that the bound is for: a TickCount, PrefixCount or Histogram, with its keys,
@@ -228,9 +228,9 @@ class _Log:
         try:
             person, key, time, *values = row
             value = values[0] if values else 1
-            whose = text_of(person) or ""
-            named = person is None or whose or isinstance(person, str)
-            valid = len(values) < 2 and isinstance(key, str) and named
+            person_id = text_of(person) or ""
+            has_id = person is None or person_id or isinstance(person, str)
+            valid = len(values) < 2 and isinstance(key, str) and has_id
         except (TypeError, ValueError):
             valid = False
         if not valid:
@@ -248,7 +248,7 @@ class _Log:
                 return
             tie = place, size % 2**64
         event = micros, tie, place, size
-        (self.people[whose] if whose else self.nobody).append(event)
+        (self.people[person_id] if person_id else self.nobody).append(event)
         self.used[place] += 1
         self.events += 1
 

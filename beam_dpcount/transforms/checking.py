@@ -13,20 +13,20 @@ from beam_dpcount.dofns.states import Seen
 from beam_dpcount.dofns.users import Users
 
 _REMEDY = (
-    "not a function of the event alone, and one person's events could decide whose events count: "
+    "it must depend on the event alone, or one person's events could decide whose events count: "
     "do look-ups before the transform"
 )
 
 
 class RowCheck(NamedTuple):
-    """What a transform makes of one row.
+    """How a transform counts one row.
 
     Fields:
       problem: why the row does not count as it is.
-      keys: the keys that it has, as they come; None if the transform has no keys.
+      keys: the keys that it has, as given; None if the transform has no keys.
       names: the keys under which it counts.
-      person: whose it is, "" for nobody; None if the transform protects events.
-      counted: what is counted of it.
+      person: its person, "" if it has none; None if the transform protects events.
+      counted: what is counted.
       identity: its public id, if any.
     """
 
@@ -41,9 +41,9 @@ class RowCheck(NamedTuple):
 def examine_person(
     users: Users | None, payload: Any, problem: str | None
 ) -> tuple[str | None, str | None]:
-    """The first problem of a row, and whose it is; None if the transform protects events.
+    """The first problem of a row, and its person; None if the transform protects events.
 
-    Where what is counted has a problem already, errors of `by` are not another one.
+    If there is a problem already, an error of `by` is not reported as another one.
     """
     if users is None:
         return problem, None
@@ -96,13 +96,13 @@ def check(transform: Any, rows: Iterable[Any]) -> Checked:
 
     In a pipeline, an element for which `value` or `users.by` raises an error counts 0: data can
     cause it, and stopping would show that they did. So a mistyped name such as
-    `lambda e: e["purchse"]` goes unseen. Here it is an error.
+    `lambda e: e["purchse"]` goes unnoticed. Here it is an error.
 
     Every function is called twice for each row: for all rows in their order, and again in reverse.
-    Whether an event counts, and for whom, must follow from the event alone. If it follows from
-    events before, from a cache or from a look-up that may fail, one person's events decide whose
-    events count, and the guarantee does not hold. A different result is an error here. A memory
-    that gives the same result again is not noticed.
+    Whether an event counts, and for whom, must depend on the event alone. If it depends on earlier
+    events, on a cache or on a look-up that may fail, one person's events decide whose events count,
+    and the guarantee does not hold. A different result is an error here. A cache that returns the
+    same result again is not detected.
 
     Look at the number of people and keys, too: a wrong `by` is valid, and bounds the wrong people.
 
@@ -114,9 +114,9 @@ def check(transform: Any, rows: Iterable[Any]) -> Checked:
       rows: its elements. At a clock, a `beam.window.TimestampedValue` has its time looked at, too.
 
     Raises:
-      CheckError: a function that you gave the transform raised, or gave another result when it was
-        called again, or the transform does not take such rows. The message has the number of the
-        row, from 1, and the exception's type and words.
+      CheckError: a function that you gave the transform raised an error, or returned something else
+        when called again, or the transform does not take such rows. The message has the number of
+        the row, from 1, and the exception's type and words.
       TypeError: the transform counts nothing.
 
     Example:
@@ -129,7 +129,7 @@ def check(transform: Any, rows: Iterable[Any]) -> Checked:
       1: the value lies outside the bounds (0, 50) and is clipped
       1: the value is not a number
 
-      A `by` that forgets that it gets the payload alone: of ("/home", "ann") it takes the "n".
+      A `by` that forgets that it gets the payload alone: from ("/home", "ann") it takes the "n".
 
       >>> wrong = dp.Users(lambda pair: pair[1], events=2)
       >>> clock = {"tick": 60, "start": 0, "horizon": 10, "keys": ["/home"]}
@@ -145,35 +145,35 @@ def check(transform: Any, rows: Iterable[Any]) -> Checked:
             f"check takes a transform that counts elements, such as PrefixCount, got {transform!r}"
         )
     numbered = list(enumerate(rows, start=1))
-    first = [_checked(check_row, number, row) for number, row in numbered]
-    for (number, row), before in zip(reversed(numbered), reversed(first), strict=True):
+    results = [_checked(check_row, number, row) for number, row in numbered]
+    for (number, row), before in zip(reversed(numbered), reversed(results), strict=True):
         try:
             again = _checked(check_row, number, row)
         except CheckError as error:
             raise CheckError(f"{error}, when called again: {_REMEDY}") from error.__cause__
         if again != before:
             raise CheckError(f"row {number}: {_changed(before, again)}: {_REMEDY}")
-    problems = Counter(found.problem for found in first if found.problem is not None)
+    problems = Counter(result.problem for result in results if result.problem is not None)
     users = getattr(transform, "users", None)
     return Checked(
-        len(first),
+        len(results),
         dict(problems),
-        _distinct(name for found in first for name in found.keys or ())
-        if all(found.keys is not None for found in first)
+        _distinct(name for result in results for name in result.keys or ())
+        if all(result.keys is not None for result in results)
         else None,
-        None if users is None else _distinct(found.person for found in first if found.person),
-        None if users is None else _within(transform, users, [row for _, row in numbered], first),
+        None if users is None else _distinct(result.person for result in results if result.person),
+        None if users is None else _within(transform, users, [row for _, row in numbered], results),
     )
 
 
 def _checked(check_row: Any, number: int, row: Any) -> RowCheck:
-    """What becomes of a row, or a CheckError that has its number."""
+    """What becomes of a row, or a CheckError with its number."""
     element, micros = _timed(row)
     try:
-        found: RowCheck = check_row(element, micros)
+        result: RowCheck = check_row(element, micros)
     except Exception as error:
         raise CheckError(f"row {number}: {type(error).__name__}: {error}") from error
-    return found
+    return result
 
 
 def _timed(row: Any) -> tuple[Any, int | None]:
@@ -184,7 +184,7 @@ def _timed(row: Any) -> tuple[Any, int | None]:
 
 
 def _changed(before: RowCheck, again: RowCheck) -> str:
-    """Which function gave another result."""
+    """Which function returned another result."""
     if before.person != again.person:
         return "users.by gave another person when it was called again"
     if before.identity != again.identity:
@@ -192,20 +192,20 @@ def _changed(before: RowCheck, again: RowCheck) -> str:
     return "what is counted differed when it was read again"
 
 
-def _distinct(found: Iterable[Any]) -> int:
-    return len(set(found))
+def _distinct(items: Iterable[Any]) -> int:
+    return len(set(items))
 
 
-def _within(transform: Any, users: Users, rows: Sequence[Any], found: Sequence[RowCheck]) -> int:
+def _within(transform: Any, users: Users, rows: Sequence[Any], results: Sequence[RowCheck]) -> int:
     """How many rows the bound on each person lets count, by time if all have one."""
     times = [_timed(row)[1] for row in rows]
     bound = users.bound(getattr(transform, "max_items", 1))
     if None in times:
         bound = replace(bound, gap=0)
     people: dict[str, Seen] = defaultdict(Seen)
-    placed = sorted(zip((micros or 0 for micros in times), range(len(found)), strict=True))
+    by_time = sorted(zip((micros or 0 for micros in times), range(len(results)), strict=True))
     return sum(
-        bool(bound.take(people[found[row].person or ""], found[row].names, micros))
-        for micros, row in placed
-        if found[row].person
+        bool(bound.take(people[results[row].person or ""], results[row].names, micros))
+        for micros, row in by_time
+        if results[row].person
     )

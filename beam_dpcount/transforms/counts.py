@@ -52,8 +52,8 @@ class PrefixCount(EachElement):
         Where `value` raises an error (as float("abc") does), the element counts as not a number,
         since data can cause it. So does a mistyped field, e["purchse"]: try `value` out with
         `beam_dpcount.check`. MemoryError stops the pipeline. `value` must be a function of the
-        event alone (docs/reliability.md, "Poison messages"). The id is public: what `element_id`
-        raises stops the pipeline.
+        event alone (docs/reliability.md, "Poison messages"). The id is public: an error
+        in `element_id` stops the pipeline.
       path: "auto" (default) follows `is_bounded` of the input; "streaming" forces the stateful
         path, for sources wrongly declared bounded; "bounded" insists on the grouped one.
       entropy: where the noise comes from; default the operating system. ReplayableEntropy needs

@@ -56,18 +56,19 @@ class Described(beam.PTransform[Any, Any]):
         return "\n".join((f"{type(self).__name__}(", *lines, ")"))
 
     def _printed(self) -> Iterator[tuple[str, str]]:
-        """The parameters that matter to whoever chooses them; without a text: there are none."""
-        said = self._describe()
+        """The parameters that matter to users, each with a text; one without a text is left out."""
+        described = self._describe()
         counter: Any = getattr(self, "counter", None)
-        yield "budget", said.get("budget", "")
-        yield "protects", said.get("neighbouring_relation", "")
-        if "tick" in said:
-            yield "clock", f"{said['ticks']} ticks of {said['tick']} from {said['start']}"
-        elif "horizon" in said:
-            yield "horizon", said["horizon"]
+        yield "budget", described.get("budget", "")
+        yield "protects", described.get("neighbouring_relation", "")
+        if "tick" in described:
+            ticks, length, start = (described[name] for name in ("ticks", "tick", "start"))
+            yield "clock", f"{ticks} ticks of {length} from {start}"
+        elif "horizon" in described:
+            yield "horizon", described["horizon"]
         for name in ("counts", "keys", "users"):
-            yield name, said.get(name, "")
-        if of_columns := said.get("largest_stddev_of_columns"):
+            yield name, described.get(name, "")
+        if of_columns := described.get("largest_stddev_of_columns"):
             yield "error", f"the largest standard deviation: {of_columns.split(' (')[0]}"
         elif isinstance(counter, Counter):
             largest = f"{math.sqrt(counter.max_variance()):.3g}"

@@ -34,8 +34,8 @@ class DistinctUsers(OfTicks):
         noise grows with the square root of. Leave keys, per_key and gap out.
       window: in ticks; the count starts anew after so many: with tick=3600 and window=24, people of
         the day so far, hour by hour. At most as many as the clock has. A person may count in every
-        window, and each takes one of the person's `events`: for all days of a month give events=31
-        times the keys a day. Default: people since the start.
+        window, and each time uses up one of the person's `events`: for all days of a month give
+        events=31 times the keys a day. Default: people since the start.
       budget, tick, start, stop, keys, horizon, mechanism, relation, until, late, on_unknown, other,
         path, entropy, allow_runner: as for TickCount.
 

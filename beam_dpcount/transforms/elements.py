@@ -138,7 +138,7 @@ class EachElement(Counting):
             return RowCheck(problem, keys=())
         key = str.__str__(element[0])
         problem, person = examine_person(self.users, element[1], problem)
-        # Elements that are refused use up their person's places, too.
+        # Rejected elements use up their person's bound, too.
         return RowCheck(problem, (key,), (key,), person, codes, identity)
 
     def _describe(self) -> dict[str, str]:

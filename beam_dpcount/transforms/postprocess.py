@@ -266,7 +266,7 @@ class _TopOfShown(beam.PTransform[Any, Any]):
     def expand(self, releases: PCollection[Any]) -> PCollection[Any]:
         declared = _declared(releases, (Release,), _USE_TOP_K)
         streaming, function = _is_streaming(releases, self._path), releases.windowing.windowfn
-        # By the end of the tick, which windows of ticks go by.
+        # By the end of the tick: windows of ticks are told apart by it.
         keyed: Any = beam.Map(lambda release: (release.timestamp, release))
         pairs = releases | "Key" >> keyed.with_output_types(typehints.KV[int, declared])
         top: Any = beam.ParDo(TopOfShown(self._k)).with_output_types(TopRelease)
@@ -287,13 +287,13 @@ class RunningAverage(_Each):
     lattice.
 
     Args:
-      counter: of the transform that made the releases, as it is after applying it; needed in
-        windows, each of which has an average of its own. Default: averages since the first step.
+      counter: the counter of the transform that made the releases, read after applying it. Needed
+        in windows, as each window has its own average. Default: averages since the first step.
 
     Guarantee: post-processing; costs nothing: the number of elements, or ticks, is public.
 
     Raises:
-      ValueError: when applied, in windows other than the global one without a counter.
+      ValueError: when applied without a counter in windows other than the global one.
 
     Example:
       >>> import apache_beam as beam
@@ -314,9 +314,9 @@ class RunningAverage(_Each):
         function = releases.windowing.windowfn
         if self._counter is None and not isinstance(function, GlobalWindows):
             raise ValueError(
-                "at a clock steps go on from window to window, and averages do not: give "
+                "at a clock steps continue from window to window, but averages do not: give "
                 "RunningAverage(count.counter), with the counter of the transform that made the "
-                "releases, as it is after applying it"
+                "releases, read after applying it"
             )
         return super().expand(releases)
 

@@ -52,8 +52,8 @@ class SlidingCount(OfTicks):
     The log says so when it is made, of streams of up to 4,096 ticks.
 
     Args:
-      window: in ticks, a whole number from 1 to 2^20, at most the clock's. Public. A key keeps as
-        many numbers of some 7 bytes in its state, and writes them anew at every tick.
+      window: in ticks, a whole number from 1 to 2^20, at most as many as the clock has. Public. The
+        state of a key holds so many numbers, of some 7 bytes each, and is written at every tick.
       stop, horizon: the end, or the number of ticks; see TickCount. One of them, or `until`, is
         needed on bounded input.
         Default: 2^30 ticks, or up to the year 9999, as an endless stream has; beyond them nothing
@@ -193,8 +193,8 @@ class SlidingCount(OfTicks):
         if events.is_bounded and unknown:
             raise ValueError(
                 f"the input is bounded, and without an end {self.counter.horizon} ticks might be "
-                "released: give stop, the end of the count, horizon, the number of ticks, or "
-                "until, which releases those that have ended"
+                "released: give stop (the end of the count), horizon (the number of ticks) or "
+                "until (only ticks that have ended by then are released)"
             )
         return self._apply(events)
 

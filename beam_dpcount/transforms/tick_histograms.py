@@ -167,7 +167,7 @@ class _Split(VersionedDoFn):
             raise RowElementError(TO_ITEMS)
         payload = event if self._value is None else read(self._value, event)
         items = UNREADABLE if payload is UNREADABLE else read(self.items, payload)
-        # One that cannot be read counts nothing, and nobody may learn that there was one.
+        # An event that cannot be read counts nothing, and nothing may show that there was one.
         return [] if items is UNREADABLE else [(item, 1) for item in items]
 
     def payload(self, event: Any) -> Any:
@@ -179,7 +179,7 @@ class _Split(VersionedDoFn):
         """Those that count."""
 
     def examine(self, event: Any) -> tuple[str | None, tuple[str, ...]]:
-        """Why something of an event does not count, and the items that do.
+        """Why an event does not count as it is, and its items that count.
 
         Errors of `value` are not caught.
         """
@@ -187,7 +187,7 @@ class _Split(VersionedDoFn):
             raise RowElementError(TO_ITEMS)
         payload = self.payload(event)
         reason = self.reason(payload)
-        if isinstance(payload, Iterator):  # which was read by that
+        if isinstance(payload, Iterator):  # `reason` has used it up
             payload = self.payload(event)
         items = read(self.items, payload)
         return reason, () if items is UNREADABLE else tuple(items)

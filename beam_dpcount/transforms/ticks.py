@@ -76,8 +76,8 @@ class TickCount(Counting):
     PCollection[KV[str, number]] with event times -> PCollection[Release]: release i of a key, from
     1, counts its events with start <= time < start + i * tick, and none at `stop` or later. Every
     key of `keys` has a release at every tick, events or not. Release.step is i, Release.timestamp
-    the end of tick i. Where windows start the count anew, steps go on: i is the tick of the whole
-    clock, so that (key, step) and (key, timestamp) are unique.
+    the end of tick i. If windows restart the count, steps continue: i is the tick of the whole
+    clock, so (key, step) and (key, timestamp) are unique.
 
     Args:
       budget: PureDP, ApproxDP, ZCDP or a share of a `Ledger`: what all releases of all keys may
@@ -100,16 +100,16 @@ class TickCount(Counting):
       max_items: under how many keys one event may be counted, where a step before gives events
         several keys. Default 1. It is your word: nothing enforces it.
       max_per_tick: the sum of a key's events in one tick is clipped to this many times the largest
-        value; `print` says what that is a second. Default 2^30, or less where 64 bits would not
-        hold all sums, or noise or time would grow with it. SquareRoot and Binned, which compute
-        with real numbers, have 2^20 by default (2^36 / horizon beyond 2^16 ticks): they take up to
-        5 % more noise for a large one, and are refused beyond that.
-      until: a time, as for `start`: on bounded input only ticks are released that have ended then,
-        and events of others have no influence on anything. Default: now, when the transform is
-        made; a later time is refused. No noise depends on it: under one secret, a later run over
-        the same events repeats what an earlier one released, to the bit, and goes on. Whatever it
-        is, all ticks of the clock are charged. On unbounded input, and with path="streaming", the
-        watermark says which ticks have ended, and until is refused.
+        value; `print` says what that is a second. Default 2^30, or less if 64 bits would not hold
+        all sums, or noise or time would grow with it. SquareRoot and Binned compute with real
+        numbers. Their default is 2^20 (2^36 / horizon beyond 2^16 ticks): they take up to 5 % more
+        noise for a large one, and are refused beyond that.
+      until: a time, as for `start`. On bounded input only ticks that have ended by then are
+        released, and events of later ticks have no influence on anything. Default: now, when the
+        transform is made; a later time is refused. The noise does not depend on it: under one
+        secret, a later run over the same events repeats bit for bit what an earlier one released,
+        and goes on. All ticks of the clock are charged, whatever `until` is. On unbounded input,
+        and with path="streaming", the watermark says which ticks have ended, and until is refused.
       late: what happens, in streaming, to events of ticks that were released already. "fold"
         (default): they count at the next tick. "drop": they do not count.
       on_unknown: "drop" (default), or "raise": an event with an unknown key, or that is not a pair
@@ -263,7 +263,7 @@ class TickCount(Counting):
             raise ParameterError("until", problem, "leave {until} out")
 
     def _until_on(self, streaming: bool, clock: Clock) -> int | None:
-        """When ticks must have ended to be released; None: the watermark tells."""
+        """By when ticks must have ended to be released; None: the watermark decides."""
         # The end of a tick: what workers get does not tell when the transform was made.
         return None if streaming else clock.last_end(self._until)
 
@@ -274,12 +274,12 @@ class TickCount(Counting):
 
     @property
     def ticks_left(self) -> int:
-        """How many of them are not, as they have not ended."""
+        """How many ticks are not released because they have not ended."""
         return self._used.ticks - self.ticks_released
 
     @property
     def cutoff(self) -> str:
-        """The time at which ticks must have ended to be released; by default, when the last did."""
+        """`until`; by default, the end of the last tick that is released."""
         if self.until is not None:
             return instant(self._until)
         clock = self._used
@@ -414,7 +414,7 @@ class TickCount(Counting):
         return TickIntake(clock, self._listed or None, numbers, strict, self.other, until)
 
     def _whole_intake(self, events: PCollection[Any]) -> TickIntake:
-        """What reads events before people are bounded."""
+        """Reads events before people are bounded."""
         clock = self._windowed(events) if self._restart is None else self._whole
         return self._intake(clock, self._until_on(use_streaming(events, self.path), clock))
 
@@ -510,9 +510,9 @@ class TickCount(Counting):
     ) -> PCollection[Release]:
         groups = plan.shards if plan.alone else 1
         read: Any = beam.ParDo(self._sum_shards(intake, groups, ticks_apart=False))
-        # One group is there without events, too: it tells how far the clock is.
-        made: Any = beam.Create([(0, SEED)], reshuffle=False)
-        seed = events.pipeline | "Groups" >> made.with_output_types(tuple[int, bytes])
+        # This group exists even without events: it reports how far the clock is.
+        group: Any = beam.Create([(0, SEED)], reshuffle=False)
+        seed = events.pipeline | "Groups" >> group.with_output_types(tuple[int, bytes])
         sums = (
             events
             | "SumShards" >> read.with_output_types(tuple[int, bytes])
@@ -575,7 +575,7 @@ class TickCount(Counting):
         )
 
     def _examine(self, event: Any) -> tuple[str | None, Any]:
-        """Why something of what an event holds does not count, and what does."""
+        """Why an event does not count as it is, and what it counts."""
         intake = Intake(self.counter, self._numbers, "raise", self.value)
         problem, (amount,), _ = intake.examine(event)
         return problem, amount

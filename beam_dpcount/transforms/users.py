@@ -128,8 +128,8 @@ class BoundUsers(beam.PTransform[Any, Any]):
             made = copy(count)
         else:
             raise ValueError(
-                f"{name} has users with another `by`, and of what is left of one person's events "
-                "nothing holds for the other's: give both the same field or function"
+                f"{name} has users with another `by`, and a bound on one kind of people says "
+                "nothing about the other: give both the same field or function"
             )
         return made
 

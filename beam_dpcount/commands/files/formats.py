@@ -51,7 +51,7 @@ def kind_of(path: str) -> str:
 
 
 def is_data(path: str) -> bool:
-    """Whether a file's name says that it holds rows that commands read."""
+    """Whether a file's name has the suffix of a data file."""
     return _suffix(path) in (*_CSV, *_PARQUET, *_SUFFIXES)
 
 
@@ -97,20 +97,21 @@ class Source:
     .bz2, .zst ..., or gzip by its first bytes) or not. A row is a physical line, read by itself;
     blank lines are skipped.
 
-    A row that cannot be read is an InputError per element, which shows file, row and column. At a
-    clock (`per_tick`) it counts nothing and leaves no trace: a line whose quote stays open, that
-    has fewer cells than the header or more (but for empty ones at its end), that is no JSON object
-    or not UTF-8; and a key or a time that is null, missing, nested, or that cannot be read.
+    Per element a row that cannot be read is an InputError, which shows file, row and column. At a
+    clock (`per_tick`) such a row counts nothing and leaves no trace. These are lines with an open
+    quote, with fewer or more cells than the header (further ones may be empty), that are
+    not a JSON object or not UTF-8, and rows whose key or time is null, missing, nested or
+    unreadable.
 
-    A line of JSON is an object, a row; its numbers stay numbers, and a null is an empty text, but
-    for a key at a clock. A field of what is counted that a row lacks is an empty text too, and an
-    object or a list is what is no number or text. A name with dots (`user.id`) is a field of that
-    name, or else one within objects of JSON or structs of Parquet.
+    A line of JSON is an object, and is one row. Its numbers stay numbers. A null is an empty text,
+    except for a key at a clock. If a row lacks a field that is counted, that is an empty text, too.
+    An object or a list counts as neither a number nor a text. A name with dots (`user.id`) is a
+    field of that name, or else a field within JSON objects or Parquet structs.
 
     Args:
       inputs: paths, patterns or folders on any file system that Beam knows; each file is read once.
-        Of a folder its data files are read, by their names. One may be ``-``, standard input, if
-        `spool` is the copy of it that is read.
+        Of a folder, the files with the suffix of a data file are read. One input may be ``-``,
+        standard input, if `spool` is the copy of it that is read.
       key: the column of the keys, as str() shows them. An empty text is a key like others; a null
         in Parquet is none. None: all rows have the key "all".
       columns: what is counted. It is protected, hence neither the keys' column nor the times'.
@@ -121,9 +122,9 @@ class Source:
       timestamp_format, timezone: see `times.parser`.
       format: one of KINDS, of all files; default: by their names.
       delimiter: of CSV; the two characters ``\\t`` mean a tab.
-      multiline: whether cells of CSV may hold line breaks, within quotes. Then a row is what a
-        reader of CSV makes of the whole file, and a broken quote is an InputError at a clock, too:
-        what follows it could be read as anything.
+      multiline: whether quoted cells of CSV may hold line breaks. Then rows are what a CSV reader
+        finds in the whole file. A broken quote is an InputError at a clock, too, because the rest
+        of the file could be misread.
       show_header: whether an error about a missing column may show the first line of a CSV file,
         which is data if there is no header, or the fields of a line of JSON.
       per_tick: whether events are counted per tick. Then keys, times and people are protected too,
@@ -208,7 +209,7 @@ class Source:
         return STANDARD_INPUT if path == self.spool else path
 
     def kind(self, path: str) -> str:
-        """What a file is, one of KINDS; an InputError for files of other programs."""
+        """The kind of a file, one of KINDS; an InputError for files of other programs."""
         if self.format is None and (remedy := _OTHERS.get(_suffix(path))):
             raise InputError(f"{self.label(path)}: {remedy}; or give its --format")
         return self.format or kind_of(path)
@@ -262,7 +263,7 @@ def shown_person(cell: object) -> str:
         return ""
     cell = whole(cell) if isinstance(cell, float) else cell
     text = text_of(cell)
-    return str(cell) if text is None else text  # beside ids as everywhere, all that a column holds
+    return str(cell) if text is None else text  # more types than `Users` takes as ids
 
 
 def whole(cell: object) -> object:

@@ -28,13 +28,13 @@ def files_of(source: Source) -> list[FileMetadata]:
     for given in source.inputs:
         pattern = source.spool if given == STANDARD else given
         if _is_folder(pattern):
-            found = _folder(pattern, source.format)
+            matches = _folder(pattern, source.format)
         else:
-            found = _match(_escaped(pattern) if os.path.exists(pattern) else pattern)
-        for metadata in sorted(found, key=lambda metadata: metadata.path):
+            matches = _match(_escaped(pattern) if os.path.exists(pattern) else pattern)
+        for metadata in sorted(matches, key=lambda metadata: metadata.path):
             files.setdefault(_identity(metadata.path), metadata)
     for metadata in files.values():
-        source.kind(metadata.path)  # may be of none that is read
+        source.kind(metadata.path)  # an error for a kind that is not read
     return list(files.values())
 
 
@@ -43,28 +43,28 @@ def _is_folder(pattern: str) -> bool:
 
 
 def _folder(folder: str, format: str | None) -> list[FileMetadata]:
-    """The data files of a folder, by their names, or all where there is a format.
+    """The files of a folder with the suffix of a data file, or all if there is a format.
 
-    Not those that writers leave beside them, whose names begin with a dot or an underscore.
+    Files that begin with a dot or an underscore are skipped: writers leave them beside the data.
     """
     within = f"{folder.rstrip('/')}/"
     if "://" in folder:
-        found = _match(f"{within}*", missing=True)
+        entries = _match(f"{within}*", missing=True)
     else:
-        found = list(_entries(folder))
-    found = [one for one in found if not os.path.basename(one.path).startswith((".", "_"))]
-    if any("://" not in one.path and os.path.isdir(one.path) for one in found):
+        entries = list(_entries(folder))
+    entries = [one for one in entries if not os.path.basename(one.path).startswith((".", "_"))]
+    if any("://" not in one.path and os.path.isdir(one.path) for one in entries):
         raise InputError(
-            f"--input {folder!r} has folders within it, which are not read: name them, or give a "
+            f"--input {folder!r} has subfolders, which are not read: name them, or give a "
             f"pattern such as '{within}*/*.parquet'"
         )
-    found = [one for one in found if format is not None or is_data(one.path)]
-    if not found:
+    files = [one for one in entries if format is not None or is_data(one.path)]
+    if not files:
         raise InputError(
             f"--input {folder!r} is a folder without files named .csv, .jsonl, .parquet or the "
             "like: give --format for others"
         )
-    return found
+    return files
 
 
 def _entries(folder: str) -> Iterator[FileMetadata]:
@@ -78,7 +78,7 @@ def _entries(folder: str) -> Iterator[FileMetadata]:
 
 
 def _escaped(path: str) -> str:
-    """A path as a pattern: Beam's take a star, a question mark and brackets."""
+    """A path as a pattern of Beam, with its special characters escaped."""
     return path if "://" in path else re.sub(r"([*?[])", r"[\1]", path)
 
 
@@ -86,27 +86,27 @@ def _match(pattern: str, missing: bool = False) -> list[FileMetadata]:
     # Beam finds nothing for a pattern with a star in its first part.
     full = f"./{pattern}" if re.match(r"[^/]*[*?[]", pattern) else pattern
     try:
-        found: list[FileMetadata] = []
+        matches: list[FileMetadata] = []
         if pattern:
-            found = FileSystems.match([full])[0].metadata_list
-    except Exception as error:  # each file system has its own
+            matches = FileSystems.match([full])[0].metadata_list
+    except Exception as error:  # each file system raises its own errors
         raise InputError(f"cannot look for {pattern!r}: {remedy(pattern, error)}") from None
-    if not found and not missing:
+    if not matches and not missing:
         raise InputError(f"no file matches {pattern!r}")
-    return found
+    return matches
 
 
 def remedy(path: str, error: Exception) -> str:
-    """What to do where a file system fails, which says it in its own way, if at all."""
+    """What to do if a file system fails; not all of them say so themselves."""
     scheme, between, _ = path.partition("://")
     if not between:
         return str(error)
     if scheme in ("http", "https"):
-        return "Beam does not reach it; take a local file"
+        return "Beam cannot read it; use a local file"
     if scheme in _EXTRAS:
         extra = f"pip install 'apache-beam[{_EXTRAS[scheme]}]'"
-        return f"it needs {extra} and access to it; or take local files"
-    return f"Beam knows no file system {scheme!r}; take local files"
+        return f"it needs {extra} and access to it; or use local files"
+    return f"Beam knows no file system {scheme!r}; use local files"
 
 
 def _identity(path: str) -> object:

@@ -1,7 +1,7 @@
-"""Physical lines of text files: the records of CSV and JSON lines, one a line.
+"""Physical lines of text files: CSV and JSON lines have one record a line.
 
-A line ends with \\n, \\r\\n or \\r, whatever stands in it. So what one line holds decides about no
-other: neither a quote that stays open nor bytes that are not UTF-8.
+A line ends with \\n, \\r\\n or \\r, even within quotes. So no line affects how another one is read:
+not with an open quote, and not with bytes that are not UTF-8.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def texts(readable: ReadableFile) -> Iterator[str | None]:
 
 
 def with_ends(readable: ReadableFile) -> Iterator[tuple[str, bool]]:
-    """Lines with their ends, and whether they are UTF-8; if not, with half characters in them."""
+    """Lines with their ends, and whether they are UTF-8; other bytes become lone surrogates."""
     for data in _blocks(readable):
         for line in data.splitlines(keepends=True):
             text = _decoded(line)
@@ -64,28 +64,28 @@ def _decoded(line: bytes) -> str | None:
 
 
 def _blocks(readable: ReadableFile) -> Iterator[bytes]:
-    """The whole file in blocks, each of which is of whole lines."""
+    """The whole file, in blocks of whole lines."""
     source, _, file = _opened(readable)
-    at, begun = 0, False
+    at, is_first = 0, True
     with source:
         parts: list[bytes] = []
         while data := _read(source):
-            before, at = at, file.tell()  # of what may be compressed
+            before, at = at, file.tell()  # in the file as stored, perhaps compressed
             Progress.read += at - before
-            # A \r may be half of an end, unless more follows it.
+            # A \r may be half of a line end, unless more follows it.
             end = 1 + max(data.rfind(b"\n"), data.rfind(b"\r", 0, -1))
             if not end:
                 parts.append(data)
                 continue
             block, parts = b"".join([*parts, data[:end]]), [data[end:]]
-            yield block if begun else block.removeprefix(_MARK)
-            begun = True
+            yield block.removeprefix(_MARK) if is_first else block
+            is_first = False
         if rest := b"".join(parts):
-            yield rest if begun else rest.removeprefix(_MARK)
+            yield rest.removeprefix(_MARK) if is_first else rest
 
 
 def _opened(readable: ReadableFile) -> tuple[Any, str, Any]:
-    """A file, unpacked; the kind of its compression, by its name or its first bytes; and itself."""
+    """The decompressed file, its compression (by name or first bytes), and the file itself."""
     path, plain = readable.metadata.path, CompressionTypes.UNCOMPRESSED
     file = FileSystems.open(path, compression_type=plain)
     kind = CompressionTypes.detect_compression_type(path)

@@ -66,8 +66,8 @@ def _batches(source: Source, readable: ReadableFile) -> Iterator[tuple[int, list
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and (type(error) is not OSError or error.errno is not None):
             raise unreadable(file, error) from error
-        # Arrow's own, whose text may show a cell or have two lines; or a file system's without a
-        # number, which nothing tells from those. How far it was read says how many rows there are.
+        # An error of Arrow, whose text may show a cell or have two lines; or one of a file system
+        # without a number, which looks the same. How far it was read shows how many rows there are.
         problem = "not a Parquet file, or a damaged one"
         if isinstance(error, OSError):
             problem += ", unless its storage failed"
@@ -75,7 +75,7 @@ def _batches(source: Source, readable: ReadableFile) -> Iterator[tuple[int, list
 
 
 def _path(file: str, schema: Any, name: str) -> list[str]:
-    """Where a column is: by its name, or by names within structs, with dots between."""
+    """The path of a column: its name, or names of fields within structs, separated by dots."""
     if schema.names.count(name) > 1:
         raise InputError(f"{place(file, 0, name)}: several columns have this name")
     if name in schema.names:
@@ -111,14 +111,14 @@ def _column(batch: Any, path: Sequence[str], kind: Any) -> Any:
     array = batch.column(path[0])
     for part in path[1:]:
         array = array.flatten()[array.type.get_field_index(part)]  # null where the struct is
-    # Without Arrow's schema they are whole numbers.
+    # Without Arrow's schema durations are whole numbers.
     return array.cast(kind) if pa.types.is_duration(kind) else array
 
 
 def _without_dictionaries(stream: Any) -> Any:
     """A file's metadata without Arrow's own schema, so that no column is read as a dictionary.
 
-    Arrow would check the text of all its entries, and one that is not text would stop the run.
+    Arrow would check the entries of a dictionary, and one that is not text would stop the run.
     """
     stream.seek(-8, io.SEEK_END)
     size = int.from_bytes(stream.read(4), "little")
@@ -126,7 +126,7 @@ def _without_dictionaries(stream: Any) -> Any:
     footer = stream.read(size)
     before, schema, after = footer.rpartition(_ARROW)
     if schema:
-        footer = before + _ARROW.lower() + after  # a name that Arrow does not know, as long
+        footer = before + _ARROW.lower() + after  # a name of the same length that Arrow ignores
     end = size.to_bytes(4, "little") + _MAGIC
     return pq.read_metadata(io.BytesIO(_MAGIC + footer + end))
 
@@ -150,7 +150,7 @@ def _plain(array: Any) -> Any:
 def _cells(array: Any) -> tuple[list[object], list[int]]:
     """The Python objects of an array, and which cells cannot be converted: those are None.
 
-    An array is halved until these are alone, so that few of them cost little.
+    An array is halved until each such cell is alone. So a few of them cost little.
     """
     try:
         return array.to_pylist(), []

@@ -1,7 +1,7 @@
 """Events read from CSV, JSON lines and Parquet. Messages never show a cell, see `files.formats`.
 
 Per element a row that cannot be read ends the run, as the number and order of rows are public. At a
-clock it leaves no trace: only files can stop a run, by what no row decides.
+clock it leaves no trace: only a problem of a file as a whole can stop the run.
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ class ReadEvents(beam.PTransform[PBegin, PCollection[tuple[str, Event]]]):
     def check(self) -> None:
         """Finds errors without a pipeline: per element those up to the first event of a file.
 
-        At a clock all that a local file can have, so that none comes when something was drawn: what
-        is compressed, Parquet, or has line breaks in cells is read whole. Elsewhere, and per
-        element, the first 100 files are looked at.
+        At a clock it finds all errors of local files, so that none comes after noise was drawn:
+        compressed and Parquet files, and those with `multiline`, are read to their end. Per
+        element, and of files elsewhere, only the first 100 are looked at.
         """
         for number, metadata in enumerate(self.files):
             readable = ReadableFile(metadata)
@@ -106,7 +106,7 @@ class ReadEvents(beam.PTransform[PBegin, PCollection[tuple[str, Event]]]):
 
 
 def _check_whole(source: Source, readable: ReadableFile) -> None:
-    """Raise InputError where reading a file would, at a clock, without making objects of rows."""
+    """Raise InputError if reading a file at a clock would, without making objects of rows."""
     kind = source.kind(readable.metadata.path)
     if kind == "parquet":
         parquet.check(source, readable)
@@ -148,10 +148,10 @@ def all_events(source: Source, unread: Unread | None = None) -> Iterator[Any]:
 def events(source: Source, readable: ReadableFile, unread: Unread | None = None) -> Iterator[Any]:
     """Yields (key, Event) of one file, in a TimestampedValue if there is a column of timestamps.
 
-    At a clock an event has no place: the number of a row would tell of rows before it.
+    At a clock an event has no place: the number of a row would reveal rows before it.
 
     Args:
-      unread: what is done about a row that cannot be read; default: an InputError, and at a clock
+      unread: called for a row that cannot be read. Default: raises InputError; at a clock, does
         nothing.
     """
     file = source.label(readable.metadata.path)
@@ -191,11 +191,11 @@ def _rows(source: Source, readable: ReadableFile, unread: Unread) -> Rows:
 
 
 def _no_trace(row: int, column: str | None, problem: str) -> None:
-    """What is done about a row that cannot be read at a clock."""
+    """Skip a row that cannot be read, at a clock."""
 
 
 def _stop(file: str, row: int, column: str | None, problem: str) -> None:
-    # None: errors that led to this one show the cell.
+    # From None: the error that led to this one shows the cell.
     raise InputError(f"{place(file, row, column)}: {problem}") from None
 
 

@@ -1,8 +1,9 @@
 """Records of CSV and JSON lines: a record is a physical line, read by itself.
 
-What cannot be read goes to a function that ends the run, or, at a clock, goes on. No message shows
-a cell, see `files.formats`. Those about a header show it only on request: it is data if there is
-none. And so with the fields of a line of JSON, as which of them a row has may say something of it.
+A record that cannot be read goes to a function, which ends the run or, at a clock, skips it. No
+message shows a cell, see `files.formats`. Messages about a header show it only on request: without
+a header, the first line is data. The same holds for the names of fields of a line of JSON, because
+which fields a row has may reveal something about it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _ARRAY = (
 )
 
 Rows = Iterator[tuple[int, Sequence[object]]]  # the number of each row, and its cells of all names
-# What is done about a row that cannot be read: its number, the column if it is one, and why.
+# Called for a row that cannot be read: with its number, the column (if it is one), and the reason.
 Unread = Callable[[int, str | None, str], None]
 
 
@@ -60,7 +61,7 @@ def of_csv(source: Source, readable: ReadableFile, unread: Unread) -> Rows:
     if isinstance(header, str):
         raise InputError(f"{place(file, 0)}: {header}")
     places, width, row = locate(source, file, header), len(header), 0
-    # At a clock no row is read in part: its cells may stand under the wrong names.
+    # At a clock no row is read in part: its cells may be under the wrong column names.
     least = width if source.per_tick else max(places, default=-1) + 1
     pick: Any = itemgetter(*places) if len(places) > 1 else partial(_few, places)
     for record in records:
@@ -82,9 +83,9 @@ def of_csv(source: Source, readable: ReadableFile, unread: Unread) -> Rows:
 
 
 def _alone(source: Source, readable: ReadableFile) -> Iterator[list[str] | str]:
-    """The cells of each line, by itself; none for a blank one; or why it cannot be read."""
+    """Each line by itself: its cells (none if it is blank), or why it cannot be read."""
     delimiter, pending = source.delimiter, list[str]()
-    # Strict: a quote that is open, or that is not around a whole cell, is an error.
+    # Strict: an open quote, or one that does not enclose a whole cell, is an error.
     reader = csv.reader(iter(pending.pop, None), delimiter=delimiter, strict=True)
     for line in lines.texts(readable):
         if line is None:
@@ -95,7 +96,7 @@ def _alone(source: Source, readable: ReadableFile) -> Iterator[list[str] | str]:
             pending.append(line)
             try:
                 record: list[str] | str = next(reader)
-            except IndexError:  # it asks for another line
+            except IndexError:  # the reader asks for another line
                 record = _OPEN
             except csv.Error as error:
                 record = f"malformed CSV: {error}"
@@ -103,10 +104,10 @@ def _alone(source: Source, readable: ReadableFile) -> Iterator[list[str] | str]:
 
 
 def _joined(source: Source, readable: ReadableFile) -> Iterator[list[str] | str]:
-    """The same where cells may hold line breaks.
+    """The same if cells may hold line breaks.
 
     Raises:
-      InputError: a quote is broken. What follows it could be read as anything.
+      InputError: a quote is broken. The rest of the file could be misread.
     """
     sound = True
 
@@ -145,8 +146,8 @@ def of_json(source: Source, readable: ReadableFile, unread: Unread) -> Rows:
         if line is not None and (not line or line.isspace()):
             continue
         row += 1
-        found = None if line is None else _object(line)
-        if found is None:
+        record = None if line is None else _object(line)
+        if record is None:
             problem = _NOT_TEXT if line is None else _NOT_AN_OBJECT
             if line is not None and row == 1 and line.lstrip().startswith("["):
                 problem += _ARRAY
@@ -154,14 +155,14 @@ def of_json(source: Source, readable: ReadableFile, unread: Unread) -> Rows:
             continue
         cells: list[object] = []
         for name, path, is_public, is_named in columns:
-            cell = found.get(name, _MISSING)
+            cell = record.get(name, _MISSING)
             if cell is _MISSING and len(path) > 1:
-                cell = _within(found, path)
+                cell = _within(record, path)
             if cell is _MISSING and is_public:
-                unread(row, None, f"no field {name!r} {_among_fields(source, name, [*found])}")
+                unread(row, None, f"no field {name!r} {_among_fields(source, name, [*record])}")
                 break
             if cell is None or cell is _MISSING:
-                # Per element a null is an empty text; at a clock it is no key, as in rows.
+                # Per element a null is an empty text. At a clock it is not a key, as in rows.
                 cell = None if source.per_tick and name == source.key else ""
             elif not _is_plain(cell):
                 if is_public:
@@ -176,15 +177,15 @@ def of_json(source: Source, readable: ReadableFile, unread: Unread) -> Rows:
             yield row, cells
 
 
-def _within(found: object, path: Sequence[str]) -> object:
-    """What a dotted name leads to, through objects."""
+def _within(value: object, path: Sequence[str]) -> object:
+    """The value at a dotted name, through nested objects."""
     for name in path:
-        if found is None:
+        if value is None:
             return None
-        if not isinstance(found, dict):
+        if not isinstance(value, dict):
             return _MISSING
-        found = found.get(name, _MISSING)
-    return found
+        value = value.get(name, _MISSING)
+    return value
 
 
 def _object(line: str) -> dict[str, object] | None:
@@ -228,22 +229,23 @@ def locate(source: Source, file: str, header: Sequence[str]) -> list[int]:
 
 
 def _among(source: Source, wanted: str, header: Sequence[str]) -> str:
-    """What to say of a first line of CSV, which may be data: no name, unless the user asks.
+    """What a message says about the first line of a CSV file, which may be data.
 
-    How many columns it has, and whether it looks like JSON or as if it had another delimiter.
+    It shows names only if the user asks. Otherwise it says how many columns there are, and whether
+    the line looks like JSON or seems to have another delimiter.
     """
     hint = "; is --delimiter right?" if len(header) == 1 else ""
     if header and header[0].startswith("{"):
         hint = "; lines of JSON are read with --format jsonl"
     if not source.show_header:
-        remedy = "if the first line is no data, --show-header names them"
+        remedy = "if the first line is not data, --show-header names them"
         return f"among {len(header)}{hint}; {remedy}"
     return f"among {len(header)}: {named(wanted, header, hint)}"
 
 
 def _among_fields(source: Source, wanted: str, fields: Sequence[str]) -> str:
-    """The same of the fields of a line of JSON."""
-    if source.per_tick:  # --check counts rows by what is said of them
+    """The same for the fields of a line of JSON."""
+    if source.per_tick:  # --check counts rows by this text
         return "in the row"
     if not source.show_header:
         return f"among {len(fields)} of the row; --show-header names them"
@@ -251,7 +253,7 @@ def _among_fields(source: Source, wanted: str, fields: Sequence[str]) -> str:
 
 
 def named(wanted: str, names: Sequence[str], hint: str = "") -> str:
-    """Names of columns, and a hint: by default, at the one that may have been meant."""
+    """Names of columns, and a hint: by default, which one may have been meant."""
     meant = did_you_mean(wanted, names).rstrip()
     shown = ", ".join(repr(name[:80]) for name in names[:_NAMES_SHOWN]) or "none"
     more = ", ..." if len(names) > _NAMES_SHOWN else ""

@@ -28,7 +28,7 @@ _SHOWN = (
     "all",
     "min_count",
     "until",
-)  # options that count nothing and are named nevertheless
+)  # options that do not change what is counted, and are shown all the same
 
 
 def guarantee(task: Task) -> Pairs:
