@@ -79,8 +79,8 @@ PERSON, PERSON_KEY, PERSON_TIME = 36, 12, 8  # with a gap, times are kept
 HORIZONS = (1_440, 525_600, 2**30)
 # The numbers of one stream, at most, by horizon; per element, and at ticks, whose sums are larger.
 NUMBERS = {
-    "ProfiledBLT": ((71, 99, 164), (94, 127, 178)),
-    "NormalizedBLT": ((72, 97, 160), (94, 125, 174)),
+    "ProfiledBLT": ((71, 99, 164), (106, 149, 221)),
+    "NormalizedBLT": ((72, 97, 160), (105, 148, 228)),
     "SmoothBinary": ((72, 104, 152), (72, 104, 152)),
     "BinaryTree": ((88, 160, 248), (88, 160, 248)),
     "SmoothLaplace": ((176, 296, 320), (176, 296, 320)),

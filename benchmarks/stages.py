@@ -171,7 +171,7 @@ def selected() -> Iterator[Stage]:
 
     def release() -> None:
         step[0] += 1
-        for _ in counting.release(_WINDOW, bag, cell, timer):
+        for _ in counting.release(0, _WINDOW, bag, cell, timer):
             pass
 
     def both() -> None:

@@ -64,7 +64,10 @@ STREAMS: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     ),
     "TickCount": (
         lambda **given: dp.TickCount(
-            BUDGET, 10, 0, horizon=4, keys=["a", "b"], mechanism="BinaryTree", **given
+            *(BUDGET, 10, 0),
+            **{"horizon": 4, "keys": ["a", "b"], "mechanism": "BinaryTree"},
+            max_per_tick=2**20,  # part of the parameters that states are pinned with
+            **given,
         ),
         [1, 1, 0, 1, 1, 1, 1],
     ),

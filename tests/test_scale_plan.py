@@ -345,7 +345,7 @@ def test_the_state_and_the_timer_of_a_shard(horizon: int) -> None:
     def arrive(sums: dict[tuple[str, int], int]) -> int:
         batch = 0, pack_batch(sums)
         dofn.process(batch, placed(batch), bag, cell, timer)
-        for _ in dofn.release(WINDOW, bag, cell, timer):
+        for _ in dofn.release(0, WINDOW, bag, cell, timer):
             pass
         return len(cell.data or b"")
 

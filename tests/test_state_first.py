@@ -69,7 +69,7 @@ def shards(cell: Cell) -> Iterator[Any]:
     dofn.setup()
     dofn.process((0, SEED), Placed(), bag, cell, timer)
     dofn.process((0, pack_batch({("a", 1): 1000})), Placed(), bag, cell, timer)
-    yield from dofn.release(GLOBAL, bag, cell, timer)
+    yield from dofn.release(0, GLOBAL, bag, cell, timer)
 
 
 @pytest.mark.parametrize("first", [each_element, each_refused_element, gathered, each_tick, shards])
