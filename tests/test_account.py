@@ -697,7 +697,7 @@ def test_a_mark_is_of_all_that_releases_follow_from(
 def test_an_input_that_changes_during_a_run_is_no_replay(
     again: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    finished, change = running.finished, True
+    finished, change, before = running.finished, True, again.log.read_text()
 
     def changing(*given: Any) -> Any:
         if change:
@@ -710,13 +710,85 @@ def test_an_input_that_changes_during_a_run_is_no_replay(
     change = False
     said = fail(*again.words(*REPLAY), started=False)  # nothing says what run 1 counted
     assert "the same noise as run 1, but the rows have changed since, or may have" in said
+    after = again.log.read_text()
+    again.log.write_text(before)  # what run 1 found, and what it may not have counted
+    said = fail(*again.words(*REPLAY), started=False)
+    assert "the same noise as run 1, but the rows have changed since, or may have" in said
+    again.log.write_text(after)
     june = (*REPLAY[:-1], "june")
     succeed(*again.words(*june))
     assert again.spent() == Charge(Fraction(2))
     change = True
     said = fail(*again.words(*june))
-    assert "the input changed during the run, which was to repeat run 2 at no cost" in said
+    assert "was to repeat run 2 at no cost, but the input changed during the run: it costs" in said
     assert again.spent() == Charge(Fraction(3))
+
+
+@pytest.mark.parametrize("main", [count.main, ticks.main], ids=["count", "ticks"])
+def test_a_repeat_that_releases_something_else_costs_its_budget(
+    main: Any, log: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the input is swapped and swapped back: both digests of it are those of run 1."""
+    monkeypatch.setenv("COUNTING_SECRET", SECRET)
+    made(file, dp.PureDP(9.0))
+    how = (*CLOCK, "--horizon", 4) if main is ticks.main else ("--key", "page", "--horizon", 20)
+    where = () if main is ticks.main else ("--where", "what=buy")
+    words = ["--input", log, *how, *where, *REPLAY, "--account", file]
+    words += ["--output", log.parent / "out.csv"]
+    rows, finished = log.read_text(), running.finished
+
+    def swapped(*given: Any) -> Any:
+        log.write_text(rows.replace("a,view", "a,buy").replace("b,", "a,"))
+        ended = finished(*given)
+        log.write_text(rows)
+        return ended
+
+    succeed(*words, main=main)
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "finished", swapped)
+        said = fail(*words, main=main)
+    assert "was to repeat run 1 at no cost, but it released something else: it costs" in said
+    assert Account.read(str(file)).spent == Charge(Fraction(2))
+    assert "this is run 1 again" in succeed(*words, main=main)
+    assert Account.read(str(file)).spent == Charge(Fraction(2))
+
+
+def test_digests_of_releases_tell_what_was_released_up_to_each_tick(
+    log: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repeat may release more ticks, or fewer; one that cannot be compared is not free."""
+    monkeypatch.setenv("COUNTING_SECRET", SECRET)
+    made(file, dp.PureDP(9.0))
+    words = ["--input", log, *CLOCK, "--horizon", 4, *REPLAY, "--account", file, "--output"]
+    words += [log.parent / "out.csv"]
+    succeed(*words, "--until", 15, main=ticks.main)
+    for until in (20, 5, 11):
+        assert "at no cost" in succeed(*words, "--until", until, main=ticks.main)
+    assert Account.read(str(file)).spent == Charge(Fraction(1))
+    first = Account.read(str(file)).runs[1]
+    assert sorted(first.released) == [1, 2, 3]
+    assert len({*first.released.values()}) == 3
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    (ended,) = (line for line in lines if line.get("end") and line["run"] == 1)
+    for released in ({"3": ended["released"]["3"]}, {}, {"1": "0" * 32}):
+        ended["released"] = released
+        with open(file, "w") as out:
+            out.writelines(json.dumps(line) + "\n" for line in lines[:3])
+        said = fail(*words, "--until", 5, main=ticks.main)
+        assert "but it released something else: it costs epsilon = 1" in said
+
+
+def test_a_repeat_that_writes_other_releases_costs_its_budget(
+    again: Shop,
+) -> None:
+    """Of all releases only what is written can be compared."""
+    words = ["--input", again.log, "--item", "what", "--domain", "buy", "view", "--horizon", 20]
+    words += [*REPLAY, "--account", again.account, "--output", again.log.parent / "h.csv"]
+    succeed(*words, main=histogram.main)
+    assert "at no cost" in succeed(*words, main=histogram.main)
+    assert "this run costs epsilon = 1" in succeed(*words, "--top", 1, main=histogram.main)
+    assert "at no cost" in succeed(*words, "--top", 1, main=histogram.main)
+    assert again.spent() == Charge(Fraction(2))
 
 
 def test_a_repeat_that_dies_costs_what_it_may_have_released(

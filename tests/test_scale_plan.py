@@ -212,9 +212,9 @@ def test_states_by_hand() -> None:
     load = replace(HAND, ticks=1000)  # 365,000 a year
     assert plan.states("PrefixCount", load) == (100, 100 * (28 + 164))
     assert plan.states("Histogram of 10 items", load) == (100, 100 * (28 + 1640))
-    assert plan.states("TickCount, listed keys", load) == (100, 100 * (28 + 127 + 16))
+    assert plan.states("TickCount, listed keys", load) == (100, 100 * (28 + 149 + 16))
     waiting = 10**6 / 1000 * 32
-    shards = 100 * (5 + 12 + 127) + 4 * 44 + waiting
+    shards = 100 * (5 + 12 + 149) + 4 * 44 + waiting
     assert plan.states("TickCount, SelectKeys", load) == (4, shards)
     assert plan.persons(load) == 1000 * (36 + 2 * 12)
 

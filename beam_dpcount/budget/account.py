@@ -91,6 +91,7 @@ class Run:
     end: str = ""
     mark: str = ""  # of what was counted, where another run would release the same
     changed: bool = False  # whether the inputs changed while it ran, so that no digest is theirs
+    released: Mapping[int, str] = field(default_factory=dict)  # digests, by tick
     noise: str = ""  # of replayable noise: runs that share it draw the same from equal histories
 
     @property
@@ -183,7 +184,9 @@ class Account:
             ended = self.runs[run]
             charges = _charges(line) if "cost" in line else ended.charges
             end, mark, changed = line["end"], line.get("mark", ""), bool(line.get("changed"))
-            self.runs[run] = replace(ended, end=end, mark=mark, changed=changed, charges=charges)
+            released = {int(tick): str(x) for tick, x in line.get("released", {}).items()}
+            ended = replace(ended, end=end, mark=mark, changed=changed, charges=charges)
+            self.runs[run] = replace(ended, released=released)
             return
         if run != len(self.runs) + 1:
             raise ValueError("a line is missing")

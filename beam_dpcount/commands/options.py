@@ -50,6 +50,8 @@ NOT_COUNTED = frozenset(
     "check",
     "dry_run",
 }
+# Of these, those that choose which releases are written.
+CHOOSING = frozenset(("top", "all", "min_count"))
 _BOUNDS = (0.0, 1.0)  # the default
 _WHOLE = frozenset("BDJKMNTW")  # metavars
 REQUIRED = {"required": True}

@@ -27,7 +27,7 @@ from beam_dpcount.budget.conversions import float_up
 from beam_dpcount.budget.costs import GaussianCost, PureCost
 from beam_dpcount.budget.odometer import PRESENCE, listed, ordered
 from beam_dpcount.commands import options as opt
-from beam_dpcount.commands import stop
+from beam_dpcount.commands import repeats, stop
 from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.counters.change import TickChange
 from beam_dpcount.counters.users import UserChange
@@ -213,17 +213,19 @@ def entered(
         raise
     line = {"run": number, "end": accounts.DONE, "time": accounts.now()}
     unchanged = _looked_at(paths) == inputs
-    if unchanged:
-        line |= {"mark": mark} if mark else {}
+    same = unchanged and (again is None or repeats.agrees(task, account.runs[again].released))
+    if same:
+        line |= {"mark": mark, "released": repeats.digests(task)} if mark else {}
         line |= {} if again is None else {"cost": charges.presence.packed()}
     else:
         line["changed"] = True
     with _named(options):
         _end(path, line)
-    if again is not None and not unchanged:
+    if again is not None and not same:
+        problem = "it released something else" if unchanged else "the input changed during the run"
         raise InputError(
-            f"the input changed during the run, which was to repeat run {again} at no cost: it "
-            f"costs {account.price(full, use)}, and account {path!r} has it"
+            f"this run was to repeat run {again} at no cost, but {problem}: it costs "
+            f"{account.price(full, use)}, and account {path!r} has it"
         )
 
 
@@ -354,9 +356,13 @@ def _mark(task: Task, inputs: list[list[Any]], flags: Sequence[str]) -> str:
     entropy = opt.entropy_of(options)
     if not isinstance(entropy, ReplayableEntropy) or flags or not inputs:
         return ""
-    if options.path == "streaming":
+    if options.path == "streaming" or "://" in options.output:
         return ""
-    counted = {name: x for name, x in options.given.items() if name not in opt.NOT_COUNTED}
+    counted = {
+        name: x
+        for name, x in options.given.items()
+        if name not in opt.NOT_COUNTED or name in opt.CHOOSING
+    }
     files = {name.removesuffix("_file") for name in counted if name.endswith("_file")}
     if not files <= {*task.lists}:
         return ""

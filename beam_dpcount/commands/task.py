@@ -134,6 +134,11 @@ class Task(ABC):
         """Whether it is public, once the transform is made, that nothing will be released."""
         return False
 
+    @property
+    def ticks_released(self) -> int | None:
+        """How many ticks a run releases, where another one may release more of the same clock."""
+        return None
+
     def finish(self, releases: Any) -> Any:
         """What is written of the releases."""
         return releases

@@ -359,6 +359,10 @@ class Ticks(Task):
     def releases_nothing(self) -> bool:
         return self.options.path != "streaming" and not self.count.ticks_released
 
+    @property
+    def ticks_released(self) -> int | None:
+        return None if self.options.path == "streaming" else self.count.ticks_released
+
     def findings(self) -> list[str]:
         if self.releases_nothing:
             return ["no tick has ended yet, so none is written: run again once one has"]

@@ -1669,4 +1669,38 @@ MUTANTS = (
         "beam.FlatMap(list)",
         "tests/test_start_pipelines.py::test_releases_are_sorted",
     ),
+    # What a repeat at no cost must be
+    Mutant(
+        "accounts",
+        "a repeat is free though it released something else",
+        "beam_dpcount/commands/repeats.py",
+        "    return common in earlier and earlier[common] == _digest(task, common)\n",
+        "    return common in earlier\n",
+        "tests/test_account.py::test_a_repeat_that_releases_something_else_costs_its_budget[ticks]",
+    ),
+    Mutant(
+        "accounts",
+        "a repeat is free though what it released cannot be compared",
+        "beam_dpcount/commands/repeats.py",
+        "    if not earlier:\n        return False\n",
+        "    if not earlier:\n        return True\n",
+        "tests/test_account.py::test_digests_of_releases_tell_what_was_released_up_to_each_tick",
+    ),
+    Mutant(
+        "accounts",
+        "noise is drawn again for rows that have changed",
+        "beam_dpcount/budget/account.py",
+        "            if noise and run.noise == noise and not (files and counted == files):\n",
+        "            if noise and run.noise == noise and not files:\n",
+        "tests/test_account.py::"
+        "test_the_same_noise_is_never_drawn_for_rows_that_have_changed[ticks]",
+    ),
+    Mutant(
+        "accounts",
+        "an account takes the digest of rows that changed while they were counted",
+        "beam_dpcount/budget/account.py",
+        "            counted = None if run.changed else ",
+        "            counted = ",
+        "tests/test_account.py::test_an_input_that_changes_during_a_run_is_no_replay",
+    ),
 )
