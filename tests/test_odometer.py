@@ -78,7 +78,7 @@ TABLE: dict[str, tuple[str, ColumnUse]] = {
     ),
     "graph --horizon 9 --edge u v --vertices 5 --what edges": ("graph", use(":presence", "u v")),
 }
-COUNT_NOTHING = {"choose", "errors", "bounds", "account", "compare", "demo"}
+COUNT_NOTHING = {"choose", "errors", "bounds", "account", "demo"}
 TASKS: dict[str, Any] = {
     kind.name: kind
     for kind in (count.Count, ticks.Ticks, histogram.Histogram, sequences.Sequences, graph.Graph)
@@ -525,7 +525,10 @@ def test_a_count_after_ticks_publishes_that_a_row_is_there(shop: Path) -> None:
     assert "what others protect: :presence (that a row exists), 'at', 'page' (run 1)" in said
     assert "give --allow-public :presence at page, and" in said
     assert "'page' (run 1)" in refused(shop, count.main, ACTIONS, "--allow-public", PRESENCE, "at")
-    assert runs(shop, count.main, ACTIONS, *PUBLIC) == "epsilon = 1; left after it: epsilon = 1"
+    assert runs(shop, count.main, ACTIONS, *PUBLIC) == (
+        "epsilon = 1, and earlier runs then cost epsilon = 2, not epsilon = 1 (replacing a row, as "
+        "it is public that the row exists); left after it: epsilon = 1"
+    )
     printed = succeed(shop / "acc", main=printing.main)
     assert re.search(r"1    \S+  ticks    epsilon = 2  1 ", printed)
     assert (
@@ -599,6 +602,15 @@ def test_accounts_of_the_format_before_take_runs_by_request_alone(shop: Path) ->
     assert "only if run 1, whose columns are not known, published none of these" in printed
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert [line["account"] for line in lines if "account" in line] == [1, 2]
+
+
+@pytest.mark.pipeline
+def test_a_mistyped_column_is_refused(shop: Path) -> None:
+    """It would give up nothing, and seem to."""
+    runs(shop, ticks.main, HOURS)
+    for name in ("presence", "pgae"):
+        said = refused(shop, count.main, ACTIONS, *PUBLIC, name)
+        assert f"no run uses a column {name!r}: give --allow-public columns of its runs" in said
 
 
 def test_columns_may_be_allowed_in_an_account_alone(shop: Path) -> None:

@@ -238,6 +238,27 @@ class Account:
         after = self.odometer.with_run(0, use).is_of_replacement
         return self.total - self._spent(after) - self.price(charges, use)
 
+    def check_names(self, use: ColumnUse, allowed: Collection[str]) -> None:
+        """Raise AccountError for an allowed column that neither this run nor one before it uses.
+
+        A mistyped name would give up nothing, and seem to.
+        """
+        uses = [use, *(run.use for run in self._counted)]
+        names = {PRESENCE, UNKNOWN}.union(*(each.public | each.protected for each in uses))
+        for name in allowed:
+            if name not in names:
+                remedy = f"give {{allow_public=}}columns of its runs, such as {PRESENCE}"
+                raise _error(
+                    f"account {self.path!r}: no run uses a column {name!r}", remedy, "allow_public"
+                )
+
+    def dearer(self, use: ColumnUse) -> str:
+        """That earlier runs then cost more, if one more run makes it so; continues a sentence."""
+        after = self._spent(self.odometer.with_run(0, use).is_of_replacement)
+        if not after.exceeds(self.spent):
+            return ""
+        return f", and earlier runs then cost {after}, not {self.spent} ({_DEARER})"
+
     def check(
         self,
         charges: Charges,
@@ -290,19 +311,16 @@ class Account:
         )
 
     def _check_total(self, charges: Charges, use: ColumnUse, why: str) -> None:
-        price, odometer = self.price(charges, use), self.odometer
-        after = odometer.with_run(0, use).is_of_replacement
-        spent = self._spent(after)
+        price = self.price(charges, use)
+        spent = self._spent(self.odometer.with_run(0, use).is_of_replacement)
         if not (spent + price).exceeds(self.total):
             return
         left = f"{self.left} is left" if self.left else "nothing is left"
         count = sum(run.counts for run in self.runs.values())
         so_far = f" after {count} run{'s' * (count != 1)}" if count else ""
-        dearer = ""
-        if after and not odometer.is_of_replacement and spent.exceeds(self.spent):
-            dearer = f", and earlier runs then cost {spent}, not {self.spent} ({_DEARER})"
         raise _error(
-            f"account {self.path!r} would be overspent: this run costs {price}{why}{dearer}, but "
+            f"account {self.path!r} would be overspent: this run costs {price}{why}"
+            f"{self.dearer(use)}, but "
             f"of its {self.total} only {left}{so_far}",
             "give this run less, or count nothing more of these rows (the account lists the runs); "
             "a higher total is a weaker promise, to be made by those who answer for the data",

@@ -185,6 +185,7 @@ def entered(
         charges = full if again is None else Charges(Charge(), Charge())
         if again is None:  # else it uses the columns of the run that it repeats
             account.check_noise(noise, inputs)
+            account.check_names(use, allowed)
             account.check(charges, use, options.user, allowed, why)
         number = len(account.runs) + 1
         line: dict[str, Any] = {"run": number, "time": accounts.now(), "command": task.name}
@@ -245,12 +246,15 @@ def foretold(task: Task, paths: Mapping[str, str]) -> list[str]:
         if noise:
             account.check_noise(noise, _looked_at(paths))
         charges, why = charges_of(opt.budget_of(options), task.counter, _beside(options), account)
-        account.check(charges, use, options.user, options.allow_public or (), why)
+        allowed = options.allow_public or ()
+        account.check_names(use, allowed)
+        account.check(charges, use, options.user, allowed, why)
     again = ""
     if noise:
         again = ", or nothing, if it repeats one with the same secret, options and rows"
     cost, left = account.price(charges, use), account.left_after(charges, use)
-    return [f"account {path}: the run would cost {cost}{why}{again}; left after it: {left}"]
+    more = f"{why}{again}{account.dearer(use)}"
+    return [f"account {path}: the run would cost {cost}{more}; left after it: {left}"]
 
 
 def _entered(
@@ -263,7 +267,8 @@ def _entered(
         )
     use = task.column_use()
     cost, left = account.price(charges, use), account.left_after(charges, use)
-    return f"account {path}: this run costs {cost}{why}; left after it: {left}"
+    dearer = account.dearer(use)
+    return f"account {path}: this run costs {cost}{why}{dearer}; left after it: {left}"
 
 
 def _of_account(task: Task, account: Account, charges: Charges, why: str) -> str:
