@@ -94,8 +94,8 @@ class Source:
 
     Unless `format` says otherwise a suffix .parquet or .pq means Parquet, .jsonl, .ndjson or .json
     JSON lines, and all else CSV with a header line. Both of these are in UTF-8, compressed (.gz,
-    .bz2, .zst ..., or gzip by its first bytes) or not. A row is a physical line, read by itself;
-    blank lines are skipped.
+    .bz2, .zst ..., or gzip under another name, see `files.lines`) or not. A row is a physical line,
+    read by itself; blank lines are skipped.
 
     Per element a row that cannot be read is an InputError, which shows file, row and column. At a
     clock (`per_tick`) such a row counts nothing and leaves no trace. These are lines with an open

@@ -112,7 +112,7 @@ def _check_whole(source: Source, readable: ReadableFile) -> None:
         parquet.check(source, readable)
         return
     try:
-        lines.check(readable)
+        lines.check(readable, has_header=kind == "csv")
     except OSError as error:
         raise unreadable(source.label(readable.metadata.path), error) from error
     if kind == "csv":
