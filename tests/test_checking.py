@@ -167,6 +167,19 @@ def test_keys_and_times_at_a_clock() -> None:
     }
 
 
+def test_rows_of_ticks_that_have_not_ended_do_not_count() -> None:
+    rows = [TimestampedValue(("a", 1), at) for at in (0, 9, 10, 24, 30)]
+    late = "its tick has not ended by 1970-01-01T00:00:15Z (until)"
+    expected = {late: 2, "the time lies outside [start, stop)": 1}
+    assert dp.check(ticks(until=15), rows).problems == expected
+    clock = {"tick": 10, "start": 0, "horizon": 3, "domain": ["a", "b"]}
+    items = dp.TickHistogram(BUDGET, **clock, value=lambda pair: pair[0], until=15)
+    assert dp.check(items, rows).problems == expected
+    people = dp.Users(lambda n: f"p{n}", 5, per_key=5)
+    found = dp.check(ticks(until=15, users=people, value=lambda _: 1), rows)
+    assert (found.within, found.problems) == (2, expected)
+
+
 def test_rows_that_are_no_pairs() -> None:
     for transform in (dp.PrefixCount(BUDGET, 10), ticks()):
         with pytest.raises(dp.CheckError, match=r"row 2: TypeError: elements must be .* pairs"):

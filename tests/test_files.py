@@ -44,6 +44,7 @@ from beam_dpcount.commands.files.formats import (
 from beam_dpcount.commands.files.read import ReadEvents, all_events, events
 from beam_dpcount.commands.files.tables import Output, WriteTable, check_output, csv_line
 from beam_dpcount.commands.graph import named_edge
+from beam_dpcount.commands.histogram import split_items
 from tests import runners
 
 DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
@@ -672,6 +673,33 @@ def test_a_folder_is_its_data_files(write: Write, parquet: Write, tmp_path: Path
         check_inputs(str(folder), "key")
     with pytest.raises(InputError, match="is a folder without files named"):
         check_inputs(str(folder / "day=1"), "key")
+
+
+def test_whole_numbers_are_one_text_in_a_column_with_nulls(write: Write, parquet: Write) -> None:
+    """A null makes floats of the whole numbers of a Parquet column, and may be NaN."""
+    numbers = {"key": [7.0, None, 8.0, math.nan, 8.5, math.inf], "n": [1, 2, 3, 4, 5, 6]}
+    path = parquet({"key": pa.array(numbers["key"]), "n": numbers["n"]})
+    rows = read(path, value="n", per_tick=True)
+    assert [(key, event.value) for key, event in rows] == [
+        ("7", 1),
+        ("8", 3),
+        ("8.5", 5),
+        ("inf", 6),
+    ]
+    for cells in ([7.0, None], [7.0, math.nan]):
+        fails(parquet({"key": pa.array(cells)}), "row 2, column 'key'", "null")
+    lines = write('{"key": 7.0}\n{"key": NaN}\n{"key": 7}\n', "events.jsonl")
+    assert [key for key, _ in read(lines, per_tick=True)] == ["7", "7"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "shown"),
+    [(7.0, "7"), (7.5, "7.5"), (7, "7"), ("7.0", "7.0"), (None, None), (math.nan, None), ("", "")],
+)
+def test_items_letters_and_vertices_are_texts_as_keys_are(cell: object, shown: str | None) -> None:
+    assert text(cell) == shown
+    assert split_items(",", cell) == (None if shown is None else [shown])
+    assert named_edge(cell, cell) == (shown, shown)
 
 
 def test_gzip_under_another_name(write: Write) -> None:

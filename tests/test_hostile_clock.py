@@ -317,6 +317,25 @@ def test_no_row_of_a_file_is_seen(name: str, more: tuple[object, ...], tmp_path:
     assert shown(path, *more) == before
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\x1f\x8b\x08 ann",
+        gzip.compress(b"ann", mtime=0),
+        gzip.compress(b"ann", mtime=0)[:-9],
+        gzip.compress(json_of(SOUND[:2]), mtime=0) + b"\x1f\x8b\x08",
+    ],
+    ids=["first bytes", "a whole one", "a part of one", "one and a half"],
+)
+def test_a_first_line_that_looks_like_gzip_is_a_line(line: bytes, tmp_path: Path) -> None:
+    """JSON lines have no header, so their first bytes are a person's."""
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(json_of(SOUND))
+    without = shown(path, *PEOPLE)
+    path.write_bytes(line + b"\n" + json_of(SOUND))
+    assert shown(path, *PEOPLE) == without
+
+
 @pytest.mark.pipeline
 @pytest.mark.exhaustive("name")
 @pytest.mark.parametrize("name", ["csv", "json", "parquet, dictionaries of them"])

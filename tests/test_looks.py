@@ -134,6 +134,21 @@ def test_times_outside_the_clock_and_no_times(log: Path) -> None:
     assert "1 time cannot be read, and the first stops a run: the timestamp is not a number" in said
 
 
+def test_rows_of_ticks_that_have_not_ended(log: Path) -> None:
+    words = ("ticks", log, "--keys", "ERROR", "WARN", "INFO", "--until")
+    said = look(*words, 1700000070, wrong=False)
+    by = "lie in ticks that have not ended by 2023-11-14T22:14:30Z (--until), and do not count"
+    assert f"\n1 row {by.replace('lie', 'lies', 1).replace('do', 'does')}\n" in said
+    said = look(*words, 1700000000, wrong=True)
+    by = by.replace("22:14:30", "22:13:20")
+    assert f"\n3 rows {by}\n" in said
+    assert "LOOKS WRONG: no row counts" in said
+    log.write_text(HEAD + "\n".join(ROWS[:3]) + "\n")
+    assert f"LOOKS WRONG: all rows, 3, {by}" in look(*words, 1700000000, wrong=True)
+    said = look(*words[:5], *words[6:], 1700000060, "--user", "who", "--per-user", 5, wrong=False)
+    assert "2 people; the limit on each (--per-user 5) leaves out 0 rows" in said
+
+
 def test_numbers_and_bounds(log: Path) -> None:
     said = look("count", log, "--value", "n", "--bounds", 0, 50, wrong=True)
     assert "n from 1 to 70" in said

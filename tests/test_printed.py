@@ -60,12 +60,21 @@ def test_print_says_what_a_count_promises_and_how_well() -> None:
         "  budget: epsilon = 1, delta = 1e-06",
         f"  protects: {count.counter.change}",
         "  clock: 24 ticks of 3600 s from 2026-01-15T00:00:00Z",
+        "  bounded input: 24 of 24 ticks have ended by 2026-01-16T00:00:00Z, and are released",
         "  counts: up to 1,073,741,824 events a tick, 298,262 a second",
         "  keys: 2",
         f"  users: {count.users}",
         f"  error: {largest:.3g}, the largest standard deviation of a release",
         ")",
     ]
+
+
+def test_print_says_which_ticks_have_ended() -> None:
+    until = "2026-01-15T05:30:00Z"
+    said = str(dp.TickCount(BUDGET, "1h", **DAY, until=until))
+    assert f"  bounded input: 5 of 24 ticks have ended by {until}, and are released\n" in said
+    assert "bounded input" not in str(dp.TickCount(BUDGET, "1h", **DAY, path="streaming"))
+    assert "bounded input" not in str(dp.PrefixCount(BUDGET, 10))
 
 
 def test_print_says_it_of_every_transform_that_counts() -> None:

@@ -293,6 +293,17 @@ def test_times_that_are_refused(log: Path, flags: tuple[object, ...], said: str)
     assert said in ended.err
 
 
+def test_the_streaming_path_says_that_all_ticks_are_written(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = command(log, "--path", "streaming", "--dry-run")
+    assert "also those that have not ended" not in succeed(*words, main=ticks.main)
+    monkeypatch.setattr(clocks, "now", lambda: 45 * SECOND)
+    out = succeed(*words, main=ticks.main)
+    assert "note: --path streaming takes the end of the files for the end of the clock: " in out
+    assert "all 8 ticks are written, also those that have not ended (4 have)" in out
+
+
 def test_a_dry_run_says_that_all_ticks_are_charged(log: Path) -> None:
     out = succeed(*command(log, "--until", 59, "--dry-run"), main=ticks.main)
     assert "the other 3 are charged as well" in out

@@ -177,7 +177,8 @@ class Histogram(Task):
 
 def split_items(separator: str, cell: object) -> object:
     """The items of a cell that holds several; None for a null."""
-    return None if cell is None else str(text(cell)).split(separator)
+    shown = text(cell)
+    return None if shown is None else shown.split(separator)
 
 
 main = command(Histogram)

@@ -145,6 +145,8 @@ class _Rows:
         self._task, self._transform = task, transform
         self.listed = task.listed()
         self.number = self.counted = self.nobody = self.beyond = 0
+        self.open = 0  # rows in ticks that have not ended
+        self._is_open = getattr(transform, "lies_in_open_tick", lambda _: False)
         self.keys: Tally[str] = Tally()
         self.names: Tally[str] = Tally()
         self.problems: Tally[str] = Tally()
@@ -170,6 +172,9 @@ class _Rows:
             self.ones += event.value != 0
         self.nobody += task.options.user is not None and not event.person
         if failed:
+            return
+        if micros is not None and self._is_open(micros):
+            self.open += 1
             return
         element = (key, event)
         split = [element] if task.split is None else list(task.split(element))
@@ -258,6 +263,8 @@ def _times(task: Task, rows: _Rows, parse: _Parse, found: Found) -> None:
                 f"outside the clock: {many(before, 'row')} before --start, {after:,} at or after "
                 "its end"
             )
+        if clock is not None and rows.open:
+            _open_ticks(rows, task.count.cutoff, found)
         if 2 * (before + after) <= len(rows.micros):
             return
         where = "the years 1990 to 2100" if clock is None else "the clock"
@@ -266,6 +273,16 @@ def _times(task: Task, rows: _Rows, parse: _Parse, found: Found) -> None:
         )
     elif parse.numbers and (hint := _unit(task, parse.numbers, first, last, raw=True)):
         found.wrong.append(f"the times{hint}")
+
+
+def _open_ticks(rows: _Rows, until: str, found: Found) -> None:
+    """Rows in ticks that have not ended."""
+    lie, do = ("lies", "does") if rows.open == 1 else ("lie", "do")
+    what = f"{lie} in ticks that have not ended by {until} (--until), and {do} not count"
+    if rows.open == rows.number:
+        found.wrong.append(f"all rows, {rows.number:,}, {what}")
+    else:
+        found.facts.append(f"{many(rows.open, 'row')} {what}")
 
 
 def _unit(task: Task, numbers: Sequence[float], first: int, last: int, raw: bool = False) -> str:

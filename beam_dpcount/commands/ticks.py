@@ -227,7 +227,14 @@ class Ticks(Task):
 
     def _not_ended(self) -> list[str]:
         """A note on ticks that are not released because they have not ended."""
-        left = self.count.ticks_left
+        left, open_ticks = self.count.ticks_left, self.count.ticks_open
+        if self.options.path == "streaming" and open_ticks:
+            ticks = self.counter.mechanism.horizon
+            return [
+                "note: --path streaming takes the end of the files for the end of the clock: all "
+                f"{many(ticks, 'tick')} are written, also those that have not ended "
+                f"({ticks - open_ticks:,} have); leave it out to write only those that have"
+            ]
         if not left:
             return []
         note = f"note: ticks that have ended by {self.count.cutoff} (--until) are written; "

@@ -66,6 +66,9 @@ class Described(beam.PTransform[Any, Any]):
             yield "clock", f"{ticks} ticks of {length} from {start}"
         elif "horizon" in described:
             yield "horizon", described["horizon"]
+        if "until" in described:
+            ended, until = described["ticks_ended"], described["until"]
+            yield "bounded input", f"{ended} ticks have ended by {until}, and are released"
         for name in ("counts", "keys", "users"):
             yield name, described.get(name, "")
         if of_columns := described.get("largest_stddev_of_columns"):

@@ -105,11 +105,12 @@ class TickCount(Counting):
         numbers. Their default is 2^20 (2^36 / horizon beyond 2^16 ticks): they take up to 5 % more
         noise for a large one, and are refused beyond that.
       until: a time, as for `start`. On bounded input only ticks that have ended by then are
-        released, and events of later ticks have no influence on anything. Default: now, when the
-        transform is made; a later time is refused. The noise does not depend on it: under one
-        secret, a later run over the same events repeats bit for bit what an earlier one released,
-        and goes on. All ticks of the clock are charged, whatever `until` is. On unbounded input,
-        and with path="streaming", the watermark says which ticks have ended, and until is refused.
+        released (`print` says how many), and events of later ticks have no influence on anything.
+        Default: now, when the transform is made; a later time is refused. The noise does not depend
+        on it: under one secret, a later run over the same events repeats bit for bit what an
+        earlier one released, and goes on. All ticks of the clock are charged, whatever `until` is.
+        On unbounded input, and with path="streaming", the watermark says which ticks have ended,
+        and until is refused.
       late: what happens, in streaming, to events of ticks that were released already. "fold"
         (default): they count at the next tick. "drop": they do not count.
       on_unknown: "drop" (default), or "raise": an event with an unknown key, or that is not a pair
@@ -278,12 +279,16 @@ class TickCount(Counting):
         return self._used.ticks - self.ticks_released
 
     @property
+    def ticks_open(self) -> int:
+        """How many ticks had not ended when the transform was made, or by `until`."""
+        return self._used.ticks - self._used.all_ended(self._until)
+
+    @property
     def cutoff(self) -> str:
-        """`until`; by default, the end of the last tick that is released."""
+        """`until`; by default, the end of the last tick that has ended."""
         if self.until is not None:
             return instant(self._until)
-        clock = self._used
-        return instant(clock.origins()[0] + self.ticks_released * clock.tick)
+        return instant(self._used.last_end(self._until))
 
     def _one_event(self) -> TickChange:
         """What one event changes, from what is counted of it."""
@@ -584,9 +589,19 @@ class TickCount(Counting):
         """Why an event at this time does not count; None too where no time is known."""
         if micros is not None:
             check_timed(micros)
-        if micros is None or self._clock.start <= micros < self._clock.stop:
+        if micros is None:
             return None
-        return "the time lies outside [start, stop)"
+        if not self._clock.start <= micros < self._clock.stop:
+            return "the time lies outside [start, stop)"
+        # By default it is now, and the input may turn out to be unbounded.
+        if self.until is not None and self.lies_in_open_tick(micros):
+            return f"its tick has not ended by {self.cutoff} (until)"
+        return None
+
+    def lies_in_open_tick(self, micros: int) -> bool:
+        """Whether a time lies in a tick that has not ended, and is not released for that reason."""
+        until = self._until_on(self._streams, self._used)
+        return until is not None and until <= micros < self._clock.stop
 
     def _windowed(self, events: PCollection[Any]) -> Clock:
         """The clock in the input's windows."""
@@ -616,6 +631,7 @@ class TickCount(Counting):
             **self._used.describe(),
             **keys,
             "ticks_ended": f"{self._used.all_ended(self._until):,} of {self._used.ticks:,}",
+            **({} if self.path == "streaming" else {"until": self.cutoff}),
             "late": self.late,
             "entropy": repr(self._entropy),
             "max_per_tick": str(change.most),

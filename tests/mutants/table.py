@@ -1493,6 +1493,15 @@ MUTANTS = (
     ),
     Mutant(
         "files",
+        "the first row of JSON lines says that the file is gzip",
+        f"{_COMMANDS}/files/lines.py",
+        "(has_header or _unpacks(file))",
+        "(has_header or True)",
+        "tests/test_hostile_clock.py"
+        "::test_a_first_line_that_looks_like_gzip_is_a_line[first bytes]",
+    ),
+    Mutant(
+        "files",
         "a row of Parquet that cannot be read is one with a null",
         f"{_COMMANDS}/files/parquet.py",
         "            if at in odd:\n",
@@ -1512,7 +1521,7 @@ MUTANTS = (
         "files",
         "a damaged file stops a run that is charged",
         f"{_COMMANDS}/files/read.py",
-        "    try:\n        lines.check(readable)\n",
+        '    try:\n        lines.check(readable, has_header=kind == "csv")\n',
         "    try:\n        pass\n",
         "tests/test_hostile_clock.py"
         "::test_a_damaged_file_stops_before_anything_is_drawn_or_charged[gzip]",

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from beam_dpcount.commands.files import times
-from beam_dpcount.dofns.reading import text_of
 
 ALL = "all"  # the key of all rows where no column is named
 STANDARD = "-"  # in place of a path: standard input, or standard output
@@ -94,8 +93,8 @@ class Source:
 
     Unless `format` says otherwise a suffix .parquet or .pq means Parquet, .jsonl, .ndjson or .json
     JSON lines, and all else CSV with a header line. Both of these are in UTF-8, compressed (.gz,
-    .bz2, .zst ..., or gzip by its first bytes) or not. A row is a physical line, read by itself;
-    blank lines are skipped.
+    .bz2, .zst ..., or gzip under another name, see `files.lines`) or not. A row is a physical line,
+    read by itself; blank lines are skipped.
 
     Per element a row that cannot be read is an InputError, which shows file, row and column. At a
     clock (`per_tick`) such a row counts nothing and leaves no trace. These are lines with an open
@@ -112,7 +111,7 @@ class Source:
       inputs: paths, patterns or folders on any file system that Beam knows; each file is read once.
         Of a folder, the files with the suffix of a data file are read. One input may be ``-``,
         standard input, if `spool` is the copy of it that is read.
-      key: the column of the keys, as str() shows them. An empty text is a key like others; a null
+      key: the column of the keys, as `text` shows them. An empty text is a key like others; a null
         in Parquet is none. None: all rows have the key "all".
       columns: what is counted. It is protected, hence neither the keys' column nor the times'.
       measure: from the cells of these columns, one argument each, to the event's value. It must not
@@ -249,21 +248,20 @@ def number(cell: object) -> object:
             return cell
 
 
-def text(cell: object) -> object:
-    """A cell as text: the item 007 is not a number. None for a null."""
-    return cell if cell is None or isinstance(cell, str) else str(cell)
+def text(cell: object) -> str | None:
+    """A cell as text, for keys, items, letters, vertices and people. None for a null.
+
+    The item 007 is not a number. 7.0 is 7: a column of whole numbers with nulls often has floats in
+    Parquet. Not a number is a null, as Pandas has it.
+    """
+    if isinstance(cell, str):
+        return cell
+    return None if cell is None or cell != cell else str(whole(cell))
 
 
 def shown_person(cell: object) -> str:
-    """Whose a row is, to the letter; an empty text for a null, which is nobody.
-
-    In Parquet 7 and 7.0 are one person: a column of whole numbers with nulls often has floats.
-    """
-    if cell is None or cell != cell:  # not a number: a null, too
-        return ""
-    cell = whole(cell) if isinstance(cell, float) else cell
-    text = text_of(cell)
-    return str(cell) if text is None else text  # more types than `Users` takes as ids
+    """Whose a row is, to the letter; an empty text for a null, which is nobody."""
+    return text(cell) or ""
 
 
 def whole(cell: object) -> object:

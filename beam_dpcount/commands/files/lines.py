@@ -2,6 +2,10 @@
 
 A line ends with \\n, \\r\\n or \\r, even within quotes. So no line affects how another one is read:
 not with an open quote, and not with bytes that are not UTF-8.
+
+A file whose name does not say so may be gzip, too. With a header line (`has_header`), which is
+public, its first bytes tell. Without one they are somebody's row, and so the whole file must unpack
+as gzip; else its lines are read as they are.
 """
 
 from __future__ import annotations
@@ -20,13 +24,13 @@ _MARK = b"\xef\xbb\xbf"  # the byte order mark of UTF-8
 _GZIP = b"\x1f\x8b\x08"
 
 
-def texts(readable: ReadableFile) -> Iterator[str | None]:
+def texts(readable: ReadableFile, has_header: bool) -> Iterator[str | None]:
     """Lines without their ends; None for one that is not UTF-8.
 
     Raises:
       OSError: the file cannot be read, or its compression is damaged or cut.
     """
-    for data in _blocks(readable):
+    for data in _blocks(readable, has_header):
         try:
             text = data.decode()
         except UnicodeDecodeError:
@@ -41,16 +45,19 @@ def texts(readable: ReadableFile) -> Iterator[str | None]:
 
 
 def with_ends(readable: ReadableFile) -> Iterator[tuple[str, bool]]:
-    """Lines with their ends, and whether they are UTF-8; other bytes become lone surrogates."""
-    for data in _blocks(readable):
+    """Lines after a header, with their ends, and whether they are UTF-8.
+
+    Other bytes become lone surrogates.
+    """
+    for data in _blocks(readable, has_header=True):
         for line in data.splitlines(keepends=True):
             text = _decoded(line)
             yield (line.decode(errors="surrogateescape"), False) if text is None else (text, True)
 
 
-def check(readable: ReadableFile) -> None:
+def check(readable: ReadableFile, has_header: bool) -> None:
     """Read a compressed file to its end; an OSError if it is damaged or cut."""
-    source, kind, _ = _opened(readable)
+    source, kind, _ = _opened(readable, has_header)
     with source:
         while kind != CompressionTypes.UNCOMPRESSED and _read(source):
             pass
@@ -63,9 +70,9 @@ def _decoded(line: bytes) -> str | None:
         return None
 
 
-def _blocks(readable: ReadableFile) -> Iterator[bytes]:
+def _blocks(readable: ReadableFile, has_header: bool) -> Iterator[bytes]:
     """The whole file, in blocks of whole lines."""
-    source, _, file = _opened(readable)
+    source, _, file = _opened(readable, has_header)
     at, is_first = 0, True
     with source:
         parts: list[bytes] = []
@@ -84,16 +91,32 @@ def _blocks(readable: ReadableFile) -> Iterator[bytes]:
             yield rest.removeprefix(_MARK) if is_first else rest
 
 
-def _opened(readable: ReadableFile) -> tuple[Any, str, Any]:
-    """The decompressed file, its compression (by name or first bytes), and the file itself."""
+def _opened(readable: ReadableFile, has_header: bool) -> tuple[Any, str, Any]:
+    """The decompressed file, its compression (by its name or content), and the file itself."""
     path, plain = readable.metadata.path, CompressionTypes.UNCOMPRESSED
     file = FileSystems.open(path, compression_type=plain)
     kind = CompressionTypes.detect_compression_type(path)
     if kind == plain:
         begin = file.read(len(_GZIP))
         file.seek(0)
-        kind = CompressionTypes.GZIP if begin == _GZIP else plain
+        if begin == _GZIP and (has_header or _unpacks(file)):
+            kind = CompressionTypes.GZIP
     return file if kind == plain else CompressedFile(file, compression_type=kind), kind, file
+
+
+def _unpacks(file: Any) -> bool:
+    """Whether a whole file is gzip; it is at its start before and after."""
+    source = CompressedFile(file, compression_type=CompressionTypes.GZIP)
+    try:
+        while _read(source):
+            pass
+    except OSError as error:
+        if isinstance(error.__cause__, OSError):  # of the storage
+            raise
+        return False
+    finally:
+        file.seek(0)
+    return True
 
 
 def _read(source: Any) -> bytes:

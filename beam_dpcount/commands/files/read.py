@@ -29,6 +29,7 @@ from beam_dpcount.commands.files.formats import (
     InputError,
     Source,
     shown_person,
+    text,
     unreadable,
 )
 from beam_dpcount.commands.files.inputs import files_of
@@ -112,7 +113,7 @@ def _check_whole(source: Source, readable: ReadableFile) -> None:
         parquet.check(source, readable)
         return
     try:
-        lines.check(readable)
+        lines.check(readable, has_header=kind == "csv")
     except OSError as error:
         raise unreadable(source.label(readable.metadata.path), error) from error
     if kind == "csv":
@@ -162,12 +163,10 @@ def events(source: Source, readable: ReadableFile, unread: Unread | None = None)
     whose = None if source.user is None else end
     two_times, placed = len(source.times) == 2, not source.per_tick
     for row, cells in _rows(source, readable, unread):
-        key = cells[0] if keyed else ALL
-        if type(key) is not str:
-            if key is None:
-                unread(row, source.key, "the key is null; an empty text would do")
-                continue
-            key = str(key)
+        key = text(cells[0]) if keyed else ALL
+        if key is None:
+            unread(row, source.key, "the key is null; an empty text would do")
+            continue
         person = "" if whose is None else shown_person(cells[whose])
         value = measure(*cells[first:end])
         element = key, Event(value, file, row, person) if placed else Event(value, "", 0, person)

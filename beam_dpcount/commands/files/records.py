@@ -87,7 +87,7 @@ def _alone(source: Source, readable: ReadableFile) -> Iterator[list[str] | str]:
     delimiter, pending = source.delimiter, list[str]()
     # Strict: an open quote, or one that does not enclose a whole cell, is an error.
     reader = csv.reader(iter(pending.pop, None), delimiter=delimiter, strict=True)
-    for line in lines.texts(readable):
+    for line in lines.texts(readable, has_header=True):
         if line is None:
             yield _NOT_TEXT
         elif '"' not in line:
@@ -142,7 +142,7 @@ def of_json(source: Source, readable: ReadableFile, unread: Unread) -> Rows:
         (name, name.split("."), name in public, name in (source.key, source.user))
         for name in source.names
     ]
-    for line in lines.texts(readable):
+    for line in lines.texts(readable, has_header=False):
         if line is not None and (not line or line.isspace()):
             continue
         row += 1
