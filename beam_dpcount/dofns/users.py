@@ -25,7 +25,7 @@ from beam_dpcount.checks import check_whole
 from beam_dpcount.dofns.clock import duration_of, seconds
 from beam_dpcount.dofns.intake import Excess, Lost, has_str_key
 from beam_dpcount.dofns.reading import UNREADABLE, read, text_of
-from beam_dpcount.dofns.rows import Field
+from beam_dpcount.dofns.rows import Field, is_row
 from beam_dpcount.dofns.states import (
     PAIR,
     PersonCodec,
@@ -345,37 +345,48 @@ class TextParcels(TickParcels):
 class ElementParcels(Parcels):
     """Events as they are, for several counts at a clock.
 
+    A pair comes back under the key that was bounded, whatever its own encoding makes of the key. An
+    event comes back as a row only if it can have been one, as rows stop some counts.
+
     Args:
       readers: how each count reads them: what none of them counts does not travel.
-      of_pairs: whether events are pairs, of a key; else they have none.
+      of_pairs: whether events are pairs, of a key: what has no key does not travel. Else events
+        have no keys, and travel whole.
+      takes_rows: whether all of the counts read events that are rows.
     """
 
-    def __init__(self, readers: Sequence[Parcels], of_pairs: bool) -> None:
-        self._readers, self._of_pairs, self._coder = readers, of_pairs, FastPrimitivesCoder()
+    def __init__(
+        self, readers: Sequence[Parcels], of_pairs: bool, takes_rows: bool = False
+    ) -> None:
+        self._readers, self._of_pairs, self._takes_rows = readers, of_pairs, takes_rows
+        self._coder = FastPrimitivesCoder()
 
     def wrap(self, element: Any, micros: int, windows: Any) -> bytes | None:
         read = [reader.wrap(element, micros, windows) for reader in self._readers]
         if all(found is None for found in read):
             return None
-        key = str.__str__(element[0]) if self._has_key(element) else ""
-        encoded = _encoded(self._coder, element)
-        return None if encoded is None else pack_keyed(key, encoded)
+        if not self._of_pairs:
+            return _pack_element(self._coder, "", element)
+        if not has_str_key(element):
+            return None
+        key, payload = _plain_pair(element)
+        return _pack_element(self._coder, key, (key, payload))
 
     def payload(self, element: Any) -> Any:
-        return element[1] if self._has_key(element) else element
-
-    def _has_key(self, element: Any) -> bool:
-        return self._of_pairs and has_str_key(element)
+        return element[1] if self._of_pairs else element
 
     def names(self, parcel: bytes) -> Sequence[bytes]:
         return [key_of(parcel)]
 
     def unwrap(self, parcel: bytes, kept: Sequence[int]) -> list[Any]:
-        return _decoded(self._coder, parcel)
+        elements = _decoded(self._coder, parcel)
+        return [element for element in elements if self._takes_rows or not is_row(element)]
 
 
 class StepParcels(Parcels):
     """Elements each of which takes a step: those that do not count come back as empty ones.
+
+    A pair comes back under the key that was bounded, as it does from ElementParcels.
 
     Which ones count must be a function of what is public alone: the person, the key, the time, the
     id, the order. So ties in time are by the id, or in the order of arrival; never by contents, and
@@ -393,17 +404,24 @@ class StepParcels(Parcels):
 
     def wrap(self, element: Any, micros: int, windows: Any) -> bytes | None:
         self._check(windows)
-        is_keyed = has_str_key(element)
-        key = str.__str__(element[0]) if is_keyed else ""
-        encoded = _encoded(self._coder, element)
-        # What does not come back has no id, and no class by which it is refused.
-        is_asked = self._element_id is not None or not is_keyed
-        if encoded is None or (is_asked and not _decoded(self._coder, pack_keyed(key, encoded))):
-            encoded = self._coder.encode(self._lost(key, element) if is_keyed else None)
-        return pack_keyed(key, encoded)
+        if not has_str_key(element):
+            parcel = _pack_element(self._coder, "", element)
+            # What does not come back as it was has no class by which it is refused.
+            if parcel is None or not self._stays_keyless(parcel):
+                parcel = pack_keyed("", self._coder.encode(None))
+            return parcel
+        key, payload = _plain_pair(element)
+        parcel = _pack_element(self._coder, key, (key, payload))
+        # What does not come back has no id.
+        is_asked = self._element_id is not None
+        if parcel is None or (is_asked and not _decoded(self._coder, parcel)):
+            lost = Lost(self._element_id(payload) if self._element_id is not None else None)
+            parcel = pack_keyed(key, self._coder.encode((key, lost)))
+        return parcel
 
-    def _lost(self, key: str, element: Any) -> tuple[str, Lost]:
-        return key, Lost(None if self._element_id is None else self._element_id(element[1]))
+    def _stays_keyless(self, parcel: bytes) -> bool:
+        elements = _decoded(self._coder, parcel)
+        return bool(elements) and not has_str_key(elements[0])
 
     def payload(self, element: Any) -> Any:
         return element[1]
@@ -439,6 +457,20 @@ def _encoded(coder: Any, element: Any) -> bytes | None:
     """An element as bytes; None if no coder takes it, which its contents can cause."""
     encoded = read(coder.encode, element)
     return None if encoded is UNREADABLE else bytes(encoded)
+
+
+def _plain_pair(element: Any) -> tuple[str, Any]:
+    """A keyed element as a plain pair of a plain text, neither of which has code of its own.
+
+    The key's class, or the pair's, may pickle as another key, in which nothing was bounded.
+    """
+    return str.__str__(element[0]), element[1]
+
+
+def _pack_element(coder: Any, key: str, element: Any) -> bytes | None:
+    """An encoded element behind its key; None if no coder takes it."""
+    encoded = _encoded(coder, element)
+    return None if encoded is None else pack_keyed(key, encoded)
 
 
 def _decoded(coder: Any, parcel: bytes) -> list[Any]:

@@ -1255,6 +1255,24 @@ MUTANTS = (
         "return []",
         "tests/test_people.py::test_contents_that_do_not_come_back_stop_nothing",
     ),
+    Mutant(
+        "bounding",
+        "a pair comes back with the key that its own encoding makes",
+        f"{_DOFNS}/users.py",
+        "    return str.__str__(element[0]), element[1]\n",
+        "    return element[0], element[1]\n",
+        "tests/test_people_keys.py::test_each_key_at_a_clock_counts_as_often_as_the_bound_says"
+        "[bounded-disguised_key]",
+    ),
+    Mutant(
+        "bounding",
+        "what has no key travels whole, and may come back with one",
+        f"{_DOFNS}/users.py",
+        "        if not has_str_key(element):\n            return None\n",
+        "        if not has_str_key(element):\n"
+        '            return _pack_element(self._coder, "", element)\n',
+        "tests/test_people_keys.py::test_elements_without_a_key_stay_without_one",
+    ),
     # What else leaves
     Mutant(
         "logs and metrics",
