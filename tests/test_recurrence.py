@@ -216,6 +216,95 @@ def test_releases_without_noise_are_the_sums(kind, log):
             assert (off <= 1e-3 * stddevs + 1e-9 * sums).all()
 
 
+# Beside noise: digits of constants
+
+OFF = 2.0**-37  # of the sum of absolute values, for up to 2^20 steps
+
+
+def profiled_for_the_mean(horizon):
+    return ProfiledBLT(horizon, objective="mean")
+
+
+def largest_share(kind, horizon, streams):
+    """The largest |release - sum| without noise, as a share of the sum of absolute values."""
+    counter, largest = calibrated(kind, horizon, 1 << 30, low=-1), 0.0
+    for xs in streams:
+        released = counter.release_lattice(xs, Script(np.zeros(horizon)))
+        errors, sums = np.abs(released - np.cumsum(xs)), np.cumsum(np.abs(xs))
+        largest = max(largest, (errors[sums > 0] / sums[sums > 0]).max())
+    return largest
+
+
+def large_streams(horizon):
+    """2^30 events a tick: all along, of either sign, and in one tick, which is the worst case."""
+    most = 1 << 30
+    yield np.full(horizon, most)
+    yield np.where(np.arange(horizon) < horizon // 2, most, -most)
+    yield np.random.default_rng(1).choice([-most, most], horizon)
+    for step in sorted({0, horizon // 2, horizon - 1}):
+        yield np.where(np.arange(horizon) == step, most, 0)
+
+
+@twins
+@pytest.mark.parametrize("kind", [BLT, NormalizedBLT, ProfiledBLT, profiled_for_the_mean, Endless])
+@pytest.mark.parametrize("horizon", [1, 16, 1000, 65_536, 87_600])
+def test_digits_of_constants_move_a_release_by_no_more_than_stated(kind, horizon):
+    assert largest_share(kind, horizon, large_streams(horizon)) < OFF
+
+
+@twins
+@pytest.mark.parametrize("kind", [NormalizedBLT, ProfiledBLT])
+def test_half_of_the_stated_share_would_not_do(kind):
+    horizon = 2**20
+    first = np.where(np.arange(horizon) == 0, 1 << 30, 0)
+    assert OFF / 2 < largest_share(kind, horizon, [first]) < OFF
+
+
+def inverse_errors(p, horizon):
+    """Entries of L R - A by lag, for the poles and weights as they are rounded, without scales."""
+    lags = np.union1d(np.arange(min(horizon, 64)), np.geomspace(1, horizon, 500).astype(int) - 1)
+    faded, decoded = (tables.powers(x, lags[:, None]) for x in (p.a, p.e))
+    product = faded @ p.c
+    for w, e, theta in zip(p.w, p.e, decoded.T, strict=True):
+        product += w * ((faded - theta[:, None]) / (e - p.a) @ p.c)
+    return np.abs(product - 1)
+
+
+@pytest.mark.parametrize("kind", ["blt", "normalized_blt"])
+def test_decoders_invert_encoders_but_for_digits_of_weights(kind):
+    """For all horizons, as they share the fits of the next power of two, and all buffers."""
+    for log in range(tables.LEAST_LOG, tables.LARGEST_LOG + 1):
+        for buffers in range(tables.BUFFERS[0], tables.BUFFERS[1] + 1):
+            errors = inverse_errors(tables.poles(kind, 2**log, buffers), 2**log)
+            assert errors.max() < 2.0 ** (-37.5 if log <= 20 else -34), (log, buffers)
+
+
+@pytest.mark.parametrize("kind", [NormalizedBLT, ProfiledBLT, profiled_for_the_mean, Endless])
+def test_scales_make_that_less_than_three_times_as_large(kind):
+    """K = max over s <= t of (D_t + sum of |D_k - D_(k+1)|) / D_s, s <= k < t."""
+    for horizon in (1, 3, 40, 700, 2**13 + 1, 87_600, 2**20, 2**23 + 1, 2**24, 2**28, 2**30):
+        D = kind(horizon)._stretches.scales
+        changes = np.append(0, np.cumsum(np.abs(np.diff(D))))
+        best = np.maximum.accumulate((D + changes)[::-1])[::-1] - changes
+        K, V = (best / D).max(), (1 / D).max()
+        assert (2 if horizon <= 2**20 else 3) > K
+        # The bound of docs/proofs/real_encoders.md, with D and 1 / p as they are rounded.
+        inverse, stated = (-37.5, -36) if horizon <= 2**20 else (-34, -32)
+        assert K * (2.0**inverse + 2.0**-45) + V * 2.0**-45 < 2.0**stated
+
+
+@twins
+@pytest.mark.parametrize("kind", [NormalizedBLT, ProfiledBLT])
+@pytest.mark.parametrize("budget", [BUDGET, dp.ZCDP(0.5)], ids=str)
+def test_for_ten_years_of_hours_they_are_small_beside_the_noise(kind, budget):
+    """With 2^20 events an hour: below 5 % of the standard deviation."""
+    horizon, most = 87_600, 1 << 20
+    counter = dp.calibrate(kind(horizon), budget, TickChange(0, 1, most=1 << 30))
+    xs = np.full(horizon, most)
+    errors = np.abs(counter.release_lattice(xs, Script(np.zeros(horizon))) - np.cumsum(xs))
+    assert (errors < 0.05 * counter.stddevs(horizon)).all()
+
+
 # Bytes
 
 

@@ -164,6 +164,18 @@ def test_what_left_the_window_is_forgotten_but_for_what_fades():
     assert abs(values[-100:]).max() < 1e-4
 
 
+@pytest.mark.parametrize("window", [16, 1000, 2**16, pytest.param(741_455, marks=pytest.mark.slow)])
+def test_digits_of_constants_are_a_small_share_of_the_largest_window(window):
+    """2^-38 of it; half would not do for the longest window here."""
+    n, most = window + 100, 1 << 30
+    counter = dp.calibrate(SlidingBLT(n, window), dp.ZCDP(0.5), TickChange(0, 1, most=most))
+    xs = np.where(np.arange(n) == 0, most, 0)
+    released = counter.release_lattice(xs, Script(np.zeros(n)))
+    error = np.abs(released - summed(xs, window)).max() / most
+    assert error < 2.0**-38
+    assert error > 2.0**-39 or window < 741_455
+
+
 # Sensitivity
 
 

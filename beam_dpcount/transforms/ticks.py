@@ -103,7 +103,9 @@ class TickCount(Counting):
         value; `print` says what that is a second. Default 2^30, or less if 64 bits would not hold
         all sums, or noise or time would grow with it. SquareRoot and Binned compute with real
         numbers. Their default is 2^20 (2^36 / horizon beyond 2^16 ticks): they take up to 5 % more
-        noise for a large one, and are refused beyond that.
+        noise for a large one, and are refused beyond that. Beside the noise, arithmetic moves
+        running counts beyond some 10^11 by up to 2^-37 of themselves (less than 2^-32 beyond 2^20
+        ticks), which no stddev covers: see docs/proofs/real_encoders.md.
       until: a time, as for `start`. On bounded input only ticks that have ended by then are
         released (`print` says how many), and events of later ticks have no influence on anything.
         Default: now, when the transform is made; a later time is refused. The noise does not depend
