@@ -149,7 +149,9 @@ class BoundUsers(beam.PTransform[Any, Any]):
             raise ValueError("all counts must have one path: give each the same path")
         readers = [member.parcels(events) for member in members]
         (streaming,) = paths
-        takes_rows = not self._of_pairs and all(member.value is not None for member in members)
+        takes_rows = not self._of_pairs and all(
+            getattr(member, "value", None) is not None for member in members
+        )
         parcels = ElementParcels(readers, self._of_pairs, takes_rows)
         left = bounded_events(events, self.users, self._bound, parcels, streaming)
         return {name: left | name >> count for name, count in self._counts.items()}
