@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -121,9 +122,11 @@ def test_a_mistyped_field_is_an_error(name: str) -> None:
     """In a pipeline it counts 0, or 1/2, as data can cause it, too."""
     make, element, contents, _ = CASES[name]
     rows = [element({"x": contents[0]})] * 2
-    with pytest.raises(dp.CheckError, match=r"^row 1: KeyError: 'purchse'$"):
+    given = "; it is given the value of the (key, value) pair, not the pair"
+    hint = re.escape(given) if element is _pair else ""
+    with pytest.raises(dp.CheckError, match=rf"^row 1: value raised KeyError: 'purchse'{hint}$"):
         dp.check(make(lambda e: e["purchse"]), rows)
-    with pytest.raises(dp.CheckError, match=r"^row 1: NameError"):
+    with pytest.raises(dp.CheckError, match=r"^row 1: value raised NameError"):
         dp.check(make(lambda e: purchse), rows)  # type: ignore[name-defined]  # noqa: F821
 
 
@@ -190,8 +193,59 @@ def test_rows_that_are_no_pairs() -> None:
 
 def test_errors_of_element_id_are_shown_too() -> None:
     count = dp.PrefixCount(BUDGET, 10, element_id=lambda e: e.id)
-    with pytest.raises(dp.CheckError, match=r"row 1: AttributeError"):
+    with pytest.raises(
+        dp.CheckError, match=r"^row 1: element_id raised AttributeError: .*not the pair$"
+    ):
         dp.check(count, [("a", 1)])
+
+
+def test_an_error_of_by_says_what_it_is_given() -> None:
+    rows = [("a", {"user": "ann"})]
+    wrong = dp.Users(lambda pair: pair[1]["user"], 3)
+    said = "row 1: users.by raised KeyError: 1; it is given the value of the (key, value) pair, "
+    for count in (
+        ticks(value=lambda _: 1, users=wrong),
+        dp.PrefixCount(BUDGET, 9, value=lambda _: 1, users=wrong),
+        dp.DistinctUsers(BUDGET, 10, 0, horizon=3, keys=["a"], users=wrong),
+    ):
+        with pytest.raises(dp.CheckError) as caught:
+            dp.check(count, rows)
+        assert str(caught.value) == f"{said}not the pair"
+        assert type(caught.value.__cause__) is KeyError
+    items = dp.TickHistogram(
+        BUDGET, 10, 0, horizon=3, domain=["a"], value=lambda e: e[0], users=dp.Users(len, 2)
+    )
+    with pytest.raises(dp.CheckError, match=r"^row 1: value raised TypeError: .* subscriptable$"):
+        dp.check(items, [7])
+
+
+class Visit(NamedTuple):
+    user: str
+    paid: int
+
+
+@pytest.mark.parametrize("payload", [{"user": "ann", "paid": 3}, Visit("ann", 3)])
+def test_a_field_that_no_row_has_is_an_error(payload: Any) -> None:
+    count = ticks(value=lambda _: 1, users=dp.Users("usr", 3))
+    missing = "the event has no person: it has no field 'usr', but 'user', 'paid'"
+    with pytest.raises(dp.CheckError) as caught:
+        dp.check(count, [("a", payload)] * 2)
+    assert str(caught.value) == f"row 1: {missing}"
+    found = dp.check(count, [("a", payload), ("a", {"usr": "ann"}), ("a", 7)])
+    assert found.problems == {missing: 1, "the event has no person: it has no fields": 1}
+    assert found.people == 1
+    assert dp.check(count, [("a", payload), ("a", {"usr": None})]).people == 0
+
+
+def test_a_field_within_another_needs_a_function() -> None:
+    count = ticks(value=lambda _: 1, users=dp.Users("user.id", 3))
+    with pytest.raises(dp.CheckError) as caught:
+        dp.check(count, [("a", {"user": {"id": "ann"}})])
+    assert str(caught.value).endswith(
+        "it has no field 'user.id', but 'user'; for a field within another give a function, such "
+        "as by=lambda event: event['user']['id']"
+    )
+    assert dp.check(count, [("a", {"user.id": "ann"})]).people == 1
 
 
 def test_what_counts_nothing() -> None:
@@ -303,7 +357,9 @@ def test_functions_that_remember_are_errors() -> None:
         dp.check(people, rows)
     with pytest.raises(dp.CheckError, match=r"^row \d: what is counted differed"):
         dp.check(ticks(value=_counting()), rows)
-    with pytest.raises(dp.CheckError, match=r"^row \d: StopIteration: , when called again: it"):
+    with pytest.raises(
+        dp.CheckError, match=r"^row \d: value raised StopIteration: , when called again: it"
+    ):
         dp.check(ticks(value=_failing_later()), rows[:1])
     ids = _counting()
     with pytest.raises(dp.CheckError, match=r"^row \d: element_id gave another id"):

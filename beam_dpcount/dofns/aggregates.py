@@ -29,7 +29,7 @@ from beam_dpcount.dofns.pending_vectors import (
     take_vector,
     tick_of,
 )
-from beam_dpcount.dofns.reading import UNREADABLE, read
+from beam_dpcount.dofns.reading import UNREADABLE, call, read
 from beam_dpcount.dofns.releases import AggregateRelease
 from beam_dpcount.dofns.states import (
     PAIR,
@@ -109,9 +109,9 @@ class AggregateIntake:
     def examine(self, payload: Any) -> tuple[str | None, Additions]:
         """Why a value does not count as it is, and what it adds.
 
-        `value` is called once, and its errors are not caught.
+        `value` is called once; if it raises an error, that is a FunctionError.
         """
-        content = payload if self._value is None else self._value(payload)
+        content = payload if self._value is None else call("value", self._value, payload)
         problem = self._joint.problem(content) if isinstance(content, Mapping) else NOT_MAPPED
         return problem, self._added(content) or ()
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from beam_dpcount.counters.counter import LatticeCounter
-from beam_dpcount.dofns.reading import UNREADABLE, read
+from beam_dpcount.dofns.reading import UNREADABLE, call, read
 from beam_dpcount.dofns.releases import Rejected, Release, VectorRelease
 from beam_dpcount.dofns.rows import TO_PAIRS, RowElementError, is_row
 from beam_dpcount.noise.entropy import Draws, Entropy
@@ -111,13 +111,14 @@ class Intake:
     def examine(self, element: Any) -> tuple[str | None, Codes, Any]:
         """Why an element does not count as it is, its codes and its id.
 
-        Each function of the user is called once, and its errors are not caught.
+        Each function of the user is called once; if it raises an error, that is a FunctionError.
         """
         if not has_str_key(element):
             return self.refuse_key(element, 0).reason, self.statistic.empty, None
         _, payload = element
-        identity = None if self.element_id is None else self.element_id(payload)
-        content = payload if self._value is None else self._value(payload)
+        by_id = self.element_id
+        identity = None if by_id is None else call("element_id", by_id, payload)
+        content = payload if self._value is None else call("value", self._value, payload)
         problem = read(self.statistic.problem, content)
         if problem is UNREADABLE:
             problem = self.statistic.unreadable

@@ -38,6 +38,27 @@ def read(function: Callable[..., Any], *given: Any) -> Any:
         return UNREADABLE
 
 
+class FunctionError(ValueError):
+    """A function of the user raised an error, on rows that are public; the error is the cause.
+
+    Fields:
+      name: the function's parameter.
+      payload: what it was given.
+    """
+
+    def __init__(self, name: str, payload: Any, error: Exception) -> None:
+        super().__init__(f"{name} raised {type(error).__name__}: {error}")
+        self.name, self.payload = name, payload
+
+
+def call(name: str, function: Callable[[Any], Any], payload: Any) -> Any:
+    """A function's result for a public event; a FunctionError if it raises an error."""
+    try:
+        return function(payload)
+    except Exception as error:
+        raise FunctionError(name, payload, error) from error
+
+
 def text_of(value: Any) -> str | None:
     """An id as text: texts as they are, whole numbers as their decimal text; None for all else.
 

@@ -72,6 +72,18 @@ class Field:
         return event.get(name) if isinstance(event, Mapping) else None
 
 
+def fields_of(event: Any) -> list[str]:
+    """The names of the fields that `Field` reads from an event."""
+    kind = type(event)
+    if issubclass(kind, tuple):
+        return list(getattr(kind, "_fields", ()))
+    if issubclass(kind, Row):
+        return list(vars(event))
+    if is_dataclass(kind):
+        return list(kind.__dataclass_fields__)
+    return [name for name in event if isinstance(name, str)] if isinstance(event, Mapping) else []
+
+
 def _are_rows(kind: type) -> bool:
     if issubclass(kind, tuple):
         return hasattr(kind, "_fields")

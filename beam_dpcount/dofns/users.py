@@ -24,8 +24,13 @@ from apache_beam.utils import windowed_value
 from beam_dpcount.checks import check_whole
 from beam_dpcount.dofns.clock import duration_of, seconds
 from beam_dpcount.dofns.intake import Excess, Lost, has_str_key
+<<<<<<< HEAD
 from beam_dpcount.dofns.reading import UNREADABLE, read, text_of
 from beam_dpcount.dofns.rows import Field, is_row
+=======
+from beam_dpcount.dofns.reading import UNREADABLE, call, read, text_of
+from beam_dpcount.dofns.rows import Field
+>>>>>>> 16b7229c96a9b37a588b447c0b1f3769d033054e
 from beam_dpcount.dofns.states import (
     PAIR,
     PersonCodec,
@@ -76,12 +81,12 @@ class Users:
         read what `value=` gets: the payload of a (key, payload) pair, or the whole event if events
         have no key (TickHistogram). So `lambda pair: pair[1]` is a mistake: from the pair
         ("/home", "ann") it takes the letter "n". A field is an item of a mapping, or a field of a
-        beam.Row, NamedTuple or dataclass. An id is a text or a whole number, which is taken as its
-        decimal text: 7 and "7" are one person. Events with any other id (None, an empty text, 7.0,
-        True, a text with lone surrogates) do not count, and neither do events for which the
-        function raises an error. It must be a function of the event alone (docs/reliability.md,
-        "Poison messages"). `beam_dpcount.check` says how many people there are, and why events have
-        none.
+        beam.Row, NamedTuple or dataclass; for a field within another, give a function. An id is a
+        text or a whole number, which is taken as its decimal text: 7 and "7" are one person. Events
+        with any other id (None, an empty text, 7.0, True, a text with lone surrogates) do not
+        count, and neither do events for which the function raises an error. It must be a function
+        of the event alone (docs/reliability.md, "Poison messages"). `beam_dpcount.check` says how
+        many people there are, and why events have none.
       events: k, the most events of one person that count, in all keys together.
       keys: the most keys of one person; default: as many as there are events.
       per_key: the most events of one person in one key. Default 1, which is people, each once a
@@ -159,9 +164,9 @@ class Users:
     def examine(self, payload: Any) -> tuple[str | None, str]:
         """Why an event has no person (None if it has one), and its person.
 
-        `by` is called once, and its errors are not caught.
+        `by` is called once; if it raises an error, that is a FunctionError.
         """
-        person = text_of(self.person_of(payload)) or _NOBODY
+        person = text_of(call("users.by", self.person_of, payload)) or _NOBODY
         return (None if person else self._no_person), person
 
     @property

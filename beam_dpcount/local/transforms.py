@@ -15,6 +15,7 @@ from apache_beam.transforms.window import GlobalWindows
 
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.ledger import Share, claim, plain_budget
+from beam_dpcount.dofns.reading import call
 from beam_dpcount.dofns.rows import TO_NUMBERS, RowElementError, is_row, is_row_type
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.local.learner import (
@@ -143,7 +144,7 @@ class _LocalRisk(Described):
 
     def check_row(self, element: Any, micros: int | None = None) -> RowCheck:
         """What becomes of a client's element; see `beam_dpcount.check`."""
-        value = element if self._value is None else self._value(element)
+        value = element if self._value is None else call("value", self._value, element)
         return RowCheck(
             self.learner.problem(value), counted=self.learner.profiles([value]).tobytes()
         )

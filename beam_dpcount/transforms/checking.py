@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 from apache_beam.transforms.window import TimestampedValue
 
+from beam_dpcount.dofns.reading import FunctionError
+from beam_dpcount.dofns.rows import fields_of
 from beam_dpcount.dofns.states import Seen
 from beam_dpcount.dofns.users import Users
 
@@ -16,6 +18,8 @@ _REMEDY = (
     "it must depend on the event alone, or one person's events could decide whose events count: "
     "do look-ups before the transform"
 )
+_NO_FIELD = "the event has no person: it has no"
+_FIELDS_SHOWN = 20
 
 
 class RowCheck(NamedTuple):
@@ -49,7 +53,24 @@ def examine_person(
         return problem, None
     if problem is not None:
         return problem, users.person(payload)
-    return users.examine(payload)
+    problem, person = users.examine(payload)
+    if isinstance(users.by, str) and users.by not in (fields := fields_of(payload)):
+        return _lacking(users.by, fields), person
+    return problem, person
+
+
+def _lacking(name: str, fields: Sequence[str]) -> str:
+    """Why an event without the field of people has no person."""
+    if not fields:
+        return f"{_NO_FIELD} fields"
+    problem = f"{_NO_FIELD} field {name!r}, but {', '.join(map(repr, fields[:_FIELDS_SHOWN]))}"
+    problem += ", ..." * (len(fields) > _FIELDS_SHOWN)
+    first, *rest = name.split(".")
+    if rest and first in fields:
+        path = "".join(f"[{part!r}]" for part in (first, *rest))
+        remedy = f"give a function, such as by=lambda event: event{path}"
+        problem += f"; for a field within another {remedy}"
+    return problem
 
 
 class CheckError(ValueError):
@@ -105,6 +126,7 @@ def check(transform: Any, rows: Iterable[Any]) -> Checked:
     same result again is not detected.
 
     Look at the number of people and keys, too: a wrong `by` is valid, and bounds the wrong people.
+    If `by` names a field that no row has, that is an error here.
 
     **Only for rows that you declare public**, such as made-up ones: results and errors tell of them
     without any noise.
@@ -147,12 +169,10 @@ def check(transform: Any, rows: Iterable[Any]) -> Checked:
     numbered = list(enumerate(rows, start=1))
     results = [_checked(check_row, number, row) for number, row in numbered]
     for (number, row), before in zip(reversed(numbered), reversed(results), strict=True):
-        try:
-            again = _checked(check_row, number, row)
-        except CheckError as error:
-            raise CheckError(f"{error}, when called again: {_REMEDY}") from error.__cause__
+        again = _checked(check_row, number, row, f", when called again: {_REMEDY}")
         if again != before:
             raise CheckError(f"row {number}: {_changed(before, again)}: {_REMEDY}")
+    _check_field(results)
     problems = Counter(result.problem for result in results if result.problem is not None)
     users = getattr(transform, "users", None)
     return Checked(
@@ -166,14 +186,41 @@ def check(transform: Any, rows: Iterable[Any]) -> Checked:
     )
 
 
-def _checked(check_row: Any, number: int, row: Any) -> RowCheck:
-    """What becomes of a row, or a CheckError with its number."""
+def _checked(check_row: Any, number: int, row: Any, again: str = "") -> RowCheck:
+    """What becomes of a row, or a CheckError with its number.
+
+    Args:
+      again: what the message says if the functions are called again.
+    """
     element, micros = _timed(row)
     try:
         result: RowCheck = check_row(element, micros)
+    except FunctionError as error:
+        hint = again or _hint(element, error.payload)
+        raise CheckError(f"row {number}: {error}{hint}") from error.__cause__
     except Exception as error:
-        raise CheckError(f"row {number}: {type(error).__name__}: {error}") from error
+        raise CheckError(f"row {number}: {type(error).__name__}: {error}{again}") from error
     return result
+
+
+def _hint(element: Any, payload: Any) -> str:
+    """What a function was given, if it may have expected the pair."""
+    if isinstance(element, tuple) and len(element) == 2 and payload is element[1]:
+        return "; it is given the value of the (key, value) pair, not the pair"
+    return ""
+
+
+def _check_field(results: Sequence[RowCheck]) -> None:
+    """Raise a CheckError if no row has the field of people: its name is misspelt."""
+    lacking = [
+        (number, result.problem)
+        for number, result in enumerate(results, start=1)
+        if result.person == "" and str(result.problem).startswith(_NO_FIELD)
+    ]
+    nobody = sum(result.person == "" for result in results)
+    if lacking and len(lacking) == nobody == sum(r.person is not None for r in results):
+        number, problem = lacking[0]
+        raise CheckError(f"row {number}: {problem}")
 
 
 def _timed(row: Any) -> tuple[Any, int | None]:

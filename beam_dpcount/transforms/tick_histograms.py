@@ -16,7 +16,7 @@ from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.ledger import Share
 from beam_dpcount.checks import check_whole
 from beam_dpcount.counters.selection import SelectKeys
-from beam_dpcount.dofns.reading import UNREADABLE, read
+from beam_dpcount.dofns.reading import UNREADABLE, call, read
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.rows import TO_ITEMS, RowElementError, is_row, is_row_type
 from beam_dpcount.dofns.ticks import check_timed
@@ -172,7 +172,7 @@ class _Split(VersionedDoFn):
 
     def payload(self, event: Any) -> Any:
         """The item or items of an event."""
-        return event if self._value is None else self._value(event)
+        return event if self._value is None else call("value", self._value, event)
 
     @abstractmethod
     def items(self, payload: Any) -> list[str]:
@@ -181,7 +181,7 @@ class _Split(VersionedDoFn):
     def examine(self, event: Any) -> tuple[str | None, tuple[str, ...]]:
         """Why an event does not count as it is, and its items that count.
 
-        Errors of `value` are not caught.
+        If `value` raises an error, that is a FunctionError.
         """
         if self._value is None and is_row(event):
             raise RowElementError(TO_ITEMS)
