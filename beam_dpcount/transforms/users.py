@@ -149,8 +149,10 @@ class BoundUsers(beam.PTransform[Any, Any]):
             raise ValueError("all counts must have one path: give each the same path")
         readers = [member.parcels(events) for member in members]
         (streaming,) = paths
-        takes_rows = not self._of_pairs and all(member.value is not None for member in members)
-        parcels = ElementParcels(readers, self._of_pairs, takes_rows)
+        takes_rows = [
+            isinstance(each, TickHistogram) and each.value is not None for each in members
+        ]
+        parcels = ElementParcels(readers, self._of_pairs, all(takes_rows))
         left = bounded_events(events, self.users, self._bound, parcels, streaming)
         return {name: left | name >> count for name, count in self._counts.items()}
 
