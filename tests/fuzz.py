@@ -138,6 +138,23 @@ class Whole(int):
         return 10**30
 
 
+class Closed(type):
+    """A class that fails whenever it is asked for anything, and says what it holds."""
+
+    def _fail(cls, *_: Any) -> Any:
+        raise RuntimeError(SECRET)
+
+    __getattr__ = __getattribute__ = __instancecheck__ = __subclasscheck__ = _fail
+    __hash__ = __eq__ = __iter__ = __len__ = __contains__ = __repr__ = __dir__ = _fail  # type: ignore[assignment]
+
+
+class Open(type):
+    """A class that has all that it is asked for, but which is in no namespace of its own."""
+
+    def __getattr__(cls, name: str) -> Any:
+        return ()
+
+
 SPECIAL = (
     *("__float__", "__int__", "__index__", "__hash__", "__eq__", "__lt__", "__gt__", "__iter__"),
     *("__len__", "__getitem__", "__bool__", "__str__", "__repr__", "__round__", "__contains__"),
@@ -153,7 +170,8 @@ def _raising(chance: random.Random) -> Any:
 
     base = chance.choice([object, float, int, str, tuple, list, dict, Fraction, Decimal])
     names = chance.sample(SPECIAL, chance.randrange(1, len(SPECIAL)))
-    kind: Any = type("Raising", (base,), dict.fromkeys(names, fail))
+    metaclass = chance.choice([type, Closed, Open]) if type(base) is type else type
+    kind: Any = metaclass("Raising", (base,), dict.fromkeys(names, fail))
     return kind() if base in (object, str, tuple, list, dict) else base.__new__(kind, 1)
 
 
@@ -175,6 +193,22 @@ def _breaking() -> Iterator[Any]:
     raise ValueError(SECRET)
 
 
+def _closed_kinds() -> list[Callable[[], Any]]:
+    """Makers of values whose classes answer no question, or every one."""
+    made: list[Callable[[], Any]] = []
+    for metaclass in (Closed, Open):
+        kinds: list[Any] = [metaclass("Kind", (base,), {}) for base in (object, tuple, str, dict)]
+        plain, pair, text, mapping = kinds
+        made += [
+            plain,
+            lambda pair=pair: pair(("a", 1)),
+            lambda pair=pair, plain=plain: pair((plain(), 1)),
+            lambda text=text: text("a"),
+            lambda mapping=mapping: mapping(a=1),
+        ]
+    return made
+
+
 ATOMS: tuple[Callable[[], Any], ...] = tuple(
     (lambda value=value: value)  # type: ignore[misc]
     for value in (
@@ -194,6 +228,7 @@ ATOMS: tuple[Callable[[], Any], ...] = tuple(
         *([0, 1], np.longlong(7)),
         *(("0", "1"), (0.0, 1.0), (np.int64(0), np.uint8(1)), (True, False), (0, 1, math.nan)),
         *(range(3), object(), type, len, Ellipsis, NotImplemented, dt.date(2020, 1, 1)),
+        *(make() for make in _closed_kinds()),
         *(dt.timedelta(1), Text("a"), Text("z"), Number(1), Number("nan"), Whole(1), Items()),
     )
 )  # fmt: skip

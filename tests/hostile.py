@@ -31,6 +31,29 @@ class Odd:
     __float__ = __iter__ = __len__ = __hash__ = __eq__ = __str__ = _fail  # type: ignore[assignment]
 
 
+class Shut(type):
+    """A class that fails if it is asked whether it is one of rows, with what it holds."""
+
+    def __getattr__(cls, name: str) -> Any:
+        # Pickles and Beam's types ask for other names, before an event is here.
+        if name not in ("_fields", "__dataclass_fields__"):
+            raise AttributeError(name)
+        raise RuntimeError(SECRET)
+
+    def __instancecheck__(cls, _: Any) -> bool:
+        raise RuntimeError(SECRET)
+
+    def __subclasscheck__(cls, _: Any) -> bool:
+        raise RuntimeError(SECRET)
+
+
+class Hidden(metaclass=Shut):
+    """A value of such a class."""
+
+    def __repr__(self) -> str:
+        return SECRET
+
+
 # The transforms, and events that one of them may meet
 
 
@@ -54,32 +77,58 @@ def graph(kind: Any, *arguments: Any, **options: Any) -> Callable[..., Any]:
 
 
 EDGES = [(0, 1), (0, 2), (1, 2), (3, 4), (2, 3)]
-BAD_EDGES = [(0, 9), (1, 1), (1, 0), (0, 1, -1), (0, 2, 99), (0,), "01", None, NAN, SECRET, Odd()]
+BAD_EDGES = [
+    (0, 9),
+    (1, 1),
+    (1, 0),
+    (0, 1, -1),
+    (0, 2, 99),
+    (0,),
+    "01",
+    None,
+    NAN,
+    SECRET,
+    Odd(),
+    Hidden(),
+]
 EACH_ELEMENT: dict[str, Elements] = {
     "PrefixCount": Elements(
         lambda **o: dp.PrefixCount(BUDGET, 4, bounds=(0, 2), **o),
         [1, 0, 2, 1, 1],
-        [9, -9, 1e300, math.inf, 0.5, NAN, None, SECRET, Odd()],
+        [9, -9, 1e300, math.inf, 0.5, NAN, None, SECRET, Odd(), Hidden()],
     ),
     "Histogram": Elements(
         lambda **o: dp.Histogram(BUDGET, 4, ["a", "b", "c"], max_items=2, **o),
         ["a", "b", ["a", "b"], "a", "c"],
-        ["z", ["a", "z"], ["a", "b", "c"], ["a", "a"], [], "", 7, NAN, None, SECRET, Odd()],
+        [
+            "z",
+            ["a", "z"],
+            ["a", "b", "c"],
+            ["a", "a"],
+            [],
+            "",
+            7,
+            NAN,
+            None,
+            SECRET,
+            Odd(),
+            Hidden(),
+        ],
     ),
     "SubstringCount": Elements(
         lambda **o: dp.SubstringCount(BUDGET, 4, ["a", "b"], 2, **o),
         [*"abbab"],
-        ["b", "z", "", "ab", 7, NAN, None, SECRET, Odd()],
+        ["b", "z", "", "ab", 7, NAN, None, SECRET, Odd(), Hidden()],
     ),
     "EpisodeCount": Elements(
         lambda **o: dp.EpisodeCount(BUDGET, 4, ["a", "b"], 2, **o),
         [*"abbab"],
-        ["b", "z", "", "ab", 7, NAN, None, SECRET, Odd()],
+        ["b", "z", "", "ab", 7, NAN, None, SECRET, Odd(), Hidden()],
     ),
     "StatisticCount": Elements(
         lambda **o: dp.StatisticCount(BUDGET, 4, Words("ab", 2), **o),
         [*"abbab"],
-        ["z", "", 7, NAN, None, SECRET, Odd()],
+        ["z", "", 7, NAN, None, SECRET, Odd(), Hidden()],
     ),
     "EdgeCount": Elements(graph(dp.EdgeCount, max_degree=1), EDGES, BAD_EDGES),
     "TriangleCount": Elements(graph(dp.TriangleCount, max_degree=2), EDGES, BAD_EDGES),
@@ -98,7 +147,7 @@ MORE: list[Row] = [
     ("a", 9, 25 * SECOND),  # a number that is
     ("a", -9, 25 * SECOND),
     ("c", 1, 5 * SECOND),  # the first of its key
-    *(("a", bad, 5 * SECOND) for bad in (NAN, math.inf, None, SECRET, Odd())),
+    *(("a", bad, 5 * SECOND) for bad in (NAN, math.inf, None, SECRET, Odd(), Hidden())),
     (SECRET, 1, 5 * SECOND),
     (None, 1, 5 * SECOND),
     ("a", 1, -5),
@@ -108,7 +157,7 @@ MORE: list[Row] = [
 ITEMS: list[Row] = [("", "a", 5 * SECOND), ("", ["a", "b"], 15 * SECOND)]
 MORE_ITEMS: list[Row] = [
     *(("", item, 6 * SECOND) for item in ("a", "c", "z", ["a", "b", "c"], ["z", "a"], [], "")),
-    *(("", bad, 5 * SECOND) for bad in (7, NAN, None, SECRET, Odd())),
+    *(("", bad, 5 * SECOND) for bad in (7, NAN, None, SECRET, Odd(), Hidden())),
     *(("", "a", micros) for micros in (-5, 40 * SECOND, 10**15)),
 ]
 CLOCK: dict[str, Any] = {"tick": 10, "start": 0, "horizon": 4, "max_per_tick": 1}
@@ -157,7 +206,10 @@ def aggregate(**options: Any) -> dp.TickAggregate:
 FIELDS: list[Row] = [(key, {"n": n}, micros) for key, n, micros in KEYED]
 MORE_FIELDS: list[Row] = [
     *((key, {"n": n}, micros) for key, n, micros in MORE),
-    *(("a", bad, 5 * SECOND) for bad in (1, None, SECRET, Odd(), {}, {"m": 1}, {1: SECRET})),
+    *(
+        ("a", bad, 5 * SECOND)
+        for bad in (1, None, SECRET, Odd(), Hidden(), {}, {"m": 1}, {1: SECRET})
+    ),
 ]
 
 
@@ -193,8 +245,8 @@ LOCAL: dict[str, Callable[[], Any]] = {
     "LocalMedian": lambda: dp.LocalMedian(BUDGET, 4, value=no_text),
     "LocalConvexRisk": lambda: dp.LocalConvexRisk(BUDGET, 4, gradient=hinge),
 }
-CLIENTS = [0.1, 0.4, 0.4, 0.9, 0.2, 0.3, 0.5, 0.6]
-OTHER_CLIENTS = [7, -7, math.inf, NAN, None, SECRET, Odd(), [0.1]]
+CLIENTS = [0.1, 0.4, 0.4, 0.9, 0.2, 0.3, 0.5, 0.6, 0.7]
+OTHER_CLIENTS = [7, -7, math.inf, NAN, None, SECRET, Odd(), Hidden(), [0.1]]
 
 
 def after(kind: Any, path: str) -> Any:

@@ -21,6 +21,7 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 import beam_dpcount as dp
 from beam_dpcount.rows import HistogramRows, PrefixCountRows, TickAggregateRows, TickCountRows
 from beam_dpcount.rows.fields import ReadRow, TimeOf, plain, text
+from tests.fuzz import Closed, Open
 from tests.runners import each_path, root, run
 from tests.side_doors import SECRET, outside
 
@@ -80,6 +81,8 @@ HOSTILE: dict[str, Any] = {
     "bytes": b"\xff" + SECRET.encode(),
     "list": ["\ud800"],
     "object": Raising(),
+    "closed": Closed("Kind", (), {})(),
+    "open": Open("Kind", (), {})(),
     "lying": Lying(SECRET),
 }
 FIELDS = ("page", "at", "amount", "user")

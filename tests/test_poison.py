@@ -10,10 +10,13 @@ import pytest
 from apache_beam.transforms.window import GlobalWindow
 
 import beam_dpcount as dp
-from beam_dpcount.dofns.intake import RejectedElementError
+from beam_dpcount.dofns.intake import Intake, RejectedElementError
 from beam_dpcount.dofns.reading import UNREADABLE, read, text_of
+from beam_dpcount.dofns.rows import is_row
 from beam_dpcount.dofns.users import SendToPeople, StepParcels, TickParcels
 from beam_dpcount.dofns.windows import WindowCheck
+from beam_dpcount.statistics.numbers import Numbers
+from tests.hostile import Hidden, Shut
 from tests.runners import PATHS, SECOND, Row, feed, run
 from tests.scripted import ScriptedEntropy
 
@@ -312,3 +315,78 @@ def test_what_our_own_code_raises_is_not_taken_for_data(monkeypatch: pytest.Monk
     monkeypatch.setattr(type(intake), "refuse", broken)
     with pytest.raises(ZeroDivisionError):
         intake.codes("a", 1, 0)
+
+
+# Classes that fail when they are asked for something
+
+
+class Willing(type):
+    """A class that has whatever it is asked for."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__") and "dataclass" not in name:
+            raise AttributeError(name)
+        return {}
+
+
+class HiddenPair(tuple[Any, ...], metaclass=Shut):
+    pass
+
+
+class WillingValue(metaclass=Willing):
+    pass
+
+
+class WillingPair(tuple[Any, ...], metaclass=Willing):
+    pass
+
+
+ASKED: dict[str, Callable[[Any], Any]] = {
+    "value": lambda event: Hidden(),
+    "pair": lambda event: HiddenPair(event),
+    "in a pair": lambda event: (Hidden(), 1),
+    "in its own pair": lambda event: HiddenPair((Hidden(), 1)),
+    "willing value": lambda event: WillingValue(),
+    "willing pair": lambda event: WillingPair(event),
+}
+ASKING: dict[str, Callable[[], Any]] = {
+    "TickCount": lambda: dp.TickCount(BUDGET, 10, 0, horizon=2, keys=["a"]),
+    "TickHistogram": lambda: dp.TickHistogram(BUDGET, 10, 0, horizon=2, domain=["a"]),
+    "DistinctUsers": lambda: dp.DistinctUsers(
+        BUDGET, 10, 0, horizon=2, keys=["a"], users=dp.Users("user", 2)
+    ),
+    "TickAggregate": lambda: dp.TickAggregate(
+        BUDGET, 10, 0, horizon=2, keys=["a"], metrics=[dp.metrics.Count()]
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ASKED)
+@pytest.mark.parametrize("name", ASKING)
+def test_a_class_that_is_asked_for_something_stops_nothing(name: str, kind: str) -> None:
+    """Whether an event is a row is found out without its class's own class."""
+    change: Any = beam.Map(ASKED[kind]).with_output_types(Any)
+    outcome = run(lambda p: p | feed([("a", 1, SECOND)]) | change | ASKING[name]())
+    assert len(outcome.releases) == 2
+
+
+@pytest.mark.parametrize("kind", ASKED)
+def test_rows_are_told_without_asking_a_class(kind: str) -> None:
+    assert not is_row(ASKED[kind](("a", 1)))
+
+
+def test_a_refusal_names_a_class_without_asking_it() -> None:
+    class Named(type):
+        @property
+        def __name__(cls) -> str:  # type: ignore[override]
+            return SECRET
+
+    class Value(metaclass=Named):
+        def __repr__(self) -> str:
+            raise RuntimeError(SECRET)
+
+    counter = dp.calibrate(dp.mechanisms.BinaryTree(4), BUDGET)
+    intake = Intake(counter, Numbers(0, 1, 1), "collect")
+    assert intake.refuse_key(Value(), 0).reason.endswith("but Value")
+    assert intake.refuse_key((Value(), 1), 0).reason == "the key is not a str but Value"
+    assert intake.refuse("a", Value(), 0, "bad").element == "<Value>"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from beam_dpcount.counters.counter import LatticeCounter
-from beam_dpcount.dofns.reading import UNREADABLE, call, read
+from beam_dpcount.dofns.reading import UNREADABLE, call, class_attribute, class_name, read
 from beam_dpcount.dofns.releases import Rejected, Release, VectorRelease
 from beam_dpcount.dofns.rows import TO_PAIRS, RowElementError, is_row
 from beam_dpcount.noise.entropy import Draws, Entropy
@@ -139,9 +139,9 @@ class Intake:
                 raise RowElementError(TO_PAIRS)
             reason = "the element is a row, not a (key, value) pair"
         elif _is_pair(element):
-            reason = f"the key is not a str but {type(element[0]).__name__}"
+            reason = f"the key is not a str but {class_name(type(element[0]))}"
         else:
-            reason = f"the element is not a (key, value) pair but {type(element).__name__}"
+            reason = f"the element is not a (key, value) pair but {class_name(type(element))}"
         if not self.collects:
             raise TypeError(f"elements must be (key, value) pairs with a str key, but {reason}")
         return Rejected("", micros, reason, _shown(element), None)
@@ -181,7 +181,7 @@ def _shown(value: Any) -> str:
         text = repr(value)
         text.encode()
     except Exception:  # whatever its own code raises, and whole numbers of 4301 digits do
-        return f"<{type(value).__name__}>"
+        return f"<{class_name(type(value))}>"
     return text
 
 
@@ -196,9 +196,13 @@ def _is_pair(element: Any) -> bool:
     if kind is not tuple:
         if not issubclass(kind, tuple) or is_row(element):
             return False
-        if any(getattr(kind, name) is not getattr(tuple, name) for name in _READS):
+        if read(_reads_as_tuples, kind) is not True:
             return False
     return len(element) == 2
+
+
+def _reads_as_tuples(kind: type) -> bool:
+    return all(class_attribute(kind, name) is class_attribute(tuple, name) for name in _READS)
 
 
 def check_unique(identities: Sequence[Any]) -> None:

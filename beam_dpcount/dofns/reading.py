@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
 
 _LONGEST = 1 << 10  # bits of an id: Python writes no whole number of more than 4300 digits
+
+# Read what every class has, past what its own class may say instead.
+_bases_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+_namespace_of: Callable[[type], Mapping[str, Any]] = type.__dict__["__dict__"].__get__
+_name_of: Callable[[type], str] = type.__dict__["__name__"].__get__
 
 
 class _Unreadable:
@@ -57,6 +62,23 @@ def call(name: str, function: Callable[[Any], Any], payload: Any) -> Any:
         return function(payload)
     except Exception as error:
         raise FunctionError(name, payload, error) from error
+
+
+def class_attribute(kind: type, name: str) -> Any:
+    """What a class, or one that it inherits from, holds under a name; None if none does.
+
+    No code of the class's own class is run, as `getattr` and `hasattr` would.
+    """
+    for each in _bases_of(kind):
+        namespace = _namespace_of(each)
+        if name in namespace:
+            return namespace[name]
+    return None
+
+
+def class_name(kind: type) -> str:
+    """The name of a class. No code of its own class is run."""
+    return str.__str__(_name_of(kind))
 
 
 def text_of(value: Any) -> str | None:

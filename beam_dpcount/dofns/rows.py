@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, is_dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from apache_beam.pvalue import Row
 from apache_beam.typehints.row_type import RowTypeConstraint
+
+from beam_dpcount.dofns.reading import class_attribute, read
 
 TO_PAIRS = (
     "elements are rows, whose fields are not key and value by their place: before, add "
@@ -36,7 +38,8 @@ def is_row(element: Any) -> bool:
 
     A dataclass that is iterable is the user's own collection.
     """
-    return _are_rows(type(element))  # not isinstance, which asks the element itself
+    # Not isinstance, which asks the element itself.
+    return read(_are_rows, type(element)) is True
 
 
 def is_row_type(declared: Any) -> bool:
@@ -63,11 +66,11 @@ class Field:
         if issubclass(kind, dict):
             return dict.get(event, name)
         if issubclass(kind, tuple):
-            names = getattr(kind, "_fields", ())
+            names = class_attribute(kind, "_fields") or ()
             return tuple.__getitem__(event, names.index(name)) if name in names else None
         if issubclass(kind, Row):
             return vars(event).get(name)
-        if name in getattr(kind, "__dataclass_fields__", ()):
+        if name in (class_attribute(kind, "__dataclass_fields__") or ()):
             return getattr(event, name)
         return event.get(name) if isinstance(event, Mapping) else None
 
@@ -85,6 +88,10 @@ def fields_of(event: Any) -> list[str]:
 
 
 def _are_rows(kind: type) -> bool:
+    """Whether instances of a class are rows; its own class may not answer for it."""
     if issubclass(kind, tuple):
-        return hasattr(kind, "_fields")
-    return issubclass(kind, Row) or (is_dataclass(kind) and not issubclass(kind, Iterable))
+        return class_attribute(kind, "_fields") is not None
+    if issubclass(kind, Row):
+        return True
+    is_dataclass = class_attribute(kind, "__dataclass_fields__") is not None
+    return is_dataclass and class_attribute(kind, "__iter__") is None

@@ -24,13 +24,8 @@ from apache_beam.utils import windowed_value
 from beam_dpcount.checks import check_whole
 from beam_dpcount.dofns.clock import duration_of, seconds
 from beam_dpcount.dofns.intake import Excess, Lost, has_str_key
-<<<<<<< HEAD
-from beam_dpcount.dofns.reading import UNREADABLE, read, text_of
-from beam_dpcount.dofns.rows import Field, is_row
-=======
 from beam_dpcount.dofns.reading import UNREADABLE, call, read, text_of
-from beam_dpcount.dofns.rows import Field
->>>>>>> 16b7229c96a9b37a588b447c0b1f3769d033054e
+from beam_dpcount.dofns.rows import Field, is_row
 from beam_dpcount.dofns.states import (
     PAIR,
     PersonCodec,

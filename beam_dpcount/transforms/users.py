@@ -150,7 +150,7 @@ class BoundUsers(beam.PTransform[Any, Any]):
         readers = [member.parcels(events) for member in members]
         (streaming,) = paths
         takes_rows = not self._of_pairs and all(
-            getattr(member, "value", None) is not None for member in members
+            isinstance(each, TickHistogram) and each.value is not None for each in members
         )
         parcels = ElementParcels(readers, self._of_pairs, takes_rows)
         left = bounded_events(events, self.users, self._bound, parcels, streaming)

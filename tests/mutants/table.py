@@ -1649,6 +1649,22 @@ MUTANTS = (
     ),
     Mutant(
         "errors of events",
+        "a class is asked whether it is one of rows, which may be its own class's code",
+        f"{_DOFNS}/rows.py",
+        '        return class_attribute(kind, "_fields") is not None\n',
+        '        return hasattr(kind, "_fields")\n',
+        "tests/test_poison.py::test_rows_are_told_without_asking_a_class[willing pair]",
+    ),
+    Mutant(
+        "errors of events",
+        "a refusal asks a class for its name, which may be its own class's code",
+        f"{_DOFNS}/intake.py",
+        "pair but {class_name(type(element))}",
+        "pair but {type(element).__name__}",
+        "tests/test_poison.py::test_a_refusal_names_a_class_without_asking_it",
+    ),
+    Mutant(
+        "errors of events",
         "a value is asked for its class, which may be its own code",
         f"{_DOFNS}/reading.py",
         "    if issubclass(kind, str):\n",
