@@ -79,11 +79,11 @@ def fields_of(event: Any) -> list[str]:
     """The names of the fields that `Field` reads from an event."""
     kind = type(event)
     if issubclass(kind, tuple):
-        return list(getattr(kind, "_fields", ()))
+        return list(class_attribute(kind, "_fields") or ())
     if issubclass(kind, Row):
         return list(vars(event))
-    if is_dataclass(kind):
-        return list(kind.__dataclass_fields__)
+    if (declared := class_attribute(kind, "__dataclass_fields__")) is not None:
+        return list(declared)
     return [name for name in event if isinstance(name, str)] if isinstance(event, Mapping) else []
 
 
