@@ -152,7 +152,10 @@ class BoundUsers(beam.PTransform[Any, Any]):
         takes_rows = [
             isinstance(each, TickHistogram) and each.value is not None for each in members
         ]
-        parcels = ElementParcels(readers, self._of_pairs, all(takes_rows))
+        # Those that bound people themselves read the person once more, of what comes back.
+        reads_people = not all(getattr(each, "_is_bounded", False) for each in members)
+        by = self.users.person_of if reads_people else None
+        parcels = ElementParcels(readers, self._of_pairs, all(takes_rows), by)
         left = bounded_events(events, self.users, self._bound, parcels, streaming)
         return {name: left | name >> count for name, count in self._counts.items()}
 
