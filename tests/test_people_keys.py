@@ -149,3 +149,30 @@ def test_ties_are_by_contents_as_before() -> None:
     entries = [timed(0, several.wrap(("a", x), 0, EVERYWHERE) or b"") for x in ("aa", "b", "c")]
     first = [several.unwrap(parcel_of(entry), [0])[0][1] for entry in several.ordered(entries)]
     assert first == ["b", "c", "aa"]
+
+
+class Scattered:
+    """Comes back as an event of another person each time."""
+
+    def __init__(self, number: int) -> None:
+        self.user, self._number = "ann", number
+
+    def __reduce__(self) -> Any:
+        return dict, ([("user", f"u{self._number}")],)
+
+
+def user_of(payload: Any) -> Any:
+    return payload.user if isinstance(payload, Scattered) else payload["user"]
+
+
+@each_path
+def test_people_behind_a_bound_are_those_who_were_bounded(path: str) -> None:
+    """Else one person would count as several in a key, each of whom is another to the count."""
+    rows: list[Row] = [("a", i, i * SECOND) for i in range(5)]
+    users = dp.Users(user_of, events=5, per_key=5)
+    clock: dict[str, Any] = {"tick": 60, "start": 0, "horizon": 1, "keys": ["a"], "path": path}
+    count = dp.DistinctUsers(EXACT, **clock, users=dp.Users(user_of, 5))
+    scatter = beam.MapTuple(lambda key, i: (key, Scattered(i))).with_output_types(tuple[str, Any])
+    bound = dp.BoundUsers(users, {"n": count})
+    outcome = run(lambda p: (p | feed(rows) | scatter | bound)["n"])
+    assert max(round(release.value) for release in outcome.releases) <= 1

@@ -255,6 +255,10 @@ class Parcels(ABC):
     def unwrap(self, parcel: bytes, kept: Sequence[int]) -> list[Any]:
         """What is counted of an event of which these names count."""
 
+    def is_still_of(self, person: str, element: Any) -> bool:
+        """Whether what came back is the same person's to those who read the person again."""
+        return True
+
     # Whether it matters if an event is the first that counts of its person under a name.
     asks_first = False
 
@@ -353,13 +357,18 @@ class ElementParcels(Parcels):
       of_pairs: whether events are pairs, of a key: what has no key does not travel. Else events
         have no keys, and travel whole.
       takes_rows: whether all of the counts read events that are rows.
+      by: how counts read an event's person again; None: none of them does.
     """
 
     def __init__(
-        self, readers: Sequence[Parcels], of_pairs: bool, takes_rows: bool = False
+        self,
+        readers: Sequence[Parcels],
+        of_pairs: bool,
+        takes_rows: bool = False,
+        by: Callable[[Any], Any] | None = None,
     ) -> None:
         self._readers, self._of_pairs, self._takes_rows = readers, of_pairs, takes_rows
-        self._coder = FastPrimitivesCoder()
+        self._by, self._coder = by, FastPrimitivesCoder()
 
     def wrap(self, element: Any, micros: int, windows: Any) -> bytes | None:
         read = [reader.wrap(element, micros, windows) for reader in self._readers]
@@ -381,6 +390,9 @@ class ElementParcels(Parcels):
     def unwrap(self, parcel: bytes, kept: Sequence[int]) -> list[Any]:
         elements = _decoded(self._coder, parcel)
         return [element for element in elements if self._takes_rows or not is_row(element)]
+
+    def is_still_of(self, person: str, element: Any) -> bool:
+        return self._by is None or self.person(self._by, element) == person
 
 
 class StepParcels(Parcels):
@@ -544,7 +556,7 @@ class _Bounding(VersionedDoFn):
     def __init__(self, bound: Bound, parcels: Parcels) -> None:
         self._bound, self._parcels = bound, parcels
 
-    def _passed(self, seen: Seen | None, entry: bytes, named: Any = None) -> list[Any]:
+    def _passed(self, person: str, seen: Seen | None, entry: bytes, named: Any = None) -> list[Any]:
         """What comes of one event; `seen` is changed. None: it does not count, as nobody's."""
         parcels, micros, parcel = self._parcels, time_of(entry), parcel_of(entry)
         kept: list[int] = []
@@ -558,7 +570,11 @@ class _Bounding(VersionedDoFn):
             first = [seen.names[known[place]] == 1 for place in kept]
             made = parcels.unwrap_first(parcel, kept, first)
             return [_placed(each, micros, _EVERYWHERE) for each in made]
-        return [_placed(made, micros, _EVERYWHERE) for made in parcels.unwrap(parcel, kept)]
+        return [
+            _placed(element, micros, _EVERYWHERE)
+            for element in parcels.unwrap(parcel, kept)
+            if parcels.is_still_of(person, element)
+        ]
 
 
 class BoundShards(_Bounding):
@@ -570,12 +586,12 @@ class BoundShards(_Bounding):
             for name, entry in records_of(joined):
                 people[name].append(entry)
         for name, entries in people.items():
-            yield from self._counting(Seen() if name else None, entries)
+            yield from self._counting(name.decode(), Seen() if name else None, entries)
 
-    def _counting(self, seen: Seen | None, entries: Iterable[bytes]) -> Iterator[Any]:
+    def _counting(self, person: str, seen: Seen | None, entries: Iterable[bytes]) -> Iterator[Any]:
         """What comes of the events of one person, in their order."""
         for entry in self._parcels.ordered(entries):
-            yield from self._passed(seen, entry)
+            yield from self._passed(person, seen, entry)
             if seen and self._bound.is_full(seen.events) and not self._parcels.keeps_all:
                 return
 
@@ -593,16 +609,16 @@ class BoundArriving(_Bounding):
     ) -> Iterable[Any]:
         person, entry = element
         if person == _NOBODY:
-            return self._passed(None, entry)
+            return self._passed(person, None, entry)
         data = cell.read()
         if data is None:
             seen = _newcomer()
         elif self._bound.is_full(self._codec.events_of(data)):  # most events of some people
-            return self._passed(None, entry)
+            return self._passed(person, None, entry)
         else:
             seen = self._codec.decode(data)
         before = seen.events
-        made = self._passed(seen, entry, seen.digests)
+        made = self._passed(person, seen, entry, seen.digests)
         if seen.events > before:
             cell.write(self._codec.encode(seen))
         return made

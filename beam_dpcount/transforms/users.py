@@ -149,10 +149,13 @@ class BoundUsers(beam.PTransform[Any, Any]):
             raise ValueError("all counts must have one path: give each the same path")
         readers = [member.parcels(events) for member in members]
         (streaming,) = paths
-        takes_rows = not self._of_pairs and all(
+        takes_rows = all(
             isinstance(each, TickHistogram) and each.value is not None for each in members
         )
-        parcels = ElementParcels(readers, self._of_pairs, takes_rows)
+        # Those that bound people themselves read the person once more, of what comes back.
+        reads_people = not all(getattr(each, "_is_bounded", False) for each in members)
+        by = self.users.person_of if reads_people else None
+        parcels = ElementParcels(readers, self._of_pairs, takes_rows, by)
         left = bounded_events(events, self.users, self._bound, parcels, streaming)
         return {name: left | name >> count for name, count in self._counts.items()}
 

@@ -1273,6 +1273,14 @@ MUTANTS = (
         '            return _pack_element(self._coder, "", element)\n',
         "tests/test_people_keys.py::test_elements_without_a_key_stay_without_one",
     ),
+    Mutant(
+        "bounding",
+        "an event behind a bound may be another person's to the count that reads it again",
+        f"{_DOFNS}/users.py",
+        "            if parcels.is_still_of(person, element)\n",
+        "",
+        "tests/test_people_keys.py::test_people_behind_a_bound_are_those_who_were_bounded[bounded]",
+    ),
     # What else leaves
     Mutant(
         "logs and metrics",
