@@ -251,7 +251,8 @@ def _times(task: Task, rows: _Rows, parse: _Parse, found: Found) -> None:
         (reason, _), *_ = parse.reasons.most_common(1)
         n = sum(parse.reasons.values())
         found.wrong.append(f"{many(n, 'time')} cannot be read, and the first stops a run: {reason}")
-    clock = getattr(getattr(task, "count", None), "_clock", None)
+    count: Any = getattr(task, "count", None)
+    clock = getattr(count, "_clock", None)
     first, last = (_FIRST, _LAST) if clock is None else (clock.start, clock.stop)
     if rows.micros:
         low, high = min(rows.micros), max(rows.micros)
@@ -264,7 +265,7 @@ def _times(task: Task, rows: _Rows, parse: _Parse, found: Found) -> None:
                 "its end"
             )
         if clock is not None and rows.open:
-            _open_ticks(rows, task.count.cutoff, found)
+            _open_ticks(rows, count.cutoff, found)
         if 2 * (before + after) <= len(rows.micros):
             return
         where = "the years 1990 to 2100" if clock is None else "the clock"
