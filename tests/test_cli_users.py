@@ -232,6 +232,17 @@ def test_what_is_printed_of_a_gap(log: Path) -> None:
 
 
 @each_command
+def test_limits_above_that_on_all_rows_of_a_person_are_noted(name: str, log: Path) -> None:
+    people = ("--user", "who", "--per-user", 2)
+    note = (
+        "note: of a person 2 rows count in all (--per-user 2), so that {0} 9 is the same as {0} 2"
+    )
+    for option in ("--per-key", "--max-keys"):
+        assert note.format(option) in succeed(name, log, *BUDGET, *people, option, 9)
+        assert "is the same as" not in succeed(name, log, *BUDGET, *people, option, 2)
+
+
+@each_command
 def test_noise_is_for_all_rows_of_a_person(name: str, log: Path) -> None:
     largest = []
     for more in ((), ("--per-user", 1), ("--per-user", 4), ("--per-user", 4, "--per-key", 4)):

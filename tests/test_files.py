@@ -513,6 +513,14 @@ def test_a_long_cell_does_not_stop_the_run(write: Write) -> None:
     assert event.value == "9" * 140_000
 
 
+def test_a_broken_quote_says_what_to_do(write: Write) -> None:
+    path = write('key,n\na,1\nb,"2\nc,3\n')
+    remedy = "leave --multiline out, or have the writer double the quotes within cells"
+    said = fails(path, "never closed", remedy, multiline=True, per_tick=True)
+    assert "row" not in said.removeprefix(str(path))
+    fails(path, "row 2", "never closed", remedy, multiline=True)
+
+
 def test_malformed_csv(write: Write) -> None:
     for how, at_end in ({}, "a quote is open"), ({"multiline": True}, "unexpected end"):
         fails(write(f'key,n\na,1\nb,"{SECRET}\nc,3\n'), "row 2", "malformed", at_end, **how)

@@ -899,7 +899,10 @@ def test_commands_give_the_same_numbers_for_the_same_rows(
     assert len(set(first) & set(run_once(*secret, changed=True))) == 30  # and the header
     for options, message in (
         (("--run-id", "2"), "give --secret-env or --secret-file"),
-        (("--secret-env", "NOT_THERE"), "NOT_THERE is not set"),
+        (
+            ("--secret-env", "NOT_THERE"),
+            r"NOT_THERE is not set here: set the one that earlier runs used, or make one with: ",
+        ),
         (("--secret-file", str(tmp_path / "none")), "cannot be read"),
         (("--secret-env", SECRET), "not a secret"),
     ):

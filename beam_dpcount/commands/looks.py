@@ -88,7 +88,7 @@ def findings(task: Task, source: Source, transform: Any) -> Found:
         return found
     _keys_and_rows(task, rows, found)
     _names(rows, found)
-    _times(task, transform, rows, parse, found)
+    _times(task, rows, parse, found)
     _values(task, rows, found)
     _limits(task, rows, transform, found)
     if not rows.counted:
@@ -246,12 +246,13 @@ def _meant(name: str, others: Tally[str], option: str) -> str:
     return f"{name!r} may be {folded[near[0]]!r}, which occurs" if near else ""
 
 
-def _times(task: Task, transform: Any, rows: _Rows, parse: _Parse, found: Found) -> None:
+def _times(task: Task, rows: _Rows, parse: _Parse, found: Found) -> None:
     if parse.reasons and task.people_are_public:
         (reason, _), *_ = parse.reasons.most_common(1)
         n = sum(parse.reasons.values())
         found.wrong.append(f"{many(n, 'time')} cannot be read, and the first stops a run: {reason}")
-    clock = getattr(getattr(task, "count", None), "_clock", None)
+    count: Any = getattr(task, "count", None)
+    clock = getattr(count, "_clock", None)
     first, last = (_FIRST, _LAST) if clock is None else (clock.start, clock.stop)
     if rows.micros:
         low, high = min(rows.micros), max(rows.micros)
@@ -264,7 +265,7 @@ def _times(task: Task, transform: Any, rows: _Rows, parse: _Parse, found: Found)
                 "its end"
             )
         if clock is not None and rows.open:
-            _open_ticks(rows, transform.cutoff, found)
+            _open_ticks(rows, count.cutoff, found)
         if 2 * (before + after) <= len(rows.micros):
             return
         where = "the years 1990 to 2100" if clock is None else "the clock"

@@ -204,7 +204,19 @@ def of_people(options: argparse.Namespace, steps: bool) -> list[str]:
     each = " (each key of a row as a row)" * several
     return [
         f"note: {most_rows(options)}, count{each}; a person is a cell of {options.user} to "
-        "the letter: one who is spelt in two ways is two people, and protected as two"
+        "the letter: one who is spelt in two ways is two people, and protected as two",
+        *_limits_above_all(options),
+    ]
+
+
+def _limits_above_all(options: argparse.Namespace) -> list[str]:
+    """Notes on limits of a person that are above the one on all rows, and so limit nothing."""
+    most = options.per_user
+    return [
+        f"note: of a person {many(most, 'row')} count{'s' * (most == 1)} in all (--per-user "
+        f"{most:,}), so that {name} {given:,} is the same as {name} {most:,}"
+        for name, given in (("--per-key", options.per_key), ("--max-keys", options.max_keys))
+        if given is not None and given > most
     ]
 
 

@@ -21,7 +21,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import beam_dpcount as dp
-from beam_dpcount.checks import check_whole
 from beam_dpcount.commands import clock as public_clock
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands import report, select, truth, users
@@ -138,8 +137,6 @@ class Ticks(Task):
             self.split = SplitCells(options.separator, most)
         if options.user is not None:
             most = 1  # each key of a row is an event of its person
-        if options.max_per_tick is not None:
-            check_whole("max_per_tick", options.max_per_tick)
         named = ("horizon", "mechanism", "unit", "relation", "max_per_tick", "late", "path")
         self.count = dp.TickCount(
             self.given,

@@ -139,7 +139,8 @@ class ReplayableEntropy(Entropy):
                 raise SecretError(f"the secret {where} cannot be read here: {reason}") from None
         if len(secret) < _LEAST_SECRET:
             state = "not set here" if not secret else f"shorter than {_LEAST_SECRET} characters"
-            raise SecretError(f"the secret {where} is {state}: {_MAKE}")
+            remedy = _MAKE if secret else f"set the one that earlier runs used, or {_MAKE}"
+            raise SecretError(f"the secret {where} is {state}: {remedy}")
         if len(set(secret)) < _LEAST_DIFFERENT:
             raise SecretError(f"the secret {where} is easily guessed: {_MAKE}")
         return secret

@@ -14,7 +14,7 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 
 from beam_dpcount.budget.budgets import warn_if_weak
 from beam_dpcount.budget.ledger import Share
-from beam_dpcount.checks import ParameterError
+from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.counters.change import TickChange, check_bounds, check_unit
 from beam_dpcount.counters.clip import ample, least_most
 from beam_dpcount.counters.counter import Counter
@@ -242,6 +242,7 @@ class TickCount(Counting):
         if most is None:
             magnitude = change.largest(self._unit) // change.most
             most = least_most(magnitude, self._clock.steps, self._many_ticks)
+        most = check_whole("max_per_tick", most)
         self._change = replace(change, most=most)
         self._check_mechanism()
         self._counters = self._at(self._clock, False, True)

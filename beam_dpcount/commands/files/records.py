@@ -30,6 +30,10 @@ _NOT_TEXT = "not UTF-8 text; convert the file"
 _OPEN = (
     "malformed CSV: a quote is open at the end of the line; cells with line breaks need --multiline"
 )
+_BROKEN = (
+    "a quote is never closed, or does not enclose a whole cell: leave --multiline out, or have the "
+    "writer double the quotes within cells"
+)
 _NOT_AN_OBJECT = (
     'not a JSON object, or nested too deeply; each line must be one, such as {"name": 1}'
 )
@@ -126,7 +130,7 @@ def _joined(source: Source, readable: ReadableFile) -> Iterator[list[str] | str]
     except csv.Error as error:
         where = None if source.per_tick else row + 1
         file = place(source.label(readable.metadata.path), where)
-        raise InputError(f"{file}: malformed CSV: {error}") from None
+        raise InputError(f"{file}: malformed CSV: {error}: {_BROKEN}") from None
 
 
 def _few(places: Sequence[int], cells: Sequence[str]) -> Sequence[str]:
