@@ -135,7 +135,7 @@ def test_without_a_key_all_rows_are_one_count(path: str, events: Path) -> None:
     assert written(events.parent / "counts.csv") == expected
     assert "note: every row within the clock counts 1" in out
     assert "1 key x 3 ticks = 3 releases" in out
-    assert "the count of the rows within the clock" in out
+    assert "the count so far of the rows within the clock" in out
     assert "rows outside the clock; " in out
     for absent in ("keys", "None"):  # nothing is said of what there is not
         assert absent not in out
@@ -384,7 +384,7 @@ def test_what_is_drawn(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert amounts["sum_of"] == "amount"
 
 
-ROWS_COUNTED = "the count of a key's rows within the clock"
+ROWS_COUNTED = "the count so far of a key's rows within the clock"
 
 
 @pytest.mark.parametrize(
@@ -402,7 +402,7 @@ ROWS_COUNTED = "the count of a key's rows within the clock"
         ),
         (
             ("--value", "amount", "--bounds", -2, 4, "--unit", 0.5, "--max-per-tick", 3),
-            "the sum of a key's values within the clock, clipped to [-2, 4] and rounded to "
+            "the sum so far of a key's values within the clock, clipped to [-2, 4] and rounded to "
             "multiples of 0.5, each tick's part clipped to ±12",
             ("what is beyond the bounds or rounded off", "values that are not numbers"),
         ),

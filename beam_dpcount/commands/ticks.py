@@ -296,11 +296,11 @@ class Ticks(Task):
         low, _ = options.bounds
         most = f"{'±' * (low < 0)}{change.largest(self.counter.unit) * self.counter.unit:,.10g}"
         of = "the" if options.key is None else "a key's"
-        what, title = f"the count of {of} rows within the clock", ["within the clock"]
+        what, title = f"the count so far of {of} rows within the clock", ["within the clock"]
         if report.changes(options):
             clipped = report.clipped(options)
             title = [clipped, "within the clock"]
-            what = f"the sum of {of} values within the clock, {clipped}"
+            what = f"the sum so far of {of} values within the clock, {clipped}"
         elif options.where is not None:
             what += " that meet the condition"
         selected = self.selection is not None
