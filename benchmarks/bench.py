@@ -22,8 +22,8 @@ import numpy as np
 from apache_beam.runners.portability.prism_runner import PrismRunner
 
 import beam_dpcount as dp
-from beam_dpcount.dofns.states import statistic_codec
 from beam_dpcount.noise.entropy import SystemNoise
+from beam_dpcount.states.codecs import statistic_codec
 from benchmarks import growth, peers, plain
 from benchmarks.growth import BUDGET, stepping
 from benchmarks.timing import Figure, Note, Row, alone, best_of, markdown, seconds_of, timed

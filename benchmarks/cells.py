@@ -6,7 +6,7 @@ from typing import Any
 
 from apache_beam.coders import Coder
 
-from beam_dpcount.dofns.states import KeptCoder
+from beam_dpcount.dofns.kept import KeptCoder
 
 _KEPT = KeptCoder()
 

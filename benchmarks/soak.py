@@ -19,7 +19,7 @@ from apache_beam.utils import windowed_value
 
 import beam_dpcount as dp
 from beam_dpcount.dofns.elements import CountEachElement
-from beam_dpcount.dofns.states import KeptCoder
+from beam_dpcount.dofns.kept import KeptCoder
 from beam_dpcount.dofns.windows import WindowCheck
 from benchmarks.jobs import FLAT, order, resident
 

@@ -19,9 +19,9 @@ import beam_dpcount as dp
 from beam_dpcount.dofns.elements import CountEachElement
 from beam_dpcount.dofns.gathered import CountGathered, GatherNumbers
 from beam_dpcount.dofns.shards import CountShards, SumShards
-from beam_dpcount.dofns.states import PAIR, pack_batch
 from beam_dpcount.dofns.ticks import SEED, CountEachTick, ReadTicks
 from beam_dpcount.dofns.users import BoundArriving, SendToPeople
+from beam_dpcount.states.wire import PAIR, pack_batch
 from benchmarks import plain
 from benchmarks.cells import Bag, Cell, Timer
 from benchmarks.jobs import dofns_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from beam_dpcount.dofns.states import KeptCoder
+from beam_dpcount.dofns.kept import KeptCoder
 
 
 class Kept:

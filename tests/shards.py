@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 from apache_beam.transforms.window import GlobalWindow
 
+from beam_dpcount.counters.clock import clock_of
 from beam_dpcount.counters.selection import Selection
 from beam_dpcount.dofns.aggregate_shards import (
     AggregateShardPlan,
     CountAllVectorShards,
     CountVectorShards,
 )
-from beam_dpcount.dofns.clock import clock_of
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.shards import CountAllShards, CountShards, ShardPlan
-from beam_dpcount.dofns.states import pack_batch
 from beam_dpcount.dofns.ticks import SEED
 from beam_dpcount.noise.entropy import Draws, Entropy
 from beam_dpcount.noise.laws import Law
+from beam_dpcount.states.wire import pack_batch
 from benchmarks.cells import Bag, Cell, Timer
 from tests.scripted import Script, ScriptedEntropy
 

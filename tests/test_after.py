@@ -13,7 +13,6 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount import mechanisms
-from beam_dpcount.dofns.states import StateCodec
 from beam_dpcount.mechanisms import (
     BLT,
     BinaryTree,
@@ -29,6 +28,7 @@ from beam_dpcount.mechanisms import (
 )
 from beam_dpcount.mechanisms.base import zero
 from beam_dpcount.noise.replay import StepNoises
+from beam_dpcount.states.codecs import StateCodec
 from tests.scripted import Script, random_script
 
 Make = Callable[[int], Mechanism]

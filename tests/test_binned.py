@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_dpcount as dp
-from beam_dpcount.dofns.states import StateCodec
 from beam_dpcount.mechanisms import binned_tables
 from beam_dpcount.mechanisms.base import HorizonError, UnsupportedHorizonError
 from beam_dpcount.mechanisms.binned import Binned
 from beam_dpcount.mechanisms.square_root import coefficients
 from beam_dpcount.mechanisms.workload import PREFIX_SUMS, Workload, toeplitz
+from beam_dpcount.states.codecs import StateCodec
 from tests.scripted import Script, random_script
 
 examples = settings(max_examples=60, deadline=None, derandomize=True, database=None)

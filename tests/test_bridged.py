@@ -14,10 +14,10 @@ import pytest
 import beam_dpcount as dp
 from beam_dpcount.counters.counter import UnsupportedBudgetError
 from beam_dpcount.counters.errors import _laplace_quantile, _sum_quantile, chernoff
-from beam_dpcount.dofns.states import StateCodec
 from beam_dpcount.mechanisms import BridgedKAry, KAry, SmoothLaplace, Unbounded
 from beam_dpcount.mechanisms.bridges import candidates, tree_of_radices
 from beam_dpcount.noise.laws import DiscreteLaplace
+from beam_dpcount.states.codecs import StateCodec
 from tests.audit.exact import audit
 from tests.scripted import Script, SeededNoise, random_script
 

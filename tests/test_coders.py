@@ -15,18 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_dpcount as dp
-from beam_dpcount.dofns.clock import clock_of
-from beam_dpcount.dofns.states import (
-    FORMAT,
-    StateCodec,
-    StateError,
-    add_to,
-    statistic_codec,
-    tick_codec,
-)
+from beam_dpcount.counters.clock import clock_of
 from beam_dpcount.mechanisms import BinaryTree, NormalizedBLT, SmoothBinary
 from beam_dpcount.noise.entropy import SystemNoise
 from beam_dpcount.noise.laws import DiscreteGaussian
+from beam_dpcount.states.codecs import StateCodec, statistic_codec, tick_codec
+from beam_dpcount.states.envelope import FORMAT, StateError
+from beam_dpcount.states.wire import add_to
 from beam_dpcount.statistics import Words
 from tests.scripted import Script
 

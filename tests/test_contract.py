@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 
 import beam_dpcount as dp
 from beam_dpcount import mechanisms
-from beam_dpcount.dofns.states import StateCodec
 from beam_dpcount.mechanisms.base import MAX_HORIZON, HorizonError
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace
+from beam_dpcount.states.codecs import StateCodec
 from tests.audit.exact import law_moments
 from tests.numerics import same
 from tests.scripted import Script, SeededNoise, random_script

@@ -18,7 +18,7 @@ import pytest
 from apache_beam.runners.portability.fn_api_runner.worker_handlers import StateServicer
 
 import beam_dpcount as dp
-from beam_dpcount.dofns.states import StateCodec
+from beam_dpcount.states.codecs import StateCodec
 from benchmarks import plain
 from benchmarks.bench import state_bytes
 from tests.scripted import Script

@@ -40,10 +40,12 @@ import beam_dpcount as dp
 from beam_dpcount.dofns.gathered import CountGathered
 from beam_dpcount.dofns.intake import ON_REJECT, RejectedElementError
 from beam_dpcount.dofns.releases import Rejected, Release
-from beam_dpcount.dofns.states import PAIR, StateCodec, StateError
 from beam_dpcount.mechanisms import BinaryTree, KAry, SmoothBinary, Sparse, Unbounded
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.noise.laws import Law
+from beam_dpcount.states.codecs import StateCodec
+from beam_dpcount.states.envelope import StateError
+from beam_dpcount.states.wire import PAIR
 from benchmarks.cells import Cell
 from benchmarks.jobs import dofns_of
 from tests.runners import RUNNERS, Row, Seen, feed, root, run

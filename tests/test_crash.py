@@ -15,9 +15,9 @@ import pytest
 from apache_beam.transforms.window import GlobalWindow
 
 from beam_dpcount.dofns.elements import CountEachElement
-from beam_dpcount.dofns.states import StateCodec
 from beam_dpcount.noise.entropy import SystemNoise
 from beam_dpcount.noise.replay import Replay, ReplayableEntropy
+from beam_dpcount.states.codecs import StateCodec
 from tests.cells import Kept
 from tests.crash import __main__ as crash
 from tests.crash.__main__ import examine

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import beam_dpcount as dp
-from beam_dpcount.dofns.states import StateCodec
 from beam_dpcount.mechanisms import DecayedBLT, SquareRoot
 from beam_dpcount.mechanisms import fading_tables as tables
 from beam_dpcount.mechanisms.base import UnsupportedHorizonError
+from beam_dpcount.states.codecs import StateCodec
 from benchmarks.fit_fading import decay_limit, fit, ladders
 from tests.audit.exact import audit
 from tests.fading import encoded, exactly_encoded, inputs, rational, stepped, streams

@@ -27,9 +27,11 @@ from apache_beam.utils.timestamp import Timestamp
 import beam_dpcount as dp
 from beam_dpcount.dofns import states as coders
 from beam_dpcount.dofns.elements import CountEachElement
-from beam_dpcount.dofns.states import PAIR, KeptCoder, StateError
+from beam_dpcount.dofns.kept import KeptCoder
 from beam_dpcount.dofns.ticks import SEED, CountEachTick
 from beam_dpcount.noise.entropy import Entropy
+from beam_dpcount.states.envelope import StateError
+from beam_dpcount.states.wire import PAIR
 from beam_dpcount.transforms import elements
 from beam_dpcount.transforms import ticks as tick_transforms
 from benchmarks.jobs import dofns_of

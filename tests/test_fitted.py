@@ -18,7 +18,6 @@ from beam_dpcount.counters.change import ItemsChange
 from beam_dpcount.counters.errors import chernoff, normal_half_width
 from beam_dpcount.counters.fitted import fit, fitted
 from beam_dpcount.counters.sliding import difference_variance
-from beam_dpcount.dofns.states import StateError, statistic_codec
 from beam_dpcount.mechanisms import (
     BinaryTree,
     KAry,
@@ -28,6 +27,8 @@ from beam_dpcount.mechanisms import (
     Unbounded,
 )
 from beam_dpcount.mechanisms.trees import Forest
+from beam_dpcount.states.codecs import statistic_codec
+from beam_dpcount.states.envelope import StateError
 from beam_dpcount.statistics.items import Items, OneItem
 from tests.runners import feed, run
 from tests.scripted import ScriptedEntropy, SeededNoise, random_script

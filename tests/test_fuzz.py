@@ -28,31 +28,28 @@ from apache_beam.transforms.window import GlobalWindow
 
 import beam_dpcount as dp
 from beam_dpcount.commands import count, graph, histogram, sequences, ticks
+from beam_dpcount.counters.clock import clock_of
 from beam_dpcount.counters.selection import Selection
-from beam_dpcount.dofns.clock import clock_of
 from beam_dpcount.dofns.elements import CountEachElement, ReadElements
 from beam_dpcount.dofns.gathered import CountGathered, GatherNumbers
 from beam_dpcount.dofns.intake import RejectedElementError
 from beam_dpcount.dofns.shards import SumShards
-from beam_dpcount.dofns.states import (
-    PAIR,
-    FoldCodec,
-    PersonCodec,
-    Seen,
-    StateCodec,
-    StateError,
-    add_to,
-    batches_of,
-    parcel_of,
-    statistic_codec,
-    tick_codec,
-)
 from beam_dpcount.dofns.ticks import ReadTicks, SumTicks
 from beam_dpcount.dofns.users import SendToPeople, StepParcels
 from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.local.learner import ConvexLearner, MedianLearner
 from beam_dpcount.mechanisms import BinaryTree, Honaker, NormalizedBLT, SmoothBinary
 from beam_dpcount.noise.entropy import SystemNoise
+from beam_dpcount.states.codecs import (
+    FoldCodec,
+    PersonCodec,
+    Seen,
+    StateCodec,
+    statistic_codec,
+    tick_codec,
+)
+from beam_dpcount.states.envelope import StateError
+from beam_dpcount.states.wire import PAIR, add_to, batches_of, parcel_of
 from beam_dpcount.statistics import Edges, Episodes, SpanningForest, Words
 from beam_dpcount.statistics.items import Items
 from benchmarks.cells import Cell

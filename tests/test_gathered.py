@@ -17,7 +17,7 @@ from beam_dpcount import mechanisms
 from beam_dpcount.dofns import elements, gathered
 from beam_dpcount.dofns.elements import CheckKeys, CountEachElement, StepStddevs
 from beam_dpcount.dofns.gathered import CountGathered, GatherNumbers
-from beam_dpcount.dofns.states import Kept, KeptCoder
+from beam_dpcount.dofns.kept import Kept, KeptCoder
 from beam_dpcount.dofns.windows import WindowCheck
 from benchmarks.cells import Cell
 from benchmarks.jobs import dofns_of

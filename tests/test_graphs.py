@@ -18,7 +18,8 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindow
 
 import beam_dpcount as dp
 from beam_dpcount.dofns.releases import Release, VectorRelease
-from beam_dpcount.dofns.states import StateError, statistic_codec
+from beam_dpcount.states.codecs import statistic_codec
+from beam_dpcount.states.envelope import StateError
 from beam_dpcount.statistics import cut_values
 from tests.runners import RUNNERS, Row, feed, run
 from tests.scripted import KeyedScript, ScriptedEntropy, random_script

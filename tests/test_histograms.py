@@ -43,7 +43,6 @@ from beam_dpcount.counters.counter import UnsupportedBudgetError
 from beam_dpcount.dofns import elements as dofns
 from beam_dpcount.dofns.intake import RejectedElementError
 from beam_dpcount.dofns.releases import Rejected, TopRelease, VectorRelease
-from beam_dpcount.dofns.states import StateError, statistic_codec
 from beam_dpcount.mechanisms import (
     BinaryTree,
     KAry,
@@ -55,6 +54,8 @@ from beam_dpcount.mechanisms import (
 )
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.noise.laws import DiscreteLaplace
+from beam_dpcount.states.codecs import statistic_codec
+from beam_dpcount.states.envelope import StateError
 from beam_dpcount.statistics.items import (
     NOT_ITEMS,
     NOT_SIGNED,

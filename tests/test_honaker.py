@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_dpcount as dp
-from beam_dpcount.dofns.states import StateCodec, StateError
 from beam_dpcount.mechanisms import BinaryTree, Honaker
+from beam_dpcount.states.codecs import StateCodec
+from beam_dpcount.states.envelope import StateError
 from tests.scripted import Script, random_script
 
 examples = settings(max_examples=60, deadline=None, derandomize=True, database=None)

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "beam_dpcount"
 
 # What all folders may import.
-SHARED = ("beam_dpcount.checks", "beam_dpcount.times")
+SHARED = ("beam_dpcount.checks", "beam_dpcount.notebooks", "beam_dpcount.times")
 # From below. A file imports from its own folder and from those before it.
 FOLDERS = (
     "noise",
@@ -25,6 +25,7 @@ FOLDERS = (
     "mechanisms",
     "counters",
     "statistics",
+    "states",
     "dofns",
     "transforms",
     "local",
@@ -92,6 +93,7 @@ def test_every_file_has_its_folder() -> None:
         "__init__.py",
         "__main__.py",
         "checks.py",
+        "notebooks.py",
         "times.py",
     }
 

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 import beam_dpcount as dp
 from beam_dpcount.counters.counter import UnsupportedBudgetError
-from beam_dpcount.dofns.states import StateCodec
 from beam_dpcount.mechanisms import BridgedKAry, KAry
 from beam_dpcount.mechanisms.digits import digits, largest_cost, total_cost
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+from beam_dpcount.states.codecs import StateCodec
 from tests.audit.exact import audit
 from tests.scripted import Script, random_script
 

@@ -20,8 +20,8 @@ from beam_dpcount import mechanisms
 from beam_dpcount.budget.costs import PureCost
 from beam_dpcount.counters.choose import resolve
 from beam_dpcount.counters.sliding import difference_variance, difference_variances
-from beam_dpcount.dofns.states import StateCodec
 from beam_dpcount.mechanisms import Mechanism
+from beam_dpcount.states.codecs import StateCodec
 from tests.scripted import random_script
 
 ROOT = Path(__file__).resolve().parents[1]

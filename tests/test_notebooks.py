@@ -10,9 +10,9 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount.budget.ledger import ClaimedError
-from beam_dpcount.budget.notebooks import table
 from beam_dpcount.counters.change import TickChange
 from beam_dpcount.counters.selection import selection_of
+from beam_dpcount.notebooks import table
 from tests import notebooks
 
 PAGE = Path(__file__).resolve().parents[1] / "examples" / "notebooks" / "budget.ipynb"

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_dpcount as dp
+from beam_dpcount.counters.clock import LARGEST
 from beam_dpcount.dofns import pending
-from beam_dpcount.dofns.clock import LARGEST
 from beam_dpcount.dofns.pending import NEAR, add_pending, take_pending
-from beam_dpcount.dofns.states import PAIR, add_to
+from beam_dpcount.states.wire import PAIR, add_to
 from benchmarks.cells import Bag
 from tests.runners import RUNNERS, SECOND, Row, feed, run, run_stream
 from tests.scripted import ScriptedEntropy

@@ -35,8 +35,6 @@ import beam_dpcount as dp
 from beam_dpcount.budget.ledger import Ledger
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.dofns.intake import Intake, Lost
-from beam_dpcount.dofns.states import PersonCodec, StateError, time_of, timed
-from beam_dpcount.dofns.states import Seen as SeenOfPerson
 from beam_dpcount.dofns.ticks import TickPlan
 from beam_dpcount.dofns.users import (
     Bound,
@@ -47,6 +45,10 @@ from beam_dpcount.dofns.users import (
     StepParcels,
 )
 from beam_dpcount.dofns.windows import WindowCheck
+from beam_dpcount.states.codecs import PersonCodec
+from beam_dpcount.states.codecs import Seen as SeenOfPerson
+from beam_dpcount.states.envelope import StateError
+from beam_dpcount.states.wire import time_of, timed
 from beam_dpcount.statistics.numbers import Numbers
 from beam_dpcount.transforms import ticks as tick_transforms
 from tests.people import (

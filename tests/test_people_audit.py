@@ -26,7 +26,6 @@ from beam_dpcount.budget.ledger import Protection
 from beam_dpcount.counters import users as norms
 from beam_dpcount.counters.change import TickChange, spread_norms
 from beam_dpcount.dofns.intake import Excess
-from beam_dpcount.dofns.states import PAIR
 from beam_dpcount.dofns.users import (
     Bound,
     BoundArriving,
@@ -40,6 +39,7 @@ from beam_dpcount.dofns.users import (
 from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.mechanisms import NormalizedBLT
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
+from beam_dpcount.states.wire import PAIR
 from benchmarks.cells import Cell
 from tests.audit.exact import Tape, keeps_budget, seen_weights
 

@@ -31,7 +31,6 @@ from beam_dpcount.counters.sliding import (
 )
 from beam_dpcount.dofns.folds import Difference, RunningMaximum, TopOfKeys, top_items
 from beam_dpcount.dofns.releases import Release, TopRelease, VectorRelease
-from beam_dpcount.dofns.states import FoldCodec, StateError
 from beam_dpcount.mechanisms import (
     BLT,
     BinaryTree,
@@ -47,6 +46,8 @@ from beam_dpcount.mechanisms import (
     Unbounded,
 )
 from beam_dpcount.mechanisms.trees import Forest
+from beam_dpcount.states.codecs import FoldCodec
+from beam_dpcount.states.envelope import StateError
 from beam_dpcount.statistics.items import largest
 from beam_dpcount.transforms.histograms import Histogram
 from beam_dpcount.transforms.postprocess import (

@@ -14,10 +14,11 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount.counters.change import TickChange
-from beam_dpcount.dofns.states import StateCodec, StateError
 from beam_dpcount.mechanisms import BLT, Endless, NormalizedBLT, ProfiledBLT, recurrence
 from beam_dpcount.mechanisms import blt_tables as tables
 from beam_dpcount.mechanisms.recurrence import InPython, compiled
+from beam_dpcount.states.codecs import StateCodec
+from beam_dpcount.states.envelope import StateError
 from tests.scripted import Script, random_script
 
 BUDGET = dp.ApproxDP(1.0, 1e-6)

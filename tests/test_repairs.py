@@ -19,12 +19,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_dpcount as dp
+from beam_dpcount.counters.isotonic import Block, cap, isotonic, push
+from beam_dpcount.counters.shrinkage import shrunk
 from beam_dpcount.dofns.folds import IsotonicPast, IsotonicSeries, KnownStddevs, ShrunkKeys
-from beam_dpcount.dofns.isotonic import Block, cap, isotonic, push
 from beam_dpcount.dofns.releases import Release, VectorRelease
-from beam_dpcount.dofns.shrinkage import shrunk
-from beam_dpcount.dofns.states import FoldCodec, StateError
 from beam_dpcount.mechanisms import BinaryTree, NormalizedBLT, SquareRoot, Unbounded
+from beam_dpcount.states.codecs import FoldCodec
+from beam_dpcount.states.envelope import StateError
 from tests.runners import RUNNERS, feed, run
 from tests.scripted import ScriptedEntropy
 

@@ -23,10 +23,10 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindow, IntervalWi
 import beam_dpcount as dp
 from beam_dpcount.commands import count, histogram, ticks
 from beam_dpcount.dofns.intake import Intake
-from beam_dpcount.dofns.states import StateCodec
 from beam_dpcount.noise import replay
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from beam_dpcount.noise.replay import NO_ID, Expansion, Replay, ReplayableEntropy, SecretError
+from beam_dpcount.states.codecs import StateCodec
 from tests.runners import RUNNERS, Row, feed, run
 
 SECRET = "0123456789abcdef" * 4

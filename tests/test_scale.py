@@ -15,7 +15,6 @@ from apache_beam.utils import windowed_value
 
 import beam_dpcount as dp
 from beam_dpcount.dofns import users as bounding
-from beam_dpcount.dofns.states import Seen, record_of, records_of
 from beam_dpcount.dofns.users import (
     Bound,
     BoundArriving,
@@ -24,6 +23,8 @@ from beam_dpcount.dofns.users import (
     SendToPeople,
     SendToShards,
 )
+from beam_dpcount.states.codecs import Seen
+from beam_dpcount.states.wire import record_of, records_of
 from benchmarks import people
 from benchmarks.soak import Cell
 

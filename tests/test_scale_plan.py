@@ -17,10 +17,11 @@ from apache_beam.transforms.window import GlobalWindow
 import beam_dpcount as dp
 from beam_dpcount.dofns.elements import CountEachElement
 from beam_dpcount.dofns.shards import CountShards
-from beam_dpcount.dofns.states import PAIR, StateCodec, pack_batch
 from beam_dpcount.dofns.ticks import SEED, CountEachTick
 from beam_dpcount.dofns.users import SHARDS, BoundArriving, SendToPeople
 from beam_dpcount.noise.entropy import SystemNoise
+from beam_dpcount.states.codecs import StateCodec
+from beam_dpcount.states.wire import PAIR, pack_batch
 from benchmarks import plan, stages
 from benchmarks.cells import Bag, Cell, Timer
 from benchmarks.jobs import dofns_of, order

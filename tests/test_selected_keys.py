@@ -18,12 +18,12 @@ from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.transforms.window import FixedWindows, GlobalWindow
 
 import beam_dpcount as dp
+from beam_dpcount.counters.clock import clock_of
 from beam_dpcount.counters.columns import Sums, all_ticks
 from beam_dpcount.counters.selection import Selection
-from beam_dpcount.dofns.clock import clock_of
 from beam_dpcount.dofns.shards import CountShards, ShardPlan, shard_of
-from beam_dpcount.dofns.states import pack_batch
 from beam_dpcount.dofns.ticks import SEED
+from beam_dpcount.states.wire import pack_batch
 from beam_dpcount.transforms.ticks import TickCount
 from benchmarks.cells import Bag, Cell, Timer
 from tests.runners import RUN_AT_ONCE, SECOND, Row, feed, run, run_stream

@@ -24,16 +24,16 @@ from apache_beam.transforms.window import GlobalWindow
 import beam_dpcount as dp
 from beam_dpcount.counters import selection as rules
 from beam_dpcount.counters.change import Change, TickChange, Touched
+from beam_dpcount.counters.clock import clock_of
 from beam_dpcount.counters.columns import Columns, NoiseOf, advance
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.selection import Selection
 from beam_dpcount.counters.users import UserChange
-from beam_dpcount.dofns.clock import clock_of
-from beam_dpcount.dofns.states import PAIR
 from beam_dpcount.dofns.ticks import SEED, CountEachTick, TickPlan
 from beam_dpcount.mechanisms import BinaryTree, KAry, NormalizedBLT, SmoothBinary
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
+from beam_dpcount.states.wire import PAIR
 from benchmarks.cells import Cell, Timer
 from tests.audit import exact as audit
 from tests.scripted import Script, ScriptedEntropy

@@ -13,14 +13,16 @@ from apache_beam.transforms.window import GlobalWindow
 
 import beam_dpcount as dp
 from beam_dpcount.counters.change import TickChange
+from beam_dpcount.counters.clock import clock_of
 from beam_dpcount.counters.columns import Columns, advance
 from beam_dpcount.counters.selection import Selection
 from beam_dpcount.dofns import shards as dofns
-from beam_dpcount.dofns.clock import clock_of
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.shards import shard_of
-from beam_dpcount.dofns.states import ShardCodec, StateCodec, StateError, pack_batch, tick_codec
 from beam_dpcount.noise.entropy import Draws
+from beam_dpcount.states.codecs import ShardCodec, StateCodec, tick_codec
+from beam_dpcount.states.envelope import StateError
+from beam_dpcount.states.wire import pack_batch
 from tests.scripted import ScriptedEntropy
 from tests.shards import Shard, Sums, bounded, plan_of, streamed
 

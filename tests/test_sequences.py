@@ -16,7 +16,8 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindow
 
 import beam_dpcount as dp
 from beam_dpcount.dofns.releases import VectorRelease
-from beam_dpcount.dofns.states import StateError, statistic_codec
+from beam_dpcount.states.codecs import statistic_codec
+from beam_dpcount.states.envelope import StateError
 from beam_dpcount.statistics import Episodes, Statistic, Words
 from tests.episodes import occurrences
 from tests.runners import RUNNERS, Row, feed, run

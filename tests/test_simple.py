@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import beam_dpcount as dp
-from beam_dpcount.dofns.states import StateCodec
 from beam_dpcount.mechanisms import Simple1, Simple2, TwoLevel
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace
+from beam_dpcount.states.codecs import StateCodec
 from tests.audit.exact import audit
 from tests.scripted import Script, random_script
 

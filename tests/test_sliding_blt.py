@@ -18,11 +18,12 @@ import beam_dpcount as dp
 from beam_dpcount.counters.change import TickChange
 from beam_dpcount.counters.sliding import difference_variance
 from beam_dpcount.counters.users import UserChange, column_cost
-from beam_dpcount.dofns.states import StateCodec, StateError
 from beam_dpcount.mechanisms import NormalizedBLT, SlidingBLT
 from beam_dpcount.mechanisms import fading_tables as tables
 from beam_dpcount.mechanisms.base import UnsupportedHorizonError
 from beam_dpcount.mechanisms.fading import FadingRecurrence
+from beam_dpcount.states.codecs import StateCodec
+from beam_dpcount.states.envelope import StateError
 from benchmarks.fit_fading import fit, ladders, window_limit
 from benchmarks.fit_fading import windows as windows_fitted
 from tests.audit.exact import audit

@@ -13,7 +13,6 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount.counters.sparse import SparseCounter, sparse_for
-from beam_dpcount.dofns.states import StateCodec, StateError
 from beam_dpcount.mechanisms import (
     BinaryTree,
     Honaker,
@@ -25,6 +24,8 @@ from beam_dpcount.mechanisms import (
 )
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+from beam_dpcount.states.codecs import StateCodec
+from beam_dpcount.states.envelope import StateError
 from tests.audit.counters import OneSegment
 from tests.audit.exact import log_pmf
 from tests.audit.segments import distributions, largest_loss, worst_loss

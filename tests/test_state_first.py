@@ -18,8 +18,8 @@ import beam_dpcount as dp
 from beam_dpcount.dofns.elements import CountEachElement
 from beam_dpcount.dofns.gathered import CountGathered
 from beam_dpcount.dofns.shards import CountShards
-from beam_dpcount.dofns.states import pack_batch
 from beam_dpcount.dofns.ticks import SEED, CountEachTick
+from beam_dpcount.states.wire import pack_batch
 from benchmarks.cells import Bag, Cell, Timer
 from benchmarks.jobs import dofns_of
 

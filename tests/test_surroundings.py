@@ -36,13 +36,13 @@ from beam_dpcount.commands.files.beside import beside
 from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.dofns import versions
 from beam_dpcount.dofns.elements import CountEachElement
-from beam_dpcount.dofns.states import StateCodec
 from beam_dpcount.dofns.versions import VersionedDoFn, VersionError
 from beam_dpcount.mechanisms import recurrence
 from beam_dpcount.noise import replay
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
 from beam_dpcount.noise.replay import SecretError
+from beam_dpcount.states.codecs import StateCodec
 from benchmarks.cells import Cell
 from benchmarks.jobs import dofns_of
 from tests.command_lines import BUDGET, ROOT, SECRET_TEXT, fail, written
@@ -89,7 +89,7 @@ READ = {
     "commands/progress.py": {"monotonic"},
     "commands/spending.py": {"now"},
     "counters/choose.py": {"process_time"},
-    "dofns/clock.py": {"time_ns"},  # which ticks have ended, on bounded input: public, see `until`
+    "counters/clock.py": {"time_ns"},  # which ticks have ended, on bounded input: see `until`
 }
 
 

@@ -41,11 +41,10 @@ from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
 from beam_dpcount.budget.ledger import ClaimedError, Ledger
+from beam_dpcount.counters.clock import Clock, clock_of
 from beam_dpcount.dofns import ticks as tick_dofns
-from beam_dpcount.dofns.clock import Clock, clock_of
 from beam_dpcount.dofns.intake import RejectedElementError
 from beam_dpcount.dofns.releases import Release
-from beam_dpcount.dofns.states import PAIR, StateError, tick_codec
 from beam_dpcount.dofns.ticks import (
     SEED,
     CountEachTick,
@@ -57,6 +56,9 @@ from beam_dpcount.dofns.ticks import (
 from beam_dpcount.mechanisms import BinaryTree, KAry, NormalizedBLT, SmoothBinary, SmoothLaplace
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.noise.laws import Law
+from beam_dpcount.states.codecs import tick_codec
+from beam_dpcount.states.envelope import StateError
+from beam_dpcount.states.wire import PAIR
 from beam_dpcount.transforms import ticks as tick_transforms
 from beam_dpcount.transforms.ticks import TickCount
 from benchmarks.cells import Bag

@@ -26,7 +26,7 @@ import beam_dpcount as dp
 from beam_dpcount import mechanisms
 from beam_dpcount.counters.change import TickChange
 from beam_dpcount.counters.clip import least_most
-from beam_dpcount.dofns.clock import (
+from beam_dpcount.counters.clock import (
     Clock,
     check_keys,
     clock_of,
@@ -34,17 +34,6 @@ from beam_dpcount.dofns.clock import (
     instant,
     micros_of,
     seconds,
-)
-from beam_dpcount.dofns.states import (
-    FORMAT,
-    PAIR,
-    StateCodec,
-    StateError,
-    add_to,
-    add_up,
-    pack_sums,
-    take_due,
-    tick_codec,
 )
 from beam_dpcount.mechanisms import (
     BLT,
@@ -56,6 +45,9 @@ from beam_dpcount.mechanisms import (
     SquareRoot,
 )
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
+from beam_dpcount.states.codecs import StateCodec, tick_codec
+from beam_dpcount.states.envelope import FORMAT, StateError
+from beam_dpcount.states.wire import PAIR, add_to, add_up, pack_sums, take_due
 from tests.neighbours import Alternating
 from tests.scripted import Script
 

@@ -17,7 +17,6 @@ from beam_dpcount import mechanisms
 from beam_dpcount.budget.conversions import gaussian_sigma
 from beam_dpcount.counters.counter import Counter, UnsupportedBudgetError
 from beam_dpcount.counters.unbounded import UnboundedCounter
-from beam_dpcount.dofns.states import StateCodec, StateError
 from beam_dpcount.mechanisms import (
     BinaryTree,
     Binned,
@@ -32,6 +31,8 @@ from beam_dpcount.mechanisms import (
 from beam_dpcount.mechanisms.base import MAX_HORIZON
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+from beam_dpcount.states.codecs import StateCodec
+from beam_dpcount.states.envelope import StateError
 from tests.audit.epochs import (
     audit,
     converted,

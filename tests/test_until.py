@@ -18,7 +18,7 @@ import beam_dpcount as dp
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.commands import account as account_command
 from beam_dpcount.commands import ticks
-from beam_dpcount.dofns import clock as clocks
+from beam_dpcount.counters import clock as clocks
 from beam_dpcount.rows import TickAggregateRows, TickCountRows
 from tests import command_lines
 from tests.command_lines import succeed

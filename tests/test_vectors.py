@@ -14,15 +14,17 @@ from hypothesis import strategies as st
 import beam_dpcount as dp
 from beam_dpcount.counters import columns as plain
 from beam_dpcount.counters.change import TickChange
+from beam_dpcount.counters.clock import LARGEST, clock_of
 from beam_dpcount.counters.columns import Columns, Sums
 from beam_dpcount.counters.joint import JointChange, Part
 from beam_dpcount.counters.selection import JointSelection, Selection
 from beam_dpcount.counters.vector_columns import LONG, advance, all_ticks, no_keys
 from beam_dpcount.dofns import pending, pending_vectors
-from beam_dpcount.dofns.clock import LARGEST, clock_of
 from beam_dpcount.dofns.pending_vectors import add_vector, moved, placed, take_vector, tick_of
-from beam_dpcount.dofns.states import PAIR, ShardCodec, StateError, pack_sums
 from beam_dpcount.noise.entropy import SideBySide
+from beam_dpcount.states.codecs import ShardCodec
+from beam_dpcount.states.envelope import StateError
+from beam_dpcount.states.wire import PAIR, pack_sums
 from benchmarks.cells import Bag
 from tests.scripted import KeyedScript
 

@@ -22,7 +22,7 @@ from beam_dpcount.budget.conversions import (
     rounded_up,
     zcdp_epsilon,
 )
-from beam_dpcount.budget.notebooks import described, table
+from beam_dpcount.notebooks import described, table
 
 # Ten times 0.1 is a hair above 1 in binary. A share that exceeds what is left by this part of
 # itself gets what is left, and when only this part of a budget is left, nothing is. What is kept

@@ -31,8 +31,8 @@ from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.commands.report import Estimate, many
 from beam_dpcount.commands.start import command
 from beam_dpcount.commands.task import Listed, Task
+from beam_dpcount.counters.clock import LATE
 from beam_dpcount.counters.users import UserChange
-from beam_dpcount.dofns.clock import LATE
 from beam_dpcount.noise.laws import DiscreteLaplace
 from beam_dpcount.statistics.items import places as places_of
 from beam_dpcount.statistics.items import read_items

@@ -8,8 +8,8 @@ from typing import Any
 
 import beam_dpcount as dp
 from beam_dpcount.commands.files.formats import Places
+from beam_dpcount.counters.clock import Clock
 from beam_dpcount.counters.counter import Counter
-from beam_dpcount.dofns.clock import Clock
 
 
 def of_elements(

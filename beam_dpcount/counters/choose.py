@@ -10,7 +10,6 @@ from typing import Any
 
 from beam_dpcount import mechanisms
 from beam_dpcount.budget.budgets import Budget, PureDP
-from beam_dpcount.budget.notebooks import table
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.change import Change
 from beam_dpcount.counters.counter import Counter, UnsupportedBudgetError, calibrate
@@ -22,6 +21,7 @@ from beam_dpcount.mechanisms.sparse import Sparse
 from beam_dpcount.mechanisms.unbounded import Unbounded
 from beam_dpcount.noise.entropy import SystemNoise
 from beam_dpcount.noise.laws import ScaleError
+from beam_dpcount.notebooks import table
 
 _REASONS: dict[type[Exception], str] = {
     UnsupportedBudgetError: "budget",

@@ -21,13 +21,13 @@ from beam_dpcount.budget.costs import (
     dp_event,
     pure_cost,
 )
-from beam_dpcount.budget.notebooks import described
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.change import Change, check_unit
 from beam_dpcount.counters.lattice import Lattice, NotANumberError
 from beam_dpcount.mechanisms.base import FloatArray, IntArray, Mechanism, State
 from beam_dpcount.noise.entropy import Noise, SystemNoise
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
+from beam_dpcount.notebooks import described
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent

@@ -17,7 +17,6 @@ import numpy as np
 
 from beam_dpcount.budget.budgets import ApproxDP, Budget
 from beam_dpcount.budget.conversions import check_delta, float_down
-from beam_dpcount.budget.notebooks import described
 from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.counters.change import TickChange
 from beam_dpcount.counters.counter import Counter
@@ -25,6 +24,7 @@ from beam_dpcount.counters.tails import thresholds
 from beam_dpcount.mechanisms.base import FloatArray, State
 from beam_dpcount.noise.entropy import Noise, SystemNoise
 from beam_dpcount.noise.laws import DiscreteLaplace
+from beam_dpcount.notebooks import described
 
 MOST_SHARDS = 1 << 16
 _ROUNDING = 2e-9

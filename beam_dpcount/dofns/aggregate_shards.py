@@ -11,10 +11,10 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 
+from beam_dpcount.counters.clock import LARGEST
 from beam_dpcount.counters.columns import Columns, NoiseOf, Sums
 from beam_dpcount.counters.vector_columns import advance, all_ticks, no_keys
 from beam_dpcount.dofns.aggregates import OfVectors, add_all
-from beam_dpcount.dofns.clock import LARGEST
 from beam_dpcount.dofns.pending_vectors import tick_of
 from beam_dpcount.dofns.shards import (
     GATHERED,
@@ -26,10 +26,11 @@ from beam_dpcount.dofns.shards import (
     joined_sums,
     shard_of,
 )
-from beam_dpcount.dofns.states import ShardCodec, batches_of, pack_batch, tick_of_batch
 from beam_dpcount.dofns.ticks import window_from
 from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.noise.entropy import Draws, Noise
+from beam_dpcount.states.codecs import ShardCodec
+from beam_dpcount.states.wire import batches_of, pack_batch, tick_of_batch
 
 FRESH = 10  # ticks, from the one that shows a key on, in which no interval is given
 _KEPT = 1 << 23  # noisy sums of keys that are computed together

@@ -31,18 +31,6 @@ from beam_dpcount.dofns.pending_vectors import (
 )
 from beam_dpcount.dofns.reading import UNREADABLE, call, read
 from beam_dpcount.dofns.releases import AggregateRelease
-from beam_dpcount.dofns.states import (
-    PAIR,
-    after_key,
-    epoch_of,
-    items_of,
-    key_of,
-    more_items,
-    pack_items,
-    pack_keyed,
-    pack_sums,
-    step_of,
-)
 from beam_dpcount.dofns.ticks import (
     GATHERED,
     CountAllTicks,
@@ -58,6 +46,18 @@ from beam_dpcount.dofns.users import ReadyTicks, TickParcels
 from beam_dpcount.mechanisms.base import FloatArray, IntArray
 from beam_dpcount.noise.laws import DiscreteLaplace
 from beam_dpcount.noise.replay import NO_ID
+from beam_dpcount.states.wire import (
+    PAIR,
+    after_key,
+    epoch_of,
+    items_of,
+    key_of,
+    more_items,
+    pack_items,
+    pack_keyed,
+    pack_sums,
+    step_of,
+)
 from beam_dpcount.statistics.metrics.base import Additions
 from beam_dpcount.statistics.metrics.joint import Joint
 

@@ -17,13 +17,15 @@ from apache_beam.utils import windowed_value
 
 from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.dofns.intake import Intake, check_unique, has_str_key
+from beam_dpcount.dofns.kept import Kept, KeptCoder
 from beam_dpcount.dofns.stacked import Stream, blocks, past, released
-from beam_dpcount.dofns.states import Kept, KeptCoder, packer, statistic_codec
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.mechanisms.base import IntArray, State
 from beam_dpcount.noise.entropy import Entropy, Noise
 from beam_dpcount.noise.replay import StepNoises
+from beam_dpcount.states.codecs import statistic_codec
+from beam_dpcount.states.wire import packer
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -19,12 +19,12 @@ from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 from apache_beam.utils import windowed_value
 
 from beam_dpcount.counters.counter import LatticeCounter
+from beam_dpcount.counters.isotonic import Block, cap, isotonic, push
+from beam_dpcount.counters.shrinkage import shrunk
 from beam_dpcount.counters.sliding import SlidingStddevs
-from beam_dpcount.dofns.isotonic import Block, cap, isotonic, push
 from beam_dpcount.dofns.releases import Release, TopRelease, VectorRelease
-from beam_dpcount.dofns.shrinkage import shrunk
-from beam_dpcount.dofns.states import FoldCodec
 from beam_dpcount.dofns.versions import VersionedDoFn
+from beam_dpcount.states.codecs import FoldCodec
 from beam_dpcount.statistics.items import largest, places
 
 # An alias, because the declared default is Beam's marker.

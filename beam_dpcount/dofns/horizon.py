@@ -10,7 +10,7 @@ import logging
 
 from apache_beam.metrics.metric import Metrics
 
-from beam_dpcount.dofns.clock import Clock, instant
+from beam_dpcount.counters.clock import Clock, instant
 
 NAMESPACE = "beam_dpcount"
 RELEASED, LEFT = "ticks_released", "ticks_left"

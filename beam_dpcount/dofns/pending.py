@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from beam_dpcount.dofns.clock import LARGEST
-from beam_dpcount.dofns.states import PAIR, add_to, pack_sums, take_due
+from beam_dpcount.counters.clock import LARGEST
+from beam_dpcount.states.wire import PAIR, add_to, pack_sums, take_due
 
 NEAR = 64  # sums that a cell holds at least, before one goes to the bag; twice as many at most
 MORE = 1 << 12  # pairs that come to a bag before they are joined with those of the same ticks

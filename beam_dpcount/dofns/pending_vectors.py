@@ -21,14 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from beam_dpcount.dofns.clock import LARGEST
+from beam_dpcount.counters.clock import LARGEST
 from beam_dpcount.dofns.pending import MORE, NEAR, joined_pairs, rewritten
-from beam_dpcount.dofns.states import PAIR, add_up, pack_sums
 from beam_dpcount.mechanisms.base import IntArray
+from beam_dpcount.states.wire import PAIR, add_up, pack_sums
 
 ADDED = 4 * NEAR  # pairs that come to a cell before they are joined with those of the same sums
 
-_HEAD = struct.Struct("<4q")
+HEAD = struct.Struct("<4q")
 
 
 def tick_of(place: int, width: int) -> int:
@@ -52,18 +52,18 @@ def moved(data: bytes, step: int, width: int) -> bytes:
 def add_vector(memory: bytes, step: int, data: bytes, width: int, bag: Any) -> bytes:
     """What a cell remembers, with pairs of a tick added."""
     until, merged, more, left = _head_of(memory)
-    pairs = memory[_HEAD.size :]
+    pairs = memory[HEAD.size :]
     if step <= until:
         pairs += data
         if len(pairs) > PAIR.size * (2 * left + ADDED):
             pairs = joined_pairs([pairs])
             left = len(pairs) // PAIR.size
-        return _HEAD.pack(until, merged, more, left) + pairs
+        return HEAD.pack(until, merged, more, left) + pairs
     bag.add(data)
     more += len(data) // PAIR.size
     if more > merged + MORE:
         merged, more = rewritten(bag, joined_pairs(bag.read())), 0
-    return _HEAD.pack(until, merged, more, left) + pairs
+    return HEAD.pack(until, merged, more, left) + pairs
 
 
 def take_vector(
@@ -71,7 +71,7 @@ def take_vector(
 ) -> tuple[IntArray, bytes]:
     """The sums of all ticks up to `step`, each clipped to +-caps, and what remains remembered."""
     until, merged, more, left = _head_of(memory)
-    pairs = memory[_HEAD.size :]
+    pairs = memory[HEAD.size :]
     if step > until:
         until = step
         if merged or more:
@@ -87,11 +87,11 @@ def take_vector(
             merged, more = rewritten(bag, later), 0
     x, pairs = _taken(pairs, step, width, caps)
     left = min(left, len(pairs) // PAIR.size)
-    return x, _HEAD.pack(until, merged, more, left) + pairs
+    return x, HEAD.pack(until, merged, more, left) + pairs
 
 
 def _head_of(memory: bytes) -> tuple[int, ...]:
-    return _HEAD.unpack_from(memory) if memory else (0, 0, 0, 0)
+    return HEAD.unpack_from(memory) if memory else (0, 0, 0, 0)
 
 
 def _taken(pairs: bytes, step: int, width: int, caps: IntArray) -> tuple[IntArray, bytes]:

@@ -30,24 +30,19 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import Timestamp
 
+from beam_dpcount.counters.clock import LARGEST, Clock
 from beam_dpcount.counters.columns import Columns, NoiseOf, Sums, advance, all_ticks, counted
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.selection import Selection
-from beam_dpcount.dofns.clock import LARGEST, Clock
 from beam_dpcount.dofns.horizon import Horizon
 from beam_dpcount.dofns.releases import Release
-from beam_dpcount.dofns.states import (
-    ShardCodec,
-    batches_of,
-    origin_of_batch,
-    pack_batch,
-    tick_of_batch,
-)
 from beam_dpcount.dofns.ticks import SEED, TickIntake, origin_of, window_from
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.noise.entropy import Draws, Entropy, Noise
 from beam_dpcount.noise.replay import NO_ID
+from beam_dpcount.states.codecs import ShardCodec
+from beam_dpcount.states.wire import batches_of, origin_of_batch, pack_batch, tick_of_batch
 
 GATHERED = 1 << 17  # events that a bundle sums up before it passes the sums on
 SIDE_BY_SIDE = 1 << 13  # keys whose ticks are computed together: their vectors stay in the cache

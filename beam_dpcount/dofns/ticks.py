@@ -20,18 +20,19 @@ from apache_beam.transforms.window import GlobalWindow, IntervalWindow, Timestam
 from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
+from beam_dpcount.counters.clock import Clock
 from beam_dpcount.counters.counter import LatticeCounter
-from beam_dpcount.dofns.clock import Clock
 from beam_dpcount.dofns.horizon import Horizon
 from beam_dpcount.dofns.intake import Intake, has_str_key
 from beam_dpcount.dofns.pending import add_pending, take_pending
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.rows import TO_PAIRS, RowElementError, is_row
-from beam_dpcount.dofns.states import PAIR, add_up, pack_sums, tick_codec
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.noise.entropy import Draws, Entropy
 from beam_dpcount.noise.replay import NO_ID
+from beam_dpcount.states.codecs import tick_codec
+from beam_dpcount.states.wire import PAIR, add_up, pack_sums
 
 SEED = b""  # an event of weight 0, which makes a key known
 _UNTIMED = MIN_TIMESTAMP.micros

@@ -11,8 +11,8 @@ from apache_beam.transforms.window import TimestampedValue
 
 from beam_dpcount.dofns.reading import FunctionError
 from beam_dpcount.dofns.rows import fields_of
-from beam_dpcount.dofns.states import Seen
 from beam_dpcount.dofns.users import Users
+from beam_dpcount.states.codecs import Seen
 
 _REMEDY = (
     "it must depend on the event alone, or one person's events could decide whose events count: "

@@ -12,8 +12,8 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pipeline import encode_annotations
 
-from beam_dpcount.budget.notebooks import described
 from beam_dpcount.counters.counter import Counter
+from beam_dpcount.notebooks import described
 
 
 class Described(beam.PTransform[Any, Any]):

@@ -17,10 +17,7 @@ from beam_dpcount.budget.ledger import Share
 from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.counters.change import TickChange, check_bounds, check_unit
 from beam_dpcount.counters.clip import ample, least_most
-from beam_dpcount.counters.counter import Counter
-from beam_dpcount.counters.selection import Selection, SelectKeys, selection_of
-from beam_dpcount.counters.users import UserChange
-from beam_dpcount.dofns.clock import (
+from beam_dpcount.counters.clock import (
     LATE,
     Clock,
     check_keys,
@@ -31,6 +28,9 @@ from beam_dpcount.dofns.clock import (
     seconds,
     until_of,
 )
+from beam_dpcount.counters.counter import Counter
+from beam_dpcount.counters.selection import Selection, SelectKeys, selection_of
+from beam_dpcount.counters.users import UserChange
 from beam_dpcount.dofns.intake import Intake, has_str_key
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.shards import CountAllShards, CountShards, ShardPlan, SumShards

@@ -19,8 +19,8 @@ import beam_dpcount as dp
 from beam_dpcount.counters.change import ItemsChange, TickChange
 from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.counters.fitted import fit
-from beam_dpcount.dofns.isotonic import Block, cap, isotonic, push
-from beam_dpcount.dofns.shrinkage import shrunk
+from beam_dpcount.counters.isotonic import Block, cap, isotonic, push
+from beam_dpcount.counters.shrinkage import shrunk
 from beam_dpcount.mechanisms import NormalizedBLT
 from beam_dpcount.noise.entropy import SystemNoise
 from benchmarks.papers import base

@@ -17,10 +17,11 @@ from beam_dpcount.dofns.elements import CountEachElement
 from beam_dpcount.dofns.intake import Excess
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.shards import CountShards, shard_of
-from beam_dpcount.dofns.states import PAIR, Seen, packer
 from beam_dpcount.dofns.ticks import CountEachTick, window_from
 from beam_dpcount.dofns.users import BoundArriving
 from beam_dpcount.noise.replay import NO_ID
+from beam_dpcount.states.codecs import Seen
+from beam_dpcount.states.wire import PAIR, packer
 
 
 def of_elements(

@@ -52,7 +52,7 @@ def test_nothing_is_lost_and_nothing_has_two_values(
 
 # What a worker imports first, of mutants: something is wrong in each life but the first.
 NOISE_LOST = """
-from beam_dpcount.dofns.states import StateCodec
+from beam_dpcount.states.codecs import StateCodec
 from tests.test_crash import without_noise
 
 decode, begin, seen = StateCodec.decode, StateCodec.__init__, set()

@@ -40,6 +40,7 @@ _BUDGET = "beam_dpcount/budget"
 _MECHANISMS = "beam_dpcount/mechanisms"
 _COUNTERS = "beam_dpcount/counters"
 _STATISTICS = "beam_dpcount/statistics"
+_STATES = "beam_dpcount/states"
 _DOFNS = "beam_dpcount/dofns"
 _TRANSFORMS = "beam_dpcount/transforms"
 _COMMANDS = "beam_dpcount/commands"
@@ -55,7 +56,7 @@ MUTANTS = (
     Mutant(
         "a tick to come",
         "rows of ticks that have not ended are read, and take people's places",
-        f"{_DOFNS}/clock.py",
+        f"{_COUNTERS}/clock.py",
         "            return step if step <= ended else 0",
         "            return min(step, ended)",
         "tests/test_until.py::test_rows_of_other_ticks_leave_no_trace",
@@ -79,7 +80,7 @@ MUTANTS = (
     Mutant(
         "a tick to come",
         "a time later than now is taken",
-        f"{_DOFNS}/clock.py",
+        f"{_COUNTERS}/clock.py",
         "    if micros > present:",
         "    if micros > present + 10**18:",
         "tests/test_until.py::test_a_time_later_than_now_is_refused",
@@ -439,7 +440,7 @@ MUTANTS = (
     Mutant(
         "caps",
         "the sum of a tick has no cap where all ticks are added up",
-        f"{_DOFNS}/states.py",
+        f"{_STATES}/wire.py",
         "        return np.clip(sums, -cap, cap)\n",
         "        return sums\n",
         "tests/test_ticks.py::test_sums_do_not_depend_on_order_or_packing",
@@ -447,7 +448,7 @@ MUTANTS = (
     Mutant(
         "caps",
         "the sum of a tick has no cap in a cell",
-        f"{_DOFNS}/states.py",
+        f"{_STATES}/wire.py",
         "return min(max(total, -cap), cap), pairs[at:] if at else pairs",
         "return total, pairs[at:] if at else pairs",
         "tests/test_ticks.py::test_pending_sums_follow_a_plain_dictionary",
@@ -1136,15 +1137,15 @@ MUTANTS = (
     Mutant(
         "splices of state",
         "states are not checked",
-        f"{_DOFNS}/states.py",
-        "zlib.crc32(data[:end]) == _CHECK.unpack_from(data, end)[0]:",
+        f"{_STATES}/envelope.py",
+        "zlib.crc32(data[:end]) == CHECK.unpack_from(data, end)[0]:",
         "len(data) > 0:",
         "tests/test_coders.py::test_the_state_of_one_moment_with_the_memory_of_another_is_refused",
     ),
     Mutant(
         "splices of state",
         "a state is known by its counter alone",
-        f"{_DOFNS}/states.py",
+        f"{_STATES}/envelope.py",
         "_fingerprint(ascii([text for text, _ in parts]), 4)",
         "_fingerprint(ascii([text for text, _ in parts[:1]]), 4)",
         "tests/test_selected_keys_shards.py::test_states_of_other_parameters_are_refused"
@@ -1153,7 +1154,7 @@ MUTANTS = (
     Mutant(
         "splices of state",
         "a counter reads the states of others",
-        f"{_DOFNS}/states.py",
+        f"{_STATES}/envelope.py",
         "                fingerprint == self._fingerprint\n                and digest",
         "                digest",
         "tests/test_coders.py::test_states_of_other_counters_are_refused[horizon]",
@@ -1161,7 +1162,7 @@ MUTANTS = (
     Mutant(
         "splices of state",
         "a counter reads states that formats before have written",
-        f"{_DOFNS}/states.py",
+        f"{_STATES}/envelope.py",
         "                and form == FORMAT\n",
         "",
         "tests/test_coders.py::test_other_versions_are_refused_by_name[2]",
@@ -1169,7 +1170,7 @@ MUTANTS = (
     Mutant(
         "splices of state",
         "a clock reads the state of another list of keys",
-        f"{_DOFNS}/states.py",
+        f"{_STATES}/codecs.py",
         "(ascii(tuple(keys)), _OTHER_KEYS)]",
         '("", _OTHER_KEYS)]',
         "tests/test_ticks.py::test_another_list_of_keys_is_refused_and_said_so",
@@ -1328,7 +1329,7 @@ MUTANTS = (
     Mutant(
         "messages",
         "a state that cannot be read is shown",
-        f"{_DOFNS}/states.py",
+        f"{_STATES}/envelope.py",
         'f"the state was written in format {data[0]}, this',
         "f\"the state {int.from_bytes(data[24:32], 'little')} was in format {data[0]}, this",
         "tests/test_coders.py::test_other_versions_are_refused_by_name[2]",
@@ -1612,7 +1613,7 @@ MUTANTS = (
     Mutant(
         "pickles",
         "a clock is pickled with its cache, which it has once it saw an event",
-        f"{_DOFNS}/clock.py",
+        f"{_COUNTERS}/clock.py",
         "        return {field.name: getattr(self, field.name) for field in fields(self)}\n",
         "        return dict(self.__dict__)\n",
         "tests/test_whole.py::test_presence_of_events[TickCount-2]",

@@ -1,0 +1,1 @@
+"""Every byte format of states and shuffles; nothing here knows Beam."""
