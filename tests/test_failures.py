@@ -25,11 +25,11 @@ from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
-from beam_dpcount.dofns import states as coders
 from beam_dpcount.dofns.elements import CountEachElement
 from beam_dpcount.dofns.kept import KeptCoder
 from beam_dpcount.dofns.ticks import SEED, CountEachTick
 from beam_dpcount.noise.entropy import Entropy
+from beam_dpcount.states import codecs, envelope
 from beam_dpcount.states.envelope import StateError
 from beam_dpcount.states.wire import PAIR
 from beam_dpcount.transforms import elements
@@ -419,11 +419,13 @@ def test_a_stream_resumed_anywhere_goes_on_as_if_never_stopped(name: str) -> Non
 def test_states_of_a_newer_version_are_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the message that test_coders.py and test_ticks.py want of the coders alone."""
     given, newer, kept = inputs(name), dofn(name), Kept()
+    later = envelope.FORMAT + 1
     with monkeypatch.context() as patched:
-        patched.setattr(coders, "FORMAT", coders.FORMAT + 1)
+        for module in (codecs, envelope):
+            patched.setattr(module, "FORMAT", later)
         step(newer, given[0], kept)
         step(newer, given[1], kept)
-    refusal = f"in format {coders.FORMAT + 1}, this code reads format {coders.FORMAT}: upgrade"
+    refusal = f"in format {later}, this code reads format {envelope.FORMAT}: upgrade"
     with pytest.raises(StateError, match=refusal):
         step(dofn(name), None if name == "TickCount" else given[2], kept)
 

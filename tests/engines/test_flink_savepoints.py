@@ -41,19 +41,19 @@ NEWER_FORMAT = (
     + """
 import zlib
 
-from beam_dpcount.dofns import states
+from beam_dpcount.states import codecs, envelope
 
-plain, states.FORMAT = states.Envelope.open, 4
+plain, codecs.FORMAT, envelope.FORMAT = envelope.Envelope.open, 4, 4
 
 
 def open_either(self, data):
-    if data[0] == 3 and states._is_checked(data):
+    if data[0] == 3 and envelope._is_checked(data):
         body = b"\\4" + data[1:-4]
         data = body + zlib.crc32(body).to_bytes(4, "little")
     return plain(self, data)
 
 
-states.Envelope.open = open_either
+envelope.Envelope.open = open_either
 """
 )
 
