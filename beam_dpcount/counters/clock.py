@@ -190,11 +190,11 @@ class Clock:
         """The same for all counts."""
         if until is None:
             return self.ticks
-        return min(max((until - self._first) // self.tick, 0), self.ticks)
+        return min(max((until - self.origins()[0]) // self.tick, 0), self.ticks)
 
     def last_end(self, until: int) -> int:
         """When the last tick that has ended at a time did; the first start if none has."""
-        return self._first + self.all_ended(until) * self.tick
+        return self.origins()[0] + self.all_ended(until) * self.tick
 
     def step_at(self, micros: int, origin: int) -> int:
         """The tick of the count from `origin` in which an event falls; 0 if it does not count."""
