@@ -46,6 +46,11 @@ if TYPE_CHECKING:
     from beam_dpcount.noise.entropy import SystemEntropy
     from beam_dpcount.noise.replay import ReplayableEntropy, SecretError
     from beam_dpcount.statistics import metrics
+    from beam_dpcount.statistics.metrics.counts import Count
+    from beam_dpcount.statistics.metrics.means import Mean, Variance
+    from beam_dpcount.statistics.metrics.people import People
+    from beam_dpcount.statistics.metrics.quantiles import Quantiles
+    from beam_dpcount.statistics.metrics.sums import Sum
     from beam_dpcount.transforms.aggregates import TickAggregate
     from beam_dpcount.transforms.bounds import suggest_bounds
     from beam_dpcount.transforms.checking import Checked, CheckError, check
@@ -86,17 +91,17 @@ __version__ = "0.1.0"  # as in pyproject.toml
 # fmt: off
 __all__ = [
     "ZCDP", "AggregateRelease", "ApproxDP", "BoundUsers", "Change", "CheckError", "Checked",
-    "Counter", "CutGraph", "DegreeHistogram", "DistinctUsers", "EdgeCount", "EpisodeCount",
+    "Count", "Counter", "CutGraph", "DegreeHistogram", "DistinctUsers", "EdgeCount", "EpisodeCount",
     "HighDegreeCount", "Histogram", "HorizonError", "Isotonic", "KStarCount", "LastPerTick",
-    "Ledger", "LocalConvexRisk", "LocalMedian", "Monotone", "NonNegative", "NotANumberError",
-    "OverspentError", "PrefixCount", "PureDP", "Rejected", "Release", "ReplayableEntropy",
-    "Rounded", "RunnerError", "RunnerWarning", "RunningAverage", "SecretError", "SelectKeys",
-    "Share", "ShrinkAcrossKeys", "SlidingCount", "SlidingSum", "SpanningForestCost",
-    "SparseCounter", "StatisticCount", "SubstringCount", "SystemEntropy", "TickAggregate",
-    "TickCount", "TickHistogram", "TopK", "TopKPerTick", "TopRelease", "TriangleCount",
-    "UnboundedCounter", "Users", "VectorRelease", "WeakBudgetWarning", "calibrate", "check",
-    "choose", "half_width", "largest_error", "largest_half_width", "mechanisms", "metrics",
-    "sparse_for", "suggest_bounds",
+    "Ledger", "LocalConvexRisk", "LocalMedian", "Mean", "Monotone", "NonNegative",
+    "NotANumberError", "OverspentError", "People", "PrefixCount", "PureDP", "Quantiles", "Rejected",
+    "Release", "ReplayableEntropy", "Rounded", "RunnerError", "RunnerWarning", "RunningAverage",
+    "SecretError", "SelectKeys", "Share", "ShrinkAcrossKeys", "SlidingCount", "SlidingSum",
+    "SpanningForestCost", "SparseCounter", "StatisticCount", "SubstringCount", "Sum",
+    "SystemEntropy", "TickAggregate", "TickCount", "TickHistogram", "TopK", "TopKPerTick",
+    "TopRelease", "TriangleCount", "UnboundedCounter", "Users", "Variance", "VectorRelease",
+    "WeakBudgetWarning", "calibrate", "check", "choose", "half_width", "largest_error",
+    "largest_half_width", "mechanisms", "metrics", "sparse_for", "suggest_bounds",
 ]
 # fmt: on
 
@@ -117,6 +122,11 @@ _NAMES = {
     "counters.unbounded": "UnboundedCounter",
     "dofns.releases": "AggregateRelease Rejected Release TopRelease VectorRelease",
     "dofns.users": "Users",
+    "statistics.metrics.counts": "Count",
+    "statistics.metrics.means": "Mean Variance",
+    "statistics.metrics.people": "People",
+    "statistics.metrics.quantiles": "Quantiles",
+    "statistics.metrics.sums": "Sum",
     "transforms.aggregates": "TickAggregate",
     "transforms.bounds": "suggest_bounds",
     "transforms.checking": "CheckError Checked check",

@@ -23,7 +23,7 @@ m = dp.metrics
 
 
 def metrics(people: bool = False) -> list[Any]:
-    """All metrics; DistinctUsers where people are bounded."""
+    """All metrics; People where people are bounded."""
     made = [
         m.Count(),
         m.Sum("amount", *AMOUNT),
@@ -32,7 +32,7 @@ def metrics(people: bool = False) -> list[Any]:
         m.Quantiles("latency", 0.01, 5, Q, scale="log"),
         m.Quantiles("latency", 0, 5, Q, name="linear"),
     ]
-    return [*made, m.DistinctUsers()] if people else made
+    return [*made, m.People()] if people else made
 
 
 def log(n: int = 400, seed: int = 1) -> list[Row]:
@@ -67,7 +67,7 @@ def said(rows: Sequence[Row], people: bool, firsts: int) -> dict[str, float | No
         "latency_variance": latencies.var() if some else None,
     }
     if people:
-        made["distinct_users"] = firsts
+        made["people"] = firsts
     return made
 
 

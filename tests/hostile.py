@@ -192,12 +192,12 @@ def sliding(**options: Any) -> dp.SlidingCount:
 
 def aggregate(**options: Any) -> dp.TickAggregate:
     metrics = [
-        dp.metrics.Count(),
-        dp.metrics.Sum("n", 0, 2),
-        dp.metrics.Mean("n", 0, 2),
-        dp.metrics.Variance("n", 0, 2),
-        dp.metrics.Quantiles("n", 0, 2, [0.5], leaves=4),
-        dp.metrics.DistinctUsers(),
+        dp.Count(),
+        dp.Sum("n", 0, 2),
+        dp.Mean("n", 0, 2),
+        dp.Variance("n", 0, 2),
+        dp.Quantiles("n", 0, 2, [0.5], leaves=4),
+        dp.People(),
     ]
     given = {"entropy": ScriptedEntropy(), "keys": ABC, **CLOCK, **options}
     return dp.TickAggregate(BUDGET, metrics=metrics, users=ONE_PERSON, **given)

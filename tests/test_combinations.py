@@ -95,7 +95,7 @@ def _drawn(chance: random.Random) -> Case:
             m.Count(),
             m.Sum("v", low, high, unit=unit, weight=chance.choice([1, 3])),
         ]
-        some += [m.DistinctUsers()] * (users is not None and chance.random() < 0.5)
+        some += [m.People()] * (users is not None and chance.random() < 0.5)
         clock |= {"window": size if len(some) > 2 else chance.choice([size, None]), "users": users}
         made = dp.TickAggregate(BUDGET, **clock, **other, keys=keys, metrics=some)
     elif kind == "sliding":

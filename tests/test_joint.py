@@ -31,7 +31,7 @@ METRICS: list[Any] = [
     m.Mean("y", *Y),
     m.Variance("x", *X),
     m.Quantiles("y", 0, 4, [0.5], leaves=4, branching=2),
-    m.DistinctUsers(weight=1.5),
+    m.People(weight=1.5),
 ]
 SUBSETS = [s for n in range(1, 6) for s in itertools.combinations(METRICS[:5], n)]
 names = pytest.mark.parametrize(
@@ -311,7 +311,7 @@ def test_weights_say_how_the_budget_is_split() -> None:
 
 
 def test_metrics_alike_need_no_multipliers() -> None:
-    assert Joint((m.Count(), m.DistinctUsers())).multipliers == (1, 1)
+    assert Joint((m.Count(), m.People())).multipliers == (1, 1)
 
 
 @pytest.mark.parametrize("kind", KINDS[:5])

@@ -284,6 +284,14 @@ def test_columns_have_names() -> None:
     assert names == ["count", "x_p50", "x_p99_9", "mine"]
 
 
+def test_each_is_a_name_of_the_package() -> None:
+    for name in m.__all__:
+        if name != "Metric":
+            assert getattr(dp, name) is getattr(m, name)
+            assert name in dp.__all__
+    assert m.People().columns == ("people",)
+
+
 def test_metrics_travel() -> None:
     joint = Joint(tuple(k.planned(False) for k in (m.Count(), m.Variance("x", 0, 5))))
     _ = joint.multipliers, joint.parts

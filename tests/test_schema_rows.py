@@ -164,7 +164,7 @@ def test_several_metrics_are_columns() -> None:
     metrics: list[Any] = [
         "count",
         {"metric": "mean", "field": "amount", "low": "0", "high": 5},
-        {"metric": "distinct_users", "name": "people"},
+        "people",
     ]
     people = {"user": "user", "per_user": 3, "per_key": 3}
     transform = TickAggregateRows("page", metrics=metrics, **CLOCK, **AT, **people, **EXACT)

@@ -262,16 +262,16 @@ def test_real_events(
     names = sorted({row[0] for row in rows})
     listed = names[: 1 if selected else 40]
     many = [
-        dp.metrics.Count(),
-        dp.metrics.Sum("hour", 0, 24, 0.001),
-        dp.metrics.Mean("hour", 0, 24, 0.001),
-        dp.metrics.Variance("hour", 0, 24, 0.001),
-        dp.metrics.Quantiles("hour", 0, 24, [0.5, 0.9]),
+        dp.Count(),
+        dp.Sum("hour", 0, 24, 0.001),
+        dp.Mean("hour", 0, 24, 0.001),
+        dp.Variance("hour", 0, 24, 0.001),
+        dp.Quantiles("hour", 0, 24, [0.5, 0.9]),
     ]
     users = None
     if people is not None:
         users = dp.Users(who, people, per_key=2)
-        many.append(dp.metrics.DistinctUsers())
+        many.append(dp.People())
     transform = dp.TickAggregate(
         *(EXACT, 86400, Timestamp(micros=first)),
         horizon=steps,
@@ -305,7 +305,7 @@ def test_real_events(
         assert given["count"] == pytest.approx(len(mine), abs=1e-6)
         if people is not None:
             who_wrote = {row[1]["who"] for row in mine}
-            assert given["distinct_users"] == pytest.approx(len(who_wrote), abs=1e-6)
+            assert given["people"] == pytest.approx(len(who_wrote), abs=1e-6)
         if not mine:
             continue
         hours = np.array([row[1]["hour"] for row in mine])
@@ -325,15 +325,15 @@ def test_real_events(
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"metrics": []}, "metrics are empty"),
-    ({"metrics": [dp.metrics.DistinctUsers()]}, "give users=Users"),
-    ({"keys": dp.SelectKeys(delta=1e-9), "metrics": [dp.metrics.Mean("x", 0, 1)]}, "add metrics.C"),
+    ({"metrics": [dp.People()]}, "give users=Users"),
+    ({"keys": dp.SelectKeys(delta=1e-9), "metrics": [dp.Mean("x", 0, 1)]}, "add dp.Count"),
     ({"keys": dp.SelectKeys(delta=1e-9, at_least=2)}, "leave at_least out"),
     ({"confidence": 1}, "confidence must be between 0 and 1"),
     ({"confidence": "0.9"}, "confidence must be a number"),
     ({"window": 0}, "window must be a whole number"),
     ({"other": "z"}, "other must be one of keys"),
     (
-        {"horizon": 2**16, "metrics": [dp.metrics.Quantiles("x", 0, 1, leaves=4096)] * 1},
+        {"horizon": 2**16, "metrics": [dp.Quantiles("x", 0, 1, leaves=4096)] * 1},
         "metrics h",
     ),
 ]
@@ -382,8 +382,8 @@ def test_bad_values_may_stop_the_pipeline_or_be_read_by_a_function() -> None:
 def test_replayable_noise_is_the_same_again(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_OF_TESTS", "0123456789abcdefghijklmnopqrstuvwxyz")
     entropy = dp.ReplayableEntropy("SECRET_OF_TESTS", run_id="one")
-    few = [dp.metrics.Count(), dp.metrics.Mean("latency", 0, 5)]
-    more = [*few, dp.metrics.Mean("latency", 0, 4, name="other")]
+    few = [dp.Count(), dp.Mean("latency", 0, 5)]
+    more = [*few, dp.Mean("latency", 0, 4, name="other")]
     for keys in (KEYS, dp.SelectKeys(delta=1e-3, shards=2)):
         given: dict[str, Any] = {"keys": keys, "path": path, "entropy": entropy}
         given["budget"] = dp.ZCDP(5)
@@ -403,7 +403,7 @@ def test_replayable_noise_follows_what_counts(
     monkeypatch.setenv("SECRET_OF_TESTS", "0123456789abcdefghijklmnopqrstuvwxyz")
     shards, at = 2, 6
     keys = dp.SelectKeys(delta=1e-3, shards=shards) if selected else KEYS
-    metrics = [dp.metrics.Count(), dp.metrics.Sum("amount", 0, 10, unit=1)]
+    metrics = [dp.Count(), dp.Sum("amount", 0, 10, unit=1)]
     rows: list[Row] = [
         (key, {"amount": 3}, (i * TICK * TICKS * SECOND) // 900) for i in range(900) for key in KEYS
     ]
@@ -429,7 +429,7 @@ def test_what_is_replayed_holds_what_is_there_and_no_more(monkeypatch: pytest.Mo
     """Of each key and tick few coordinates of thousands, until the tick's turn comes."""
     plans: list[Any] = []
     given: dict[str, Any] = {"keys": dp.SelectKeys(delta=1e-3), "path": "bounded"}
-    metrics = [dp.metrics.Count(), dp.metrics.Quantiles("x", 0, 1, leaves=4096)]
+    metrics = [dp.Count(), dp.Quantiles("x", 0, 1, leaves=4096)]
     given |= {"metrics": metrics, "budget": dp.ZCDP(1)}
     monkeypatch.setattr(aggregates._Aggregating, "_count_all_shards", plans.append)
     with pytest.raises(TypeError):  # nothing counts
@@ -452,7 +452,7 @@ def test_weights_that_are_far_apart_are_refused_in_words_or_taken(
     weight: float, budget: Any
 ) -> None:
     def made(weight: float) -> dp.TickAggregate:
-        metrics = [dp.metrics.Count(weight=weight), dp.metrics.Variance("x", 0, 5)]
+        metrics = [dp.Count(weight=weight), dp.Variance("x", 0, 5)]
         return dp.TickAggregate(budget, 60, 0, horizon=100, keys=["a"], metrics=metrics)
 
     if weight in (1000, 1e-6):
@@ -471,7 +471,7 @@ def test_the_budget_is_split_by_weights_and_the_noise_is_what_is_said() -> None:
         *(dp.ZCDP(0.5), 10, 0),
         horizon=2,
         keys=names,
-        metrics=[dp.metrics.Count(weight=2), dp.metrics.Sum("x", 0, 10)],
+        metrics=[dp.Count(weight=2), dp.Sum("x", 0, 10)],
     )
     releases = [r for r in count(ROWS[:1], transform).releases if r.step == 2]
     for place in (0, 1):
@@ -544,7 +544,7 @@ def test_what_is_expected_is_of_what_people_have_that_counts() -> None:
     found = transform.expected([*payloads, 7])
     assert (found.events, found.counted) == (31, 6)
     assert found["count"].value == found["amount_sum"].value == 6
-    assert found["distinct_users"].value == 2
+    assert found["people"].value == 2
     assert dict(found.problems)["beyond a person's bound"] == 14
     assert dict(found.problems)["no person"] == 10
     assert "of a key with 31 such events, of which 6 count, at the noisiest tick" in str(found)

@@ -24,8 +24,8 @@ from beam_dpcount.transforms.aggregates import TickAggregate
 _FIELDS, _PERSON = itemgetter(0), itemgetter(1)
 _KINDS: dict[str, Any] = {
     "count": known.Count,
-    "distinct_users": known.DistinctUsers,
     "mean": known.Mean,
+    "people": known.People,
     "quantiles": known.Quantiles,
     "sum": known.Sum,
     "variance": known.Variance,
@@ -49,8 +49,8 @@ class TickAggregateRows(Rows):
         timestamp_format, timezone, user, per_user, per_key, gap, other, max_per_tick, until, late,
         relation, mechanism, path, secret_env, secret_file, run_id, allow_runner: as for
         TickCountRows.
-      metrics: a list of mappings: `metric`, one of count, sum, mean, variance, quantiles,
-        distinct_users, and the arguments of that metric by their names, such as
+      metrics: a list of mappings: `metric`, one of count, sum, mean, variance, quantiles, people,
+        and the arguments of that metric by their names, such as
         {metric: mean, field: latency, low: 0, high: 5}.
       window: in ticks; all metrics start anew after so many.
       confidence: the level of the intervals.

@@ -64,9 +64,9 @@ class TickAggregate(OfTicks):
 
     Args:
       budget, tick, start, stop, horizon: as for TickCount.
-      keys: as for TickCount: the public keys, or `SelectKeys()`, which needs `metrics.Count()`.
-      metrics: of `dp.metrics`, in the order of the columns: Count, Sum, Mean, Variance, Quantiles,
-        DistinctUsers. `weight` of each says how the budget is split.
+      keys: as for TickCount: the public keys, or `SelectKeys()`, which needs `Count()`.
+      metrics: in the order of the columns: Count, Sum, Mean, Variance, Quantiles, People. `weight`
+        of each says how the budget is split.
       users: as for TickCount: protect all events of one person. `by` is given an event's value.
       window: in ticks; all metrics start anew after so many: with tick=3600 and window=24, those of
         the day so far, hour by hour. At most as many as the clock has.
@@ -107,7 +107,7 @@ class TickAggregate(OfTicks):
       ...     timed = events | beam.Map(lambda e: beam.window.TimestampedValue(e, 30))
       ...     latencies = dp.TickAggregate(
       ...         dp.ZCDP(0.5), 60, 0, horizon=1, keys=["home"],
-      ...         metrics=[dp.metrics.Count(), dp.metrics.Mean("latency", 0, 5)],
+      ...         metrics=[dp.Count(), dp.Mean("latency", 0, 5)],
       ...     )
       ...     _ = timed | latencies | beam.Map(lambda row: print(row.key, row.step, *row.names))
       home 1 count latency_mean
@@ -177,7 +177,7 @@ class TickAggregate(OfTicks):
           >>> import beam_dpcount as dp
           >>> latencies = dp.TickAggregate(
           ...     dp.ApproxDP(1.0, 1e-6), 3600, 0, horizon=24, keys=["home"],
-          ...     metrics=[dp.metrics.Count(), dp.metrics.Mean("latency", 0, 5)],
+          ...     metrics=[dp.Count(), dp.Mean("latency", 0, 5)],
           ... )
           >>> found = latencies.expected([{"latency": 0.1 * (i % 9)} for i in range(1000)])
           >>> print([column.name for column in found.columns], round(found["count"].stddev))
@@ -221,12 +221,12 @@ class _Aggregating(RestartingTicks):
         self.joint = joint = Joint(tuple(metric.planned(pure) for metric in self.metrics))
         if joint.first and (self.users is None or self.users.asserted):
             raise ValueError(
-                "DistinctUsers counts each person once a key, whose first event is found while "
+                "People counts each person once a key, whose first event is found while "
                 "people's events are bounded: give users=Users(by, events), without asserted"
             )
         if self._select is not None and joint.tested is None:
             raise ValueError(
-                "keys are shown by their number of events: add metrics.Count() to metrics, or list "
+                "keys are shown by their number of events: add dp.Count() to metrics, or list "
                 "the keys"
             )
         return JointChange(

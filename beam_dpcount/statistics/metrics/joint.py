@@ -33,7 +33,7 @@ _LARGEST = 1 << 24  # what sums may be multiplied up to for the sake of it
 
 def check_metrics(metrics: Any) -> tuple[Metric, ...]:
     """The metrics as a tuple, or an error that says what to pass."""
-    example = 'give e.g. metrics=[metrics.Count(), metrics.Mean("latency", 0, 5)]'
+    example = 'give e.g. metrics=[dp.Count(), dp.Mean("latency", 0, 5)]'
     if isinstance(metrics, Metric) or not isinstance(metrics, Sequence):
         raise TypeError(f"metrics must be a list of metrics, got {metrics!r}: {example}")
     for metric in metrics:
