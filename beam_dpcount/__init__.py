@@ -47,9 +47,11 @@ if TYPE_CHECKING:
     from beam_dpcount.noise.replay import ReplayableEntropy, SecretError
     from beam_dpcount.statistics import metrics
     from beam_dpcount.statistics.metrics.counts import Count
+    from beam_dpcount.statistics.metrics.items import Items
     from beam_dpcount.statistics.metrics.means import Mean, Variance
     from beam_dpcount.statistics.metrics.people import People
     from beam_dpcount.statistics.metrics.quantiles import Quantiles
+    from beam_dpcount.statistics.metrics.rates import Rate
     from beam_dpcount.statistics.metrics.sums import Sum
     from beam_dpcount.transforms.aggregates import TickAggregate
     from beam_dpcount.transforms.bounds import suggest_bounds
@@ -92,12 +94,12 @@ __version__ = "0.1.0"  # as in pyproject.toml
 __all__ = [
     "ZCDP", "AggregateRelease", "ApproxDP", "BoundUsers", "Change", "CheckError", "Checked",
     "Count", "Counter", "CutGraph", "DegreeHistogram", "DistinctUsers", "EdgeCount", "EpisodeCount",
-    "HighDegreeCount", "Histogram", "HorizonError", "Isotonic", "KStarCount", "LastPerTick",
-    "Ledger", "LocalConvexRisk", "LocalMedian", "Mean", "Monotone", "NonNegative",
-    "NotANumberError", "OverspentError", "People", "PrefixCount", "PureDP", "Quantiles", "Rejected",
-    "Release", "ReplayableEntropy", "Rounded", "RunnerError", "RunnerWarning", "RunningAverage",
-    "SecretError", "SelectKeys", "Share", "ShrinkAcrossKeys", "SlidingCount", "SlidingSum",
-    "SpanningForestCost", "SparseCounter", "StatisticCount", "SubstringCount", "Sum",
+    "HighDegreeCount", "Histogram", "HorizonError", "Isotonic", "Items", "KStarCount",
+    "LastPerTick", "Ledger", "LocalConvexRisk", "LocalMedian", "Mean", "Monotone", "NonNegative",
+    "NotANumberError", "OverspentError", "People", "PrefixCount", "PureDP", "Quantiles", "Rate",
+    "Rejected", "Release", "ReplayableEntropy", "Rounded", "RunnerError", "RunnerWarning",
+    "RunningAverage", "SecretError", "SelectKeys", "Share", "ShrinkAcrossKeys", "SlidingCount",
+    "SlidingSum", "SpanningForestCost", "SparseCounter", "StatisticCount", "SubstringCount", "Sum",
     "SystemEntropy", "TickAggregate", "TickCount", "TickHistogram", "TopK", "TopKPerTick",
     "TopRelease", "TriangleCount", "UnboundedCounter", "Users", "Variance", "VectorRelease",
     "WeakBudgetWarning", "calibrate", "check", "choose", "half_width", "largest_error",
@@ -123,9 +125,11 @@ _NAMES = {
     "dofns.releases": "AggregateRelease Rejected Release TopRelease VectorRelease",
     "dofns.users": "Users",
     "statistics.metrics.counts": "Count",
+    "statistics.metrics.items": "Items",
     "statistics.metrics.means": "Mean Variance",
     "statistics.metrics.people": "People",
     "statistics.metrics.quantiles": "Quantiles",
+    "statistics.metrics.rates": "Rate",
     "statistics.metrics.sums": "Sum",
     "transforms.aggregates": "TickAggregate",
     "transforms.bounds": "suggest_bounds",

@@ -31,6 +31,8 @@ def metrics(people: bool = False) -> list[Any]:
         m.Variance("latency", *LATENCY),
         m.Quantiles("latency", 0.01, 5, Q, scale="log"),
         m.Quantiles("latency", 0, 5, Q, name="linear"),
+        m.Rate("amount > 2"),
+        m.Items("who", ["p1", "p2", "p"]),
     ]
     return [*made, m.People()] if people else made
 
@@ -66,6 +68,11 @@ def said(rows: Sequence[Row], people: bool, firsts: int) -> dict[str, float | No
         "latency_mean": latencies.mean() if some else None,
         "latency_variance": latencies.var() if some else None,
     }
+    amounts = [row[1].get("amount") for row in rows]
+    large = [x > 2 for x in amounts if isinstance(x, int | float)]
+    made["rate"] = float(np.mean(large)) if large else None
+    for name in ("p1", "p2", "p"):
+        made[f"count_{name}"] = sum(row[1]["who"] == name for row in rows)
     if people:
         made["people"] = firsts
     return made

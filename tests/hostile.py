@@ -198,6 +198,8 @@ def aggregate(**options: Any) -> dp.TickAggregate:
         dp.Variance("n", 0, 2),
         dp.Quantiles("n", 0, 2, [0.5], leaves=4),
         dp.People(),
+        dp.Rate("n > 1"),
+        dp.Items("n", ["1", "2"], max_items=2),
     ]
     given = {"entropy": ScriptedEntropy(), "keys": ABC, **CLOCK, **options}
     return dp.TickAggregate(BUDGET, metrics=metrics, users=ONE_PERSON, **given)

@@ -95,6 +95,7 @@ def _drawn(chance: random.Random) -> Case:
             m.Count(),
             m.Sum("v", low, high, unit=unit, weight=chance.choice([1, 3])),
         ]
+        some += [m.Items("i", KEYS[:2], chance.choice([1, 2]))] * (chance.random() < 0.3)
         some += [m.People()] * (users is not None and chance.random() < 0.5)
         clock |= {"window": size if len(some) > 2 else chance.choice([size, None]), "users": users}
         made = dp.TickAggregate(BUDGET, **clock, **other, keys=keys, metrics=some)
@@ -186,8 +187,9 @@ def series(case: Case, releases: list[Any], ticks: int) -> Iterator[tuple[Any, n
             found.setdefault((release.key, origin), {})[release.step] = release.value
             continue
         joint = case.made._ticks.joint
+        units = [getattr(each, "step", 1) for each in joint.metrics for _ in each.columns]
         for place, value in enumerate(release.values):
-            one = value / getattr(joint.metrics[place], "step", 1) * joint.multipliers[place]
+            one = value / units[place] * joint.multipliers[place]
             found.setdefault((release.key, place, origin), {})[release.step] = one
     for name, steps in found.items():
         yield name, np.array([steps[step] for step in sorted(steps)])

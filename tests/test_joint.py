@@ -24,7 +24,11 @@ from tests.audit.exact import keeps_budget
 m = dp.metrics
 # Small lattices, so that all events can be tried: x from -2 to 3, y from 0 to 4.
 X, Y = (-2, 3, 1), (0, 4, 1)
-FIELDS = {"x": [None, -2, -1, 0, 1, 2, 3], "y": [None, 0, 1, 2, 3, 4]}
+FIELDS: dict[str, list[Any]] = {
+    "x": [None, -2, -1, 0, 1, 2, 3],
+    "y": [None, 0, 1, 2, 3, 4],
+    "z": [None, "a", ["a", "b"], ["c", "d", "q"], ["b", "d"], list("abcd"), "q"],
+}
 METRICS: list[Any] = [
     m.Count(weight=0.5),
     m.Sum("x", *X, weight=2),
@@ -33,7 +37,12 @@ METRICS: list[Any] = [
     m.Quantiles("y", 0, 4, [0.5], leaves=4, branching=2),
     m.People(weight=1.5),
 ]
+RATE, ITEMS = m.Rate("y >= 3", weight=0.7), m.Items("x", ["-2", "3", "1"], weight=3)
+SEVERAL = m.Items("z", list("abcd"), max_items=2, weight=0.4)
+THREE = m.Items("z", list("abc"), max_items=2)
+BESIDE = [(RATE,), (ITEMS,), (SEVERAL,), (THREE,), (RATE, ITEMS), (METRICS[2], RATE, SEVERAL)]
 SUBSETS = [s for n in range(1, 6) for s in itertools.combinations(METRICS[:5], n)]
+SUBSETS += [*BESIDE, (*METRICS[:3], RATE, ITEMS)]
 names = pytest.mark.parametrize(
     "chosen", SUBSETS, ids=lambda s: "+".join(type(metric).__name__ for metric in s)
 )
@@ -43,16 +52,18 @@ def joint_of(chosen: Any) -> Joint:
     return Joint(tuple(metric.planned(False) for metric in chosen))
 
 
-def events() -> Iterator[dict[str, Any]]:
-    for x, y in itertools.product(*FIELDS.values()):
-        given = {"x": x, "y": y}
+def events(joint: Joint) -> Iterator[dict[str, Any]]:
+    """All that differ in what metrics read."""
+    names = {name for metric in joint.metrics for name in metric.fields}
+    for values in itertools.product(*(FIELDS[name] for name in names)):
+        given = dict(zip(names, values, strict=True))
         yield {name: value for name, value in given.items() if value is not None}
 
 
 def vectors(joint: Joint) -> np.ndarray:
     """What all events add, each vector once; the last is nothing."""
     found = set()
-    for event in events():
+    for event in events(joint):
         vector = [0] * joint.width
         for place, amount in joint.additions(event):
             vector[place] += amount
@@ -232,14 +243,19 @@ def test_the_figure_of_the_facts() -> None:
     assert 2 * cost(2) + cost(1) == 39
 
 
+OF_NUMBERS = [METRICS[0], m.Mean("y", 0, 2, 1), METRICS[5]]
+OF_ONES = [m.Rate("y >= 3"), m.Items("y", ["0", "4"], weight=2), METRICS[5]]
+
+
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("bound", [(2, 2, 1), (2, 2, 2), (3, 2, 2)])
 @pytest.mark.parametrize("kind", [mechanisms.SmoothBinary, mechanisms.NormalizedBLT])
-@pytest.mark.exhaustive("kind", "relation", "bound")
-def test_no_person_exceeds_the_norms(kind: Any, bound: Any, relation: str) -> None:
+@pytest.mark.parametrize("chosen", [OF_NUMBERS, OF_ONES], ids=["numbers", "ones"])
+@pytest.mark.exhaustive("kind", "relation", "bound", "chosen")
+def test_no_person_exceeds_the_norms(chosen: Any, kind: Any, bound: Any, relation: str) -> None:
     """All ticks, keys and kinds of up to three events, and the person counted once a key."""
     k, keys, each = bound
-    joint = joint_of([METRICS[0], m.Mean("y", 0, 2, 1), METRICS[5]])
+    joint = joint_of(chosen)
     mechanism = kind(3)
     root = np.linalg.cholesky(gram(mechanism) + 1e-12 * np.eye(3)).T
     v = vectors(joint)

@@ -362,7 +362,7 @@ def test_events_can_be_checked_before() -> None:
         (("a", {**good, "amount": None}), "amount_sum: the value is not a number"),
         (("a", {"who": "p", "amount": 1}), "latency_mean: the event has no such field"),
         (("z", good), "not among keys"),
-        (("a", {**good, "who": 7.0}), "no person"),
+        (("a", {**good, "who": ["p"]}), "no person"),
         ("a", "not a (key, value) pair"),
     ]:
         assert said in str(transform.problem(event, 5)), event
@@ -586,7 +586,7 @@ def test_it_is_described() -> None:
     said = aggregate(dp.Users(who, 2)).display_data()
     assert "Quantiles(" in said["metrics"]
     assert "branching=None" not in said["metrics"]
-    assert "7 metrics together" in said["neighbouring_relation"]
+    assert "9 metrics together" in said["neighbouring_relation"]
     assert "one person" in said["neighbouring_relation"] or "person" in said["users"]
 
 

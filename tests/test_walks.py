@@ -126,7 +126,7 @@ def test_the_way_of_value_to_the_release() -> None:
     files = walk(run, amount, "amount")
     assert [release.step for release in released] == [1]
     check(files)
-    assert files[-3:] == ["dofns/elements.py", "dofns/intake.py", "dofns/reading.py"]
+    assert files[-3:] == ["dofns/elements.py", "dofns/intake.py", "statistics/reading.py"]
 
 
 def test_the_way_of_entropy_to_the_draw() -> None:

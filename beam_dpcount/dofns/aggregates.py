@@ -29,7 +29,6 @@ from beam_dpcount.dofns.pending_vectors import (
     take_vector,
     tick_of,
 )
-from beam_dpcount.dofns.reading import UNREADABLE, call, read
 from beam_dpcount.dofns.releases import AggregateRelease
 from beam_dpcount.dofns.ticks import (
     GATHERED,
@@ -60,6 +59,7 @@ from beam_dpcount.states.wire import (
 )
 from beam_dpcount.statistics.metrics.base import Additions
 from beam_dpcount.statistics.metrics.joint import Joint
+from beam_dpcount.statistics.reading import UNREADABLE, call, read
 
 _NO_NOISE = 1e6  # standard deviations: more than this is less than a step of the lattice
 _AT_ONCE = 1 << 12  # ticks that metrics are made of at a time
@@ -72,12 +72,14 @@ _placed: Any = windowed_value.create
 
 
 class AggregateIntake:
-    """Makes of a value what it adds to the metrics' sums: of a mapping, else nothing.
+    """Makes of a value what it adds to the metrics' sums.
+
+    Where a metric reads a field, values must be mappings, and others add nothing.
 
     Args:
       joint: the metrics.
-      strict: values that are no mapping are errors.
-      value: makes a mapping of a value.
+      strict: values that add nothing for that reason are errors.
+      value: makes a mapping of a value. A value for which it returns None adds nothing.
     """
 
     def __init__(
@@ -91,20 +93,28 @@ class AggregateIntake:
         additions = self._added(content)
         if additions is None and self._strict:
             remedy = 'fix the input, or count such elements as nothing with on_reject="drop"'
-            raise RejectedElementError(f"{NOT_MAPPED}: {remedy}")
+            raise RejectedElementError(f"{self._refusal}: {remedy}")
         return additions or ()
 
     def _added(self, content: Any) -> Additions | None:
-        """What is added; None if the content is not a mapping, or cannot be read."""
-        additions = read(self._additions, content)
-        if additions is UNREADABLE or additions is None:
+        """What is added; None if the content is not what metrics read, or cannot be read."""
+        if content is UNREADABLE or not self._takes(content):
+            return None
+        additions = read(self._joint.additions, content)
+        if additions is UNREADABLE:
             return None
         # Where people are counted, an event that adds nothing itself may be one's first.
         return additions or ((0, 0),) * bool(self._joint.first)
 
-    def _additions(self, content: Any) -> Additions | None:
-        """What a mapping adds; None for anything else."""
-        return self._joint.additions(content) if isinstance(content, Mapping) else None
+    @property
+    def _refusal(self) -> str:
+        return NOT_MAPPED if self._joint.needs_mapping else "value returned None, or failed"
+
+    def _takes(self, content: Any) -> bool:
+        """Whether a content is what metrics read."""
+        if self._joint.needs_mapping:
+            return read(isinstance, content, Mapping) is True
+        return content is not None or self._value is None
 
     def examine(self, payload: Any) -> tuple[str | None, Additions]:
         """Why a value does not count as it is, and what it adds.
@@ -112,7 +122,7 @@ class AggregateIntake:
         `value` is called once; if it raises an error, that is a FunctionError.
         """
         content = payload if self._value is None else call("value", self._value, payload)
-        problem = self._joint.problem(content) if isinstance(content, Mapping) else NOT_MAPPED
+        problem = self._joint.problem(content) if self._takes(content) else self._refusal
         return problem, self._added(content) or ()
 
 

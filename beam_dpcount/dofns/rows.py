@@ -9,7 +9,7 @@ from typing import Any
 from apache_beam.pvalue import Row
 from apache_beam.typehints.row_type import RowTypeConstraint
 
-from beam_dpcount.dofns.reading import class_attribute, read
+from beam_dpcount.statistics.reading import class_attribute, read
 
 TO_PAIRS = (
     "elements are rows, whose fields are not key and value by their place: before, add "

@@ -24,7 +24,6 @@ from apache_beam.utils import windowed_value
 from beam_dpcount.checks import check_whole
 from beam_dpcount.counters.clock import duration_of, seconds
 from beam_dpcount.dofns.intake import Excess, Lost, has_str_key
-from beam_dpcount.dofns.reading import UNREADABLE, call, read, text_of
 from beam_dpcount.dofns.rows import Field, is_row
 from beam_dpcount.dofns.ticks import TickIntake, check_timed, origin_of
 from beam_dpcount.dofns.versions import VersionedDoFn
@@ -48,6 +47,7 @@ from beam_dpcount.states.wire import (
     time_of,
     timed,
 )
+from beam_dpcount.statistics.reading import UNREADABLE, call, read, text_of
 
 SHARDS = 1024  # of people, where they are grouped: of 10^9 events one has a million
 

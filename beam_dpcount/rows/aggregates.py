@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from operator import itemgetter
@@ -16,21 +17,24 @@ from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.rows import arguments
 from beam_dpcount.rows.arguments import length, number
 from beam_dpcount.rows.counts import Rows, Source, users_of
-from beam_dpcount.rows.fields import Mappings, number_field
+from beam_dpcount.rows.fields import Mappings, any_field, number_field
 from beam_dpcount.rows.releases import bounds_of
 from beam_dpcount.statistics import metrics as known
+from beam_dpcount.statistics.metrics.base import OfField
 from beam_dpcount.transforms.aggregates import TickAggregate
 
 _FIELDS, _PERSON = itemgetter(0), itemgetter(1)
 _KINDS: dict[str, Any] = {
     "count": known.Count,
+    "items": known.Items,
     "mean": known.Mean,
     "people": known.People,
     "quantiles": known.Quantiles,
+    "rate": known.Rate,
     "sum": known.Sum,
     "variance": known.Variance,
 }
-_TEXTS = ("field", "name", "scale")
+_TEXTS = ("domain", "field", "name", "scale", "where")
 
 # An alias, because the declared default is Beam's marker.
 _Window: Any = beam.DoFn.WindowParam
@@ -42,16 +46,17 @@ class TickAggregateRows(Rows):
     PCollection of rows with a schema -> PCollection of rows, one for each key at every tick: key,
     step, start and end of the tick in microseconds since the epoch (UTC), window_start, window_end,
     and of each column of a metric its value, <column>_stddev or null, <column>_low and
-    <column>_high, the ends of its interval or null, and <column>_note, "" or why there is none.
+    <column>_high, the ends of its interval or null, and <column>_note, "" or why there is none. In
+    columns of items "_" stands for whatever is not a letter or digit.
 
     Args:
       key, tick, start, stop, horizon, keys, select_keys, epsilon, delta, rho, timestamp,
         timestamp_format, timezone, user, per_user, per_key, gap, other, max_per_tick, until, late,
         relation, mechanism, path, secret_env, secret_file, run_id, allow_runner: as for
         TickCountRows.
-      metrics: a list of mappings: `metric`, one of count, sum, mean, variance, quantiles, people,
-        and the arguments of that metric by their names, such as
-        {metric: mean, field: latency, low: 0, high: 5}.
+      metrics: a list of mappings: `metric`, one of count, items, mean, people, quantiles, rate,
+        sum, variance, and the arguments of that metric by their names, such as
+        {metric: mean, field: latency, low: 0, high: 5} or {metric: rate, where: level = ERROR}.
       window: in ticks; all metrics start anew after so many.
       confidence: the level of the intervals.
 
@@ -133,11 +138,15 @@ class TickAggregateRows(Rows):
             path=path,
             allow_runner=allow_runner,
         )
-        read = dict.fromkeys(metric.field for metric in made if hasattr(metric, "field"))
-        more = tuple(number_field("metrics", name) for name in read)
+        read = dict.fromkeys(name for metric in made for name in metric.fields)
+        numbers = {metric.field for metric in made if isinstance(metric, OfField)}
+        more = tuple(
+            number_field("metrics", name) if name in numbers else any_field("metrics", name)
+            for name in read
+        )
         content = Mappings(list(read), user)
         super().__init__(
-            count, source, content, ToAggregateRow(count.columns), more=more, drops=True
+            count, source, content, ToAggregateRow(_fields(count)), more=more, drops=True
         )
         names = [name for name, _ in self._columns()]
         for name in names:
@@ -155,10 +164,15 @@ class TickAggregateRows(Rows):
             *(("window_start", _WHOLE), ("window_end", _WHOLE)),
             *(
                 (f"{column}{end}", kind)
-                for column in self.count.columns
+                for column in _fields(self.count)
                 for end, kind in (*numbers, ("_note", str))
             ),
         ]
+
+
+def _fields(count: Any) -> tuple[str, ...]:
+    """Columns as names of fields, of which schemas take letters, digits and _ alone."""
+    return tuple(re.sub(r"\W", "_", column) for column in count.columns)
 
 
 _ENDS = ("stddev", "low", "high")

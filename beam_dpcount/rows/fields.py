@@ -17,8 +17,8 @@ from apache_beam.typehints.schemas import named_fields_from_element_type
 from apache_beam.utils.timestamp import Timestamp
 
 from beam_dpcount.commands.files import times
-from beam_dpcount.dofns.reading import UNREADABLE, read, text_of
 from beam_dpcount.dofns.versions import VersionedDoFn
+from beam_dpcount.statistics.reading import UNREADABLE, read, text_of
 
 NUMBERS = (int, float, np.number)
 KEYS = (str, int, np.integer)
@@ -52,6 +52,10 @@ def key_field(argument: str, name: Any) -> Field:
 
 def number_field(argument: str, name: Any) -> Field:
     return Field(argument, _named(argument, name), NUMBERS, "numbers")
+
+
+def any_field(argument: str, name: Any) -> Field:
+    return Field(argument, _named(argument, name), ANY, "anything")
 
 
 def time_field(argument: str, name: Any) -> Field:
@@ -138,6 +142,14 @@ def plain(value: Any) -> int | float | None:
     except (TypeError, ValueError, ArithmeticError):
         pass
     return None
+
+
+def simple(value: Any) -> bool | int | float | str | None:
+    """What a metric reads: a number or a text, True or False; None for anything else."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    number = plain(value)
+    return text(value) if number is None else number
 
 
 def person(value: Any) -> str:
@@ -254,5 +266,5 @@ class Mappings:
 
     def __call__(self, row: Any) -> tuple[Mapping[str, Any], Any]:
         user = None if self._user is None else person(cell(row, self._user))
-        numbers = {name: read(plain, cell(row, name)) for name in self._fields}
-        return {name: None if x is UNREADABLE else x for name, x in numbers.items()}, user
+        cells = {name: read(simple, cell(row, name)) for name in self._fields}
+        return {name: None if x is UNREADABLE else x for name, x in cells.items()}, user

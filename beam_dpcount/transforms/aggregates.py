@@ -55,7 +55,7 @@ from beam_dpcount.transforms.of_ticks import OfTicks, RestartingTicks
 
 @dataclass(eq=False, repr=False)
 class TickAggregate(OfTicks):
-    """Counts, sums, means, variances, quantiles and people by key, at every tick of a public clock.
+    """Counts, sums, means, quantiles, rates, people etc. by key, at every tick of a public clock.
 
     PCollection[KV[str, Mapping]] with event times -> PCollection[AggregateRelease]: release i of a
     key says what there was of its events with start <= time < start + i * tick. So a row is of
@@ -65,19 +65,20 @@ class TickAggregate(OfTicks):
     Args:
       budget, tick, start, stop, horizon: as for TickCount.
       keys: as for TickCount: the public keys, or `SelectKeys()`, which needs `Count()`.
-      metrics: in the order of the columns: Count, Sum, Mean, Variance, Quantiles, People. `weight`
-        of each says how the budget is split.
+      metrics: in the order of the columns: Count, Sum, Mean, Variance, Quantiles, Rate, Items,
+        People. `weight` of each says how the budget is split.
       users: as for TickCount: protect all events of one person. `by` is given an event's value.
       window: in ticks; all metrics start anew after so many: with tick=3600 and window=24, those of
         the day so far, hour by hour. At most as many as the clock has.
       confidence: the level of the intervals, of each by itself.
-      value: makes a mapping from fields to values of an event's value; default: it is one. Events
-        whose value is none do not count at all. Fields that are missing, or hold no number, add
-        nothing to their own metric only.
+      value: makes a mapping from fields to values of an event's value; default: it is one. Other
+        events do not count at all, but where no metric reads a field (Count, People, a Rate of a
+        function): there an event may be anything, and one for which `value` returns None does not
+        count. Fields that are missing, or hold no number, add nothing to their own metric only.
       max_per_tick: the sums of a key in one tick are clipped to this many times what one event may
         add to them. Default as for TickCount.
-      on_reject: "drop" (default), or "raise" for events whose value is no mapping; as for
-        TickCount.
+      on_reject: "drop" (default), or "raise" for events whose value is not a mapping although a
+        metric reads a field; as for TickCount.
       mechanism, relation, until, late, on_unknown, path, entropy, allow_runner: as for TickCount.
       other: one of `keys`, under which all events with unlisted keys are counted, before people are
         bounded.
@@ -256,7 +257,7 @@ class _Aggregating(RestartingTicks):
                 "metrics",
                 f"have {self.joint.width} sums, which take {largest} numbers of state a key, and "
                 f"at most {MOST_STATE} can be rewritten at every tick",
-                "give Quantiles fewer leaves, or another {mechanism}",
+                "give Quantiles fewer leaves, Items fewer items, or another {mechanism}",
             )
         return counters
 

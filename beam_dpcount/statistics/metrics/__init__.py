@@ -2,9 +2,21 @@
 
 from beam_dpcount.statistics.metrics.base import Metric
 from beam_dpcount.statistics.metrics.counts import Count
+from beam_dpcount.statistics.metrics.items import Items
 from beam_dpcount.statistics.metrics.means import Mean, Variance
 from beam_dpcount.statistics.metrics.people import People
 from beam_dpcount.statistics.metrics.quantiles import Quantiles
+from beam_dpcount.statistics.metrics.rates import Rate
 from beam_dpcount.statistics.metrics.sums import Sum
 
-__all__ = ["Count", "Mean", "Metric", "People", "Quantiles", "Sum", "Variance"]
+__all__ = [
+    "Count",
+    "Items",
+    "Mean",
+    "Metric",
+    "People",
+    "Quantiles",
+    "Rate",
+    "Sum",
+    "Variance",
+]
