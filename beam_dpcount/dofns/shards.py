@@ -30,9 +30,10 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import Timestamp
 
-from beam_dpcount.counters.clock import LARGEST, Clock
+from beam_dpcount.counters.clock import LARGEST
 from beam_dpcount.counters.columns import Columns, NoiseOf, Sums, advance, all_ticks, counted
 from beam_dpcount.counters.counter import Counter
+from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.selection import Selection
 from beam_dpcount.dofns.horizon import Horizon
 from beam_dpcount.dofns.releases import Release
@@ -76,7 +77,7 @@ class ShardPlan:
     """
 
     selection: Selection
-    clock: Clock
+    clock: Grid
     cap: int
     fold: bool
     entropy: Entropy

@@ -20,8 +20,8 @@ from apache_beam.transforms.window import GlobalWindow, IntervalWindow, Timestam
 from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
-from beam_dpcount.counters.clock import Clock
 from beam_dpcount.counters.counter import LatticeCounter
+from beam_dpcount.counters.grid import Grid
 from beam_dpcount.dofns.horizon import Horizon
 from beam_dpcount.dofns.intake import Intake, has_str_key
 from beam_dpcount.dofns.pending import add_pending, take_pending
@@ -78,7 +78,7 @@ class TickIntake:
 
     def __init__(
         self,
-        clock: Clock,
+        clock: Grid,
         keys: Iterable[str] | None,
         numbers: Intake,
         strict: bool = False,
@@ -154,19 +154,19 @@ class _Texts:
         return True
 
 
-def origin_of(clock: Clock, window: Any) -> int:
+def origin_of(clock: Grid, window: Any) -> int:
     """When the count of a window starts, in microseconds."""
     return clock.start if clock.window is None else window.start.micros
 
 
-def window_from(clock: Clock, origin: int) -> Any:
+def window_from(clock: Grid, origin: int) -> Any:
     """The window whose count starts at `origin`."""
     if clock.window is None:
         return GlobalWindow()
     return IntervalWindow(Timestamp(micros=origin), Timestamp(micros=origin + clock.window))
 
 
-def has_count(clock: Clock, window: Any) -> bool:
+def has_count(clock: Grid, window: Any) -> bool:
     """Whether a window is one of the clock's, with releases even without events.
 
     Beam cuts times to milliseconds after it has given them a window, and a Flatten may mix windows:
@@ -184,7 +184,7 @@ def has_count(clock: Clock, window: Any) -> bool:
 class SeedKeys(VersionedDoFn):
     """Streaming: a SEED of each key at each of these times, for keys without events."""
 
-    def __init__(self, origins: range) -> None:
+    def __init__(self, origins: Sequence[int]) -> None:
         self._origins = origins
 
     def process(self, key: str) -> Iterator[Any]:
@@ -311,7 +311,7 @@ class TickPlan:
     """
 
     counter: LatticeCounter
-    clock: Clock
+    clock: Grid
     keys: Sequence[str]
     cap: int
     fold: bool

@@ -22,7 +22,7 @@ from apache_beam.transforms.window import GlobalWindow, IntervalWindow
 from apache_beam.utils import windowed_value
 
 from beam_dpcount.checks import check_whole
-from beam_dpcount.counters.clock import duration_of, seconds
+from beam_dpcount.counters.moments import duration_of, seconds
 from beam_dpcount.dofns.intake import Excess, Lost, has_str_key
 from beam_dpcount.dofns.reading import UNREADABLE, call, read, text_of
 from beam_dpcount.dofns.rows import Field, is_row

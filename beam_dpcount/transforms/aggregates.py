@@ -16,8 +16,8 @@ from apache_beam.transforms.window import GlobalWindows
 from beam_dpcount.budget.budgets import Budget, PureDP
 from beam_dpcount.budget.ledger import Share
 from beam_dpcount.checks import ParameterError, check_whole
-from beam_dpcount.counters.clock import Clock
 from beam_dpcount.counters.counter import Counter
+from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.joint import JointChange, JointUserChange
 from beam_dpcount.counters.selection import JointSelection, Selection, SelectKeys, selection_of
 from beam_dpcount.dofns.aggregate_shards import (
@@ -237,7 +237,7 @@ class _Aggregating(RestartingTicks):
             said=said,
         )
 
-    def _at(self, clock: Clock, *ways: bool) -> dict[bool, Counter]:
+    def _at(self, clock: Grid, *ways: bool) -> dict[bool, Counter]:
         try:
             counters = super()._at(clock, *ways)
         except ScaleError as error:
@@ -254,7 +254,7 @@ class _Aggregating(RestartingTicks):
             )
         return counters
 
-    def _of_person(self, users: Users, clock: Clock) -> JointUserChange:
+    def _of_person(self, users: Users, clock: Grid) -> JointUserChange:
         plain: Any = super()._of_person(users, clock)
         known = {field.name: getattr(plain, field.name) for field in fields(plain)}
         one: Any = self._change
@@ -301,7 +301,7 @@ class _Aggregating(RestartingTicks):
     def _numbers_of(self) -> AggregateIntake:
         return AggregateIntake(self.joint, self.on_reject == "raise", self.value)
 
-    def _intake(self, clock: Clock, until: int | None = None) -> TickIntake:
+    def _intake(self, clock: Grid, until: int | None = None) -> TickIntake:
         numbers: Any = self._numbers_of
         strict = self.on_unknown == "raise"
         return TickIntake(clock, self._listed or None, numbers, strict, self.other, until)
@@ -336,7 +336,7 @@ class _Aggregating(RestartingTicks):
             return f"the element is not a (key, value) pair but {type(event).__name__}", ()
         return self._numbers_of.examine(event[1])
 
-    def _windowed(self, events: PCollection[Any]) -> Clock:
+    def _windowed(self, events: PCollection[Any]) -> Grid:
         is_global = isinstance(events.windowing.windowfn, GlobalWindows)
         if not is_global and (self._restart is not None or self.joint.first):
             problem = f"{events.windowing.windowfn!r} would count anew in each window"

@@ -19,16 +19,15 @@ from beam_dpcount.counters.change import TickChange, check_bounds, check_unit
 from beam_dpcount.counters.clip import ample, least_most
 from beam_dpcount.counters.clock import (
     LATE,
-    Clock,
     check_keys,
     check_window,
     clock_of,
     countable,
-    instant,
-    seconds,
     until_of,
 )
 from beam_dpcount.counters.counter import Counter
+from beam_dpcount.counters.grid import Grid
+from beam_dpcount.counters.moments import instant, seconds
 from beam_dpcount.counters.selection import Selection, SelectKeys, selection_of
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.dofns.intake import Intake, has_str_key
@@ -251,7 +250,7 @@ class TickCount(Counting):
         self._used = self._clock
 
     @property
-    def clock(self) -> Clock:
+    def clock(self) -> Grid:
         """The public grid of ticks."""
         return self._whole
 
@@ -266,7 +265,7 @@ class TickCount(Counting):
             problem = "is for bounded input: in a stream the watermark says which ticks have ended"
             raise ParameterError("until", problem, "leave {until} out")
 
-    def _until_on(self, streaming: bool, clock: Clock) -> int | None:
+    def _until_on(self, streaming: bool, clock: Grid) -> int | None:
         """By when ticks must have ended to be released; None: the watermark decides."""
         # The end of a tick: what workers get does not tell when the transform was made.
         return None if streaming else clock.last_end(self._until)
@@ -321,7 +320,7 @@ class TickCount(Counting):
                 "one of mechanisms.ALL, or leave mechanism out"
             )
 
-    def _at(self, clock: Clock, *ways: bool) -> dict[bool, Counter]:
+    def _at(self, clock: Grid, *ways: bool) -> dict[bool, Counter]:
         mechanism: Any = self.mechanism
         if isinstance(mechanism, Mechanism):
             mechanism = replace(mechanism, horizon=clock.steps)
@@ -336,7 +335,7 @@ class TickCount(Counting):
             return None
         return selection_of(self._select, self._whole_budget, counter, self._keys_delta)
 
-    def _of_person(self, users: Users, clock: Clock) -> UserChange:
+    def _of_person(self, users: Users, clock: Grid) -> UserChange:
         """What all events of one person change that count."""
         one, bound, windows = self._change, users.bound(self.max_items), len(clock.origins())
         keys, restarts = bound.keys, 1
@@ -416,7 +415,7 @@ class TickCount(Counting):
             return releases
         return releases | "Rejoin" >> beam.WindowInto(windows.GlobalWindows())
 
-    def _intake(self, clock: Clock, until: int | None = None) -> TickIntake:
+    def _intake(self, clock: Grid, until: int | None = None) -> TickIntake:
         numbers = Intake(self.counter, self._numbers, self.on_reject, self.value)
         strict = self.on_unknown == "raise"
         return TickIntake(clock, self._listed or None, numbers, strict, self.other, until)
@@ -536,7 +535,7 @@ class TickCount(Counting):
         return self._in_windows_of(events, releases, intake.clock)
 
     def _in_windows_of(
-        self, events: PCollection[Any], releases: PCollection[Release], clock: Clock
+        self, events: PCollection[Any], releases: PCollection[Release], clock: Grid
     ) -> PCollection[Release]:
         """Releases that were made in the global window, in the windows of the events."""
         function = events.windowing.windowfn
@@ -606,7 +605,7 @@ class TickCount(Counting):
         until = self._until_on(self._streams, self._used)
         return until is not None and until <= micros < self._clock.stop
 
-    def _windowed(self, events: PCollection[Any]) -> Clock:
+    def _windowed(self, events: PCollection[Any]) -> Grid:
         """The clock in the input's windows."""
         function = events.windowing.windowfn
         if isinstance(function, windows.GlobalWindows):
