@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from beam_dpcount.budget.ledger import Ledger, OverspentError, Share
     from beam_dpcount.counters.change import Change
     from beam_dpcount.counters.choose import choose
+    from beam_dpcount.counters.clock import Clock
     from beam_dpcount.counters.counter import Counter, calibrate
     from beam_dpcount.counters.errors import half_width, largest_error, largest_half_width
     from beam_dpcount.counters.lattice import NotANumberError
@@ -93,7 +94,7 @@ __version__ = "0.1.0"  # as in pyproject.toml
 # fmt: off
 __all__ = [
     "ZCDP", "AggregateRelease", "ApproxDP", "BoundUsers", "Change", "CheckError", "Checked",
-    "Count", "Counter", "CutGraph", "DegreeHistogram", "DistinctUsers", "EdgeCount", "EpisodeCount",
+    "Clock", "Count", "Counter", "CutGraph", "DegreeHistogram", "DistinctUsers", "EdgeCount", "EpisodeCount",
     "HighDegreeCount", "Histogram", "HorizonError", "Isotonic", "Items", "KStarCount",
     "LastPerTick", "Ledger", "LocalConvexRisk", "LocalMedian", "Mean", "Monotone", "NonNegative",
     "NotANumberError", "OverspentError", "People", "PrefixCount", "PureDP", "Quantiles", "Rate",
@@ -117,6 +118,7 @@ _NAMES = {
     "counters.change": "Change",
     "counters.counter": "Counter calibrate",
     "counters.choose": "choose",
+    "counters.clock": "Clock",
     "counters.errors": "half_width largest_error largest_half_width",
     "counters.lattice": "NotANumberError",
     "counters.selection": "SelectKeys",

@@ -13,7 +13,6 @@ from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.odometer import PRESENCE, ColumnUse, column
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.figures.pictures import Picture, Running
-from beam_dpcount.commands.files import times
 from beam_dpcount.commands.files.formats import (
     RELEASES,
     SOURCE_OPTIONS,
@@ -28,6 +27,7 @@ from beam_dpcount.commands.options import Parser, budget_of, entropy_of
 from beam_dpcount.commands.report import Estimate, many, one_run, protected
 from beam_dpcount.commands.users import users_of
 from beam_dpcount.counters.counter import Counter
+from beam_dpcount.counters.moments import zone_of
 from beam_dpcount.noise.entropy import Entropy
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ class Task(ABC):
             columns=columns,
             only=options.plot_keys,
             time_axis=options.timestamp is not None,
-            zone=times.zone_of(options.timezone),
+            zone=zone_of(options.timezone),
             single=options.key is None,
             **how,
         )

@@ -16,8 +16,8 @@ from apache_beam.transforms.window import GlobalWindows
 from beam_dpcount.budget.budgets import Budget, PureDP
 from beam_dpcount.budget.ledger import Share
 from beam_dpcount.checks import ParameterError, check_whole
-from beam_dpcount.counters.clock import Clock
 from beam_dpcount.counters.counter import Counter
+from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.joint import JointChange, JointUserChange
 from beam_dpcount.counters.selection import JointSelection, Selection, SelectKeys, selection_of
 from beam_dpcount.dofns.aggregate_shards import (
@@ -244,7 +244,7 @@ class _Aggregating(RestartingTicks):
     def _decides(self) -> str:
         return repr(self.joint.metrics)
 
-    def _at(self, clock: Clock, *ways: bool) -> dict[bool, Counter]:
+    def _at(self, clock: Grid, *ways: bool) -> dict[bool, Counter]:
         try:
             counters = super()._at(clock, *ways)
         except ScaleError as error:
@@ -261,7 +261,7 @@ class _Aggregating(RestartingTicks):
             )
         return counters
 
-    def _of_person(self, users: Users, clock: Clock) -> JointUserChange:
+    def _of_person(self, users: Users, clock: Grid) -> JointUserChange:
         plain: Any = super()._of_person(users, clock)
         known = {field.name: getattr(plain, field.name) for field in fields(plain)}
         one: Any = self._change
@@ -298,23 +298,23 @@ class _Aggregating(RestartingTicks):
             for place, amount in additions:
                 sums[place] += amount
         variance = counter.max_variance() if tick is None else counter.variance(tick)
-        reading = Reading(counter, joint, self.confidence, self._clock.tick)
+        reading = Reading(counter, joint, self.confidence, self._clock)
         noise = np.array([math.sqrt(variance)])
         exact = np.array([sums], dtype=np.float64)
-        (release,) = reading.releases("", tick or 1, 0, exact, noise, 0)
+        (release,) = reading.releases("", tick or 1, exact, noise, 0)
         return expected_of(release, (many, counted), problems, tick, self.confidence)
 
     @property
     def _numbers_of(self) -> AggregateIntake:
         return AggregateIntake(self.joint, self.on_reject == "raise", self.value)
 
-    def _intake(self, clock: Clock, until: int | None = None) -> TickIntake:
+    def _intake(self, clock: Grid, until: int | None = None) -> TickIntake:
         numbers: Any = self._numbers_of
         strict = self.on_unknown == "raise"
         return TickIntake(clock, self._listed or None, numbers, strict, self.other, until)
 
     def parcels(self, events: PCollection[Any]) -> VectorParcels:
-        return VectorParcels(self._whole_intake(events), self.joint.first, self.inside.restart)
+        return VectorParcels(self._whole_intake(events), self.joint.first, self._restarts)
 
     def _vectors(self, counter: Any) -> dict[str, Any]:
         most = counter.change.most
@@ -343,7 +343,7 @@ class _Aggregating(RestartingTicks):
             return f"the element is not a (key, value) pair but {type(event).__name__}", ()
         return self._numbers_of.examine(event[1])
 
-    def _windowed(self, events: PCollection[Any]) -> Clock:
+    def _windowed(self, events: PCollection[Any]) -> Grid:
         is_global = isinstance(events.windowing.windowfn, GlobalWindows)
         if not is_global and (self.inside.restart is not None or self.joint.first):
             problem = f"{events.windowing.windowfn!r} would count anew in each window"

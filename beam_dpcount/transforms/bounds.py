@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from beam_dpcount.checks import ParameterError
-from beam_dpcount.counters.clock import micros_of, seconds
 from beam_dpcount.counters.lattice import NotANumberError
+from beam_dpcount.counters.moments import micros_of, seconds
 from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.dofns.users import Users
 from beam_dpcount.states.codecs import Seen

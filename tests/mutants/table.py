@@ -56,7 +56,7 @@ MUTANTS = (
     Mutant(
         "a tick to come",
         "rows of ticks that have not ended are read, and take people's places",
-        f"{_COUNTERS}/clock.py",
+        f"{_COUNTERS}/grid.py",
         "            return step if step <= ended else 0",
         "            return min(step, ended)",
         "tests/test_until.py::test_rows_of_other_ticks_leave_no_trace",
@@ -1669,7 +1669,7 @@ MUTANTS = (
     Mutant(
         "pickles",
         "a clock is pickled with its cache, which it has once it saw an event",
-        f"{_COUNTERS}/clock.py",
+        f"{_COUNTERS}/grid.py",
         "        return {field.name: getattr(self, field.name) for field in fields(self)}\n",
         "        return dict(self.__dict__)\n",
         "tests/test_whole.py::test_presence_of_events[TickCount-2]",
