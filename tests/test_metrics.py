@@ -420,7 +420,7 @@ def test_columns_have_names() -> None:
     )
     assert Joint(given).metrics == given
     names = [name for metric in given for name in metric.columns]
-    assert names == ["count", "x_p50", "x_p99_9", "mine"]
+    assert names == ["count", "p50_x", "p99_9_x", "mine"]
 
 
 def test_each_is_a_name_of_the_package() -> None:

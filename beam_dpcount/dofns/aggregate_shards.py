@@ -96,7 +96,7 @@ class SumVectorShards(SumShards):
 
 
 class CountVectorShards(CountShards):
-    """Streaming: at each tick the AggregateReleases of a shard's keys that are shown, by key."""
+    """Streaming: at each tick the TickReleases of a shard's keys that are shown, by key."""
 
     _plan: AggregateShardPlan
 
@@ -138,7 +138,7 @@ def _dense(sums: Mapping[int, int], limits: IntArray) -> IntArray:
 
 
 class CountAllVectorShards(CountAllShards):
-    """Bounded, after the grouping: all AggregateReleases of a group's keys that are shown."""
+    """Bounded, after the grouping: all TickReleases of a group's keys that are shown."""
 
     _plan: AggregateShardPlan
 

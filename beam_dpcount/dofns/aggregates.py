@@ -30,7 +30,7 @@ from beam_dpcount.dofns.pending_vectors import (
     take_vector,
     tick_of,
 )
-from beam_dpcount.dofns.releases import AggregateRelease
+from beam_dpcount.dofns.releases import TickRelease
 from beam_dpcount.dofns.ticks import (
     GATHERED,
     CountAllTicks,
@@ -151,7 +151,8 @@ class OfVectors:
     def reading(self) -> Reading:
         """What makes releases of vectors."""
         plan: Any = self
-        return Reading(plan.counter, self.joint, self.level, plan.clock)
+        how = {"names": plan.names, "numbered": plan.numbered}
+        return Reading(plan.counter, self.joint, self.level, plan.clock, **how)
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -170,15 +171,25 @@ class Reading:
       joint: the metrics.
       level: of confidence intervals.
       clock: the ticks.
+      names: the columns, if not those of the metrics. Columns of metrics beyond are not released.
+      numbered: as for TickPlan.
     """
 
-    def __init__(self, counter: Counter, joint: Joint, level: float, clock: Grid) -> None:
+    def __init__(
+        self,
+        counter: Counter,
+        joint: Joint,
+        level: float,
+        clock: Grid,
+        names: Sequence[str] | None = None,
+        numbered: bool = False,
+    ) -> None:
         self._counter, self._joint, self._level, self._clock = counter, joint, level, clock
-        self._names = joint.columns
+        self._names, self._numbered = list(joint.columns if names is None else names), numbered
 
     def releases(
         self, key: str, first: int, values: FloatArray, stddevs: FloatArray, fresh: int
-    ) -> Iterator[AggregateRelease]:
+    ) -> Iterator[TickRelease]:
         """The releases of ticks one after the other.
 
         Args:
@@ -188,11 +199,11 @@ class Reading:
           stddevs: of their noise, shape (n,).
           fresh: how many of them come just after the key was shown.
         """
-        borders = self._clock.borders(first, len(values))
+        borders, names = self._clock.borders(first, len(values)), self._names
         for at in range(0, len(values), _AT_ONCE):
             some = slice(at, at + _AT_ONCE)
             made = self._joint.measure(
-                values[some], stddevs[some], self._multiples(stddevs[some]), self._level
+                values[some], stddevs[some], self.multiples(stddevs[some]), self._level
             )
             rows = zip(*(_optional(each) for each in made), strict=True)
             for place, (numbers, errors, lows, highs) in enumerate(rows, start=at):
@@ -200,12 +211,15 @@ class Reading:
                 if place < fresh:
                     lows = highs = [None] * len(notes)
                     notes = [note or JUST_SHOWN for note in notes]
-                yield AggregateRelease(
-                    *(key, first + place, borders[place], borders[place + 1], self._names),
-                    *(numbers, errors, lows, highs, notes),
+                step = first + place
+                restart = self._clock.count_of(step)[0] + 1 if self._numbered else None
+                columns = (numbers, errors, lows, highs, notes)
+                yield TickRelease(
+                    *(key, step, borders[place], borders[place + 1], restart, names),
+                    *(dict(zip(names, column, strict=False)) for column in columns),
                 )
 
-    def _multiples(self, stddevs: FloatArray) -> Callable[[float], FloatArray]:
+    def multiples(self, stddevs: FloatArray) -> Callable[[float], FloatArray]:
         """As for `Errors`: exact for normal noise; of Laplace noise by Chernoff's bound, which
         holds for sums of any draws, and is the wider the fewer there are."""
         law, grid = self._counter.law, self._counter.grid
@@ -327,7 +341,7 @@ class ReadyVectors(ReadyTicks):
 
 
 class CountEachVector(CountEachTick):
-    """Streaming: an AggregateRelease of each key at each tick, as CountEachTick."""
+    """Streaming: an TickRelease of each key at each tick, as CountEachTick."""
 
     _plan: AggregatePlan
 

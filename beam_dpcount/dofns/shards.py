@@ -37,7 +37,14 @@ from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.selection import Selection
 from beam_dpcount.dofns.horizon import Horizon
 from beam_dpcount.dofns.releases import Release
-from beam_dpcount.dofns.ticks import SEED, TickIntake, origin_of, window_from
+from beam_dpcount.dofns.ticks import (
+    SEED,
+    TickIntake,
+    name_of,
+    origin_of,
+    restart_of,
+    window_from,
+)
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.noise.entropy import Draws, Entropy, Noise
@@ -73,7 +80,7 @@ class ShardPlan:
       shards: over how many keys are spread.
       counted: what else decides which events count, for replayable noise and for states.
       alone: on the bounded path, whether each shard is a group of its own, as for `groups_of`.
-      until: as for TickPlan.
+      until, names, numbered: as for TickPlan.
     """
 
     selection: Selection
@@ -85,6 +92,8 @@ class ShardPlan:
     counted: Any = None
     alone: bool = False
     until: int | None = None
+    names: Sequence[str] | None = None
+    numbered: bool = False
 
     @property
     def counter(self) -> Counter:
@@ -269,7 +278,8 @@ class CountShards(VersionedDoFn):
 
     def _made(self, key: str, step: int, micros: int, value: Any, stddev: float) -> Any:
         """A release; its step is numbered over the whole clock."""
-        return Release(key, step, micros, value, stddev)
+        plan = self._plan
+        return Release(key, step, micros, value, stddev, name_of(plan), restart_of(plan, step))
 
     def _set(self, timer: Any, window: Any, step: int) -> None:
         clock = self._plan.clock
@@ -400,10 +410,11 @@ class CountAllShards(VersionedDoFn):
     def _made(self, key: str, since: int, values: Any, origin: int) -> Iterator[Any]:
         """The releases of a key from a tick on."""
         clock, stddevs = self._plan.clock, self._stddevs
-        passed = clock.passed_at(origin)
+        passed, name = clock.passed_at(origin), name_of(self._plan)
+        restart = restart_of(self._plan, passed + 1)
         for step, value in enumerate(values, start=since):
             micros = clock.end(origin, step)
-            yield Release(key, passed + step, micros, value, stddevs[step - 1])
+            yield Release(key, passed + step, micros, value, stddevs[step - 1], name, restart)
 
 
 def joined_sums(batches: Iterable[bytes], cap: int, skipped: int = 0) -> tuple[list[str], Sums]:

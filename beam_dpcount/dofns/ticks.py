@@ -309,6 +309,8 @@ class TickPlan:
       ahead: on the streaming path, how many timers of a key are set at a time.
       until: on the bounded path, ticks that have not ended by then are not released. The noise does
         not depend on it, so a later run repeats what an earlier one released.
+      names: the columns of releases; None: what is counted says.
+      numbered: releases have the number of the clock's start that they are of.
     """
 
     counter: LatticeCounter
@@ -321,6 +323,8 @@ class TickPlan:
     alone: bool = False
     ahead: int = 1
     until: int | None = None
+    names: Sequence[str] | None = None
+    numbered: bool = False
 
     def draws(self, path: str) -> Draws:
         """The noise of the counter, another on each path.
@@ -332,6 +336,16 @@ class TickPlan:
         counter, counted = self.counter, (path, (self.fold, self.counted))
         parameters = ascii((self.clock, self.cap, counted, counter.fingerprint))
         return self.entropy.draws(counter.law, counter.dimension, parameters)
+
+
+def name_of(plan: Any) -> str:
+    """The column of what counts numbers."""
+    return "count" if plan.names is None else str(plan.names[0])
+
+
+def restart_of(plan: Any, step: int) -> int | None:
+    """The number, from 1, of the clock's start that a tick is of; None if it is not shown."""
+    return plan.clock.count_of(step)[0] + 1 if plan.numbered else None
 
 
 class CountEachTick(VersionedDoFn):
@@ -449,7 +463,8 @@ class CountEachTick(VersionedDoFn):
 
     def _made(self, key: str, step: int, micros: int, value: Any, stddev: float) -> Any:
         """A release; its step is numbered over the whole clock."""
-        return Release(key, step, micros, value, stddev)
+        plan = self._plan
+        return Release(key, step, micros, value, stddev, name_of(plan), restart_of(plan, step))
 
     def _set(self, timer: Any, tick: int) -> None:
         """Set the timer of a tick, numbered as for `Grid.passed_at`, if there is one."""
@@ -516,11 +531,12 @@ class CountAllTicks(VersionedDoFn):
             noise = self._draws.noise(key, window, b"")
             values = self._plan.counter.release_lattice(xs, noise).tolist()
         last, windows = window.max_timestamp().micros, (GlobalWindow(),)
-        passed = clock.passed_at(origin)
+        passed, name = clock.passed_at(origin), name_of(self._plan)
+        restart = restart_of(self._plan, passed + 1)
         # A later count may have fewer.
         for step, (value, stddev) in enumerate(zip(values, self._stddevs, strict=False), start=1):
             micros = clock.end(origin, step)
-            made = Release(key, passed + step, micros, value, stddev)
+            made = Release(key, passed + step, micros, value, stddev, name, restart)
             yield _placed(made, min(micros, last), windows)
 
     def _replayed(self, xs: IntArray, key: str, window: Any) -> list[float]:

@@ -84,8 +84,9 @@ class Users:
         many people there are, and why events have none.
       events: k, the most events of one person that count, in all keys together.
       keys: the most keys of one person; default: as many as there are events.
-      per_key: the most events of one person in one key. Default 1, which is people, each once a
-        key, and costs the least noise.
+      per_key: the most events of one person in one key. Default: as many as there are events, for
+        counts and sums; for `People`, each of whom counts once a key, 1. With per_key=1 any count
+        is one of people, and has the least noise.
       gap: the least time between two events of a person, in seconds or as a timedelta: one at 12:00
         and one at 13:00 are an hour apart. With several events a key, a gap of many ticks takes
         far less noise; with one, or a gap below a tick, it lowers none. Streaming, it needs
@@ -112,7 +113,7 @@ class Users:
     by: str | Callable[[Any], Any]
     events: int
     keys: int | None = None
-    per_key: int = 1
+    per_key: int | None = None
     gap: Any = None
     asserted: bool = False
 
@@ -141,7 +142,8 @@ class Users:
     def bound(self, items: int = 1) -> Bound:
         """The rule, for events of so many items, each of which is a key."""
         keys = self.events * items if self.keys is None else self.keys
-        return Bound(self.events, keys, min(self.per_key, self.events), self.micros)
+        per_key = self.events if self.per_key is None else min(self.per_key, self.events)
+        return Bound(self.events, keys, per_key, self.micros)
 
     @property
     def person_of(self) -> Callable[[Any], Any]:

@@ -5,19 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from beam_dpcount.mechanisms.base import FloatArray, IntArray, Mechanism, State, zero
+from beam_dpcount.mechanisms.base import (
+    FloatArray,
+    IntArray,
+    Mechanism,
+    State,
+    UnsupportedHorizonError,
+    zero,
+)
+from beam_dpcount.mechanisms.simple import Simple2
 from beam_dpcount.mechanisms.sliding_blt import check_window
 from beam_dpcount.mechanisms.workload import LastSteps, Workload
 from beam_dpcount.noise.entropy import Noise
 
+_LONGEST = 1 << 12  # steps whose variances are computed one by one
+
 
 @dataclass(frozen=True)
 class Differences(Mechanism):
-    """Sums over the last W steps: a release of a mechanism of prefix sums, less that W steps before.
+    """Sums over the last W steps: a prefix sum of another mechanism, less that W steps before.
 
     Args:
       horizon: that of `inner`.
@@ -34,11 +44,14 @@ class Differences(Mechanism):
     window: int
     inner: Mechanism
 
-    longest: ClassVar[int] = 1 << 12
-
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "window", check_window(self.window))
+        if type(self.inner) is not Simple2 and self.horizon > _LONGEST:
+            raise UnsupportedHorizonError(
+                f"Differences of {self.inner.name} take up to {_LONGEST:,} steps, got "
+                f"{self.horizon:,}: give inner=Simple2(horizon), whose variance has a limit"
+            )
         if self.inner.horizon != self.horizon or not self.inner.workload.is_prefix_sums:
             raise ValueError(
                 f"inner must be a mechanism of prefix sums of horizon {self.horizon}, got "
@@ -148,6 +161,8 @@ class Differences(Mechanism):
         return np.concatenate([sums[: self.window], later])
 
     def _norms2(self, t: IntArray) -> FloatArray:
+        if type(self.inner) is Simple2:  # the noise of the last W steps
+            return np.minimum(t, self.window).astype(np.float64)
         norm: Callable[[int], float] = self.inner.row_norm2
         norms = np.array([norm(step) for step in t.tolist()], dtype=np.float64)
         both = t > self.window
@@ -164,7 +179,11 @@ class Differences(Mechanism):
         return self._norms2(np.arange(1, self.check_steps(n) + 1, dtype=np.int64))
 
     def max_row_norm2(self) -> float:
+        if type(self.inner) is Simple2:
+            return self._kept
         return float(self.row_norms2(self.horizon).max())
 
     def mean_row_norm2(self) -> float:
+        if type(self.inner) is Simple2:
+            return self._kept - self._kept * (self._kept - 1) / (2 * self.horizon)
         return float(self.row_norms2(self.horizon).mean())

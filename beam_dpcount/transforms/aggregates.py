@@ -38,7 +38,7 @@ from beam_dpcount.dofns.aggregates import (
     VectorParcels,
 )
 from beam_dpcount.dofns.intake import has_str_key
-from beam_dpcount.dofns.releases import AggregateRelease
+from beam_dpcount.dofns.releases import TickRelease
 from beam_dpcount.dofns.ticks import TickIntake
 from beam_dpcount.dofns.users import Users
 from beam_dpcount.mechanisms import Mechanism
@@ -57,7 +57,7 @@ from beam_dpcount.transforms.of_ticks import OfTicks, RestartingTicks
 class TickAggregate(OfTicks):
     """Counts, sums, means, quantiles, rates, people etc. by key, at every tick of a public clock.
 
-    PCollection[KV[str, Mapping]] with event times -> PCollection[AggregateRelease]: release i of a
+    PCollection[KV[str, Mapping]] with event times -> PCollection[TickRelease]: release i of a
     key says what there was of its events with start <= time < start + i * tick. So a row is of
     all events since `start`, not of its tick alone; with `window`, of all since the window began.
     All metrics of a key share one clock, one bound on people and one budget.
@@ -111,7 +111,7 @@ class TickAggregate(OfTicks):
       ...         metrics=[dp.Count(), dp.Mean("latency", 0, 5)],
       ...     )
       ...     _ = timed | latencies | beam.Map(lambda row: print(row.key, row.step, *row.names))
-      home 1 count latency_mean
+      home 1 count mean_latency
     """
 
     budget: Budget | Share
@@ -150,7 +150,7 @@ class TickAggregate(OfTicks):
         options = {one.name: getattr(self, one.name) for one in fields(self)}
         del options["window"]
         options["metrics"] = check_metrics(self.metrics)
-        self._ticks: _Aggregating = _Aggregating(**options, inside=Inside(restart=self.window))
+        self._ticks: Aggregating = Aggregating(**options, inside=Inside(restart=self.window))
         self.keys, self.metrics = self._ticks.keys, self._ticks.joint.metrics
         self._fix()
 
@@ -182,16 +182,16 @@ class TickAggregate(OfTicks):
           ... )
           >>> found = latencies.expected([{"latency": 0.1 * (i % 9)} for i in range(1000)])
           >>> print([column.name for column in found.columns], round(found["count"].stddev))
-          ['count', 'latency_mean'] 14
+          ['count', 'mean_latency'] 14
         """
         return self._ticks.expected(events, tick)
 
-    def expand(self, events: PCollection[Any]) -> PCollection[AggregateRelease]:
+    def expand(self, events: PCollection[Any]) -> PCollection[TickRelease]:
         return self._apply(events)
 
 
 @dataclass(eq=False, repr=False)
-class _Aggregating(RestartingTicks):
+class Aggregating(RestartingTicks):
     """A TickCount of vectors."""
 
     _: KW_ONLY
@@ -205,7 +205,7 @@ class _Aggregating(RestartingTicks):
     _count_shards = CountVectorShards
     _count_all_shards = CountAllVectorShards
     _ready = ReadyVectors
-    _released = AggregateRelease
+    _released = TickRelease
 
     def _check_unlisted(self) -> None:
         super()._check_unlisted()

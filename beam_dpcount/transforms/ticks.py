@@ -45,7 +45,7 @@ from beam_dpcount.dofns.ticks import (
     check_timed,
     groups_of,
 )
-from beam_dpcount.dofns.users import Bound, ReadyTicks, TextParcels, TickParcels, Users
+from beam_dpcount.dofns.users import Bound, BoundShards, ReadyTicks, TextParcels, TickParcels, Users
 from beam_dpcount.dofns.windows import windows_of, windows_of_ticks
 from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
 from beam_dpcount.statistics.numbers import Numbers
@@ -255,6 +255,7 @@ class TickCount(Counting):
         """How many numbers a vector has; None: single numbers are counted."""
         return None
 
+    @property
     def _restarts(self) -> Grid | None:
         """The clock in the windows in which it starts anew, if it does."""
         return None if self.inside.restart is None else self._clock
@@ -426,6 +427,7 @@ class TickCount(Counting):
                 *(events, self.users, bound, self.parcels(events), streaming),
                 output=tuple[str, bytes],
                 windowing=self._restarting(),
+                by_shard=self._bound_shards,
             )
             intake = self._ready(clock)
         elif self.inside.restart is not None:
@@ -437,6 +439,8 @@ class TickCount(Counting):
             "counted": self._fingerprint(bound),
             "alone": spreads_groups(events.pipeline),
             "until": until,
+            "names": self.inside.names,
+            "numbered": self.inside.numbered,
         }
         if selection is not None and self._select is not None:
             shards = self._shard_plan(selection, clock, shards=self._select.shards, **how)
@@ -469,6 +473,7 @@ class TickCount(Counting):
 
     # What is made of numbers; vectors take others.
 
+    _bound_shards: ClassVar[Any] = BoundShards
     _ready: ClassVar[Any] = ReadyTicks
     _plan: ClassVar[Any] = TickPlan
     _shard_plan: ClassVar[Any] = ShardPlan
@@ -483,7 +488,7 @@ class TickCount(Counting):
 
     def _restarting(self) -> Any:
         """The windows in each of which the count starts anew; None: those of the input."""
-        if (restart := self.inside.restart) is None:
+        if self.inside.restart is None:
             return None
         return windows_of(self._clock)
 
