@@ -199,13 +199,10 @@ class Clock:
         return days
 
     @property
-    def words(self) -> str:
-        """What is uneven about it."""
-        return f"days of {self.zone}"
-
-    @property
     def length(self) -> str:
         """Of a tick, in words."""
+        if self.days:
+            return f"{self.days}d in {self.zone}"
         return self.tick if isinstance(self.tick, str) else seconds(self.grid.tick)
 
     def __repr__(self) -> str:
@@ -342,7 +339,7 @@ class Restart(View):
         if clock.days:
             windows = -(-grid.steps // ticks)
             bounds = _day_bounds(clock, grid.start, windows * ticks)
-            return grid_of(grid.start, grid.stop, bounds, bounds[:-1:ticks], clock.words)
+            return grid_of(grid.start, grid.stop, bounds, bounds[:-1:ticks], clock.length)
         if clock.is_endless:  # whole windows, before the years end
             grid = replace(grid, stop=grid.start + grid.steps // ticks * ticks * grid.tick)
         return grid.in_windows(ticks * grid.tick, grid.start)
@@ -366,7 +363,7 @@ class Restart(View):
                 remedy = "give a shorter {tick}, such as 30m, or a {start} at such a border"
                 raise ParameterError("n", problem, remedy, whole=True)
         bounds = range(grid.start, end + 1, grid.tick)
-        return grid_of(grid.start, stop, bounds, starts, clock.words)
+        return grid_of(grid.start, stop, bounds, starts, f"{days}d in {clock.zone}")
 
 
 def _is_duration(length: Any) -> bool:
@@ -417,7 +414,7 @@ def _day_grid(clock: Clock, first: int, last: int | None) -> Grid:
         if bounds[-1] < (last or first):
             needed = len(_day_bounds(clock, first, None, last)) - 1
             _check_needed(clock.ticks, needed, "ticks")
-    return grid_of(first, bounds[-1] if last is None else last, bounds, [first], clock.words)
+    return grid_of(first, bounds[-1] if last is None else last, bounds, [first], clock.length)
 
 
 def _day_bounds(clock: Clock, first: int, ticks: int | None, reach: int | None = None) -> list[int]:

@@ -177,10 +177,18 @@ class Grid:
     def place_of(self, tick: int) -> tuple[int, int] | None:
         """The origin of the count that a tick, numbered over all counts, is of, and its number
         there; None if there is no such tick."""
-        counts, step = divmod(tick - 1, self.steps)
         if not 0 < tick <= self.ticks:
             return None
-        return self.origin_after(counts * self.steps), step + 1
+        counts, step = self.count_of(tick)
+        return self.origins()[counts], step
+
+    def count_of(self, tick: int) -> tuple[int, int]:
+        """How many counts there are before that of a tick, numbered over all, and its number there.
+
+        The tick is one of the clock's.
+        """
+        counts, step = divmod(tick - 1, self.steps)
+        return counts, step + 1
 
     def steps_of(self, origin: int) -> int:
         """How many ticks the count from `origin` has: at most `steps`."""
@@ -327,11 +335,9 @@ class UnevenGrid(Grid):
         origin: int = self.bounds[passed]
         return origin
 
-    def place_of(self, tick: int) -> tuple[int, int] | None:
-        if not 0 < tick <= self.ticks:
-            return None
-        origin: int = self.starts[self.starts.rank(self.bounds[tick - 1]) - 1]
-        return origin, tick - self.passed_at(origin)
+    def count_of(self, tick: int) -> tuple[int, int]:
+        counts = self.starts.rank(self.bounds[tick - 1]) - 1
+        return counts, tick - self.passed_at(self.starts[counts])
 
     @property
     def ticks(self) -> int:
@@ -388,11 +394,12 @@ class UnevenGrid(Grid):
         return self.origin_after(self.passed_at(origin) + step)
 
     def describe(self) -> Mapping[str, str]:
+        described, uneven = super().describe(), len(self.bounds.runs) > 1
         window = "global" if self.window is None else f"up to {self.steps} ticks"
         return {
-            **super().describe(),
-            "tick": self.days if len(self.starts) == 1 else seconds(self.tick),
-            "window": window if self.window is None else f"{window}: {self.days}",
+            **described,
+            "tick": self.days if uneven else described["tick"],
+            "window": window if uneven else f"{window}, {self.days}",
         }
 
 

@@ -20,6 +20,7 @@ from apache_beam.utils import windowed_value
 
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.errors import chernoffs
+from beam_dpcount.counters.grid import Grid
 from beam_dpcount.dofns.intake import RejectedElementError
 from beam_dpcount.dofns.pending_vectors import (
     add_vector,
@@ -140,7 +141,7 @@ class OfVectors:
     def reading(self) -> Reading:
         """What makes releases of vectors."""
         plan: Any = self
-        return Reading(plan.counter, self.joint, self.level, plan.clock.tick)
+        return Reading(plan.counter, self.joint, self.level, plan.clock)
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -158,25 +159,26 @@ class Reading:
       counter: of the vectors, or of one of their coordinates.
       joint: the metrics.
       level: of confidence intervals.
-      tick: in microseconds.
+      clock: the ticks.
     """
 
-    def __init__(self, counter: Counter, joint: Joint, level: float, tick: int) -> None:
-        self._counter, self._joint, self._level, self._tick = counter, joint, level, tick
+    def __init__(self, counter: Counter, joint: Joint, level: float, clock: Grid) -> None:
+        self._counter, self._joint, self._level, self._clock = counter, joint, level, clock
         self._names = joint.columns
 
     def releases(
-        self, key: str, first: int, end: int, values: FloatArray, stddevs: FloatArray, fresh: int
+        self, key: str, first: int, values: FloatArray, stddevs: FloatArray, fresh: int
     ) -> Iterator[AggregateRelease]:
         """The releases of ticks one after the other.
 
         Args:
           key: whose they are.
-          first, end: the number of the first tick, and when it ends.
+          first: the first tick, numbered over the whole clock.
           values: noisy sums, shape (n, width).
           stddevs: of their noise, shape (n,).
           fresh: how many of them come just after the key was shown.
         """
+        borders = self._clock.borders(first, len(values))
         for at in range(0, len(values), _AT_ONCE):
             some = slice(at, at + _AT_ONCE)
             made = self._joint.measure(
@@ -184,14 +186,13 @@ class Reading:
             )
             rows = zip(*(_optional(each) for each in made), strict=True)
             for place, (numbers, errors, lows, highs) in enumerate(rows, start=at):
-                moment = end + place * self._tick
                 notes = ["" if number is not None else TOO_SMALL for number in numbers]
                 if place < fresh:
                     lows = highs = [None] * len(notes)
                     notes = [note or JUST_SHOWN for note in notes]
                 yield AggregateRelease(
-                    *(key, first + place, moment - self._tick, moment, self._names, numbers),
-                    *(errors, lows, highs, notes),
+                    *(key, first + place, borders[place], borders[place + 1], self._names),
+                    *(numbers, errors, lows, highs, notes),
                 )
 
     def _multiples(self, stddevs: FloatArray) -> Callable[[float], FloatArray]:
@@ -287,7 +288,7 @@ class VectorParcels(TickParcels):
 
     asks_first = True
 
-    def __init__(self, intake: TickIntake, first: Additions, restart: int | None = None) -> None:
+    def __init__(self, intake: TickIntake, first: Additions, restart: Grid | None = None) -> None:
         super().__init__(intake, (), None, restart)
         self._first = first
 
@@ -335,7 +336,7 @@ class CountEachVector(CountEachTick):
         return x, said_of(step, x), memory
 
     def _made(self, key: str, step: int, micros: int, value: Any, stddev: float) -> Any:
-        (made,) = self._plan.reading.releases(key, step, micros, value[None], np.array([stddev]), 0)
+        (made,) = self._plan.reading.releases(key, step, value[None], np.array([stddev]), 0)
         return made
 
 
@@ -363,8 +364,8 @@ class CountAllVectors(CountAllTicks):
         else:
             noise = self._draws.noise(key, window, b"")
             values = plan.counter.release_lattice(xs, noise)
-        step, first = clock.passed_at(origin) + 1, clock.end(origin, 1)
-        for made in plan.reading.releases(key, step, first, values, stddevs, 0):
+        first = clock.passed_at(origin) + 1
+        for made in plan.reading.releases(key, first, values, stddevs, 0):
             yield _placed(made, min(made.timestamp, last), windows)
 
     def _replayed(self, xs: IntArray, key: str, window: Any) -> list[Any]:

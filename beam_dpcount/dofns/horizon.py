@@ -24,7 +24,7 @@ class Horizon:
 
     def __init__(self, clock: Grid) -> None:
         self._ticks = clock.ticks
-        self._end = instant(clock.end(clock.origins()[-1], clock.steps))
+        self._end = instant(clock.closing(clock.origins()[-1]))
         self._last = max(1, self._ticks // 10)  # the last tenth
         self._released = Metrics.gauge(NAMESPACE, RELEASED)
         self._left = Metrics.gauge(NAMESPACE, LEFT)

@@ -234,8 +234,9 @@ class CountShards(VersionedDoFn):
         plan, codec = self._plan, self._codec
         clock, data = plan.clock, cell.read()
         columns, pending = codec.decode(data)
-        step = columns.step + 1
-        if step > clock.steps:
+        origin, step = origin_of(clock, window), columns.step + 1
+        steps = clock.steps_of(origin)
+        if step > steps:
             return
         due = take_due(pending, arrived.read(), step, plan.fold, self._tick_of)
         arrived.clear()
@@ -243,9 +244,9 @@ class CountShards(VersionedDoFn):
         columns, digest, shown = plan.tick(self._draws, window, columns, digest, sums)
         # State first: what is yielded must never be ahead of what is remembered.
         cell.write(codec.encode(columns, digest, pending))
-        if step < clock.steps:
+        if step < steps:
             self._set(timer, window, step + 1)
-        origin, stddev = origin_of(clock, window), self._stddevs[step - 1]
+        stddev = self._stddevs[step - 1]
         tick, micros = clock.passed_at(origin) + step, clock.end(origin, step)
         if shard == 0:  # all shards have the same ticks
             self._horizon.passed(tick)
@@ -318,7 +319,7 @@ class CountAllShards(VersionedDoFn):
     def setup(self) -> None:
         plan, clock = self._plan, self._plan.clock
         self._draws = plan.draws("bounded")
-        most = clock.ended(clock.origins()[0], plan.until)
+        most = min(clock.steps, clock.all_ended(plan.until))  # of any count
         self._stddevs = plan.counter.stddevs(most).tolist()
         self._horizon = Horizon(clock)
 

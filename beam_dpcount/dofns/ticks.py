@@ -163,7 +163,7 @@ def window_from(clock: Grid, origin: int) -> Any:
     """The window whose count starts at `origin`."""
     if clock.window is None:
         return GlobalWindow()
-    return IntervalWindow(Timestamp(micros=origin), Timestamp(micros=origin + clock.window))
+    return IntervalWindow(Timestamp(micros=origin), Timestamp(micros=clock.closing(origin)))
 
 
 def has_count(clock: Grid, window: Any) -> bool:
@@ -176,8 +176,8 @@ def has_count(clock: Grid, window: Any) -> bool:
         return isinstance(window, GlobalWindow)
     return (
         isinstance(window, IntervalWindow)
-        and window.end.micros - window.start.micros == clock.window
         and window.start.micros in clock.origins()
+        and window.end.micros == clock.closing(window.start.micros)
     )
 
 
@@ -195,7 +195,7 @@ class SeedKeys(VersionedDoFn):
 class ReadTicks(VersionedDoFn):
     """Streaming: (key, value) to (key, tick and sum, packed into 16 bytes), one a tick and bundle.
 
-    Ticks are those of all windows, numbered one after the other: see `Clock.passed_at`.
+    Ticks are those of all windows, numbered one after the other: see `Grid.passed_at`.
 
     So a key with most of the events is summed where they are read, by many workers, before its one
     cell takes them. A sum has the time of its earliest event, and each tick its own: together with
@@ -297,7 +297,8 @@ class TickPlan:
     """What counts which events of a clock, and how.
 
     Args:
-      counter: the calibrated counter of each key, its horizon the clock's steps.
+      counter: the calibrated counter of each key, its horizon the clock's steps: the largest number
+        of ticks of a count. Counts of fewer ticks end early.
       clock: the ticks.
       keys: all public keys, in their order.
       cap: a tick's sum is clipped to +-cap, on the lattice.
@@ -389,7 +390,8 @@ class CountEachTick(VersionedDoFn):
         step = self._tick_of(element[1])
         if step <= passed + released:
             # No later tick counts what belongs to another window.
-            if not plan.fold or step <= passed or released >= plan.clock.steps:
+            is_over = released >= plan.clock.steps_of(plan.clock.origin_after(passed))
+            if not plan.fold or step <= passed or is_over:
                 return
             step = passed + released + 1
         memory = self._noted(memory, step, element[1], later)
@@ -408,9 +410,10 @@ class CountEachTick(VersionedDoFn):
         clock, counter, data = plan.clock, plan.counter, cell.read() or b""
         state, digest = codec.decode(data), codec.digest_of(data)
         passed, memory = self._parted(codec.memory_of(data))
-        if state[0] >= clock.steps:  # the count of the next window
-            passed += clock.steps
-            if clock.window is None or clock.origin_after(passed) not in clock.origins():
+        steps = clock.steps_of(clock.origin_after(passed))
+        if state[0] >= steps:  # the count of the next window
+            passed += steps
+            if clock.place_of(passed + 1) is None:
                 return
             state = counter.init()
             digest = draws.begin(key, window_from(clock, clock.origin_after(passed)))
@@ -431,7 +434,7 @@ class CountEachTick(VersionedDoFn):
     # What of it is of numbers.
 
     def _tick_of(self, data: bytes) -> int:
-        """The tick that sums are of, numbered as for `Clock.passed_at`."""
+        """The tick that sums are of, numbered as for `Grid.passed_at`."""
         step: int = PAIR.unpack_from(data)[0]
         return step
 
@@ -449,13 +452,11 @@ class CountEachTick(VersionedDoFn):
         return Release(key, step, micros, value, stddev)
 
     def _set(self, timer: Any, tick: int) -> None:
-        """Set the timer of a tick, numbered as for `Clock.passed_at`, if there is one."""
-        clock = self._plan.clock
-        counts, step = divmod(tick - 1, clock.steps)
-        origin = clock.origin_after(counts * clock.steps)
-        if origin not in clock.origins() or (counts and clock.window is None):
+        """Set the timer of a tick, numbered as for `Grid.passed_at`, if there is one."""
+        place = self._plan.clock.place_of(tick)
+        if place is None:
             return
-        moment = Timestamp(micros=clock.alarm(origin, step + 1))
+        moment = Timestamp(micros=self._plan.clock.alarm(*place))
         if self._plan.ahead > 1:
             timer.set(moment, dynamic_timer_tag=str(tick))
         else:
@@ -485,8 +486,7 @@ class CountAllTicks(VersionedDoFn):
     def setup(self) -> None:
         plan, clock = self._plan, self._plan.clock
         self._draws = plan.draws("bounded")
-        # The first count has the most ticks that have ended.
-        most = clock.ended(clock.origins()[0], plan.until)
+        most = min(clock.steps, clock.all_ended(plan.until))  # of any count
         self._stddevs = plan.counter.stddevs(most).tolist()
         self._horizon = Horizon(clock)
 

@@ -22,6 +22,7 @@ from apache_beam.transforms.window import GlobalWindow, IntervalWindow
 from apache_beam.utils import windowed_value
 
 from beam_dpcount.checks import check_whole
+from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.moments import duration_of, seconds
 from beam_dpcount.dofns.intake import Excess, Lost, has_str_key
 from beam_dpcount.dofns.reading import UNREADABLE, call, read, text_of
@@ -280,7 +281,8 @@ class TickParcels(Parcels):
       intake: what reads events.
       keys: the public keys, in their order.
       split: makes (key, value) pairs of an event; None: it is one.
-      restart: after how many ticks a key counts anew, and is another to the bound; None: never.
+      restart: the ticks, in whose windows a key counts anew, and is another to the bound; None:
+        never.
     """
 
     def __init__(
@@ -288,7 +290,7 @@ class TickParcels(Parcels):
         intake: TickIntake,
         keys: Sequence[str],
         split: Callable[[Any], Iterable[Any]] | None = None,
-        restart: int | None = None,
+        restart: Grid | None = None,
     ) -> None:
         self._intake, self._split, self._keys, self._restart = intake, split, tuple(keys), restart
         self._places = {key: place for place, key in enumerate(self._keys)}
@@ -306,8 +308,7 @@ class TickParcels(Parcels):
         if not items:
             return None
         if self._restart is not None:
-            epoch, step = divmod(step - 1, self._restart)
-            step += 1
+            epoch, step = self._restart.count_of(step)
         return self._packed(step, epoch, items)
 
     def _packed(self, step: int, epoch: int, items: Iterable[tuple[str, int]]) -> bytes:

@@ -291,10 +291,10 @@ class _Aggregating(RestartingTicks):
             for place, amount in additions:
                 sums[place] += amount
         variance = counter.max_variance() if tick is None else counter.variance(tick)
-        reading = Reading(counter, joint, self.confidence, self._clock.tick)
+        reading = Reading(counter, joint, self.confidence, self._clock)
         noise = np.array([math.sqrt(variance)])
         exact = np.array([sums], dtype=np.float64)
-        (release,) = reading.releases("", tick or 1, 0, exact, noise, 0)
+        (release,) = reading.releases("", tick or 1, exact, noise, 0)
         return expected_of(release, (many, counted), problems, tick, self.confidence)
 
     @property
@@ -307,7 +307,7 @@ class _Aggregating(RestartingTicks):
         return TickIntake(clock, self._listed or None, numbers, strict, self.other, until)
 
     def parcels(self, events: PCollection[Any]) -> VectorParcels:
-        return VectorParcels(self._whole_intake(events), self.joint.first, self._restart)
+        return VectorParcels(self._whole_intake(events), self.joint.first, self._restarts)
 
     def _vectors(self, counter: Any) -> dict[str, Any]:
         most = counter.change.most

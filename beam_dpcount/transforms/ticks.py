@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms import window as windows
-from apache_beam.utils.timestamp import Duration, Timestamp
 
 from beam_dpcount.budget.budgets import warn_if_weak
 from beam_dpcount.budget.ledger import Share
@@ -27,7 +26,7 @@ from beam_dpcount.counters.clock import (
 )
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.grid import Grid
-from beam_dpcount.counters.moments import instant, seconds
+from beam_dpcount.counters.moments import instant
 from beam_dpcount.counters.selection import Selection, SelectKeys, selection_of
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.dofns.intake import Intake, has_str_key
@@ -46,6 +45,7 @@ from beam_dpcount.dofns.ticks import (
     groups_of,
 )
 from beam_dpcount.dofns.users import ReadyTicks, TextParcels, TickParcels, Users
+from beam_dpcount.dofns.windows import windows_of, windows_of_ticks
 from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
 from beam_dpcount.statistics.numbers import Numbers
 from beam_dpcount.transforms.bounding import bounded_events
@@ -215,13 +215,9 @@ class TickCount(Counting):
     def _set_up(self) -> None:
         check_choice("late", self.late, LATE)
         check_choice("on_unknown", self.on_unknown, _POLICIES)
-        self._clock = self._whole = clock_of(self.tick, self.start, self.stop, self.horizon)
+        self._whole, self._clock = self._grids()
         self._until, self._streams = until_of(self.until), self.path == "streaming"
         self._check_until(self._streams)
-        if self._restart is not None:
-            check_window(self._restart, self._whole)
-            size = self._restart * self._whole.tick
-            self._clock = self._whole.in_windows(size, self._whole.start)
         self._select = self.keys if isinstance(self.keys, SelectKeys) else None
         self._listed: tuple[str, ...] = ()
         if self._select is not None:
@@ -248,6 +244,19 @@ class TickCount(Counting):
         self.counter = self._counters[self.path == "streaming"]
         self.selection = self._selecting(self.counter)
         self._used = self._clock
+
+    def _grids(self) -> tuple[Grid, Grid]:
+        """The clock, and the same in the windows in which it starts anew."""
+        whole = clock_of(self.tick, self.start, self.stop, self.horizon)
+        if self._restart is None:
+            return whole, whole
+        check_window(self._restart, whole)
+        return whole, whole.in_windows(self._restart * whole.tick, whole.start)
+
+    @property
+    def _restarts(self) -> Grid | None:
+        """The clock in the windows in which it starts anew, if it does."""
+        return None if self._restart is None else self._clock
 
     @property
     def clock(self) -> Grid:
@@ -428,7 +437,7 @@ class TickCount(Counting):
     def parcels(self, events: PCollection[Any]) -> TickParcels:
         """How events travel to their person."""
         kind = TickParcels if self._listed else TextParcels
-        return kind(self._whole_intake(events), self._listed, self._split, self._restart)
+        return kind(self._whole_intake(events), self._listed, self._split, self._restarts)
 
     # What is made of numbers; vectors take others.
 
@@ -448,8 +457,7 @@ class TickCount(Counting):
         """The windows in each of which the count starts anew; None: those of the input."""
         if self._restart is None:
             return None
-        size, start = self._restart * self._whole.tick, self._clock.offset
-        return windows.FixedWindows(Duration(micros=size), Timestamp(micros=start))
+        return windows_of(self._clock)
 
     def _each_tick(
         self, events: PCollection[Any], intake: TickIntake, plan: TickPlan
@@ -544,21 +552,13 @@ class TickCount(Counting):
             return releases
         return releases | "Window" >> beam.WindowInto(function)
 
-    def tick_windows(self) -> windows.FixedWindows:
+    def tick_windows(self) -> windows.WindowFn:
         """Windows in each of which lie the releases of one tick, which ends where a tick does.
 
         Raises:
           ValueError: the clock is finer than Beam's windows.
         """
-        tick, start = self._whole.tick, self._whole.start
-        if tick % 1000 or start % 1000:
-            raise ValueError(
-                f"windows are of whole milliseconds, but ticks are of {seconds(tick)} from "
-                f"{instant(start)}: give such a tick and start"
-            )
-        # The release at the end of a tick is the last millisecond of its window.
-        offset = Timestamp(micros=(start + 1000) % tick)
-        return windows.FixedWindows(Duration(micros=tick), offset)
+        return windows_of_ticks(self._whole)
 
     def problem(self, event: Any, micros: int | None = None) -> str | None:
         """Why an event does not count as it is; see `beam_dpcount.check`."""
