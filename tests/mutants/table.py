@@ -1665,6 +1665,47 @@ MUTANTS = (
         '        f"{task.written()} ({sum(map(len, open(options.input[0])))})",\n',
         "tests/test_cli_ticks.py::test_nothing_printed_depends_on_the_rows",
     ),
+    # Ticks and windows that are not equally long
+    Mutant(
+        "local days",
+        "an event too late for the last tick of a short window counts in the next window",
+        f"{_DOFNS}/ticks.py",
+        "is_over = released >= plan.clock.steps_of(plan.clock.origin_after(passed))",
+        "is_over = released >= plan.clock.steps",
+        "tests/test_local_days.py::test_no_event_of_a_short_window_counts_in_the_next",
+    ),
+    Mutant(
+        "local days",
+        "states and noise do not know when local days begin",
+        f"{_COUNTERS}/grid.py",
+        "        return repr((self.start, self.window is None, self.steps, runs))",
+        "        return repr((self.start, self.window is None, self.steps))",
+        "tests/test_clock.py::test_another_database_is_another_clock",
+    ),
+    Mutant(
+        "local days",
+        "a gap is taken for as many ticks as fit into it where days are short",
+        f"{_COUNTERS}/grid.py",
+        "        return max(within + between)",
+        "        return min(within + between)",
+        "tests/test_local_days.py::test_a_gap_is_of_ticks_of_the_longest_length",
+    ),
+    Mutant(
+        "local days",
+        "the counter of a window is made for the shortest",
+        f"{_COUNTERS}/grid.py",
+        "    steps = max(after - before for before, after in pairwise(ranks))",
+        "    steps = min(after - before for before, after in pairwise(ranks))",
+        "tests/test_clock.py::test_hourly_ticks_of_days_with_23_to_25_hours",
+    ),
+    Mutant(
+        "local days",
+        "a window that starts with another, and ends later, has its count",
+        f"{_DOFNS}/ticks.py",
+        "        and window.end.micros == clock.closing(window.start.micros)\n",
+        "        and window.end.micros >= clock.closing(window.start.micros)\n",
+        "tests/test_local_days.py::test_windows_lie_between_their_borders",
+    ),
     # What is left in workers
     Mutant(
         "pickles",
