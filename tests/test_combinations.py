@@ -98,6 +98,9 @@ def _drawn(chance: random.Random) -> Case:
         some += [m.Items("i", KEYS[:2], chance.choice([1, 2]))] * (chance.random() < 0.3)
         some += [m.People()] * (users is not None and chance.random() < 0.5)
         clock |= {"window": size if len(some) > 2 else chance.choice([size, None]), "users": users}
+        own = random.Random(f"{horizon} {k} {size} {gap}")  # other draws stay as they are
+        if own.random() < 0.4 and not some[-1].once:
+            clock |= {"window": None, "last": own.choice([1, 2, 3]), "mechanism": None}
         made = dp.TickAggregate(BUDGET, **clock, **other, keys=keys, metrics=some)
     elif kind == "sliding":
         clock |= {"window": chance.choice([1, 2, 3]), "mechanism": None, "users": users}

@@ -147,6 +147,10 @@ def replace_one(joint: Joint, metric: Any) -> Any:
     return alone
 
 
+def name_of(kind: Any) -> str:
+    return str(kind.__name__)
+
+
 KINDS: list[Any] = [
     mechanisms.SmoothBinary,
     mechanisms.BinaryTree,
@@ -154,10 +158,11 @@ KINDS: list[Any] = [
     mechanisms.NormalizedBLT,
     mechanisms.SquareRoot,
     lambda horizon: mechanisms.SquareRoot(horizon, momentum=0.5, decay=0.9),
+    lambda horizon: mechanisms.SlidingBLT(horizon, 2),
 ]
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: getattr(kind, "__name__", "momentum"))
+@pytest.mark.parametrize("kind", KINDS, ids=[*map(name_of, KINDS[:5]), "momentum", "last"])
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @names
 @pytest.mark.exhaustive("kind", "relation")
@@ -247,9 +252,36 @@ OF_NUMBERS = [METRICS[0], m.Mean("y", 0, 2, 1), METRICS[5]]
 OF_ONES = [m.Rate("y >= 3"), m.Items("y", ["0", "4"], weight=2), METRICS[5]]
 
 
+@pytest.mark.parametrize("gap", [1, 2])
+@pytest.mark.parametrize("window", [1, 2, 5])
+def test_no_person_exceeds_the_norms_of_sums_over_the_last_ticks(window: int, gap: int) -> None:
+    """All placements of up to four events, in one tick, or `gap` apart, in one window or not."""
+    mechanism, joint = mechanisms.SlidingBLT(7, window), joint_of([m.Rate("y >= 3"), METRICS[0]])
+    g, most = gram(mechanism), [0.0] * 5
+    squared = sum(part.l2_squared for part in joint.parts)
+    for k in range(1, 5):
+        for ticks in itertools.combinations_with_replacement(range(7), k):
+            apart = all(b - a >= gap for a, b in itertools.pairwise(ticks))
+            x = np.bincount(ticks, minlength=7)
+            if apart:
+                most[k] = max(most[k], float(x @ g @ x) * squared)
+            alone = JointUserChange(parts=joint.parts, most=8, events=k, per_key=k)
+            limit = without_slack(alone, mechanism, joint, 2 * k)
+            assert float(x @ g @ x) * squared <= limit * (1 + 1e-6)
+            assert len(set(ticks)) > 1 or ticks[0] or x @ g @ x * squared > limit * (1 - 1e-4)
+        spaced = JointUserChange(parts=joint.parts, most=8, events=k, per_key=k, gap=gap)
+        assert most[k] <= without_slack(spaced, mechanism, joint, 2 * k) * (1 + 1e-6)
+        if 1 + (k - 1) * gap <= 7:
+            assert most[k] > 0.8 * without_slack(spaced, mechanism, joint, 2 * k)
+
+
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("bound", [(2, 2, 1), (2, 2, 2), (3, 2, 2)])
-@pytest.mark.parametrize("kind", [mechanisms.SmoothBinary, mechanisms.NormalizedBLT])
+@pytest.mark.parametrize(
+    "kind",
+    [mechanisms.SmoothBinary, mechanisms.NormalizedBLT, KINDS[-1]],
+    ids=["tree", "blt", "last"],
+)
 @pytest.mark.parametrize("chosen", [OF_NUMBERS, OF_ONES], ids=["numbers", "ones"])
 @pytest.mark.exhaustive("kind", "relation", "bound", "chosen")
 def test_no_person_exceeds_the_norms(chosen: Any, kind: Any, bound: Any, relation: str) -> None:

@@ -32,6 +32,7 @@ from tests.aggregates import (
     check,
     log,
     m,
+    metrics,
     who,
 )
 from tests.people import kept
@@ -47,6 +48,7 @@ from tests.runners import (
 )
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+ROUNDED = 1e-3  # an encoder with real entries rounds sums to steps of the lattice
 ROWS = log()
 MAPPED = [row for row in ROWS if isinstance(row[1], dict)]
 
@@ -61,6 +63,7 @@ def check_all(
     keys: Sequence[str] = KEYS,
     people: bool = False,
     since: Callable[[int], int] = lambda end: 0,
+    within: float = 1e-6,
 ) -> None:
     """Every release of these keys is of the rows of its key up to its end."""
     assert [(r.key, r.timestamp) for r in sorted(releases, key=place)] == [
@@ -70,7 +73,7 @@ def check_all(
         assert release.timestamp - release.start == TICK * SECOND
         first, end = since(release.start), release.timestamp
         mine = [row for row in rows if row[0] == release.key and first <= row[2] < end]
-        check(release, mine, people, len({row[1]["who"] for row in mine}))
+        check(release, mine, people, len({row[1]["who"] for row in mine}), within)
 
 
 def place(release: dp.TickRelease) -> tuple[str, int]:
@@ -128,6 +131,47 @@ def test_windows_of_ticks(path: str, users: dp.Users | None) -> None:
         outcome.releases, found, people=users is not None, since=lambda start: start // size * size
     )
     assert all(end_of(r.step) == r.timestamp for r in outcome.releases)
+
+
+@each_path
+@pytest.mark.parametrize("last", [1, 3, TICKS])
+@pytest.mark.parametrize("users", [None, dp.Users(who, 6, per_key=4)], ids=["events", "people"])
+def test_of_the_last_ticks(users: dp.Users | None, last: int, path: str) -> None:
+    """Of a person the same events count as so far, however many of them are in the last ticks."""
+    transform = aggregate(users, last=last, path=path, metrics=metrics())
+    outcome = count(ROWS, transform)
+    found = [row for row in MAPPED if row[0] in KEYS]
+    if users is not None:
+        found = [row for row, _ in kept(found, 6, per_key=4)]
+    before = (last - 1) * TICK * SECOND
+    check_all(outcome.releases, found, since=lambda start: start - before, within=ROUNDED)
+    assert not outcome.metrics()
+    for release in outcome.releases:
+        assert len({release.stddevs[0], release.stddevs[-1]}) == 1
+
+
+def test_of_the_last_ticks_without_an_end() -> None:
+    """In a stream it goes on; bounded input needs an end, or `until`."""
+    rows = log(40)
+    mapped = [row for row in rows if isinstance(row[1], dict)]
+    endless = aggregate(last=3, horizon=None, metrics=metrics())
+    assert endless.counter.horizon == 2**30
+    with pytest.raises(ValueError, match="the input is bounded, and without an end"):
+        _ = beam.Pipeline() | feed(ROWS) | endless
+    until = aggregate(last=3, horizon=None, metrics=metrics(), until=TICKS * TICK)
+    before = 2 * TICK * SECOND
+    releases = count(rows, until).releases
+    check_all(releases, mapped, since=lambda start: start - before, within=ROUNDED)
+
+
+def test_each_tick_alone_is_a_window_of_one() -> None:
+    """It has no more noise than sums over the last one, and takes all budgets, keys and metrics."""
+    given = {"budget": dp.ZCDP(0.5), "horizon": 365, "metrics": metrics()}
+    each, last = aggregate(window=1, **given), aggregate(last=1, **given)
+    assert each.counter.max_variance() <= last.counter.max_variance()
+    people = dp.Users(who, 5, per_key=2)
+    aggregate(people, window=1, budget=dp.PureDP(1e6))
+    aggregate(people, window=1, keys=dp.SelectKeys(delta=1e-9))
 
 
 @each_path
@@ -326,6 +370,13 @@ def test_real_events(
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"metrics": []}, "metrics are empty"),
     ({"metrics": [dp.People()]}, "give users=Users"),
+    ({"last": 0}, "last must be a whole number of ticks from 1"),
+    ({"last": 13}, "last is 13 ticks, but the clock has 12: .* give at most last=12"),
+    ({"last": 3, "window": 3}, "give one of last and window"),
+    ({"last": 3, "mechanism": "BinaryTree"}, "leave mechanism out"),
+    ({"last": 3, "keys": dp.SelectKeys(delta=1e-9)}, "list the keys"),
+    ({"last": 3, "metrics": [dp.People()], "users": dp.Users(who, 3)}, "in place of last"),
+    ({"last": 3, "budget": dp.PureDP(1.0)}, "takes Gaussian noise"),
     ({"keys": dp.SelectKeys(delta=1e-9), "metrics": [dp.Mean("x", 0, 1)]}, "add dp.Count"),
     ({"keys": dp.SelectKeys(delta=1e-9, at_least=2)}, "leave at_least out"),
     ({"confidence": 1}, "confidence must be between 0 and 1"),

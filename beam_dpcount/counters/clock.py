@@ -483,17 +483,17 @@ def until_of(until: Any) -> int:
     return micros
 
 
-def check_window(window: int, clock: Grid) -> None:
+def check_window(window: int, clock: Grid, name: str = "window") -> None:
     """Refuse a window of more ticks than the clock has: most likely it was meant in seconds."""
     if window <= clock.steps:
         return
     remedy = f"windows are measured in ticks, here of {seconds(clock.tick)}, not in seconds: "
     meant, rest = divmod(window * SECOND, clock.tick)
     if not rest and meant <= clock.steps:
-        remedy += f"for {window} s give {{window=}}{meant}"
+        remedy += f"for {window} s give {{{name}=}}{meant}"
     else:
-        remedy += f"give at most {{window=}}{clock.steps}, or a longer {{horizon}}"
-    raise ParameterError("window", f"is {window} ticks, but the clock has {clock.steps}", remedy)
+        remedy += f"give at most {{{name}=}}{clock.steps}, or a longer {{horizon}}"
+    raise ParameterError(name, f"is {window} ticks, but the clock has {clock.steps}", remedy)
 
 
 def ticks_left(tick: Any, start: Any) -> int:

@@ -41,7 +41,7 @@ from beam_dpcount.dofns.intake import has_str_key
 from beam_dpcount.dofns.releases import TickRelease
 from beam_dpcount.dofns.ticks import TickIntake
 from beam_dpcount.dofns.users import Users
-from beam_dpcount.mechanisms import Mechanism
+from beam_dpcount.mechanisms import Mechanism, sliding_blt
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.noise.laws import ScaleError
 from beam_dpcount.states.codecs import Seen
@@ -51,6 +51,7 @@ from beam_dpcount.statistics.metrics.joint import Joint, check_metrics
 from beam_dpcount.transforms.expected import Expected, check_events, expected_of
 from beam_dpcount.transforms.inside import Inside
 from beam_dpcount.transforms.of_ticks import OfTicks, RestartingTicks
+from beam_dpcount.transforms.sliding import check_end, horizon_of
 
 
 @dataclass(eq=False, repr=False)
@@ -59,7 +60,8 @@ class TickAggregate(OfTicks):
 
     PCollection[KV[str, Mapping]] with event times -> PCollection[TickRelease]: release i of a
     key says what there was of its events with start <= time < start + i * tick. So a row is of
-    all events since `start`, not of its tick alone; with `window`, of all since the window began.
+    all events since `start`, not of its tick alone; with `window`, of all since the window began;
+    with `last`, of those of the last ticks.
     All metrics of a key share one clock, one bound on people and one budget.
 
     Args:
@@ -70,6 +72,12 @@ class TickAggregate(OfTicks):
       users: as for TickCount: protect all events of one person. `by` is given an event's value.
       window: in ticks; all metrics start anew after so many: with tick=3600 and window=24, those of
         the day so far, hour by hour. At most as many as the clock has.
+      last: in ticks, from 1 to 2^20: all metrics are of the events of the last so many ticks, at
+        every tick, as SlidingCount's. Their variance does not grow with the clock, and without stop
+        and horizon it goes on as SlidingCount does. Their noise is Gaussian: pure budgets are
+        refused, and so are SelectKeys and People. With `users`, of the events of a person that are
+        let through over the whole clock, those in the last ticks count. For each tick alone
+        `window=1` has no more noise, and takes all budgets, keys and metrics.
       confidence: the level of the intervals, of each by itself.
       value: makes a mapping from fields to values of an event's value; default: it is one. Other
         events do not count at all, but where no metric reads a field (Count, People, a Rate of a
@@ -123,6 +131,7 @@ class TickAggregate(OfTicks):
     metrics: Sequence[Metric]
     users: Users | None = None
     window: int | None = None
+    last: int | None = None
     confidence: float = 0.95
     value: Callable[[Any], Any] | None = None
     horizon: int | None = None
@@ -142,17 +151,32 @@ class TickAggregate(OfTicks):
         super().__init__()
         if self.window is not None:
             check_whole("window", self.window)
+        if self.last is not None:
+            self._check_last()
         if isinstance(self.confidence, bool) or not isinstance(self.confidence, int | float):
             raise TypeError(f"confidence must be a number, got {self.confidence!r}: give e.g. 0.95")
         if not 0 < self.confidence < 1:
             problem = f"must be between 0 and 1, got {self.confidence!r}"
             raise ParameterError("confidence", problem, "give e.g. {confidence=}0.95")
         options = {one.name: getattr(self, one.name) for one in fields(self)}
-        del options["window"]
+        del options["window"], options["last"]
         options["metrics"] = check_metrics(self.metrics)
-        self._ticks: Aggregating = Aggregating(**options, inside=Inside(restart=self.window))
+        if self.last is not None:
+            options["horizon"] = horizon_of(self)
+        inside = Inside(restart=self.window, last=self.last)
+        self._ticks: Aggregating = Aggregating(**options, inside=inside)
         self.keys, self.metrics = self._ticks.keys, self._ticks.joint.metrics
         self._fix()
+
+    def _check_last(self) -> None:
+        """Refuse what does not go with sums over the last ticks."""
+        self.last = sliding_blt.check_window(self.last, "ticks", "last")
+        if self.window is not None:
+            problem = f"is {self.last}, beside window={self.window}, which starts anew"
+            raise ParameterError("last", problem, "give one of {last} and {window}")
+        if self.mechanism is not None:
+            problem = f"has a mechanism of its own, got mechanism={self.mechanism!r}"
+            raise ParameterError("last", problem, "leave {mechanism} out")
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -187,6 +211,8 @@ class TickAggregate(OfTicks):
         return self._ticks.expected(events, tick)
 
     def expand(self, events: PCollection[Any]) -> PCollection[TickRelease]:
+        if self.last is not None:
+            check_end(self, events)
         return self._apply(events)
 
 
@@ -224,6 +250,12 @@ class Aggregating(RestartingTicks):
             raise ValueError(
                 "People counts each person once a key, whose first event is found while "
                 "people's events are bounded: give users=Users(by, events), without asserted"
+            )
+        if joint.first and self.inside.last is not None:
+            raise ValueError(
+                "People counts a person in the tick of the first event, which says nothing of who "
+                "was there in the last ticks: give window in place of last, for people since each "
+                "window began"
             )
         if self._select is not None and joint.tested is None:
             raise ValueError(

@@ -15,6 +15,7 @@ class Inside:
 
     Args:
       restart: the count starts anew after so many ticks, which are windows of its own.
+      last: releases are sums over the last so many ticks; None: over all so far.
       names: the columns of releases; None: what is counted says.
       numbered: releases have the number of the restart that they are of.
       split: makes (key, value) pairs of an event that is not one; None: events are pairs. It is
@@ -26,6 +27,7 @@ class Inside:
     """
 
     restart: int | None = None
+    last: int | None = None
     names: Sequence[str] | None = None
     numbered: bool = False
     split: Split | None = None

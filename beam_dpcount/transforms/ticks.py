@@ -47,7 +47,7 @@ from beam_dpcount.dofns.ticks import (
 )
 from beam_dpcount.dofns.users import Bound, BoundShards, ReadyTicks, TextParcels, TickParcels, Users
 from beam_dpcount.dofns.windows import windows_of, windows_of_ticks
-from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
+from beam_dpcount.mechanisms import Mechanism, SlidingBLT, Sparse, Unbounded
 from beam_dpcount.statistics.numbers import Numbers
 from beam_dpcount.transforms.bounding import bounded_events
 from beam_dpcount.transforms.checking import RowCheck, examine_person
@@ -67,6 +67,7 @@ _LATE_REPLAYS = (
     "late in one run only: have no late events, or use SystemEntropy (docs/reliability.md)"
 )
 _POLICIES = ("drop", "raise")
+_MANY_TICKS = 1 << 16  # as for `least_most`
 _AHEAD = 64  # timers of a key, where all of them fire at the end of the input
 
 
@@ -208,7 +209,6 @@ class TickCount(Counting):
 
     _on_reject = _POLICIES
     _counts_numbers = True
-    _many_ticks: ClassVar[int] = 1 << 16  # as for `least_most`
 
     def _set_up(self) -> None:
         check_choice("late", self.late, LATE)
@@ -233,7 +233,8 @@ class TickCount(Counting):
         most = self.max_per_tick
         if most is None:
             magnitude = change.largest(self._unit) // change.most
-            most = least_most(magnitude, self._clock.steps, self._many_ticks)
+            many = _MANY_TICKS if self.inside.last is None else SlidingBLT.longest
+            most = least_most(magnitude, self._clock.steps, many)
         most = check_whole("max_per_tick", most)
         self._change = replace(change, most=most)
         self._check_mechanism()
@@ -313,11 +314,20 @@ class TickCount(Counting):
 
     def _check_unlisted(self) -> None:
         """Refuse what means something for keys that are listed only."""
+        if self.inside.last is not None:
+            raise ValueError(
+                "keys are selected by counts, which only grow where all events count 1, and sums "
+                "over the last ticks fall too: list the keys, or count with TickCount and take "
+                "SlidingSum"
+            )
         for name, plain in (("on_unknown", "drop"), ("other", None)):
             if getattr(self, name) != plain:
                 raise ValueError(f"{name} is for keys that are listed: leave it out of SelectKeys")
 
     def _check_mechanism(self) -> None:
+        if self.inside.last is not None:
+            check_window(self.inside.last, self._clock, "last")
+            self.mechanism = SlidingBLT(self._clock.steps, self.inside.last)
         mechanism = self.mechanism
         if isinstance(mechanism, Mechanism) and mechanism.horizon != self._clock.steps:
             raise ValueError(
@@ -641,6 +651,9 @@ class TickCount(Counting):
     def _windowed(self, events: PCollection[Any]) -> Grid:
         """The clock in the input's windows."""
         function = events.windowing.windowfn
+        if self.inside.last is not None and not isinstance(function, windows.GlobalWindows):
+            problem = f"{type(function).__name__} would start anew in each of its windows"
+            raise ValueError(f"{problem}: use the global window")
         if isinstance(function, windows.GlobalWindows):
             return self._clock
         if isinstance(function, windows.FixedWindows):
@@ -664,6 +677,7 @@ class TickCount(Counting):
         return {
             **counter,
             **self._used.describe(),
+            **self._describe_last(),
             **keys,
             "ticks_ended": f"{self._used.all_ended(self._until):,} of {self._used.ticks:,}",
             **({} if self.path == "streaming" else {"until": self.cutoff}),
@@ -677,6 +691,17 @@ class TickCount(Counting):
             else f"{per} in one window",
             **self._account,
         }
+
+    def _describe_last(self) -> dict[str, str]:
+        """What sums over the last ticks are of."""
+        if (last := self.inside.last) is None:
+            return {}
+        if self.users is None:
+            return {"counted": "events"}
+        capped = "capped contributions"
+        if self.users.micros >= last * self._clock.tick:
+            capped += ": of a person at most one in a sum"
+        return {"counted": f"{capped}, not distinct people"}
 
 
 def one(_: Any) -> int:

@@ -1114,6 +1114,22 @@ MUTANTS = (
         "tests/test_metrics.py::test_below_its_floor_a_rate_is_not_given",
     ),
     Mutant(
+        "norms a hair small",
+        "events of a person are a tick further apart than their gap",
+        f"{_COUNTERS}/users.py",
+        "    g = _lags(mechanism, gap, k)\n",
+        "    g = _lags(mechanism, gap + 1, k)\n",
+        "tests/test_joint.py::test_no_person_exceeds_the_norms_of_sums_over_the_last_ticks[2-1]",
+    ),
+    Mutant(
+        "too little noise",
+        "events of a person never share a tick of the last ones",
+        f"{_COUNTERS}/users.py",
+        "        return k * k * Fraction(mechanism.l2_sensitivity_squared)\n",
+        "        return k * Fraction(mechanism.l2_sensitivity_squared)\n",
+        "tests/test_joint.py::test_no_person_exceeds_the_norms_of_sums_over_the_last_ticks[2-1]",
+    ),
+    Mutant(
         "digests without something",
         "a rate's function is described by its address",
         f"{_STATISTICS}/metrics/rates.py",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -146,7 +147,7 @@ class Rate(Metric):
         floor: Any = self.floor
         if isinstance(floor, bool) or not isinstance(floor, Real):
             raise TypeError(f"floor must be a number of events, got {floor!r}: give e.g. floor=100")
-        if not 0 <= floor < float("inf"):
+        if not 0 <= float(floor) < math.inf:
             problem = f"must be a number of events from 0, got {floor!r}"
             raise ParameterError("floor", problem, "give e.g. {floor=}100")
 
@@ -207,6 +208,7 @@ class Rate(Metric):
         holds, n = sums[:, 0], sums.sum(axis=1)
         of_holds, of_n = errors.stddevs[:, 0], np.hypot(*errors.stddevs.T)
         found = ratio(holds, n, of_holds, of_n, errors.multiples(level), np.square(of_holds))
-        found = tuple(np.where(n >= self.floor, each, np.nan) for each in found)
-        value, low, high = (column(each) for each in within(*found, (0, 1)))
+        value, low, high = (
+            column(np.where(n >= self.floor, each, np.nan)) for each in within(*found, (0, 1))
+        )
         return Measured(value, np.full_like(value, np.nan), low, high)
