@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from beam_dpcount.counters.counter import Counter, calibrate
     from beam_dpcount.counters.errors import half_width, largest_error, largest_half_width
     from beam_dpcount.counters.lattice import NotANumberError
-    from beam_dpcount.counters.selection import TOTAL, SelectKeys
+    from beam_dpcount.counters.selection import SelectKeys
     from beam_dpcount.counters.sparse import SparseCounter, sparse_for
+    from beam_dpcount.counters.total import TOTAL
     from beam_dpcount.counters.unbounded import UnboundedCounter
     from beam_dpcount.dofns.releases import (
         Rejected,
@@ -121,8 +122,9 @@ _NAMES = {
     "counters.clock": "Clock",
     "counters.errors": "half_width largest_error largest_half_width",
     "counters.lattice": "NotANumberError",
-    "counters.selection": "TOTAL SelectKeys",
+    "counters.selection": "SelectKeys",
     "counters.sparse": "SparseCounter sparse_for",
+    "counters.total": "TOTAL",
     "counters.unbounded": "UnboundedCounter",
     "dofns.releases": "Rejected Release TickRelease TopRelease VectorRelease",
     "dofns.users": "Users",

@@ -98,7 +98,7 @@ def expected(
 ) -> dict[tuple[str, int], dict[str, float | None]]:
     """What each release should say, by key and tick."""
     found: dict[tuple[str, int], dict[str, float | None]] = {}
-    for key in ("total",) if total else ("a", "b", "c", "none"):
+    for key in ("all",) if total else ("a", "b", "c", "none"):
         mine = [row for row in rows if total or row[0] == key]
         if people:
             mine = [row for row in mine if row[1]["who"] is not None]

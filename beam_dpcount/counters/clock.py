@@ -309,6 +309,8 @@ class Restart(View):
 
     ticks: Any
     days: int = field(init=False)
+
+    suffix = ""  # releases have the number of the restart
     _grid: Grid = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -99,21 +99,6 @@ class SelectKeys:
         return ApproxDP(budget.epsilon, float_down(whole - delta)), float_down(delta)
 
 
-class Total:
-    """The class of TOTAL."""
-
-    key = "total"
-
-    def __repr__(self) -> str:
-        return "TOTAL"
-
-    def __reduce__(self) -> str:
-        return "TOTAL"
-
-
-TOTAL = Total()  # in place of keys: all events are of one key, "total"
-
-
 class Outlook(NamedTuple):
     """What to expect of a made-up key that grows by as much at every tick.
 

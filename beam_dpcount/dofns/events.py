@@ -18,7 +18,7 @@ from apache_beam.utils.timestamp import Timestamp
 
 from beam_dpcount.counters.grid import Grid
 from beam_dpcount.dofns.aggregates import Reading
-from beam_dpcount.dofns.intake import has_str_key
+from beam_dpcount.dofns.intake import has_str_key, is_pair
 from beam_dpcount.dofns.releases import Release, TickRelease
 from beam_dpcount.dofns.rows import Fields, field_of
 from beam_dpcount.dofns.versions import VersionedDoFn
@@ -70,7 +70,7 @@ class EventReader:
 
     Args:
       key: reads the key; None: events are (key, payload) pairs.
-      total: the one key of all events; None: each has its own.
+      total: the one key of all events, the keys of pairs included; None: each has its own.
       time: reads the time, as microseconds; None: events carry it.
     """
 
@@ -81,8 +81,7 @@ class EventReader:
     def pair(self, event: Any) -> tuple[str, Any] | None:
         """(key, payload); None if there is no key."""
         if self.total is not None:
-            # A plain pair says its payload; its key does not matter.
-            return self.total, event[1] if has_str_key(event) else event
+            return self.total, event[1] if is_pair(event) else event
         if self.key is None:
             return (str.__str__(event[0]), event[1]) if has_str_key(event) else None
         key = read(self.key, event)

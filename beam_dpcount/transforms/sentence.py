@@ -19,7 +19,8 @@ from beam_dpcount.budget.ledger import Ledger, Protection, Share, claim, plain_b
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.clock import Clock, Each, Last, Restart
 from beam_dpcount.counters.moments import datetime_of, micros_of, zone_of
-from beam_dpcount.counters.selection import Selection, SelectKeys, Total
+from beam_dpcount.counters.selection import Selection, SelectKeys
+from beam_dpcount.counters.total import ALL, Total
 from beam_dpcount.dofns.aggregates import Reading
 from beam_dpcount.dofns.events import (
     EventReader,
@@ -112,7 +113,7 @@ class TickCount(Described):
         share the budget by their weights.
       keys: all public keys, distinct texts; events with other keys do not count. Or
         `SelectKeys()`, where nobody knows them, or which there are is private. Or `TOTAL`: all
-        events count under one key, "total".
+        events count under one key, "all".
       users: Users(by, events): protect all events of one person, not only one.
       mechanism: a name, class or instance, for a count so far or one that restarts. Default: the
         one of least exact error for the view, the budget, and what one event or person changes.
@@ -312,7 +313,7 @@ class TickCount(Described):
 
     def _reading(self) -> EventReader:
         key: Any = Field(self.key) if isinstance(self.key, str) else self.key
-        total = self.keys.key if isinstance(self.keys, Total) else None
+        total = ALL if isinstance(self.keys, Total) else None
         time: Any = None
         if self.time is not None:
             take = Field(self.time) if isinstance(self.time, str) else self.time
@@ -325,7 +326,7 @@ class TickCount(Described):
 
     @property
     def _key_texts(self) -> Any:
-        return (self.keys.key,) if isinstance(self.keys, Total) else self.keys
+        return (ALL,) if isinstance(self.keys, Total) else self.keys
 
     def _named(self, view: View, metric: Metric) -> tuple[str, ...]:
         return tuple(name + view.suffix for name in metric.columns)
@@ -362,6 +363,7 @@ class TickCount(Described):
         elif isinstance(view, Each) and (people or isinstance(self.keys, SelectKeys)):
             view = view.clock.restart(1)  # whose counts bound people, and show keys, anew
         restart = view.ticks if isinstance(view, Restart) else None
+        last = view.ticks if isinstance(view, Last) else 1 if isinstance(view, Each) else None
         options: dict[str, Any] = {
             "budget": budget,
             "tick": view.clock.tick,
@@ -380,7 +382,7 @@ class TickCount(Described):
             "entropy": self.entropy,
             "allow_runner": self.allow_runner,
             "view": view,
-            "inside": Inside(restart=restart, names=tuple(names), numbered=numbered),
+            "inside": Inside(restart=restart, last=last, names=tuple(names), numbered=numbered),
         }
         if not self._is_number(metrics):
             return self._vectors(options, metrics)

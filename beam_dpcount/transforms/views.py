@@ -17,7 +17,6 @@ from beam_dpcount.counters.users import UserChange
 from beam_dpcount.dofns.active import BoundActive
 from beam_dpcount.dofns.users import Users
 from beam_dpcount.mechanisms.single_steps import SingleSteps
-from beam_dpcount.mechanisms.sliding_blt import SlidingBLT
 from beam_dpcount.transforms.aggregates import Aggregating
 from beam_dpcount.transforms.of_ticks import RestartingTicks
 
@@ -29,15 +28,11 @@ class OfView:
     """What an engine takes from a view: its ticks, and the mechanism that is best for it.
 
     Args:
-      view: of the clock. `inside.restart` is its number of ticks if it is a Restart.
+      view: of the clock. `inside.restart` or `inside.last` is its number of ticks.
     """
 
     _: KW_ONLY
     view: Any = None
-
-    @property
-    def _many_ticks(self) -> int:
-        return SlidingBLT.longest if isinstance(self.view, Each | Last) else 1 << 16
 
     def _grids(self) -> tuple[Grid, Grid]:
         view: View = self.view
