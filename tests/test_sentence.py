@@ -350,6 +350,37 @@ def test_a_view_that_goes_on_beyond_the_clock_ends_with_it_in_a_list() -> None:
     assert [(r.step, r.restart) for r in releases] == [(n, 1 + (n > 5)) for n in range(1, 9)]
 
 
+# Beside other transforms
+
+
+def test_other_transforms_take_it_as_they_take_counts_of_numbers() -> None:
+    """BoundUsers, suggest_bounds, ShrinkAcrossKeys and TopKPerTick."""
+    users = dp.Users("who", 100, per_key=50)
+    counts = {
+        "events": TickCount(dp.PureDP(1e9), say.CLOCK, keys=say.KEYS),
+        "each": TickCount(dp.PureDP(1e9), say.CLOCK.each(), keys=say.KEYS),
+    }
+    bound = dp.BoundUsers(users, counts)
+    rows = say.log()
+    (last,) = run(
+        lambda p: (
+            (p | feed(rows) | bound)["events"]
+            | dp.ShrinkAcrossKeys(bound._counts["events"])
+            | dp.TopKPerTick(1, counts["events"])
+            | beam.Filter(lambda top: top.step == say.TICKS)
+        )
+    ).releases
+    assert last.items == ["a"]
+    visits = [("ann", "a", 5), ("ann", "a", 70), ("bob", "b", 70)]
+    found = dp.suggest_bounds(visits, counts["events"], events=[1, 3])
+    assert len(found.rows) == 3
+    with pytest.raises(ValueError, match="make pairs before"):
+        dp.BoundUsers(users, {"x": TickCount(dp.ZCDP(1.0), say.CLOCK, keys=dp.TOTAL)})
+    joint = TickCount(dp.ZCDP(1.0), say.CLOCK, [dp.Count(), dp.Mean("x", 0, 1)], keys=["a"])
+    with pytest.raises(TypeError, match="give TickCount"):
+        dp.BoundUsers(users, {"x": joint})
+
+
 # Events with fields
 
 

@@ -165,6 +165,7 @@ def suggest_bounds(
       1 2 1.000 4.3
       3 3 0.707 8.9
     """
+    count = getattr(count, "numbers", None) or count
     if not isinstance(count, TickCount | PrefixCount | Histogram):
         raise TypeError(
             f"count must be a TickCount, PrefixCount or Histogram, got {type(count).__name__}: for "

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
 from fractions import Fraction
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
@@ -35,7 +35,7 @@ from beam_dpcount.dofns.events import (
 )
 from beam_dpcount.dofns.releases import TickRelease
 from beam_dpcount.dofns.rows import Field, RowElementError, is_row_type
-from beam_dpcount.dofns.users import Parcels, Users
+from beam_dpcount.dofns.users import Users
 from beam_dpcount.mechanisms import Mechanism
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.statistics.metrics import Count, Metric, People, Sum
@@ -519,37 +519,17 @@ class TickCount(Described):
         found: Expected = engine.expected(events, tick)
         return found
 
-    # Inside `BoundUsers`.
-
-    @property
-    def bounds_people(self) -> bool:
-        """Whether each person's events are bounded here."""
-        return self.users is not None and not self.users.asserted
-
-    @property
-    def inside(self) -> Inside:
-        """What the engine knows of the transforms around it."""
-        inside: Inside = self._parts[0].engine.inside
-        return inside
-
-    def within(self, inside: Inside) -> Self:
-        """A copy whose engine knows this."""
-        other = copy(self)
-        part = self._parts[0]
-        other._parts = [part._replace(engine=part.engine.within(inside))]
-        return other
-
-    def parcels(self, events: PCollection[Any]) -> Parcels:
-        """How events travel to their person."""
-        parcels: Parcels = self._parts[0].engine.parcels(events)
-        return parcels
-
     @property
     def numbers(self) -> TickNumbers | None:
-        """The engine, if it counts numbers of pairs; else None."""
+        """The engine, if there is one and it counts numbers; else None."""
         engine = self._engine_alone
-        plain = self._reader == EventReader() and isinstance(engine, TickNumbers)
-        return engine if plain and not isinstance(engine, ViewVectors | ActivePeople) else None
+        is_plain = isinstance(engine, ViewNumbers) and not isinstance(engine, ActivePeople)
+        return engine if is_plain else None
+
+    @property
+    def takes_pairs(self) -> bool:
+        """Whether events are (key, payload) pairs."""
+        return self._reader == EventReader()
 
     # Where it is applied.
 
