@@ -19,6 +19,7 @@ from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.counters.clock import Clock
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.joint import JointChange, JointUserChange
+from beam_dpcount.counters.people import Seen, Users
 from beam_dpcount.counters.selection import JointSelection, Selection, SelectKeys, selection_of
 from beam_dpcount.dofns.aggregate_shards import (
     AggregateShardPlan,
@@ -40,11 +41,9 @@ from beam_dpcount.dofns.aggregates import (
 from beam_dpcount.dofns.intake import has_str_key
 from beam_dpcount.dofns.releases import AggregateRelease
 from beam_dpcount.dofns.ticks import TickIntake
-from beam_dpcount.dofns.users import Users
 from beam_dpcount.mechanisms import Mechanism
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.noise.laws import ScaleError
-from beam_dpcount.states.codecs import Seen
 from beam_dpcount.statistics.items import MOST_STATE
 from beam_dpcount.statistics.metrics import Metric
 from beam_dpcount.statistics.metrics.joint import Joint, check_metrics

@@ -30,9 +30,11 @@ from beam_dpcount.counters.clock import (
     until_of,
 )
 from beam_dpcount.counters.counter import Counter
+from beam_dpcount.counters.people import Bound, Users
 from beam_dpcount.counters.selection import Selection, SelectKeys, selection_of
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.dofns.intake import Intake, has_str_key
+from beam_dpcount.dofns.parcels import ReadyTicks, TextParcels, TickParcels
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.shards import CountAllShards, CountShards, ShardPlan, SumShards
 from beam_dpcount.dofns.ticks import (
@@ -47,7 +49,6 @@ from beam_dpcount.dofns.ticks import (
     check_timed,
     groups_of,
 )
-from beam_dpcount.dofns.users import Bound, ReadyTicks, TextParcels, TickParcels, Users
 from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
 from beam_dpcount.statistics.numbers import Numbers
 from beam_dpcount.transforms.bounding import bounded_events
