@@ -16,7 +16,7 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount.commands import bounds
-from beam_dpcount.dofns.users import Users
+from beam_dpcount.counters.people import Users
 from tests import command_lines
 from tests.command_lines import DATA, SECRET, SECRET_TEXT, Ended
 from tests.runners import feed, run

@@ -32,7 +32,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import beam_dpcount as dp
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.charges import MOST_DIGITS, Charge, Charges, charge_of
 from beam_dpcount.budget.conversions import float_up, rounded_up, zcdp_epsilon
@@ -47,6 +46,7 @@ from beam_dpcount.budget.odometer import (
     runs,
 )
 from beam_dpcount.checks import ParameterError
+from beam_dpcount.version import __version__
 
 FORMAT = 2
 _WITHOUT_COLUMNS = 1  # the previous format
@@ -514,7 +514,7 @@ def create(path: str, budget: Budget, user: str | None) -> Account:
         "total": charge_of(budget).packed(),
         "user": user,
         "time": now(),
-        "version": dp.__version__,
+        "version": __version__,
     }
     try:
         file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)

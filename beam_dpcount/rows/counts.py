@@ -9,7 +9,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
-from beam_dpcount.dofns.users import Users
+from beam_dpcount.counters.people import Users
 from beam_dpcount.rows import arguments
 from beam_dpcount.rows.arguments import length, number
 from beam_dpcount.rows.fields import (
