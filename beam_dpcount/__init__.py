@@ -26,7 +26,8 @@ from beam_dpcount.version import __version__ as __version__
 if TYPE_CHECKING:
     from beam_dpcount import mechanisms
     from beam_dpcount.budget.budgets import ZCDP, ApproxDP, PureDP, WeakBudgetWarning
-    from beam_dpcount.budget.ledger import Ledger, OverspentError, Share
+    from beam_dpcount.budget.ledger import Ledger
+    from beam_dpcount.budget.shares import OverspentError, Share
     from beam_dpcount.counters.change import Change
     from beam_dpcount.counters.choose import choose
     from beam_dpcount.counters.counter import Counter, calibrate
@@ -103,7 +104,8 @@ __all__ = [
 # Where each name lives; the imports above say the same to editors and type checkers.
 _NAMES = {
     "budget.budgets": "ApproxDP PureDP WeakBudgetWarning ZCDP",
-    "budget.ledger": "Ledger OverspentError Share",
+    "budget.ledger": "Ledger",
+    "budget.shares": "OverspentError Share",
     "noise.entropy": "SystemEntropy",
     "noise.replay": "ReplayableEntropy SecretError",
     "mechanisms.base": "HorizonError",

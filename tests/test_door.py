@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import beam_dpcount as dp
-from beam_dpcount.budget.account import create as create_account
+from beam_dpcount.budget.account_file import create as create_account
 from beam_dpcount.budget.conversions import rounded_up
 from beam_dpcount.commands import histogram, stop, ticks
 from beam_dpcount.commands import run as running

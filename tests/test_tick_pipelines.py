@@ -40,7 +40,8 @@ from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
-from beam_dpcount.budget.ledger import ClaimedError, Ledger
+from beam_dpcount.budget.ledger import Ledger
+from beam_dpcount.budget.shares import ClaimedError
 from beam_dpcount.counters.clock import Clock, clock_of
 from beam_dpcount.dofns import ticks as tick_dofns
 from beam_dpcount.dofns.intake import RejectedElementError

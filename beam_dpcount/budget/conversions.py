@@ -13,6 +13,7 @@ from functools import lru_cache
 from numbers import Real
 from typing import Any
 
+USUAL_DELTA = 1e-6  # at which the epsilon of a rho is given, unless told otherwise
 # A relative margin, to the safe side: far above the rounding errors of double precision, and far
 # below anything that a user could notice.
 MARGIN = 1e-11
