@@ -11,7 +11,15 @@ import numpy as np
 _PARAMETER = re.compile(r"\{(\w+)(=?)\}")
 
 
-class ParameterError(ValueError):
+class Error(Exception):
+    """The base class of this package's errors; the others derive from it and from a built-in one.
+
+    So `except ValueError` still catches what is a ValueError. Wrong arguments may also be refused
+    with a plain ValueError or TypeError.
+    """
+
+
+class ParameterError(Error, ValueError):
     """An argument out of range, in parts: a command line says the same of the option that gave it.
 
     Args:

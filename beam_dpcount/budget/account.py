@@ -46,7 +46,7 @@ from beam_dpcount.budget.odometer import (
     ordered,
     runs,
 )
-from beam_dpcount.checks import ParameterError
+from beam_dpcount.checks import Error, ParameterError
 
 FORMAT = 2
 _WITHOUT_COLUMNS = 1  # the previous format
@@ -453,7 +453,7 @@ def _with_runs(conflicts: Mapping[str, Sequence[int]]) -> str:
     return "; ".join(f"{listed(names)} ({runs(numbers)})" for numbers, names in same.items())
 
 
-class _OtherFormatError(ValueError):
+class _OtherFormatError(Error, ValueError):
     """A later format."""
 
 

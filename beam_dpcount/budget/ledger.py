@@ -22,6 +22,7 @@ from beam_dpcount.budget.conversions import (
     rounded_up,
     zcdp_epsilon,
 )
+from beam_dpcount.checks import Error
 from beam_dpcount.notebooks import described, table
 
 # Ten times 0.1 is a hair above 1 in binary. A share that exceeds what is left by this part of
@@ -53,11 +54,11 @@ _KEYS_COLUMN = 3  # shown where anything is kept for keys
 _LOCK = threading.Lock()
 
 
-class OverspentError(ValueError):
+class OverspentError(Error, ValueError):
     """A share of more than is left of its ledger."""
 
 
-class ClaimedError(ValueError):
+class ClaimedError(Error, ValueError):
     """A share that another transform has used."""
 
 

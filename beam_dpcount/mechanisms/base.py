@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from beam_dpcount.checks import ParameterError
+from beam_dpcount.checks import Error, ParameterError
 from beam_dpcount.mechanisms.workload import PREFIX_SUMS, Workload
 from beam_dpcount.noise.entropy import Noise
 
@@ -35,11 +35,11 @@ MAX_HORIZON = 2**48
 _DENSE = 4096  # the longest horizon whose decoder is held as a matrix
 
 
-class HorizonError(ValueError):
+class HorizonError(Error, ValueError):
     """A step beyond the declared horizon: nothing more may be released, and `step` raises this."""
 
 
-class UnsupportedHorizonError(ValueError):
+class UnsupportedHorizonError(Error, ValueError):
     """The horizon is longer than this mechanism's proofs, tables or memory reach."""
 
 
