@@ -21,7 +21,7 @@ from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 from apache_beam.transforms.window import GlobalWindow, IntervalWindow
 from apache_beam.utils import windowed_value
 
-from beam_dpcount.checks import check_whole
+from beam_dpcount.checks import check_flag, check_whole
 from beam_dpcount.counters.clock import duration_of, seconds
 from beam_dpcount.dofns.intake import Excess, Lost, has_str_key
 from beam_dpcount.dofns.reading import UNREADABLE, call, read, text_of
@@ -125,10 +125,9 @@ class Users:
             )
         for name in ("events", "keys", "per_key"):
             given = getattr(self, name)
-            if given is not None:
+            if given is not None or name != "keys":
                 object.__setattr__(self, name, check_whole(name, given))
-        if not isinstance(self.asserted, bool):
-            raise TypeError(f"asserted must be True or False, got {self.asserted!r}")
+        check_flag("asserted", self.asserted)
         if self.gap is not None:
             duration_of(self.gap, "gap")
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import lru_cache
+from inspect import isabstract
 from typing import Any, ClassVar
 
 import numpy as np
@@ -315,6 +316,11 @@ def zero(dimension: int | None) -> Any:
 def owned(value: Any) -> Any:
     """One row of an array as a state keeps it: a Python number, or an array of its own."""
     return value.item() if np.ndim(value) == 0 else value.copy()
+
+
+def is_mechanism_class(kind: Any) -> bool:
+    """Whether it is a class of mechanisms, and not the abstract base of them."""
+    return isinstance(kind, type) and issubclass(kind, Mechanism) and not isabstract(kind)
 
 
 @lru_cache(maxsize=1)
