@@ -241,22 +241,6 @@ def test_rows_that_cannot_be_read(row: Any) -> None:
     assert str(SECRET) not in text
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ({"events": [0]}, "events must be a whole number"),
-        ({"events": []}, "there is no bound to try"),
-        ({"gap": [-1]}, "gap"),
-        ({"sample": 0}, "sample must be a number above 0, up to 1, got 0: give the share"),
-        ({"sample": True}, "sample must be"),
-        ({"sample": math.nan}, "sample must be"),
-    ],
-)
-def test_wrong_arguments(more: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        dp.suggest_bounds([], clocked(), **more)
-
-
 def test_people_are_texts_or_whole_numbers_as_for_users() -> None:
     rows = [(7, "a", 5), ("7", "b", 5), (8, "a", 5), (None, "a", 5), ("", "a", 5)]
     found = dp.suggest_bounds(rows, clocked(), events=[1])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import inspect
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -250,6 +253,29 @@ def test_the_names_are_the_same_everywhere() -> None:
         assert getattr(dp, name) is not None
     for name in shown:
         assert getattr(dp, name).__module__ == shown[name], name
+
+
+@pytest.mark.slow
+def test_every_error_of_the_package_is_a_dp_error() -> None:
+    """And comes back from a pickle as it was: workers send errors to the submitter."""
+    values = {
+        value
+        for name in modules(PACKAGE)
+        for value in vars(importlib.import_module(name)).values()
+        if isinstance(value, type) and issubclass(value, Exception)
+        if value.__module__.split(".")[0] == "beam_dpcount"
+    }
+    errors = {value for value in values if not issubclass(value, Warning)}
+    assert len(errors) > 20
+    assert {error for error in errors if not issubclass(error, dp.Error)} == set()
+    assert not any(issubclass(warning, dp.Error) for warning in values - errors)
+    for error in errors - {dp.Error}:
+        assert issubclass(error, ValueError | TypeError | RuntimeError), error  # as they were
+        names = inspect.signature(error.__init__).parameters  # self, *args, **kwargs; or its own
+        raised = error(*[*names][1:]) if "args" not in names else error("what is wrong")
+        back = pickle.loads(pickle.dumps(raised))
+        assert type(back) is error
+        assert (str(back), back.args, vars(back)) == (str(raised), raised.args, vars(raised))
 
 
 def test_other_names_are_none() -> None:

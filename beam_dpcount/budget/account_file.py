@@ -21,6 +21,7 @@ from beam_dpcount.budget.account import FORMAT, Account, AccountError, Run, acco
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.charges import MOST_DIGITS, Charge, Charges, charge_of
 from beam_dpcount.budget.odometer import PRESENCE, UNKNOWN, ColumnUse, ordered
+from beam_dpcount.checks import Error
 from beam_dpcount.version import __version__
 
 _WITHOUT_COLUMNS = 1  # the previous format
@@ -101,7 +102,7 @@ def _take(account: Account, number: int, line: dict[str, Any]) -> None:
     )
 
 
-class _OtherFormatError(ValueError):
+class _OtherFormatError(Error, ValueError):
     """A later format."""
 
 

@@ -8,14 +8,15 @@ from fractions import Fraction
 from typing import Any, NamedTuple, Protocol
 
 from beam_dpcount.budget.budgets import ZCDP, Budget, PureDP
+from beam_dpcount.checks import Error
 from beam_dpcount.notebooks import described
 
 
-class OverspentError(ValueError):
+class OverspentError(Error, ValueError):
     """A share of more than is left of its ledger."""
 
 
-class ClaimedError(ValueError):
+class ClaimedError(Error, ValueError):
     """A share that another transform has used."""
 
 
