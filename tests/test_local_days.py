@@ -22,6 +22,8 @@ from beam_dpcount.dofns.windows import UnevenWindows, windows_of, windows_of_tic
 from beam_dpcount.states.codecs import tick_codec
 from beam_dpcount.states.envelope import StateError
 from beam_dpcount.states.wire import PAIR
+from beam_dpcount.transforms.inside import Inside
+from beam_dpcount.transforms.of_ticks import RestartingTicks
 from beam_dpcount.transforms.ticks import TickCount
 from benchmarks.cells import Bag, Cell, Timer
 from tests.runners import SECOND, Row, each_path, feed, run, run_stream
@@ -91,18 +93,23 @@ def by_hand(name: str, key: str, distinct: bool = False) -> Iterator[tuple[int, 
 
 
 def counting(
-    monkeypatch: pytest.MonkeyPatch, view: Clock | View, kind: str, path: str, keys: Any
+    monkeypatch: pytest.MonkeyPatch,
+    view: Clock | View,
+    kind: str,
+    path: str,
+    keys: Any,
 ) -> Any:
     """A transform at the ticks of a view."""
     restart = view.ticks if isinstance(view, Restart) else None
     monkeypatch.setattr(TickCount, "_grids", lambda self: (view.clock.grid, view.grid))
-    monkeypatch.setattr(TickCount, "_restart", restart)
+    inside = Inside(restart=restart)
     given: dict[str, Any] = {"tick": 1, "start": 0, "horizon": 1, "keys": keys, "path": path}
     count = [dp.metrics.Count()]
     if kind == "numbers":
-        return dp.TickCount(EXACT, **given, value=itemgetter("n"))
+        return RestartingTicks(EXACT, **given, value=itemgetter("n"), inside=inside)
     if kind == "people's":
-        return dp.TickCount(EXACT, **given, value=itemgetter("n"), users=PEOPLE)
+        counted = {"value": itemgetter("n"), "users": PEOPLE}
+        return RestartingTicks(EXACT, **given, **counted, inside=inside)
     if kind == "vectors":
         return dp.TickAggregate(EXACT, **given, metrics=count, window=restart)
     if kind == "people's vectors":
@@ -161,10 +168,10 @@ OPTIONS: dict[str, Any] = {
 def test_only_ticks_that_have_ended_are_released(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    counting(monkeypatch, VIEWS[name], "numbers", "bounded", ["a", "b"])
+    inside = counting(monkeypatch, VIEWS[name], "numbers", "bounded", ["a", "b"]).inside
     ends = [end for _, window in WINDOWS[name] for end in window]
     until = ends[len(ends) // 2] + HOUR // 2
-    count = dp.TickCount(EXACT, **OPTIONS, until=Timestamp(micros=until))
+    count = RestartingTicks(EXACT, **OPTIONS, until=Timestamp(micros=until), inside=inside)
     releases = run(lambda p: p | feed(rows_of(name)) | count).releases
     ended = len(ends) // 2 + 1
     assert (count.ticks_released, count.ticks_left) == (ended, len(ends) - ended)
@@ -183,13 +190,13 @@ def test_a_later_run_repeats_what_an_earlier_one_released(
 ) -> None:
     """Under one secret, and whatever until is."""
     monkeypatch.setenv("COUNTING_SECRET", "0123456789abcdef" * 4)
-    counting(monkeypatch, VIEWS[name], "numbers", "bounded", ["a"])
+    inside = counting(monkeypatch, VIEWS[name], "numbers", "bounded", ["a"]).inside
     grid = VIEWS[name].grid
 
     def released(until: int) -> dict[tuple[str, int], float]:
         entropy = dp.ReplayableEntropy("COUNTING_SECRET", run_id="x")
         given: dict[str, Any] = {**OPTIONS, "keys": keys, "until": Timestamp(micros=until)}
-        count = dp.TickCount(dp.ApproxDP(10, 1e-6), **given, entropy=entropy)
+        count = RestartingTicks(dp.ApproxDP(10, 1e-6), **given, entropy=entropy, inside=inside)
         found = run(lambda p: p | feed(rows_of(name)) | count).releases
         return {(r.key, r.step): r.value for r in found}
 

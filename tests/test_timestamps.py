@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_dpcount.commands.files.times import lacks_offset, parser
+from beam_dpcount.arguments.timestamps import lacks_offset, parser
 from beam_dpcount.times import duration, every
 
 UTC = dt.timezone.utc

@@ -104,8 +104,9 @@ class Clock:
             grid = _day_grid(self, first, stop)
         else:
             length = duration_of(self.tick)
+            _check_first(self.tick, first, length)
             if stop is None and ticks is None:
-                ticks = max(1, min((LAST - first) // length, MAX_HORIZON))
+                ticks = min((LAST - first) // length, MAX_HORIZON)
             start = self.start, first
             grid = _even_grid(length, start, (self.stop, stop), ticks, "ticks")
         object.__setattr__(self, "grid", grid)
@@ -430,6 +431,12 @@ def _day_bounds(clock: Clock, first: int, ticks: int | None, reach: int | None =
     raise _too_late(f"ticks of {clock.length}", first, "ticks")
 
 
+def _check_first(tick: Any, first: int, length: int) -> None:
+    if first + length > LAST:
+        problem = f"is {tick!r}, so the first one would end after the year 9999"
+        raise ParameterError("tick", problem, "give a length in seconds, e.g. {tick=}3600")
+
+
 def _check_order(first: int, last: int | None, start: Any, stop: Any) -> None:
     if last is not None and last <= first:
         raise ValueError(f"stop must be after start, got start={start!r} and stop={stop!r}")
@@ -457,6 +464,7 @@ def clock_of(tick: Any, start: Any, stop: Any = None, horizon: Any = None) -> Gr
         whole number as `stop` comes before the first tick ends.
     """
     length, first = duration_of(tick), micros_of(start, "start")
+    _check_first(tick, first, length)
     if stop is None and horizon is None:
         raise ValueError("give stop, the end of the count, or horizon, the number of ticks")
     last = None if stop is None else micros_of(stop, "stop")

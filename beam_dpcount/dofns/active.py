@@ -7,8 +7,9 @@ from typing import Any
 
 from apache_beam.utils import windowed_value
 
-from beam_dpcount.dofns.users import Bound, BoundShards, Parcels
-from beam_dpcount.states.codecs import Seen
+from beam_dpcount.counters.people import Bound, Seen
+from beam_dpcount.dofns.parcels import Parcels
+from beam_dpcount.dofns.users import BoundShards
 from beam_dpcount.states.wire import PAIR
 
 _placed: Any = windowed_value.create

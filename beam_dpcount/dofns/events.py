@@ -20,9 +20,8 @@ from beam_dpcount.counters.grid import Grid
 from beam_dpcount.dofns.aggregates import Reading
 from beam_dpcount.dofns.intake import has_str_key, is_pair
 from beam_dpcount.dofns.releases import Release, TickRelease
-from beam_dpcount.dofns.rows import Fields, field_of
 from beam_dpcount.dofns.versions import VersionedDoFn
-from beam_dpcount.statistics.reading import UNREADABLE, read, text_of
+from beam_dpcount.reading import UNREADABLE, Fields, field_of, read, text_of
 
 _FORMAT = 1  # of what a join keeps of a tick
 _PLACE = struct.Struct("<q")

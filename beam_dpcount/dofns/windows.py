@@ -14,13 +14,14 @@ from apache_beam.transforms.window import (
 )
 from apache_beam.utils.timestamp import Duration, Timestamp
 
+from beam_dpcount.checks import Error
 from beam_dpcount.counters.grid import Grid, Runs, UnevenGrid
 from beam_dpcount.counters.moments import instant, seconds
 
 _MILLISECOND = 1000  # to which Beam cuts the bounds of windows
 
 
-class UnexpectedWindowError(ValueError):
+class UnexpectedWindowError(Error, ValueError):
     """An element lies in other windows than its PCollection declares; windows are public."""
 
 

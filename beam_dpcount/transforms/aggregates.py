@@ -14,12 +14,14 @@ from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import GlobalWindows
 
 from beam_dpcount.budget.budgets import Budget, PureDP
-from beam_dpcount.budget.ledger import Share
+from beam_dpcount.budget.shares import Share
 from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.joint import JointChange, JointUserChange
+from beam_dpcount.counters.people import Seen, Users
 from beam_dpcount.counters.selection import JointSelection, Selection, SelectKeys, selection_of
+from beam_dpcount.counters.total import Total
 from beam_dpcount.dofns.aggregate_shards import (
     AggregateShardPlan,
     CountAllVectorShards,
@@ -40,11 +42,9 @@ from beam_dpcount.dofns.aggregates import (
 from beam_dpcount.dofns.intake import has_str_key
 from beam_dpcount.dofns.releases import TickRelease
 from beam_dpcount.dofns.ticks import TickIntake
-from beam_dpcount.dofns.users import Users
 from beam_dpcount.mechanisms import Mechanism, sliding_blt
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.noise.laws import ScaleError
-from beam_dpcount.states.codecs import Seen
 from beam_dpcount.statistics.items import MOST_STATE
 from beam_dpcount.statistics.metrics import Metric
 from beam_dpcount.statistics.metrics.joint import Joint, check_metrics
@@ -66,7 +66,7 @@ class TickAggregate(OfTicks):
 
     Args:
       budget, tick, start, stop, horizon: as for TickCount.
-      keys: as for TickCount: the public keys, or `SelectKeys()`, which needs `Count()`.
+      keys: as for TickCount: the public keys, `TOTAL`, or `SelectKeys()`, which needs `Count()`.
       metrics: in the order of the columns: Count, Sum, Mean, Variance, Quantiles, Rate, Items,
         People. `weight` of each says how the budget is split.
       users: as for TickCount: protect all events of one person. `by` is given an event's value.
@@ -127,7 +127,7 @@ class TickAggregate(OfTicks):
     start: Any
     stop: Any = None
     _: KW_ONLY
-    keys: Sequence[str] | SelectKeys
+    keys: Sequence[str] | SelectKeys | Total
     metrics: Sequence[Metric]
     users: Users | None = None
     window: int | None = None
@@ -183,7 +183,7 @@ class TickAggregate(OfTicks):
         """The names of what is released, in their order."""
         return self._ticks.joint.columns
 
-    def expected(self, events: Iterable[Any], tick: int | None = None) -> Expected:
+    def expected(self, events: Iterable[object], tick: int | None = None) -> Expected:
         """What would be known of a key that had these events, and how well: `print` it.
 
         Nothing is counted or spent, and no noise is drawn: what it returns is computed from the
@@ -305,7 +305,7 @@ class Aggregating(RestartingTicks):
         delta = self._keys_delta
         return selection_of(self._select, self._whole_budget, counter, delta, JointSelection)
 
-    def expected(self, events: Iterable[Any], tick: int | None) -> Expected:
+    def expected(self, events: Iterable[object], tick: int | None) -> Expected:
         counter, joint, read, users = self.counter, self.joint, self._numbers_of, self.users
         sums, many, counted = [0] * joint.width, 0, 0
         problems: Tally[str] = Tally()
@@ -361,21 +361,25 @@ class Aggregating(RestartingTicks):
         given: dict[str, Any] = {**how, **self._vectors(selection.counter)}
         return AggregateShardPlan(selection, *args, **given)
 
-    def _read_ticks(self, intake: Any) -> ReadVectors:
+    def _read_ticks(self, intake: TickIntake) -> ReadVectors:
         return ReadVectors(intake, self.joint.width)
 
-    def _sum_ticks(self, intake: Any, keys: Sequence[str], alone: bool) -> SumVectors:
+    def _sum_ticks(self, intake: TickIntake, keys: Sequence[str], alone: bool) -> SumVectors:
         return SumVectors(intake, keys, alone, self.joint.width)
 
-    def _sum_shards(self, intake: Any, groups: int, ticks_apart: bool) -> SumVectorShards:
+    def _sum_shards(self, intake: TickIntake, groups: int, ticks_apart: bool) -> SumVectorShards:
         return SumVectorShards(intake, groups, ticks_apart, self.joint.width)
+
+    @property
+    def _takes_rows(self) -> bool:
+        return super()._takes_rows or not self.joint.needs_mapping
 
     def _examine(self, event: Any) -> tuple[str | None, Any]:
         if not has_str_key(event):
             return f"the element is not a (key, value) pair but {type(event).__name__}", ()
         return self._numbers_of.examine(event[1])
 
-    def _windowed(self, events: PCollection[Any]) -> Grid:
+    def _windowed(self, events: PCollection[object]) -> Grid:
         is_global = isinstance(events.windowing.windowfn, GlobalWindows)
         if not is_global and (self.inside.restart is not None or self.joint.first):
             problem = f"{events.windowing.windowfn!r} would count anew in each window"

@@ -25,8 +25,8 @@ from beam_dpcount.dofns.elements import (
 )
 from beam_dpcount.dofns.gathered import CountGathered, GatherNumbers
 from beam_dpcount.dofns.intake import Intake, has_str_key
+from beam_dpcount.dofns.parcels import StepParcels
 from beam_dpcount.dofns.releases import Rejected
-from beam_dpcount.dofns.users import StepParcels
 from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.mechanisms import Sparse, Unbounded
 from beam_dpcount.mechanisms.base import MAX_HORIZON, check_horizon

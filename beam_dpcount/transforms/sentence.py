@@ -15,10 +15,12 @@ from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import GlobalWindows, WindowFn
 
 from beam_dpcount.budget.budgets import Budget, PureDP
-from beam_dpcount.budget.ledger import Ledger, Protection, Share, claim, plain_budget
+from beam_dpcount.budget.ledger import Ledger, claim, plain_budget
+from beam_dpcount.budget.shares import Protection, Share
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.clock import Clock, Each, Last, Restart
 from beam_dpcount.counters.moments import datetime_of, micros_of, zone_of
+from beam_dpcount.counters.people import Users
 from beam_dpcount.counters.selection import Selection, SelectKeys
 from beam_dpcount.counters.total import ALL, Total
 from beam_dpcount.dofns.aggregates import Reading
@@ -34,10 +36,10 @@ from beam_dpcount.dofns.events import (
     ToPart,
 )
 from beam_dpcount.dofns.releases import TickRelease
-from beam_dpcount.dofns.rows import Field, RowElementError, is_row_type
-from beam_dpcount.dofns.users import Users
+from beam_dpcount.dofns.rows import RowElementError, is_row_type
 from beam_dpcount.mechanisms import Mechanism
 from beam_dpcount.noise.entropy import Entropy
+from beam_dpcount.reading import Field
 from beam_dpcount.statistics.metrics import Count, Metric, People, Sum
 from beam_dpcount.statistics.metrics.joint import Joint, check_metrics
 from beam_dpcount.transforms.bounding import check_users

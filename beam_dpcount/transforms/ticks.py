@@ -13,7 +13,7 @@ from apache_beam.pvalue import PCollection
 from apache_beam.transforms import window as windows
 
 from beam_dpcount.budget.budgets import warn_if_weak
-from beam_dpcount.budget.ledger import Share
+from beam_dpcount.budget.shares import Share
 from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.counters.change import TickChange, check_bounds, check_unit
 from beam_dpcount.counters.clip import ample, least_most
@@ -28,9 +28,11 @@ from beam_dpcount.counters.clock import (
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.moments import instant
+from beam_dpcount.counters.people import Bound, Users
 from beam_dpcount.counters.selection import Selection, SelectKeys, selection_of
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.dofns.intake import Intake, has_str_key
+from beam_dpcount.dofns.parcels import ReadyTicks, TextParcels, TickParcels
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.shards import CountAllShards, CountShards, ShardPlan, SumShards
 from beam_dpcount.dofns.ticks import (
@@ -45,7 +47,7 @@ from beam_dpcount.dofns.ticks import (
     check_timed,
     groups_of,
 )
-from beam_dpcount.dofns.users import Bound, BoundShards, ReadyTicks, TextParcels, TickParcels, Users
+from beam_dpcount.dofns.users import BoundShards
 from beam_dpcount.dofns.windows import windows_of, windows_of_ticks
 from beam_dpcount.mechanisms import Mechanism, SlidingBLT, Sparse, Unbounded
 from beam_dpcount.statistics.numbers import Numbers
@@ -246,20 +248,20 @@ class TickCount(Counting):
     def _grids(self) -> tuple[Grid, Grid]:
         """The clock, and the same in the windows in which it starts anew."""
         whole = clock_of(self.tick, self.start, self.stop, self.horizon)
-        if self.inside.restart is None:
+        if (restart := self.inside.restart) is None:
             return whole, whole
-        check_window(self.inside.restart, whole)
-        return whole, whole.in_windows(self.inside.restart * whole.tick, whole.start)
-
-    @property
-    def _dimension(self) -> int | None:
-        """How many numbers a vector has; None: single numbers are counted."""
-        return None
+        check_window(restart, whole)
+        return whole, whole.in_windows(restart * whole.tick, whole.start)
 
     @property
     def _restarts(self) -> Grid | None:
         """The clock in the windows in which it starts anew, if it does."""
         return None if self.inside.restart is None else self._clock
+
+    @property
+    def _dimension(self) -> int | None:
+        """How many numbers a vector has; None: single numbers are counted."""
+        return None
 
     @property
     def clock(self) -> Grid:

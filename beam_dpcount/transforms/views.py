@@ -13,9 +13,9 @@ from beam_dpcount.counters.choose import resolve_last
 from beam_dpcount.counters.clock import Clock, Each, Last, Restart
 from beam_dpcount.counters.counter import calibrate
 from beam_dpcount.counters.grid import Grid
+from beam_dpcount.counters.people import Users
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.dofns.active import BoundActive
-from beam_dpcount.dofns.users import Users
 from beam_dpcount.mechanisms.single_steps import SingleSteps
 from beam_dpcount.transforms.aggregates import Aggregating
 from beam_dpcount.transforms.of_ticks import RestartingTicks

@@ -18,7 +18,7 @@ from beam_dpcount.statistics.metrics.base import (
     Metric,
     of_sum,
 )
-from beam_dpcount.statistics.reading import UNREADABLE, read, text_of
+from beam_dpcount.reading import UNREADABLE, read, text_of
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from beam_dpcount.statistics.metrics.base import (
     ratio,
     within,
 )
-from beam_dpcount.statistics.reading import call, class_name, read, text_of
+from beam_dpcount.reading import call, class_name, read, text_of
 
 _EXAMPLE = 'give a function of the event, or e.g. where="level = ERROR" or where="ms > 500"'
 _PARTS = re.compile(r"\s*([^=!<>]*[^=!<>\s])\s*(!=|<=|>=|=|<|>)\s*(.*?)\s*", re.DOTALL)
