@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from beam_dpcount.counters.lattice import NotANumberError
     from beam_dpcount.counters.selection import SelectKeys
     from beam_dpcount.counters.sparse import SparseCounter, sparse_for
+    from beam_dpcount.counters.total import TOTAL
     from beam_dpcount.counters.unbounded import UnboundedCounter
     from beam_dpcount.dofns.releases import (
         AggregateRelease,
@@ -92,18 +93,18 @@ __version__ = "0.1.0"  # as in pyproject.toml
 
 # fmt: off
 __all__ = [
-    "ZCDP", "AggregateRelease", "ApproxDP", "BoundUsers", "Change", "CheckError", "Checked",
-    "Count", "Counter", "CutGraph", "DegreeHistogram", "DistinctUsers", "EdgeCount", "EpisodeCount",
-    "HighDegreeCount", "Histogram", "HorizonError", "Isotonic", "Items", "KStarCount",
-    "LastPerTick", "Ledger", "LocalConvexRisk", "LocalMedian", "Mean", "Monotone", "NonNegative",
-    "NotANumberError", "OverspentError", "People", "PrefixCount", "PureDP", "Quantiles", "Rate",
-    "Rejected", "Release", "ReplayableEntropy", "Rounded", "RunnerError", "RunnerWarning",
-    "RunningAverage", "SecretError", "SelectKeys", "Share", "ShrinkAcrossKeys", "SlidingCount",
-    "SlidingSum", "SpanningForestCost", "SparseCounter", "StatisticCount", "SubstringCount", "Sum",
-    "SystemEntropy", "TickAggregate", "TickCount", "TickHistogram", "TopK", "TopKPerTick",
-    "TopRelease", "TriangleCount", "UnboundedCounter", "Users", "Variance", "VectorRelease",
-    "WeakBudgetWarning", "calibrate", "check", "choose", "half_width", "largest_error",
-    "largest_half_width", "mechanisms", "metrics", "sparse_for", "suggest_bounds",
+    "TOTAL", "ZCDP", "AggregateRelease", "ApproxDP", "BoundUsers", "Change", "CheckError",
+    "Checked", "Count", "Counter", "CutGraph", "DegreeHistogram", "DistinctUsers", "EdgeCount",
+    "EpisodeCount", "HighDegreeCount", "Histogram", "HorizonError", "Isotonic", "Items",
+    "KStarCount", "LastPerTick", "Ledger", "LocalConvexRisk", "LocalMedian", "Mean", "Monotone",
+    "NonNegative", "NotANumberError", "OverspentError", "People", "PrefixCount", "PureDP",
+    "Quantiles", "Rate", "Rejected", "Release", "ReplayableEntropy", "Rounded", "RunnerError",
+    "RunnerWarning", "RunningAverage", "SecretError", "SelectKeys", "Share", "ShrinkAcrossKeys",
+    "SlidingCount", "SlidingSum", "SpanningForestCost", "SparseCounter", "StatisticCount",
+    "SubstringCount", "Sum", "SystemEntropy", "TickAggregate", "TickCount", "TickHistogram", "TopK",
+    "TopKPerTick", "TopRelease", "TriangleCount", "UnboundedCounter", "Users", "Variance",
+    "VectorRelease", "WeakBudgetWarning", "calibrate", "check", "choose", "half_width",
+    "largest_error", "largest_half_width", "mechanisms", "metrics", "sparse_for", "suggest_bounds",
 ]
 # fmt: on
 
@@ -121,6 +122,7 @@ _NAMES = {
     "counters.lattice": "NotANumberError",
     "counters.selection": "SelectKeys",
     "counters.sparse": "SparseCounter sparse_for",
+    "counters.total": "TOTAL",
     "counters.unbounded": "UnboundedCounter",
     "dofns.releases": "AggregateRelease Rejected Release TopRelease VectorRelease",
     "dofns.users": "Users",

@@ -17,6 +17,7 @@ from numbers import Real
 from typing import Any
 
 from beam_dpcount.checks import ParameterError
+from beam_dpcount.counters.total import ALL, Total
 from beam_dpcount.mechanisms.base import check_horizon
 from beam_dpcount.times import duration
 
@@ -334,12 +335,14 @@ def instant(micros: int) -> str:
 
 
 def check_keys(keys: Any) -> tuple[str, ...]:
-    """The public keys as a tuple, in the order given (sets: sorted).
+    """The public keys as a tuple, in the order given (sets: sorted); of TOTAL its one key.
 
     Raises:
       ValueError, TypeError: keys are not a collection of distinct texts.
     """
     remedy = 'give all public keys, e.g. keys=["INFO", "ERROR"]'
+    if isinstance(keys, Total):
+        return (ALL,)
     if getattr(keys, "__name__", "") == "SelectKeys":
         raise TypeError("keys is the class SelectKeys: give keys=SelectKeys(), with brackets")
     if isinstance(keys, str | bytes) or not isinstance(keys, Sequence | AbstractSet):

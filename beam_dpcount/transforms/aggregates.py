@@ -20,6 +20,7 @@ from beam_dpcount.counters.clock import Clock
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.joint import JointChange, JointUserChange
 from beam_dpcount.counters.selection import JointSelection, Selection, SelectKeys, selection_of
+from beam_dpcount.counters.total import Total
 from beam_dpcount.dofns.aggregate_shards import (
     AggregateShardPlan,
     CountAllVectorShards,
@@ -66,7 +67,7 @@ class TickAggregate(OfTicks):
 
     Args:
       budget, tick, start, stop, horizon: as for TickCount.
-      keys: as for TickCount: the public keys, or `SelectKeys()`, which needs `Count()`.
+      keys: as for TickCount: the public keys, `TOTAL`, or `SelectKeys()`, which needs `Count()`.
       metrics: in the order of the columns: Count, Sum, Mean, Variance, Quantiles, Rate, Items,
         People. `weight` of each says how the budget is split.
       users: as for TickCount: protect all events of one person. `by` is given an event's value.
@@ -127,7 +128,7 @@ class TickAggregate(OfTicks):
     start: Any
     stop: Any = None
     _: KW_ONLY
-    keys: Sequence[str] | SelectKeys
+    keys: Sequence[str] | SelectKeys | Total
     metrics: Sequence[Metric]
     users: Users | None = None
     window: int | None = None
@@ -369,6 +370,10 @@ class _Aggregating(RestartingTicks):
 
     def _sum_shards(self, intake: Any, groups: int, ticks_apart: bool) -> SumVectorShards:
         return SumVectorShards(intake, groups, ticks_apart, self.joint.width)
+
+    @property
+    def _takes_rows(self) -> bool:
+        return super()._takes_rows or not self.joint.needs_mapping
 
     def _examine(self, event: Any) -> tuple[str | None, Any]:
         if not has_str_key(event):

@@ -25,6 +25,7 @@ from beam_dpcount.counters.clock import (
 )
 from beam_dpcount.counters.counter import UnsupportedBudgetError
 from beam_dpcount.counters.sliding import difference_variances
+from beam_dpcount.counters.total import Total
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.users import Users
 from beam_dpcount.mechanisms import sliding_blt
@@ -119,7 +120,7 @@ class SlidingCount(OfTicks):
     stop: Any = None
     _: KW_ONLY
     window: int
-    keys: Sequence[str]
+    keys: Sequence[str] | Total
     horizon: int | None = None
     bounds: tuple[float, float] = (0, 1)
     unit: float = 1

@@ -31,9 +31,11 @@ from beam_dpcount.counters.clock import (
 )
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.selection import Selection, SelectKeys, selection_of
+from beam_dpcount.counters.total import ALL, Total
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.dofns.intake import Intake, has_str_key
 from beam_dpcount.dofns.releases import Release
+from beam_dpcount.dofns.rows import TO_VALUES, RowElementError, is_row_type
 from beam_dpcount.dofns.shards import CountAllShards, CountShards, ShardPlan, SumShards
 from beam_dpcount.dofns.ticks import (
     SEED,
@@ -44,6 +46,7 @@ from beam_dpcount.dofns.ticks import (
     SumTicks,
     TickIntake,
     TickPlan,
+    ToTotal,
     check_timed,
     groups_of,
 )
@@ -94,6 +97,8 @@ class TickCount(Counting):
         resumed from a savepoint takes the same list, in the same order; another one is an error.
         Or `SelectKeys()`, where nobody knows them, or which there are is private: a key then has
         releases from the first tick on at which its private count is high enough, and none before.
+        Or `TOTAL`: one count of all events, whose key is "all". Events then need no key: of a pair
+        the value counts whatever its key is, and all else is a value itself.
       mechanism: as for PrefixCount. An instance has the clock's number of ticks (in FixedWindows it
         is made anew with those of a window).
       bounds: (low, high); an event's number is clipped to them. Default (0, 1).
@@ -192,7 +197,7 @@ class TickCount(Counting):
     start: Any
     stop: Any = None
     _: KW_ONLY
-    keys: Sequence[str] | SelectKeys
+    keys: Sequence[str] | SelectKeys | Total
     horizon: int | None = None
     bounds: tuple[float, float] = (0, 1)
     unit: float = 1
@@ -222,6 +227,7 @@ class TickCount(Counting):
             size = restart * self._whole.tick
             self._clock = self._whole.in_windows(size, self._whole.start)
         self._select = self.keys if isinstance(self.keys, SelectKeys) else None
+        self._is_total = isinstance(self.keys, Total)
         self._listed: tuple[str, ...] = ()
         if self._select is not None:
             self._check_unlisted()
@@ -231,6 +237,8 @@ class TickCount(Counting):
                 warn_if_weak(self._whole_budget, self._keys_delta)
         else:
             self.keys = self._listed = check_keys(self.keys)
+            if self._is_total and self.other is None:
+                self.other = ALL  # of pairs that reach it with other keys
         if self.other is not None and self.other not in self._listed:
             problem = f"must be one of keys, got {self.other!r}"
             raise ParameterError("other", problem, "add it to keys, or leave {other} out")
@@ -381,7 +389,20 @@ class TickCount(Counting):
     def bounds_people(self) -> bool:
         return super().bounds_people and self.inside.bounds
 
+    @property
+    def _takes_rows(self) -> bool:
+        """Whether a row is a value that may count."""
+        return self.value is not None
+
+    @property
+    def _to_total(self) -> ToTotal:
+        return ToTotal(self._takes_rows)
+
     def _check_elements(self, events: PCollection[Any]) -> None:
+        if self._is_total:
+            if is_row_type(events.element_type) and not self._takes_rows:
+                raise RowElementError(TO_VALUES)
+            return
         if self.inside.split is None or not self.bounds_people:
             super()._check_elements(events)
 
@@ -407,6 +428,9 @@ class TickCount(Counting):
     def expand(self, events: PCollection[Any]) -> PCollection[Release]:
         streaming = self._path_of(events)
         self._check_until(streaming)
+        if self._is_total:
+            total: Any = beam.ParDo(self._to_total)
+            events = events | "Total" >> total.with_output_types(tuple[str, Any])
         clock = self._used = self._windowed(events)
         self._streams, until = streaming, self._until_on(streaming, clock)
         if streaming and self.late == "fold" and self.users is not None and self.users.micros:
@@ -608,6 +632,8 @@ class TickCount(Counting):
 
     def check_row(self, event: Any, micros: int | None = None) -> RowCheck:
         """What becomes of an event; see `beam_dpcount.check`."""
+        if self._is_total:
+            event = self._to_total.pair(event)
         problem, amount = self._examine(event)
         if not has_str_key(event):
             return RowCheck(problem, keys=())

@@ -1114,6 +1114,14 @@ MUTANTS = (
         "tests/test_metrics.py::test_below_its_floor_a_rate_is_not_given",
     ),
     Mutant(
+        "bounding",
+        "a total behind a common bound takes events of one key for a person's",
+        f"{_TRANSFORMS}/ticks.py",
+        "            if self._is_total and self.other is None:\n",
+        "            if self._is_total and self.other == ALL:\n",
+        "tests/test_total.py::test_it_is_a_member_of_a_common_bound[bounded]",
+    ),
+    Mutant(
         "norms a hair small",
         "events of a person are a tick further apart than their gap",
         f"{_COUNTERS}/users.py",
