@@ -16,10 +16,13 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindow
 
 import beam_dpcount as dp
 from beam_dpcount.dofns.releases import VectorRelease
-from beam_dpcount.states.codecs import statistic_codec
+from beam_dpcount.states.codecs import OTHER_STATISTIC, statistic_codec
 from beam_dpcount.states.envelope import StateError
 from beam_dpcount.statistics import Episodes, Statistic, Words
+from beam_dpcount.statistics.letters import EITHER
+from beam_dpcount.transforms.elements import NEEDS_HORIZON
 from tests.episodes import occurrences
+from tests.messages import says
 from tests.runners import RUNNERS, Row, feed, run
 from tests.scripted import KeyedScript, ScriptedEntropy, random_script
 
@@ -246,8 +249,8 @@ def test_a_failing_callable_is_an_empty_step_and_shows_nothing(path: str) -> Non
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: dp.SubstringCount(EXACT, 9, [*"ab"]), "either max_length"),
-        (lambda: dp.SubstringCount(EXACT, 9, [*"ab"], 2, words=["a"]), "either max_length"),
+        (lambda: dp.SubstringCount(EXACT, 9, [*"ab"]), says(EITHER)),
+        (lambda: dp.SubstringCount(EXACT, 9, [*"ab"], 2, words=["a"]), says(EITHER, noun="words")),
         (lambda: dp.SubstringCount(EXACT, 9, [chr(i) for i in range(100, 200)], 4), "101,010,100"),
         (
             lambda: dp.SubstringCount(
@@ -261,12 +264,15 @@ def test_a_failing_callable_is_an_empty_step_and_shows_nothing(path: str) -> Non
             ),
             "count shorter words",
         ),
-        (lambda: dp.SubstringCount(EXACT, None, [*"ab"], 2), "needs a horizon"),
+        (
+            lambda: dp.SubstringCount(EXACT, None, [*"ab"], 2),
+            says(NEEDS_HORIZON),
+        ),
         (
             lambda: dp.SubstringCount(
                 EXACT, 9, [*"ab"], 2, mechanism=dp.mechanisms.Unbounded(dp.mechanisms.BinaryTree)
             ),
-            "needs a horizon",
+            says(NEEDS_HORIZON),
         ),
         (lambda: dp.SubstringCount(EXACT, 9, [*"ab"], 2, every=10), "nothing would be released"),
         (lambda: dp.SubstringCount(EXACT, 9, [*"ab"], 2, pathh="x"), "pathh"),  # type: ignore[call-arg]
@@ -276,7 +282,7 @@ def test_a_failing_callable_is_an_empty_step_and_shows_nothing(path: str) -> Non
             "SubstringCount.* unexpected keyword argument 'max_span'",
         ),
         (lambda: dp.EpisodeCount(EXACT, 9, [*"ab"], 2, max_span=1), "max_span=1"),
-        (lambda: dp.EpisodeCount(EXACT, 9, [*"ab"]), "either max_length"),
+        (lambda: dp.EpisodeCount(EXACT, 9, [*"ab"]), says(EITHER)),
     ],
 )
 def test_constructor_refusals(make: Any, message: str | None) -> None:
@@ -351,5 +357,5 @@ def test_states_come_back_exactly_and_are_refused_by_others(statistic: Statistic
             codec.decode(data[:cut])
     for other in STATISTICS:
         if other != statistic and other.dimension == statistic.dimension:
-            with pytest.raises(StateError, match="other parameters"):
+            with pytest.raises(StateError, match=says(OTHER_STATISTIC)):
                 statistic_codec(counter, other).decode(data)
