@@ -23,7 +23,7 @@ from apache_beam.transforms.trigger import AccumulationMode, AfterCount, Repeate
 from apache_beam.transforms.window import FixedWindows, Sessions, SlidingWindows, TimestampedValue
 
 import beam_dpcount as dp
-from beam_dpcount.budget.ledger import ClaimedError
+from beam_dpcount.budget.shares import ClaimedError
 from beam_dpcount.local import learner as local
 from beam_dpcount.local.learner import (
     ClientChange,

@@ -40,7 +40,8 @@ from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
-from beam_dpcount.budget.ledger import ClaimedError, Ledger
+from beam_dpcount.budget.ledger import Ledger
+from beam_dpcount.budget.shares import ClaimedError
 from beam_dpcount.counters.change import TOO_COARSE
 from beam_dpcount.counters.clock import NO_END, OFF_GRID, Clock, clock_of
 from beam_dpcount.counters.counter import TAKES_GAUSSIAN

@@ -25,7 +25,7 @@ from beam_dpcount import mechanisms
 from beam_dpcount.commands.files.formats import shown_person
 from beam_dpcount.counters.change import TickChange
 from beam_dpcount.counters.users import UserChange, column_cost, group_of, worst
-from beam_dpcount.dofns.users import TickParcels
+from beam_dpcount.dofns.parcels import TickParcels
 from beam_dpcount.mechanisms import KAry, NormalizedBLT
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.rows.fields import person as rows_person

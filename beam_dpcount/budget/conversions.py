@@ -14,6 +14,7 @@ from typing import Any
 
 from beam_dpcount.checks import check_real
 
+USUAL_DELTA = 1e-6  # at which the epsilon of a rho is given, unless told otherwise
 # A relative margin, to the safe side: far above the rounding errors of double precision, and far
 # below anything that a user could notice.
 MARGIN = 1e-11

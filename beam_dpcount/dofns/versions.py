@@ -7,9 +7,9 @@ from typing import Any
 
 import apache_beam as beam
 
-from beam_dpcount import __version__
 from beam_dpcount.checks import Error
 from beam_dpcount.noise.replay import NOISE_FORMAT
+from beam_dpcount.version import __version__
 
 # Not the format of states, which says itself what does not fit.
 HERE = (

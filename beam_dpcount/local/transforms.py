@@ -14,8 +14,8 @@ from apache_beam.transforms.trigger import DefaultTrigger
 from apache_beam.transforms.window import GlobalWindows
 
 from beam_dpcount.budget.budgets import Budget
-from beam_dpcount.budget.ledger import Share, claim, plain_budget
-from beam_dpcount.dofns.reading import call
+from beam_dpcount.budget.ledger import claim, plain_budget
+from beam_dpcount.budget.shares import Share
 from beam_dpcount.dofns.rows import TO_NUMBERS, RowElementError, is_row, is_row_type
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.local.learner import (
@@ -27,6 +27,7 @@ from beam_dpcount.local.learner import (
     merge,
 )
 from beam_dpcount.mechanisms import Mechanism
+from beam_dpcount.reading import call
 from beam_dpcount.transforms.checking import RowCheck
 from beam_dpcount.transforms.described import Described
 from beam_dpcount.transforms.inputs import check_callable, check_windows

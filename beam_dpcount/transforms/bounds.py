@@ -13,10 +13,9 @@ from typing import Any
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.clock import micros_of, seconds
 from beam_dpcount.counters.lattice import NotANumberError
+from beam_dpcount.counters.people import Seen, Users
 from beam_dpcount.counters.selection import SelectKeys
-from beam_dpcount.dofns.reading import text_of
-from beam_dpcount.dofns.users import Users
-from beam_dpcount.states.codecs import Seen
+from beam_dpcount.reading import text_of
 from beam_dpcount.transforms.counts import PrefixCount
 from beam_dpcount.transforms.histograms import Histogram
 from beam_dpcount.transforms.ticks import TickCount, one

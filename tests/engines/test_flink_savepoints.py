@@ -34,9 +34,9 @@ from tests.messages import says
 
 # Python imports this first, wherever it finds it.
 NEWER = """
-import beam_dpcount
+from beam_dpcount import version
 
-beam_dpcount.__version__ = "99.0"
+version.__version__ = "99.0"
 """
 NEWER_FORMAT = (
     NEWER

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
+from beam_dpcount.arguments import timestamps as times
 from beam_dpcount.checks import Error
-from beam_dpcount.commands.files import times
 
 ALL = "all"  # the key of all rows where no column is named
 STANDARD = "-"  # in place of a path: standard input, or standard output

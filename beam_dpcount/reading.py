@@ -1,8 +1,10 @@
-"""Reads events with the user's code, whose errors are data. Nothing here depends on Beam."""
+"""Reads events with the user's code, whose errors are data, and by the names of fields."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -108,3 +110,45 @@ def text_of(value: Any) -> str | None:
     if not issubclass(kind, int) or kind is bool or int.bit_length(value) > _LONGEST:
         return None
     return int.__repr__(value)
+
+
+@dataclass(frozen=True)
+class Field:
+    """Reads the field of this name from an event; None if it has none.
+
+    The field is an item of a mapping, or a field of a beam.Row, NamedTuple or dataclass. Properties
+    and methods are not fields, and a defaultdict gets no new key.
+    """
+
+    name: str
+
+    def __call__(self, event: Any) -> Any:
+        kind, name = type(event), self.name
+        if issubclass(kind, dict):
+            return dict.get(event, name)
+        if issubclass(kind, tuple):
+            names = class_attribute(kind, "_fields") or ()
+            return tuple.__getitem__(event, names.index(name)) if name in names else None
+        if _is_beam_row(kind):
+            return vars(event).get(name)
+        if name in (class_attribute(kind, "__dataclass_fields__") or ()):
+            return getattr(event, name)
+        return event.get(name) if isinstance(event, Mapping) else None
+
+
+def fields_of(event: Any) -> list[str]:
+    """The names of the fields that `Field` reads from an event."""
+    kind = type(event)
+    if issubclass(kind, tuple):
+        return list(class_attribute(kind, "_fields") or ())
+    if _is_beam_row(kind):
+        return list(vars(event))
+    if (declared := class_attribute(kind, "__dataclass_fields__")) is not None:
+        return list(declared)
+    return [name for name in event if isinstance(name, str)] if isinstance(event, Mapping) else []
+
+
+def _is_beam_row(kind: type) -> bool:
+    """Whether a class is Beam's Row. A program that has not loaded Beam has no rows."""
+    row = getattr(sys.modules.get("apache_beam.pvalue"), "Row", None)
+    return row is not None and issubclass(kind, row)
