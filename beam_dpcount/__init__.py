@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from beam_dpcount import mechanisms
     from beam_dpcount.budget.budgets import ZCDP, ApproxDP, PureDP, WeakBudgetWarning
+    from beam_dpcount.budget.charges import OverspentError
     from beam_dpcount.budget.ledger import Ledger
-    from beam_dpcount.budget.shares import OverspentError, Share
+    from beam_dpcount.budget.shares import Share
     from beam_dpcount.counters.change import Change
     from beam_dpcount.counters.choose import choose
     from beam_dpcount.counters.counter import Counter, calibrate
@@ -105,7 +106,8 @@ __all__ = [
 _NAMES = {
     "budget.budgets": "ApproxDP PureDP WeakBudgetWarning ZCDP",
     "budget.ledger": "Ledger",
-    "budget.shares": "OverspentError Share",
+    "budget.charges": "OverspentError",
+    "budget.shares": "Share",
     "noise.entropy": "SystemEntropy",
     "noise.replay": "ReplayableEntropy SecretError",
     "mechanisms.base": "HorizonError",

@@ -26,9 +26,22 @@ from beam_dpcount.budget.odometer import PRESENCE, UNKNOWN, ColumnUse, ordered
 _WITHOUT_COLUMNS = 1  # the previous format
 _BLOCK = 1 << 20
 _BEGINNING = b'{"account":'
+_MAKE = (
+    "make one with `beam-dpcount account FILE --create --epsilon 3 --delta 1e-5`, the most that "
+    "all runs over these rows may cost together"
+)
 # What a run of format 1 may have used, by its command: ticks publish no column.
 _OLD_TICKS = ColumnUse(protected=frozenset([PRESENCE, UNKNOWN]))
 _OLD = ColumnUse(frozenset([PRESENCE, UNKNOWN]), frozenset([UNKNOWN]))
+
+
+def check_local(path: str) -> None:
+    """Raise AccountError for an account that is not on this machine, where files can be locked."""
+    if "://" in path:
+        raise account_error(
+            f"an account must be a local file, got {path!r}",
+            "it is locked while a run is added; keep it on a disk of the machine that starts runs",
+        )
 
 
 def is_account(path: str) -> bool:
@@ -62,7 +75,7 @@ def _parsed(path: str, data: bytes) -> Account:
             "restore the file, or make another account and count what was spent against it",
         ) from None
     if not account.total:
-        raise account_error(f"{path!r} is not an account", "make a new one", "create")
+        raise account_error(f"{path!r} is not an account", _MAKE)
     return account
 
 
@@ -98,6 +111,8 @@ def _take(account: Account, number: int, line: dict[str, Any]) -> None:
         tuple((str(path), int(size), str(digest)) for path, size, digest in line["inputs"]),
         line.get("again"),
         noise=str(line.get("noise", "")),
+        id=str(line.get("id", "")),
+        claim=str(line.get("claim", "")),
     )
 
 
@@ -146,7 +161,7 @@ def run_line(charges: Charges, use: ColumnUse, **more: Any) -> dict[str, Any]:
 
 def _no_account(path: str, error: OSError) -> AccountError:
     if isinstance(error, FileNotFoundError):
-        return account_error(f"there is no account {path!r}", "make one first", "create")
+        return account_error(f"there is no account {path!r}", _MAKE)
     return account_error(f"account {path!r} cannot be read: {error.strerror or error}")
 
 

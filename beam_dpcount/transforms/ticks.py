@@ -206,6 +206,7 @@ class TickCount(Counting):
 
     _on_reject = _POLICIES
     _counts_numbers = True
+    _at_clock: ClassVar[bool] = True
     _counted: ClassVar[Any] = None  # what else decides which events count, for replayable noise
     _split: ClassVar[Any] = None  # makes pairs of an event that is none
     _restart: ClassVar[int | None] = None  # after so many ticks the count starts anew
