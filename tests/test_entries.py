@@ -16,6 +16,7 @@ from typing import Any
 
 import apache_beam as beam
 import pytest
+from apache_beam.transforms.window import TimestampedValue
 
 import beam_dpcount as dp
 from beam_dpcount.budget.account import Account, AccountError
@@ -100,7 +101,7 @@ def test_it_is_charged_before_anything_runs(make: Callable[..., Any], pure: Path
 
     share = dp.Ledger(PURE, account=pure).rest()
     with beam.Pipeline() as pipeline:
-        timed = beam.Map(beam.window.TimestampedValue, 1).with_output_types(tuple[str, int])
+        timed = beam.Map(TimestampedValue, 1).with_output_types(tuple[str, int])
         pipeline | beam.Create([("a", 1)]) | timed | make(share, value=value)
     assert {*Path(seen).read_text().splitlines()} == {"epsilon = 1"}
 

@@ -17,11 +17,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-import beam_dpcount as dp
 from beam_dpcount.budget.account import FORMAT, Account, AccountError, Run, account_error
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.charges import MOST_DIGITS, Charge, Charges, charge_of
 from beam_dpcount.budget.odometer import PRESENCE, UNKNOWN, ColumnUse, ordered
+from beam_dpcount.checks import Error
+from beam_dpcount.version import __version__
 
 _WITHOUT_COLUMNS = 1  # the previous format
 _BLOCK = 1 << 20
@@ -116,7 +117,7 @@ def _take(account: Account, number: int, line: dict[str, Any]) -> None:
     )
 
 
-class _OtherFormatError(ValueError):
+class _OtherFormatError(Error, ValueError):
     """A later format."""
 
 
@@ -174,7 +175,7 @@ def create(path: str, budget: Budget, user: str | None) -> Account:
         "total": charge_of(budget).packed(),
         "user": user,
         "time": now(),
-        "version": dp.__version__,
+        "version": __version__,
     }
     try:
         file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import beam_dpcount as dp
 from beam_dpcount.budget.account import Account, account_error
 from beam_dpcount.budget.account_file import check_local, locked, now, read_account, run_line
 from beam_dpcount.budget.budgets import Budget, PureDP
@@ -22,6 +21,7 @@ from beam_dpcount.budget.charges import Charge, Charges
 from beam_dpcount.budget.odometer import PRESENCE, UNKNOWN, ColumnUse, column, ordered, runs
 from beam_dpcount.budget.spender import Spender
 from beam_dpcount.checks import check_texts
+from beam_dpcount.version import __version__
 
 _NOTHING = Charges(Charge(), Charge())
 
@@ -110,7 +110,7 @@ class Entries:
             line |= run_line(charges, use, claim=claim, said=str(share), output="", inputs=[])
             line |= {"noise": noise} if noise else {}
             line |= {"again": again} if again is not None else {}
-            add(line | {"allowed": ordered(allowed), "version": dp.__version__})
+            add(line | {"allowed": ordered(allowed), "version": __version__})
         self.numbers.append(number)
         self.continued += [] if again is None else [again]
         self.charged = Charges(*(a + b for a, b in zip(self.charged, charges, strict=True)))

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple, Protocol
 
 from beam_dpcount.budget.budgets import ZCDP, Budget, PureDP
 from beam_dpcount.budget.spender import Protection, Spender, Unknown
+from beam_dpcount.checks import Error
 from beam_dpcount.notebooks import described
 
 
-class ClaimedError(ValueError):
+class ClaimedError(Error, ValueError):
     """A share that another transform has used."""
 
 
