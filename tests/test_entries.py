@@ -522,7 +522,7 @@ def test_an_account_must_be_here(file: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "error", "said"),
     [
-        ({"run": "May"}, ValueError, "run is about an account: give account="),
+        ({"run": "May"}, ValueError, "run is about an account, got 'May': give account="),
         ({"resumes": True}, ValueError, "resumes is about an account"),
         ({"public": []}, ValueError, "public is about an account"),
         ({"account": None, "allow_public": ["a"]}, ValueError, "allow_public is about an account"),

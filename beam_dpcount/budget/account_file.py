@@ -29,7 +29,7 @@ _BLOCK = 1 << 20
 _BEGINNING = b'{"account":'
 _MAKE = (
     "make one with `beam-dpcount account FILE --create --epsilon 3 --delta 1e-5`, the most that "
-    "all runs over these rows may cost together"
+    "all runs over these rows may cost together; or give another path"
 )
 # What a run of format 1 may have used, by its command: ticks publish no column.
 _OLD_TICKS = ColumnUse(protected=frozenset([PRESENCE, UNKNOWN]))
@@ -56,9 +56,10 @@ def read_account(path: str) -> Account:
     """The account of a file; an AccountError if it does not exist, or is not an account."""
     try:
         with open(path, "rb") as file:
-            return _parsed(path, file.read())
-    except OSError as error:
+            data = file.read()
+    except (OSError, ValueError) as error:  # the latter of a path that none can have
         raise _no_account(path, error) from None
+    return _parsed(path, data)
 
 
 def _parsed(path: str, data: bytes) -> Account:
@@ -160,10 +161,11 @@ def run_line(charges: Charges, use: ColumnUse, **more: Any) -> dict[str, Any]:
     return line | columns | more
 
 
-def _no_account(path: str, error: OSError) -> AccountError:
+def _no_account(path: str, error: OSError | ValueError) -> AccountError:
     if isinstance(error, FileNotFoundError):
         return account_error(f"there is no account {path!r}", _MAKE)
-    return account_error(f"account {path!r} cannot be read: {error.strerror or error}")
+    problem = getattr(error, "strerror", None) or error
+    return account_error(f"account {path!r} cannot be read: {problem}", "give the path of its file")
 
 
 def create(path: str, budget: Budget, user: str | None) -> Account:

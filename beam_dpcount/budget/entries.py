@@ -55,19 +55,25 @@ class Entries:
         cls, account: Any, budget: Budget, keys_delta: float, **given: Any
     ) -> Entries | None:
         """As a `Ledger` is told; None if it has no account. It must be able to take the budget."""
-        if account is None:
-            for name, x in given.items():
-                if x not in (None, False):
-                    raise ValueError(f"{name} is about an account: give account= as well")
-            return None
-        path, run, resumes = os.fspath(account), given["run"], given["resumes"]
-        check_local(path)
+        run, resumes = given["run"], given["resumes"]
         if run is not None and (not isinstance(run, str) or not run.strip()):
             raise TypeError(f'run must be a text that names the run, got {run!r}: e.g. run="May"')
         if not isinstance(resumes, bool):
             raise TypeError(f"resumes must be True or False, got {resumes!r}")
         names = ("public", "protected", "allow_public")
         public, protected, allowed = (_check_columns(name, given[name]) for name in names)
+        if account is None:
+            for name, x in given.items():
+                if x is not None and x is not False:
+                    raise ValueError(
+                        f"{name} is about an account, got {x!r}: give account= as well"
+                    )
+            return None
+        path = os.fspath(account) if isinstance(account, str | os.PathLike) else account
+        if not isinstance(path, str):
+            example = 'give e.g. account="spending.jsonl"'
+            raise TypeError(f"account must be the path of a file, got {account!r}: {example}")
+        check_local(path)
         entries = cls(path, budget, run, resumes, public, protected, allowed)
         if both := {*(public or ())} & {*(protected or ())}:
             raise ValueError(f"public and protected both name {min(both)!r}: a column is one")
