@@ -218,6 +218,21 @@ class Account:
             return ""
         return f", and earlier runs then cost {after}, not {self.spent} ({DEARER})"
 
+    def admit(
+        self,
+        charges: Charges,
+        use: ColumnUse,
+        user: str | None,
+        allowed: Collection[str],
+        why: str,
+        noise: str,
+        inputs: Sequence[Sequence[Any]] = (),
+    ) -> None:
+        """Raise AccountError for a run that may not be added, by every check there is."""
+        self.check_noise(noise, inputs)
+        self.check_names(use, allowed)
+        self.check(charges, use, user, allowed, why)
+
     def check(
         self,
         charges: Charges,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -150,6 +150,22 @@ def _names(names: Sequence[str]) -> frozenset[str]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError("not names of columns")
     return frozenset(names)
+
+
+def new_run(
+    account: Account,
+    command: str,
+    charges: Charges,
+    use: ColumnUse,
+    noise: str = "",
+    allowed: Collection[str] = (),
+    **more: Any,
+) -> dict[str, Any]:
+    """The line of one more run: its charge, its columns, its noise's mark, and `more`."""
+    line: dict[str, Any] = {"run": len(account.runs) + 1, "time": now(), "command": command}
+    line |= run_line(charges, use, **more)
+    line |= {"noise": noise} if noise else {}
+    return line | {"allowed": ordered(allowed), "version": __version__}
 
 
 def run_line(charges: Charges, use: ColumnUse, **more: Any) -> dict[str, Any]:

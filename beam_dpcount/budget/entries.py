@@ -15,13 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from beam_dpcount.budget.account import Account, account_error
-from beam_dpcount.budget.account_file import check_local, locked, now, read_account, run_line
+from beam_dpcount.budget.account_file import check_local, locked, new_run, read_account
 from beam_dpcount.budget.budgets import Budget, PureDP
 from beam_dpcount.budget.charges import Charge, Charges
 from beam_dpcount.budget.odometer import PRESENCE, UNKNOWN, ColumnUse, column, ordered, runs
 from beam_dpcount.budget.spender import Spender
 from beam_dpcount.checks import check_texts
-from beam_dpcount.version import __version__
 
 _NOTHING = Charges(Charge(), Charge())
 
@@ -106,18 +105,14 @@ class Entries:
             charges, why = self._charges(account, share, keys_delta, spender)
             again = self._continued(account, run_id, claim) if self.resumes else None
             if again is None:
-                account.check_noise(noise, [])
-                account.check_names(use, allowed)
-                account.check(charges, use, spender.user, allowed, why)
+                account.admit(charges, use, spender.user, allowed, why, noise)
             else:
                 charges = _NOTHING
-            number = len(account.runs) + 1
-            line: dict[str, Any] = {"run": number, "time": now(), "command": by, "id": run_id}
-            line |= run_line(charges, use, claim=claim, said=str(share), output="", inputs=[])
-            line |= {"noise": noise} if noise else {}
-            line |= {"again": again} if again is not None else {}
-            add(line | {"allowed": ordered(allowed), "version": __version__})
-        self.numbers.append(number)
+            own: dict[str, Any] = {"id": run_id, "claim": claim, "said": str(share)}
+            own |= {"output": "", "inputs": []} | ({} if again is None else {"again": again})
+            line = new_run(account, by, charges, use, noise, allowed, **own)
+            add(line)
+        self.numbers.append(line["run"])
         self.continued += [] if again is None else [again]
         self.charged = Charges(*(a + b for a, b in zip(self.charged, charges, strict=True)))
 

@@ -74,16 +74,12 @@ def entered(
         again = account.replayed(mark)
         charges = full if again is None else Charges(Charge(), Charge())
         if again is None:  # else it uses the columns of the run that it repeats
-            account.check_noise(noise, inputs)
-            account.check_names(use, allowed)
-            account.check(charges, use, options.user, allowed, why)
-        number = len(account.runs) + 1
-        line: dict[str, Any] = {"run": number, "time": accounts.now(), "command": task.name}
+            account.admit(charges, use, options.user, allowed, why, noise, inputs)
+        own = {"output": options.output, "inputs": inputs, "said": task.guarantee()}
         # A repeat costs nothing when it is known to have been one: its rows may yet change.
-        line |= accounts.run_line(full, use, output=options.output, inputs=inputs)
-        line |= {"noise": noise} if noise else {}
-        line |= {"allowed": ordered(allowed), "said": task.guarantee(), "version": dp.__version__}
+        line = accounts.new_run(account, task.name, full, use, noise, allowed, **own)
         add(line if again is None else line | {"again": again})
+        number = line["run"]
     # Nothing on what is left, or on other runs: whether one of them failed may depend on its rows.
     task.account = (
         _of_account(task, account, full, why)
@@ -133,12 +129,9 @@ def foretold(task: Task, paths: Mapping[str, str]) -> list[str]:
         return [_FREE.format(path)]
     use, noise = task.column_use(), task.entropy.noise_mark
     with _named(options), accounts.locked(path) as (account, _):
-        if noise:
-            account.check_noise(noise, _looked_at(paths))
         charges, why = charges_of(task.counter, opt.budget_of(options), _beside(options), account)
-        allowed = options.allow_public or ()
-        account.check_names(use, allowed)
-        account.check(charges, use, options.user, allowed, why)
+        inputs = _looked_at(paths) if noise else []
+        account.admit(charges, use, options.user, options.allow_public or (), why, noise, inputs)
     again = ""
     if noise:
         again = ", or nothing, if it repeats one with the same secret, options and rows"

@@ -1378,8 +1378,8 @@ MUTANTS = (
         "accounts",
         "a repeat that dies, whatever its rows were by then, costs nothing",
         f"{_COMMANDS}/spending.py",
-        "accounts.run_line(full, use, output",
-        "accounts.run_line(charges, use, output",
+        "accounts.new_run(account, task.name, full, use,",
+        "accounts.new_run(account, task.name, charges, use,",
         "tests/test_account.py::test_a_repeat_that_dies_costs_what_it_may_have_released",
     ),
     Mutant(
@@ -1785,8 +1785,8 @@ MUTANTS = (
         "accounts",
         "a pipeline draws the same replayable noise for rows that nobody compares",
         f"{_BUDGET}/entries.py",
-        "                account.check_noise(noise, [])\n",
-        "",
+        "spender.user, allowed, why, noise)",
+        'spender.user, allowed, why, "")',
         "tests/test_entries.py::test_the_same_replayable_noise_is_refused",
     ),
     Mutant(
