@@ -65,7 +65,8 @@ class Rows(beam.PTransform[Any, Any]):
             changes = {"key": REQUIRED, **cls.changes}
             cls.arguments = applying(f"fields calibrated run {cls.counts}", changes=changes)
             cls.__doc__ = _described(cls.__doc__ or "", cls.arguments)
-            cls.__init__ = _constructor(cls)  # type: ignore[method-assign]
+            kind: Any = cls
+            kind.__init__ = _constructor(kind)
 
     def __init__(self, *given: Any, **named: Any) -> None:
         raise TypeError("give the class of a count, such as TickCountRows")
@@ -206,7 +207,8 @@ def _constructor(kind: type[Rows]) -> Any:
         beam.PTransform.__init__(self)
         self.build(values)
 
-    construct.__signature__ = signature  # type: ignore[attr-defined]
+    signed: Any = construct
+    signed.__signature__ = signature
     construct.__name__, construct.__qualname__ = "__init__", f"{kind.__qualname__}.__init__"
     return construct
 
