@@ -217,6 +217,7 @@ class TickCount(Counting):
 
     _on_reject = _POLICIES
     _counts_numbers = True
+    _at_clock = True
     _many_ticks: ClassVar[int] = 1 << 16  # as for `least_most`
 
     def _set_up(self) -> None:
