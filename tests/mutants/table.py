@@ -1591,7 +1591,7 @@ MUTANTS = (
         f"{_COMMANDS}/figures/png.py",
         "private=truth is not None",
         "private=False",
-        "tests/test_cli.py::test_plots[times-truth]",
+        "tests/test_cli.py::test_a_picture_of_the_truth_is_its_owners_alone[truth]",
     ),
     Mutant(
         "files",
@@ -1599,7 +1599,7 @@ MUTANTS = (
         f"{_COMMANDS}/manifest.py",
         '        "command": task.name,\n',
         '        "command": task.name,\n        "input": hash(open(options.input[0]).read()),\n',
-        "tests/test_manifests.py::test_neighbours_have_the_same_manifest[count]",
+        "tests/test_each_command.py::test_neighbours_show_the_same_but_for_values[count]",
     ),
     Mutant(
         "files",
@@ -1607,7 +1607,7 @@ MUTANTS = (
         f"{_COMMANDS}/run.py",
         "        task.written(),\n",
         '        f"{task.written()} ({sum(map(len, open(options.input[0])))})",\n',
-        "tests/test_cli_ticks.py::test_nothing_printed_depends_on_the_rows",
+        "tests/test_each_command.py::test_neighbours_show_the_same_but_for_values[ticks]",
     ),
     # What is left in workers
     Mutant(
