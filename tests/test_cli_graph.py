@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
-import re
 from collections import Counter as Tally
 from collections.abc import Callable, Sequence
 from math import comb
@@ -20,18 +18,12 @@ from beam_dpcount.commands import graph
 from beam_dpcount.commands.figures.pictures import Panel
 from tests import command_lines, pictures
 from tests.command_lines import (
-    BUDGET,
-    BUNDLES,
     DATA,
     EXACT,
-    GRPC,
-    NOT_NOISE,
-    PNG,
     SECRET,
     SECRET_TEXT,
     Ended,
     each_path,
-    process,
 )
 
 
@@ -257,28 +249,6 @@ def test_exact_values(what: str, path: str, events: Path) -> None:
 
 
 @each_path
-@pytest.mark.parametrize("runner", [BUNDLES, GRPC], ids=["bundles", "grpc"])
-def test_exact_values_on_other_runners(runner: tuple[str, ...], path: str, events: Path) -> None:
-    succeed(*arguments(events, *asked("cuts"), *EXACT, "--path", path), *runner)
-    _, columns, value = WHAT["cuts"]
-    expected = running(facts("cuts"), value, path == "bounded", good("cuts"))
-    assert written(events.parent / "out.csv", columns) == expected
-
-
-@pytest.mark.parametrize("first", ["9.csv", "10.csv"])
-def test_files_are_taken_in_the_order_given(first: str, tmp_path: Path) -> None:
-    """Of a pair's weights the first counts."""
-    (tmp_path / "9.csv").write_text("u,v,w\n0,1,5\n")
-    (tmp_path / "10.csv").write_text("u,v,w\n1,0,2\n")
-    files = sorted(tmp_path.glob("*.csv"), key=lambda path: path.name != first)
-    words = ["--input", *files, "--edge", "u", "v", "--weight", "w", "--vertices", 3, *EXACT]
-    words += ["--what", "forest", "--max-weight", 5, "--horizon", 9]
-    succeed(*words, "--output", tmp_path / "out.parquet")
-    cost = 5 if first == "9.csv" else 2
-    assert [value for *_, value in written(tmp_path / "out.parquet")] == [(cost,), (cost,)]
-
-
-@each_path
 def test_one_graph_without_a_key(path: str, events: Path) -> None:
     words = without(arguments(events, *asked("forest"), *EXACT, "--path", path), "--key")
     out = succeed(*words, "--every", 4)
@@ -289,15 +259,6 @@ def test_one_graph_without_a_key(path: str, events: Path) -> None:
     assert written(events.parent / "out.csv") == expected
     assert "public: the vertices, and" in out
     assert "a release after every 4 rows of a key (--every), up to 5;" in out
-
-
-@each_path
-def test_rows_without_a_time_go_by_their_order(path: str, events: Path) -> None:
-    words = arguments(events, *asked("forest"), *EXACT, "--path", path)
-    succeed(*without(words, "--timestamp"))
-    some: list[Fact] = [(None, *fact[1:]) for fact in facts("forest")]
-    expected = running(some, WHAT["forest"][2], by_time=False, good=good("forest"))
-    assert written(events.parent / "out.csv") == expected
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -332,41 +293,6 @@ def test_what_is_no_vertex_number(cell: str, tmp_path: Path) -> None:
     assert [value for *_, value in written(output)] == [(0,), (1,)]
 
 
-def test_past_the_horizon(events: Path) -> None:
-    out = succeed(*arguments(events, *asked("edges"), *EXACT, "--horizon", 3))
-    assert out.splitlines()[-1].startswith("warning: 10 rows came after row 3 of their key")
-    expected = running(facts("edges"), WHAT["edges"][2], by_time=True)
-    assert written(events.parent / "out.csv") == [line for line in expected if line[1] <= 3]
-
-
-@pytest.mark.parametrize("what", ["edges", "degrees", "cuts"])
-def test_a_header_alone_gives_no_releases(what: str, events: Path) -> None:
-    events.write_text("time,who,from,to,how\n")
-    picture = events.parent / "out.png"
-    succeed(*arguments(events, *asked(what), *EXACT, "--plot", picture))
-    assert written(events.parent / "out.csv", WHAT[what][1]) == []
-    assert picture.read_bytes().startswith(PNG)
-
-
-@pytest.mark.parametrize("what", ["edges", "triangles asserted", "degrees", "forest", "cuts"])
-def test_the_report_does_not_depend_on_the_edges(what: str, events: Path) -> None:
-    words = arguments(events, *asked(what), *BUDGET)
-    first = succeed(*words)
-    events.write_text(re.sub("ann|dan", SECRET_TEXT, events.read_text()))
-    assert succeed(*words) == first
-    assert "a key together satisfy epsilon = 1, delta = 1e-06 for neighbours" in first
-    relation = {"cuts": "add_remove", "triangles asserted": "node"}.get(what, "edge")
-    assert f"under {relation} (" in first
-    assert ("It rests on your word" in first) == ("asserted" in what)
-    assert ("cuts: add up the weights" in first) == (what == "cuts")
-    said = re.search(r"at most ([\d.e+]+);", first)
-    assert said
-    with open(events.parent / "out.csv", encoding="utf-8", newline="") as file:
-        largest = max(float(row["stddev"]) for row in csv.DictReader(file))
-    # The file has no rows up to the horizon.
-    assert largest <= float(said[1]) * 1.01
-
-
 def test_every_of_cuts_is_a_hundredth_of_the_horizon(events: Path) -> None:
     words = arguments(events, "--what", "cuts", *EXACT, "--horizon", 500)
     assert "a release after every 5 rows of a key (--every), up to 100;" in succeed(*words)
@@ -375,22 +301,6 @@ def test_every_of_cuts_is_a_hundredth_of_the_horizon(events: Path) -> None:
 
 
 # Pictures
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("what", ["triangles", "forest", "degrees", "cuts"])
-@pytest.mark.parametrize(
-    ("output", "keyed"), [("out.csv", True), ("out.parquet", False)], ids=["key", "no key"]
-)
-def test_plots(what: str, output: str, keyed: bool, events: Path) -> None:
-    picture = events.parent / "out.png"
-    words = arguments(events, *asked(what), *BUDGET, "--plot", picture)
-    words = words if keyed else without(words, "--key")
-    out = succeed(*words, "--output", events.parent / output)
-    assert f"picture: {picture}" in out
-    data = picture.read_bytes()
-    assert data.startswith(PNG)
-    assert len(data) > 5000
 
 
 @pytest.mark.parametrize("what", ["edges", "degrees", "cuts"])
@@ -440,70 +350,6 @@ def test_values_and_their_names_must_agree(draw: Any, tmp_path: Path) -> None:
         draw(["1", "2", "3"], [panel], tmp_path / "c.png")
 
 
-GRAPH = "of the graph on the given vertices"
-
-
-@pytest.mark.parametrize(
-    ("what", "estimated", "left_out"),
-    [
-        ("edges", f"the number of edges {GRAPH}", ""),
-        (
-            "edges ruled",
-            f"the number of edges {GRAPH} (capped at 1 pairs a vertex)",
-            "; edges beyond the first 1 pairs of a vertex (--max-degree)",
-        ),
-        (
-            "triangles ruled",
-            f"the number of triangles {GRAPH} (capped at 2 pairs a vertex)",
-            "; edges beyond the first 2 pairs of a vertex (--max-degree)",
-        ),
-        ("triangles asserted", f"the number of triangles {GRAPH}", ""),
-        (
-            "kstars",
-            f"the number of stars of 2 rays {GRAPH} (of a vertex's first 3 neighbours)",
-            "; neighbours of a vertex beyond its first 3 (--max-degree)",
-        ),
-        ("highdegree", f"the number of vertices of 2 neighbours or more {GRAPH}", ""),
-        ("degrees", f"the number of vertices by degree {GRAPH}", ""),
-        (
-            "forest",
-            f"the cost of a minimum spanning forest {GRAPH} (of weights from 1 to 9)",
-            "; rows of other weights than 1 to 9; a pair's weights after its first",
-        ),
-        (
-            "cuts",
-            "the weight of a pair of the given vertices (of weights from -1 to 1 rounded to "
-            "multiples of 0.25)",
-            "; rows of weights beyond -1 or 1; what of a weight is rounded off",
-        ),
-    ],
-)
-def test_errors_are_of_what_is_estimated(
-    what: str, estimated: str, left_out: str, events: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A capped graph's count is no count of the graph."""
-    drawn = pictures.caught(monkeypatch)
-    out = succeed(*arguments(events, *asked(what), *BUDGET, "--plot", events.parent / "out.png"))
-    (how,) = drawn
-    assert re.search(rf"within [\d.e+]+ of {re.escape(estimated)}; the largest", out)
-    for text in (out, how["guarantee"]):
-        assert "truth" not in text
-        assert f"{NOT_NOISE}rows that name another vertex{left_out}." in text
-    assert what == "cuts" or f"about 95 %, {estimated}" in how["guarantee"]
-    _, bracket, limits = estimated.partition(" (")
-    assert f"{bracket}{limits} by who" in how["title"]
-
-
-def test_the_keys_that_are_drawn(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = pictures.caught(monkeypatch)
-    asking = ("--plot", events.parent / "out.png", "--plot-keys", "zoe", "y")
-    for what, keys in (("edges", ["zoe", "y"]), ("degrees", ["y"])):
-        out = succeed(*arguments(events, *asked(what), *BUDGET, *asking))
-        how = drawn.pop()
-        assert (how["only"] if what == "edges" else [p.name for p in how["panels"]]) == keys
-        assert out.splitlines()[-1].startswith("warning: --plot-keys: 'zoe' has no releases")
-
-
 # Real data
 
 
@@ -532,124 +378,3 @@ def test_real_data(path: str, tmp_path: Path) -> None:
 
 
 # Bad input
-
-
-@pytest.mark.parametrize(
-    ("flags", "parts"),
-    [
-        (["--what", "paths"], ["--what", "'paths'"]),
-        (["--what", "triangles"], ["--what triangles needs --max-degree"]),
-        (["--what", "kstars", "--max-degree", "3"], ["--what kstars needs -k"]),
-        (["--what", "kstars", "--max-degree", "3", "-k", "4"], ["-k must be from 1 to 3", "got 4"]),
-        (["--what", "highdegree"], ["needs --threshold"]),
-        (["--what", "highdegree", "--threshold", "5"], ["--threshold must be from 1 to 4"]),
-        (["--what", "forest"], ["needs --max-weight"]),
-        (["--what", "forest", "--max-weight", "0"], ["--max-weight must be from 1", "got 0"]),
-        (["--what", "degrees", "--max-degree", "5"], ["--max-degree must be from 1 to 4, got 5"]),
-        (["--what", "degrees", "--max-degree", "few"], ["--max-degree", "'few'"]),
-        (["--threshold", "2"], ["--threshold is not for --what edges, but for highdegree"]),
-        (["-k", "2"], ["-k is not for --what edges, but for kstars"]),
-        (["--weight", "how"], ["--weight is not for --what edges, but for forest, cuts"]),
-        (["--what", "cuts", "--max-degree", "2"], ["--max-degree is not for --what cuts"]),
-        (["--what", "cuts", "--unit", "0.3"], ["--unit must divide 1", "got 0.3"]),
-        (["--what", "cuts", "--relation", "edge"], ["must be add_remove or replace_one, got edge"]),
-        (["--relation", "replace_one"], ["--what edges must be edge or node, got replace_one"]),
-        (["--relation", "node"], ["--relation node", "--max-degree and --asserted"]),
-        (["--asserted"], ["--asserted", "--max-degree"]),
-        (["--edge", "from"], ["--edge"]),
-        (["--edge", "from", "from"], ["--edge must name two columns"]),
-        (["--edge", "from", "whom"], ["no column 'whom' among 5;", "--show-header"]),
-        (
-            ["--edge", "from", "whom", "--show-header"],
-            ["among 5: 'time', 'who', 'from', 'to', 'how'"],
-        ),
-        (["--edge", "from", "who"], ["'who'", "the keys as well", "nothing would be protected"]),
-        (["--edge", "time", "to"], ["'time'", "the times as well", "name another column"]),
-        (
-            ["--what", "forest", "--max-weight", "3", "--weight", "who"],
-            ["'who'", "the keys as well"],
-        ),
-        (["--edge", "from", ""], ["--edge", "empty name"]),
-        (["--what", "forest", "--max-weight", "3", "--weight", "w"], ["no column 'w'"]),
-        (["--key", "whom"], ["no column 'whom'"]),
-        (["--timestamp", "times"], ["no column 'times'"]),
-        (["--vertices", "5"], ["--vertices", "not allowed"]),
-        (["--every", "21"], ["--every is 21 steps", "horizon has only 20"]),
-        (["--every", "0"], ["--every must be a whole number from 1"]),
-        (["--horizon", "0"], ["--horizon", "0"]),
-        (["--mechanism", "Smooth"], ["unknown mechanism 'Smooth'"]),
-        (["--rho", "1"], ["--rho", "not both"]),
-        (["--timestamp-format", "iso"], ["row 1", "column 'time'", "iso"]),
-        (["--output", "events.csv"], ["is an input as well"]),
-        (["--output", "names.txt"], [".jsonl.gz or .parquet, or be - for"]),
-        (["--plot", "out.jpg"], ["--plot", ".png"]),
-        (["--vertexes=3"], ["unknown argument --vertexes: did you mean --vertices?"]),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_bad_arguments(
-    flags: list[str], parts: list[str], events: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(events.parent)
-    what = [] if "--what" in flags else ["--what", "edges"]
-    text = fail(*arguments(events, *BUDGET, *what, *flags), started=False)
-    for part in parts:
-        assert part in text
-    assert not re.search(r"max_|asserted=", text)  # the library's spelling
-    assert sorted(os.listdir(events.parent)) == ["events.csv", "names.txt"]  # nothing was started
-
-
-SOURCE = "--input x.csv --edge u v --output o.csv"
-
-
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        (f"{SOURCE} --what edges --vertices 5 --rho 1", "--horizon"),
-        (f"{SOURCE} --what edges --vertices 5 --horizon 9", "give a budget"),
-        (f"{SOURCE} --what edges --rho 1 --horizon 9", "--vertices"),
-        (f"{SOURCE} --vertices 5 --rho 1 --horizon 9", "--what"),
-        ("--input x.csv --output o.csv --what edges --vertices 5 --rho 1 --horizon 9", "--edge"),
-        (f"{SOURCE} --what edges --vertices 1 --rho 1 --horizon 9", "--vertices: a graph has 2"),
-        (f"{SOURCE} --what edges --vertices 1e10 --rho 1 --horizon 9", "--vertices must be from 2"),
-        (f"{SOURCE} --what cuts --vertices 501 --rho 1 --horizon 9", "up to 500 of them, got 501"),
-        (f"{SOURCE} --what edges --vertices-file none --rho 1 --horizon 9", "cannot be read"),
-        (f"{SOURCE} --what edges --vertices-file blank --rho 1 --horizon 9", "it is empty"),
-        (f"{SOURCE} --what edges --vertices-file one --rho 1 --horizon 9", "2 vertices or more"),
-        (f"{SOURCE} --what edges --vertices-file twice --rho 1 --horizon 9", "'a' is there twice"),
-        (f"{SOURCE} --what cuts --vertices-file dashes --rho 1 --horizon 9", "the same label"),
-        (
-            f"{SOURCE} --what degrees --vertices 9000 --max-degree 8000 --rho 1 --horizon 100000 "
-            "--mechanism SquareRoot",
-            "give a smaller --max-degree",
-        ),
-        (
-            f"{SOURCE} --what kstars --vertices 9000 --max-degree 8000 -k 20 --rho 1 --horizon 9",
-            "choose a smaller --max-degree or -k",
-        ),
-    ],
-)
-def test_arguments_that_do_not_fit(
-    words: str, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("x.csv").write_text("u,v\n1,2\n")
-    Path("blank").write_text("\n\n")
-    Path("one").write_text("a\n")
-    Path("twice").write_text("a\nb\na\n")
-    Path("dashes").write_text("a\nb-c\na-b\nc\n")
-    assert part in fail(*words.split())
-    assert not Path("o.csv").exists()
-
-
-def test_a_short_row_says_which_column(events: Path) -> None:
-    events.write_text(events.read_text() + "99,x,ann\n")
-    text = fail(*arguments(events, *asked("edges"), *BUDGET))
-    assert "row 17, column 'to': the row is too short" in text
-
-
-def test_help() -> None:
-    ended = process("--help", name="graph")
-    assert (ended.status, ended.err) == (0, "")
-    assert ended.out.startswith("usage: python -m beam_dpcount graph")
-    assert all(action.help for action in graph.Graph.parser()._actions)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
 from collections import Counter as Tally
 from collections.abc import Callable, Mapping, Sequence
@@ -19,18 +18,14 @@ import beam_dpcount as dp
 from beam_dpcount.commands import sequences
 from tests import command_lines, pictures
 from tests.command_lines import (
-    BUDGET,
     DATA,
     EXACT,
     HEALTH_TIME,
-    NOT_NOISE,
     PNG,
-    SECRET,
     SECRET_TEXT,
     Ended,
     each_path,
     health_micros,
-    process,
 )
 from tests.episodes import occurrences
 
@@ -204,9 +199,8 @@ def without(words: Sequence[object], *names: str) -> list[object]:
 
 
 @each_path
-@pytest.mark.parametrize("output", ["counts.csv", "counts.parquet"])
-def test_exact_counts_of_all_words(output: str, path: str, events: Path) -> None:
-    target = events.parent / output
+def test_exact_counts_of_all_words(path: str, events: Path) -> None:
+    target = events.parent / "counts.csv"
     out = succeed(*arguments(events, *EXACT, "--path", path, "--output", target, "--all"))
     expected = running(facts(), all_words("ab", 2), by_time=path == "bounded")
     assert exact(target) == expected
@@ -270,17 +264,6 @@ def test_a_hundredth_of_the_horizon_by_default(events: Path) -> None:
 
 
 @each_path
-def test_one_key_without_times(path: str, events: Path) -> None:
-    words = without(arguments(events, *EXACT, "--path", path, "--all"), "--key", "--timestamp")
-    out = succeed(*words)
-    rows: list[Fact] = [(None, "all", letter) for _, _, letter in facts()]
-    expected = running(rows, all_words("ab", 2), by_time=False)
-    assert exact(events.parent / "counts.csv") == expected
-    assert "public: the alphabet, the words" in out
-    assert "all, after 14 rows:" in out
-
-
-@each_path
 def test_parquet_nulls_and_letters_of_several_characters(path: str, tmp_path: Path) -> None:
     source, output = tmp_path / "in.parquet", tmp_path / "counts.parquet"
     letters = [7, 10, None, 7, 10, 8, 7]
@@ -340,14 +323,6 @@ def test_words_of_small_counts_are_left_out(events: Path) -> None:
     assert "nothing was written: " in succeed(*words, "--min-count", 100)
 
 
-def test_past_the_horizon(events: Path) -> None:
-    out = succeed(*arguments(events, *EXACT, "--horizon", 3, "--all"))
-    assert out.splitlines()[-1].startswith("warning: 8 rows came after row 3 of their key")
-    expected = running(facts(), all_words("ab", 2), by_time=True)
-    expected = {place: counts for place, counts in expected.items() if place[1] <= 3}
-    assert exact(events.parent / "counts.csv") == expected
-
-
 def test_no_releases(events: Path) -> None:
     picture = events.parent / "counts.png"
     out = succeed(*arguments(events, *EXACT, "--every", 20, "--plot", picture))
@@ -369,33 +344,7 @@ def test_the_report_names_five_keys(tmp_path: Path) -> None:
     assert "... and of 2 other keys" in out
 
 
-@pytest.mark.parametrize("relation", ["replace_one", "add_remove"])
-def test_the_rest_of_the_report_does_not_depend_on_the_letters(relation: str, events: Path) -> None:
-    def told() -> list[str]:
-        out = succeed(*arguments(events, *BUDGET, "--relation", relation))
-        return [line for line in out.splitlines() if not re.match(r" {4} *\d", line)]
-
-    first = told()
-    events.write_text(re.sub(r",[ab]\b", f",{SECRET_TEXT}", events.read_text()))
-    assert told() == first
-    assert any(f"for neighbours under {relation} (wh" in line for line in first)
-    assert any("at most" in line and "6 words after each of 20 rows" in line for line in first)
-
-
 # Pictures
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("output", ["counts.csv", "counts.parquet"])
-@pytest.mark.parametrize("key", [True, False], ids=["key", "no key"])
-def test_plots(key: bool, output: str, events: Path) -> None:
-    picture = events.parent / "counts.png"
-    words = arguments(events, *BUDGET, "--plot", picture, "--output", events.parent / output)
-    out = succeed(*(words if key else without(words, "--key")))
-    assert f"picture: {picture}" in out
-    data = picture.read_bytes()
-    assert data.startswith(PNG)
-    assert len(data) > 5000
 
 
 def test_the_last_words_of_the_keys_of_most_rows_are_drawn(
@@ -425,44 +374,6 @@ def test_the_last_words_of_the_keys_of_most_rows_are_drawn(
     assert how["title"] == "Private counts of words of l (in letters of the alphabet) by k"
     assert "holds with probability 95 % the count of a word in letters" in how["guarantee"]
     assert "largest private counts of 3: " in how["guarantee"]
-
-
-@pytest.mark.parametrize(
-    ("flags", "what", "left_out"),
-    [
-        (
-            (),
-            "the count of a word in letters of the alphabet",
-            "texts that are not of the alphabet.",
-        ),
-        (
-            ("--rest", "b", "--episodes", "--max-span", 3),
-            "the count of an episode's minimal occurrences in letters of the alphabet within 3 "
-            "rows",
-            "what texts say that count as 'b' (--rest); cells without text; occurrences that are "
-            "not within 3 rows (--max-span).",
-        ),
-    ],
-    ids=["words", "episodes"],
-)
-def test_errors_are_of_what_is_estimated(
-    flags: tuple[object, ...],
-    what: str,
-    left_out: str,
-    events: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    drawn = pictures.caught(monkeypatch)
-    picture = ("--plot", events.parent / "c.png", "--plot-keys", "bob")
-    out = succeed(*arguments(events, *BUDGET, *picture, *flags))
-    (how,) = drawn
-    assert [panel.name for panel in how["panels"]] == ["bob"]
-    assert "Keys as asked for" in how["guarantee"]
-    assert re.search(rf"within [\d.e+]+ of {what}; the largest", out)
-    assert what in how["guarantee"]
-    for text in (out, how["guarantee"]):
-        assert "truth" not in text
-        assert NOT_NOISE + left_out in text
 
 
 # Real data
@@ -531,109 +442,3 @@ def test_episodes_of_real_data(path: str, tmp_path: Path) -> None:
 
 
 # Bad input
-
-
-@pytest.mark.parametrize(
-    ("flags", "parts"),
-    [
-        (["--key", "whom"], ["no column 'whom' among 3;", "--show-header"]),
-        (
-            ["--key", "whom", "--show-header"],
-            ["no column 'whom' among 3: 'time', 'who', 'what'; did you mean"],
-        ),
-        (["--letter", "who"], ["'who'", "the keys as well", "nothing would be protected"]),
-        (["--letter", "time"], ["'time'", "the times as well", "name another column"]),
-        (["--letter", "that"], ["no column 'that'"]),
-        (["--timestamp", "times"], ["no column 'times'"]),
-        (["--alphabet"], ["--alphabet"]),
-        (["--alphabet", "a", "b", "a"], ["--alphabet: 'a' is there twice"]),
-        (["--alphabet", "a", ""], ['--alphabet holds ""', "empty step"]),
-        (["--alphabet", "a", "b c"], ["--alphabet: letter 'b c' holds a space"]),
-        (["--alphabet-file", "events.csv"], ["--alphabet", "not allowed"]),
-        (["--words", "ab"], ["--words", "not allowed", "--max-length"]),
-        (["--rest", "other"], ["--rest 'other' is not in the alphabet", "--alphabet"]),
-        (["--max-length", "0"], ["--max-length must be a whole number from 1", "got 0"]),
-        (["--max-length", "x"], ["--max-length", "'x'"]),
-        (
-            ["--max-length", "25"],
-            ["2 letters make 67,108,862 words", "smaller --max-length", "--rest", "--words"],
-        ),
-        (["--max-length", "25", "--episodes"], ["make 67,108,862 episodes", "--max-length,"]),
-        (
-            ["--max-length", "17", "--mechanism", "SmoothBinary"],
-            ["262142 counts take", "a smaller --alphabet or --max-length"],
-        ),
-        (["--max-span", "3"], ["--max-span is for --episodes"]),
-        (["--episodes", "--max-span", "1"], ["--max-span 1 steps hold no episode of 2 letters"]),
-        (["--episodes", "--max-span", "0"], ["--max-span must be a whole number from 1"]),
-        (["--horizon", "0"], ["--horizon must be a whole number from 1", "got 0"]),
-        (["--horizon", "many"], ["--horizon", "'many'"]),
-        (["--every", "0"], ["--every must be a whole number from 1", "got 0"]),
-        (["--every", "21"], ["--every is 21 steps, but the horizon has only 20"]),
-        (["--top", "0"], ["--top must be a whole number from 1"]),
-        (["--min-count", "nan"], ["--min-count", "'nan'"]),
-        (["--min-count", "few"], ["--min-count", "'few'"]),
-        (["--relation", "none"], ["--relation", "'none'"]),
-        (["--mechanism", "Smooth"], ["unknown mechanism 'Smooth'"]),
-        (["--rho", "1"], ["--rho", "not both"]),
-        (["--timestamp-format", "iso"], ["row 1", "column 'time'", "iso"]),
-        (["--output", "events.csv"], ["is an input as well"]),
-        (["--output", "counts.txt"], [".jsonl.gz or .parquet, or be - for"]),
-        (["--plot", "counts.jpg"], ["--plot", ".png"]),
-        (["--maxlength=3"], ["unknown argument --maxlength: did you mean --max-length?"]),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_bad_arguments(
-    flags: list[str], parts: list[str], events: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(events.parent)
-    text = fail(*arguments(events, *BUDGET, *flags), started=False)
-    for part in parts:
-        assert part in text
-    assert not re.search("max_|min_|timestamp_", text)  # options are spelled as such
-    assert str(SECRET) not in text
-    assert os.listdir(events.parent) == ["events.csv"]  # nothing was started
-
-
-SOURCE = "--input x.csv --letter k --output o.csv --alphabet a b"
-
-
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        (f"{SOURCE} --max-length 2 --rho 1", "--horizon"),
-        (f"{SOURCE} --max-length 2 --horizon 9", "give a budget"),
-        (f"{SOURCE} --rho 1 --horizon 9", "--max-length --words --words-file is required"),
-        (f"{SOURCE} --rho 1 --horizon 9 --words ac", "--words: word 'ac' holds 'c', which is not"),
-        (f"{SOURCE} --rho 1 --horizon 9 --words a a", "--words: 'a' is there twice"),
-        (f"{SOURCE} cc --rho 1 --horizon 9 --words-file twice", "--words: word 'a  b' is there"),
-        (f"{SOURCE} --rho 1 --horizon 9 --words-file none", "'none': cannot be read"),
-        (f"{SOURCE} --rho 1 --horizon 9 --words-file blank", "it is empty"),
-        (f"{SOURCE} --rho 1 --horizon 9 --words-file o.csv", "another file"),
-        (f"{SOURCE} --epsilon 1 --horizon 9 --words a --mechanism BLT", "--mechanism BLT takes"),
-        ("--input x.csv --output o.csv --letter k --words a --rho 1 --horizon 9", "--alphabet"),
-        ("--input x.csv --output o.csv --alphabet a --words a --rho 1 --horizon 9", "--letter"),
-    ],
-)
-def test_arguments_that_do_not_fit(
-    words: str, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("x.csv").write_text("k,t\na,1\n")
-    Path("blank").write_text("\n\n")
-    Path("twice").write_text("a b\na  b\n")
-    assert part in fail(*words.split(), started=False)
-    assert not Path("o.csv").exists()
-
-
-def test_an_empty_word(events: Path) -> None:
-    words = without(arguments(events, *BUDGET), "--max-length")
-    assert "--words: '' has no letters" in fail(*words, "--words", "a", "", started=False)
-
-
-def test_help() -> None:
-    ended = process("--help", name="sequences")
-    assert (ended.status, ended.err) == (0, "")
-    assert ended.out.startswith("usage: python -m beam_dpcount sequences")
-    assert "post-processing of the private counts" in " ".join(ended.out.split())

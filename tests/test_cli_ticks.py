@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,15 +19,12 @@ from tests.command_lines import (
     DATA,
     EXACT,
     HEALTH_TIME,
-    NOT_NOISE,
-    PNG,
     SECRET,
     SECRET_TEXT,
     Ended,
     Line,
     each_path,
     health_micros,
-    process,
     stddevs,
     written,
 )
@@ -143,27 +138,6 @@ def test_without_a_key_all_rows_are_one_count(path: str, events: Path) -> None:
     assert "at most 3 rows of a person, 3 a key, count" in people
 
 
-@pytest.mark.parametrize(
-    ("more", "parts"),
-    [
-        (("--key", "who"), ["--key who needs the keys", "--keys KEY", "--select-keys"]),
-        (("--key", "who", "--separator", ";", "--max-items", 2), ["--key who needs the keys"]),
-        (("--keys", "ann"), ["--keys needs --key COLUMN"]),
-        (("--select-keys",), ["--select-keys needs --key COLUMN"]),
-        (("--separator", ";", "--max-items", 2), ["--separator needs --key COLUMN"]),
-    ],
-)
-def test_a_key_and_the_keys_go_together(
-    more: tuple[object, ...], parts: list[str], events: Path
-) -> None:
-    words = arguments(events, *BUDGET)
-    del words[words.index("--key") : words.index("--key") + 2]
-    del words[words.index("--keys") : words.index("--keys") + 4]
-    text = fail(*words, *more, started=False)
-    for part in parts:
-        assert part in text
-
-
 @each_path
 @pytest.mark.parametrize(
     "flags",
@@ -206,20 +180,6 @@ def test_the_truth_of_selected_keys_is_that_of_their_releases(
     assert [how["truth"] for how in drawn] == [{"often": [800.0, 1200.0]}]
 
 
-@pytest.mark.parametrize(
-    "flags", [("--horizon", -3), ("--max-per-tick", 0), ("--unit", 7)], ids=lambda flags: flags[0]
-)
-def test_a_mistaken_option_is_said_before_a_row_is_read(
-    flags: tuple[object, ...], events: Path
-) -> None:
-    events.write_text("time,who\nnever,ann\n")
-    words = arguments(events, *BUDGET, *flags)
-    del words[words.index("--stop") : words.index("--stop") + 2]
-    text = fail(*words, *(() if "--horizon" in flags else ("--horizon", 3)), started=False)
-    assert "row 1" not in text
-    assert str(flags[0]) in text
-
-
 def test_formats_of_the_clock_and_of_files_agree(events: Path) -> None:
     """ISO times with and without an offset, a horizon, keys from a file; Parquet in and out."""
     table = {
@@ -240,37 +200,6 @@ def test_a_clock_without_an_offset_is_in_the_time_zone(events: Path) -> None:
     words = arguments(events, *EXACT, "--timezone", "Asia/Tokyo")
     succeed(*words, "--start", "1970-01-01T09:01:40", "--stop", "1970-01-01T09:02:10")
     assert written(events.parent / "counts.csv") == expected((1, 3, 4), (1, 2, 2))
-
-
-def test_a_header_alone_gives_zeros(events: Path) -> None:
-    """The releases depend on the clock and the keys, not on rows."""
-    events.write_text("time,who,amount\n")
-    succeed(*arguments(events, *EXACT, "--plot", events.parent / "counts.png"))
-    assert written(events.parent / "counts.csv") == expected((0, 0, 0), (0, 0, 0))
-
-
-@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
-def test_nothing_printed_depends_on_the_rows(relation: str, events: Path) -> None:
-    picture = events.parent / "counts.png"
-    words = arguments(events, *BUDGET, "--relation", relation, "--plot", picture)
-    first, errors = succeed(*words), stddevs(events.parent / "counts.csv")
-    events.write_text("time,who,amount\n")
-    assert succeed(*words) == first
-    assert stddevs(events.parent / "counts.csv") == errors
-    assert len(errors) == 9
-    for part in (
-        "(3 keys, 3 ticks)",
-        f"picture: {picture}",
-        "all releases of all keys together satisfy epsilon = 1, delta = 1e-06",
-        f"under {relation} (",
-        "public: the keys and the clock",
-        "the largest error of all 9 releases",
-    ):
-        assert part in first
-    said = re.search(r"at most ([\d.]+);", first)
-    assert said
-    assert float(said[1]) == pytest.approx(max(errors.values()), rel=0.01)
-    assert picture.read_bytes().startswith(PNG)
 
 
 def test_another_row_costs_more_than_a_row_more(events: Path) -> None:
@@ -384,59 +313,6 @@ def test_what_is_drawn(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert amounts["sum_of"] == "amount"
 
 
-ROWS_COUNTED = "the count so far of a key's rows within the clock"
-
-
-@pytest.mark.parametrize(
-    ("flags", "what", "left_out"),
-    [
-        (
-            (),
-            f"{ROWS_COUNTED}, each tick's part clipped to 1,073,741,824",
-            (),
-        ),
-        (
-            ("--where", "amount=1", "--max-per-tick", 3),
-            f"{ROWS_COUNTED} that meet the condition, each tick's part clipped to 3",
-            ("what a tick has beyond 3 (--max-per-tick)",),
-        ),
-        (
-            ("--value", "amount", "--bounds", -2, 4, "--unit", 0.5, "--max-per-tick", 3),
-            "the sum so far of a key's values within the clock, clipped to [-2, 4] and rounded to "
-            "multiples of 0.5, each tick's part clipped to ±12",
-            ("what is beyond the bounds or rounded off", "values that are not numbers"),
-        ),
-        (
-            ("--separator", ";", "--max-items", 2),
-            f"{ROWS_COUNTED}, each tick's part clipped to 1,073,741,824",
-            ("keys of a cell beyond its first 2 (--max-items)",),
-        ),
-        (("--path", "streaming"), "", ("late rows, until the next tick (--late fold)",)),
-        (("--path", "streaming", "--late", "drop"), "", ("late rows (--late drop)",)),
-    ],
-    ids=["rows", "where", "value", "items", "fold", "drop"],
-)
-def test_errors_are_of_what_is_estimated(
-    flags: tuple[object, ...],
-    what: str,
-    left_out: tuple[str, ...],
-    events: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    drawn = pictures.caught(monkeypatch)
-    plot = ("--plot", events.parent / "p.png")
-    out = succeed(*arguments(events, *BUDGET, *plot, *flags))
-    (how,) = drawn
-    for text in (out, how["guarantee"]):
-        assert f"{what}; " in text
-        assert "truth" not in text
-        assert f"{NOT_NOISE}rows outside the clock or of other keys; " in text
-        for part in left_out:
-            assert part in text
-    assert ("late" in out) == ("--path" in flags)
-    assert ("at most" in how["title"]) == ("--max-per-tick" in flags)
-
-
 # Real data
 
 
@@ -502,99 +378,3 @@ def test_real_data(
 
 
 # Bad input
-
-
-@pytest.mark.parametrize(
-    ("flags", "parts"),
-    [
-        (["--key", "whom"], ["no column 'whom' among 3;", "--show-header"]),
-        (
-            ["--key", "whom", "--show-header"],
-            ["no column 'whom' among 3: 'time', 'who', 'amount'; did you mean"],
-        ),
-        (["--timestamp", "times"], ["no column 'times'"]),
-        (["--value", "amounts", "--bounds", "0", "1"], ["no column 'amounts'"]),
-        (["--value", "amount"], ["--value needs --bounds", "clipped", "give e.g. --bounds 0 100"]),
-        (["--plot", "c.png", "--plot-keys", "zoe"], ["--plot-keys: 'zoe' is not one of --keys"]),
-        (["--value", "amount", "--where", "who=ann"], ["--where", "--value"]),
-        (["--tick", "0"], ["--tick", "positive", "'0'", "e.g. --tick 10m"]),
-        (["--tick", "10x"], ["--tick", "'10x'", "s, m, h, d"]),
-        (["--tick", "1e-7"], ["--tick", "whole microseconds"]),
-        (["--tick", "soon"], ["--tick", "'soon'"]),
-        (["--tick", "nan"], ["--tick", "positive", "'nan'"]),
-        (["--start", "noon"], ["--start is not a time, got 'noon'", "ISO 8601"]),
-        (["--stop", "noon"], ["--stop is not a time, got 'noon'", "ISO 8601"]),
-        (["--start", "1117838570000"], ["--start lies outside", "milliseconds? give seconds"]),
-        (["--stop", "100"], ["--stop must be after --start", "'100'", "give a later --stop"]),
-        (["--stop", "50"], ["--stop must be after --start", "or --horizon"]),
-        (["--late", "never"], ["--late", "'never'", "fold"]),
-        (["--max-per-tick", "0"], ["--max-per-tick must be", "from 1"]),
-        (["--max-items", "2"], ["--separator and --max-items together"]),
-        (["--separator", "", "--max-items", "2"], ["--separator must not be empty"]),
-        (["--separator", ";", "--max-items", "4"], ["--max-items", "from 1 to 3", "got 4"]),
-        (["--separator", "n", "--max-items", "2"], ["--keys: 'ann' holds the --separator 'n'"]),
-        (["--horizon", "2"], ["horizon is 2", "3 ticks"]),
-        (["--horizon", "0"], ["horizon", "0"]),
-        (["--horizon", "many"], ["--horizon", "'many'"]),
-        (["--keys", "ann", "ann"], ["--keys: 'ann' is there twice"]),
-        (["--keys"], ["--keys"]),
-        (["--keys-file", "events.csv"], ["--keys", "not allowed"]),
-        (["--mechanism", "Smooth"], ["unknown mechanism 'Smooth'"]),
-        (["--rho", "1"], ["--rho", "not both"]),
-        (["--bounds", "4", "0"], ["low < high"]),
-        (["--unit", "0"], ["unit", "positive"]),
-        (["--relation", "none"], ["--relation", "'none'", "replace_one"]),
-        (["--timezone", "Mars/Olympus"], ["time zone 'Mars/Olympus'"]),
-        (["--output", "events.csv"], ["is an input as well"]),
-        (["--output", "counts.txt"], [".jsonl.gz or .parquet, or be - for"]),
-        (["--output", "absent/counts.csv"], ["no directory 'absent'"]),
-        (["--plot", "counts.jpg"], ["--plot", ".png"]),
-        (["--horizn=3"], ["unknown argument --horizn: did you mean --horizon?"]),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_bad_arguments(
-    flags: list[str], parts: list[str], events: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(events.parent)
-    text = fail(*arguments(events, *BUDGET, *flags), started=False)
-    for part in parts:
-        assert part in text
-    assert os.listdir(events.parent) == ["events.csv"]  # nothing was started
-
-
-SOURCE = "--input x.csv --key k --timestamp t --output o.csv"
-
-
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        (f"{SOURCE} --keys a --rho 1 --start 0 --stop 9", "--tick"),
-        (f"{SOURCE} --keys a --rho 1 --tick 1 --stop 9", "--start"),
-        (f"{SOURCE} --keys a --rho 1 --tick 1 --start 0", "give --stop, the time"),
-        (f"{SOURCE} --keys a --tick 1 --start 0 --stop 9", "give a budget"),
-        (f"{SOURCE} --rho 1 --tick 1 --start 0 --stop 9", "--keys"),
-        (f"{SOURCE} --rho 1 --tick 1 --start 0 --stop 9 --keys-file none", "'none': cannot be"),
-        (f"{SOURCE} --rho 1 --tick 1 --start 0 --stop 9 --keys-file blank", "it is empty"),
-        (f"{SOURCE} --rho 1 --tick 1 --start 0 --stop 9 --keys-file bytes", "not UTF-8"),
-        (f"{SOURCE} --rho 1 --tick 1 --start 0 --stop 9 --keys-file o.csv", "another file"),
-        (f"{SOURCE} --rho 1 --tick 1 --start 0 --stop 9 --keys-file ./x.csv", "is not public"),
-        ("--input x.csv --key k --keys a --rho 1 --tick 1 --start 0 --stop 9", "--timestamp"),
-    ],
-)
-def test_arguments_that_do_not_fit(
-    words: str, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("x.csv").write_text("k,t\na,1\n")
-    Path("blank").write_text("\n\n")
-    Path("bytes").write_bytes(b"\xff\n")
-    assert part in fail(*words.split())
-    assert not Path("o.csv").exists()
-
-
-def test_help() -> None:
-    ended = process("--help", name="ticks")
-    assert (ended.status, ended.err) == (0, "")
-    assert ended.out.startswith("usage: python -m beam_dpcount ticks")
-    assert "privacy budget, for all releases of all keys together" in ended.out

@@ -20,12 +20,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import beam_dpcount as dp
-from beam_dpcount.budget.account import create as create_account
+from beam_dpcount.arguments.meant import did_you_mean
+from beam_dpcount.budget.account_file import create as create_account
 from beam_dpcount.budget.conversions import rounded_up
 from beam_dpcount.commands import histogram, stop, ticks
 from beam_dpcount.commands import run as running
 from beam_dpcount.commands.files.beside import beside
-from beam_dpcount.commands.meant import did_you_mean
 from tests.command_lines import EXACT, ROOT, SECRET_TEXT, command, fail, succeed, written
 
 START = 1_700_000_000
@@ -71,23 +71,7 @@ def in_parquet(place: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
-FORMATS: tuple[Callable[..., Path], ...] = (in_csv, in_lines, in_gzip, in_parquet)
-
-
 # What goes in
-
-
-@pytest.mark.parametrize("write", FORMATS)
-def test_all_formats_give_the_same_counts(write: Callable[..., Path], tmp_path: Path) -> None:
-    out = tmp_path / "out.csv"
-    succeed("--input", write(tmp_path, ROWS), *COUNT, *EXACT, "--output", out)
-    found = written(out)
-    assert len(found) == 40
-    last = {key: value for key, _, _, value in found}
-    assert last == {k: sum(row["n"] for row in ROWS if row["page"] == k) for k in "ab"}
-    words = ("--input", write(tmp_path, ROWS), *TICKS, "--user", "who", "--per-user", 2)
-    succeed(*words, "--per-key", 2, *EXACT, "--output", out, main=ticks.main)
-    assert {key: value for key, _, _, value in written(out)} == {"a": 4, "b": 4}
 
 
 HOSTILE = ("null", "[1]", '{"a": 1}', '"\\ud800"', "true", '"x"', "9" * 4000, "1e999", "NaN")
@@ -260,12 +244,6 @@ def test_parquet_does_not_go_to_a_terminal(tmp_path: Path) -> None:
     os.close(theirs)
     assert ended.returncode == 2
     assert b"is a terminal, which cannot show Parquet" in ended.stderr
-
-
-def test_output_format_is_for_standard_output(tmp_path: Path) -> None:
-    words = ("--input", in_csv(tmp_path, ROWS), *COUNT, *EXACT, "--output", tmp_path / "out.csv")
-    said = fail(*words, "--output-format", "jsonl")
-    assert "--output-format is for --output -; else the name of OUT says it" in said
 
 
 # How a command ends before its time
@@ -453,18 +431,6 @@ def test_what_is_guaranteed_is_rounded_up(number: float, digits: int, text: str)
     assert float(text) >= number
     if digits == 6:
         assert str(dp.PureDP(number)) == f"epsilon = {text} (pure)"
-
-
-def test_a_runner_that_fires_no_ticks_is_refused(tmp_path: Path) -> None:
-    """Before anything is written, or an account is entered."""
-
-    def run(*words: object) -> Any:
-        return command(*words, main=ticks.main)
-
-    words = ("--input", in_csv(tmp_path, ROWS), *TICKS, *EXACT, "--output", tmp_path / "out.csv")
-    said = fail(*words, "--path", "streaming", "--runner", "BundleBasedDirectRunner", run=run)
-    assert "fires no ticks of files on BundleBasedDirectRunner" in said
-    assert not (tmp_path / "out.csv").exists()
 
 
 def test_an_error_that_nobody_expected_shows_no_row(

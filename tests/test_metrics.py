@@ -17,10 +17,10 @@ import beam_dpcount as dp
 from beam_dpcount.counters.errors import chernoff
 from beam_dpcount.counters.lattice import Lattice
 from beam_dpcount.dofns.aggregates import Reading
+from beam_dpcount.reading import read
 from beam_dpcount.statistics.metrics.base import Errors, ratio
 from beam_dpcount.statistics.metrics.joint import Joint, check_metrics
 from beam_dpcount.statistics.metrics.quantiles import estimated, known_errors
-from beam_dpcount.statistics.reading import read
 
 m = dp.metrics
 RUNS = 4000
@@ -363,28 +363,14 @@ def test_numbers_are_clipped_and_then_rounded() -> None:
 
 
 WRONG: list[tuple[Any, str]] = [
-    (lambda: m.Count(weight=0), "weight must be positive"),
-    (lambda: m.Count(weight=math.inf), "weight must be positive"),
-    (lambda: m.Count(weight="2"), "weight of Count must be a number"),
-    (lambda: m.Count(weight=10**400), "weight must be positive and finite"),
-    (lambda: m.Count(weight=math.nan), "weight must be positive and finite"),
     (
         lambda: check_metrics([m.Count(weight=1e300), m.Sum("x", 0, 5)]),
         r"weight is 1e\+300 beside 1.0: they may differ by a factor of 10\^6: give metrics a",
     ),
     (lambda: check_metrics([m.Count(), m.Sum("x", 0, 5, weight=5e-324)]), "factor of 10"),
     (lambda: check_metrics([m.Count(weight=1e6 + 1), m.Sum("x", 0, 5)]), "factor of 10"),
-    (lambda: m.Count(name=""), "name of Count must be a text"),
-    (lambda: m.Sum(7, 0, 1), "Sum needs the name of a field"),
-    (lambda: m.Sum("x", 1, 1), "low < high"),
-    (lambda: m.Sum("x", 0, 1, 0), "unit must be positive"),
-    (lambda: m.Mean("x", 0, math.inf), "must be finite"),
     (lambda: m.Quantiles("x", 0, 5, [0.5, 1]), "q must be between 0 and 1"),
-    (lambda: m.Quantiles("x", 0, 5, []), "q is empty"),
-    (lambda: m.Quantiles("x", 0, 5, "50"), "q must be a list"),
-    (lambda: m.Quantiles("x", 0, 5, [0.5], leaves=1), "leaves must be a whole number from 2"),
     (lambda: m.Quantiles("x", 0, 5, [0.5], leaves=10**6), "leaves must be at most 4096"),
-    (lambda: m.Quantiles("x", 0, 5, [0.5], scale="ln"), "scale must be one of linear, log"),
     (lambda: m.Quantiles("x", 0, 5, [0.5], scale="log"), "low must be positive"),
     (lambda: m.Rate("level"), "where must be a field, a sign and a value, got 'level'"),
     (lambda: m.Rate("a == b"), "where takes one ="),
@@ -393,7 +379,7 @@ WRONG: list[tuple[Any, str]] = [
     (lambda: m.Rate(bool), "where must be a function"),
     (lambda: m.Rate("a = b", -1), "floor must be a number of events from 0, got -1"),
     (lambda: m.Rate("a = b", math.nan), "floor must be a number of events from 0"),
-    (lambda: m.Rate("a = b", "9"), "floor must be a number of events"),  # type: ignore[arg-type]
+    (lambda: m.Rate("a = b", "9"), "floor must be a number"),  # type: ignore[arg-type]
     (lambda: m.Items(7, ["a"]), "Items needs the name of a field"),  # type: ignore[arg-type]
     (lambda: m.Items("x", []), "domain is empty"),
     (lambda: m.Items("x", "ab"), "domain must be a sequence of str"),

@@ -21,6 +21,7 @@ from apache_beam.utils import windowed_value
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.errors import chernoffs
 from beam_dpcount.dofns.intake import RejectedElementError
+from beam_dpcount.dofns.parcels import ReadyTicks, TickParcels
 from beam_dpcount.dofns.pending_vectors import (
     add_vector,
     clipped,
@@ -41,10 +42,10 @@ from beam_dpcount.dofns.ticks import (
     origin_of,
     window_from,
 )
-from beam_dpcount.dofns.users import ReadyTicks, TickParcels
 from beam_dpcount.mechanisms.base import FloatArray, IntArray
 from beam_dpcount.noise.laws import DiscreteLaplace
 from beam_dpcount.noise.replay import NO_ID
+from beam_dpcount.reading import UNREADABLE, call, read
 from beam_dpcount.states.wire import (
     PAIR,
     after_key,
@@ -59,7 +60,6 @@ from beam_dpcount.states.wire import (
 )
 from beam_dpcount.statistics.metrics.base import Additions
 from beam_dpcount.statistics.metrics.joint import Joint
-from beam_dpcount.statistics.reading import UNREADABLE, call, read
 
 _NO_NOISE = 1e6  # standard deviations: more than this is less than a step of the lattice
 _AT_ONCE = 1 << 12  # ticks that metrics are made of at a time

@@ -25,8 +25,8 @@ from beam_dpcount.dofns.elements import (
 )
 from beam_dpcount.dofns.gathered import CountGathered, GatherNumbers
 from beam_dpcount.dofns.intake import Intake, has_str_key
+from beam_dpcount.dofns.parcels import StepParcels
 from beam_dpcount.dofns.releases import Rejected
-from beam_dpcount.dofns.users import StepParcels
 from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.mechanisms import Sparse, Unbounded
 from beam_dpcount.mechanisms.base import MAX_HORIZON, check_horizon
@@ -41,6 +41,11 @@ from beam_dpcount.transforms.inputs import (
     check_pairs,
     in_windows,
     once_per_window,
+)
+
+NEEDS_HORIZON = (
+    "{count} needs a horizon, as one event may change many steps: give one, and a mechanism of "
+    "mechanisms.ALL or none"
 )
 
 
@@ -69,10 +74,7 @@ class EachElement(Counting):
     def _check_mechanism(self) -> None:
         """Raise ValueError for a mechanism, or a lack of horizon, that this count cannot take."""
         if self.horizon is None or isinstance(self.mechanism, Unbounded | Sparse):
-            raise ValueError(
-                f"{type(self).__name__} needs a horizon, as one event may change many steps: give "
-                "one, and a mechanism of mechanisms.ALL or none"
-            )
+            raise ValueError(NEEDS_HORIZON.format(count=type(self).__name__))
 
     def _set_up(self) -> None:
         check_callable("element_id", self.element_id)

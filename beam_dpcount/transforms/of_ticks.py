@@ -11,7 +11,7 @@ from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import FixedWindows
 
 from beam_dpcount.counters.selection import Selection
-from beam_dpcount.dofns.users import Parcels
+from beam_dpcount.dofns.parcels import Parcels
 from beam_dpcount.transforms.checking import RowCheck
 from beam_dpcount.transforms.described import Described
 from beam_dpcount.transforms.inside import Inside
