@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -48,7 +47,7 @@ class ParameterError(ValueError):
         return f"{said}: {remedy}" if remedy else said
 
 
-def check_whole(name: str, value: Any, most: int | None = None, unit: str = "") -> int:
+def check_whole(name: str, value: object, most: int | None = None, unit: str = "") -> int:
     """A public number of items or steps, from 1 to `most`, or a ParameterError.
 
     `most` is the size of a domain, or else how many of a unit there may be.
@@ -65,7 +64,7 @@ def check_whole(name: str, value: Any, most: int | None = None, unit: str = "") 
 
 
 def check_texts(
-    name: str, given: Any, one: str, example: str, spread: bool = False
+    name: str, given: object, one: str, example: str, spread: bool = False
 ) -> tuple[str, ...]:
     """Public names as a tuple of distinct plain strings, in their order; or TypeError, ValueError.
 

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
+Function = Callable[[Any], Any]  # of the user, of an event
+
 _LONGEST = 1 << 10  # bits of an id: Python writes no whole number of more than 4300 digits
 
 # Read what every class has, past what its own class may say instead.
@@ -53,12 +55,12 @@ class FunctionError(ValueError):
       payload: what it was given.
     """
 
-    def __init__(self, name: str, payload: Any, error: Exception) -> None:
+    def __init__(self, name: str, payload: object, error: Exception) -> None:
         super().__init__(f"{name} raised {type(error).__name__}: {error}")
         self.name, self.payload = name, payload
 
 
-def call(name: str, function: Callable[[Any], Any], payload: Any) -> Any:
+def call(name: str, function: Function, payload: Any) -> Any:
     """A function's result for a public event; a FunctionError if it raises an error."""
     try:
         return function(payload)
@@ -130,7 +132,7 @@ class Field:
         return event.get(name) if isinstance(event, Mapping) else None
 
 
-def fields_of(event: Any) -> list[str]:
+def fields_of(event: object) -> list[str]:
     """The names of the fields that `Field` reads from an event."""
     kind = type(event)
     if issubclass(kind, tuple):

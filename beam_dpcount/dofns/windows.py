@@ -38,7 +38,7 @@ class WindowCheck:
             "budget in several: apply one beam.WindowInto to all inputs of a Flatten"
         )
 
-    def _declared(self, window: Any) -> bool:
+    def _declared(self, window: object) -> bool:
         if self._size is None or self._period is None:
             return isinstance(window, GlobalWindow)
         if not isinstance(window, IntervalWindow):

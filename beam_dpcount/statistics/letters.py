@@ -25,7 +25,7 @@ NOT_A_LETTER = "the value is not a letter: not a str"
 UNKNOWN = "the value is a letter that is not in the alphabet"
 
 
-def check_alphabet(alphabet: Any) -> tuple[str, ...]:
+def check_alphabet(alphabet: object) -> tuple[str, ...]:
     """`alphabet` as a tuple of distinct plain strings. A str is the sequence of its characters.
 
     Raises:
@@ -43,7 +43,7 @@ def check_alphabet(alphabet: Any) -> tuple[str, ...]:
     return letters
 
 
-def read_letter(payload: Any, known: Mapping[str, int]) -> tuple[tuple[int], str | None]:
+def read_letter(payload: object, known: Mapping[str, int]) -> tuple[tuple[int], str | None]:
     """The code of a letter, by `places` of the alphabet, and why it does not count, if it does not.
 
     None or "" is the empty letter, which is not a rejection. The reason does not show the payload.
@@ -64,7 +64,7 @@ def spell(letters: Iterable[str], alphabet: Sequence[str]) -> str:
     return ("" if _single(alphabet) else " ").join(letters)
 
 
-def check_words(words: Any, alphabet: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+def check_words(words: object, alphabet: Sequence[str]) -> tuple[tuple[int, ...], ...]:
     """A dictionary as tuples of the letters' codes, in its order.
 
     A word is a str, its letters single characters or else separated by spaces, or a sequence of
@@ -88,7 +88,7 @@ def check_words(words: Any, alphabet: Sequence[str]) -> tuple[tuple[int, ...], .
     return tuple(coded)
 
 
-def _code(word: Any, known: Mapping[str, int], single: bool, example: str) -> tuple[int, ...]:
+def _code(word: object, known: Mapping[str, int], single: bool, example: str) -> tuple[int, ...]:
     if isinstance(word, str):
         text = str.__str__(word)
         letters = list(text) if single else [letter for letter in text.split(" ") if letter]
@@ -186,7 +186,7 @@ class LetterStatistic(Statistic):
     def empty(self) -> Codes:
         return EMPTY
 
-    def read(self, payload: Any) -> tuple[Codes, str | None]:
+    def read(self, payload: object) -> tuple[Codes, str | None]:
         return read_letter(payload, self._places)
 
     @property
