@@ -26,7 +26,9 @@ from beam_dpcount.version import __version__ as __version__
 if TYPE_CHECKING:
     from beam_dpcount import mechanisms
     from beam_dpcount.budget.budgets import ZCDP, ApproxDP, PureDP, WeakBudgetWarning
-    from beam_dpcount.budget.ledger import Ledger, OverspentError, Share
+    from beam_dpcount.budget.ledger import Ledger
+    from beam_dpcount.budget.shares import OverspentError, Share
+    from beam_dpcount.checks import Error
     from beam_dpcount.counters.change import Change
     from beam_dpcount.counters.choose import choose
     from beam_dpcount.counters.counter import Counter, calibrate
@@ -86,7 +88,7 @@ if TYPE_CHECKING:
 # fmt: off
 __all__ = [
     "ZCDP", "AggregateRelease", "ApproxDP", "BoundUsers", "Change", "CheckError", "Checked",
-    "Counter", "CutGraph", "DegreeHistogram", "DistinctUsers", "EdgeCount", "EpisodeCount",
+    "Counter", "CutGraph", "DegreeHistogram", "DistinctUsers", "EdgeCount", "EpisodeCount", "Error",
     "HighDegreeCount", "Histogram", "HorizonError", "Isotonic", "KStarCount", "LastPerTick",
     "Ledger", "LocalConvexRisk", "LocalMedian", "Monotone", "NonNegative", "NotANumberError",
     "OverspentError", "PrefixCount", "PureDP", "Rejected", "Release", "ReplayableEntropy",
@@ -103,7 +105,9 @@ __all__ = [
 # Where each name lives; the imports above say the same to editors and type checkers.
 _NAMES = {
     "budget.budgets": "ApproxDP PureDP WeakBudgetWarning ZCDP",
-    "budget.ledger": "Ledger OverspentError Share",
+    "budget.ledger": "Ledger",
+    "budget.shares": "OverspentError Share",
+    "checks": "Error",
     "noise.entropy": "SystemEntropy",
     "noise.replay": "ReplayableEntropy SecretError",
     "mechanisms.base": "HorizonError",

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from beam_dpcount.checks import Error
+
 Function = Callable[[Any], Any]  # of the user, of an event
 
 _LONGEST = 1 << 10  # bits of an id: Python writes no whole number of more than 4300 digits
@@ -47,17 +49,21 @@ def read(function: Callable[..., Any], *given: Any) -> Any:
         return UNREADABLE
 
 
-class FunctionError(ValueError):
+class FunctionError(Error, ValueError):
     """A function of the user raised an error, on rows that are public; the error is the cause.
 
     Fields:
       name: the function's parameter.
       payload: what it was given.
+      error: what it raised.
     """
 
     def __init__(self, name: str, payload: object, error: Exception) -> None:
-        super().__init__(f"{name} raised {type(error).__name__}: {error}")
-        self.name, self.payload = name, payload
+        super().__init__(name, payload, error)  # so that it can be pickled
+        self.name, self.payload, self.error = name, payload, error
+
+    def __str__(self) -> str:
+        return f"{self.name} raised {type(self.error).__name__}: {self.error}"
 
 
 def call(name: str, function: Function, payload: Any) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from beam_dpcount.checks import check_whole
+from beam_dpcount.checks import check_flag, check_whole
 from beam_dpcount.counters.clock import duration_of, seconds
 from beam_dpcount.reading import Field, Function, call, read, text_of
 
@@ -79,10 +79,9 @@ class Users:
             )
         for name in ("events", "keys", "per_key"):
             given = getattr(self, name)
-            if given is not None:
+            if given is not None or name != "keys":
                 object.__setattr__(self, name, check_whole(name, given))
-        if not isinstance(self.asserted, bool):
-            raise TypeError(f"asserted must be True or False, got {self.asserted!r}")
+        check_flag("asserted", self.asserted)
         if self.gap is not None:
             duration_of(self.gap, "gap")
 

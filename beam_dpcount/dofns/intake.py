@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from beam_dpcount.checks import Error
 from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.dofns.releases import Rejected, Release, VectorRelease
 from beam_dpcount.dofns.rows import TO_PAIRS, RowElementError, is_row
@@ -23,7 +24,7 @@ _READS = ("__len__", "__iter__", "__getitem__", "__getattribute__")
 ON_REJECT = ("drop", "raise", "collect")
 
 
-class RejectedElementError(ValueError):
+class RejectedElementError(Error, ValueError):
     """An element was refused under on_reject="raise"; its presence in the data is thereby shown."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from apache_beam.pvalue import Row
 from apache_beam.typehints.row_type import RowTypeConstraint
 
+from beam_dpcount.checks import Error
 from beam_dpcount.reading import class_attribute, read
 
 TO_PAIRS = (
@@ -21,7 +22,7 @@ TO_NUMBERS = (
 )
 
 
-class RowElementError(TypeError):
+class RowElementError(Error, TypeError):
     """An element is a row. At ticks the error shows that one is there.
 
     It is a mistake in the pipeline: elements are rows because a program makes them so, whatever an

@@ -7,6 +7,7 @@ from typing import Any
 
 import apache_beam as beam
 
+from beam_dpcount.checks import Error
 from beam_dpcount.noise.replay import NOISE_FORMAT
 from beam_dpcount.version import __version__
 
@@ -18,7 +19,7 @@ HERE = (
 _MADE_BY = "_made_by"
 
 
-class VersionError(RuntimeError):
+class VersionError(Error, RuntimeError):
     """A worker has another version of the library, or of Python, than the pipeline was made by."""
 
 

@@ -14,7 +14,7 @@ from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import GlobalWindows
 
 from beam_dpcount.budget.budgets import Budget, PureDP
-from beam_dpcount.budget.ledger import Share
+from beam_dpcount.budget.shares import Share
 from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.counters.clock import Clock
 from beam_dpcount.counters.counter import Counter

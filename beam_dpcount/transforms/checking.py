@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from apache_beam.transforms.window import TimestampedValue
 
+from beam_dpcount.checks import Error
 from beam_dpcount.counters.people import Seen, Users
 from beam_dpcount.reading import FunctionError, fields_of
 
@@ -71,7 +72,7 @@ def _lacking(name: str, fields: Sequence[str]) -> str:
     return problem
 
 
-class CheckError(ValueError):
+class CheckError(Error, ValueError):
     """A row stopped `check`: a function raised, or the transform does not take such rows."""
 
 

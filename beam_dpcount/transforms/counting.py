@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 from apache_beam.pvalue import PCollection
 
 from beam_dpcount.budget.budgets import Budget
-from beam_dpcount.budget.ledger import Protection, Share, claim, plain_budget
+from beam_dpcount.budget.ledger import claim, plain_budget
+from beam_dpcount.budget.shares import Protection, Share
 from beam_dpcount.counters.choose import resolve
 from beam_dpcount.counters.counter import calibrate
 from beam_dpcount.counters.people import Users

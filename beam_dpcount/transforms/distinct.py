@@ -10,7 +10,7 @@ from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import GlobalWindows
 
 from beam_dpcount.budget.budgets import Budget
-from beam_dpcount.budget.ledger import Share
+from beam_dpcount.budget.shares import Share
 from beam_dpcount.checks import check_whole
 from beam_dpcount.counters.people import Users
 from beam_dpcount.counters.selection import SelectKeys

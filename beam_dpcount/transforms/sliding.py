@@ -14,7 +14,7 @@ from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import GlobalWindows
 
 from beam_dpcount.budget.budgets import Budget
-from beam_dpcount.budget.ledger import Share
+from beam_dpcount.budget.shares import Share
 from beam_dpcount.counters.clock import check_keys, check_window, duration_of, seconds, ticks_left
 from beam_dpcount.counters.counter import UnsupportedBudgetError
 from beam_dpcount.counters.people import Users

@@ -13,7 +13,7 @@ from apache_beam import typehints
 from apache_beam.pvalue import PCollection
 
 from beam_dpcount.budget.budgets import Budget
-from beam_dpcount.budget.ledger import Share
+from beam_dpcount.budget.shares import Share
 from beam_dpcount.checks import check_whole
 from beam_dpcount.counters.people import Users
 from beam_dpcount.counters.selection import SelectKeys
@@ -26,6 +26,7 @@ from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.reading import UNREADABLE, Function, call, read
 from beam_dpcount.statistics.items import NOT_ITEMS, TOO_MANY, Items
 from beam_dpcount.transforms.checking import RowCheck, examine_person
+from beam_dpcount.transforms.inputs import check_callable
 from beam_dpcount.transforms.inside import Inside
 from beam_dpcount.transforms.of_ticks import OfTicks
 from beam_dpcount.transforms.ticks import TickCount, one
@@ -101,6 +102,7 @@ class TickHistogram(OfTicks):
 
     def __post_init__(self) -> None:
         super().__init__()
+        check_callable("value", self.value)
         if isinstance(self.domain, SelectKeys):
             most = check_whole("max_items", self.max_items)
             self._split: _Split = _SplitTexts(most, self.value)

@@ -14,7 +14,7 @@ from apache_beam.transforms import window as windows
 from apache_beam.utils.timestamp import Duration, Timestamp
 
 from beam_dpcount.budget.budgets import warn_if_weak
-from beam_dpcount.budget.ledger import Share
+from beam_dpcount.budget.shares import Share
 from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.counters.change import TickChange, check_bounds, check_unit
 from beam_dpcount.counters.clip import ample, least_most

@@ -1425,9 +1425,9 @@ MUTANTS = (
     Mutant(
         "accounts",
         "ticks are charged for a row that is there or not where rows are public",
-        f"{_BUDGET}/account.py",
-        "self.charges.replacement if of_replacement else",
-        "self.charges.presence if of_replacement else",
+        f"{_BUDGET}/charges.py",
+        "self.replacement if of_replacement else",
+        "self.presence if of_replacement else",
         "tests/test_odometer.py::test_the_total_is_of_what_is_left",
     ),
     Mutant(
@@ -1449,7 +1449,7 @@ MUTANTS = (
     Mutant(
         "accounts",
         "runs of an earlier format publish nothing",
-        f"{_BUDGET}/account.py",
+        f"{_BUDGET}/account_file.py",
         "_OLD = ColumnUse(frozenset([PRESENCE, UNKNOWN]), frozenset([UNKNOWN]))",
         "_OLD = ColumnUse()",
         "tests/test_odometer.py::test_accounts_of_the_format_before_take_runs_by_request_alone",
