@@ -45,7 +45,7 @@ from beam_dpcount.dofns.ticks import (
 from beam_dpcount.mechanisms.base import FloatArray, IntArray
 from beam_dpcount.noise.laws import DiscreteLaplace
 from beam_dpcount.noise.replay import NO_ID
-from beam_dpcount.reading import UNREADABLE, call, read
+from beam_dpcount.reading import UNREADABLE, Function, call, read
 from beam_dpcount.states.wire import (
     PAIR,
     after_key,
@@ -82,12 +82,10 @@ class AggregateIntake:
       value: makes a mapping of a value. A value for which it returns None adds nothing.
     """
 
-    def __init__(
-        self, joint: Joint, strict: bool = False, value: Callable[[Any], Any] | None = None
-    ) -> None:
+    def __init__(self, joint: Joint, strict: bool = False, value: Function | None = None) -> None:
         self._joint, self._strict, self._value = joint, strict, value
 
-    def number(self, key: str, payload: Any, micros: int) -> Additions:
+    def number(self, key: str, payload: object, micros: int) -> Additions:
         """What a value adds, as `TickIntake` asks for it."""
         content = payload if self._value is None else read(self._value, payload)
         additions = self._added(content)
@@ -96,7 +94,7 @@ class AggregateIntake:
             raise RejectedElementError(f"{self._refusal}: {remedy}")
         return additions or ()
 
-    def _added(self, content: Any) -> Additions | None:
+    def _added(self, content: object) -> Additions | None:
         """What is added; None if the content is not what metrics read, or cannot be read."""
         if content is UNREADABLE or not self._takes(content):
             return None
@@ -110,13 +108,13 @@ class AggregateIntake:
     def _refusal(self) -> str:
         return NOT_MAPPED if self._joint.needs_mapping else "value returned None, or failed"
 
-    def _takes(self, content: Any) -> bool:
+    def _takes(self, content: object) -> bool:
         """Whether a content is what metrics read."""
         if self._joint.needs_mapping:
             return read(isinstance, content, Mapping) is True
         return content is not None or self._value is None
 
-    def examine(self, payload: Any) -> tuple[str | None, Additions]:
+    def examine(self, payload: object) -> tuple[str | None, Additions]:
         """Why a value does not count as it is, and what it adds.
 
         `value` is called once; if it raises an error, that is a FunctionError.
@@ -233,7 +231,7 @@ def _optional(numbers: FloatArray) -> list[list[float | None]]:
 class ReadVectors(ReadTicks):
     """Streaming: (key, value) to (key, the sums of a tick), one a tick and bundle; as ReadTicks."""
 
-    def __init__(self, intake: Any, width: int) -> None:
+    def __init__(self, intake: TickIntake, width: int) -> None:
         super().__init__(intake)
         self._width = width
 
@@ -252,7 +250,7 @@ class ReadVectors(ReadTicks):
         self._gathered += 1
         return self._flushed() if self._gathered >= GATHERED else ()
 
-    def _flushed(self) -> list[Any]:
+    def _flushed(self) -> list[windowed_value.WindowedValue]:
         passed_at = self._intake.clock.passed_at
         made = [
             _placed((key, placed(sums, passed_at(origin) + step, self._width)), micros, windows)
@@ -271,7 +269,7 @@ def add_all(sums: dict[int, int], additions: Any, first: int = 0) -> None:
 class SumVectors(SumTicks):
     """Bounded: (key, value) to (group of keys, sums of one key), as SumTicks."""
 
-    def __init__(self, intake: Any, keys: Sequence[str], alone: bool, width: int) -> None:
+    def __init__(self, intake: TickIntake, keys: Sequence[str], alone: bool, width: int) -> None:
         super().__init__(intake, keys, alone)
         self._width = width
 
@@ -333,7 +331,7 @@ class CountEachVector(CountEachTick):
     def _tick_of(self, data: bytes) -> int:
         return tick_of(PAIR.unpack_from(data)[0], self._plan.joint.width)
 
-    def _noted(self, memory: bytes, step: int, data: bytes, later: Any) -> bytes:
+    def _noted(self, memory: bytes, step: int, data: bytes, later: object) -> bytes:
         width = self._plan.joint.width
         if self._tick_of(data) != step:
             data = moved(data, step, width)

@@ -407,7 +407,7 @@ class TickCount(Counting):
     def _to_total(self) -> ToTotal:
         return ToTotal(self._takes_rows)
 
-    def _check_elements(self, events: PCollection[Any]) -> None:
+    def _check_elements(self, events: PCollection[object]) -> None:
         if self._is_total:
             if is_row_type(events.element_type) and not self._takes_rows:
                 raise RowElementError(TO_VALUES)
@@ -490,12 +490,12 @@ class TickCount(Counting):
         strict = self.on_unknown == "raise"
         return TickIntake(clock, self._listed or None, numbers, strict, self.other, until)
 
-    def _whole_intake(self, events: PCollection[Any]) -> TickIntake:
+    def _whole_intake(self, events: PCollection[object]) -> TickIntake:
         """Reads events before people are bounded."""
         clock = self._windowed(events) if self.inside.restart is None else self._whole
         return self._intake(clock, self._until_on(use_streaming(events, self.path), clock))
 
-    def parcels(self, events: PCollection[Any]) -> TickParcels:
+    def parcels(self, events: PCollection[object]) -> TickParcels:
         """How events travel to their person."""
         kind = TickParcels if self._listed else TextParcels
         return kind(
@@ -632,7 +632,7 @@ class TickCount(Counting):
         offset = Timestamp(micros=(start + 1000) % tick)
         return windows.FixedWindows(Duration(micros=tick), offset)
 
-    def problem(self, event: Any, micros: int | None = None) -> str | None:
+    def problem(self, event: object, micros: int | None = None) -> str | None:
         """Why an event does not count as it is; see `beam_dpcount.check`."""
         return self.check_row(event, micros).problem
 
@@ -679,7 +679,7 @@ class TickCount(Counting):
         until = self._until_on(self._streams, self._used)
         return until is not None and until <= micros < self._clock.stop
 
-    def _windowed(self, events: PCollection[Any]) -> Clock:
+    def _windowed(self, events: PCollection[object]) -> Clock:
         """The clock in the input's windows."""
         function = events.windowing.windowfn
         if self.inside.last is not None and not isinstance(function, windows.GlobalWindows):
@@ -734,6 +734,6 @@ class TickCount(Counting):
         return {"counted": f"{capped}, not distinct people"}
 
 
-def one(_: Any) -> int:
+def one(_: object) -> int:
     """What an event counts, whatever it holds."""
     return 1
