@@ -213,6 +213,27 @@ def test_the_exact_loss_of_every_event_keeps_the_budget(chosen: Any, budget: Any
     assert not keeps_budget(replace(counter, law=less), rounded)
 
 
+@pytest.mark.parametrize("budget", [dp.ZCDP(0.5), dp.PureDP(1.0)], ids=["zCDP", "pure"])
+@pytest.mark.parametrize("chosen", [(RATE,), (ITEMS,), (THREE,), (RATE, METRICS[0])])
+def test_the_exact_loss_of_every_replacement_keeps_the_budget(chosen: Any, budget: Any) -> None:
+    """One event leaves a sum, and another, or the same one at another tick, enters any."""
+    joint = joint_of(chosen)
+    change = change_of(joint, "replace_one")
+    counter = dp.calibrate(mechanisms.BinaryTree(2), budget, change, joint.width)
+    R = counter.mechanism.encoder(2)
+    streams = [np.outer(R[:, t], vector).ravel() for t in range(2) for vector in vectors(joint)]
+    changes = [(a - b).astype(np.int64) for a, b in itertools.product(streams, repeat=2)]
+    assert keeps_budget(counter, changes)
+    apart = [
+        np.concatenate([a, -b]).astype(np.int64) for a, b in itertools.product(streams, streams)
+    ]
+    assert keeps_budget(counter, apart)  # in two keys
+    law: Any = counter.law
+    pure = isinstance(budget, dp.PureDP)
+    less = law.parameter * Fraction(98, 100) if pure else law.sigma2 * Fraction(95, 100)
+    assert not keeps_budget(replace(counter, law=type(law)(less)), [*changes, *apart])
+
+
 # People
 
 

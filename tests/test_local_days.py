@@ -114,7 +114,9 @@ def counting(
         return dp.TickAggregate(EXACT, **given, metrics=count, window=restart)
     if kind == "people's vectors":
         return dp.TickAggregate(EXACT, **given, metrics=count, users=PEOPLE, window=restart)
-    return dp.DistinctUsers(EXACT, **given, users=dp.Users(itemgetter("who"), 99), window=restart)
+    return dp.DistinctUsers(
+        EXACT, **given, users=dp.Users(itemgetter("who"), 99, per_key=1), window=restart
+    )
 
 
 @each_path

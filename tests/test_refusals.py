@@ -23,7 +23,7 @@ from beam_dpcount import mechanisms, metrics, statistics
 
 B = dp.ZCDP(0.5)
 CLOCK: dict[str, Any] = {"budget": B, "tick": 10, "start": 0, "stop": 30}
-PEOPLE = dp.Users("user", 2)
+PEOPLE = dp.Users("user", 2, per_key=1)
 COUNTER = dp.calibrate(mechanisms.BinaryTree(8), B)
 ITEMS = ["a", "b"]
 ELEMENTS: dict[str, Any] = {"budget": B, "horizon": 8}
@@ -84,7 +84,9 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     mechanisms.Sparse: {"segment": 3, "segments": 6},
     mechanisms.Unbounded: {"base": mechanisms.BinaryTree},
     metrics.Count: {},
-    metrics.DistinctUsers: {},
+    metrics.Items: {"field": "x", "domain": ITEMS},
+    metrics.People: {},
+    metrics.Rate: {"where": "x = 1"},
     metrics.Sum: NUMBER,
     metrics.Mean: NUMBER,
     metrics.Variance: NUMBER,
@@ -129,6 +131,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "float": NUMBER_,
     "float | Fraction": NUMBER_,
     "Callable[[Any], Any]": FUNCTION,
+    "Callable[[Any], Any] | str": FUNCTION,
     "Callable[[Any, FloatArray], Any]": FUNCTION,
     "Callable[[int], Mechanism]": (*FUNCTION, len, lambda n: n, mechanisms.Mechanism),
     "str | Callable[[Any], Any]": (5, None, "", ["user"]),
@@ -137,6 +140,8 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "Budget | Share": BUDGET,
     "Sequence[str]": TEXTS,
     "Sequence[str] | SelectKeys": (*TEXTS, dp.SelectKeys),
+    "Sequence[str] | SelectKeys | Total": (*TEXTS, dp.SelectKeys, type(dp.TOTAL)),
+    "Sequence[str] | Total": TEXTS,
     "Sequence[str] | Any": TEXTS,
     "Sequence[str | Sequence[str]] | None": WORDS,
     "tuple[str, ...] | None": WORDS,
@@ -165,7 +170,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
 NAMED: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(["relation", "on_reject", "path", "late", "on_unknown"], CHOICE),
     **dict.fromkeys(["objective", "over", "scale"], CHOICE),
-    **dict.fromkeys(["field", "name", "run_id", "variable", "other"], TEXT),
+    **dict.fromkeys(["field", "name", "run", "run_id", "variable", "other"], TEXT),
     **dict.fromkeys(["tick", "gap"], LENGTH),
     "zone": (5, True, "", "Mars", b"UTC", ["UTC"]),
     **dict.fromkeys(["start", "stop", "until"], TIME),
@@ -185,7 +190,7 @@ BEYOND: dict[str, tuple[Any, ...]] = {
 }
 # What is right all the same.
 RIGHT = [("low", 0), ("low", -1), ("momentum", 0), ("tau", 0), ("keys_delta", 0), ("name", "")]
-RIGHT += [("keys", {"a", "b"})]
+RIGHT += [("keys", {"a", "b"}), ("floor", 0)]
 # What a message calls a parameter that only the module's own classes have.
 INSTEAD = dict.fromkeys(["words", "episodes", "dictionary"], "max_length")  # what it stands for
 CALLED = {"dictionary": "words?|episodes?", "words": "words?", "episodes": "episodes?"}

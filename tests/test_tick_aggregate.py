@@ -374,7 +374,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"last": 3, "window": 3}, "give one of last and window"),
     ({"last": 3, "mechanism": "BinaryTree"}, "leave mechanism out"),
     ({"last": 3, "keys": dp.SelectKeys(delta=1e-9)}, "list the keys"),
-    ({"last": 3, "metrics": [dp.People()], "users": dp.Users(who, 3)}, "in place of last"),
+    (
+        {"last": 3, "metrics": [dp.People()], "users": dp.Users(who, 3, per_key=1)},
+        "in place of last",
+    ),
     ({"last": 3, "budget": dp.PureDP(1.0)}, "takes Gaussian noise"),
     ({"keys": dp.SelectKeys(delta=1e-9), "metrics": [dp.Mean("x", 0, 1)]}, "add dp.Count"),
     ({"keys": dp.SelectKeys(delta=1e-9, at_least=2)}, "leave at_least out"),

@@ -402,7 +402,7 @@ def test_users_by_a_field_are_shown_and_pickled() -> None:
     inner = dp.DistinctUsers(dp.PureDP(1.0), **clock, users=dp.Users("user", 1, per_key=1))
     dp.BoundUsers(users, {"people": inner})  # the same field is the same people
     with pytest.raises(ValueError, match="give both the same field or function"):
-        dp.BoundUsers(dp.Users("device", 3), {"people": inner})
+        dp.BoundUsers(dp.Users("device", 3, per_key=1), {"people": inner})
 
 
 @pytest.mark.parametrize("kind", [mechanisms.SmoothBinary, NormalizedBLT])

@@ -33,12 +33,17 @@ from beam_dpcount.counters.moments import (
     seconds,
     zone_of,
 )
+from beam_dpcount.counters.total import ALL, Total
 from beam_dpcount.mechanisms.base import MAX_HORIZON, check_horizon
 from beam_dpcount.times import is_number, local_days
 
 LATE = ("fold", "drop")
 LARGEST = 2**62  # sums that fit 64 bits with room to spare
 _DAY = 86_400 * SECOND
+NO_END = "give stop, the end of the count, or horizon, the number of ticks"
+# Why an event does not count.
+OUTSIDE = "the time lies outside [start, stop)"
+UNLISTED = "the key is not among keys"
 
 
 @dataclass(frozen=True, repr=False)
@@ -466,7 +471,7 @@ def clock_of(tick: Any, start: Any, stop: Any = None, horizon: Any = None) -> Gr
     length, first = duration_of(tick), micros_of(start, "start")
     _check_first(tick, first, length)
     if stop is None and horizon is None:
-        raise ValueError("give stop, the end of the count, or horizon, the number of ticks")
+        raise ValueError(NO_END)
     last = None if stop is None else micros_of(stop, "stop")
     return _even_grid(length, (start, first), (stop, last), horizon, "horizon")
 
@@ -476,7 +481,7 @@ def now() -> int:
     return time.time_ns() // 1000
 
 
-def until_of(until: Any) -> int:
+def until_of(until: object) -> int:
     """The time by which ticks must have ended to be released: as the user gives it, or now.
 
     Raises:
@@ -506,18 +511,20 @@ def check_window(window: int, clock: Grid, name: str = "window") -> None:
     raise ParameterError(name, f"is {window} ticks, but the clock has {clock.steps}", remedy)
 
 
-def ticks_left(tick: Any, start: Any) -> int:
+def ticks_left(tick: object, start: object) -> int:
     """How many ticks end before the year 10000; as users give them."""
     return (LAST - micros_of(start, "start")) // duration_of(tick)
 
 
-def check_keys(keys: Any) -> tuple[str, ...]:
-    """The public keys as a tuple, in the order given (sets: sorted).
+def check_keys(keys: object) -> tuple[str, ...]:
+    """The public keys as a tuple, in the order given (sets: sorted); of TOTAL its one key.
 
     Raises:
       ValueError, TypeError: keys are not a collection of distinct texts.
     """
     remedy = 'give all public keys, e.g. keys=["INFO", "ERROR"]'
+    if isinstance(keys, Total):
+        return (ALL,)
     if getattr(keys, "__name__", "") == "SelectKeys":
         raise TypeError("keys is the class SelectKeys: give keys=SelectKeys(), with brackets")
     if isinstance(keys, str | bytes) or not isinstance(keys, Sequence | AbstractSet):

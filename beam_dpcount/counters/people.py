@@ -10,7 +10,7 @@ from typing import Any
 
 from beam_dpcount.checks import check_flag, check_whole
 from beam_dpcount.counters.moments import duration_of, seconds
-from beam_dpcount.reading import Field, call, read, text_of
+from beam_dpcount.reading import Field, Function, call, read, text_of
 
 NOBODY = ""  # the person of an event without one
 
@@ -54,13 +54,13 @@ class Users:
       >>> import beam_dpcount as dp
       >>> people = dp.Users("user", events=5)
       >>> print(people)
-      at most 5 events a person (field 'user'), in 5 keys, 1 a key
+      at most 5 events a person (field 'user'), in 5 keys, 5 a key
       >>> count = dp.TickCount(
       ...     dp.ApproxDP(1.0, 1e-6), 3600, 0, horizon=1000, keys=["a", "b"],
       ...     value=lambda event: 1, users=people,
       ... )
-      >>> round(count.counter.l2_sensitivity, 2)  # two keys of a person count, an event each
-      1.41
+      >>> round(count.counter.l2_sensitivity, 2)  # all five events may fall into one counter
+      5.0
     """
 
     by: str | Callable[[Any], Any]
@@ -80,7 +80,7 @@ class Users:
             )
         for name in ("events", "keys", "per_key"):
             given = getattr(self, name)
-            if given is not None or name != "keys":
+            if given is not None or name == "events":
                 object.__setattr__(self, name, check_whole(name, given))
         check_flag("asserted", self.asserted)
         if self.gap is not None:
@@ -98,7 +98,7 @@ class Users:
         return Bound(self.events, keys, per_key, self.micros)
 
     @property
-    def person_of(self) -> Callable[[Any], Any]:
+    def person_of(self) -> Function:
         """The function that returns an event's person."""
         return Field(self.by) if isinstance(self.by, str) else self.by
 
@@ -106,11 +106,11 @@ class Users:
         """Whether both read the person in the same way."""
         return self.by is other.by or (isinstance(self.by, str) and self.by == other.by)
 
-    def person(self, payload: Any) -> str:
+    def person(self, payload: object) -> str:
         """The person of an event; an empty text if it has none."""
         return person_from(self.person_of, payload)
 
-    def examine(self, payload: Any) -> tuple[str | None, str]:
+    def examine(self, payload: object) -> tuple[str | None, str]:
         """Why an event has no person (None if it has one), and its person.
 
         `by` is called once; if it raises an error, that is a FunctionError.
@@ -136,7 +136,7 @@ class Users:
         )
 
 
-def person_from(by: Callable[[Any], Any], payload: Any) -> str:
+def person_from(by: Function, payload: object) -> str:
     """The person of an event; an empty text if it has none."""
     return text_of(read(by, payload)) or NOBODY
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from apache_beam.pvalue import Row
 from apache_beam.typehints.row_type import RowTypeConstraint
 
@@ -17,6 +15,10 @@ TO_PAIRS = (
 TO_ITEMS = (
     "events are rows, and each of their fields would be taken for an item: take the item out, "
     "e.g. with value=lambda row: row.action"
+)
+TO_VALUES = (
+    "events are rows, of which nothing says what counts: say it, e.g. with "
+    "value=lambda row: row._asdict()"
 )
 TO_NUMBERS = (
     "elements must be numbers, one a client, but they are rows: take the number out, e.g. with "
@@ -32,7 +34,7 @@ class RowElementError(Error, TypeError):
     """
 
 
-def is_row(element: Any) -> bool:
+def is_row(element: object) -> bool:
     """Whether an element is a beam.Row, a NamedTuple (a decoded row) or a dataclass.
 
     A dataclass that is iterable is the user's own collection.
@@ -41,7 +43,7 @@ def is_row(element: Any) -> bool:
     return read(_are_rows, type(element)) is True
 
 
-def is_row_type(declared: Any) -> bool:
+def is_row_type(declared: object) -> bool:
     """Whether elements of this type, or in a union some of them, are rows as `is_row` says."""
     if isinstance(declared, RowTypeConstraint):
         return True

@@ -23,11 +23,12 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 from beam_dpcount.checks import Error
 from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.counters.grid import Grid
+from beam_dpcount.counters.total import ALL
 from beam_dpcount.dofns.horizon import Horizon
-from beam_dpcount.dofns.intake import Intake, has_str_key
+from beam_dpcount.dofns.intake import Intake, has_str_key, is_pair
 from beam_dpcount.dofns.pending import add_pending, take_pending
 from beam_dpcount.dofns.releases import Release
-from beam_dpcount.dofns.rows import TO_PAIRS, RowElementError, is_row
+from beam_dpcount.dofns.rows import TO_PAIRS, TO_VALUES, RowElementError, is_row
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.noise.entropy import Draws, Entropy
@@ -67,6 +68,26 @@ def check_timed(micros: int) -> None:
             "beam.Map(lambda event: beam.window.TimestampedValue(event, event_time)), with the "
             "time in seconds since 1970"
         )
+
+
+class ToTotal(VersionedDoFn):
+    """Anything to (ALL, value), of TOTAL: of a pair its value, whatever its key.
+
+    `takes_rows`: a row is a value too; else it is an error.
+    """
+
+    def __init__(self, takes_rows: bool) -> None:
+        self._takes_rows = takes_rows
+
+    def process(self, element: Any) -> list[tuple[str, Any]]:
+        return [self.pair(element)]
+
+    def pair(self, element: Any) -> tuple[str, Any]:
+        if is_pair(element):
+            return ALL, element[1]
+        if not self._takes_rows and is_row(element):
+            raise RowElementError(TO_VALUES)
+        return ALL, element
 
 
 class TickIntake:
@@ -126,7 +147,7 @@ class TickIntake:
         x = self._numbers.number(key, element[1], micros)
         return (key, step, x) if x else None
 
-    def _enter(self, window: Any) -> None:
+    def _enter(self, window: object) -> None:
         """Find out what counts in a window."""
         self._window, self._step_at = window, _never
         if has_count(self.clock, window):
@@ -167,7 +188,7 @@ def window_from(clock: Grid, origin: int) -> Any:
     return IntervalWindow(Timestamp(micros=origin), Timestamp(micros=clock.closing(origin)))
 
 
-def has_count(clock: Grid, window: Any) -> bool:
+def has_count(clock: Grid, window: object) -> bool:
     """Whether a window is one of the clock's, with releases even without events.
 
     Beam cuts times to milliseconds after it has given them a window, and a Flatten may mix windows:
@@ -227,10 +248,10 @@ class ReadTicks(VersionedDoFn):
         self._gathered += 1
         return self._flushed() if self._gathered >= GATHERED else ()
 
-    def finish_bundle(self) -> Iterable[Any]:
+    def finish_bundle(self) -> Iterable[windowed_value.WindowedValue]:
         return self._flushed()
 
-    def _flushed(self) -> list[Any]:
+    def _flushed(self) -> list[windowed_value.WindowedValue]:
         passed_at = self._intake.clock.passed_at
         made = [
             _placed((key, pack_sums({passed_at(origin) + step: x})), micros, windows)
@@ -269,10 +290,10 @@ class SumTicks(VersionedDoFn):
         self._gathered += 1
         return self._flushed() if self._gathered >= GATHERED else ()
 
-    def finish_bundle(self) -> Iterable[Any]:
+    def finish_bundle(self) -> Iterable[windowed_value.WindowedValue]:
         return self._flushed()
 
-    def _flushed(self) -> list[Any]:
+    def _flushed(self) -> list[windowed_value.WindowedValue]:
         made = []
         for origin, (windows, keys) in self._sums.items():
             for key, sums in keys.items():
@@ -453,7 +474,7 @@ class CountEachTick(VersionedDoFn):
         step: int = PAIR.unpack_from(data)[0]
         return step
 
-    def _noted(self, memory: bytes, step: int, data: bytes, later: Any) -> bytes:
+    def _noted(self, memory: bytes, step: int, data: bytes, later: object) -> bytes:
         """What is remembered with sums added to what is pending for a tick."""
         return add_pending(memory, step, PAIR.unpack(data)[1], later)
 
@@ -540,7 +561,7 @@ class CountAllTicks(VersionedDoFn):
             made = Release(key, passed + step, micros, value, stddev, name, restart)
             yield _placed(made, min(micros, last), windows)
 
-    def _replayed(self, xs: IntArray, key: str, window: Any) -> list[float]:
+    def _replayed(self, xs: IntArray, key: str, window: object) -> list[float]:
         """The releases that CountEachTick makes of these sums, one after the other."""
         draws, counter = self._draws, self._plan.counter
         digest, state, values = draws.begin(key, window), counter.init(), []

@@ -345,7 +345,7 @@ class Aggregating(RestartingTicks):
         strict = self.on_unknown == "raise"
         return TickIntake(clock, self._listed or None, numbers, strict, self.other, until)
 
-    def parcels(self, events: PCollection[Any]) -> VectorParcels:
+    def parcels(self, events: PCollection[object]) -> VectorParcels:
         return VectorParcels(self._whole_intake(events), self.joint.first, self._restarts)
 
     def _vectors(self, counter: Any) -> dict[str, Any]:

@@ -16,8 +16,9 @@ from apache_beam.transforms.window import GlobalWindows, WindowFn
 
 from beam_dpcount.budget.budgets import Budget, PureDP
 from beam_dpcount.budget.ledger import Ledger, claim, plain_budget
-from beam_dpcount.budget.shares import Protection, Share
+from beam_dpcount.budget.shares import Share
 from beam_dpcount.checks import ParameterError
+from beam_dpcount.counters.charged import CounterSpender, JoinedSpender
 from beam_dpcount.counters.clock import Clock, Each, Last, Restart
 from beam_dpcount.counters.moments import datetime_of, micros_of, zone_of
 from beam_dpcount.counters.people import Users
@@ -48,6 +49,7 @@ from beam_dpcount.transforms.described import Described
 from beam_dpcount.transforms.expected import Expected
 from beam_dpcount.transforms.inputs import (
     check_callable,
+    check_entropy,
     in_windows,
     once_per_window,
     use_streaming,
@@ -547,7 +549,12 @@ class TickCount(Described):
             self._show_applied(events.pipeline)
             return releases
         applied = events.pipeline.transforms_stack[-1].full_label
-        claim(self.budget, by=applied, protects=self._protects)
+        by = None if self.users is None else self.users.by
+        user, entropy = by if isinstance(by, str) else None, check_entropy(self.entropy)
+        counters = (part.engine.counter for part in self._parts)
+        named = entropy.named(applied)
+        spenders = [CounterSpender(counter, named, True, user) for counter in counters]
+        claim(self.budget, by=applied, spender=JoinedSpender(spenders))
         rows = self._joined(events, streaming)
         self._show_applied(events.pipeline)
         return rows
@@ -579,13 +586,6 @@ class TickCount(Described):
                 "have ended by then are released)"
             )
         return streaming
-
-    @property
-    def _protects(self) -> Protection:
-        """Whom all parts together protect."""
-        changes = [(part.engine.counter.change, part.engine.counter) for part in self._parts]
-        cost = max(change.event_cost(counter.mechanism) for change, counter in changes)
-        return Protection(changes[0][0].person, cost)
 
     def _joined(self, events: PCollection[Any], streaming: bool) -> PCollection[TickRelease]:
         """One row a key and tick of all parts."""

@@ -20,6 +20,7 @@ from beam_dpcount.counters.counter import UnsupportedBudgetError
 from beam_dpcount.counters.moments import duration_of, seconds
 from beam_dpcount.counters.people import Users
 from beam_dpcount.counters.sliding import difference_variances
+from beam_dpcount.counters.total import Total
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.mechanisms import sliding_blt
 from beam_dpcount.mechanisms.sliding_blt import SlidingBLT
@@ -32,6 +33,10 @@ _LOGGER = logging.getLogger(__name__)
 
 _COMPARED = 1 << 12  # ticks; of longer streams SlidingSum has less noise for hardly any window
 _BOTH = ("bounded", "streaming")
+NO_PURE_BUDGET = (
+    "SlidingCount takes Gaussian noise, which no pure budget allows: take SlidingSum of a "
+    "TickCount, or give ApproxDP(epsilon, delta) or ZCDP(rho)"
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -113,7 +118,7 @@ class SlidingCount(OfTicks):
     stop: Any = None
     _: KW_ONLY
     window: int
-    keys: Sequence[str]
+    keys: Sequence[str] | Total
     horizon: int | None = None
     bounds: tuple[float, float] = (0, 1)
     unit: float = 1
@@ -143,15 +148,12 @@ class SlidingCount(OfTicks):
         try:
             self._ticks = RestartingTicks(**options, inside=Inside(last=width))
         except UnsupportedBudgetError:
-            raise UnsupportedBudgetError(
-                "SlidingCount takes Gaussian noise, which no pure budget allows: take SlidingSum "
-                "of a TickCount, or give ApproxDP(epsilon, delta) or ZCDP(rho)"
-            ) from None
+            raise UnsupportedBudgetError(NO_PURE_BUDGET) from None
         self._compare(options, width)
         self.window, self.keys = width, check_keys(self.keys)
         self._fix()
 
-    def _check_users(self, users: Any, width: int) -> None:
+    def _check_users(self, users: object, width: int) -> None:
         """Refuse users of whom more than one event may be in a window."""
         least = width * duration_of(self.tick)
         if isinstance(users, Users) and users.micros < least:

@@ -19,6 +19,8 @@ from beam_dpcount.counters.change import TickChange, check_bounds, check_unit
 from beam_dpcount.counters.clip import ample, least_most
 from beam_dpcount.counters.clock import (
     LATE,
+    OUTSIDE,
+    UNLISTED,
     check_keys,
     check_window,
     clock_of,
@@ -30,10 +32,12 @@ from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.moments import instant
 from beam_dpcount.counters.people import Bound, Users
 from beam_dpcount.counters.selection import Selection, SelectKeys, selection_of
+from beam_dpcount.counters.total import ALL, Total
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.dofns.intake import Intake, has_str_key
 from beam_dpcount.dofns.parcels import ReadyTicks, TextParcels, TickParcels
 from beam_dpcount.dofns.releases import Release
+from beam_dpcount.dofns.rows import TO_VALUES, RowElementError, is_row_type
 from beam_dpcount.dofns.shards import CountAllShards, CountShards, ShardPlan, SumShards
 from beam_dpcount.dofns.ticks import (
     SEED,
@@ -44,6 +48,7 @@ from beam_dpcount.dofns.ticks import (
     SumTicks,
     TickIntake,
     TickPlan,
+    ToTotal,
     check_timed,
     groups_of,
 )
@@ -71,6 +76,11 @@ _LATE_REPLAYS = (
 _POLICIES = ("drop", "raise")
 _MANY_TICKS = 1 << 16  # as for `least_most`
 _AHEAD = 64  # timers of a key, where all of them fire at the end of the input
+GAPS = "{windows} leaves gaps between windows, or may: use the global window or FixedWindows"
+FOLDS_LATE = (
+    'late="fold" counts a late event at another tick, and so closer to others of its person than '
+    'gap says: give late="drop", or leave gap out'
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -95,6 +105,8 @@ class TickCount(Counting):
         resumed from a savepoint takes the same list, in the same order; another one is an error.
         Or `SelectKeys()`, where nobody knows them, or which there are is private: a key then has
         releases from the first tick on at which its private count is high enough, and none before.
+        Or `TOTAL`: one count of all events, whose key is "all". Events then need no key: of a pair
+        the value counts whatever its key is, and all else is a value itself.
       mechanism: as for PrefixCount. An instance has the clock's number of ticks (in FixedWindows it
         is made anew with those of a window).
       bounds: (low, high); an event's number is clipped to them. Default (0, 1).
@@ -193,7 +205,7 @@ class TickCount(Counting):
     start: Any
     stop: Any = None
     _: KW_ONLY
-    keys: Sequence[str] | SelectKeys
+    keys: Sequence[str] | SelectKeys | Total
     horizon: int | None = None
     bounds: tuple[float, float] = (0, 1)
     unit: float = 1
@@ -211,6 +223,7 @@ class TickCount(Counting):
 
     _on_reject = _POLICIES
     _counts_numbers = True
+    _at_clock = True
 
     def _set_up(self) -> None:
         check_choice("late", self.late, LATE)
@@ -219,6 +232,7 @@ class TickCount(Counting):
         self._until, self._streams = until_of(self.until), self.path == "streaming"
         self._check_until(self._streams)
         self._select = self.keys if isinstance(self.keys, SelectKeys) else None
+        self._is_total = isinstance(self.keys, Total)
         self._listed: tuple[str, ...] = ()
         if self._select is not None:
             self._check_unlisted()
@@ -228,6 +242,8 @@ class TickCount(Counting):
                 warn_if_weak(self._whole_budget, self._keys_delta)
         else:
             self.keys = self._listed = check_keys(self.keys)
+            if self._is_total and self.other is None:
+                self.other = ALL  # of pairs that reach it with other keys
         if self.other is not None and self.other not in self._listed:
             problem = f"must be one of keys, got {self.other!r}"
             raise ParameterError("other", problem, "add it to keys, or leave {other} out")
@@ -391,7 +407,20 @@ class TickCount(Counting):
     def bounds_people(self) -> bool:
         return super().bounds_people and self.inside.bounds
 
-    def _check_elements(self, events: PCollection[Any]) -> None:
+    @property
+    def _takes_rows(self) -> bool:
+        """Whether a row is a value that may count."""
+        return self.value is not None
+
+    @property
+    def _to_total(self) -> ToTotal:
+        return ToTotal(self._takes_rows)
+
+    def _check_elements(self, events: PCollection[object]) -> None:
+        if self._is_total:
+            if is_row_type(events.element_type) and not self._takes_rows:
+                raise RowElementError(TO_VALUES)
+            return
         if self.inside.split is None or not self.bounds_people:
             super()._check_elements(events)
 
@@ -417,13 +446,13 @@ class TickCount(Counting):
     def expand(self, events: PCollection[Any]) -> PCollection[Release]:
         streaming = self._path_of(events)
         self._check_until(streaming)
+        if self._is_total:
+            total: Any = beam.ParDo(self._to_total)
+            events = events | "Total" >> total.with_output_types(tuple[str, Any])
         clock = self._used = self._windowed(events)
         self._streams, until = streaming, self._until_on(streaming, clock)
         if streaming and self.late == "fold" and self.users is not None and self.users.micros:
-            raise ValueError(
-                'late="fold" counts a late event at another tick, and so closer to others of its '
-                'person than gap says: give late="drop", or leave gap out'
-            )
+            raise ValueError(FOLDS_LATE)
         known = clock == self._clock
         counter = (self._counters if known else self._at(clock, streaming))[streaming]
         selection = self._selecting(counter)
@@ -473,12 +502,12 @@ class TickCount(Counting):
         strict = self.on_unknown == "raise"
         return TickIntake(clock, self._listed or None, numbers, strict, self.other, until)
 
-    def _whole_intake(self, events: PCollection[Any]) -> TickIntake:
+    def _whole_intake(self, events: PCollection[object]) -> TickIntake:
         """Reads events before people are bounded."""
         clock = self._windowed(events) if self.inside.restart is None else self._whole
         return self._intake(clock, self._until_on(use_streaming(events, self.path), clock))
 
-    def parcels(self, events: PCollection[Any]) -> TickParcels:
+    def parcels(self, events: PCollection[object]) -> TickParcels:
         """How events travel to their person."""
         kind = TickParcels if self._listed else TextParcels
         return kind(self._whole_intake(events), self._listed, self.inside.split, self._restarts)
@@ -605,19 +634,21 @@ class TickCount(Counting):
         """
         return windows_of_ticks(self._whole)
 
-    def problem(self, event: Any, micros: int | None = None) -> str | None:
+    def problem(self, event: object, micros: int | None = None) -> str | None:
         """Why an event does not count as it is; see `beam_dpcount.check`."""
         return self.check_row(event, micros).problem
 
     def check_row(self, event: Any, micros: int | None = None) -> RowCheck:
         """What becomes of an event; see `beam_dpcount.check`."""
+        if self._is_total:
+            event = self._to_total.pair(event)
         problem, amount = self._examine(event)
         if not has_str_key(event):
             return RowCheck(problem, keys=())
         key, late = str.__str__(event[0]), self.problem_of_time(micros)
         name = self.other if self._listed and key not in self._listed else key
         problem, person = examine_person(self.users, event[1], problem)
-        unlisted = "the key is not among keys" if name is None else None
+        unlisted = UNLISTED if name is None else None
         return RowCheck(
             problem or unlisted or late,
             keys=(key,),
@@ -639,7 +670,7 @@ class TickCount(Counting):
         if micros is None:
             return None
         if not self._clock.start <= micros < self._clock.stop:
-            return "the time lies outside [start, stop)"
+            return OUTSIDE
         # By default it is now, and the input may turn out to be unbounded.
         if self.until is not None and self.lies_in_open_tick(micros):
             return f"its tick has not ended by {self.cutoff} (until)"
@@ -650,7 +681,7 @@ class TickCount(Counting):
         until = self._until_on(self._streams, self._used)
         return until is not None and until <= micros < self._clock.stop
 
-    def _windowed(self, events: PCollection[Any]) -> Grid:
+    def _windowed(self, events: PCollection[object]) -> Grid:
         """The clock in the input's windows."""
         function = events.windowing.windowfn
         if self.inside.last is not None and not isinstance(function, windows.GlobalWindows):
@@ -660,8 +691,7 @@ class TickCount(Counting):
             return self._clock
         if isinstance(function, windows.FixedWindows):
             return self._clock.in_windows(function.size.micros, function.offset.micros)
-        problem = f"{type(function).__name__} leaves gaps between windows, or may"
-        raise ValueError(f"{problem}: use the global window or FixedWindows")
+        raise ValueError(GAPS.format(windows=type(function).__name__))
 
     def _describe(self) -> dict[str, str]:
         per = "all releases of all keys"
@@ -706,6 +736,6 @@ class TickCount(Counting):
         return {"counted": f"{capped}, not distinct people"}
 
 
-def one(_: Any) -> int:
+def one(_: object) -> int:
     """What an event counts, whatever it holds."""
     return 1

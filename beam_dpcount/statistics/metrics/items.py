@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from beam_dpcount.checks import check_whole
+from beam_dpcount.reading import UNREADABLE, read, text_of
 from beam_dpcount.statistics.items import check_domain, places, read_items
 from beam_dpcount.statistics.metrics.base import (
     MISSING,
@@ -18,7 +19,6 @@ from beam_dpcount.statistics.metrics.base import (
     Metric,
     of_sum,
 )
-from beam_dpcount.reading import UNREADABLE, read, text_of
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ _APART = 10**6  # how many times one weight may be another: beyond, multipliers 
 _LARGEST = 1 << 24  # what sums may be multiplied up to for the sake of it
 
 
-def check_metrics(metrics: Any) -> tuple[Metric, ...]:
+def check_metrics(metrics: object) -> tuple[Metric, ...]:
     """The metrics as a tuple, or an error that says what to pass."""
     example = 'give e.g. metrics=[dp.Count(), dp.Mean("latency", 0, 5)]'
     if isinstance(metrics, Metric) or not isinstance(metrics, Sequence):

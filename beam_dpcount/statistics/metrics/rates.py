@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from beam_dpcount.checks import ParameterError
+from beam_dpcount.checks import ParameterError, check_real
 from beam_dpcount.counters.lattice import plain
+from beam_dpcount.reading import call, class_name, read, text_of
 from beam_dpcount.statistics.metrics.base import (
     MISSING,
     Additions,
@@ -26,7 +27,6 @@ from beam_dpcount.statistics.metrics.base import (
     ratio,
     within,
 )
-from beam_dpcount.reading import call, class_name, read, text_of
 
 _EXAMPLE = 'give a function of the event, or e.g. where="level = ERROR" or where="ms > 500"'
 _PARTS = re.compile(r"\s*([^=!<>]*[^=!<>\s])\s*(!=|<=|>=|=|<|>)\s*(.*?)\s*", re.DOTALL)
@@ -144,11 +144,8 @@ class Rate(Metric):
             object.__setattr__(self, "where", Comparison.parse(str.__str__(given)))
         elif not callable(given) or isinstance(given, type):
             raise TypeError(f"where must be a function or a text, got {given!r}: {_EXAMPLE}")
-        floor: Any = self.floor
-        if isinstance(floor, bool) or not isinstance(floor, Real):
-            raise TypeError(f"floor must be a number of events, got {floor!r}: give e.g. floor=100")
-        if not 0 <= float(floor) < math.inf:
-            problem = f"must be a number of events from 0, got {floor!r}"
+        if not 0 <= check_real("floor", self.floor, "give e.g. floor=100") < math.inf:
+            problem = f"must be a number of events from 0, got {self.floor!r}"
             raise ParameterError("floor", problem, "give e.g. {floor=}100")
 
     def __repr__(self) -> str:
