@@ -290,7 +290,7 @@ def arguments(log: Path, *more: object) -> list[object]:
 
 
 def test_the_command_prints_what_the_library_finds(log: Path) -> None:
-    tried = ("--per-user", 2, 8, "--max-keys", 1, 2, "--per-key", 1, 3, "--min-gap", "7s")
+    tried = ("--per-user", 2, 8, "--max-keys", 1, 2, "--per-key", 1, 3, "--gap", "7s")
     values = ("--value", "n", "--bounds", -1, 3, "--sample", 0.5)
     out = command_lines.succeed(*arguments(log, *tried, *values), main=bounds.main)
     found = dp.suggest_bounds(
@@ -302,7 +302,7 @@ def test_the_command_prints_what_the_library_finds(log: Path) -> None:
     assert out.startswith(f"{found}\n\nnoise at epsilon = 1, delta = 1e-06, 6 ticks, 3 keys, ")
     best = re.search(r"least error \(private, .*\): (--per-user.*)\n", out)
     assert best
-    assert best[1].endswith(" --min-gap 7")
+    assert best[1].endswith(" --gap 7")
     assert [path.name for path in log.parent.iterdir()] == ["log.csv"]
 
 
@@ -319,8 +319,11 @@ def test_the_command_counts_rows_or_a_condition(log: Path) -> None:
     ("more", "said"),
     [
         (("--per-user", 3, 0), "--per-user must be a whole number from 1, got 0"),
-        (("--per-key", "x"), "argument --per-key: invalid whole value: 'x'"),
-        (("--min-gap", "w"), "e.g. --min-gap 1h"),
+        (
+            ("--per-key", "x"),
+            "must be a whole number, got x: give e.g. --per-key 2",
+        ),
+        (("--gap", "w"), "e.g. --gap 1h"),
         (("--sample", 2), "--sample must be a number above 0, up to 1, got 2.0"),
         (("--horizon", 0), "--horizon must be"),
         (("--value", "n"), "--value needs --bounds"),

@@ -433,7 +433,7 @@ def test_a_picture(log: Path) -> None:
             ["--at-least needs values that are not negative", "or give --bounds from 0"],
         ),
         (
-            [*BUDGET, "--at-least", "2", "--user", "person", "--per-user", "2", "--min-gap", "10"],
+            [*BUDGET, "--at-least", "2", "--user", "person", "--per-user", "2", "--gap", "10"],
             ["--at-least does not go with a gap"],
         ),
         ([*BUDGET, "--keys", "ann"], ["--keys: not allowed with argument --select-keys"]),

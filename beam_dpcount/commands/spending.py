@@ -49,6 +49,9 @@ REMEDIES = MappingProxyType(
 
 # What a run costs
 
+# Options that choose which releases are written.
+CHOOSING = frozenset(("top", "all", "min_count"))
+
 
 def times(counter: Counter, for_person: bool) -> int:
     """How many times the rho of its releases a row (or person) costs: 1, 2 or 4.
@@ -364,9 +367,7 @@ def _mark(task: Task, inputs: list[list[Any]], flags: Sequence[str]) -> str:
     if options.path == "streaming" or "://" in options.output:
         return ""
     counted = {
-        name: x
-        for name, x in options.given.items()
-        if name not in opt.NOT_COUNTED or name in opt.CHOOSING
+        name: x for name, x in options.given.items() if name in options.counted or name in CHOOSING
     }
     files = {name.removesuffix("_file") for name in counted if name.endswith("_file")}
     if not files <= {*task.lists}:

@@ -16,7 +16,7 @@ from beam_dpcount.arguments import groups
 from beam_dpcount.arguments.argument import Argument
 from beam_dpcount.arguments.kinds import IDS, KEYS, NUMBERS, TIMES
 from beam_dpcount.arguments.meant import did_you_mean
-from beam_dpcount.arguments.table import applying
+from beam_dpcount.arguments.table import Changes, applying
 from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.dofns.users import Users
 from beam_dpcount.rows import fields
@@ -25,7 +25,6 @@ from beam_dpcount.rows.releases import CountRow, ToCountRow
 from beam_dpcount.transforms.checking import RowCheck
 
 Values = groups.Values
-Changes = Mapping[str, Mapping[str, Any]]
 
 REQUIRED: Mapping[str, Any] = {"required": True}
 # What columns hold, by the kind of the argument that names them: types, and the same in words.
