@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,15 @@ def spelled(text: str, spell: Callable[[str], str], between: str) -> str:
     return _PARAMETER.sub(lambda match: spell(match[1]) + between * bool(match[2]), text)
 
 
-class ParameterError(ValueError):
+class Error(Exception):
+    """The base class of this package's errors; the others derive from it and from a built-in one.
+
+    So `except ValueError` still catches what is a ValueError. Wrong arguments may also be refused
+    with a plain ValueError or TypeError.
+    """
+
+
+class ParameterError(Error, ValueError):
     """An argument out of range, in parts: a command line says the same of the option that gave it.
 
     Args:
@@ -52,6 +62,24 @@ class ParameterError(ValueError):
     def _joined(self, sentence: str, remedy: str, spell: Callable[[str], str], between: str) -> str:
         said = spelled(self.problem, spell, between) if self.whole else sentence
         return f"{said}: {spelled(remedy, spell, between)}" if remedy else said
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """A bool, or a TypeError: what is merely true may have been meant for another parameter."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    return value
+
+
+def check_real(name: str, value: Any, remedy: str) -> float:
+    """A number as a float, infinite if it is too large for one; or a TypeError."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number:
+        raise TypeError(f"{name} must be a number, got {value!r}: {remedy}")
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def check_whole(name: str, value: Any, most: int | None = None, unit: str = "") -> int:

@@ -11,7 +11,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,6 +105,17 @@ def fail(*words: object, run: Callable[..., Ended] = command, started: bool = Tr
     assert SECRET_TEXT not in ended.err
     assert str(SECRET) not in ended.err
     return ended.err
+
+
+def without(words: Sequence[object], *options: str) -> list[object]:
+    """The words without these options and their values."""
+    left: list[object] = []
+    kept = True
+    for word in words:
+        if isinstance(word, str) and re.match("--|-k$", word):
+            kept = word not in options
+        left += [word] * kept
+    return left
 
 
 Line = tuple[str, int, int | None, float]

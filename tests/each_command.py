@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from beam_dpcount.commands import count, graph, histogram, sequences, ticks
 
 KEYS = ("ann", "bob", "</script><b>", "\u202eevil", "東京" * 30, "x" * 200)
-MAIN = {
-    "count": count.main,
-    "ticks": ticks.main,
-    "histogram": histogram.main,
-    "sequences": sequences.main,
-    "graph": graph.main,
-    "cuts": graph.main,
-    "select": ticks.main,
+MODULE: dict[str, Any] = {
+    "count": count,
+    "ticks": ticks,
+    "histogram": histogram,
+    "sequences": sequences,
+    "graph": graph,
+    "cuts": graph,
+    "select": ticks,
+}
+MAIN = {kind: module.main for kind, module in MODULE.items()}
+TASK = {
+    kind: getattr(module, module.__name__.split(".")[-1].title()) for kind, module in MODULE.items()
 }
 CLOCK = ("--timestamp", "time", "--tick", 10, "--start", 100, "--horizon", 6)
 MORE: dict[str, tuple[object, ...]] = {

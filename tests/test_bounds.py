@@ -16,9 +16,9 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount.commands import bounds
-from beam_dpcount.dofns.users import Users
+from beam_dpcount.counters.people import Users
 from tests import command_lines
-from tests.command_lines import DATA, SECRET, SECRET_TEXT, Ended
+from tests.command_lines import DATA, SECRET, SECRET_TEXT
 from tests.runners import feed, run
 
 EXACT = dp.ZCDP(1e12)
@@ -241,22 +241,6 @@ def test_rows_that_cannot_be_read(row: Any) -> None:
     assert str(SECRET) not in text
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ({"events": [0]}, "events must be a whole number"),
-        ({"events": []}, "there is no bound to try"),
-        ({"gap": [-1]}, "gap"),
-        ({"sample": 0}, "sample must be a number above 0, up to 1, got 0: give the share"),
-        ({"sample": True}, "sample must be"),
-        ({"sample": math.nan}, "sample must be"),
-    ],
-)
-def test_wrong_arguments(more: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        dp.suggest_bounds([], clocked(), **more)
-
-
 def test_people_are_texts_or_whole_numbers_as_for_users() -> None:
     rows = [(7, "a", 5), ("7", "b", 5), (8, "a", 5), (None, "a", 5), ("", "a", 5)]
     found = dp.suggest_bounds(rows, clocked(), events=[1])
@@ -313,26 +297,3 @@ def test_the_command_counts_rows_or_a_condition(log: Path) -> None:
     assert len(re.findall(r"(?m)^ +\d+ ", out)) == 13
     out = command_lines.succeed(*arguments(log, "--where", "n=3"), main=bounds.main)
     assert f"\n{sum(row[3] == 3 for row in within):,} events of " in out
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (("--per-user", 3, 0), "--per-user must be a whole number from 1, got 0"),
-        (
-            ("--per-key", "x"),
-            "must be a whole number, got x: give e.g. --per-key 2",
-        ),
-        (("--gap", "w"), "e.g. --gap 1h"),
-        (("--sample", 2), "--sample must be a number above 0, up to 1, got 2.0"),
-        (("--horizon", 0), "--horizon must be"),
-        (("--value", "n"), "--value needs --bounds"),
-        (("--user", "whom"), "no column 'whom'"),
-        (("--output", "x.csv"), "unknown argument --output"),
-    ],
-)
-def test_mistakes_take_one_line(more: tuple[object, ...], said: str, log: Path) -> None:
-    def command(*words: object) -> Ended:
-        return command_lines.command(*words, main=bounds.main)
-
-    assert said in command_lines.fail(*arguments(log, *more), run=command, started=False)

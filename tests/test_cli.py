@@ -423,125 +423,6 @@ def test_a_run_that_stops_at_values_that_are_no_numbers_leaves_none_out(tmp_path
 # Bad input
 
 
-@pytest.mark.parametrize(
-    ("flags", "parts"),
-    [
-        (["--key", "whom"], ["header", "no column 'whom' among 3", "--show-header"]),
-        (["--value", "amounts"], ["header", "no column 'amounts'"]),
-        (["--timestamp", "times"], ["header", "no column 'times'"]),
-        (["--key", ""], ["empty name"]),
-        (["--input", "absent.csv"], ["no file matches 'absent.csv'"]),
-        (["--horizon", "0"], ["--horizon must", "from 1", "got 0", "--horizon 100_000"]),
-        (["--horizon", "-5"], ["horizon", "from 1", "got -5"]),
-        (["--horizon", "many"], ["--horizon", "'many'"]),
-        (["--mechanism", "Smooth"], ["unknown mechanism 'Smooth'", "SmoothBinary"]),
-        (
-            ["--mechanism", "SmoothBinary"],
-            ["Gaussian", "BridgedKAry or SmoothLaplace", "--delta 1e-6"],
-        ),
-        (["--rho", "1"], ["--rho", "--epsilon", "not both"]),
-        (["--epsilon", "-1"], ["epsilon", "positive", "-1"]),
-        (["--epsilon", "nan"], ["epsilon", "positive"]),
-        (["--epsilon", "0"], ["--epsilon", "positive", "'0'", "give e.g. --epsilon 1"]),
-        (["--mechanism", "kary", "--rho", "1"], ["--rho", "not both"]),
-        (["--plt", "x.png"], ["unknown argument --plt: did you mean --plot?"]),
-        (["--runer", "Fastest"], ["--runer: did you mean --runner?"]),
-        (["--epsilon", "one"], ["--epsilon", "'one'"]),
-        (["--epsilon", "1e-320"], ["budget"]),
-        (["--delta", "2"], ["delta", "below 1", "2"]),
-        (["--delta", "0"], ["delta", "positive", "pure DP"]),
-        (["--bounds", "4", "0"], ["--bounds", "low < high", "e.g. --bounds 0 1"]),
-        (["--bounds", "0", "inf"], ["--bounds", "finite"]),
-        (["--bounds", "low", "1"], ["--bounds", "numbers"]),
-        (["--bounds", "4"], ["--bounds", "expected 2"]),
-        (["--unit", "0"], ["--unit", "positive", "e.g. --unit 0.01"]),
-        (["--unit", "99"], ["--unit 99", "smaller"]),
-        (["--path", "batch"], ["--path", "'batch'", "streaming"]),
-        (["--on-reject", "ignore"], ["--on-reject", "'ignore'", "raise"]),
-        (["--delimiter", "ab"], ["delimiter", "one character", "'ab'"]),
-        (["--delimiter", ""], ["delimiter", "one character"]),
-        (["--delimiter", ";"], ["no column 'who'", "--delimiter"]),
-        (["--timezone", "Mars/Olympus"], ["time zone 'Mars/Olympus'", "Europe/Paris"]),
-        (["--timestamp-format", "seconds"], ["--timestamp-format 'seconds'", "unix"]),
-        (["--timestamp-format", "iso"], ["row 1", "column 'time'", "iso", "--timestamp-format"]),
-        (["--timestamp", "who"], ["row 1", "column 'who'", "not a number", "--timestamp-format"]),
-        (
-            ["--key", "whom", "--show-header"],
-            ["no column 'whom' among 3: 'time', 'who', 'amount'; did you mean"],
-        ),
-        (
-            ["--value", "who"],
-            ["'who'", "the keys as well", "public per element", "beam-dpcount ticks"],
-        ),
-        (["--value", "time"], ["'time'", "the times as well", "nothing would be protected"]),
-        (["--where", "who=ann"], ["--where", "--value"]),
-        (
-            ["--output", "counts.txt"],
-            ["output", ".jsonl.gz or .parquet", "counts.txt"],
-        ),
-        (["--output", "absent/counts.csv"], ["no directory 'absent'", "create it"]),
-        (["--output", "."], ["output"]),
-        (["--rejected", "rejected.txt"], ["--rejected", ".csv"]),
-        (["--rejected", "absent/r.csv"], ["no directory 'absent'"]),
-        (["--rejected", "r.csv", "--on-reject", "raise"], ["--rejected", "not both"]),
-        (["--plot", "counts.jpg"], ["--plot", ".png"]),
-        (["--plot", "absent/counts.png"], ["--plot", "'absent'"]),
-        (["--show-truth"], ["--show-truth needs --plot"]),
-        (["--plot", "c.png", "--plot-keys", "a", "a"], ["--plot-keys: a key is there twice"]),
-        (["--plot", "c.png", "--plot-keys", *map(str, range(25))], ["room for 24 keys, got 25"]),
-        (["--horizn", "3"], ["--horizn", "--help"]),
-        (["--horizn=3"], ["unknown argument --horizn:"]),
-        (["--runner", "BundleBasedDirectRunner", "--horizn", "3"], ["--horizn"]),
-        (["--runner", "Fastest"], ["runner", "Fastest"]),
-        (["stray"], ["stray"]),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_bad_arguments(
-    flags: list[str], parts: list[str], events: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(events.parent)
-    budget: tuple[str, ...] = BUDGET
-    if flags[0] == "--mechanism" and flags[1] == "SmoothBinary":
-        budget = BUDGET[:2]  # which makes it a pure one
-    if flags[:2] == ["--epsilon", "1e-320"]:
-        budget = ()
-    text = fail(*arguments(events, *budget, *flags), started=False)
-    for part in parts:
-        assert part in text
-    assert sorted(os.listdir(events.parent)) == ["events.csv"]  # nothing was started
-
-
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        ("--input x.csv --key k --output o.csv --rho 1", "--horizon"),
-        ("--input x.csv --key k --output o.csv --rho 1 --horizn 3", "--horizon"),
-        ("--input --key k --output o.csv --rho 1 --horizon 3", "--input"),
-        ("--input x.csv --key k --output o.csv --horizon 3", "--epsilon 1 --delta 1e-6"),
-        ("--input x.csv --key k --output o.csv --horizon 3 --delta 1e-6", "--epsilon 1"),
-        ("--input x.csv --key k --output o.csv --horizon 3 --rho 1 --where v", "COLUMN=VALUE"),
-        ("--input x.csv --key k --output o.csv --horizon 3 --rho 1 --where =v", "COLUMN=VALUE"),
-        ("--input x.csv --key k --output o.csv --horizon 3 --rho 1 --where k=a", "keys as well"),
-        ("--input x.csv --key k --output o.csv --horizon 3 --rho 1 --value v", "needs --bounds"),
-        ("--input x.csv --key k --output o.csv --horizon 3 --rho 1 --plot-keys a", "needs --plot"),
-        ("--input x.csv --key k --output o*.csv --horizon 3 --rho 1", "* ? ["),
-        ("--input x.csv --key k --output x.csv --horizon 3 --rho 1", "is an input as well"),
-        ("--input x.csv --key k --output ./x.csv --horizon 3 --rho 1", "is an input as well"),
-        ("--input *.csv --key k --output x.csv --horizon 3 --rho 1", "is an input as well"),
-        ("--input x.csv --key k --output o.csv --horizon 3 --rho 1 --rejected o.csv", "different"),
-        ("--input x.csv --key k --output o.csv --horizon 3 --rho 1 --rejected x.csv", "an input"),
-    ],
-)
-def test_arguments_that_do_not_fit(
-    words: str, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("x.csv").write_text("k,v\na,1\n")
-    assert part in fail(*words.split(), started=False)
-    assert Path("x.csv").read_text() == "k,v\na,1\n"
-
-
 def test_an_empty_file(tmp_path: Path) -> None:
     (tmp_path / "events.csv").write_bytes(b"")
     text = fail(*arguments(tmp_path / "events.csv", *BUDGET))
@@ -864,22 +745,6 @@ def test_choose_under_replays() -> None:
     assert chosen(*words).splitlines()[2] != chosen(*words, "--replays").splitlines()[2]
 
 
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        ("--rho 1", "give --horizon, the most elements that any key will have, or --ticks"),
-        ("--rho 1 --horizon 9 --ticks 9", "not allowed with argument"),
-        ("--rho 1 --horizon 9 --max-per-tick 9", "--max-per-tick goes with --ticks"),
-        ("--rho 1 --ticks 0", "--ticks must be a whole number from 1, got 0"),
-        ("--rho 1 --ticks 9 --max-per-tick 0", "--max-per-tick must be a whole number from 1"),
-        ("--rho 1 --ticks 9 --replay", "unknown argument --replay: did you mean --replays?"),
-        ("--rho 1 --ticks 9 --unit 5", "--unit 5"),
-    ],
-)
-def test_choices_that_make_no_sense(words: str, part: str) -> None:
-    assert part in fail(*words.split(), run=lambda *w: command(*w, main=choose.main))
-
-
 # Processes of their own
 
 
@@ -999,14 +864,3 @@ def test_every_release_is_counted() -> None:
     with progress.Progress(out=io.StringIO(), after=60):
         assert counters(pipeline.run()) == {"releases": 2345}
         assert progress.Progress._seen == 2345
-
-
-@pytest.mark.parametrize("text", ["1.5", "inf", "nan", "many"])
-def test_horizons_that_are_no_whole_numbers(text: str, events: Path) -> None:
-    said = fail("--input", events, "--key", "who", "--horizon", text, "--epsilon", 1)
-    assert "--horizon" in said
-
-
-def test_two_conditions_are_refused(events: Path) -> None:
-    words = ["--where", "amount=1", "--where", "who=a"]
-    assert "given twice" in fail("--input", events, "--key", "who", *words)

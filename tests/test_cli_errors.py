@@ -122,24 +122,6 @@ def test_a_picture(tmp_path: Path) -> None:
     assert path.read_bytes().startswith(PNG)
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (BUDGET, "give --horizon, the most elements that any key will have, or --ticks"),
-        (("--horizon", 9), "give a budget"),
-        ((*BUDGET, "--horizon", 0), "--horizon must be from 1"),
-        ((*BUDGET, "--horizon", 9, "--max-per-tick", 3), "--max-per-tick goes with --ticks"),
-        ((*BUDGET, "--horizon", 9, "--per-key", 3), "--per-key needs --per-user K"),
-        ((*BUDGET, "--horizon", 9, "--visible", 0), "must be a positive, finite number"),
-        ((*BUDGET, "--horizon", 9, "--plot", "x.pdf"), "--plot must end in .png"),
-        ((*BUDGET, "--horizon", 9, "--keys", 0), "--keys must be a whole number from 1"),
-        (("--epsilon", 1, "--horizon", 9, "--mechanism", "BLT"), "takes Gaussian noise"),
-    ],
-)
-def test_mistakes_take_one_line(words: tuple[object, ...], said: str) -> None:
-    assert said in fail(*words, run=lambda *given: run(*given, main=errors.main))
-
-
 def test_steps_that_are_shown() -> None:
     assert report.steps_shown(1) == [1]
     assert report.steps_shown(100) == [1, 10, 100]
@@ -154,6 +136,3 @@ def test_options_of_commands_that_count_are_answered_by_their_dry_run() -> None:
             f"error: {name} is not an option here: give the command that counts itself, with its "
             "options and --dry-run\n"
         )
-    texts = (*BUDGET, "--ticks", 9, "--keys", "FATAL", "INFO")
-    said = fail(*texts, run=lambda *words: run(*words, main=errors.main))
-    assert "--keys: must be a whole number, got 'FATAL': say how many there are" in said

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
 from collections import Counter as Tally
 from collections.abc import Callable, Sequence
@@ -31,7 +30,6 @@ from tests.command_lines import (
     SECRET_TEXT,
     Ended,
     each_path,
-    process,
 )
 
 
@@ -534,122 +532,7 @@ def test_real_data(path: str, tmp_path: Path) -> None:
 # Bad input
 
 
-@pytest.mark.parametrize(
-    ("flags", "parts"),
-    [
-        (["--what", "paths"], ["--what", "'paths'"]),
-        (["--what", "triangles"], ["--what triangles needs --max-degree"]),
-        (["--what", "kstars", "--max-degree", "3"], ["--what kstars needs -k"]),
-        (["--what", "kstars", "--max-degree", "3", "-k", "4"], ["-k must be from 1 to 3", "got 4"]),
-        (["--what", "highdegree"], ["needs --threshold"]),
-        (["--what", "highdegree", "--threshold", "5"], ["--threshold must be from 1 to 4"]),
-        (["--what", "forest"], ["needs --max-weight"]),
-        (["--what", "forest", "--max-weight", "0"], ["--max-weight must be from 1", "got 0"]),
-        (["--what", "degrees", "--max-degree", "5"], ["--max-degree must be from 1 to 4, got 5"]),
-        (["--what", "degrees", "--max-degree", "few"], ["--max-degree", "'few'"]),
-        (["--threshold", "2"], ["--threshold is not for --what edges, but for highdegree"]),
-        (["-k", "2"], ["-k is not for --what edges, but for kstars"]),
-        (["--weight", "how"], ["--weight is not for --what edges, but for forest, cuts"]),
-        (["--what", "cuts", "--max-degree", "2"], ["--max-degree is not for --what cuts"]),
-        (["--what", "cuts", "--unit", "0.3"], ["--unit must divide 1", "got 0.3"]),
-        (["--what", "cuts", "--relation", "edge"], ["must be add_remove or replace_one, got edge"]),
-        (["--relation", "replace_one"], ["--what edges must be edge or node, got replace_one"]),
-        (["--relation", "node"], ["--relation node", "--max-degree and --asserted"]),
-        (["--asserted"], ["--asserted", "--max-degree"]),
-        (["--edge", "from"], ["--edge"]),
-        (["--edge", "from", "from"], ["--edge must name two columns"]),
-        (["--edge", "from", "whom"], ["no column 'whom' among 5;", "--show-header"]),
-        (
-            ["--edge", "from", "whom", "--show-header"],
-            ["among 5: 'time', 'who', 'from', 'to', 'how'"],
-        ),
-        (["--edge", "from", "who"], ["'who'", "the keys as well", "nothing would be protected"]),
-        (["--edge", "time", "to"], ["'time'", "the times as well", "name another column"]),
-        (
-            ["--what", "forest", "--max-weight", "3", "--weight", "who"],
-            ["'who'", "the keys as well"],
-        ),
-        (["--edge", "from", ""], ["--edge", "empty name"]),
-        (["--what", "forest", "--max-weight", "3", "--weight", "w"], ["no column 'w'"]),
-        (["--key", "whom"], ["no column 'whom'"]),
-        (["--timestamp", "times"], ["no column 'times'"]),
-        (["--vertices", "5"], ["--vertices", "not allowed"]),
-        (["--every", "21"], ["--every is 21 steps", "horizon has only 20"]),
-        (["--every", "0"], ["--every must be a whole number from 1"]),
-        (["--horizon", "0"], ["--horizon", "0"]),
-        (["--mechanism", "Smooth"], ["unknown mechanism 'Smooth'"]),
-        (["--rho", "1"], ["--rho", "not both"]),
-        (["--timestamp-format", "iso"], ["row 1", "column 'time'", "iso"]),
-        (["--output", "events.csv"], ["is an input as well"]),
-        (["--output", "names.txt"], [".jsonl.gz or .parquet, or be - for"]),
-        (["--plot", "out.jpg"], ["--plot", ".png"]),
-        (["--vertexes=3"], ["unknown argument --vertexes: did you mean --vertices?"]),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_bad_arguments(
-    flags: list[str], parts: list[str], events: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(events.parent)
-    what = [] if "--what" in flags else ["--what", "edges"]
-    text = fail(*arguments(events, *BUDGET, *what, *flags), started=False)
-    for part in parts:
-        assert part in text
-    assert not re.search(r"max_|asserted=", text)  # the library's spelling
-    assert sorted(os.listdir(events.parent)) == ["events.csv", "names.txt"]  # nothing was started
-
-
-SOURCE = "--input x.csv --edge u v --output o.csv"
-
-
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        (f"{SOURCE} --what edges --vertices 5 --rho 1", "--horizon"),
-        (f"{SOURCE} --what edges --vertices 5 --horizon 9", "give a budget"),
-        (f"{SOURCE} --what edges --rho 1 --horizon 9", "--vertices"),
-        (f"{SOURCE} --vertices 5 --rho 1 --horizon 9", "--what"),
-        ("--input x.csv --output o.csv --what edges --vertices 5 --rho 1 --horizon 9", "--edge"),
-        (f"{SOURCE} --what edges --vertices 1 --rho 1 --horizon 9", "--vertices: a graph has 2"),
-        (f"{SOURCE} --what edges --vertices 1e10 --rho 1 --horizon 9", "--vertices must be from 2"),
-        (f"{SOURCE} --what cuts --vertices 501 --rho 1 --horizon 9", "up to 500 of them, got 501"),
-        (f"{SOURCE} --what edges --vertices-file none --rho 1 --horizon 9", "cannot be read"),
-        (f"{SOURCE} --what edges --vertices-file blank --rho 1 --horizon 9", "it is empty"),
-        (f"{SOURCE} --what edges --vertices-file one --rho 1 --horizon 9", "2 vertices or more"),
-        (f"{SOURCE} --what edges --vertices-file twice --rho 1 --horizon 9", "'a' is there twice"),
-        (f"{SOURCE} --what cuts --vertices-file dashes --rho 1 --horizon 9", "the same label"),
-        (
-            f"{SOURCE} --what degrees --vertices 9000 --max-degree 8000 --rho 1 --horizon 100000 "
-            "--mechanism SquareRoot",
-            "give a smaller --max-degree",
-        ),
-        (
-            f"{SOURCE} --what kstars --vertices 9000 --max-degree 8000 -k 20 --rho 1 --horizon 9",
-            "choose a smaller --max-degree or -k",
-        ),
-    ],
-)
-def test_arguments_that_do_not_fit(
-    words: str, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("x.csv").write_text("u,v\n1,2\n")
-    Path("blank").write_text("\n\n")
-    Path("one").write_text("a\n")
-    Path("twice").write_text("a\nb\na\n")
-    Path("dashes").write_text("a\nb-c\na-b\nc\n")
-    assert part in fail(*words.split())
-    assert not Path("o.csv").exists()
-
-
 def test_a_short_row_says_which_column(events: Path) -> None:
     events.write_text(events.read_text() + "99,x,ann\n")
     text = fail(*arguments(events, *asked("edges"), *BUDGET))
     assert "row 17, column 'to': the row is too short" in text
-
-
-def test_help() -> None:
-    ended = process("--help", name="graph")
-    assert (ended.status, ended.err) == (0, "")
-    assert ended.out.startswith("usage: python -m beam_dpcount graph")
-    assert all(action.help for action in graph.Graph.parser()._actions)

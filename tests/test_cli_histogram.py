@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,12 +21,10 @@ from tests.command_lines import (
     HEALTH_TIME,
     NOT_NOISE,
     PNG,
-    SECRET,
     SECRET_TEXT,
     Ended,
     each_path,
     health_micros,
-    process,
 )
 
 
@@ -415,96 +412,3 @@ def test_real_data(
 
 
 # Bad input
-
-
-@pytest.mark.parametrize(
-    ("flags", "parts"),
-    [
-        (["--key", "whom"], ["no column 'whom' among 3;", "--show-header"]),
-        (
-            ["--key", "whom", "--show-header"],
-            ["no column 'whom' among 3: 'time', 'who', 'what'; did you mean"],
-        ),
-        (["--item", "who"], ["'who'", "the keys as well", "nothing would be protected"]),
-        (["--item", "time"], ["'time'", "the times as well", "name another column"]),
-        (["--item", "that"], ["no column 'that'"]),
-        (["--item", ""], ["empty name"]),
-        (["--timestamp", "times"], ["no column 'times'"]),
-        (["--domain"], ["--domain"]),
-        (["--domain", "a", "b", "a"], ["--domain: 'a' is there twice"]),
-        (["--domain", "a", "step"], ["'step'", "column"]),
-        (["--domain-file", "events.csv"], ["--domain", "not allowed"]),
-        (["--horizon", "0"], ["horizon", "0"]),
-        (["--horizon", "many"], ["--horizon", "'many'"]),
-        (["--mechanism", "Smooth"], ["unknown mechanism 'Smooth'"]),
-        (["--rho", "1"], ["--rho", "not both"]),
-        (["--relation", "none"], ["--relation", "'none'"]),
-        (["--top", "0"], ["--top", "from 1"]),
-        (["--plot-keys", "ann"], ["--plot-keys needs --plot PNG"]),
-        (["--timestamp-format", "iso"], ["row 1", "column 'time'", "iso"]),
-        (["--output", "events.csv"], ["is an input as well"]),
-        (["--output", "counts.txt"], [".jsonl.gz or .parquet, or be - for"]),
-        (["--output", "absent/counts.csv"], ["no directory 'absent'"]),
-        (["--plot", "counts.jpg"], ["--plot", ".png"]),
-        (["--horizn=3"], ["unknown argument --horizn: did you mean --horizon?"]),
-        (["--fit-total", "--relation", "add_remove"], ["--relation add_remove", "--fit-total out"]),
-        (
-            ["--fit-total", "--separator", ";", "--max-items", "2"],
-            ["--fit-total takes one item a row"],
-        ),
-        (["--max-items", "2"], ["--separator and --max-items together"]),
-        (["--separator", ";"], ["--separator and --max-items together"]),
-        (["--separator", "", "--max-items", "2"], ["--separator must not be empty"]),
-        (["--separator", ";", "--max-items", "4"], ["--max-items", "from 1 to 3", "got 4"]),
-        (["--separator", ",", "--max-items", "2"], ["--domain: ", "holds the --separator ','"]),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_bad_arguments(
-    flags: list[str], parts: list[str], events: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(events.parent)
-    text = fail(*arguments(events, *BUDGET, *flags), started=False)
-    for part in parts:
-        assert part in text
-    assert str(SECRET) not in text
-    assert os.listdir(events.parent) == ["events.csv"]  # nothing was started
-
-
-SOURCE = "--input x.csv --item k --output o.csv"
-
-
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        (f"{SOURCE} --domain a --rho 1", "--horizon"),
-        (f"{SOURCE} --domain a --horizon 9", "give a budget"),
-        (f"{SOURCE} --rho 1 --horizon 9", "--domain"),
-        (f"{SOURCE} --rho 1 --horizon 9 --domain-file none", "'none': cannot be read"),
-        (f"{SOURCE} --rho 1 --horizon 9 --domain-file blank", "it is empty"),
-        (f"{SOURCE} --rho 1 --horizon 9 --domain-file o.csv", "another file"),
-        (f"{SOURCE} --rho 1 --horizon 9 --domain-file large", "200000 counts take"),
-        (
-            f"{SOURCE} --domain a --rho 1 --horizon 9 --plot o.png --plot-keys a",
-            "--plot-keys needs --key: without it there is one key",
-        ),
-        ("--input x.csv --output o.csv --domain a --rho 1 --horizon 9", "--item"),
-    ],
-)
-def test_arguments_that_do_not_fit(
-    words: str, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("x.csv").write_text("k,t\na,1\n")
-    Path("blank").write_text("\n\n")
-    Path("large").write_text("\n".join(map(str, range(200_000))))
-    flags = ["--mechanism", "SmoothBinary"] if "large" in words else []
-    words = words.replace("--horizon 9", "--horizon 100000") if flags else words
-    assert part in fail(*words.split(), *flags)
-    assert not Path("o.csv").exists()
-
-
-def test_help() -> None:
-    ended = process("--help", name="histogram")
-    assert (ended.status, ended.err) == (0, "")
-    assert ended.out.startswith("usage: python -m beam_dpcount histogram")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import beam_dpcount as dp
-from beam_dpcount.budget.account import create as create_account
+from beam_dpcount.budget.account_file import create as create_account
 from beam_dpcount.commands import drawing
 from beam_dpcount.commands.page import write
 from beam_dpcount.commands.task import Task
@@ -113,26 +113,6 @@ def test_parquet_has_the_same_page(events: Path, monkeypatch: pytest.MonkeyPatch
 
 
 # Mistakes
-
-
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        (("--report", "out.csv"), "--report must end in .html, got 'out.csv'"),
-        (("--report", "absent/r.html"), "there is no directory 'absent'"),
-        (("--report", "r.html", "--output", "gs://x/o.csv"), "--report reads the output back"),
-        (("--report", "r.html", "--plot", "r.html"), "must be different files"),
-        (("--report", "r.html", "--show-truth"), "--show-truth needs --plot"),
-        (("--plot-keys", "ann"), "--plot-keys needs --plot PNG or --report HTML"),
-    ],
-)
-def test_bad_arguments(
-    words: tuple[str, ...], part: str, events: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(events.parent)
-    given = ("--input", events, *MORE["count"], *BUDGET, "--output", "o.csv", *words)
-    assert part in fail(*given, started=False)
-    assert [path.name for path in events.parent.iterdir()] == ["events.csv"]
 
 
 def test_a_page_that_cannot_be_written(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:

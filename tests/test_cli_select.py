@@ -415,50 +415,5 @@ def test_a_picture(log: Path) -> None:
 # Bad input
 
 
-@pytest.mark.parametrize(
-    ("flags", "parts"),
-    [
-        (
-            ["--rho", "1"],
-            ["--select-keys needs a delta, and --rho has none", "--select-delta 1e-7"],
-        ),
-        (["--epsilon", "1"], ["and --epsilon alone has none"]),
-        ([*BUDGET, "--select-delta", "1e-6"], ["leaves nothing of --delta 1e-06", "give less"]),
-        ([*BUDGET, "--select-delta", "0"], ["--select-delta", "positive", "e.g. --select-delta"]),
-        ([*BUDGET, "--at-least", "0"], ["--at-least must be a whole number from 1, got 0"]),
-        ([*BUDGET, "--select-every", "0"], ["--select-every must be a whole number from 1, got 0"]),
-        ([*BUDGET, "--select-every", "4"], ["--select-every is 4, but there are 3 ticks"]),
-        (
-            [*BUDGET, "--at-least", "2", "--value", "n", "--bounds", "-1", "1"],
-            ["--at-least needs values that are not negative", "or give --bounds from 0"],
-        ),
-        (
-            [*BUDGET, "--at-least", "2", "--user", "person", "--per-user", "2", "--gap", "10"],
-            ["--at-least does not go with a gap"],
-        ),
-        ([*BUDGET, "--keys", "ann"], ["--keys: not allowed with argument --select-keys"]),
-        ([*BUDGET, "--keys-file", "x"], ["--keys-file: not allowed with argument --select-keys"]),
-        ([*BUDGET, "--max-items", "2"], ["--separator and --max-items together"]),
-        ([*BUDGET, "--separator", ";", "--max-items", "0"], ["--max-items must be a whole number"]),
-        ([*BUDGET, "--separator", "", "--max-items", "2"], ["--separator must not be empty"]),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_bad_arguments(flags: list[str], parts: list[str], log: Path) -> None:
-    text = fail(*arguments(log, *flags))
-    for part in parts:
-        assert part in text
-    assert [path.name for path in log.parent.iterdir()] == ["log.csv"]  # nothing was started
-
-
-@pytest.mark.parametrize(
-    "flags", [("--select-delta", "1e-7"), ("--at-least", "2"), ("--select-every", "2")]
-)
-def test_what_needs_selected_keys(flags: tuple[str, ...], log: Path) -> None:
-    words = [word for word in arguments(log, *BUDGET, *flags) if word != "--select-keys"]
-    assert f"{flags[0]} needs --select-keys" in fail(*words, "--keys", "ann")
-    assert "--key who needs the keys: give --keys KEY" in fail(*words)
-
-
 if __name__ == "__main__":
     print(json.dumps(files_of_neighbours(sys.argv[1])))

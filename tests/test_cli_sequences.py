@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
 from collections import Counter as Tally
 from collections.abc import Callable, Mapping, Sequence
@@ -25,12 +24,10 @@ from tests.command_lines import (
     HEALTH_TIME,
     NOT_NOISE,
     PNG,
-    SECRET,
     SECRET_TEXT,
     Ended,
     each_path,
     health_micros,
-    process,
 )
 from tests.episodes import occurrences
 
@@ -531,109 +528,3 @@ def test_episodes_of_real_data(path: str, tmp_path: Path) -> None:
 
 
 # Bad input
-
-
-@pytest.mark.parametrize(
-    ("flags", "parts"),
-    [
-        (["--key", "whom"], ["no column 'whom' among 3;", "--show-header"]),
-        (
-            ["--key", "whom", "--show-header"],
-            ["no column 'whom' among 3: 'time', 'who', 'what'; did you mean"],
-        ),
-        (["--letter", "who"], ["'who'", "the keys as well", "nothing would be protected"]),
-        (["--letter", "time"], ["'time'", "the times as well", "name another column"]),
-        (["--letter", "that"], ["no column 'that'"]),
-        (["--timestamp", "times"], ["no column 'times'"]),
-        (["--alphabet"], ["--alphabet"]),
-        (["--alphabet", "a", "b", "a"], ["--alphabet: 'a' is there twice"]),
-        (["--alphabet", "a", ""], ['--alphabet holds ""', "empty step"]),
-        (["--alphabet", "a", "b c"], ["--alphabet: letter 'b c' holds a space"]),
-        (["--alphabet-file", "events.csv"], ["--alphabet", "not allowed"]),
-        (["--words", "ab"], ["--words", "not allowed", "--max-length"]),
-        (["--rest", "other"], ["--rest 'other' is not in the alphabet", "--alphabet"]),
-        (["--max-length", "0"], ["--max-length must be a whole number from 1", "got 0"]),
-        (["--max-length", "x"], ["--max-length", "'x'"]),
-        (
-            ["--max-length", "25"],
-            ["2 letters make 67,108,862 words", "smaller --max-length", "--rest", "--words"],
-        ),
-        (["--max-length", "25", "--episodes"], ["make 67,108,862 episodes", "--max-length,"]),
-        (
-            ["--max-length", "17", "--mechanism", "SmoothBinary"],
-            ["262142 counts take", "a smaller --alphabet or --max-length"],
-        ),
-        (["--max-span", "3"], ["--max-span is for --episodes"]),
-        (["--episodes", "--max-span", "1"], ["--max-span 1 steps hold no episode of 2 letters"]),
-        (["--episodes", "--max-span", "0"], ["--max-span must be a whole number from 1"]),
-        (["--horizon", "0"], ["--horizon must be a whole number from 1", "got 0"]),
-        (["--horizon", "many"], ["--horizon", "'many'"]),
-        (["--every", "0"], ["--every must be a whole number from 1", "got 0"]),
-        (["--every", "21"], ["--every is 21 steps, but the horizon has only 20"]),
-        (["--top", "0"], ["--top must be a whole number from 1"]),
-        (["--min-count", "nan"], ["--min-count", "'nan'"]),
-        (["--min-count", "few"], ["--min-count", "'few'"]),
-        (["--relation", "none"], ["--relation", "'none'"]),
-        (["--mechanism", "Smooth"], ["unknown mechanism 'Smooth'"]),
-        (["--rho", "1"], ["--rho", "not both"]),
-        (["--timestamp-format", "iso"], ["row 1", "column 'time'", "iso"]),
-        (["--output", "events.csv"], ["is an input as well"]),
-        (["--output", "counts.txt"], [".jsonl.gz or .parquet, or be - for"]),
-        (["--plot", "counts.jpg"], ["--plot", ".png"]),
-        (["--maxlength=3"], ["unknown argument --maxlength: did you mean --max-length?"]),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_bad_arguments(
-    flags: list[str], parts: list[str], events: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(events.parent)
-    text = fail(*arguments(events, *BUDGET, *flags), started=False)
-    for part in parts:
-        assert part in text
-    assert not re.search("max_|min_|timestamp_", text)  # options are spelled as such
-    assert str(SECRET) not in text
-    assert os.listdir(events.parent) == ["events.csv"]  # nothing was started
-
-
-SOURCE = "--input x.csv --letter k --output o.csv --alphabet a b"
-
-
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        (f"{SOURCE} --max-length 2 --rho 1", "--horizon"),
-        (f"{SOURCE} --max-length 2 --horizon 9", "give a budget"),
-        (f"{SOURCE} --rho 1 --horizon 9", "--max-length --words --words-file is required"),
-        (f"{SOURCE} --rho 1 --horizon 9 --words ac", "--words: word 'ac' holds 'c', which is not"),
-        (f"{SOURCE} --rho 1 --horizon 9 --words a a", "--words: 'a' is there twice"),
-        (f"{SOURCE} cc --rho 1 --horizon 9 --words-file twice", "--words: word 'a  b' is there"),
-        (f"{SOURCE} --rho 1 --horizon 9 --words-file none", "'none': cannot be read"),
-        (f"{SOURCE} --rho 1 --horizon 9 --words-file blank", "it is empty"),
-        (f"{SOURCE} --rho 1 --horizon 9 --words-file o.csv", "another file"),
-        (f"{SOURCE} --epsilon 1 --horizon 9 --words a --mechanism BLT", "--mechanism BLT takes"),
-        ("--input x.csv --output o.csv --letter k --words a --rho 1 --horizon 9", "--alphabet"),
-        ("--input x.csv --output o.csv --alphabet a --words a --rho 1 --horizon 9", "--letter"),
-    ],
-)
-def test_arguments_that_do_not_fit(
-    words: str, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("x.csv").write_text("k,t\na,1\n")
-    Path("blank").write_text("\n\n")
-    Path("twice").write_text("a b\na  b\n")
-    assert part in fail(*words.split(), started=False)
-    assert not Path("o.csv").exists()
-
-
-def test_an_empty_word(events: Path) -> None:
-    words = without(arguments(events, *BUDGET), "--max-length")
-    assert "--words: '' has no letters" in fail(*words, "--words", "a", "", started=False)
-
-
-def test_help() -> None:
-    ended = process("--help", name="sequences")
-    assert (ended.status, ended.err) == (0, "")
-    assert ended.out.startswith("usage: python -m beam_dpcount sequences")
-    assert "post-processing of the private counts" in " ".join(ended.out.split())

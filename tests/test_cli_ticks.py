@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -29,7 +28,6 @@ from tests.command_lines import (
     Line,
     each_path,
     health_micros,
-    process,
     stddevs,
     written,
 )
@@ -143,27 +141,6 @@ def test_without_a_key_all_rows_are_one_count(path: str, events: Path) -> None:
     assert "at most 3 rows of a person, 3 a key, count" in people
 
 
-@pytest.mark.parametrize(
-    ("more", "parts"),
-    [
-        (("--key", "who"), ["--key who needs the keys", "--keys KEY", "--select-keys"]),
-        (("--key", "who", "--separator", ";", "--max-items", 2), ["--key who needs the keys"]),
-        (("--keys", "ann"), ["--keys needs --key COLUMN"]),
-        (("--select-keys",), ["--select-keys needs --key COLUMN"]),
-        (("--separator", ";", "--max-items", 2), ["--separator needs --key COLUMN"]),
-    ],
-)
-def test_a_key_and_the_keys_go_together(
-    more: tuple[object, ...], parts: list[str], events: Path
-) -> None:
-    words = arguments(events, *BUDGET)
-    del words[words.index("--key") : words.index("--key") + 2]
-    del words[words.index("--keys") : words.index("--keys") + 4]
-    text = fail(*words, *more, started=False)
-    for part in parts:
-        assert part in text
-
-
 @each_path
 @pytest.mark.parametrize(
     "flags",
@@ -204,20 +181,6 @@ def test_the_truth_of_selected_keys_is_that_of_their_releases(
     succeed(*words, "--plot", tmp_path / "c.png", "--show-truth")
     assert [step for _, step, *_ in written(tmp_path / "counts.csv")] == [2, 3]
     assert [how["truth"] for how in drawn] == [{"often": [800.0, 1200.0]}]
-
-
-@pytest.mark.parametrize(
-    "flags", [("--horizon", -3), ("--max-per-tick", 0), ("--unit", 7)], ids=lambda flags: flags[0]
-)
-def test_a_mistaken_option_is_said_before_a_row_is_read(
-    flags: tuple[object, ...], events: Path
-) -> None:
-    events.write_text("time,who\nnever,ann\n")
-    words = arguments(events, *BUDGET, *flags)
-    del words[words.index("--stop") : words.index("--stop") + 2]
-    text = fail(*words, *(() if "--horizon" in flags else ("--horizon", 3)), started=False)
-    assert "row 1" not in text
-    assert str(flags[0]) in text
 
 
 def test_formats_of_the_clock_and_of_files_agree(events: Path) -> None:
@@ -502,99 +465,3 @@ def test_real_data(
 
 
 # Bad input
-
-
-@pytest.mark.parametrize(
-    ("flags", "parts"),
-    [
-        (["--key", "whom"], ["no column 'whom' among 3;", "--show-header"]),
-        (
-            ["--key", "whom", "--show-header"],
-            ["no column 'whom' among 3: 'time', 'who', 'amount'; did you mean"],
-        ),
-        (["--timestamp", "times"], ["no column 'times'"]),
-        (["--value", "amounts", "--bounds", "0", "1"], ["no column 'amounts'"]),
-        (["--value", "amount"], ["--value needs --bounds", "clipped", "give e.g. --bounds 0 100"]),
-        (["--plot", "c.png", "--plot-keys", "zoe"], ["--plot-keys: 'zoe' is not one of --keys"]),
-        (["--value", "amount", "--where", "who=ann"], ["--where", "--value"]),
-        (["--tick", "0"], ["--tick", "positive", "'0'", "e.g. --tick 10m"]),
-        (["--tick", "10x"], ["--tick", "'10x'", "s, m, h, d"]),
-        (["--tick", "1e-7"], ["--tick", "whole microseconds"]),
-        (["--tick", "soon"], ["--tick", "'soon'"]),
-        (["--tick", "nan"], ["--tick", "positive", "'nan'"]),
-        (["--start", "noon"], ["--start is not a time, got 'noon'", "ISO 8601"]),
-        (["--stop", "noon"], ["--stop is not a time, got 'noon'", "ISO 8601"]),
-        (["--start", "1117838570000"], ["--start lies outside", "milliseconds? give seconds"]),
-        (["--stop", "100"], ["--stop must be after --start", "'100'", "give a later --stop"]),
-        (["--stop", "50"], ["--stop must be after --start", "or --horizon"]),
-        (["--late", "never"], ["--late", "'never'", "fold"]),
-        (["--max-per-tick", "0"], ["--max-per-tick must be", "from 1"]),
-        (["--max-items", "2"], ["--separator and --max-items together"]),
-        (["--separator", "", "--max-items", "2"], ["--separator must not be empty"]),
-        (["--separator", ";", "--max-items", "4"], ["--max-items", "from 1 to 3", "got 4"]),
-        (["--separator", "n", "--max-items", "2"], ["--keys: 'ann' holds the --separator 'n'"]),
-        (["--horizon", "2"], ["horizon is 2", "3 ticks"]),
-        (["--horizon", "0"], ["horizon", "0"]),
-        (["--horizon", "many"], ["--horizon", "'many'"]),
-        (["--keys", "ann", "ann"], ["--keys: 'ann' is there twice"]),
-        (["--keys"], ["--keys"]),
-        (["--keys-file", "events.csv"], ["--keys", "not allowed"]),
-        (["--mechanism", "Smooth"], ["unknown mechanism 'Smooth'"]),
-        (["--rho", "1"], ["--rho", "not both"]),
-        (["--bounds", "4", "0"], ["low < high"]),
-        (["--unit", "0"], ["unit", "positive"]),
-        (["--relation", "none"], ["--relation", "'none'", "replace_one"]),
-        (["--timezone", "Mars/Olympus"], ["time zone 'Mars/Olympus'"]),
-        (["--output", "events.csv"], ["is an input as well"]),
-        (["--output", "counts.txt"], [".jsonl.gz or .parquet, or be - for"]),
-        (["--output", "absent/counts.csv"], ["no directory 'absent'"]),
-        (["--plot", "counts.jpg"], ["--plot", ".png"]),
-        (["--horizn=3"], ["unknown argument --horizn: did you mean --horizon?"]),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_bad_arguments(
-    flags: list[str], parts: list[str], events: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(events.parent)
-    text = fail(*arguments(events, *BUDGET, *flags), started=False)
-    for part in parts:
-        assert part in text
-    assert os.listdir(events.parent) == ["events.csv"]  # nothing was started
-
-
-SOURCE = "--input x.csv --key k --timestamp t --output o.csv"
-
-
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        (f"{SOURCE} --keys a --rho 1 --start 0 --stop 9", "--tick"),
-        (f"{SOURCE} --keys a --rho 1 --tick 1 --stop 9", "--start"),
-        (f"{SOURCE} --keys a --rho 1 --tick 1 --start 0", "give --stop, the time"),
-        (f"{SOURCE} --keys a --tick 1 --start 0 --stop 9", "give a budget"),
-        (f"{SOURCE} --rho 1 --tick 1 --start 0 --stop 9", "--keys"),
-        (f"{SOURCE} --rho 1 --tick 1 --start 0 --stop 9 --keys-file none", "'none': cannot be"),
-        (f"{SOURCE} --rho 1 --tick 1 --start 0 --stop 9 --keys-file blank", "it is empty"),
-        (f"{SOURCE} --rho 1 --tick 1 --start 0 --stop 9 --keys-file bytes", "not UTF-8"),
-        (f"{SOURCE} --rho 1 --tick 1 --start 0 --stop 9 --keys-file o.csv", "another file"),
-        (f"{SOURCE} --rho 1 --tick 1 --start 0 --stop 9 --keys-file ./x.csv", "is not public"),
-        ("--input x.csv --key k --keys a --rho 1 --tick 1 --start 0 --stop 9", "--timestamp"),
-    ],
-)
-def test_arguments_that_do_not_fit(
-    words: str, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("x.csv").write_text("k,t\na,1\n")
-    Path("blank").write_text("\n\n")
-    Path("bytes").write_bytes(b"\xff\n")
-    assert part in fail(*words.split())
-    assert not Path("o.csv").exists()
-
-
-def test_help() -> None:
-    ended = process("--help", name="ticks")
-    assert (ended.status, ended.err) == (0, "")
-    assert ended.out.startswith("usage: python -m beam_dpcount ticks")
-    assert "privacy budget, for all releases of all keys together" in ended.out

@@ -301,63 +301,6 @@ def test_replayable_noise_knows_the_bound(log: Path, monkeypatch: pytest.MonkeyP
 # Mistakes
 
 
-@each_command
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (("--user", "who"), "--user needs --per-user K, the most rows of a person that count"),
-        (("--per-user", 5), "--per-user needs --user COLUMN, which says whose a row is"),
-        (("--per-key", 5), "--per-key needs --user COLUMN"),
-        (("--max-keys", 5), "--max-keys needs --user COLUMN"),
-        (("--user", "who", "--per-user", 0), "--per-user must be a whole number from 1, got 0"),
-        (
-            ("--user", "who", "--per-user", 5, "--max-keys", 0),
-            "--max-keys must be a whole number from 1, got 0",
-        ),
-        (
-            ("--user", "who", "--per-user", 5, "--per-key", -1),
-            "--per-key must be a whole number from 1, got -1",
-        ),
-        (
-            ("--user", "who", "--per-user", "x"),
-            "--per-user: must be a whole number, got 'x': give",
-        ),
-        (("--user", "", "--per-user", 5), "got an empty name"),
-        (("--user", "nobody", "--per-user", 5), "no column 'nobody'"),
-    ],
-)
-def test_mistakes_take_one_line(more: tuple[object, ...], said: str, name: str, log: Path) -> None:
-    assert said in fail(name, log, *BUDGET, *more)
-    assert not (log.parent / "out.csv").exists()
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (("--gap", "1h"), "--gap needs --user COLUMN"),
-        (("--user", "who", "--per-user", 5, "--gap", "w"), "e.g. --gap 1h"),
-        (
-            ("--user", "who", "--per-user", 5, "--gap", "1h", "--path", "streaming"),
-            "--gap with --path streaming needs --late drop",
-        ),
-        (
-            (
-                *("--user", "who", "--per-user", 5, "--gap", "1h"),
-                *("--separator", ";", "--max-items", 2),
-            ),
-            "--gap does not go with --separator",
-        ),
-    ],
-)
-def test_mistakes_of_gaps(more: tuple[object, ...], said: str, log: Path) -> None:
-    assert said in fail("ticks", log, *BUDGET, *more)
-
-
-def test_only_ticks_have_gaps() -> None:
-    parsers = ticks.Ticks.parser(), count.Count.parser(), histogram.Histogram.parser()
-    assert [("--gap" in parser.names()) for parser in parsers] == [True, False, False]
-
-
 @pytest.mark.parametrize("kind", [pa.binary(), pa.dictionary(pa.int32(), pa.string())], ids=str)
 def test_a_cell_of_a_person_never_stops_a_run(kind: pa.DataType, log: Path) -> None:
     """At ticks it would show that somebody came; nor does any message show one."""

@@ -21,7 +21,7 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount.arguments.meant import did_you_mean
-from beam_dpcount.budget.account import create as create_account
+from beam_dpcount.budget.account_file import create as create_account
 from beam_dpcount.budget.conversions import rounded_up
 from beam_dpcount.commands import histogram, stop, ticks
 from beam_dpcount.commands import run as running
@@ -262,12 +262,6 @@ def test_parquet_does_not_go_to_a_terminal(tmp_path: Path) -> None:
     assert b"is a terminal, which cannot show Parquet" in ended.stderr
 
 
-def test_output_format_is_for_standard_output(tmp_path: Path) -> None:
-    words = ("--input", in_csv(tmp_path, ROWS), *COUNT, *EXACT, "--output", tmp_path / "out.csv")
-    said = fail(*words, "--output-format", "jsonl")
-    assert "--output-format is for --output -; else the name of OUT says it" in said
-
-
 # How a command ends before its time
 
 
@@ -453,18 +447,6 @@ def test_what_is_guaranteed_is_rounded_up(number: float, digits: int, text: str)
     assert float(text) >= number
     if digits == 6:
         assert str(dp.PureDP(number)) == f"epsilon = {text} (pure)"
-
-
-def test_a_runner_that_fires_no_ticks_is_refused(tmp_path: Path) -> None:
-    """Before anything is written, or an account is entered."""
-
-    def run(*words: object) -> Any:
-        return command(*words, main=ticks.main)
-
-    words = ("--input", in_csv(tmp_path, ROWS), *TICKS, *EXACT, "--output", tmp_path / "out.csv")
-    said = fail(*words, "--path", "streaming", "--runner", "BundleBasedDirectRunner", run=run)
-    assert "fires no ticks of files on BundleBasedDirectRunner" in said
-    assert not (tmp_path / "out.csv").exists()
 
 
 def test_an_error_that_nobody_expected_shows_no_row(

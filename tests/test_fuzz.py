@@ -29,13 +29,15 @@ from apache_beam.transforms.window import GlobalWindow
 import beam_dpcount as dp
 from beam_dpcount.commands import count, graph, histogram, sequences, ticks
 from beam_dpcount.counters.clock import clock_of
+from beam_dpcount.counters.people import Seen
 from beam_dpcount.counters.selection import Selection
 from beam_dpcount.dofns.elements import CountEachElement, ReadElements
 from beam_dpcount.dofns.gathered import CountGathered, GatherNumbers
 from beam_dpcount.dofns.intake import RejectedElementError
+from beam_dpcount.dofns.parcels import StepParcels
 from beam_dpcount.dofns.shards import SumShards
 from beam_dpcount.dofns.ticks import ReadTicks, SumTicks
-from beam_dpcount.dofns.users import SendToPeople, StepParcels
+from beam_dpcount.dofns.users import SendToPeople
 from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.local.learner import ConvexLearner, MedianLearner
 from beam_dpcount.mechanisms import BinaryTree, Honaker, NormalizedBLT, SmoothBinary
@@ -43,7 +45,6 @@ from beam_dpcount.noise.entropy import SystemNoise
 from beam_dpcount.states.codecs import (
     FoldCodec,
     PersonCodec,
-    Seen,
     StateCodec,
     statistic_codec,
     tick_codec,

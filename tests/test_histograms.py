@@ -229,29 +229,9 @@ def test_domains() -> None:
     assert check_domain([""]) == ("",)
 
 
-@pytest.mark.parametrize(
-    ("domain", "message"),
-    [
-        ("ab", "domain must be a sequence of str, got str: give the public items"),
-        (b"ab", "domain must be a sequence of str, got bytes"),
-        ({"a", "b"}, "domain must be a sequence of str, got set"),
-        ({"a": 1}, "domain must be a sequence of str, got dict"),
-        (None, "domain must be a sequence of str, got NoneType"),
-        (5, "domain must be a sequence of str, got int"),
-        (iter("ab"), "domain must be a sequence of str"),
-        (["a", 5], "domain must be a sequence of str, but it holds 5"),
-        ([["a"]], "domain must be a sequence of str, but it holds"),
-        ([], "domain is empty: give the public items"),
-        (["a", "b", "a"], "domain names 'a' twice"),
-        ([Text.FIRST, "a"], "domain names 'a' twice"),
-    ],
-    ids=stable,
-)
-def test_bad_domains(domain: Any, message: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=re.escape(message)):
-        check_domain(domain)
-    with pytest.raises((TypeError, ValueError), match=re.escape(message)):
-        Histogram(BUDGET, 10, domain)
+def test_a_text_of_another_class_is_the_same_item() -> None:
+    with pytest.raises(ValueError, match="domain names 'a' twice"):
+        check_domain([Text.FIRST, "a"])
 
 
 def test_whole_numbers() -> None:
@@ -850,22 +830,11 @@ def test_schemas_are_plain() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"on_reject": "ignore"}, "on_reject must be one of drop, raise, collect, got 'ignore'"),
-        ({"path": "batch"}, "path must be one of auto, bounded, streaming, got 'batch'"),
-        ({"entropy": 42}, "entropy must be an Entropy such as SystemEntropy"),
-        ({"removals": 1}, "removals must be True or False, got 1"),
-        ({"max_items": 0}, "max_items must be a whole number from 1 to 4, the size of the domain"),
         ({"max_items": 5}, "max_items must be a whole number from 1 to 4, the size of the domain"),
-        ({"max_items": 1.0}, "max_items must be a whole number"),
-        ({"relation": "insert"}, "relation must be one of replace_one, add_remove"),
         ({"mechanism": Sparse(9, 9)}, "Sparse counts single numbers, not histograms"),
-        ({"mechanism": "Binary"}, "unknown mechanism 'Binary'"),
-        ({"mechanism": BinaryTree(99)}, "horizon is 100, but the mechanism was made for 99"),
         ({"mechanism": Unbounded(BinaryTree)}, "has no horizon, got horizon=100: leave it out"),
         ({"mechanism": "SmoothBinary", "budget": dp.PureDP(1.0)}, "takes Gaussian noise"),
-        ({"horizon": 0}, "horizon must be from 1 to 2\\^48, got 0"),
         ({"horizon": None, "budget": dp.PureDP(1)}, "a pure budget needs a horizon"),
-        ({"budget": 1.0}, "ApproxDP"),
         ({"domain": [f"i{n}" for n in range(50_000)]}, "TickHistogram.* smaller domain"),
     ],
     ids=lambda value: str(list(value)) if isinstance(value, dict) else "",

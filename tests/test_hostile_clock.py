@@ -27,7 +27,7 @@ from apache_beam.io.fileio import ReadableFile
 from apache_beam.io.filesystem import FileMetadata
 
 import beam_dpcount as dp
-from beam_dpcount.budget import account as account_file
+from beam_dpcount.budget import account_file
 from beam_dpcount.commands import bounds, count, ticks
 from beam_dpcount.commands.files.formats import Source, counted, value_of
 from beam_dpcount.commands.files.read import ReadEvents, events

@@ -406,18 +406,6 @@ def test_arities_out_of_range_are_refused_without(arity):
     assert repr(arity) in str(caught.value)
 
 
-@both
-@pytest.mark.parametrize(
-    "arity", [True, False, 2.5, 3.0, "x", "", {3}, (3, 5.0), (3, None), (True, 3), "35"]
-)
-def test_arities_that_are_no_whole_numbers_are_refused(subtraction, arity):
-    with pytest.raises((TypeError, ValueError), match=r"arity|radices") as caught:
-        KAry(5, arity, subtraction)
-    if arity != "":  # which is no radices at all
-        assert type(caught.value) is TypeError
-        assert "whole numbers" in str(caught.value)
-
-
 @pytest.mark.parametrize(
     ("horizon", "arity", "subtraction", "reach"),
     [

@@ -27,14 +27,8 @@ from beam_dpcount.budget.conversions import (
     rounded_up,
     zcdp_epsilon,
 )
-from beam_dpcount.budget.ledger import (
-    ClaimedError,
-    Ledger,
-    OverspentError,
-    Protection,
-    claim,
-    plain_budget,
-)
+from beam_dpcount.budget.ledger import Ledger, claim, plain_budget
+from beam_dpcount.budget.shares import ClaimedError, OverspentError, Protection
 from tests.audit import exact as audits
 
 repeatable = settings(deadline=None, derandomize=True, database=None, max_examples=200)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import beam_dpcount as dp
-from beam_dpcount.budget.account import create as create_account
+from beam_dpcount.budget.account_file import create as create_account
 from beam_dpcount.commands import count, graph, histogram, sequences, ticks
 from beam_dpcount.commands.looks import HEADING
 from tests.command_lines import Ended, command

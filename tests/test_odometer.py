@@ -20,7 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_dpcount as dp
-from beam_dpcount.budget.account import Account, AccountError, Run, create, run_line
+from beam_dpcount.budget.account import Account, AccountError, Run
+from beam_dpcount.budget.account_file import create, read_account, run_line
+from beam_dpcount.budget.account_text import holds
 from beam_dpcount.budget.charges import Charge, Charges, charge_of
 from beam_dpcount.budget.odometer import PRESENCE, UNKNOWN, ColumnUse, Odometer, column
 from beam_dpcount.commands import COMMANDS, count, graph, histogram, sequences, spending, ticks
@@ -213,10 +215,10 @@ def test_what_is_left_is_said() -> None:
     account = account_of()
     add(account, TICKS, replaced=2)
     assert "satisfies epsilon = 1 for one row: that it exists and what it says in at, page." in (
-        account.holds()
+        holds(account)
     )
     add(account, use("at", "bought"), PRESENCE, "at")
-    said = account.holds()
+    said = holds(account)
     assert "satisfies epsilon = 3 for one row: what it says in bought, page, rather than" in said
     assert "rather than anything else, all else equal" in said
     assert "Public: :presence, at." in said
@@ -225,13 +227,13 @@ def test_what_is_left_is_said() -> None:
     )
     assert "Columns are compared by name: a copy under another name, nested in" in said
     add(account, use("bought page"), "bought", "page")
-    assert account.holds().startswith("Nothing is claimed for one row. Public: :presence, at,")
+    assert holds(account).startswith("Nothing is claimed for one row. Public: :presence, at,")
     person = account_of(user="who")
     add(person, use("", ":presence who page"))
-    assert "that they have rows and what these say in page, who" in person.holds()
+    assert "that they have rows and what these say in page, who" in holds(person)
     blank = account_of()
     add(blank, use("page", "what"), replaced=2)
-    assert "epsilon = 1 for one row: what it says in what, rather than nothing" in blank.holds()
+    assert "epsilon = 1 for one row: what it says in what, rather than nothing" in holds(blank)
 
 
 def test_a_run_that_released_nothing_publishes_nothing() -> None:
@@ -331,11 +333,11 @@ def test_what_has_no_name_meets_everything() -> None:
     account = account_of()
     add(account, unnamed)
     assert account.odometer.claimed == {UNKNOWN}
-    assert "what it says in columns that are not known" in account.holds()
+    assert "what it says in columns that are not known" in holds(account)
     add(account, use("at", "what"), UNKNOWN)
     assert account.odometer.claimed == {"what"}
-    assert (
-        "Nothing is claimed about :unknown, which run 1 protected and runs 1, 2" in account.holds()
+    assert "Nothing is claimed about :unknown, which run 1 protected and runs 1, 2" in holds(
+        account
     )
 
 
@@ -588,7 +590,7 @@ def test_accounts_of_the_format_before_take_runs_by_request_alone(shop: Path) ->
     )
     assert "run 1: public none; protected :presence, :unknown" in printed
     write("ticks", "count")
-    assert Account.read(str(file)).spent == Charge(Fraction(4))  # a row in its place
+    assert read_account(str(file)).spent == Charge(Fraction(4))  # a row in its place
     write("count")
     said = refused(shop, count.main, ACTIONS)
     assert "it is not known which columns run 1 used" in said

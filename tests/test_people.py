@@ -33,20 +33,15 @@ from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
 from beam_dpcount.budget.ledger import Ledger
+from beam_dpcount.counters.people import Bound
+from beam_dpcount.counters.people import Seen as SeenOfPerson
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.dofns.intake import Intake, Lost
+from beam_dpcount.dofns.parcels import ElementParcels, StepParcels
 from beam_dpcount.dofns.ticks import TickPlan
-from beam_dpcount.dofns.users import (
-    Bound,
-    BoundArriving,
-    ElementParcels,
-    SendToPeople,
-    SendToShards,
-    StepParcels,
-)
+from beam_dpcount.dofns.users import BoundArriving, SendToPeople, SendToShards
 from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.states.codecs import PersonCodec
-from beam_dpcount.states.codecs import Seen as SeenOfPerson
 from beam_dpcount.states.envelope import StateError
 from beam_dpcount.states.wire import time_of, timed
 from beam_dpcount.statistics.numbers import Numbers

@@ -10,7 +10,7 @@ from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import SlidingWindows
 
 import beam_dpcount as dp
-from beam_dpcount.budget.ledger import ClaimedError
+from beam_dpcount.budget.shares import ClaimedError
 
 EVENTS = [("a", 1), ("b", 0), ("a", 1)]
 STEPS = [("a", 1), ("a", 2), ("b", 1)]

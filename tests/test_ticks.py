@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
-import math
 import pickle
 import random
 import struct
@@ -113,23 +112,14 @@ def test_points_in_time_are_exact(micros: int) -> None:
         ("2024-01-31T00:00:00", ValueError, "has no time zone"),
         ("2024-01-31", ValueError, "has no time zone"),
         (dt.datetime(2024, 1, 31), ValueError, "has no time zone"),
-        ("yesterday", ValueError, "not an ISO 8601 time"),
-        ("", ValueError, "not an ISO 8601 time"),
         ("1700000000", ValueError, "start"),
         ("2024-01-31T00:00:00.1234567Z", ValueError, "whole microseconds"),
         (1e-7, ValueError, "whole microseconds"),
         (1 / 3, ValueError, "whole microseconds"),
         (Fraction(1, 3), ValueError, "whole microseconds"),
-        (math.nan, ValueError, "finite"),
-        (-math.inf, ValueError, "finite"),
         (1_700_000_000_000, ValueError, "not milliseconds"),
         (-(10**12), ValueError, "outside the years 1 to 9999"),
         (dt.date(2024, 1, 31), TypeError, "must be a time"),
-        (True, TypeError, "must be a time"),
-        (None, TypeError, "must be a time"),
-        ([5], TypeError, "must be a time"),
-        (b"0", TypeError, "must be a time"),
-        (1j, TypeError, "must be a time"),
     ],
     ids=repr,
 )
@@ -156,25 +146,6 @@ def test_other_points_in_time_are_refused(given: Any, kind: type[Exception], rea
 )
 def test_lengths_of_ticks(given: Any, micros: int) -> None:
     assert duration_of(given) == micros
-
-
-@pytest.mark.parametrize(
-    ("given", "kind", "reason"),
-    [
-        (0, ValueError, "must be positive"),
-        (-60, ValueError, "must be positive"),
-        (dt.timedelta(0), ValueError, "must be positive"),
-        (1e-7, ValueError, "whole microseconds"),
-        (math.inf, ValueError, "finite"),
-        ("an hour", ValueError, "must be a positive time of whole microseconds"),
-        (True, TypeError, "must be a time"),
-        (None, TypeError, "must be a time"),
-    ],
-    ids=repr,
-)
-def test_other_lengths_are_refused(given: Any, kind: type[Exception], reason: str) -> None:
-    with pytest.raises(kind, match=rf"tick .*{reason}.*tick=60"):
-        duration_of(given)
 
 
 # The clock
@@ -209,12 +180,8 @@ def test_ticks_up_to_stop_or_horizon() -> None:
         ),
         ({"stop": 9, "horizon": 9}, ValueError, "for 9 ticks give horizon=9 in its place"),
         ({"start": 1_700_000_000, "stop": 24}, ValueError, "for 24 ticks give horizon=24 in its"),
-        ({"horizon": 0}, ValueError, "horizon must be from 1"),
-        ({"horizon": 2.0}, TypeError, "horizon must be a whole number"),
-        ({"horizon": True}, ValueError, "horizon must be from 1"),
         ({"horizon": 2**48}, ValueError, "end after the year 9999"),
         ({"stop": "2024-01-01"}, ValueError, "stop has no time zone"),
-        ({"tick": 0, "stop": 1}, ValueError, "tick must be positive"),
     ],
     ids=str,
 )
@@ -351,28 +318,6 @@ def test_keys_keep_their_order() -> None:
     assert check_keys(("ä",)) == ("ä",)
     assert check_keys({"b", "a"}) == ("a", "b")
     assert check_keys({"x": 1}.keys()) == ("x",)
-
-
-@pytest.mark.parametrize(
-    ("keys", "kind", "reason"),
-    [
-        ("INFO", TypeError, "must be a list of texts, got 'INFO'"),
-        (b"INFO", TypeError, "must be a list of texts"),
-        (None, TypeError, "must be a list of texts, got None"),
-        (dp.SelectKeys, TypeError, r"give keys=SelectKeys\(\), with brackets"),
-        pytest.param(iter(["a"]), TypeError, "must be a list of texts", id="iterator"),
-        ({"a": 1}, TypeError, "must be a list of texts"),
-        (["a", 1], TypeError, "must be texts, got 1 of int"),
-        pytest.param({"a", 1}, TypeError, "must be texts, got 1 of int", id="set"),
-        ([None], TypeError, "must be texts, got None"),
-        ([], ValueError, "must not be empty"),
-        (["a", "b", "a"], ValueError, "'a' is there twice"),
-    ],
-    ids=repr,
-)
-def test_other_keys_are_refused(keys: Any, kind: type[Exception], reason: str) -> None:
-    with pytest.raises(kind, match=rf"keys {reason}|keys .*{reason}"):
-        check_keys(keys)
 
 
 # Sums

@@ -557,30 +557,6 @@ def test_totals_are_on_the_plain_lattice_whatever_the_base(base):
     assert counter.of_epoch(7).resolution > counter.of_epoch(0).resolution
 
 
-@pytest.mark.parametrize(
-    "base", ["x", None, 3, BinaryTree(4), int, lambda n: n, lambda n: [BinaryTree(n)]]
-)
-def test_bases_that_make_no_mechanism_are_refused(base):
-    with pytest.raises(TypeError, match="base must make a mechanism from a horizon") as caught:
-        Unbounded(base)
-    assert "e.g. SmoothBinary" in str(caught.value)
-    assert repr(base) in str(caught.value)
-
-
-@pytest.mark.parametrize("share", [0, 1, 0.0, 1.0, -0.5, 1.5, math.nan, math.inf, -math.inf])
-def test_shares_out_of_range_are_refused(share):
-    with pytest.raises(ValueError, match="share must be between 0 and 1") as caught:
-        Unbounded(BinaryTree, share)
-    assert repr(share) in str(caught.value)
-
-
-@pytest.mark.parametrize("share", [True, False, None, "0.5", (0.5,), 0.5j])
-def test_shares_that_are_no_numbers_are_refused(share):
-    with pytest.raises(TypeError, match="share must be a number between 0 and 1") as caught:
-        Unbounded(BinaryTree, share)
-    assert repr(share) in str(caught.value)
-
-
 def test_bases_that_cannot_take_the_budget_are_refused():
     with pytest.raises(
         UnsupportedBudgetError, match=r"^SmoothBinary takes Gaussian .* SmoothLaplace"

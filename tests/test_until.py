@@ -279,20 +279,6 @@ def test_the_command_says_when_no_tick_has_ended(log: Path, keys: tuple[object, 
     assert (log.parent / "page.html").stat().st_size > 0
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (("--until", "9e9"), "--until is 2255-03-14T16:00:00Z, later than now, "),
-        (("--until", "x"), "--until is not a time, got 'x'"),
-        (("--until", "5", "--path", "streaming"), "--until is for bounded input: in a stream"),
-    ],
-)
-def test_times_that_are_refused(log: Path, flags: tuple[object, ...], said: str) -> None:
-    ended = command_lines.command(*command(log, *flags), main=ticks.main)
-    assert ended.status == 2
-    assert said in ended.err
-
-
 def test_the_streaming_path_says_that_all_ticks_are_written(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

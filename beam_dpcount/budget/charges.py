@@ -77,6 +77,10 @@ class Charges(NamedTuple):
     presence: Charge
     replacement: Charge
 
+    def claimed(self, of_replacement: bool) -> Charge:
+        """What the run is charged for the claim that is left."""
+        return self.replacement if of_replacement else self.presence
+
 
 def _amount(text: object) -> Fraction:
     if not isinstance(text, str) or len(text) > MOST_DIGITS:

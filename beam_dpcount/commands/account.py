@@ -23,7 +23,8 @@ from collections.abc import Sequence
 
 from beam_dpcount.arguments.argument import parsed
 from beam_dpcount.arguments.table import applying
-from beam_dpcount.budget.account import Account, create
+from beam_dpcount.budget.account_file import create, read_account
+from beam_dpcount.budget.account_text import statement
 from beam_dpcount.budget.budgets import weakness
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands import spending
@@ -60,10 +61,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         if weak := weakness(budget):
             print(f"warning: {weak}")
         with opt.named_as_options(options, spending.REMEDIES):
-            print(create(options.file, budget, options.user))
+            print(statement(create(options.file, budget, options.user)))
         return
     for name in ("epsilon", "delta", "rho", "user"):
         if name in options.given:
             raise InputError(f"{opt.option(name)} goes with --create; an account keeps its total")
     with opt.named_as_options(options, spending.REMEDIES):
-        print(Account.read(options.file))
+        print(statement(read_account(options.file)))

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-import beam_dpcount as dp
 from beam_dpcount.arguments import groups
 from beam_dpcount.arguments.argument import Argument
 from beam_dpcount.arguments.kinds import CONDITION, SWITCH
@@ -22,7 +21,7 @@ from beam_dpcount.arguments.meant import did_you_mean
 from beam_dpcount.arguments.table import DEFAULT_BOUNDS, GROUPS
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.checks import ParameterError, check_whole
-from beam_dpcount.commands.files.formats import STANDARD, STANDARD_INPUT, InputError, person_of
+from beam_dpcount.commands.files.formats import STANDARD, STANDARD_INPUT, InputError
 from beam_dpcount.counters.counter import UnsupportedBudgetError
 from beam_dpcount.noise.entropy import Entropy, SystemEntropy
 
@@ -189,12 +188,6 @@ def budget_of(options: argparse.Namespace) -> Budget:
     """The budget, or a ValueError where there is none, more than one, or an impossible one."""
     with named_as_options(options):
         return groups.budget(vars(options))
-
-
-def users_of(options: argparse.Namespace) -> Any:
-    """Whom to protect, as `dp.Users`; None: one row. ParameterErrors for numbers out of range."""
-    bound = groups.people(vars(options))
-    return None if bound is None else dp.Users(person_of, **bound)
 
 
 def check_bounds(options: argparse.Namespace) -> None:

@@ -13,7 +13,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
 import beam_dpcount as dp
-from beam_dpcount.budget.account import is_account
+from beam_dpcount.budget.account_file import is_account
 from beam_dpcount.budget.budgets import weakness
 from beam_dpcount.commands import drawing, looks, manifest, spending, stop
 from beam_dpcount.commands.app import explain, say

@@ -19,13 +19,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import beam_dpcount as dp
-from beam_dpcount.budget import account as accounts
-from beam_dpcount.budget.account import Account, AccountError
+from beam_dpcount.budget import account_file as accounts
+from beam_dpcount.budget.account import DONE, NOTHING, Account, AccountError
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.charges import Charge, Charges, charge_of, written
 from beam_dpcount.budget.conversions import float_up
 from beam_dpcount.budget.costs import GaussianCost, PureCost
-from beam_dpcount.budget.odometer import PRESENCE, listed, ordered
+from beam_dpcount.budget.odometer import PRESENCE, ColumnUse, listed, ordered
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands import repeats, stop
 from beam_dpcount.commands.files.formats import InputError
@@ -213,9 +213,9 @@ def entered(
         shows = shows or options.on_reject == "raise"
         if not shows and before is not None and _states(place) == before:
             with suppress(AccountError):  # it then stays charged
-                _end(path, {"run": number, "end": accounts.NOTHING, "time": accounts.now()})
+                _end(path, {"run": number, "end": NOTHING, "time": accounts.now()})
         raise
-    line = {"run": number, "end": accounts.DONE, "time": accounts.now()}
+    line = {"run": number, "end": DONE, "time": accounts.now()}
     unchanged = _looked_at(paths) == inputs
     same = unchanged and (again is None or repeats.agrees(task, account.runs[again].released))
     if same:
@@ -255,9 +255,7 @@ def foretold(task: Task, paths: Mapping[str, str]) -> list[str]:
     again = ""
     if noise:
         again = ", or nothing, if it repeats one with the same secret, options and rows"
-    cost, left = account.price(charges, use), account.left_after(charges, use)
-    more = f"{why}{again}{account.dearer(use)}"
-    return [f"account {path}: the run would cost {cost}{more}; left after it: {left}"]
+    return [_costs(account, charges, use, "the run would cost", f"{why}{again}")]
 
 
 def _entered(
@@ -268,10 +266,13 @@ def _entered(
             f"account {path}: this is run {again} again, with the same secret, options and rows: "
             f"the same releases, at no cost; left: {account.left}"
         )
-    use = task.column_use()
-    cost, left = account.price(charges, use), account.left_after(charges, use)
-    dearer = account.dearer(use)
-    return f"account {path}: this run costs {cost}{why}{dearer}; left after it: {left}"
+    return _costs(account, charges, task.column_use(), "this run costs", why)
+
+
+def _costs(account: Account, charges: Charges, use: ColumnUse, verb: str, why: str) -> str:
+    cost, left = account.price(charges, use), account.total - account.spent_after(charges, use)
+    more = f"{why}{account.dearer(use)}"
+    return f"account {account.path}: {verb} {cost}{more}; left after it: {left}"
 
 
 def _of_account(task: Task, account: Account, charges: Charges, why: str) -> str:

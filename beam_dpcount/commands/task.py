@@ -25,9 +25,10 @@ from beam_dpcount.commands.files.formats import (
     Places,
     Source,
     Table,
+    person_of,
     value_of,
 )
-from beam_dpcount.commands.options import Parser, budget_of, entropy_of, users_of
+from beam_dpcount.commands.options import Parser, budget_of, entropy_of
 from beam_dpcount.commands.report import Estimate, many, one_run, protected
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.noise.entropy import Entropy
@@ -125,7 +126,7 @@ class Task(ABC):
         options = self.options
         how = {name: getattr(options, name) for name in ("mechanism", "path")}
         if options.user is not None:
-            how["users"] = users_of(options)
+            how["users"] = groups.people(vars(options), person_of)
         return how | {"value": value_of, "element_id": places, "entropy": entropy_of(options)}
 
     def listed_texts(self, name: str, inputs: Sequence[str]) -> list[str]:

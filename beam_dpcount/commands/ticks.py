@@ -96,7 +96,7 @@ class Ticks(Task):
         if self.keys:
             plot_keys.check_listed(options, self.keys)
         values = vars(options)
-        clock, people = groups.clock(values), opt.users_of(options)
+        clock, people = groups.clock(values), groups.people(values, formats.person_of)
         if options.separator is not None and self.keys:
             self.split = SplitKeys(self.keys, options.separator, most)
         elif options.separator is not None:

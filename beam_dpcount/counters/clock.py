@@ -256,6 +256,9 @@ def clock_of(tick: Any, start: Any, stop: Any = None, horizon: Any = None) -> Cl
         whole number as `stop` comes before the first tick ends.
     """
     length, first = duration_of(tick), micros_of(start, "start")
+    if first + length > _LAST:
+        problem = f"is {tick!r}, so the first one would end after the year 9999"
+        raise ParameterError("tick", problem, "give a length in seconds, e.g. {tick=}3600")
     if stop is None and horizon is None:
         raise ValueError("give stop, the end of the count, or horizon, the number of ticks")
     last = None if stop is None else micros_of(stop, "stop")

@@ -21,7 +21,7 @@ from beam_dpcount.budget.costs import (
     dp_event,
     pure_cost,
 )
-from beam_dpcount.checks import ParameterError
+from beam_dpcount.checks import Error, ParameterError
 from beam_dpcount.counters.change import Change, check_unit
 from beam_dpcount.counters.lattice import Lattice, NotANumberError
 from beam_dpcount.mechanisms.base import FloatArray, IntArray, Mechanism, State
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _ANNOTATED = 1e-6  # the delta of the second guarantee in annotations
 
 
-class UnsupportedBudgetError(ValueError):
+class UnsupportedBudgetError(Error, ValueError):
     """The mechanism's noise cannot satisfy this kind of budget."""
 
 

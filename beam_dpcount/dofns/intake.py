@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from beam_dpcount.checks import Error
 from beam_dpcount.counters.counter import LatticeCounter
-from beam_dpcount.dofns.reading import UNREADABLE, call, class_attribute, class_name, read
 from beam_dpcount.dofns.releases import Rejected, Release, VectorRelease
 from beam_dpcount.dofns.rows import TO_PAIRS, RowElementError, is_row
 from beam_dpcount.noise.entropy import Draws, Entropy
+from beam_dpcount.reading import UNREADABLE, call, class_attribute, class_name, read
 from beam_dpcount.statistics.base import Codes, Statistic
 from beam_dpcount.statistics.numbers import Numbers
 
@@ -23,7 +24,7 @@ _READS = ("__len__", "__iter__", "__getitem__", "__getattribute__")
 ON_REJECT = ("drop", "raise", "collect")
 
 
-class RejectedElementError(ValueError):
+class RejectedElementError(Error, ValueError):
     """An element was refused under on_reject="raise"; its presence in the data is thereby shown."""
 
 

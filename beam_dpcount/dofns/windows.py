@@ -6,10 +6,12 @@ from typing import Any
 
 from apache_beam.transforms.window import GlobalWindow, IntervalWindow
 
+from beam_dpcount.checks import Error
+
 _MILLISECOND = 1000  # to which Beam cuts the bounds of windows
 
 
-class UnexpectedWindowError(ValueError):
+class UnexpectedWindowError(Error, ValueError):
     """An element lies in other windows than its PCollection declares; windows are public."""
 
 

@@ -17,8 +17,8 @@ from beam_dpcount.arguments.argument import Argument
 from beam_dpcount.arguments.kinds import IDS, KEYS, NUMBERS, TIMES
 from beam_dpcount.arguments.meant import did_you_mean
 from beam_dpcount.arguments.table import Changes, applying
+from beam_dpcount.counters.people import Users
 from beam_dpcount.counters.selection import SelectKeys
-from beam_dpcount.dofns.users import Users
 from beam_dpcount.rows import fields
 from beam_dpcount.rows.fields import Field, ReadRow, TimeOf, check_fields
 from beam_dpcount.rows.releases import CountRow, ToCountRow
@@ -64,7 +64,8 @@ class Rows(beam.PTransform[Any, Any]):
             changes = {"key": REQUIRED, **cls.changes}
             cls.arguments = applying(f"fields calibrated run {cls.counts}", changes=changes)
             cls.__doc__ = _described(cls.__doc__ or "", cls.arguments)
-            cls.__init__ = _constructor(cls)  # type: ignore[method-assign]
+            kind: Any = cls
+            kind.__init__ = _constructor(kind)
 
     def __init__(self, *given: Any, **named: Any) -> None:
         raise TypeError("give the class of a count, such as TickCountRows")
@@ -146,19 +147,9 @@ class Rows(beam.PTransform[Any, Any]):
 
 def shared(kind: type[Rows], values: Values) -> dict[str, Any]:
     """The arguments that all transforms take: people, noise, and those of the same name."""
-    same = ("relation", "mechanism", "path", "allow_runner", "every", "on_reject", "max_per_tick")
-    given = {name: values[name] for name in (*same, "late", "other") if name in values}
-    given |= {"users": users_of(values), "entropy": entropy_of(kind, values)}
-    return given | (
-        {"bounds": values["bounds"], "unit": values["unit"]} if "unit" in values else {}
-    )
-
-
-def users_of(values: Values) -> Users | None:
-    """Whom to protect; None: one row."""
     groups.check_people(values)
-    bound = groups.people(values)
-    return None if bound is None else Users(_PERSON, **bound)
+    given = {name: values[name] for name in _SAME if name in values}
+    return given | {"users": groups.people(values, _PERSON), "entropy": entropy_of(kind, values)}
 
 
 def keys_of(values: Values) -> list[str] | SelectKeys:
@@ -205,7 +196,8 @@ def _constructor(kind: type[Rows]) -> Any:
         beam.PTransform.__init__(self)
         self.build(values)
 
-    construct.__signature__ = signature  # type: ignore[attr-defined]
+    signed: Any = construct
+    signed.__signature__ = signature
     construct.__name__, construct.__qualname__ = "__init__", f"{kind.__qualname__}.__init__"
     return construct
 

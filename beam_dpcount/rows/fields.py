@@ -17,8 +17,8 @@ from apache_beam.typehints.schemas import named_fields_from_element_type
 from apache_beam.utils.timestamp import Timestamp
 
 from beam_dpcount.arguments import timestamps as times
-from beam_dpcount.dofns.reading import UNREADABLE, read, text_of
 from beam_dpcount.dofns.versions import VersionedDoFn
+from beam_dpcount.reading import UNREADABLE, read, text_of
 
 NUMBERS = (int, float, np.number)
 KEYS = (str, int, np.integer)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import struct
 import zlib
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +13,7 @@ import numpy.typing as npt
 from beam_dpcount.counters.clock import Clock
 from beam_dpcount.counters.columns import Columns
 from beam_dpcount.counters.counter import LatticeCounter
+from beam_dpcount.counters.people import Seen
 from beam_dpcount.mechanisms.base import State
 from beam_dpcount.states.envelope import CHECK, FORMAT, HEAD, Envelope, Part, corrupt
 from beam_dpcount.states.wire import lengths_and_texts, unpack_texts
@@ -266,27 +265,6 @@ class FoldCodec(Envelope):
         if memory != self._first or len(values) % 8:
             raise corrupt()
         return number, np.frombuffer(values, dtype="<f8").astype(np.float64)
-
-
-@dataclass(slots=True)
-class Seen:
-    """What counts of one person so far.
-
-    Fields:
-      events: how many events.
-      names: how many of them in each key, by its name: in state, by a digest of it.
-      times: those of the events, ascending; kept only for a gap.
-      salt: 8 bytes that key the digests, drawn for each person.
-    """
-
-    events: int = 0
-    names: dict[Hashable, int] = field(default_factory=dict)
-    times: list[int] = field(default_factory=list)
-    salt: bytes = b""
-
-    def digests(self, names: Iterable[bytes]) -> list[bytes]:
-        """The digests of names, 8 bytes each."""
-        return [hashlib.blake2b(name, digest_size=8, key=self.salt).digest() for name in names]
 
 
 class PersonCodec(Envelope):

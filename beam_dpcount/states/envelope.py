@@ -25,6 +25,8 @@ import struct
 import zlib
 from collections.abc import Sequence
 
+from beam_dpcount.checks import Error
+
 FORMAT = 3
 
 HEAD = "<BBHHHIIq"
@@ -40,7 +42,7 @@ _OTHER_ENTROPY = (
 )
 
 
-class StateError(ValueError):
+class StateError(Error, ValueError):
     """State bytes that cannot be read. The message never shows what they hold."""
 
 

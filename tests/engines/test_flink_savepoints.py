@@ -32,9 +32,9 @@ from tests.engines.lives import (
 
 # Python imports this first, wherever it finds it.
 NEWER = """
-import beam_dpcount
+from beam_dpcount import version
 
-beam_dpcount.__version__ = "99.0"
+version.__version__ = "99.0"
 """
 NEWER_FORMAT = (
     NEWER

@@ -884,7 +884,7 @@ MUTANTS = (
     Mutant(
         "bounding",
         "all events of a person count",
-        f"{_DOFNS}/users.py",
+        f"{_COUNTERS}/people.py",
         "        return events >= self.events\n",
         "        return False\n",
         "tests/test_people.py::test_a_person_with_a_thousand_events_counts_k_times[fn-bounded]",
@@ -892,7 +892,7 @@ MUTANTS = (
     Mutant(
         "bounding",
         "a person has as many keys as there are",
-        f"{_DOFNS}/users.py",
+        f"{_COUNTERS}/people.py",
         "if n < self.per_key and (n or len(counted) < self.keys):",
         "if n < self.per_key:",
         "tests/test_people.py::test_who_counts_is_what_the_rule_says[fn-bounded]",
@@ -900,7 +900,7 @@ MUTANTS = (
     Mutant(
         "bounding",
         "a gap is kept to the last event only",
-        f"{_DOFNS}/users.py",
+        f"{_COUNTERS}/people.py",
         "for time in times[max(at - 1, 0) : at + 1])",
         "for time in times[-1:])",
         "tests/test_people.py::test_a_gap_is_to_both_sides[streaming]",
@@ -908,7 +908,7 @@ MUTANTS = (
     Mutant(
         "bounding",
         "which of a person's events count depends on their arrival",
-        f"{_DOFNS}/users.py",
+        f"{_DOFNS}/parcels.py",
         "        return sorted(entries)\n",
         "        return sorted(entries, key=time_bytes)\n",
         "tests/test_people.py::test_ties_are_by_key_and_value_and_not_by_arrival",
@@ -916,7 +916,7 @@ MUTANTS = (
     Mutant(
         "bounding",
         "which elements of a person count depends on their contents",
-        f"{_DOFNS}/users.py",
+        f"{_DOFNS}/parcels.py",
         "            return sorted(entries, key=time_bytes)\n",
         "            return sorted(entries)\n",
         "tests/test_people.py::test_ties_of_elements_without_ids_are_by_arrival[bounded]",
@@ -1251,7 +1251,7 @@ MUTANTS = (
     Mutant(
         "skipped steps",
         "an element that does not come back from its bytes takes no step",
-        f"{_DOFNS}/users.py",
+        f"{_DOFNS}/parcels.py",
         'return [(key_of(parcel).decode("utf-8", "surrogatepass"), Lost())]',
         "return []",
         "tests/test_people.py::test_contents_that_do_not_come_back_stop_nothing",
@@ -1259,7 +1259,7 @@ MUTANTS = (
     Mutant(
         "bounding",
         "a pair comes back with the key that its own encoding makes",
-        f"{_DOFNS}/users.py",
+        f"{_DOFNS}/parcels.py",
         "    return str.__str__(element[0]), element[1]\n",
         "    return element[0], element[1]\n",
         "tests/test_people_keys.py::test_each_key_at_a_clock_counts_as_often_as_the_bound_says"
@@ -1268,7 +1268,7 @@ MUTANTS = (
     Mutant(
         "bounding",
         "what has no key travels whole, and may come back with one",
-        f"{_DOFNS}/users.py",
+        f"{_DOFNS}/parcels.py",
         "        if not has_str_key(element):\n            return None\n",
         "        if not has_str_key(element):\n"
         '            return _pack_element(self._coder, "", element)\n',
@@ -1425,9 +1425,9 @@ MUTANTS = (
     Mutant(
         "accounts",
         "ticks are charged for a row that is there or not where rows are public",
-        f"{_BUDGET}/account.py",
-        "self.charges.replacement if of_replacement else",
-        "self.charges.presence if of_replacement else",
+        f"{_BUDGET}/charges.py",
+        "self.replacement if of_replacement else",
+        "self.presence if of_replacement else",
         "tests/test_odometer.py::test_the_total_is_of_what_is_left",
     ),
     Mutant(
@@ -1449,7 +1449,7 @@ MUTANTS = (
     Mutant(
         "accounts",
         "runs of an earlier format publish nothing",
-        f"{_BUDGET}/account.py",
+        f"{_BUDGET}/account_file.py",
         "_OLD = ColumnUse(frozenset([PRESENCE, UNKNOWN]), frozenset([UNKNOWN]))",
         "_OLD = ColumnUse()",
         "tests/test_odometer.py::test_accounts_of_the_format_before_take_runs_by_request_alone",
@@ -1621,7 +1621,7 @@ MUTANTS = (
     Mutant(
         "pickles",
         "a reader of ready ticks is pickled with the window of the last event",
-        f"{_DOFNS}/users.py",
+        f"{_DOFNS}/parcels.py",
         "        return type(self), (self.clock,)  # without the window of the last event\n",
         "        return type(self), (self.clock,), dict(self.__dict__)\n",
         "tests/test_whole.py::test_presence_of_events[DistinctUsers-2]",
@@ -1630,7 +1630,7 @@ MUTANTS = (
     Mutant(
         "errors of events",
         "only some errors of the user's functions are data",
-        f"{_DOFNS}/reading.py",
+        "beam_dpcount/reading.py",
         "    except Exception:\n        return UNREADABLE",
         "    except (ValueError, TypeError, ArithmeticError, LookupError):\n"
         "        return UNREADABLE",
@@ -1639,7 +1639,7 @@ MUTANTS = (
     Mutant(
         "errors of events",
         "an event counts nothing if memory is short, which others cause",
-        f"{_DOFNS}/reading.py",
+        "beam_dpcount/reading.py",
         "    except MemoryError:\n        raise\n",
         "",
         "tests/test_poison.py::test_what_no_event_is_to_blame_for_stops[memory]",
@@ -1647,7 +1647,7 @@ MUTANTS = (
     Mutant(
         "errors of events",
         "whether an event can be sent depends on the memory that others leave",
-        f"{_DOFNS}/users.py",
+        f"{_DOFNS}/parcels.py",
         "    encoded = read(coder.encode, element)\n"
         "    return None if encoded is UNREADABLE else bytes(encoded)\n",
         "    try:\n"
@@ -1675,7 +1675,7 @@ MUTANTS = (
     Mutant(
         "errors of events",
         "a value is asked for its class, which may be its own code",
-        f"{_DOFNS}/reading.py",
+        "beam_dpcount/reading.py",
         "    if issubclass(kind, str):\n",
         "    if isinstance(value, str):\n",
         "tests/test_poison.py::test_no_code_of_an_id_is_run[masked]",
@@ -1683,7 +1683,7 @@ MUTANTS = (
     Mutant(
         "people",
         "a field's name runs properties of the event",
-        f"{_DOFNS}/rows.py",
+        "beam_dpcount/reading.py",
         "            return vars(event).get(name)\n",
         "            return getattr(event, name, None)\n",
         "tests/test_users.py::test_a_field_says_whose_an_event_is[row]",
