@@ -28,9 +28,17 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 # The years 1 to 9999, as datetime has them: times beyond are mostly milliseconds by mistake.
 _FIRST, _LAST = -62_135_596_800 * _SECOND, 253_402_300_800 * _SECOND
 LARGEST = 2**62  # sums that fit 64 bits with room to spare
+NO_END = "give stop, the end of the count, or horizon, the number of ticks"
+OFF_GRID = (
+    "windows of {size} from {offset} do not end on the clock's ticks of {tick} from {start}: give "
+    "windows whose size is a multiple of tick, and a start that is a border of a window"
+)
+# Why an event does not count.
+OUTSIDE = "the time lies outside [start, stop)"
+UNLISTED = "the key is not among keys"
 
 
-def micros_of(moment: Any, name: str) -> int:
+def micros_of(moment: object, name: str) -> int:
     """A public point in time, the parameter `name`, as microseconds since the epoch, exactly.
 
     `moment` is in seconds since the epoch (a number), an aware datetime, ISO 8601 text with an
@@ -95,7 +103,7 @@ def _parsed(text: str, name: str, remedy: str) -> dt.datetime:
         ) from None
 
 
-def _whole(value: Any, name: str, remedy: str) -> int:
+def _whole(value: object, name: str, remedy: str) -> int:
     micros = getattr(value, "micros", None)
     if isinstance(micros, int):
         return micros
@@ -143,11 +151,8 @@ class Clock:
           ValueError: windows do not end on ticks, or on whole milliseconds.
         """
         if size % self.tick or (offset - self.start) % self.tick:
-            raise ValueError(
-                f"windows of {seconds(size)} from {seconds(offset)} do not end on the clock's "
-                f"ticks of {seconds(self.tick)} from {instant(self.start)}: give windows whose "
-                "size is a multiple of tick, and a start that is a border of a window"
-            )
+            grid = {"tick": seconds(self.tick), "start": instant(self.start)}
+            raise ValueError(OFF_GRID.format(size=seconds(size), offset=seconds(offset), **grid))
         if size % 1000 or offset % 1000:
             raise ValueError(
                 f"windows of {seconds(size)} from {seconds(offset)} are cut to milliseconds when "
@@ -246,7 +251,7 @@ class Clock:
         }
 
 
-def clock_of(tick: Any, start: Any, stop: Any = None, horizon: Any = None) -> Clock:
+def clock_of(tick: object, start: object, stop: object = None, horizon: object = None) -> Clock:
     """The clock of public parameters as users give them; see `duration_of` and `micros_of`.
 
     By default `horizon`, the number of ticks, is that of those that reach `stop`.
@@ -260,7 +265,7 @@ def clock_of(tick: Any, start: Any, stop: Any = None, horizon: Any = None) -> Cl
         problem = f"is {tick!r}, so the first one would end after the year 9999"
         raise ParameterError("tick", problem, "give a length in seconds, e.g. {tick=}3600")
     if stop is None and horizon is None:
-        raise ValueError("give stop, the end of the count, or horizon, the number of ticks")
+        raise ValueError(NO_END)
     last = None if stop is None else micros_of(stop, "stop")
     if type(stop) is int and stop > 0 and horizon != 1 and (last or 0) < first + length:
         # Most likely a number of ticks, given by position.
@@ -287,7 +292,7 @@ def now() -> int:
     return time.time_ns() // 1000
 
 
-def until_of(until: Any) -> int:
+def until_of(until: object) -> int:
     """The time by which ticks must have ended to be released: as the user gives it, or now.
 
     Raises:
@@ -317,7 +322,7 @@ def check_window(window: int, clock: Clock) -> None:
     raise ParameterError("window", f"is {window} ticks, but the clock has {clock.steps}", remedy)
 
 
-def ticks_left(tick: Any, start: Any) -> int:
+def ticks_left(tick: object, start: object) -> int:
     """How many ticks end before the year 10000; as users give them."""
     return (_LAST - micros_of(start, "start")) // duration_of(tick)
 
@@ -336,7 +341,7 @@ def instant(micros: int) -> str:
     return (_EPOCH + micros * _MICROSECOND).isoformat().replace("+00:00", "Z")
 
 
-def check_keys(keys: Any) -> tuple[str, ...]:
+def check_keys(keys: object) -> tuple[str, ...]:
     """The public keys as a tuple, in the order given (sets: sorted).
 
     Raises:
