@@ -21,15 +21,21 @@ from importlib import import_module
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
+from beam_dpcount.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from beam_dpcount import mechanisms
     from beam_dpcount.budget.budgets import ZCDP, ApproxDP, PureDP, WeakBudgetWarning
-    from beam_dpcount.budget.ledger import Ledger, OverspentError, Share
+    from beam_dpcount.budget.charges import OverspentError
+    from beam_dpcount.budget.ledger import Ledger
+    from beam_dpcount.budget.shares import Share
+    from beam_dpcount.checks import Error
     from beam_dpcount.counters.change import Change
     from beam_dpcount.counters.choose import choose
     from beam_dpcount.counters.counter import Counter, calibrate
     from beam_dpcount.counters.errors import half_width, largest_error, largest_half_width
     from beam_dpcount.counters.lattice import NotANumberError
+    from beam_dpcount.counters.people import Users
     from beam_dpcount.counters.selection import SelectKeys
     from beam_dpcount.counters.sparse import SparseCounter, sparse_for
     from beam_dpcount.counters.unbounded import UnboundedCounter
@@ -40,7 +46,6 @@ if TYPE_CHECKING:
         TopRelease,
         VectorRelease,
     )
-    from beam_dpcount.dofns.users import Users
     from beam_dpcount.local.transforms import LocalConvexRisk, LocalMedian
     from beam_dpcount.mechanisms.base import HorizonError
     from beam_dpcount.noise.entropy import SystemEntropy
@@ -81,12 +86,10 @@ if TYPE_CHECKING:
     from beam_dpcount.transforms.ticks import TickCount
     from beam_dpcount.transforms.users import BoundUsers
 
-__version__ = "0.1.0"  # as in pyproject.toml
-
 # fmt: off
 __all__ = [
     "ZCDP", "AggregateRelease", "ApproxDP", "BoundUsers", "Change", "CheckError", "Checked",
-    "Counter", "CutGraph", "DegreeHistogram", "DistinctUsers", "EdgeCount", "EpisodeCount",
+    "Counter", "CutGraph", "DegreeHistogram", "DistinctUsers", "EdgeCount", "EpisodeCount", "Error",
     "HighDegreeCount", "Histogram", "HorizonError", "Isotonic", "KStarCount", "LastPerTick",
     "Ledger", "LocalConvexRisk", "LocalMedian", "Monotone", "NonNegative", "NotANumberError",
     "OverspentError", "PrefixCount", "PureDP", "Rejected", "Release", "ReplayableEntropy",
@@ -103,7 +106,10 @@ __all__ = [
 # Where each name lives; the imports above say the same to editors and type checkers.
 _NAMES = {
     "budget.budgets": "ApproxDP PureDP WeakBudgetWarning ZCDP",
-    "budget.ledger": "Ledger OverspentError Share",
+    "budget.ledger": "Ledger",
+    "budget.charges": "OverspentError",
+    "budget.shares": "Share",
+    "checks": "Error",
     "noise.entropy": "SystemEntropy",
     "noise.replay": "ReplayableEntropy SecretError",
     "mechanisms.base": "HorizonError",
@@ -112,11 +118,11 @@ _NAMES = {
     "counters.choose": "choose",
     "counters.errors": "half_width largest_error largest_half_width",
     "counters.lattice": "NotANumberError",
+    "counters.people": "Users",
     "counters.selection": "SelectKeys",
     "counters.sparse": "SparseCounter sparse_for",
     "counters.unbounded": "UnboundedCounter",
     "dofns.releases": "AggregateRelease Rejected Release TopRelease VectorRelease",
-    "dofns.users": "Users",
     "transforms.aggregates": "TickAggregate",
     "transforms.bounds": "suggest_bounds",
     "transforms.checking": "CheckError Checked check",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -11,14 +13,33 @@ import numpy as np
 _PARAMETER = re.compile(r"\{(\w+)(=?)\}")
 
 
-class ParameterError(ValueError):
+def spelled(text: str, spell: Callable[[str], str], between: str) -> str:
+    """A text in which {name} stands for a parameter, and {name=}1 for one with a value.
+
+    Args:
+      text: as above.
+      spell: how the reader calls a parameter.
+      between: what stands between its name and a value.
+    """
+    return _PARAMETER.sub(lambda match: spell(match[1]) + between * bool(match[2]), text)
+
+
+class Error(Exception):
+    """The base class of this package's errors; the others derive from it and from a built-in one.
+
+    So `except ValueError` still catches what is a ValueError. Wrong arguments may also be refused
+    with a plain ValueError or TypeError.
+    """
+
+
+class ParameterError(Error, ValueError):
     """An argument out of range, in parts: a command line says the same of the option that gave it.
 
     Args:
       name: the parameter.
       problem: what is wrong, continuing after the name. One that begins with "=" shows the value.
       remedy: what to do. Parameters in it are in braces: {horizon}, or {horizon=}100.
-      whole: the problem is a sentence by itself.
+      whole: the problem is a sentence by itself, with parameters in braces too.
     """
 
     def __init__(self, name: str, problem: str, remedy: str = "", whole: bool = False) -> None:
@@ -26,26 +47,39 @@ class ParameterError(ValueError):
         self.name, self.problem, self.remedy, self.whole = name, problem, remedy, whole
 
     def __str__(self) -> str:
-        remedy = _PARAMETER.sub(r"\1\2", self.remedy)
         between = "" if self.problem.startswith("=") else " "
-        return self._joined(f"{self.name}{between}{self.problem}", remedy)
+        return self._joined(f"{self.name}{between}{self.problem}", self.remedy, str, "=")
 
     def in_options(self, option: Callable[[str], str], remedies: Mapping[str, str]) -> str:
         """The same for a command line, where `option` names a parameter's option.
 
         If the error has a remedy, that of its parameter in `remedies`, if any, is given instead.
         """
-
-        def spelled(match: re.Match[str]) -> str:
-            return option(match[1]) + " " * bool(match[2])
-
         remedy = remedies.get(self.name, self.remedy) if self.remedy else ""
         problem = self.problem.removeprefix("=")
-        return self._joined(f"{option(self.name)} {problem}", _PARAMETER.sub(spelled, remedy))
+        return self._joined(f"{option(self.name)} {problem}", remedy, option, " ")
 
-    def _joined(self, sentence: str, remedy: str) -> str:
-        said = self.problem if self.whole else sentence
-        return f"{said}: {remedy}" if remedy else said
+    def _joined(self, sentence: str, remedy: str, spell: Callable[[str], str], between: str) -> str:
+        said = spelled(self.problem, spell, between) if self.whole else sentence
+        return f"{said}: {spelled(remedy, spell, between)}" if remedy else said
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """A bool, or a TypeError: what is merely true may have been meant for another parameter."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    return value
+
+
+def check_real(name: str, value: Any, remedy: str) -> float:
+    """A number as a float, infinite if it is too large for one; or a TypeError."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number:
+        raise TypeError(f"{name} must be a number, got {value!r}: {remedy}")
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def check_whole(name: str, value: Any, most: int | None = None, unit: str = "") -> int:

@@ -1,8 +1,8 @@
-"""How notebooks show public parameters: one small table, whatever is shown."""
+"""How notebooks and terminals show public parameters: one small table, whatever is shown."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
 
 _LEFT = ' style="text-align:left"'
@@ -28,6 +28,19 @@ def table(
     if note:
         parts.append(f'<p style="white-space:pre-wrap">{escape(note)}</p>')
     return "".join(parts)
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
+    """Lines of text for the rows of a table, the heading among them; `right` are the places of
+    columns that are aligned to the right."""
+    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    sides = [">" if place in right else "<" for place, _ in enumerate(wide)]
+    return [
+        "  ".join(
+            f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, wide, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def described(title: str, parameters: Mapping[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import zlib
 from collections import defaultdict
@@ -22,6 +23,23 @@ TURNS = ("path", "runner")
 # Of a test that runs pipelines it has at most so many cases.
 MOST = 3
 ALONE = {(name,) for name in TURNS}
+
+
+@pytest.fixture(autouse=True)
+def _loggers_stay_as_they_are() -> Iterator[None]:
+    """A test that silences a logger for good would silence it in the tests that come after it."""
+    before, disabled = _levels(), logging.root.manager.disable
+    yield
+    after, then = _levels(), logging.root.manager.disable
+    logging.disable(disabled)
+    for name, level in before.items():
+        logging.getLogger(name).setLevel(level)
+    assert (after, then) == (before, disabled)
+
+
+def _levels() -> dict[str, int]:
+    names = ("root", "apache_beam", "beam_dpcount", "beam_dpcount.dofns.horizon")
+    return {name: logging.getLogger(name).level for name in names}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

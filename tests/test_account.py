@@ -14,19 +14,21 @@ from typing import Any
 import pytest
 
 import beam_dpcount as dp
-from beam_dpcount.budget.account import Account, AccountError, create, locked
+from beam_dpcount.budget.account import Account, AccountError
+from beam_dpcount.budget.account_file import create, locked, read_account
+from beam_dpcount.budget.account_text import statement
 from beam_dpcount.budget.charges import Charge
 from beam_dpcount.budget.conversions import float_up, gaussian_epsilon, zcdp_epsilon, zcdp_rho
 from beam_dpcount.budget.costs import PureCost
-from beam_dpcount.budget.ledger import Protection
 from beam_dpcount.budget.odometer import ColumnUse
+from beam_dpcount.budget.spender import Protection
 from beam_dpcount.commands import account as printing
 from beam_dpcount.commands import count, graph, histogram, sequences, spending, ticks
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands import run as running
 from beam_dpcount.commands.files import beside
-from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.counters.change import Change, TickChange
+from beam_dpcount.counters.charged import charges_of
 from beam_dpcount.counters.users import UserChange, group_of
 from beam_dpcount.statistics.graph_change import GraphChange
 from tests.command_lines import Ended, command, succeed
@@ -62,13 +64,13 @@ def calibrated(budget: Any, change: Any = None, mechanism: Any = None) -> Any:
 
 def test_sums_take_budgets_as_they_are_written(file: Path) -> None:
     account = made(file, dp.ApproxDP(1.0, 1e-6))
-    (cost, _), why = spending.charges_of(dp.ApproxDP(0.1, 1e-7), calibrated(BOTH), 0, account)
+    (cost, _), why = charges_of(calibrated(BOTH), dp.ApproxDP(0.1, 1e-7), 0, account)
     assert (cost, why) == (Charge(Fraction(1, 10), Fraction(1, 10**7)), "")
     ten = sum([cost] * 10, Charge())
     assert not ten.exceeds(account.total)
     assert (ten + Charge(delta=Fraction(1, 10**30))).exceeds(account.total)
     assert (ten + Charge(epsilon=Fraction(1, 10**30))).exceeds(account.total)
-    (pure, _), _ = spending.charges_of(dp.PureDP(0.1), calibrated(PURE), 1e-8, account)
+    (pure, _), _ = charges_of(calibrated(PURE), dp.PureDP(0.1), 1e-8, account)
     assert pure == Charge(Fraction(1, 10), Fraction(1, 10**8))
 
 
@@ -77,7 +79,7 @@ def test_an_account_of_rho_takes_the_rho_of_the_noise(file: Path) -> None:
 
     def rho(budget: Any, mechanism: Any) -> Fraction:
         counter = calibrated(budget, mechanism=mechanism)
-        (cost, _), _ = spending.charges_of(budget, counter, 0, account)
+        (cost, _), _ = charges_of(counter, budget, 0, account)
         assert (cost.epsilon, cost.delta) == (0, 0)
         return cost.rho
 
@@ -126,7 +128,7 @@ def test_a_row_may_be_two_changes(change: Any, factor: int, pure: int, tmp_path:
 
     def cost(budget: Any, account: Account) -> Charge:
         counter = dp.calibrate(tree, budget, change)
-        return spending.charges_of(budget, counter, 0, account)[0].presence
+        return charges_of(counter, budget, 0, account)[0].presence
 
     assert cost(RHO, of_rho).rho == factor * Fraction(1, 50)
     (part,) = dp.calibrate(tree, PURE, change).costs()
@@ -146,11 +148,11 @@ def test_two_changes_cost_at_least_what_the_ledger_says(tmp_path: Path) -> None:
     for budget, total in ((RHO, dp.ZCDP(9.0)), (PURE, dp.PureDP(9.0))):
         account = made(tmp_path / type(total).__name__, total)
         counter = dp.calibrate(tree, budget, PERSON)
-        (cost, _), why = spending.charges_of(budget, counter, 0, account)
+        (cost, _), why = charges_of(counter, budget, 0, account)
         ledger = dp.Ledger(total)
         share: Any = ledger.spend(budget)
         share.claim("run", Protection(PERSON.person, PERSON.event_cost(tree)))
-        parts: Any = ledger.parts(True, of_event=True)
+        parts: Any = ledger.standing.parts(True, of_event=True)
         (part,) = parts
         assert float(cost.rho or cost.epsilon) == pytest.approx(
             getattr(part, "rho", None) or part.epsilon
@@ -161,18 +163,18 @@ def test_two_changes_cost_at_least_what_the_ledger_says(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("total", "budget", "keys_delta", "said"),
     [
-        (dp.PureDP(3.0), BOTH, 0, "has no delta, and this run takes one: give --epsilon alone"),
+        (dp.PureDP(3.0), BOTH, 0, "has no delta, and this run takes one: give epsilon alone"),
         (dp.PureDP(3.0), PURE, 1e-7, "has no delta, and this run takes one"),
-        (dp.PureDP(3.0), RHO, 0, "adds up epsilon, and this run has --rho"),
-        (BOTH, RHO, 0, "adds up epsilon, and this run has --rho: give --epsilon and --delta"),
-        (dp.ZCDP(1.0), BOTH, 1e-7, "adds up rho, and has no delta for --select-keys"),
+        (dp.PureDP(3.0), RHO, 0, "adds up epsilon, and this run has a rho"),
+        (BOTH, RHO, 0, "adds up epsilon, and this run has a rho: give epsilon and delta"),
+        (dp.ZCDP(1.0), BOTH, 1e-7, "adds up rho, and has no delta for keys that nobody listed"),
     ],
 )
 def test_other_kinds_are_refused(
     total: Any, budget: Any, keys_delta: float, said: str, file: Path
 ) -> None:
-    with pytest.raises(InputError, match=said):
-        spending.charges_of(budget, calibrated(budget), keys_delta, made(file, total))
+    with pytest.raises(AccountError, match=said):
+        charges_of(calibrated(budget), budget, keys_delta, made(file, total))
 
 
 # The file
@@ -220,10 +222,10 @@ def test_every_run_counts_but_those_that_released_nothing(file: Path) -> None:
     made(file, PURE)
     nothing = {"run": 2, "end": "nothing was released", "time": "now"}
     add(file, entry(1), {"run": 1, "end": "done", "time": "now"}, entry(2), nothing, entry(3))
-    account = Account.read(str(file))
+    account = read_account(str(file))
     assert account.spent == Charge(Fraction(1, 2))
     assert account.left == Charge(Fraction(1, 2))
-    printed = str(account)
+    printed = statement(account)
     assert "epsilon = 0.25 (it did not end well, and counts)" in printed
     assert "nothing (nothing was released)" in printed
     assert "All that these runs released satisfies epsilon = 0.5 for one row" in printed
@@ -234,10 +236,10 @@ def test_a_line_that_was_cut_off_is_no_run_and_is_written_over(file: Path) -> No
     add(file, entry(1))
     with open(file, "a") as out:
         out.write('{"run": 2, "cost": {"epsi')
-    assert set(Account.read(str(file)).runs) == {1}
+    assert set(read_account(str(file)).runs) == {1}
     with locked(str(file)) as (_, write):
         write(entry(2))
-    assert set(Account.read(str(file)).runs) == {1, 2}
+    assert set(read_account(str(file)).runs) == {1, 2}
 
 
 @pytest.mark.parametrize(
@@ -260,7 +262,7 @@ def test_damaged_lines_are_refused(line: Any, file: Path) -> None:
     made(file, PURE)
     add(file, entry(1), line)
     with pytest.raises(AccountError, match="line 3: not a line of an account"):
-        Account.read(str(file))
+        read_account(str(file))
 
 
 def test_other_files_and_later_formats_are_refused(file: Path) -> None:
@@ -311,10 +313,10 @@ class Shop:
         return [*words, *(more or ("--epsilon", 1))]
 
     def spent(self) -> Charge:
-        return Account.read(str(self.account)).spent
+        return read_account(str(self.account)).spent
 
     def ends(self) -> list[str]:
-        return [run.end for run in Account.read(str(self.account)).runs.values()]
+        return [run.end for run in read_account(str(self.account)).runs.values()]
 
 
 @pytest.fixture
@@ -485,7 +487,7 @@ def test_runs_at_once_do_not_overspend(file: Path, tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert sorted(ended) == ["counted"] * 3 + ["refused"] * 5
-    assert Account.read(str(file)).spent == Charge(Fraction(3))
+    assert read_account(str(file)).spent == Charge(Fraction(3))
 
 
 # Replays
@@ -547,7 +549,7 @@ def test_the_same_noise_is_never_drawn_for_rows_that_have_changed(
         assert "would draw the same noise as run 1, but the rows have changed since" in said
         assert "give another --run-id" in said
     succeed(*words("june"), main=main)
-    assert Account.read(str(file)).spent == Charge(Fraction(2))
+    assert read_account(str(file)).spent == Charge(Fraction(2))
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert SECRET not in file.read_text()
     noises = [line["noise"] for line in lines if "noise" in line]
@@ -558,14 +560,14 @@ def test_the_same_noise_is_never_drawn_for_rows_that_have_changed(
 def test_noise_for_files_that_are_not_here_is_drawn_once(file: Path) -> None:
     made(file, dp.PureDP(3.0)).check_noise("n", [])
     add(file, entry(1, noise="n"))
-    later = Account.read(str(file))
+    later = read_account(str(file))
     later.check_noise("other", [])
     later.check_noise("", [])
     for inputs in ([], [["log.csv", 3, "d"]]):
         with pytest.raises(AccountError, match="the same noise as run 1"):
             later.check_noise("n", inputs)
     add(file, {"run": 1, "end": "nothing was released", "time": "t"})
-    Account.read(str(file)).check_noise("n", [])
+    read_account(str(file)).check_noise("n", [])
 
 
 def listed_by(texts: str) -> str:
@@ -621,7 +623,7 @@ def test_lists_that_can_be_read_once_are_told_apart(again: Shop, name: str) -> N
         out = again.log.parent / f"list{n}.csv"
         succeed(*common, f"--{name}-file", path, "--output", out, main=main)
     os.close(reader)
-    runs = Account.read(str(again.account)).runs
+    runs = read_account(str(again.account)).runs
     assert [run.again for run in runs.values()] == [None] * 3
     assert all(run.charges.presence for run in runs.values())
 
@@ -643,7 +645,7 @@ def test_a_list_that_is_replaced_while_a_run_starts_is_what_was_read(
         names.write_text(texts)
         out = again.log.parent / f"list{n}.csv"
         succeed(*common, "--keys-file", names, "--output", out, main=main)
-        assert Account.read(str(again.account)).runs[n + 1].again == repeats
+        assert read_account(str(again.account)).runs[n + 1].again == repeats
 
 
 def marked(log: Path, **more: Any) -> str:
@@ -748,9 +750,9 @@ def test_a_repeat_that_releases_something_else_costs_its_budget(
         patch.setattr(running, "finished", swapped)
         said = fail(*words, main=main)
     assert "was to repeat run 1 at no cost, but it released something else: it costs" in said
-    assert Account.read(str(file)).spent == Charge(Fraction(2))
+    assert read_account(str(file)).spent == Charge(Fraction(2))
     assert "this is run 1 again" in succeed(*words, main=main)
-    assert Account.read(str(file)).spent == Charge(Fraction(2))
+    assert read_account(str(file)).spent == Charge(Fraction(2))
 
 
 def test_digests_of_releases_tell_what_was_released_up_to_each_tick(
@@ -764,8 +766,8 @@ def test_digests_of_releases_tell_what_was_released_up_to_each_tick(
     succeed(*words, "--until", 15, main=ticks.main)
     for until in (20, 5, 11):
         assert "at no cost" in succeed(*words, "--until", until, main=ticks.main)
-    assert Account.read(str(file)).spent == Charge(Fraction(1))
-    first = Account.read(str(file)).runs[1]
+    assert read_account(str(file)).spent == Charge(Fraction(1))
+    first = read_account(str(file)).runs[1]
     assert sorted(first.released) == [1, 2, 3]
     assert len({*first.released.values()}) == 3
     lines = [json.loads(line) for line in file.read_text().splitlines()]
@@ -833,4 +835,4 @@ def test_an_account_of_rho_says_which_epsilon_it_is(file: Path) -> None:
     add(file, entry(1, cost={"rho": "0.05"}))
     epsilon = zcdp_epsilon(0.05, 1e-6)
     said = f"rho = 0.05 (zCDP), and so epsilon = {epsilon:.4g} at delta = 1e-06, for one row"
-    assert said in str(Account.read(str(file)))
+    assert said in statement(read_account(str(file)))

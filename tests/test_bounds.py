@@ -16,7 +16,7 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount.commands import bounds
-from beam_dpcount.dofns.users import Users
+from beam_dpcount.counters.people import Users
 from tests import command_lines
 from tests.command_lines import SECRET, SECRET_TEXT
 from tests.real_data import real
@@ -238,22 +238,6 @@ def test_rows_that_cannot_be_read(row: Any) -> None:
     text = f"{caught.value!r} {caught.value.__cause__!r}"
     assert SECRET_TEXT not in text
     assert str(SECRET) not in text
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ({"events": [0]}, "events must be a whole number"),
-        ({"events": []}, "there is no bound to try"),
-        ({"gap": [-1]}, "gap"),
-        ({"sample": 0}, "sample must be a number above 0, up to 1, got 0: give the share"),
-        ({"sample": True}, "sample must be"),
-        ({"sample": math.nan}, "sample must be"),
-    ],
-)
-def test_wrong_arguments(more: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        dp.suggest_bounds([], clocked(), **more)
 
 
 def test_people_are_texts_or_whole_numbers_as_for_users() -> None:

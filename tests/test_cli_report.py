@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import beam_dpcount as dp
-from beam_dpcount.budget.account import create as create_account
+from beam_dpcount.budget.account_file import create as create_account
 from beam_dpcount.commands import drawing
 from beam_dpcount.commands.page import write
 from beam_dpcount.commands.task import Task

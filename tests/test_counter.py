@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 import beam_dpcount as dp
 from beam_dpcount.budget.budgets import noise_laws
 from beam_dpcount.budget.conversions import gaussian_sigma
-from beam_dpcount.counters.counter import UnsupportedBudgetError
+from beam_dpcount.counters.change import TOO_COARSE, TOO_FINE
+from beam_dpcount.counters.counter import TAKES_GAUSSIAN, UnsupportedBudgetError
 from beam_dpcount.mechanisms import BinaryTree, SmoothBinary
 from beam_dpcount.noise.entropy import SystemNoise
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+from tests.messages import says
 from tests.scripted import Script, SeededNoise
 
 TREE = BinaryTree(100)  # 7 levels
@@ -206,7 +208,7 @@ def test_single_values_and_whole_streams_are_rounded_alike(values, lattice):
     (low, high), unit = lattice
     change = dp.Change(low / 2, high / 2)
     if change.magnitude(unit) == 0:
-        with pytest.raises(ValueError, match="rounds every value"):
+        with pytest.raises(ValueError, match=says(TOO_COARSE)):
             counter_of(change, unit=unit)
         return
     counter = counter_of(change, unit=unit)
@@ -286,35 +288,6 @@ def test_scalar_counters_ignore_the_number_of_coordinates():
     assert counter_of(dp.Change(coordinates=4)).law == counter_of().law
 
 
-@pytest.mark.parametrize("coordinates", [0, -1, 1.5, True, "2", math.nan])
-def test_numbers_of_coordinates_that_are_no_counts_are_refused(coordinates):
-    with pytest.raises((ValueError, TypeError), match="coordinates must be"):
-        dp.Change(coordinates=coordinates)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"low": 1, "high": 1}, ValueError, "low < high"),
-        ({"low": 2, "high": 1}, ValueError, "low < high"),
-        ({"low": -math.inf}, ValueError, "low must be finite"),
-        ({"high": math.nan}, ValueError, "high must be finite"),
-        ({"low": True}, TypeError, "low must be a number"),
-        ({"high": "1"}, TypeError, "high must be a number"),
-        ({"high": None}, TypeError, "high must be a number"),
-        ({"relation": "swap"}, ValueError, "replace_one, add_remove"),
-    ],
-)
-def test_changes_that_make_no_sense_are_refused(arguments, error, message):
-    with pytest.raises(error, match=message):
-        dp.Change(**arguments)
-
-
-def test_bounds_beyond_every_float_are_refused_as_such():
-    with pytest.raises(ValueError, match="high must be finite"):
-        dp.Change(0, 10**400)
-
-
 # Laws
 
 
@@ -348,29 +321,9 @@ def test_laplace_noise_wins_in_short_trees():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"mechanism": BinaryTree}, TypeError, "an instance such as BinaryTree"),
-        ({"mechanism": "BinaryTree"}, TypeError, "an instance such as BinaryTree"),
-        ({"mechanism": None}, TypeError, "an instance such as BinaryTree"),
-        ({"budget": 1.0}, TypeError, "PureDP, ApproxDP or ZCDP"),
-        ({"budget": None}, TypeError, "PureDP, ApproxDP or ZCDP"),
-        ({"budget": (1, 1e-6)}, TypeError, "PureDP, ApproxDP or ZCDP"),
-        ({"change": (0, 1)}, TypeError, "change must be a Change"),
-        ({"change": "replace_one"}, TypeError, "change must be a Change"),
-        ({"dimension": 0}, ValueError, "dimension must be None or a whole number"),
-        ({"dimension": -1}, ValueError, "dimension must be None or a whole number"),
-        ({"dimension": True}, ValueError, "dimension must be None or a whole number"),
-        ({"dimension": 2.0}, ValueError, "dimension must be None or a whole number"),
-        ({"dimension": (3,)}, ValueError, "dimension must be None or a whole number"),
-        ({"unit": 0}, ValueError, "unit must be positive"),
-        ({"unit": -1}, ValueError, "unit must be positive"),
-        ({"unit": math.nan}, ValueError, "unit must be positive"),
-        ({"unit": math.inf}, ValueError, "unit must be positive"),
-        ({"unit": True}, TypeError, "unit must be a number"),
-        ({"unit": "1"}, TypeError, "unit must be a number"),
-        ({"unit": None}, TypeError, "unit must be a number"),
-        ({"unit": 3}, ValueError, "choose a smaller unit"),
-        ({"unit": 1e-10}, ValueError, "choose a larger unit"),
-        ({"unit": 1e-310}, ValueError, "choose a larger unit"),
+        ({"unit": 3}, ValueError, says(TOO_COARSE)),
+        ({"unit": 1e-10}, ValueError, says(TOO_FINE)),
+        ({"unit": 1e-310}, ValueError, says(TOO_FINE)),
         (
             {"mechanism": BinaryTree(2**40), "unit": 2.0**-24},
             ValueError,
@@ -389,10 +342,9 @@ def test_calibration_refuses_what_makes_no_sense(arguments, error, message):
 
 
 def test_gaussian_mechanisms_refuse_pure_budgets_and_name_one_that_takes_them():
-    with pytest.raises(UnsupportedBudgetError, match="SmoothBinary takes Gaussian") as caught:
+    refusal = says(TAKES_GAUSSIAN, mechanism="SmoothBinary", budget=dp.PureDP(0.7))
+    with pytest.raises(UnsupportedBudgetError, match=refusal) as caught:
         dp.calibrate(SmoothBinary(100), dp.PureDP(0.7))
-    assert "use BridgedKAry or SmoothLaplace" in str(caught.value)
-    assert "PureDP(epsilon=0.7)" in str(caught.value)
     assert isinstance(caught.value, ValueError)
 
 

@@ -20,12 +20,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import beam_dpcount as dp
-from beam_dpcount.budget.account import create as create_account
+from beam_dpcount.arguments.meant import did_you_mean
+from beam_dpcount.budget.account_file import create as create_account
 from beam_dpcount.budget.conversions import rounded_up
 from beam_dpcount.commands import histogram, stop, ticks
 from beam_dpcount.commands import run as running
 from beam_dpcount.commands.files.beside import beside
-from beam_dpcount.commands.meant import did_you_mean
 from tests.command_lines import EXACT, ROOT, SECRET_TEXT, command, fail, succeed, written
 
 START = 1_700_000_000

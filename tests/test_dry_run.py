@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import beam_dpcount as dp
-from beam_dpcount.budget.account import create as create_account
+from beam_dpcount.budget.account_file import create as create_account
 from beam_dpcount.commands.run import DRY
 from tests.command_lines import BUDGET, command, fail
 from tests.each_command import MAIN, MORE, log, rows

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import beam_dpcount as dp
-from beam_dpcount.budget.account import create as create_account
+from beam_dpcount.budget.account_file import create as create_account
 from beam_dpcount.commands import COMMANDS, eventlog, manifest
 from beam_dpcount.commands import run as running
 from beam_dpcount.commands.looks import HEADING

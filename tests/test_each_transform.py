@@ -17,7 +17,9 @@ from apache_beam.internal import pickler
 from apache_beam.testing import test_stream
 from apache_beam.transforms.window import Sessions, SlidingWindows
 
+from beam_dpcount.transforms.inputs import BOUNDED_PATH, MERGING_WINDOWS, SEVERAL_WINDOWS
 from tests.hostile import EACH_ELEMENT, EACH_TICK, KEYED, ticks
+from tests.messages import says
 from tests.runners import RUN_AT_ONCE, RUNNERS, SECOND, Row, each_path, feed, run
 from tests.scripted import ScriptedEntropy
 
@@ -56,11 +58,11 @@ def test_pickled_transforms_give_the_same_releases(name: str) -> None:
 @each_path
 @pytest.mark.parametrize(
     ("windows", "reason"),
-    [(Sessions(10), "merges windows"), (SlidingWindows(10, 5), "several windows")],
+    [(Sessions(10), MERGING_WINDOWS), (SlidingWindows(10, 5), SEVERAL_WINDOWS)],
     ids=["sessions", "sliding"],
 )
 def test_other_windows_are_refused(windows: Any, reason: str, path: str, name: str) -> None:
-    with pytest.raises(ValueError, match=f"{reason}.* use the global window or FixedWindows"):
+    with pytest.raises(ValueError, match=says(reason)):
         _ = (
             beam.Pipeline()
             | feed(elements(name))
@@ -72,7 +74,7 @@ def test_other_windows_are_refused(windows: Any, reason: str, path: str, name: s
 @each_element
 def test_the_bounded_path_refuses_unbounded_input(name: str) -> None:
     source = test_stream.TestStream().advance_watermark_to_infinity()
-    with pytest.raises(ValueError, match=r'path="bounded" on an unbounded input .* use path="auto'):
+    with pytest.raises(ValueError, match=says(BOUNDED_PATH)):
         _ = beam.Pipeline() | source | counting(name, path="bounded")
 
 

@@ -29,13 +29,15 @@ from apache_beam.transforms.window import GlobalWindow
 import beam_dpcount as dp
 from beam_dpcount.commands import count, graph, histogram, sequences, ticks
 from beam_dpcount.counters.clock import clock_of
+from beam_dpcount.counters.people import Seen
 from beam_dpcount.counters.selection import Selection
 from beam_dpcount.dofns.elements import CountEachElement, ReadElements
 from beam_dpcount.dofns.gathered import CountGathered, GatherNumbers
 from beam_dpcount.dofns.intake import RejectedElementError
+from beam_dpcount.dofns.parcels import StepParcels
 from beam_dpcount.dofns.shards import SumShards
 from beam_dpcount.dofns.ticks import ReadTicks, SumTicks
-from beam_dpcount.dofns.users import SendToPeople, StepParcels
+from beam_dpcount.dofns.users import SendToPeople
 from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.local.learner import ConvexLearner, MedianLearner
 from beam_dpcount.mechanisms import BinaryTree, Honaker, NormalizedBLT, SmoothBinary
@@ -43,12 +45,11 @@ from beam_dpcount.noise.entropy import SystemNoise
 from beam_dpcount.states.codecs import (
     FoldCodec,
     PersonCodec,
-    Seen,
     StateCodec,
     statistic_codec,
     tick_codec,
 )
-from beam_dpcount.states.envelope import StateError
+from beam_dpcount.states.envelope import CORRUPT, StateError
 from beam_dpcount.states.wire import PAIR, add_to, batches_of, parcel_of
 from beam_dpcount.statistics import Edges, Episodes, SpanningForest, Words
 from beam_dpcount.statistics.items import Items
@@ -65,6 +66,7 @@ from tests.fuzz import (
     hostile_value,
     sealed,
 )
+from tests.messages import says
 from tests.scripted import ScriptedEntropy
 from tests.shards import Shard, plan_of
 
@@ -226,7 +228,7 @@ def _without_hints(data: bytes) -> bytes:
 
 def corrupt(kind: Kind, body: bytes) -> None:
     """A sound seal over what nothing has written, and whose error shows nothing of it."""
-    with pytest.raises(StateError, match="the state is corrupt") as caught:
+    with pytest.raises(StateError, match=says(CORRUPT)) as caught:
         kind.again(sealed(body))
     assert caught.value.__context__ is None or caught.value.__suppress_context__
 

@@ -32,9 +32,10 @@ from apache_beam.utils.timestamp import Timestamp
 import beam_dpcount as dp
 from beam_dpcount.checks import check_whole
 from beam_dpcount.counters.change import ItemsChange
-from beam_dpcount.counters.counter import UnsupportedBudgetError
+from beam_dpcount.counters.choose import PURE_NEEDS_HORIZON
+from beam_dpcount.counters.counter import TAKES_GAUSSIAN, UnsupportedBudgetError
 from beam_dpcount.dofns import elements as dofns
-from beam_dpcount.dofns.intake import RejectedElementError
+from beam_dpcount.dofns.intake import NOT_PAIRS, RejectedElementError
 from beam_dpcount.dofns.releases import Rejected, TopRelease, VectorRelease
 from beam_dpcount.mechanisms import (
     BinaryTree,
@@ -47,7 +48,7 @@ from beam_dpcount.mechanisms import (
 )
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.noise.laws import DiscreteLaplace
-from beam_dpcount.states.codecs import statistic_codec
+from beam_dpcount.states.codecs import OTHER_STATISTIC, statistic_codec
 from beam_dpcount.states.envelope import StateError
 from beam_dpcount.statistics.items import (
     NOT_ITEMS,
@@ -66,6 +67,7 @@ from beam_dpcount.transforms.postprocess import TopK
 from tests.audit import exact as audits
 from tests.audit.exact import audit
 from tests.hostile import Unshowable
+from tests.messages import says
 from tests.real_data import real_rows
 from tests.runners import RUNNERS, Row, failure, feed, run
 from tests.scripted import KeyedScript, ScriptedEntropy
@@ -211,29 +213,9 @@ def test_domains() -> None:
     assert check_domain([""]) == ("",)
 
 
-@pytest.mark.parametrize(
-    ("domain", "message"),
-    [
-        ("ab", "domain must be a sequence of str, got str: give the public items"),
-        (b"ab", "domain must be a sequence of str, got bytes"),
-        ({"a", "b"}, "domain must be a sequence of str, got set"),
-        ({"a": 1}, "domain must be a sequence of str, got dict"),
-        (None, "domain must be a sequence of str, got NoneType"),
-        (5, "domain must be a sequence of str, got int"),
-        (iter("ab"), "domain must be a sequence of str"),
-        (["a", 5], "domain must be a sequence of str, but it holds 5"),
-        ([["a"]], "domain must be a sequence of str, but it holds"),
-        ([], "domain is empty: give the public items"),
-        (["a", "b", "a"], "domain names 'a' twice"),
-        ([Text.FIRST, "a"], "domain names 'a' twice"),
-    ],
-    ids=stable,
-)
-def test_bad_domains(domain: Any, message: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=re.escape(message)):
-        check_domain(domain)
-    with pytest.raises((TypeError, ValueError), match=re.escape(message)):
-        Histogram(BUDGET, 10, domain)
+def test_a_text_of_another_class_is_the_same_item() -> None:
+    with pytest.raises(ValueError, match="domain names 'a' twice"):
+        check_domain([Text.FIRST, "a"])
 
 
 def test_whole_numbers() -> None:
@@ -681,7 +663,7 @@ def test_a_callable_that_fails_on_a_value_rejects_it(path: str) -> None:
 def test_bad_keys_are_errors(path: str) -> None:
     error = failure(lambda p: p | feed([(7, SECRET_TEXT, 0)], Any) | scripted(path=path))
     assert isinstance(error, TypeError)
-    assert "elements must be (key, value) pairs with a str key" in str(error)
+    assert re.match(says(NOT_PAIRS), str(error))
     assert SECRET_TEXT not in str(error)
     with pytest.raises(TypeError, match="keys are"):
         _ = beam.Pipeline() | feed([(7, "a", 0)], tuple[int, str]) | scripted(path=path)
@@ -734,22 +716,11 @@ def test_schemas_are_plain() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"on_reject": "ignore"}, "on_reject must be one of drop, raise, collect, got 'ignore'"),
-        ({"path": "batch"}, "path must be one of auto, bounded, streaming, got 'batch'"),
-        ({"entropy": 42}, "entropy must be an Entropy such as SystemEntropy"),
-        ({"removals": 1}, "removals must be True or False, got 1"),
-        ({"max_items": 0}, "max_items must be a whole number from 1 to 4, the size of the domain"),
         ({"max_items": 5}, "max_items must be a whole number from 1 to 4, the size of the domain"),
-        ({"max_items": 1.0}, "max_items must be a whole number"),
-        ({"relation": "insert"}, "relation must be one of replace_one, add_remove"),
         ({"mechanism": Sparse(9, 9)}, "Sparse counts single numbers, not histograms"),
-        ({"mechanism": "Binary"}, "unknown mechanism 'Binary'"),
-        ({"mechanism": BinaryTree(99)}, "horizon is 100, but the mechanism was made for 99"),
         ({"mechanism": Unbounded(BinaryTree)}, "has no horizon, got horizon=100: leave it out"),
-        ({"mechanism": "SmoothBinary", "budget": dp.PureDP(1.0)}, "takes Gaussian noise"),
-        ({"horizon": 0}, "horizon must be from 1 to 2\\^48, got 0"),
-        ({"horizon": None, "budget": dp.PureDP(1)}, "a pure budget needs a horizon"),
-        ({"budget": 1.0}, "ApproxDP"),
+        ({"mechanism": "SmoothBinary", "budget": dp.PureDP(1.0)}, says(TAKES_GAUSSIAN)),
+        ({"horizon": None, "budget": dp.PureDP(1)}, says(PURE_NEEDS_HORIZON)),
         ({"domain": [f"i{n}" for n in range(50_000)]}, "TickHistogram.* smaller domain"),
     ],
     ids=lambda value: str(list(value)) if isinstance(value, dict) else "",
@@ -815,7 +786,7 @@ def test_states_of_another_domain_are_refused() -> None:
     counter = dp.Histogram(dp.ZCDP(1), 9, ["a", "b"], path="streaming").counter
     data = codec("a", "b").encode(counter.init())
     assert codec("a", "b").decode(data)[0] == 0
-    with pytest.raises(StateError, match="other parameters"):
+    with pytest.raises(StateError, match=says(OTHER_STATISTIC)):
         codec("b", "a").decode(data)
 
 

@@ -27,7 +27,7 @@ from apache_beam.io.fileio import ReadableFile
 from apache_beam.io.filesystem import FileMetadata
 
 import beam_dpcount as dp
-from beam_dpcount.budget import account as account_file
+from beam_dpcount.budget import account_file
 from beam_dpcount.commands import bounds, count, ticks
 from beam_dpcount.commands.files.formats import Source, counted, value_of
 from beam_dpcount.commands.files.read import ReadEvents, events
@@ -602,7 +602,7 @@ NESTED = (
 )
 OF_ROWS: dict[str, Any] = {
     **{"key": "key", "value": "n", "timestamp": "at", "timestamp_format": "unix", "keys": [*KEYS]},
-    **{"tick": 20, "start": AT, "horizon": 4, "low": 0, "high": 2, "rho": 1e12},
+    **{"tick": 20, "start": AT, "horizon": 4, "bounds": [0, 2], "rho": 1e12},
 }
 
 
@@ -630,7 +630,7 @@ def test_no_row_of_a_yaml_pipeline_is_seen(capfd: pytest.CaptureFixture[str]) ->
 
     provider = resources("beam_dpcount.rows") / "provider.yaml"
     providers = parse_providers("", yaml.safe_load(provider.read_text()))
-    config = {name: x for name, x in OF_ROWS.items() if name not in ("value", "low", "high")}
+    config = {name: x for name, x in OF_ROWS.items() if name not in ("value", "bounds")}
 
     def seen(rows: Sequence[Row]) -> Outside:
         elements = [

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import inspect
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +20,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "beam_dpcount"
 
 # What all folders may import.
-SHARED = ("beam_dpcount.checks", "beam_dpcount.notebooks", "beam_dpcount.times")
+SHARED = tuple(
+    f"beam_dpcount.{name}" for name in ("checks", "notebooks", "reading", "times", "version")
+)
 # From below. A file imports from its own folder and from those before it.
 FOLDERS = (
     "noise",
@@ -26,6 +31,7 @@ FOLDERS = (
     "counters",
     "statistics",
     "states",
+    "arguments",
     "dofns",
     "transforms",
     "local",
@@ -34,13 +40,8 @@ FOLDERS = (
 )
 # What stands beside the package, from below.
 BESIDE = ("pipelines", "engines", "examples", "benchmarks", "tests")
-# Doors to the same rooms, and another model beside them: none imports another, but for these.
+# Doors to the same rooms, and another model beside them: none imports another.
 DOORS = ("commands", "rows", "local")
-EXCEPTIONS = {
-    # Both parse durations and zones; the parser still lives with the commands' files.
-    ("beam_dpcount.rows.arguments", "beam_dpcount.commands.files.times"),
-    ("beam_dpcount.rows.fields", "beam_dpcount.commands.files.times"),
-}
 HIDING = ("import_module(", "__import__(")
 PURE = FOLDERS[: FOLDERS.index("dofns")]
 
@@ -89,25 +90,23 @@ def arrows(found: dict[str, Path], types: bool = False) -> dict[str, set[str]]:
 def test_every_file_has_its_folder() -> None:
     folders = {path.name for path in PACKAGE.iterdir() if path.is_dir()} - {"__pycache__"}
     assert folders == set(FOLDERS)
-    assert {path.name for path in PACKAGE.glob("*.py")} == {
-        "__init__.py",
-        "__main__.py",
-        "checks.py",
-        "notebooks.py",
-        "times.py",
-    }
+    shared = {f"{name.rpartition('.')[2]}.py" for name in SHARED}
+    assert {path.name for path in PACKAGE.glob("*.py")} == {"__init__.py", "__main__.py", *shared}
 
 
 @pytest.mark.slow
 def test_imports_run_downwards() -> None:
     for name, targets in arrows(modules(PACKAGE)).items():
         if name in ("beam_dpcount", *SHARED):
-            assert targets <= {"beam_dpcount"}, name
+            below = "version" if name == "beam_dpcount" else "checks"  # which has dp.Error
+            assert targets <= {f"beam_dpcount.{below}"}, name
             continue
         if name == "beam_dpcount.__main__":
             assert targets == {"beam_dpcount.commands.door"}
             continue
         floor = FOLDERS.index(name.split(".")[1])
+        above = floor < FOLDERS.index("commands") and "beam_dpcount" in targets
+        assert not above, f"{name} imports the package, which names all rooms: import what it needs"
         for target in targets - {"beam_dpcount", *SHARED}:
             assert FOLDERS.index(target.split(".")[1]) <= floor, f"{name} imports {target}"
 
@@ -134,7 +133,7 @@ def test_doors_do_not_know_each_other() -> None:
         if {*name.split(".")[1:2], *target.split(".")[1:2]} <= {*DOORS}
         if name != "beam_dpcount" != target
     }
-    assert crossing <= EXCEPTIONS
+    assert crossing == set()
 
 
 def test_what_is_drawn_knows_nothing_of_who_draws_it() -> None:
@@ -180,6 +179,8 @@ def test_pure_folders_know_nothing_of_beam() -> None:
     for folder in PURE:
         for name, path in modules(PACKAGE / folder).items():
             assert not any(target.startswith("apache_beam") for target in imported(path)), name
+    for path in PACKAGE.glob("*.py"):
+        assert not any(target.startswith("apache_beam") for target in imported(path)), path
 
 
 def test_importing_the_package_loads_no_beam() -> None:
@@ -188,6 +189,7 @@ def test_importing_the_package_loads_no_beam() -> None:
         "import sys, beam_dpcount as dp\n"
         "assert not {'apache_beam', 'numpy'} & {*sys.modules}\n"
         "dp.ZCDP(0.1), dp.choose, dp.mechanisms.BinaryTree(8)\n"
+        "assert dp.Users('user', events=5).person({'user': 'ann'}) == 'ann'\n"
         "assert 'apache_beam' not in sys.modules\n"
         "dp.PrefixCount\n"
         "assert 'apache_beam' in sys.modules"
@@ -248,6 +250,29 @@ def test_the_names_are_the_same_everywhere() -> None:
         assert getattr(dp, name) is not None
     for name in shown:
         assert getattr(dp, name).__module__ == shown[name], name
+
+
+@pytest.mark.slow
+def test_every_error_of_the_package_is_a_dp_error() -> None:
+    """And comes back from a pickle as it was: workers send errors to the submitter."""
+    values = {
+        value
+        for name in modules(PACKAGE)
+        for value in vars(importlib.import_module(name)).values()
+        if isinstance(value, type) and issubclass(value, Exception)
+        if value.__module__.split(".")[0] == "beam_dpcount"
+    }
+    errors = {value for value in values if not issubclass(value, Warning)}
+    assert len(errors) > 20
+    assert {error for error in errors if not issubclass(error, dp.Error)} == set()
+    assert not any(issubclass(warning, dp.Error) for warning in values - errors)
+    for error in errors - {dp.Error}:
+        assert issubclass(error, ValueError | TypeError | RuntimeError), error  # as they were
+        names = inspect.signature(error.__init__).parameters  # self, *args, **kwargs; or its own
+        raised = error(*[*names][1:]) if "args" not in names else error("what is wrong")
+        back = pickle.loads(pickle.dumps(raised))
+        assert type(back) is error
+        assert (str(back), back.args, vars(back)) == (str(raised), raised.args, vars(raised))
 
 
 def test_other_names_are_none() -> None:

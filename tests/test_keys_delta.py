@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 import beam_dpcount as dp
 from beam_dpcount import mechanisms
-from beam_dpcount.budget import budgets
+from beam_dpcount.budget import budgets, ledger_text
 from beam_dpcount.budget import ledger as module
 from beam_dpcount.budget.budgets import Budget
+from beam_dpcount.budget.charges import OverspentError
 from beam_dpcount.budget.conversions import (
     float_down,
     float_up,
@@ -25,7 +26,8 @@ from beam_dpcount.budget.conversions import (
     zcdp_delta,
     zcdp_epsilon,
 )
-from beam_dpcount.budget.ledger import Ledger, OverspentError, Protection, claim
+from beam_dpcount.budget.ledger import Ledger, claim
+from beam_dpcount.budget.spender import Protection
 from tests.audit import exact as audits
 
 APPROXIMATE = dp.ApproxDP(1.0, 1e-6)
@@ -39,7 +41,7 @@ def claimed(budget: Budget, keys_delta: float, **claims: tuple[float, Protection
     """A ledger with shares of a quarter each, claimed with these deltas and protections."""
     ledger = Ledger(budget, "shop", keys_delta)
     for name, (delta, protects) in claims.items():
-        claim(ledger.share(0.25, name), by="Count", protects=protects, keys_delta=delta)
+        ledger.share(0.25, name).claim(by="Count", protects=protects, keys_delta=delta)
     return ledger
 
 
@@ -335,7 +337,7 @@ left    5 %  rho = 0.00114688 (zCDP)           3e-07
 
 epsilon at delta = 1e-06: {rounded_up(ledger.epsilon_at())} of what is claimed, 1 of all
 
-{module._NOTE}
+{ledger_text._NOTE}
 
 Delta for keys: where keys are not listed but shown once their private counts are high enough, the
 probability, at most, of showing any that only one event has. It adds up over shares.

@@ -239,31 +239,15 @@ def test_numbers_are_clipped_and_then_rounded() -> None:
 
 
 WRONG: list[tuple[Any, str]] = [
-    (lambda: m.Count(weight=0), "weight must be positive"),
-    (lambda: m.Count(weight=math.inf), "weight must be positive"),
-    (lambda: m.Count(weight="2"), "weight of Count must be a number"),
-    (lambda: m.Count(weight=10**400), "weight must be positive and finite"),
-    (lambda: m.Count(weight=math.nan), "weight must be positive and finite"),
     (
         lambda: check_metrics([m.Count(weight=1e300), m.Sum("x", 0, 5)]),
         r"weight is 1e\+300 beside 1.0: they may differ by a factor of 10\^6: give metrics a",
     ),
     (lambda: check_metrics([m.Count(), m.Sum("x", 0, 5, weight=5e-324)]), "factor of 10"),
     (lambda: check_metrics([m.Count(weight=1e6 + 1), m.Sum("x", 0, 5)]), "factor of 10"),
-    (lambda: m.Count(name=""), "name of Count must be a text"),
-    (lambda: m.Sum(7, 0, 1), "Sum needs the name of a field"),
-    (lambda: m.Sum("x", 1, 1), "low < high"),
-    (lambda: m.Sum("x", 0, 1, 0), "unit must be positive"),
-    (lambda: m.Mean("x", 0, math.inf), "must be finite"),
     (lambda: m.Quantiles("x", 0, 5, [0.5, 1]), "q must be between 0 and 1"),
-    (lambda: m.Quantiles("x", 0, 5, []), "q is empty"),
-    (lambda: m.Quantiles("x", 0, 5, "50"), "q must be a list"),
-    (lambda: m.Quantiles("x", 0, 5, [0.5], leaves=1), "leaves must be a whole number from 2"),
     (lambda: m.Quantiles("x", 0, 5, [0.5], leaves=10**6), "leaves must be at most 4096"),
-    (lambda: m.Quantiles("x", 0, 5, [0.5], scale="ln"), "scale must be one of linear, log"),
     (lambda: m.Quantiles("x", 0, 5, [0.5], scale="log"), "low must be positive"),
-    (lambda: check_metrics([]), "metrics are empty"),
-    (lambda: check_metrics(m.Count()), "must be a list"),
     (lambda: check_metrics(["count"]), "it holds 'count'"),
     (lambda: check_metrics([m.Count(), m.Count()]), "two columns called 'count'"),
 ]

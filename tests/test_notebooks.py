@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import beam_dpcount as dp
-from beam_dpcount.budget.ledger import ClaimedError
+from beam_dpcount.budget.shares import ClaimedError
 from beam_dpcount.counters.change import TickChange
 from beam_dpcount.counters.selection import selection_of
 from beam_dpcount.notebooks import table

@@ -20,14 +20,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_dpcount as dp
-from beam_dpcount.budget.account import Account, AccountError, Run, create, run_line
+from beam_dpcount.budget.account import Account, AccountError, Run
+from beam_dpcount.budget.account_file import create, read_account, run_line
+from beam_dpcount.budget.account_text import holds
 from beam_dpcount.budget.charges import Charge, Charges, charge_of
 from beam_dpcount.budget.odometer import PRESENCE, UNKNOWN, ColumnUse, Odometer, column
-from beam_dpcount.commands import COMMANDS, count, graph, histogram, sequences, spending, ticks
+from beam_dpcount.commands import COMMANDS, count, graph, histogram, sequences, ticks
 from beam_dpcount.commands import account as printing
 from beam_dpcount.commands.files.formats import Places
 from beam_dpcount.commands.task import Task
 from beam_dpcount.counters.change import Change, TickChange
+from beam_dpcount.counters.charged import charges_of
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.statistics.graph_change import GraphChange
 from tests.command_lines import EXACT, command, fail, succeed
@@ -213,10 +216,10 @@ def test_what_is_left_is_said() -> None:
     account = account_of()
     add(account, TICKS, replaced=2)
     assert "satisfies epsilon = 1 for one row: that it exists and what it says in at, page." in (
-        account.holds()
+        holds(account)
     )
     add(account, use("at", "bought"), PRESENCE, "at")
-    said = account.holds()
+    said = holds(account)
     assert "satisfies epsilon = 3 for one row: what it says in bought, page, rather than" in said
     assert "rather than anything else, all else equal" in said
     assert "Public: :presence, at." in said
@@ -225,13 +228,13 @@ def test_what_is_left_is_said() -> None:
     )
     assert "Columns are compared by name: a copy under another name, nested in" in said
     add(account, use("bought page"), "bought", "page")
-    assert account.holds().startswith("Nothing is claimed for one row. Public: :presence, at,")
+    assert holds(account).startswith("Nothing is claimed for one row. Public: :presence, at,")
     person = account_of(user="who")
     add(person, use("", ":presence who page"))
-    assert "that they have rows and what these say in page, who" in person.holds()
+    assert "that they have rows and what these say in page, who" in holds(person)
     blank = account_of()
     add(blank, use("page", "what"), replaced=2)
-    assert "epsilon = 1 for one row: what it says in what, rather than nothing" in blank.holds()
+    assert "epsilon = 1 for one row: what it says in what, rather than nothing" in holds(blank)
 
 
 def test_a_run_that_released_nothing_publishes_nothing() -> None:
@@ -331,11 +334,11 @@ def test_what_has_no_name_meets_everything() -> None:
     account = account_of()
     add(account, unnamed)
     assert account.odometer.claimed == {UNKNOWN}
-    assert "what it says in columns that are not known" in account.holds()
+    assert "what it says in columns that are not known" in holds(account)
     add(account, use("at", "what"), UNKNOWN)
     assert account.odometer.claimed == {"what"}
-    assert (
-        "Nothing is claimed about :unknown, which run 1 protected and runs 1, 2" in account.holds()
+    assert "Nothing is claimed about :unknown, which run 1 protected and runs 1, 2" in holds(
+        account
     )
 
 
@@ -386,7 +389,7 @@ def test_a_key_that_changes_loses_twice_as_brute_force_says() -> None:
     for task in (clock, each):
         transform: Any = task.transform(Places(["x.csv"]))
         counters[task.name] = transform.counter
-        charges, why = spending.charges_of(dp.PureDP(1.0), transform.counter, 0, account)
+        charges, why = charges_of(transform.counter, dp.PureDP(1.0), 0, account)
         assert not why
         used, allowed = task.column_use(), task.options.allow_public or ()
         account.check(charges, used, None, allowed)
@@ -434,12 +437,12 @@ def test_a_replacement_costs_its_norm_or_two_changes(
     budget: Any
     for budget, factor in ((dp.ZCDP(0.02), of_rho), (dp.PureDP(0.2), of_pure)):
         counter = dp.calibrate(tree, budget, change, unit=0.5 if change.low == -0.5 else 1)
-        (once, replaced), _ = spending.charges_of(budget, counter, 0, account_of(dp.ZCDP(9.0)))
+        (once, replaced), _ = charges_of(counter, budget, 0, account_of(dp.ZCDP(9.0)))
         assert float(replaced.rho / once.rho) == pytest.approx(float(factor), rel=1e-12)
         assert replaced.rho >= factor * once.rho * (1 - Fraction(1, 10**12))
     both = dp.ApproxDP(1.0, 1e-6)
-    (once, replaced), _ = spending.charges_of(
-        both, dp.calibrate(tree, both, change), 0, account_of(dp.ApproxDP(9.0, 1e-3))
+    (once, replaced), _ = charges_of(
+        dp.calibrate(tree, both, change), both, 0, account_of(dp.ApproxDP(9.0, 1e-3))
     )
     if of_pure == 1:
         assert replaced == once
@@ -458,7 +461,7 @@ def test_a_person_who_stays_is_replaced_at_the_norm_of_it() -> None:
         (UserChange(relation="replace_one", events=3, keys=3), 1),
     ):
         counter = dp.calibrate(tree, dp.ZCDP(0.02), change)
-        (once, replaced), _ = spending.charges_of(dp.ZCDP(0.02), counter, 0, person)
+        (once, replaced), _ = charges_of(counter, dp.ZCDP(0.02), 0, person)
         assert replaced.rho == factor * once.rho
 
 
@@ -588,7 +591,7 @@ def test_accounts_of_the_format_before_take_runs_by_request_alone(shop: Path) ->
     )
     assert "run 1: public none; protected :presence, :unknown" in printed
     write("ticks", "count")
-    assert Account.read(str(file)).spent == Charge(Fraction(4))  # a row in its place
+    assert read_account(str(file)).spent == Charge(Fraction(4))  # a row in its place
     write("count")
     said = refused(shop, count.main, ACTIONS)
     assert "it is not known which columns run 1 used" in said

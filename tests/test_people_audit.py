@@ -22,20 +22,13 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindow, GlobalWind
 from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
-from beam_dpcount.budget.ledger import Protection
+from beam_dpcount.budget.spender import Protection
 from beam_dpcount.counters import users as norms
 from beam_dpcount.counters.change import TickChange, spread_norms
+from beam_dpcount.counters.people import Bound
 from beam_dpcount.dofns.intake import Excess
-from beam_dpcount.dofns.users import (
-    Bound,
-    BoundArriving,
-    BoundShards,
-    ElementParcels,
-    Parcels,
-    SendToPeople,
-    SendToShards,
-    StepParcels,
-)
+from beam_dpcount.dofns.parcels import ElementParcels, Parcels, StepParcels
+from beam_dpcount.dofns.users import BoundArriving, BoundShards, SendToPeople, SendToShards
 from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.mechanisms import NormalizedBLT
 from beam_dpcount.mechanisms.rounded import RoundedMechanism

@@ -12,7 +12,7 @@ from apache_beam.coders import FastPrimitivesCoder
 from apache_beam.transforms.window import GlobalWindow
 
 import beam_dpcount as dp
-from beam_dpcount.dofns.users import ElementParcels, StepParcels
+from beam_dpcount.dofns.parcels import ElementParcels, StepParcels
 from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.states.wire import pack_keyed, parcel_of, timed
 from tests.people import EXACT, tick_count

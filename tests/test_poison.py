@@ -11,10 +11,11 @@ from apache_beam.transforms.window import GlobalWindow
 
 import beam_dpcount as dp
 from beam_dpcount.dofns.intake import Intake, RejectedElementError
-from beam_dpcount.dofns.reading import UNREADABLE, read, text_of
+from beam_dpcount.dofns.parcels import StepParcels, TickParcels
 from beam_dpcount.dofns.rows import is_row
-from beam_dpcount.dofns.users import SendToPeople, StepParcels, TickParcels
+from beam_dpcount.dofns.users import SendToPeople
 from beam_dpcount.dofns.windows import WindowCheck
+from beam_dpcount.reading import UNREADABLE, read, text_of
 from beam_dpcount.statistics.numbers import Numbers
 from tests.hostile import Hidden, Shut
 from tests.runners import PATHS, SECOND, Row, feed, run

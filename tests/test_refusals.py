@@ -1,432 +1,274 @@
-"""Refusals of every command: one line that names the option and what to do, before anything runs.
+"""Every parameter of every public name takes what it should, or refuses it by its own name.
 
-A line of a table is a mistake and, after bars, what is said of it. Words are added to the smallest
-command line that works; `~--option` takes one out of it. Under [every] are mistakes of all
-commands that count, as far as they have the option; [elements] are those without a clock.
+One walk over the signatures. What is wrong for a parameter follows from its annotation, so a new
+transform, mechanism or metric is checked once it is listed in VALID.
 """
 
 from __future__ import annotations
 
+import inspect
+import math
 import re
-import shlex
-from collections.abc import Sequence
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from beam_dpcount.commands import (
-    COMMANDS,
-    bounds,
-    choose,
-    errors,
+import beam_dpcount as dp
+from beam_dpcount import mechanisms, metrics, statistics
+
+B = dp.ZCDP(0.5)
+CLOCK: dict[str, Any] = {"budget": B, "tick": 10, "start": 0, "stop": 30}
+PEOPLE = dp.Users("user", 2)
+COUNTER = dp.calibrate(mechanisms.BinaryTree(8), B)
+ITEMS = ["a", "b"]
+ELEMENTS: dict[str, Any] = {"budget": B, "horizon": 8}
+EDGES: dict[str, Any] = {**ELEMENTS, "vertices": 4, "max_degree": 2}
+NUMBER: dict[str, Any] = {"field": "ms", "low": 0, "high": 5}
+DEGREES: dict[str, Any] = {"vertices": 4, "max_degree": 2}
+# The least that each public name takes.
+VALID: dict[Callable[..., Any], dict[str, Any]] = {
+    dp.PureDP: {"epsilon": 1.0},
+    dp.ApproxDP: {"epsilon": 1.0, "delta": 1e-6},
+    dp.ZCDP: {"rho": 0.5},
+    dp.Ledger: {"budget": B},
+    dp.Change: {},
+    dp.SelectKeys: {},
+    dp.ReplayableEntropy: {"variable": "SECRET", "run_id": "run"},
+    dp.Users: {"by": "user", "events": 2},
+    dp.BoundUsers: {"users": PEOPLE, "counts": {"a": dp.TickCount(**CLOCK, keys=ITEMS, value=len)}},
+    dp.PrefixCount: ELEMENTS,
+    dp.Histogram: {**ELEMENTS, "domain": ITEMS},
+    dp.StatisticCount: {**ELEMENTS, "statistic": statistics.Words(ITEMS, 2)},
+    dp.SubstringCount: {**ELEMENTS, "alphabet": ITEMS, "max_length": 2},
+    dp.EpisodeCount: {**ELEMENTS, "alphabet": ITEMS, "max_length": 2},
+    dp.CutGraph: {**ELEMENTS, "vertices": 4},
+    dp.DegreeHistogram: EDGES,
+    dp.EdgeCount: EDGES,
+    dp.HighDegreeCount: {**EDGES, "threshold": 1},
+    dp.KStarCount: {**EDGES, "k": 1},
+    dp.SpanningForestCost: {**EDGES, "max_weight": 3},
+    dp.TriangleCount: EDGES,
+    dp.TickCount: {**CLOCK, "keys": ITEMS},
+    dp.TickHistogram: {**CLOCK, "domain": ITEMS},
+    dp.TickAggregate: {**CLOCK, "keys": ITEMS, "metrics": [metrics.Count()]},
+    dp.DistinctUsers: {**CLOCK, "keys": ITEMS, "users": PEOPLE},
+    dp.SlidingCount: {**CLOCK, "keys": ITEMS, "window": 2},
+    dp.LastPerTick: {"tick": 10},
+    dp.LocalMedian: {"budget": B, "cells": 4},
+    dp.LocalConvexRisk: {"budget": B, "cells": 4, "gradient": lambda value, cells: cells},
+    dp.Isotonic: {"counter": COUNTER},
+    dp.Monotone: {},
+    dp.Rounded: {},
+    dp.RunningAverage: {},
+    dp.ShrinkAcrossKeys: {"count": dp.TickCount(**CLOCK, keys=[*"abcd"])},
+    dp.SlidingSum: {"window": 2, "counter": COUNTER},
+    dp.TopK: {"k": 1, "domain": ITEMS},
+    dp.TopKPerTick: {"k": 1, "domain": ITEMS},
+    dp.calibrate: {"mechanism": mechanisms.BinaryTree(8), "budget": B},
+    dp.choose: {"horizon": 8, "budget": B},
+    dp.half_width: {"counter": COUNTER, "t": 3},
+    dp.largest_error: {"counter": COUNTER},
+    dp.largest_half_width: {"counter": COUNTER},
+    dp.sparse_for: {"ones": 10, "steps": 1000, "budget": dp.PureDP(1)},
+    dp.suggest_bounds: {"rows": [], "count": dp.TickCount(**CLOCK, keys=ITEMS)},
+    **{each: {"horizon": 8} for each in mechanisms.ALL},
+    mechanisms.Endless: {},
+    mechanisms.DecayedBLT: {"horizon": 8, "decay": 0.5},
+    mechanisms.SlidingBLT: {"horizon": 8, "window": 3},
+    mechanisms.Sparse: {"segment": 3, "segments": 6},
+    mechanisms.Unbounded: {"base": mechanisms.BinaryTree},
+    metrics.Count: {},
+    metrics.DistinctUsers: {},
+    metrics.Sum: NUMBER,
+    metrics.Mean: NUMBER,
+    metrics.Variance: NUMBER,
+    metrics.Quantiles: NUMBER,
+    statistics.CutWeights: {"vertices": 4},
+    statistics.Words: {"alphabet": ITEMS, "max_length": 2},
+    statistics.Episodes: {"alphabet": ITEMS, "max_length": 2},
+    statistics.Degrees: DEGREES,
+    statistics.Edges: DEGREES,
+    statistics.HighDegree: {**DEGREES, "threshold": 1},
+    statistics.KStars: {**DEGREES, "k": 1},
+    statistics.SpanningForest: {"vertices": 4, "max_weight": 3},
+    statistics.Triangles: DEGREES,
+}
+
+RESULTS = {"AggregateRelease", "Checked", "Counter", "Rejected", "Release", "Share"}
+RESULTS |= {"SparseCounter", "TopRelease", "UnboundedCounter", "VectorRelease"}
+OTHERS = {"NonNegative", "SystemEntropy"}  # which take nothing
+OTHERS |= {"Mechanism", "Metric", "Statistic"}  # abstract
+OTHERS |= {"check"}  # of a transform and rows: test_checking.py
+ROWS = {"rows"}  # a parameter that holds data: test_bounds.py
+
+# What each kind of parameter refuses, wherever it is.
+FLAG = (1, 0, None, "yes", np.True_)
+WHOLE = (0, -1, True, 1.5, math.nan, math.inf, Fraction(1, 2), None, "1", b"1", [1])
+NUMBER_ = (0, -1, True, math.nan, math.inf, -math.inf, 10**400, None, "1", b"1", 1j, [1.0])
+CHOICE = ("nonsense", "", 5, None, b"max", ["max"])
+TEXT = (5, None, True, b"ms", ["ms"])
+FUNCTION = ("value", 5, True, [len])
+BUDGET = (1.0, None, "ApproxDP", (1.0, 1e-6), dp.PureDP)
+NO_TEXTS = (5, None, b"ab", "ab", {"a": 1}, iter("ab"), ["a", 5], [["a"]], [], ["a", "b", "a"])
+TEXTS = (*NO_TEXTS, {"a", "b"})
+NO_MECHANISM = ("Binary", 3, int, mechanisms.Mechanism, mechanisms.BinaryTree(99))
+TIME = (True, math.nan, math.inf, 1e-7, "yesterday", "", 1j, [1], 10**400)
+LENGTH = (True, math.nan, math.inf, 1e-7, "yesterday", 1j, [1], 0, -1, "0h")
+WORDS = (5, [], "ab", {"ab"}, ["ab", ("a", "b")], [""], [7], ["z"], [("a", 7)])
+COUNTERS = (5, "counter", mechanisms.BinaryTree(8), mechanisms.BinaryTree)
+MANY = (5, None, "12", b"12", {1: 2}, [0], ["x"], [True], [])
+WRONG: dict[str, tuple[Any, ...]] = {
+    "bool": FLAG,
+    "int": WHOLE,
+    "float": NUMBER_,
+    "float | Fraction": NUMBER_,
+    "Callable[[Any], Any]": FUNCTION,
+    "Callable[[Any, FloatArray], Any]": FUNCTION,
+    "Callable[[int], Mechanism]": (*FUNCTION, len, lambda n: n, mechanisms.Mechanism),
+    "str | Callable[[Any], Any]": (5, None, "", ["user"]),
+    "str | os.PathLike[str]": ("key",),
+    "Budget": BUDGET,
+    "Budget | Share": BUDGET,
+    "Sequence[str]": TEXTS,
+    "Sequence[str] | SelectKeys": (*TEXTS, dp.SelectKeys),
+    "Sequence[str] | Any": TEXTS,
+    "Sequence[str | Sequence[str]] | None": WORDS,
+    "tuple[str, ...] | None": WORDS,
+    "tuple[str, ...]": tuple(wrong for wrong in TEXTS if wrong != "ab"),
+    "Vertices": (*TEXTS[1:], 0, 1, -1, True, 1.5, ["a"]),
+    "Mechanism | type[Mechanism] | str": NO_MECHANISM,
+    "Mechanism | type[Mechanism] | str | Unbounded | Sparse": NO_MECHANISM,
+    "type[Mechanism]": (*NO_MECHANISM, None, mechanisms.Sparse),
+    "Entropy": (42, "system", dp.SystemEntropy),
+    "Users": ("everyone", 5, dp.Users),
+    "Mapping[str, Any]": (None, [], {}, {1: 2}, "a"),
+    "Statistic": (None, "words", statistics.Words),
+    "Change": ("replace_one", 5, dp.Change),
+    "Counter": (*COUNTERS, None),
+    "LatticeCounter": COUNTERS,
+    "TickCount | PrefixCount | Histogram": (None, 5, dp.TickCount),
+    "Sequence[Metric]": (None, 5, [], "ms", [metrics.Count], metrics.Count()),
+    "Sequence[float]": (None, "0.5", True, [], [2], [-0.5], [math.nan], ["0.5"], [True]),
+    "Sequence[int]": MANY,
+    "Sequence[int | None]": MANY,
+    "Sequence[Any]": (*MANY, ["x"], [math.inf]),
+    "int | Sequence[int]": (0, 1, True, 1.5, "5", b"\5", [True], [1.5], ["5"], [1]),
+    "tuple[float, float]": (5, None, (0, 1, 2), ("0", 1), (math.nan, 1), (0, math.inf), (1, 0)),
+}
+# What an annotation does not say, by the parameter's name.
+NAMED: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(["relation", "on_reject", "path", "late", "on_unknown"], CHOICE),
+    **dict.fromkeys(["objective", "over", "scale"], CHOICE),
+    **dict.fromkeys(["field", "name", "run", "run_id", "variable", "other"], TEXT),
+    **dict.fromkeys(["tick", "gap"], LENGTH),
+    **dict.fromkeys(["start", "stop", "until"], TIME),
+    "mechanism": (5, None, "BinaryTree", mechanisms.BinaryTree),  # of `calibrate`
+    "count": (5, None, dp.PrefixCount),
+}
+# What is beyond the range of a parameter of VALID.
+BEYOND: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(["level", "share", "confidence", "c", "tau"], (1, 1.5)),
+    **dict.fromkeys(["k", "max_degree", "threshold", "block"], (9,)),
+    **dict.fromkeys(["leaves", "shards", "blocks", "cells", "max_length"], (2**20,)),
+    **dict.fromkeys(["horizon", "steps", "segments", "streams"], (2**48 + 1,)),
+    **dict.fromkeys(["decay", "sample"], (1.5,)),
+    "buffers": (99,),
+    "delta": (1, 1.0, 1.5),
+    "t": (9,),
+}
+# What is right all the same.
+RIGHT = [("low", 0), ("low", -1), ("momentum", 0), ("tau", 0), ("keys_delta", 0), ("name", "")]
+RIGHT += [("keys", {"a", "b"})]
+# What a message calls a parameter that only the module's own classes have.
+INSTEAD = dict.fromkeys(["words", "episodes", "dictionary"], "max_length")  # what it stands for
+CALLED = {"dictionary": "words?|episodes?", "words": "words?", "episodes": "episodes?"}
+CALLED |= {"bounds": "bounds|low|high"}
+REMEDY = re.compile(
+    r"\b(must|give|leave|use|take|choose|pass|list|raise|lower|write|add|set|declare|needs?|put)\b"
 )
-from tests.command_lines import BUDGET, SECRET, SECRET_TEXT, command, fail, without
-from tests.each_command import MAIN, MORE, TASK
-
-REFUSED = r"""
-[every]
---input absent.csv | no file matches 'absent.csv'
---input | --input
---key whom | header | no column 'whom' among 5; | --show-header
---key whom --show-header | among 5: 'time', 'who', 'letter', 'u', 'v'; did you mean
---key '' | empty name
---timestamp times | header | no column 'times'
---horizon -5 | horizon | from 1 | got -5
---horizon 0 | horizon | from 1 | got 0
---horizon many | --horizon | 'many'
---horizon 1.5 | --horizon
---horizon inf | --horizon
---horizon nan | --horizon
---mechanism Smooth | unknown mechanism 'Smooth' | SmoothBinary
---mechanism kary --rho 1 | --rho | not both
---rho 1 | --rho | --epsilon | not both
---epsilon -1 | epsilon | positive | -1
---epsilon nan | epsilon | positive
---epsilon 0 | --epsilon | positive | '0' | give e.g. --epsilon 1
---epsilon one | --epsilon | 'one'
---delta 2 | delta | below 1 | 2
---delta 0 | delta | positive | pure DP
-~--epsilon | --epsilon 1
-~--epsilon ~--delta | give a budget: --epsilon 1 --delta 1e-6
---bounds 4 0 | --bounds | low < high | e.g. --bounds 0 1
---bounds 0 inf | --bounds | finite
---bounds low 1 | --bounds | numbers
---bounds 4 | --bounds | expected 2
---unit 0 | --unit | positive | e.g. --unit 0.01
---relation none | --relation | 'none'
---path batch | --path | 'batch' | streaming
---delimiter ab | delimiter | one character | 'ab'
---delimiter '' | delimiter | one character
---delimiter ; | no column ' | --delimiter
---timezone Mars/Olympus | time zone 'Mars/Olympus' | Europe/Paris
---timestamp-format seconds | --timestamp-format 'seconds' | unix
---output counts.txt | output | .jsonl.gz or .parquet, or be - for | counts.txt
---output absent/counts.csv | no directory 'absent' | create it
---output . | output
---output o*.csv | * ? [
---output events.csv | is an input as well
---output ./events.csv | is an input as well
---input *.csv --output events.csv | is an input as well
---output-format jsonl | --output-format is for --output -; else the name of OUT says it
---rejected rejected.txt | --rejected | .csv
---rejected absent/r.csv | no directory 'absent'
---rejected r.csv --on-reject raise | --rejected | not both
---rejected out.csv | different
---rejected events.csv | an input
---on-reject ignore | --on-reject | 'ignore' | raise
---plot counts.jpg | --plot | .png
---plot absent/counts.png | --plot | 'absent'
---report r.csv | --report must end in .html, got 'r.csv'
---report absent/r.html | there is no directory 'absent'
---report r.html --output gs://x/o.csv | --report reads the output back
---report r.html --plot r.html | must be different files
---report r.html --show-truth | --show-truth needs --plot
---show-truth | --show-truth needs --plot
---plot-keys ann | --plot-keys needs --plot PNG or --report HTML
---plot c.png --plot-keys a a | --plot-keys: a key is there twice
---plot c.png --plot-keys 0 1 2 3 4 5 6 7 8 9 a b c d e f g h i j k l m n o | room for 24 keys, got 25
---top 0 | --top must be a whole number from 1
---every 0 | --every must be a whole number from 1 | got 0
---every 61 | --every is 61 steps, but the horizon has only 60
---horizn 3 | unknown argument --horizn: did you mean --horizon?
---horizn=3 | unknown argument --horizn: did you mean --horizon? | --help
---plt x.png | unknown argument --plt: did you mean --plot?
---runer Fastest | --runer: did you mean --runner?
---runner BundleBasedDirectRunner --horizn 3 | --horizn
-stray | stray
---check --dry-run | not both
---dry_run | --dry_run is Beam's, and would count: give --dry-run
---dry_run=True | --dry_run is Beam's, and would count: give --dry-run
---dryrun | did you mean --dry-run?
---dry-run --key whom | no column 'whom'
---run-id may | --run-id is for replayable noise: give --secret-env or --secret-file
---user who | --user needs --per-user K, the most rows of a person that count
---per-user 5 | --per-user needs --user COLUMN, which says whose a row is
---per-key 5 | --per-key needs --user COLUMN
---max-keys 5 | --max-keys needs --user COLUMN
---user who --per-user 0 | --per-user must be a whole number from 1, got 0
---user who --per-user 5 --max-keys 0 | --max-keys must be a whole number from 1, got 0
---user who --per-user 5 --per-key -1 | --per-key must be a whole number from 1, got -1
---user who --per-user x | argument --per-user: invalid whole value: 'x'
---user '' --per-user 5 | got an empty name
---user nobody --per-user 5 | no column 'nobody'
---max-items 2 | --separator and --max-items together
---separator ; | --separator and --max-items together
---separator '' --max-items 2 | --separator must not be empty
-
-[elements]
-~--timestamp --runner Fastest | runner | Fastest
-~--delta --epsilon 1e-320 | budget
-~--horizon | --horizon
-~--horizon --horizn 3 | --horizon
---horizon 0 | --horizon must
---mechanism SmoothBinary ~--delta | Gaussian | BridgedKAry or SmoothLaplace | --delta 1e-6
---timestamp who | row 1 | column 'who' | not a number | --timestamp-format
---timestamp-format iso | row 1 | column 'time' | iso | --timestamp-format
---plot o.png --plot-keys a ~--key | --key
-
-[count]
---min-gap 1h | unknown argument --min-gap
---horizon 0 | --horizon 100_000
---value amounts | header | no column 'amounts'
---value who | 'who' | the keys as well | public per element | beam-dpcount ticks
---value time | 'time' | the times as well | nothing would be protected
---where who=ann | --where | --value
---unit 99 | --unit 99 | smaller
-~--bounds | needs --bounds
-~--value ~--bounds --where v | COLUMN=VALUE
-~--value ~--bounds --where =v | COLUMN=VALUE
-~--value ~--bounds --where who=a | keys as well
-~--value ~--bounds --where u=1 --where who=a | given twice
-
-[ticks]
---runner Fastest | runner | Fastest
-~--delta --epsilon 1e-320 | budget
-~--key | --keys needs --key COLUMN
-~--key ~--keys --select-keys | --select-keys needs --key COLUMN
-~--key ~--keys --separator ; --max-items 2 | --separator needs --key COLUMN
-~--keys | --key who needs the keys | --keys KEY | --select-keys
-~--keys --separator ; --max-items 2 | --key who needs the keys
-~--tick | --tick
-~--start | --start
-~--horizon | give --stop, the time
-~--timestamp | --timestamp
---value amounts --bounds 0 1 | no column 'amounts'
---value u | --value needs --bounds | clipped | give e.g. --bounds 0 100
---plot c.png --plot-keys zoe | --plot-keys: 'zoe' is not one of --keys
---value u --where who=ann | --where | --value
---tick 0 | --tick | positive | '0' | e.g. --tick 10m
---tick 10x | --tick | '10x' | s, m, h, d
---tick 1e-7 | --tick | whole microseconds
---tick soon | --tick | 'soon'
---tick nan | --tick | positive | 'nan'
---start noon | --start is not a time, got 'noon' | ISO 8601
---stop noon | --stop is not a time, got 'noon' | ISO 8601
---start 1117838570000 | --start lies outside | milliseconds? give seconds
---stop 100 | --stop must be after --start | '100' | give a later --stop
---stop 50 | --stop must be after --start | or --horizon
---stop 130 --horizon 2 | horizon is 2 | 3 ticks
---late never | --late | 'never' | fold
---max-per-tick 0 | --max-per-tick must be | from 1
---max-items 7 --separator ; | --max-items | from 1 to 6 | got 7
---separator n --max-items 2 | --keys: 'ann' holds the --separator 'n'
---keys ann ann | --keys: 'ann' is there twice
---keys | --keys
---keys-file events.csv | --keys | not allowed
---relation none | replace_one
-~--keys --keys-file none | 'none': cannot be
-~--keys --keys-file blank | it is empty
-~--keys --keys-file bytes | not UTF-8
-~--keys --keys-file out.csv | another file
-~--keys --keys-file ./events.csv | is not public
---min-gap 1h | --min-gap needs --user COLUMN
---user who --per-user 5 --min-gap w | e.g. --min-gap 1h
---user who --per-user 5 --min-gap 1h --path streaming | --min-gap with --path streaming needs --late drop
---user who --per-user 5 --min-gap 1h --separator ; --max-items 2 | --min-gap does not go with --separator
---select-delta 1e-7 | --select-delta needs --select-keys
---at-least 2 | --at-least needs --select-keys
---select-every 2 | --select-every needs --select-keys
-~--keys --select-delta 1e-7 | --key who needs the keys: give --keys KEY
-~--keys --at-least 2 | --key who needs the keys: give --keys KEY
-~--keys --select-every 2 | --key who needs the keys: give --keys KEY
---path streaming --runner BundleBasedDirectRunner | fires no ticks of files on BundleBasedDirectRunner
---until 9e9 | --until is 2255-03-14T16:00:00Z, later than now,
---until x | --until is not a time, got 'x'
---until 5 --path streaming | --until is for bounded input: in a stream
-
-[select]
-~--epsilon ~--delta --rho 1 | --select-keys needs a delta, and --rho has none | --select-delta 1e-7
-~--delta | and --epsilon alone has none
---select-delta 1e-6 | leaves nothing of --delta 1e-06 | give less
---select-delta 0 | --select-delta | positive | e.g. --select-delta
---at-least 0 | --at-least must be a whole number from 1, got 0
---select-every 0 | --select-every must be a whole number from 1, got 0
---select-every 7 | --select-every is 7, but there are 6 ticks
---at-least 2 --value u --bounds -1 1 | --at-least needs values that are not negative | or give --bounds from 0
---at-least 2 --user v --per-user 2 --min-gap 10 | --at-least does not go with a gap
---keys ann | --keys: not allowed with argument --select-keys
---keys-file x | --keys-file: not allowed with argument --select-keys
---separator ; --max-items 0 | --max-items must be a whole number
-
-[histogram]
---min-gap 1h | unknown argument --min-gap
-~--item | --item
-~--item --keyvalues a | required | ; --keyvalues is no option of ours
---item who | 'who' | the keys as well | nothing would be protected
---item time | 'time' | the times as well | name another column
---item that | no column 'that'
---item '' | empty name
---user who --per-user 9 --item who ~--key | 'who' is counted and holds the people as well
---domain | --domain
---domain a b a | --domain: 'a' is there twice
---domain a step | 'step' | column
---domain-file events.csv | --domain | not allowed
-~--domain | --domain
-~--domain --domain-file none | 'none': cannot be read
-~--domain --domain-file blank | it is empty
-~--domain --domain-file out.csv | another file
-~--domain --domain-file large --horizon 100000 --mechanism SmoothBinary | 200000 counts take
---fit-total --relation add_remove | --relation add_remove | --fit-total out
---fit-total --separator ; --max-items 2 | --fit-total takes one item a row
---separator ; --max-items 4 | --max-items | from 1 to 2 | got 4
---domain a,b c --separator , --max-items 2 | --domain: | holds the --separator ','
---plot o.png --plot-keys a ~--key | --plot-keys needs --key: without it there is one key
-
-[sequences]
-~--letter | --letter
---letter who --key who | 'who' | the keys as well | nothing would be protected
---letter time | 'time' | the times as well | name another column
---letter that | no column 'that'
---alphabet | --alphabet
-~--alphabet | --alphabet
---alphabet a b a | --alphabet: 'a' is there twice
---alphabet a '' | --alphabet holds "" | empty step
---alphabet a 'b c' | --alphabet: letter 'b c' holds a space
---alphabet-file events.csv | --alphabet | not allowed
---words ab | --words | not allowed | --max-length
---rest other | --rest 'other' is not in the alphabet | --alphabet
---max-length 0 | --max-length must be a whole number from 1 | got 0
---max-length x | --max-length | 'x'
---max-length 25 | 2 letters make 67,108,862 words | smaller --max-length | --rest | --words
---max-length 25 --episodes | make 67,108,862 episodes | --max-length,
---max-length 17 --mechanism SmoothBinary | 262142 counts take | a smaller --alphabet or --max-length
---max-span 3 | --max-span is for --episodes
---episodes --max-span 1 | --max-span 1 steps hold no episode of 2 letters
---episodes --max-span 0 | --max-span must be a whole number from 1
---min-count nan | --min-count | 'nan'
---min-count few | --min-count | 'few'
---maxlength=3 | unknown argument --maxlength: did you mean --max-length?
-~--max-length | --max-length --words --words-file is required
-~--max-length --words ac | --words: word 'ac' holds 'c', which is not
-~--max-length --words a a | --words: 'a' is there twice
-~--max-length --words a '' | --words: '' has no letters
-~--max-length --alphabet a b cc --words-file twice | --words: word 'a  b' is there
-~--max-length --words-file none | 'none': cannot be read
-~--max-length --words-file blank | it is empty
-~--max-length --words-file out.csv | another file
-~--delta --mechanism BLT | --mechanism BLT takes
-
-[graph]
-~--what | --what
-~--edge | --edge
-~--vertices | --vertices
---what paths | --what | 'paths'
---what triangles | --what triangles needs --max-degree
---what kstars --max-degree 3 | --what kstars needs -k
---what kstars --max-degree 3 -k 4 | -k must be from 1 to 3 | got 4
---what highdegree | needs --threshold
---what highdegree --threshold 5 | --threshold must be from 1 to 4
---what forest | needs --max-weight
---what forest --max-weight 0 | --max-weight must be from 1 | got 0
---what degrees --max-degree 5 | --max-degree must be from 1 to 4, got 5
---what degrees --max-degree few | --max-degree | 'few'
---threshold 2 | --threshold is not for --what edges, but for highdegree
--k 2 | -k is not for --what edges, but for kstars
---weight letter | --weight is not for --what edges, but for forest, cuts
---what cuts --max-degree 2 | --max-degree is not for --what cuts
---what cuts --unit 0.3 | --unit must divide 1 | got 0.3
---what cuts --relation edge | must be add_remove or replace_one, got edge
---relation replace_one | --what edges must be edge or node, got replace_one
---relation node | --relation node | --max-degree and --asserted
---asserted | --asserted | --max-degree
---edge u | --edge
---edge u u | --edge must name two columns
---edge u whom | no column 'whom' among 5; | --show-header
---edge u whom --show-header | among 5: 'time', 'who', 'letter', 'u', 'v'
---edge u who --key who | 'who' | the keys as well | nothing would be protected
---edge time v | 'time' | the times as well | name another column
---what forest --max-weight 3 --weight who --key who | 'who' | the keys as well
---what forest --max-weight 3 --weight w | no column 'w'
---edge u '' | --edge | empty name
---vertices-file blank | --vertices | not allowed
---vertexes=3 | unknown argument --vertexes: did you mean --vertices?
---vertices 1 | --vertices: a graph has 2
---vertices 1e10 | --vertices must be from 2
---what cuts --vertices 501 | up to 500 of them, got 501
-~--vertices --vertices-file none | cannot be read
-~--vertices --vertices-file blank | it is empty
-~--vertices --vertices-file one | 2 vertices or more
-~--vertices --vertices-file repeated | 'a' is there twice
-~--vertices --vertices-file dashes --what cuts | the same label
---what degrees --vertices 9000 --max-degree 8000 --horizon 100000 --mechanism SquareRoot | give a smaller --max-degree
---what kstars --vertices 9000 --max-degree 8000 -k 20 | choose a smaller --max-degree or -k
-
-[choose]
-~--horizon | give --horizon, the most elements that any key will have, or --ticks
---ticks 9 | not allowed with argument
---max-per-tick 9 | --max-per-tick goes with --ticks
-~--horizon --ticks 0 | --ticks must be a whole number from 1, got 0
-~--horizon --ticks 9 --max-per-tick 0 | --max-per-tick must be a whole number from 1
---replay | unknown argument --replay: did you mean --replays?
-~--horizon --ticks 9 --unit 5 | --unit 5
-
-[errors]
-~--horizon | give --horizon, the most elements that any key will have, or --ticks
-~--epsilon ~--delta | give a budget
---horizon 0 | --horizon must be from 1
---max-per-tick 3 | --max-per-tick goes with --ticks
---per-key 3 | --per-key needs --per-user K
---visible 0 | must be a positive, finite number
---plot x.pdf | --plot must end in .png
---keys 0 | --keys must be a whole number from 1
-~--delta --mechanism BLT | takes Gaussian noise
-~--horizon --ticks 9 --keys FATAL INFO | --keys: must be a whole number, got 'FATAL': say how many there are
-
-[bounds]
---per-user 3 0 | --per-user must be a whole number from 1, got 0
---per-key x | argument --per-key: invalid whole value: 'x'
---min-gap w | e.g. --min-gap 1h
---sample 2 | --sample must be a number above 0, up to 1, got 2.0
---horizon 0 | --horizon must be
---value u | --value needs --bounds
---user whom | no column 'whom'
---output x.csv | unknown argument --output
-"""  # noqa: E501
-FILES = {
-    "events.csv": "time,who,letter,u,v\n" + f"{','.join([SECRET_TEXT] * 3)},1,{SECRET}\n" * 2,
-    "blank": "\n\n",
-    "bytes": "\udcff\n",
-    "dashes": "a\nb-c\na-b\nc\n",
-    "large": "\n".join(map(str, range(200_000))),
-    "one": "a\n",
-    "repeated": "a\nb\na\n",
-    "twice": "a b\na  b\n",
-}
-# The smallest command lines that work, but for the budget.
-COUNTING = ("--input", "events.csv", "--timestamp", "time", "--output", "out.csv")
-CLOCK = ("--key", "who", "--tick", 10, "--start", 100, "--horizon", 6)
-SIX = ("ann", "bob", "cyd", "dan", "eve", "fay")
-BARE: dict[str, tuple[Any, ...]] = {
-    "count": ("--key", "who", "--value", "u", "--bounds", 0, 4, "--horizon", 60),
-    "ticks": (*CLOCK, "--keys", *SIX),
-    "select": (*CLOCK, "--select-keys"),
-    "histogram": ("--key", "who", "--item", "letter", "--domain", "a", "b", "--horizon", 60),
-    "sequences": ("--key", "who", *MORE["sequences"]),
-    "graph": ("--key", "who", *MORE["graph"]),
-    "choose": ("--horizon", 9),
-    "errors": ("--horizon", 9),
-    "bounds": ("--input", "events.csv", "--user", "v", "--timestamp", "time", *CLOCK, "--keys", 1),
-}  # fmt: skip
-OTHERS = {"choose": choose, "errors": errors, "bounds": bounds}
-SECTIONS = {
-    head: body.splitlines()
-    for head, body in re.findall(r"(?m)^\[(\w+)\]\n((?:[^\[\n].*\n)+)", REFUSED)
-}
+PLACES = [(make, of) for make in VALID for of in inspect.signature(make).parameters.values()]
+PLACES = [(make, of) for make, of in PLACES if of.name not in ROWS]
 
 
-OPTIONS = {kind: {*TASK[kind].parser().names()} for kind in BARE if kind in TASK}
-SHARED = set().union(*OPTIONS.values())
+def wrong_for(of: inspect.Parameter) -> list[Any]:
+    """What a parameter must refuse; None only if its annotation does not allow it."""
+    kind = str(of.annotation)
+    plain = kind.removesuffix(" | None")
+    wrong = WRONG.get(kind) or WRONG.get(plain) or NAMED[of.name]
+    wrong += BEYOND.get(of.name, ())
+    if plain != kind or of.default is None:
+        wrong = tuple(value for value in wrong if value is not None)
+    right = [value for name, value in RIGHT if name == of.name]
+    return [value for value in wrong if not any(value is each or value == each for each in right)]
 
 
-def mistakes(kind: str) -> list[str]:
-    """The lines of the tables that are about a command."""
-    if kind in OTHERS:
-        return SECTIONS[kind]
-    theirs = SHARED - OPTIONS[kind]
-    heads = ("every",) if kind in ("ticks", "select") else ("every", "elements")
-    shared = [line for head in heads for line in SECTIONS[head]]
-    options = {line: {*re.findall(r"--[a-z-]+", line.split(" | ")[0])} for line in shared}
-    return [*(line for line in shared if not theirs & options[line]), *SECTIONS[kind]]
+def refusal(make: Callable[..., Any], name: str, value: Any) -> ValueError | TypeError | None:
+    """How a parameter refuses a value, all else being valid; None if it takes it."""
+    base = {other: one for other, one in VALID[make].items() if other != INSTEAD.get(name)}
+    try:
+        make(**{**base, name: value})
+    except (ValueError, TypeError) as error:
+        return error
+    return None
 
 
-def refused(kind: str, flags: Sequence[str]) -> str:
-    """What is said of these words after the smallest command line."""
-    gone = [word[1:] for word in flags if word.startswith("~")]
-    words = (*(() if kind in OTHERS else COUNTING), *BARE[kind], *BUDGET)
-    main = OTHERS[kind].main if kind in OTHERS else MAIN[kind]
-    more = [word for word in flags if not word.startswith("~")]
-    return fail(*without(words, *gone), *more, run=partial(command, main=main), started=False)
+def test_every_public_name_is_walked() -> None:
+    public = {
+        getattr(home, name)
+        for home in (dp, metrics, mechanisms, statistics)
+        for name in home.__all__
+        if name not in RESULTS | OTHERS
+    }
+    classes = {each for each in public if callable(each)}
+    classes -= {each for each in classes if isinstance(each, type) and issubclass(each, Exception)}
+    assert classes == {*VALID}
 
 
-@pytest.mark.parametrize("kind", BARE)
-def test_mistakes_take_one_line_and_start_nothing(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("make", VALID, ids=lambda make: make.__name__)
+def test_wrong_values_are_refused_by_name(make: Callable[..., Any]) -> None:
+    assert make(**VALID[make]) is not None
+    for of in (of for each, of in PLACES if each is make):
+        for value in wrong_for(of):
+            error = refusal(make, of.name, value)
+            assert error is not None, f"{make.__name__} takes {of.name}={value!r}"
+            named = rf"\b({CALLED.get(of.name, of.name)})\b"
+            assert re.search(named, str(error)), (of.name, value, error)
+            assert REMEDY.search(str(error)), (of.name, value, error)
+            shown = repr(value) if isinstance(value, int | float) else ""
+            is_shown = any(text in str(error) for text in (shown, type(value).__name__, "inf"))
+            assert is_shown, (of.name, value, error)
+
+
+anything = st.recursive(
+    st.one_of(
+        *(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5)),
+        *(st.binary(max_size=5), st.complex_numbers(), st.decimals(), st.fractions()),
+        st.sampled_from([10**400, -(10**400), 2**53, object(), int, len, np.True_, np.int64(3)]),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.lists(inner, max_size=3).map(tuple),
+        st.dictionaries(st.text(max_size=3), inner, max_size=2),
+        st.frozensets(st.integers() | st.text(max_size=3), max_size=3),
+    ),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=600, deadline=None, derandomize=True, database=None)
+@given(place=st.sampled_from(PLACES), value=anything)
+def test_any_value_is_taken_or_refused(
+    place: tuple[Callable[..., Any], inspect.Parameter], value: Any
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    files = {name: text.encode("utf-8", "surrogateescape") for name, text in FILES.items()}
-    for name, content in files.items():
-        Path(name).write_bytes(content)
-    wrong = []
-    for line in mistakes(kind):
-        flags, *parts = line.split(" | ")
-        try:
-            text = refused(kind, shlex.split(flags))
-        except AssertionError as error:
-            text = f"not refused in one line: {error}"
-        spelt = not re.search(r"max_|min_|timestamp_|asserted=", text)  # not as in the library
-        # It is refused before a row is read: here its time is not a number.
-        early = "row 1" not in text or "row 1" in line
-        if not (spelt and early and all(part in text for part in parts)):
-            wrong.append(f"{line}\n  {text}")
-    assert not wrong, "\n".join(wrong)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == files
-
-
-def test_each_command_is_in_the_table_and_each_mistake_is_tried() -> None:
-    tried = {line for kind in BARE for line in mistakes(kind)}
-    assert tried == {line for line in REFUSED.splitlines() if " | " in line}
-    assert {*SECTIONS} == {*BARE, "every", "elements"}
-    without_mistakes = {"account", "demo", "select"}  # `test_account.py` has those of accounts
-    assert {*BARE} == {*COMMANDS} - without_mistakes | {"select"}
+    """By a message that names the parameter, or another one that it does not go with."""
+    make, of = place
+    names = [CALLED.get(name, name) for name in inspect.signature(make).parameters]
+    if (error := refusal(make, of.name, value)) is not None:
+        named = rf"\b({'|'.join(names)})\b"
+        assert re.search(named, str(error)), (make, of.name, value, error)
+        assert REMEDY.search(str(error)), (make, of.name, value, error)

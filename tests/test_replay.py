@@ -27,6 +27,9 @@ from beam_dpcount.noise import replay
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from beam_dpcount.noise.replay import NO_ID, Expansion, Replay, ReplayableEntropy, SecretError
 from beam_dpcount.states.codecs import StateCodec
+from beam_dpcount.states.envelope import OTHER_ENTROPY
+from beam_dpcount.transforms.inputs import DRAWS_EARLY
+from tests.messages import says
 from tests.runners import RUNNERS, Row, feed, run
 
 SECRET = "0123456789abcdef" * 4
@@ -504,8 +507,6 @@ def test_replays_in_another_order_show_nothing_of_values(path: str) -> None:
 
 
 def test_ids_must_be_functions_and_sort() -> None:
-    with pytest.raises(TypeError, match="element_id must be a function"):
-        dp.PrefixCount(dp.ZCDP(1), 9, element_id="id", entropy=entropy())  # type: ignore[arg-type]
     rows: list[Row] = [("k", (0, identity), 0) for identity in ("a", 1)]
     count = dp.PrefixCount(dp.ZCDP(1), 9, entropy=entropy(), **IDS)
     with pytest.raises(Exception, match="ids that sort, all of one type"):
@@ -814,11 +815,8 @@ def test_missing_and_short_secrets_stop_the_run(
     [
         ((), {}, "environment variable"),
         (("A",), {"key_file": "b"}, "environment variable"),
-        ((7,), {}, "must be text"),
         ((SECRET,), {}, "name of an environment variable, not a secret"),
         (("abcdef" * 8,), {}, "name of an environment variable, not a secret"),
-        (("A",), {"run_id": 7}, "run_id must be text"),
-        (("A",), {"run_id": None}, "run_id must be text"),
         ((), {"key_file": SECRET + "\n"}, "path of a file, not a secret"),
         ((), {"key_file": "Zm9v_" * 8 + "=="}, "path of a file, not a secret"),
         ((), {"key_file": SECRET}, "path of a file, not a secret"),
@@ -834,7 +832,7 @@ def test_constructor_refusals(arguments: Any, options: Any, message: str) -> Non
 def test_noise_that_is_drawn_early_is_refused(path: str) -> None:
     for mechanism in (dp.mechanisms.KAry(20), dp.mechanisms.Unbounded(dp.mechanisms.KAry)):
         horizon = 20 if isinstance(mechanism, dp.mechanisms.KAry) else None
-        with pytest.raises(ValueError, match="draws noise early"):
+        with pytest.raises(ValueError, match=says(DRAWS_EARLY)):
             counts(ROWS, path, budget=dp.PureDP(1), mechanism=mechanism, horizon=horizon)
     sparse = dp.sparse_for(3, 20, dp.PureDP(1))
     with pytest.raises(ValueError, match="SystemEntropy"):
@@ -866,7 +864,7 @@ def test_replayable_noise_needs_its_history() -> None:
 def test_states_of_another_entropy_are_refused() -> None:
     counter = dp.calibrate(dp.mechanisms.BinaryTree(9), dp.ZCDP(1))
     plain, digested = StateCodec(counter), StateCodec(counter, 16)
-    with pytest.raises(ValueError, match="under another entropy"):
+    with pytest.raises(ValueError, match=says(OTHER_ENTROPY)):
         digested.decode(plain.encode(counter.init()))
 
 

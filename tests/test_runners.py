@@ -130,12 +130,6 @@ def test_allow_runner(name: str, runner: Any) -> None:
     assert not spreads_groups(pipeline)
 
 
-@each
-def test_allow_runner_is_true_or_false(name: str) -> None:
-    with pytest.raises(TypeError, match="allow_runner must be True or False, got 'DaskRunner'"):
-        TRANSFORMS[name](allow_runner="DaskRunner")
-
-
 def test_a_refused_runner_uses_no_share() -> None:
     ledger = dp.Ledger(BUDGET, "all")
     made = dp.PrefixCount(ledger.share(1, "counts"), 8)

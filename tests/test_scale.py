@@ -14,16 +14,10 @@ from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.utils import windowed_value
 
 import beam_dpcount as dp
+from beam_dpcount.counters.people import Bound, Seen
 from beam_dpcount.dofns import users as bounding
-from beam_dpcount.dofns.users import (
-    Bound,
-    BoundArriving,
-    BoundShards,
-    Parcels,
-    SendToPeople,
-    SendToShards,
-)
-from beam_dpcount.states.codecs import Seen
+from beam_dpcount.dofns.parcels import Parcels
+from beam_dpcount.dofns.users import BoundArriving, BoundShards, SendToPeople, SendToShards
 from beam_dpcount.states.wire import record_of, records_of
 from benchmarks import people
 from benchmarks.soak import Cell

@@ -81,7 +81,9 @@ def values(rows: list[Any]) -> dict[tuple[str, int], float]:
 
 @pytest.mark.pipeline
 def test_every_row_has_a_release() -> None:
-    rows = counted(PrefixCountRows("page", "amount", "9", high="5", unit="0.5", **AT, **EXACT))
+    rows = counted(
+        PrefixCountRows("page", "amount", "9", bounds=["0", "5"], unit="0.5", **AT, **EXACT)
+    )
     assert {type(row) for row in rows} == {CountRow}
     assert values(rows) == {
         **{("a", 1): 2.0, ("a", 2): 7.0, ("a", 3): 8.0},
@@ -128,7 +130,7 @@ def test_a_clock_counts_rows_and_drops_what_cannot_be_read(path: str) -> None:
 
 @pytest.mark.pipeline
 def test_a_clock_sums_values_and_collects_other_keys() -> None:
-    options = {"value": "amount", "high": "5", "other": "b", **CLOCK, **AT, **EXACT}
+    options = {"value": "amount", "bounds": [0, "5"], "other": "b", **CLOCK, **AT, **EXACT}
     rows = values(counted(TickCountRows("page", **options)))
     assert (rows["a", 3], rows["b", 3]) == (8, 1)
 
@@ -143,7 +145,7 @@ def test_people_are_bounded_and_nobody_is_left_out() -> None:
 @pytest.mark.pipeline
 def test_keys_need_not_be_listed() -> None:
     clock = {**CLOCK, "keys": None}
-    transform = TickCountRows("page", **clock, **AT, **EXACT, select_keys={"delta": "1e-9"})
+    transform = TickCountRows("page", **clock, **AT, **EXACT, select_keys=True, select_delta="1e-9")
     assert {row.key for row in counted(transform)} == {"a", "b"}  # one event shows no key
 
 
@@ -224,18 +226,28 @@ def test_wrong_fields_are_refused_when_the_pipeline_is_built(name: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"epsilon": "much"}, "epsilon must be a number, or text that is one"),
-        ({"epsilon": True}, "epsilon must be a number"),
+        (
+            {"epsilon": "much"},
+            "epsilon must be a positive, finite number, got 'much': give e.g. epsilon=1",
+        ),
+        ({"epsilon": True}, "epsilon must be a positive, finite number, got True"),
         ({"epsilon": 1, "rho": 1}, "not both"),
         ({}, "give a budget"),
         ({"rho": 1, "keys": "a"}, "keys must be a list"),
         ({"rho": 1, "keys": [True]}, "in quotes"),
         ({"rho": 1, "select_keys": True}, "not both"),
-        ({"rho": 1, "keys": None, "select_keys": {"sharts": 3}}, "select_keys has no 'sharts'"),
+        (
+            {"rho": 1, "keys": None, "select_keys": {"delta": 3}},
+            "select_keys must be true or false",
+        ),
+        ({"rho": 1, "keys": None, "select_sharts": 3}, "did you mean select_shards?"),
         ({"rho": 1, "keys": None}, "give keys"),
-        ({"rho": 1, "tick": "1 fortnight"}, "such as 15m or 1h"),
-        ({"rho": 1, "start": "2026-01-15T00:00:00"}, "offset"),
-        ({"rho": 1, "per_user": 3}, "give user"),
+        (
+            {"rho": 1, "tick": "1 fortnight"},
+            "give seconds, or a unit .s, m, h, d, w., e.g. tick=10m",
+        ),
+        ({"rho": 1, "start": "noon"}, "start is not a time, got 'noon': give seconds since 1970"),
+        ({"rho": 1, "per_user": 3}, "per_user needs user"),
         ({"rho": 1, "user": "user"}, "user needs per_user"),
         ({"rho": 1, "run_id": "May"}, "secret_env"),
         ({"rho": 1, "secret_env": "SECRET"}, "run_id"),
@@ -252,7 +264,7 @@ def test_wrong_arguments_are_refused_in_words(options: dict[str, Any], message: 
     [
         ("median", "give one of count"),
         ({"field": "amount"}, "mappings with a metric"),
-        ({"metric": "mean", "feild": "amount"}, "takes no 'feild': it takes"),
+        ({"metric": "mean", "feild": "amount"}, "takes no 'feild': did you mean field[?] it takes"),
         ({"metric": "mean"}, "needs more arguments"),
     ],
 )
@@ -386,7 +398,7 @@ def test_other_languages_build_it_by_its_name() -> None:
         expansion_service.ExpansionServiceServicer(options), server
     )
     server.start()
-    kwargs = {"key": "page", "value": "number", "horizon": "9", "high": 9, "rho": "1e12"}
+    kwargs = {"key": "page", "value": "number", "horizon": "9", "bounds": [0, 9], "rho": "1e12"}
     payload = {"constructor": "beam_dpcount.rows.PrefixCountRows", "kwargs": Row(**kwargs)}
     built = ExternalTransform(
         "beam:transforms:python:fully_qualified_named",

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import beam_dpcount as dp
+from beam_dpcount.counters.counter import TAKES_GAUSSIAN, TAKES_LAPLACE
 from beam_dpcount.counters.sparse import SparseCounter, sparse_for
 from beam_dpcount.mechanisms import (
     BinaryTree,
@@ -24,11 +25,12 @@ from beam_dpcount.mechanisms import (
 )
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
-from beam_dpcount.states.codecs import StateCodec
+from beam_dpcount.states.codecs import OTHER_COUNTER, StateCodec
 from beam_dpcount.states.envelope import StateError
 from tests.audit.counters import OneSegment
 from tests.audit.exact import log_pmf
 from tests.audit.segments import distributions, largest_loss, worst_loss
+from tests.messages import says
 from tests.rounding import ROUNDED
 from tests.scripted import Script, SeededBytes
 
@@ -224,7 +226,7 @@ def test_state_bytes_of_other_parameters_are_refused():
         dp.calibrate(Sparse(3, 6), dp.PureDP(2)),
         dp.calibrate(Sparse(3, 6), PURE, unit=0.5),
     ):
-        with pytest.raises(StateError, match="other parameters"):
+        with pytest.raises(StateError, match=says(OTHER_COUNTER)):
             StateCodec(other).decode(data)
 
 
@@ -307,9 +309,9 @@ def test_counters_that_round_take_the_rest_for_the_lattice_that_they_are_on(kind
 
 
 def test_counters_that_cannot_take_the_rest_are_refused():
-    with pytest.raises(ValueError, match=r"^SmoothBinary takes Gaussian noise"):
+    with pytest.raises(ValueError, match=says(TAKES_GAUSSIAN, mechanism="SmoothBinary")):
         dp.calibrate(Sparse(3, 6, SmoothBinary), PURE)
-    with pytest.raises(ValueError, match=r"^KAry takes Laplace noise"):
+    with pytest.raises(ValueError, match=says(TAKES_LAPLACE, mechanism="KAry")):
         dp.calibrate(Sparse(3, 6, KAry), dp.ZCDP(0.5))
 
 
@@ -317,30 +319,6 @@ def test_counters_that_cannot_take_the_rest_are_refused():
 def test_vectors_are_refused(dimension):
     with pytest.raises(ValueError, match="leave dimension out"):
         dp.calibrate(Sparse(3, 6), PURE, dimension=dimension)
-
-
-@pytest.mark.parametrize("name", ["segment", "segments"])
-@pytest.mark.parametrize("value", [0, -1, True, False, 2.0, 2.5, "x", None, math.nan])
-def test_sizes_out_of_range_are_refused(name, value):
-    with pytest.raises(ValueError, match=f"^{name} must be a whole number from 1") as caught:
-        Sparse(**{"segment": 3, "segments": 6, name: value})
-    assert repr(value) in str(caught.value)
-
-
-@pytest.mark.parametrize("counter", [BinaryTree(6), "BinaryTree", None, int, Sparse, lambda n: n])
-def test_counters_that_are_no_mechanisms_class_are_refused(counter):
-    with pytest.raises(TypeError, match="counter must be a class such as BinaryTree") as caught:
-        Sparse(3, 6, counter)
-    assert repr(counter) in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "share", [0, 1, 0.0, 1.0, -0.1, 1.1, math.nan, math.inf, True, False, "0.5", None]
-)
-def test_shares_out_of_range_are_refused(share):
-    with pytest.raises((ValueError, TypeError), match="share must be") as caught:
-        Sparse(3, 6, share=share)
-    assert repr(share) in str(caught.value)
 
 
 def test_mechanisms_are_values():
@@ -485,13 +463,6 @@ def test_a_budget_too_small_for_the_ones_gets_safe_segments_or_a_refusal():
         return
     counter = dp.calibrate(chosen, dp.PureDP(1e-6))
     assert counter.slack(1000) <= chosen.segment / 2
-
-
-@pytest.mark.parametrize(("ones", "steps"), [(0, 10), (10, 0), (-1, 10)])
-def test_choices_for_nothing_are_refused(ones, steps):
-    with pytest.raises(ValueError, match="at least 1") as caught:
-        sparse_for(ones, steps, PURE)
-    assert str((ones, steps)[ones > 0]) in str(caught.value)
 
 
 # The exact audit

@@ -84,7 +84,7 @@ CLOCKS = {
 }
 # How long a run has taken, on stderr; and what a step costs, where choose explains itself.
 READ = {
-    "budget/account.py": {"now"},  # which is private, as is what spending.py adds to it
+    "budget/account_file.py": {"now"},  # which is private, as is what spending.py adds to it
     "commands/manifest.py": {"now"},  # when a run began, which is as public as its files' times
     "commands/progress.py": {"monotonic"},
     "commands/spending.py": {"now"},

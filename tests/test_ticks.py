@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
-import math
 import pickle
 import random
 import struct
@@ -27,6 +26,7 @@ from beam_dpcount import mechanisms
 from beam_dpcount.counters.change import TickChange
 from beam_dpcount.counters.clip import least_most
 from beam_dpcount.counters.clock import (
+    NO_END,
     Clock,
     check_keys,
     clock_of,
@@ -45,9 +45,17 @@ from beam_dpcount.mechanisms import (
     SquareRoot,
 )
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
-from beam_dpcount.states.codecs import StateCodec, tick_codec
-from beam_dpcount.states.envelope import FORMAT, StateError
+from beam_dpcount.states.codecs import OTHER_CLOCK, OTHER_KEYS, StateCodec, tick_codec
+from beam_dpcount.states.envelope import (
+    CORRUPT,
+    FORMAT,
+    OTHER_ENTROPY,
+    OTHER_FORMAT,
+    UPGRADE,
+    StateError,
+)
 from beam_dpcount.states.wire import PAIR, add_to, add_up, pack_sums, take_due
+from tests.messages import says
 from tests.neighbours import Alternating
 from tests.scripted import Script
 
@@ -113,23 +121,14 @@ def test_points_in_time_are_exact(micros: int) -> None:
         ("2024-01-31T00:00:00", ValueError, "has no time zone"),
         ("2024-01-31", ValueError, "has no time zone"),
         (dt.datetime(2024, 1, 31), ValueError, "has no time zone"),
-        ("yesterday", ValueError, "not an ISO 8601 time"),
-        ("", ValueError, "not an ISO 8601 time"),
         ("1700000000", ValueError, "start"),
         ("2024-01-31T00:00:00.1234567Z", ValueError, "whole microseconds"),
         (1e-7, ValueError, "whole microseconds"),
         (1 / 3, ValueError, "whole microseconds"),
         (Fraction(1, 3), ValueError, "whole microseconds"),
-        (math.nan, ValueError, "finite"),
-        (-math.inf, ValueError, "finite"),
         (1_700_000_000_000, ValueError, "not milliseconds"),
         (-(10**12), ValueError, "outside the years 1 to 9999"),
         (dt.date(2024, 1, 31), TypeError, "must be a time"),
-        (True, TypeError, "must be a time"),
-        (None, TypeError, "must be a time"),
-        ([5], TypeError, "must be a time"),
-        (b"0", TypeError, "must be a time"),
-        (1j, TypeError, "must be a time"),
     ],
     ids=repr,
 )
@@ -158,25 +157,6 @@ def test_lengths_of_ticks(given: Any, micros: int) -> None:
     assert duration_of(given) == micros
 
 
-@pytest.mark.parametrize(
-    ("given", "kind", "reason"),
-    [
-        (0, ValueError, "must be positive"),
-        (-60, ValueError, "must be positive"),
-        (dt.timedelta(0), ValueError, "must be positive"),
-        (1e-7, ValueError, "whole microseconds"),
-        (math.inf, ValueError, "finite"),
-        ("an hour", ValueError, "must be a positive time of whole microseconds"),
-        (True, TypeError, "must be a time"),
-        (None, TypeError, "must be a time"),
-    ],
-    ids=repr,
-)
-def test_other_lengths_are_refused(given: Any, kind: type[Exception], reason: str) -> None:
-    with pytest.raises(kind, match=rf"tick .*{reason}.*tick=60"):
-        duration_of(given)
-
-
 # The clock
 
 
@@ -198,7 +178,7 @@ def test_ticks_up_to_stop_or_horizon() -> None:
 @pytest.mark.parametrize(
     ("options", "kind", "reason"),
     [
-        ({}, ValueError, "give stop, .* or horizon"),
+        ({}, ValueError, says(NO_END)),
         ({"stop": 0}, ValueError, "stop must be after start, got start=0 and stop=0"),
         ({"stop": -5}, ValueError, "stop must be after start"),
         ({"stop": 61, "horizon": 6}, ValueError, "horizon is 6, but there are 7 ticks"),
@@ -209,12 +189,8 @@ def test_ticks_up_to_stop_or_horizon() -> None:
         ),
         ({"stop": 9, "horizon": 9}, ValueError, "for 9 ticks give horizon=9 in its place"),
         ({"start": 1_700_000_000, "stop": 24}, ValueError, "for 24 ticks give horizon=24 in its"),
-        ({"horizon": 0}, ValueError, "horizon must be from 1"),
-        ({"horizon": 2.0}, TypeError, "horizon must be a whole number"),
-        ({"horizon": True}, ValueError, "horizon must be from 1"),
         ({"horizon": 2**48}, ValueError, "end after the year 9999"),
         ({"stop": "2024-01-01"}, ValueError, "stop has no time zone"),
-        ({"tick": 0, "stop": 1}, ValueError, "tick must be positive"),
     ],
     ids=str,
 )
@@ -351,28 +327,6 @@ def test_keys_keep_their_order() -> None:
     assert check_keys(("ä",)) == ("ä",)
     assert check_keys({"b", "a"}) == ("a", "b")
     assert check_keys({"x": 1}.keys()) == ("x",)
-
-
-@pytest.mark.parametrize(
-    ("keys", "kind", "reason"),
-    [
-        ("INFO", TypeError, "must be a list of texts, got 'INFO'"),
-        (b"INFO", TypeError, "must be a list of texts"),
-        (None, TypeError, "must be a list of texts, got None"),
-        (dp.SelectKeys, TypeError, r"give keys=SelectKeys\(\), with brackets"),
-        pytest.param(iter(["a"]), TypeError, "must be a list of texts", id="iterator"),
-        ({"a": 1}, TypeError, "must be a list of texts"),
-        (["a", 1], TypeError, "must be texts, got 1 of int"),
-        pytest.param({"a", 1}, TypeError, "must be texts, got 1 of int", id="set"),
-        ([None], TypeError, "must be texts, got None"),
-        ([], ValueError, "must not be empty"),
-        (["a", "b", "a"], ValueError, "'a' is there twice"),
-    ],
-    ids=repr,
-)
-def test_other_keys_are_refused(keys: Any, kind: type[Exception], reason: str) -> None:
-    with pytest.raises(kind, match=rf"keys {reason}|keys .*{reason}"):
-        check_keys(keys)
 
 
 # Sums
@@ -594,17 +548,17 @@ def test_other_versions_and_clocks_are_refused() -> None:
 
     assert altered(0, FORMAT) == WHOLE
     newer = refused(cells(), altered(0, FORMAT + 1))
-    assert f"in format {FORMAT + 1}, this code reads format {FORMAT}: upgrade" in newer
+    assert newer == OTHER_FORMAT.format(theirs=FORMAT + 1, ours=FORMAT, remedy=UPGRADE)
     older = refused(cells(), altered(0, 1))
     assert "in format 1, this code reads format 3: resume with the beam_dpcount that" in older
-    assert "another entropy" in refused(cells(), altered(1, 16))
+    assert refused(cells(), altered(1, 16)) == OTHER_ENTROPY
     for other in (clock_of(10, 0, horizon=99), clock_of(5, 0, horizon=STEPS)):
-        assert "another clock" in refused(cells(other), WHOLE)
-        assert "another clock" in refused(cells(other, ["others"]), WHOLE)
+        assert refused(cells(other), WHOLE) == OTHER_CLOCK
+        assert refused(cells(other, ["others"]), WHOLE) == OTHER_CLOCK
     assert cells(clock_of(10, 0, 20, STEPS)).decode(WHOLE) == cells().decode(WHOLE)
 
 
-OTHER_KEYS = {
+OTHER_LISTS = {
     "added": ["INFO", "ERROR", "FATAL"],
     "removed": ["INFO"],
     "in another order": ["ERROR", "INFO"],
@@ -614,14 +568,12 @@ OTHER_KEYS = {
 }
 
 
-@pytest.mark.parametrize("how", OTHER_KEYS)
+@pytest.mark.parametrize("how", OTHER_LISTS)
 def test_another_list_of_keys_is_refused_and_said_so(how: str) -> None:
-    message = refused(cells(keys=OTHER_KEYS[how]), WHOLE)
-    assert "the list of keys (TickHistogram: the domain), or its order" in message
-    assert "resume with that list" in message
-    assert "a new stream, under a new label, and spends its budget anew" in message
+    message = refused(cells(keys=OTHER_LISTS[how]), WHOLE)
+    assert message == OTHER_KEYS
     assert "clock" not in message
-    assert not any(key in message for key in (*KEYS_OF_CELLS, *OTHER_KEYS[how]))
+    assert not any(key in message for key in (*KEYS_OF_CELLS, *OTHER_LISTS[how]))
 
 
 # What the code wrote before there was one envelope, of this clock; and what it writes now.
@@ -641,7 +593,7 @@ def test_cells_are_written_as_ever_and_former_ones_refused() -> None:
     assert WHOLE.hex() == PINNED
     for former in FORMER:
         said = refused(cells(), bytes.fromhex(former))
-        assert "formats before 2 had other checks" in said
+        assert said == CORRUPT
 
 
 # What one event can change, by exhaustive search

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_dpcount.commands.files.times import lacks_offset, parser
+from beam_dpcount.arguments.timestamps import lacks_offset, parser
 from beam_dpcount.times import duration, every
 
 UTC = dt.timezone.utc
@@ -154,7 +154,7 @@ def test_utc_needs_no_time_zone_database(monkeypatch: pytest.MonkeyPatch) -> Non
     def absent(name: str) -> None:
         raise AssertionError(name)
 
-    monkeypatch.setattr("beam_dpcount.commands.files.times.ZoneInfo", absent)
+    monkeypatch.setattr("beam_dpcount.arguments.timestamps.ZoneInfo", absent)
     assert parser("iso", "UTC")("1970-01-01T00:00:01") == 1_000000
 
 

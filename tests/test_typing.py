@@ -47,6 +47,8 @@ dp.Isotonic(dp.PrefixCount(budget, 100).counter, over="past", blocks=9, path="au
 dp.ShrinkAcrossKeys(count=dp.TickCount(budget, 60, 0, horizon=10, keys=["a"]), path="auto")
 """
 
+MOST_IGNORED = 11  # lines of the package that no type checker reads; lower it as they go
+
 
 def checked(text: str, folder: Path) -> list[str]:
     """What mypy --strict says of a script."""
@@ -97,3 +99,15 @@ def test_help_shows_every_argument_with_its_type_and_an_example(name: str) -> No
         if "the options" not in described:  # of another class, which has them
             assert re.search(rf"\b{argument.name}\b", described), argument
     assert ">>> " in text
+
+
+def test_few_lines_are_hidden_from_the_type_checker() -> None:
+    """No attribute is set on another object: what an inner count knows is `Inside`."""
+    lines = [
+        line
+        for path in sorted((ROOT / "beam_dpcount").rglob("*.py"))
+        for line in path.read_text("utf-8").splitlines()
+        if "# type: ignore" in line
+    ]
+    assert len(lines) <= MOST_IGNORED, lines
+    assert not [line for line in lines if "ignore[misc]" in line]

@@ -27,7 +27,16 @@ from benchmarks.cells import Cell
 
 PACKAGE = Path(dp.__file__).parent
 ROOMS = (
-    *("checks.py", "noise", "budget", "mechanisms", "counters", "statistics", "dofns"),
+    *(
+        "checks.py",
+        "reading.py",
+        "noise",
+        "budget",
+        "mechanisms",
+        "counters",
+        "statistics",
+        "dofns",
+    ),
     *("transforms", "local", "commands"),
 )
 CLIMBS, AGAIN = 2, 3
@@ -126,7 +135,7 @@ def test_the_way_of_value_to_the_release() -> None:
     files = walk(run, amount, "amount")
     assert [release.step for release in released] == [1]
     check(files)
-    assert files[-3:] == ["dofns/elements.py", "dofns/intake.py", "dofns/reading.py"]
+    assert files[-3:] == ["dofns/elements.py", "dofns/intake.py", "reading.py"]
 
 
 def test_the_way_of_entropy_to_the_draw() -> None:

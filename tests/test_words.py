@@ -29,16 +29,18 @@ from beam_dpcount.mechanisms import (
 from beam_dpcount.mechanisms.base import Mechanism
 from beam_dpcount.statistics import words as module
 from beam_dpcount.statistics.base import Statistic
-from beam_dpcount.statistics.letters import (  # type: ignore[attr-defined]
+from beam_dpcount.statistics.items import places
+from beam_dpcount.statistics.letters import (
+    EITHER,
     NOT_A_LETTER,
     UNKNOWN,
     check_alphabet,
     check_words,
-    places,
     read_letter,
     spell,
 )
 from beam_dpcount.statistics.words import Words, WordsChange
+from tests.messages import says
 from tests.neighbours import Alternating, differences, through
 from tests.real_data import real_rows
 
@@ -392,30 +394,15 @@ def test_words_are_spelled_without_clashes():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        (((), 2), ValueError, "alphabet is empty"),
-        (({"a", "b"}, 2), TypeError, "alphabet must be a sequence of str, got set"),
-        ((["a", 1], 2), TypeError, "holds 1"),
-        ((["a", "b", "a"], 2), ValueError, "names 'a' twice"),
         ((["a", ""], 2), ValueError, "stands for an empty step"),
         ((["a", "log in"], 2), ValueError, "'log in' holds a space"),
-        (("ab",), ValueError, "either max_length"),
-        (("ab", 2, ["a"]), ValueError, "either max_length"),
-        (("ab", 0), ValueError, "max_length must be a whole number from 1, got 0"),
-        (("ab", True), ValueError, "got True"),
-        (("ab", "2"), ValueError, "got '2'"),
+        (("ab",), ValueError, says(EITHER, noun="words")),
+        (("ab", 2, ["a"]), ValueError, says(EITHER, noun="words")),
         (("abcdefghijklmnopqrstuvwxyz", 5), ValueError, r"26 letters make 12,356,630 words"),
         (("ab", 10**9), ValueError, "more than 1,000,000,000,000,000,000 words"),
         (("a", 10**6 + 1), ValueError, "1 letters make 1,000,001 words"),
-        (("ab", None, []), ValueError, "there are no words"),
-        (("ab", None, "ab"), TypeError, "sequence of words, got str"),
-        (("ab", None, {"ab"}), TypeError, "sequence of words, got set"),
-        (("ab", None, ["ab", ("a", "b")]), ValueError, r"word \('a', 'b'\) is there twice"),
-        (("ab", None, ["ab", ""]), ValueError, "word '' is empty"),
         (("ab", None, ["ab", ()]), ValueError, r"word \(\) is empty"),
-        (("ab", None, ["abc"]), ValueError, "'abc' holds 'c', which is not in the alphabet"),
         ((["up", "x"], None, ["upx"]), ValueError, "'upx' holds 'upx'"),
-        (("ab", None, [7]), TypeError, "word 7 is neither"),
-        (("ab", None, [("a", 7)]), TypeError, "holds 7, which is not a str"),
     ],
 )
 def test_bad_arguments_are_refused(arguments: tuple[Any, ...], error: type, message: str):

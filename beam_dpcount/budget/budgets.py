@@ -14,6 +14,7 @@ import numpy as np
 
 from beam_dpcount.budget.conversions import (
     MARGIN,
+    USUAL_DELTA,
     check_delta,
     gaussian_sigma,
     positive,
@@ -33,7 +34,6 @@ from beam_dpcount.noise.laws import (
 _WORTH = 0.98**2
 # From these on a budget is weak. At delta = 1e-6, rho = 0.18 is about epsilon = 3.
 _WEAK_EPSILON, _WEAK_DELTA, _WEAK_RHO = 3.0, 1e-5, 0.18
-_USUAL_DELTA = 1e-6
 
 
 @dataclass(frozen=True)
@@ -153,9 +153,9 @@ def weakness(budget: Budget, keys_delta: float = 0.0) -> str:
     """
     reasons = []
     if isinstance(budget, ZCDP):
-        epsilon = zcdp_epsilon(budget.rho, _USUAL_DELTA) if budget.rho >= _WEAK_RHO else 0.0
+        epsilon = zcdp_epsilon(budget.rho, USUAL_DELTA) if budget.rho >= _WEAK_RHO else 0.0
         usual = "rho from 0.005 to 0.1 is usual"
-        means = f"(as epsilon = {epsilon:.3g} at delta = {_USUAL_DELTA:g}) "
+        means = f"(as epsilon = {epsilon:.3g} at delta = {USUAL_DELTA:g}) "
     else:
         epsilon, usual, means = budget.epsilon, "epsilon from 0.1 to 1 is usual", ""
     if epsilon >= _WEAK_EPSILON or (isinstance(budget, ZCDP) and epsilon):

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
-from numbers import Real
 from typing import Any
 
+from beam_dpcount.checks import check_real
+
+USUAL_DELTA = 1e-6  # at which the epsilon of a rho is given, unless told otherwise
 # A relative margin, to the safe side: far above the rounding errors of double precision, and far
 # below anything that a user could notice.
 MARGIN = 1e-11
@@ -24,12 +26,7 @@ _remembered = lru_cache(maxsize=1024)
 
 
 def positive(name: str, value: Any, remedy: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number, got {value!r}: {remedy}")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
+    number = check_real(name, value, remedy)
     if not (math.isfinite(number) and number > 0):
         raise ValueError(f"{name} must be positive and finite, got {value!r}: {remedy}")
     return number

@@ -129,7 +129,7 @@ def ledger_event(
             "ledger.delta_for_keys() from the delta that you give the accountant, and say so by "
             "without_keys=True"
         )
-    parts = [of_budget(budget) for budget in ledger.parts(claimed, float_up)]
+    parts = [of_budget(budget) for budget in ledger.standing.parts(claimed, float_up)]
     return _event(parts, zcdp, composed=True)
 
 

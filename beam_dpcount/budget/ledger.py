@@ -6,178 +6,30 @@ import os
 import threading
 import uuid
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any
 
 from beam_dpcount.budget.budgets import ZCDP, ApproxDP, Budget, PureDP, check_budget, warn_if_weak
+from beam_dpcount.budget.charges import OverspentError
 from beam_dpcount.budget.conversions import (
-    check_delta,
     float_down,
     float_up,
     positive,
     root_down,
-    rounded_up,
-    zcdp_epsilon,
 )
-from beam_dpcount.notebooks import described, table
-
-# Ten times 0.1 is a hair above 1 in binary. A share that exceeds what is left by this part of
-# itself gets what is left, and when only this part of a budget is left, nothing is. What is kept
-# for keys is kept with this part more: a claim comes too late to lower a threshold's delta by it.
-_ROUNDING = Fraction(1, 10**9)
-_DELTA = 1e-6  # at which the account of a zCDP budget gives epsilon, unless told otherwise
-
-_NOTE = """\
-Shares add up: one event may count in each of them. Windows do not: the budget is per window, and
-an event lies in one of FixedWindows. Nor do keys where releases come per element, as an element
-has one key. Every run over the same data spends all of it again."""
-
-_MIXED = """\
-For one person, nothing follows from shares that protect an event: someone with n events has n
-times their epsilon (n^2 times their rho), and nobody bounds n there. Give users= to all counts."""
-_BEHIND = """\
-For one event, what protects a person counts {how}: without that event, others
-of its person's may count in its place. The sum may exceed the budget, which is a person's."""
-
-_KEYS = """\
-Delta for keys: where keys are not listed but shown once their private counts are high enough, the
-probability, at most, of showing any that only {whom} has. It adds up over shares.
-{beside}"""
-
-_COLUMNS = ("share", "part", "budget", "delta for keys", "claimed by")
-_KEYS_COLUMN = 3  # shown where anything is kept for keys
+from beam_dpcount.budget.entries import Entries
+from beam_dpcount.budget.ledger_text import html, in_line, overspent, overspent_on_keys, statement
+from beam_dpcount.budget.shares import (
+    Claim,
+    ClaimedError,
+    Share,
+)
+from beam_dpcount.budget.spender import Spender, Unknown
+from beam_dpcount.budget.standing import ROUNDING, Standing
 
 _LOCK = threading.Lock()
-
-
-class OverspentError(ValueError):
-    """A share of more than is left of its ledger."""
-
-
-class ClaimedError(ValueError):
-    """A share that another transform has used."""
-
-
-@dataclass(frozen=True)
-class Protection:
-    """Whom a transform protects with its budget: one event, or one person.
-
-    Fields:
-      person: whose events, in words; empty: one event is protected.
-      event_cost: how many times its rho, and how often its epsilon, squared, one event may cost.
-    """
-
-    person: str = ""
-    event_cost: int = 1
-
-    def budget_of_event(self, budget: PureDP | ZCDP) -> PureDP | ZCDP:
-        """What one event costs."""
-        if self.event_cost == 1:
-            return budget
-        if isinstance(budget, PureDP):  # two sets of events, whatever their products
-            return PureDP(2 * budget.epsilon)
-        return ZCDP(self.event_cost * budget.rho)
-
-    def delta_of_event(self, keys_delta: Fraction) -> Fraction:
-        """What one event takes of the delta for keys.
-
-        Behind a bound one event less may lose its person some keys and gain them others. The noise
-        alone crosses the thresholds of those gained with no more probability than with events that
-        a person may have: twice as much in all, however many events change.
-        """
-        return keys_delta if self.event_cost == 1 else 2 * keys_delta
-
-
-@dataclass(frozen=True, eq=False)
-class Share:
-    """A part of a ledger's budget, to be passed to one transform in place of a budget.
-
-    Made by `Ledger.share`, `.spend` and `.rest`, not by hand. It pickles and copies as a reference
-    to its ledger: within a process, copies are the same share.
-    """
-
-    budget: PureDP | ZCDP  # what the transform may spend
-    name: str  # unlike all others of its ledger
-    cost: Fraction  # epsilon of a pure ledger or rho of others; `budget` costs at most this
-    ledger: Ledger = field(repr=False)
-
-    @property
-    def part(self) -> Fraction:
-        """What it is of the whole: above 0, at most 1."""
-        return self.cost / self.ledger.total
-
-    @property
-    def claimed_by(self) -> str | None:
-        """The transform that spends it, or None while there is none."""
-        return self._claimed.by
-
-    @property
-    def protects(self) -> Protection:
-        """Whom the transform that spends it protects; an event while there is none."""
-        return self._claimed.protects
-
-    @property
-    def keys_delta(self) -> Fraction:
-        """What the transform that spends it takes of the ledger's `keys_delta`; most take 0."""
-        return self._claimed.keys_delta
-
-    @property
-    def _claimed(self) -> _Claim:
-        return self.ledger._claims.get(self.name, _UNCLAIMED)
-
-    def claim(
-        self, by: str, protects: Protection | None = None, keys_delta: float | Fraction = 0.0
-    ) -> PureDP | ZCDP:
-        """The budget, for use outside of transforms: `calibrate(m, share.claim("mine"))`.
-
-        Args:
-          by: what spends it, for the account.
-          protects: whom; default: an event.
-          keys_delta: where keys that nobody listed are shown, the probability of showing one that
-            must not be. It is taken from the ledger's.
-
-        Raises:
-          ClaimedError: it was claimed before.
-          OverspentError: the ledger has less left for keys. Then the share is not used.
-          ValueError, TypeError: keys_delta is no number from 0 to below 1.
-        """
-        self.ledger._claim(self, by, protects or _AN_EVENT, keys_delta)
-        return self.budget
-
-    def describe(self) -> Mapping[str, str]:
-        """Its line for annotations and display data."""
-        of = f"{_percent(self.part)} of {self.ledger.budget}"
-        where = f" (ledger {self.ledger.name})" if self.ledger.name else ""
-        keys = f", delta for keys {float(self.keys_delta):g}" if self.keys_delta else ""
-        return {"ledger": f"{self.name}: {of}{keys}{where}"}
-
-    def _repr_html_(self) -> str:
-        parameters = {**self.describe(), "budget": str(self.budget)}
-        return described("Share", {**parameters, "claimed_by": self.claimed_by or "-"})
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _share_of, (self.ledger, self.name)
-
-
-_AN_EVENT = Protection()
-
-
-class _Claim(NamedTuple):
-    """Who spends a share, whom that protects, and what it takes of the delta for keys."""
-
-    by: str | None = None
-    protects: Protection = _AN_EVENT
-    keys_delta: Fraction = Fraction(0)
-
-
-_UNCLAIMED = _Claim()
-
-
-def _share_of(ledger: Ledger, name: str) -> Share:
-    return ledger._shares[name]
 
 
 class Ledger:
@@ -196,6 +48,23 @@ class Ledger:
         probability of showing one that must not be. It is set aside first, with a billionth of it
         for sums of floats: shares of ApproxDP(epsilon, delta) are made from epsilon and the rest
         of delta. Default: nothing.
+      account: the file of an account, as `beam-dpcount account FILE --create` makes it: what all
+        runs over the same rows may cost together, of commands and pipelines. Each transform is
+        charged there when it is applied, and refused if too little is left. Nothing is refunded:
+        not if the pipeline fails, nor if it is never run. A local path, as private as the account
+        of a command; the machine that builds the pipeline locks it.
+      run: names this run in the account. Default: the run id of replayable noise, or nothing. A run
+        that starts anew under the same name is charged anew, as its noise is new; with the same
+        replayable noise it is refused, as nothing tells whether the rows are the same.
+      resumes: True: your word that the job goes on from the last state (a savepoint) of the run of
+        this name, and that no other job does. What it applies again, with the same labels and
+        parameters, then costs nothing more; whatever is new is charged. The account says on whose
+        word that rests.
+      public, protected: the columns of the input that decide which elements there are, in which key
+        and at which time, and those that are counted; per element the first are public, at a clock
+        both are protected. An account refuses what publishes a column that another run protects.
+        Default: they have no names, and conflict with all others.
+      allow_public: columns about which the account may claim nothing from now on.
 
     Warns:
       WeakBudgetWarning: the budget, or keys_delta, is weak.
@@ -221,7 +90,8 @@ class Ledger:
 
     Raises:
       ValueError, TypeError: budget is none, or too small to convert; name is not one line of text;
-        keys_delta is no number from 0 to below 1, or not below the budget's delta.
+        keys_delta is no number from 0 to below 1, or not below the budget's delta; the account
+        does not exist, is not a local file, or adds up in another unit.
 
     Example:
       >>> import beam_dpcount as dp
@@ -236,21 +106,50 @@ class Ledger:
     """
 
     def __init__(
-        self, budget: Budget, name: str = "", keys_delta: float | Fraction | None = None
+        self,
+        budget: Budget,
+        name: str = "",
+        keys_delta: float | Fraction | None = None,
+        *,
+        account: str | os.PathLike[str] | None = None,
+        run: str | None = None,
+        resumes: bool = False,
+        public: Sequence[str] | None = None,
+        protected: Sequence[str] | None = None,
+        allow_public: Sequence[str] | None = None,
     ) -> None:
         kept = Fraction(0) if keys_delta is None else _check_keys_delta(keys_delta)
-        self._set_up(uuid.uuid4().hex, check_budget(budget), _check_line("name", name), kept)
+        check_budget(budget)
+        entries = Entries.of_ledger(
+            account,
+            budget,
+            float(kept),
+            run=run,
+            resumes=resumes,
+            public=public,
+            protected=protected,
+            allow_public=allow_public,
+        )
+        self._set_up(uuid.uuid4().hex, budget, _check_line("name", name), kept, entries)
         warn_if_weak(budget, float(kept))  # a share of a weak budget may look strong
         self._home: int | None = os.getpid()
         _LIVE[self._token] = self
 
-    def _set_up(self, token: str, budget: Budget, name: str, keys_delta: Fraction) -> None:
+    def _set_up(
+        self,
+        token: str,
+        budget: Budget,
+        name: str,
+        keys_delta: Fraction,
+        entries: Entries | None = None,
+    ) -> None:
         self._token, self._budget, self._name = token, budget, name
         self._keys_delta = keys_delta
         self._kind = PureDP if isinstance(budget, PureDP) else ZCDP  # of most shares
         self._total = _whole(budget, self._keys_room)
         self._shares: dict[str, Share] = {}
-        self._claims: dict[str, _Claim] = {}
+        self._claims: dict[str, Claim] = {}
+        self._entries = entries
 
     @property
     def budget(self) -> Budget:
@@ -263,10 +162,6 @@ class Ledger:
         return self._name
 
     @property
-    def _has_delta(self) -> bool:
-        return isinstance(self._budget, ApproxDP)
-
-    @property
     def total(self) -> Fraction:
         """What all shares may cost: epsilon of a pure budget, else rho."""
         return self._total
@@ -275,7 +170,7 @@ class Ledger:
     def left(self) -> Fraction:
         """What no share has taken, in the unit of `total`; no trace that rounding left."""
         left = self._total - sum((s.cost for s in self._shares.values()), Fraction(0))
-        return left if left > self._total * _ROUNDING else Fraction(0)
+        return left if left > self._total * ROUNDING else Fraction(0)
 
     @property
     def keys_delta(self) -> Fraction:
@@ -286,7 +181,7 @@ class Ledger:
     def keys_delta_left(self) -> Fraction:
         """What none of them has taken; no trace that rounding left."""
         left = self._keys_delta - self._keys_taken
-        return left if left > self._keys_delta * _ROUNDING else Fraction(0)
+        return left if left > self._keys_delta * ROUNDING else Fraction(0)
 
     @property
     def _keys_taken(self) -> Fraction:
@@ -295,7 +190,7 @@ class Ledger:
     @property
     def _keys_room(self) -> Fraction:
         """What claims may sum to, exactly, and what a budget's delta is lowered by."""
-        return self._keys_delta * (1 + _ROUNDING)
+        return self._keys_delta * (1 + ROUNDING)
 
     @property
     def shares(self) -> tuple[Share, ...]:
@@ -355,25 +250,18 @@ class Ledger:
             left = self.left
             asked = left if cost is None else cost
             granted = min(asked, left)
-            if not granted or asked - granted > asked * _ROUNDING:
-                raise self._overspent(name, cost)
+            if not granted or asked - granted > asked * ROUNDING:
+                raise OverspentError(overspent(self.standing, name, cost))
             budget = PureDP(root_down(2 * granted)) if pure else self._kind(float_down(granted))
             made = self._shares[name] = Share(budget, name, granted, self)
         return made
 
-    def _overspent(self, name: str, cost: Fraction | None) -> OverspentError:
-        asks = "what is left" if cost is None else _percent(cost / self._total)
-        left, remedy = "nothing", "lower the other shares, or raise its budget"
-        if self.left:
-            left, remedy = _percent(self.left / self._total), "take less, or rest()"
-        taken = ", ".join(f"{s.name} {_percent(s.part)}" for s in self._shares.values())
-        return OverspentError(
-            f"{self._title()} would be overspent: {name!r} asks for {asks} of {self._budget}, but "
-            f"{left} is left{' after ' if taken else ''}{taken}: {remedy}"
-        )
-
     def _claim(
-        self, share: Share, by: str, protects: Protection, keys_delta: float | Fraction
+        self,
+        share: Share,
+        by: str,
+        spender: Spender,
+        keys_delta: float | Fraction,
     ) -> None:
         asked = _check_keys_delta(keys_delta)
         if not isinstance(by, str):
@@ -389,28 +277,23 @@ class Ledger:
                 remedy = "take a share for each transform and each place where one is applied"
                 raise ClaimedError(f"share {share.name!r} of {self._title()} {spent}: {remedy}")
             if asked and self._keys_taken + asked > self._keys_room:
-                raise self._overspent_on_keys(by, asked)
-            self._claims[share.name] = _Claim(by, protects, asked)
-
-    def _overspent_on_keys(self, by: str, asked: Fraction) -> OverspentError:
-        asks = f"{by!r} shows keys that nobody listed, and asks for {float(asked):g} of delta"
-        if not self._keys_delta:
-            remedy = "make it Ledger(budget, keys_delta=...), with what all such transforms take"
-            return OverspentError(f"{self._title()} keeps no delta for keys, but {asks}: {remedy}")
-        left, remedy = "nothing", "lower the others' delta, or raise the ledger's keys_delta"
-        if self.keys_delta_left:
-            left, remedy = f"{float(self.keys_delta_left):g}", "take less, or raise its keys_delta"
-        taken = ", ".join(f"{s.name} {float(s.keys_delta):g}" for s in self.shares if s.keys_delta)
-        return OverspentError(
-            f"{self._title()} would be overspent: {asks}, but {left} of its keys_delta = "
-            f"{float(self._keys_delta):g} is left{' after ' if taken else ''}{taken}: {remedy}"
-        )
+                raise OverspentError(overspent_on_keys(self.standing, by, asked))
+            if self._entries is not None:
+                self._entries.enter(by, share.budget, float_up(asked), spender)
+            self._claims[share.name] = Claim(by, spender.protects, asked)
 
     def _check_home(self) -> None:
         if self._home != os.getpid():
             problem = f"this copy of {self._title()} in another process can only be read"
             remedy = "take and use shares where the ledger was made"
             raise RuntimeError(f"{problem}: {remedy}, or give a new one the budget that is left")
+
+    @property
+    def standing(self) -> Standing:
+        """All shares and what is left, as they are now."""
+        left = self.left, self._keys_delta, self.keys_delta_left
+        entered = str(self._entries) if self._entries else ""
+        return Standing(self._title(), self._budget, self._total, *left, self.shares, entered)
 
     def epsilon_at(
         self, delta: float | None = None, claimed: bool = True, unit: str | None = None
@@ -433,15 +316,7 @@ class Ledger:
             event, as some of what is not claimed may yet protect people. Or delta is not above
             what keys take of it.
         """
-        of_event = self._counts_for_events(claimed, unit)
-        keys = self._for_keys(claimed, of_event)
-        epsilon = self._epsilon(self.parts(claimed, of_event=of_event), keys, delta)
-        if epsilon is None:
-            raise ValueError(
-                f"at delta = {self._delta(keys) if delta is None else delta:g} no epsilon holds, "
-                f"as showing keys that nobody listed takes {float_up(keys):g} of it: give more"
-            )
-        return epsilon
+        return self.standing.epsilon_at(delta, claimed, unit)
 
     def delta_for_keys(self, claimed: bool = True, unit: str | None = None) -> float:
         """What showing keys that nobody listed takes of any delta, rounded up; mostly 0.
@@ -449,187 +324,18 @@ class Ledger:
         For one event it is up to twice as much as shares for people have claimed. Arguments and
         errors as for `epsilon_at`.
         """
-        return float_up(self._for_keys(claimed, self._counts_for_events(claimed, unit)))
-
-    def _for_keys(self, claimed: bool, of_event: bool) -> Fraction:
-        takes = [c.protects.delta_of_event(c.keys_delta) for c in self._claims.values()]
-        taken = sum(takes, Fraction(0)) if of_event else self._keys_taken
-        return taken if claimed else taken + self.keys_delta_left
-
-    def _counts_for_events(self, claimed: bool, unit: str | None) -> bool:
-        """Whether shares count as what they cost an event, though some protect people."""
-        events = [s.name for s in self.shares if s.claimed_by and not s.protects.person]
-        people = any(s.protects.person for s in self.shares)
-        if unit not in (None, "event", "person"):
-            raise ValueError(f'unit must be "event" or "person", got {unit!r}')
-        if unit == "person" and (events or not people):
-            named = ", ".join(events) or "none is claimed for a person"
-            raise ValueError(
-                f"of {self._title()} nothing holds for a person, as these shares protect an event: "
-                f"{named}: give users= to what spends them"
-            )
-        if not people or not (events or unit == "event"):
-            return False
-        if not claimed and (self.left or any(s.claimed_by is None for s in self.shares)):
-            raise ValueError(
-                "what is not claimed may yet protect people, which costs an event more: leave "
-                "claimed=False out"
-            )
-        return True
-
-    def _epsilon(
-        self, parts: Sequence[PureDP | ZCDP], keys: Fraction, delta: float | None
-    ) -> float | None:
-        """Of parts that add up, once keys have taken theirs of delta; None where that is all."""
-        pure = [Fraction(b.epsilon) for b in parts if isinstance(b, PureDP)]
-        rho = sum((Fraction(b.rho) for b in parts if isinstance(b, ZCDP)), Fraction(0))
-        delta = self._delta(keys) if delta is None else check_delta(delta)
-        direct = sum(pure, Fraction(0))  # pure parts kept pure; else turned into zCDP
-        if delta is None or not parts:
-            return float_up(direct)
-        remains = Fraction(delta) - keys
-        if remains < 0 or (rho and not remains):
-            return None
-        if not rho and remains <= keys * _ROUNDING:
-            return float_up(direct)
-        delta = float_down(remains)
-        if rho:
-            direct += Fraction(zcdp_epsilon(float_up(rho), delta))
-        rho += sum((epsilon**2 for epsilon in pure), Fraction(0)) / 2
-        return min(float_up(direct), zcdp_epsilon(float_up(rho), delta))
-
-    def _delta(self, keys: Fraction) -> float | None:
-        """At which epsilon is given, unless told otherwise, where keys take this much of it."""
-        if isinstance(self._budget, PureDP):
-            return float_up(keys) if keys else None
-        if isinstance(self._budget, ApproxDP):
-            return self._budget.delta
-        return float_up(Fraction(_DELTA) + keys)
-
-    def parts(
-        self,
-        claimed: bool,
-        rounded: Callable[[Fraction], float] = float_down,
-        of_event: bool = False,
-    ) -> list[PureDP | ZCDP]:
-        """The budgets of claimed shares; or of all shares, and of what is left.
-
-        Args:
-          claimed, rounded: which, and how what is left is rounded.
-          of_event: what each costs for one event, where it protects a person.
-        """
-        shares = [s for s in self.shares if s.claimed_by is not None or not claimed]
-        parts = [s.protects.budget_of_event(s.budget) if of_event else s.budget for s in shares]
-        if claimed or not self.left:
-            return parts
-        return [*parts, self._kind(rounded(self.left))]
+        return self.standing.delta_for_keys(claimed, unit)
 
     def account(self, delta: float | None = None) -> str:
         """What was spent where, what is left, and `epsilon_at` of what is claimed and of all."""
-        rows = [_COLUMNS, *self._rows()]
-        x, y, z, k, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
-        lines = [
-            f"{a:<{x}}  {b:>{y}}  {c:<{z}}  {f'{d:>{k}}  ' * bool(self._keys_delta)}{e}".rstrip()
-            for a, b, c, d, e in rows
-        ]
-        return "\n".join([self._heading(), "", *lines, "", self._said(delta)])
+        return statement(self.standing, delta)
 
     def _repr_html_(self) -> str:
-        kept = [n for n, _ in enumerate(_COLUMNS) if n != _KEYS_COLUMN or self._keys_delta]
-        heading, *rows = ([row[n] for n in kept] for row in (_COLUMNS, *self._rows()))
-        return table(self._heading(), rows, heading, self._said(None))
-
-    def _heading(self) -> str:
-        heading = f"{self._title()}: {self._budget}"
-        if self._has_delta:
-            heading += f"; in all rho = {float(self._total):g} (zCDP)"
-        if self._keys_delta:
-            kept = f"{float(self._keys_delta):g}"
-            of_it = f"{kept} of delta kept" if self._has_delta else f"beside it delta = {kept}"
-            heading += f"; {of_it} for keys"
-        return heading
-
-    def _rows(self) -> Iterator[tuple[str, ...]]:
-        """All shares and what is left, as `_COLUMNS` says."""
-        for s in self.shares:
-            by = s.claimed_by or "-"
-            if self._people and s.claimed_by:
-                by += f", for {s.protects.person or 'one event'}"
-            keys = f"{float(s.keys_delta):g}" if s.keys_delta else "-"
-            yield s.name, _percent(s.part), str(s.budget), keys, by
-        of_left = str(self._kind(float_down(self.left))) if self.left else ""
-        keys = f"{float(self.keys_delta_left):g}"
-        yield "left", _percent(self.left / self._total), of_left, keys, ""
-
-    @property
-    def _people(self) -> bool:
-        """Whether some share protects people."""
-        return any(s.protects.person for s in self.shares)
-
-    def _said(self, delta: float | None) -> str:
-        """Which epsilon holds, and what adds up."""
-        said = self._of_people(delta) if self._people else self._of_events(delta)
-        notes = [_NOTE, "", self._of_keys(self._people)] if self._keys_delta else [_NOTE]
-        return "\n".join([said, "", *notes])
-
-    def _of_events(self, delta: float | None) -> str:
-        """What holds for an event, where no share protects more."""
-        whole = self._for_keys(False, False)
-        delta = self._delta(whole) if delta is None else delta
-        spent = self._in_words(self.parts(True), self._for_keys(True, False), delta)
-        every = self._in_words(self.parts(False), whole, delta)
-        return f"epsilon{_where(delta)}: {spent} of what is claimed, {every} of all"
-
-    def _of_people(self, delta: float | None) -> str:
-        """What holds for a person and for an event, where shares protect people."""
-        mine = [s for s in self.shares if s.protects.person]
-        mixed = any(s.claimed_by and not s.protects.person for s in self.shares)
-        keys = sum((s.keys_delta for s in mine), Fraction(0))
-        whole = self._for_keys(False, False)
-        at = self._delta(keys if mixed else whole) if delta is None else delta
-        person = self._in_words([s.budget for s in mine], keys, at)
-        names = ", ".join(s.name for s in mine)
-        rest = " alone" if mixed else f", {self._in_words(self.parts(False), whole, at)} of all"
-        keys = self._for_keys(True, True)
-        later = self._delta(keys) if delta is None else delta
-        event = self._in_words(self.parts(True, of_event=True), keys, later)
-        said = [
-            f"epsilon{_where(at)}, for one person: {person} by {names}{rest}",
-            f"epsilon{_where(later)}, for one event: {event} of what is claimed",
-        ]
-        more = [s for s in mine if s.protects.event_cost > 1]
-        ways = {
-            "twice in epsilon"
-            if isinstance(s.budget, PureDP)
-            else f"{s.protects.event_cost} times in rho"
-            for s in more
-        }
-        if ways:
-            said += ["", _BEHIND.format(how=" or ".join(sorted(ways)))]
-            said += ["Its delta for keys counts twice."] * any(s.keys_delta for s in more)
-        return "\n".join(said + ["", _MIXED] * mixed)
-
-    def _of_keys(self, people: bool) -> str:
-        beside = "It comes beside the budget, which holds but for it."
-        if self._has_delta:
-            beside = "It is part of delta, and noise is made for what it leaves of that."
-        whom = "one event or person" if people else "one event"
-        return _KEYS.format(whom=whom, beside=beside)
-
-    def _in_words(self, parts: Sequence[PureDP | ZCDP], keys: Fraction, delta: float | None) -> str:
-        epsilon = self._epsilon(parts, keys, delta)
-        if epsilon is None:
-            return f"none (keys take {float_up(keys):g} of delta)"
-        return rounded_up(epsilon)
+        return html(self.standing)
 
     def describe(self) -> Mapping[str, str]:
         """All shares in one line, for annotations and display data."""
-        parts = [f"{s.name}: {_percent(s.part)} of {self._budget}" for s in self.shares]
-        parts.append(f"left: {_percent(self.left / self._total)}")
-        if self._keys_delta:
-            left, whole = float(self.keys_delta_left), float(self._keys_delta)
-            parts.append(f"delta for keys: {left:g} of {whole:g} left")
-        return {"ledger": "; ".join(parts)}
+        return {"ledger": in_line(self.standing)}
 
     def _title(self) -> str:
         return f"ledger {self._name}".rstrip()
@@ -656,7 +362,7 @@ def _revived(
     name: str,
     keys_delta: Fraction,
     shares: list[Any],
-    claims: dict[str, _Claim],
+    claims: dict[str, Claim],
 ) -> Ledger:
     """The ledger itself, where it lives in this process; else a copy that can only be read."""
     ledger = _LIVE.get(token)
@@ -687,16 +393,18 @@ def plain_budget(budget: Budget | Share) -> tuple[Budget, Mapping[str, str]]:
 def claim(
     budget: Budget | Share,
     by: str,
-    protects: Protection | None = None,
+    spender: Spender | None = None,
     keys_delta: float | Fraction = 0.0,
 ) -> None:
     """Mark a share as used, and this much of its ledger's delta for keys; a plain budget passes.
+
+    `spender` says whom it protects, and what it is charged if its ledger has an account.
 
     Transforms call it once in `expand`, after all checks, with their label: every place where a
     transform is applied spends its budget, and one that is refused or never applied spends nothing.
     """
     if isinstance(budget, Share):
-        budget.claim(by, protects, keys_delta)
+        budget.ledger._claim(budget, by, spender or Unknown(), keys_delta)
 
 
 def _check_fraction(fraction: Any) -> Fraction:
@@ -728,14 +436,6 @@ def _whole(budget: Budget, for_keys: Fraction) -> Fraction:
             )
         budget = ApproxDP(budget.epsilon, float_down(remains))
     return Fraction(budget.to_zcdp().rho)
-
-
-def _where(delta: float | None) -> str:
-    return "" if delta is None else f" at delta = {delta:g}"
-
-
-def _percent(part: Fraction) -> str:
-    return f"{float(100 * part):.4g} %"
 
 
 def _check_line(what: str, text: object) -> str:

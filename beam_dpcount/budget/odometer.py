@@ -148,3 +148,13 @@ def listed(items: Collection[object], empty: str = "none") -> str:
 def runs(numbers: Collection[int]) -> str:
     """Runs in a sentence."""
     return f"run{'s' * (len(numbers) != 1)} {listed(numbers)}"
+
+
+def with_runs(conflicts: Mapping[str, Collection[int]]) -> str:
+    """Columns in conflict, and the runs that use them, in a sentence."""
+    same: dict[tuple[int, ...], list[str]] = {}
+    for name, numbers in conflicts.items():
+        same.setdefault(tuple(numbers), []).append(
+            f"{name} ({MEANINGS[name]})" if name in MEANINGS else repr(name)
+        )
+    return "; ".join(f"{listed(names)} ({runs(numbers)})" for numbers, names in same.items())

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from beam_dpcount.budget.budgets import WeakBudgetWarning
+from beam_dpcount.checks import Error
 from beam_dpcount.commands import stop
 from beam_dpcount.commands.files import streams
 
@@ -87,7 +88,7 @@ def explain(error: BaseException) -> str:
     chain = [error]
     while (cause := chain[-1].__cause__) is not None:
         chain.append(cause)
-    ours = [e for e in chain if type(e).__module__.split(".")[0] == "beam_dpcount"]
+    ours = [e for e in chain if isinstance(e, Error)]
     text = str([*chain, *ours][-1])
     if "Traceback (most recent call last)" in text:  # from a remote worker: its last line counts
         lines = [line for line in text.splitlines() if line and not line.startswith(" ")]

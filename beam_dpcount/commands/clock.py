@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Callable
 from fractions import Fraction
 
+from beam_dpcount.arguments import timestamps as times
 from beam_dpcount.commands import options as opt
-from beam_dpcount.commands.files import times
 from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.times import duration as exact_duration
 from beam_dpcount.times import is_number

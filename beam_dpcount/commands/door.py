@@ -8,8 +8,8 @@ from importlib import import_module
 
 import beam_dpcount
 from beam_dpcount import commands
+from beam_dpcount.arguments.meant import did_you_mean
 from beam_dpcount.commands import stop
-from beam_dpcount.commands.meant import did_you_mean
 
 NAME = "beam-dpcount"
 _HELP = """\

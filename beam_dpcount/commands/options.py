@@ -16,10 +16,10 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from beam_dpcount import mechanisms
+from beam_dpcount.arguments.meant import did_you_mean
 from beam_dpcount.budget.budgets import ZCDP, ApproxDP, Budget, PureDP
 from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.commands.files.formats import STANDARD, STANDARD_INPUT, InputError
-from beam_dpcount.commands.meant import did_you_mean
 from beam_dpcount.counters.counter import UnsupportedBudgetError
 from beam_dpcount.noise.entropy import Entropy, SystemEntropy
 from beam_dpcount.noise.replay import ReplayableEntropy

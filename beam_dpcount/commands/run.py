@@ -13,7 +13,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
 import beam_dpcount as dp
-from beam_dpcount.budget.account import is_account
+from beam_dpcount.budget.account_file import is_account
 from beam_dpcount.budget.budgets import weakness
 from beam_dpcount.commands import drawing, looks, manifest, spending, stop
 from beam_dpcount.commands.app import explain, say
@@ -210,7 +210,8 @@ def check_outputs(options: argparse.Namespace, paths: Sequence[str]) -> None:
     if len({os.path.realpath(path) for path in outputs}) < len(outputs):
         raise InputError("--output, --rejected, --plot and --report must be different files")
     if options.account is not None:
-        spending.check_place(options.account, [*inputs, *outputs])
+        with named_as_options(options):
+            spending.check_place(options.account, [*inputs, *outputs])
     if options.rejected:
         if options.on_reject == "raise":
             raise InputError("give --rejected or --on-reject raise, not both")

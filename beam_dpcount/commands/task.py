@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from beam_dpcount.arguments import timestamps as times
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.odometer import PRESENCE, ColumnUse, column
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.figures.pictures import Picture, Running
-from beam_dpcount.commands.files import times
 from beam_dpcount.commands.files.formats import (
     RELEASES,
     SOURCE_OPTIONS,

@@ -21,12 +21,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import beam_dpcount as dp
+from beam_dpcount.arguments import timestamps as times
 from beam_dpcount.commands import clock as public_clock
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands import report, select, truth, users
 from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.figures.pictures import Running
-from beam_dpcount.commands.files import formats, times
+from beam_dpcount.commands.files import formats
 from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.commands.report import Estimate, many
 from beam_dpcount.commands.start import command

@@ -12,7 +12,7 @@ from beam_dpcount.commands.clock import duration
 from beam_dpcount.commands.files.formats import InputError, person_of
 
 if TYPE_CHECKING:
-    from beam_dpcount.dofns.users import Users
+    from beam_dpcount.counters.people import Users
 
 _WITH_USER = ("per_user", "max_keys", "per_key", "min_gap")
 

@@ -10,14 +10,15 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
-from beam_dpcount.checks import ParameterError
+from beam_dpcount.checks import ParameterError, check_real
 from beam_dpcount.mechanisms.base import Mechanism
 from beam_dpcount.mechanisms.rounded import round_up
 
 RELATIONS = ("replace_one", "add_remove")
+TOO_FINE = "{unit!r} divides the bounds {bounds} into more than 2^31 parts"
+TOO_COARSE = "{unit!r} rounds every value within {bounds} to 0"
 Norms = tuple[Fraction, Fraction]  # an L1 norm, and the square of an L2 norm
 
 
@@ -53,16 +54,12 @@ class Change:
 
     def __post_init__(self) -> None:
         for name in ("low", "high"):
-            bound = getattr(self, name)
-            if isinstance(bound, bool) or not isinstance(bound, Real):
-                raise TypeError(f"{name} must be a number, got {bound!r}: give e.g. bounds=(0, 1)")
-            try:
-                # A plain float: values are divided by the unit in the same precision as bounds.
-                object.__setattr__(self, name, float(bound))
-            except OverflowError:
-                object.__setattr__(self, name, math.inf)
-            if not math.isfinite(getattr(self, name)):
-                raise ValueError(f"{name} must be finite, got {bound!r}: give e.g. bounds=(0, 1)")
+            given, remedy = getattr(self, name), "give e.g. bounds=(0, 1)"
+            bound = check_real(name, given, remedy)
+            if not math.isfinite(bound):
+                raise ValueError(f"{name} must be finite, got {given!r}: {remedy}")
+            # A plain float: values are divided by the unit in the same precision as bounds.
+            object.__setattr__(self, name, bound)
         if not self.low < self.high:
             problem = f"bounds must satisfy low < high, got ({self.low!r}, {self.high!r})"
             raise ValueError(f"{problem}: values are clipped to them, e.g. bounds=(0, 1)")
@@ -339,17 +336,15 @@ def check_bounds(bounds: object) -> tuple[float, float]:
 def check_unit(unit: Any, change: Change) -> float:
     """The lattice's unit as a float, or an error that says what to pass."""
     remedy = "give the step to which values are rounded, e.g. "
-    if isinstance(unit, bool) or not isinstance(unit, Real | Fraction):
-        raise TypeError(f"unit must be a number, got {unit!r}: {remedy}unit=0.01")
-    value = float(unit)
+    value = check_real("unit", unit, remedy + "unit=0.01")
     if not (math.isfinite(value) and value > 0):
         problem = f"must be positive and finite, got {unit!r}"
         raise ParameterError("unit", problem, remedy + "{unit=}0.01")
     bounds = f"[{change.low:g}, {change.high:g}]"
     if max(abs(change.low), abs(change.high)) / value > 2.0**31:
-        problem = f"{unit!r} divides the bounds {bounds} into more than 2^31 parts"
+        problem = TOO_FINE.format(unit=unit, bounds=bounds)
         raise ParameterError("unit", problem, "choose a larger unit")
     if change.magnitude(value) == 0:
-        problem = f"{unit!r} rounds every value within {bounds} to 0"
+        problem = TOO_COARSE.format(unit=unit, bounds=bounds)
         raise ParameterError("unit", problem, "choose a smaller unit")
     return value

@@ -10,10 +10,15 @@ from typing import Any
 
 from beam_dpcount import mechanisms
 from beam_dpcount.budget.budgets import Budget, PureDP
-from beam_dpcount.checks import ParameterError
+from beam_dpcount.checks import ParameterError, check_flag, check_whole
 from beam_dpcount.counters.change import Change
 from beam_dpcount.counters.counter import Counter, UnsupportedBudgetError, calibrate
-from beam_dpcount.mechanisms.base import Mechanism, UnsupportedHorizonError, check_horizon
+from beam_dpcount.mechanisms.base import (
+    Mechanism,
+    UnsupportedHorizonError,
+    check_horizon,
+    is_mechanism_class,
+)
 from beam_dpcount.mechanisms.decayed_blt import DecayedBLT
 from beam_dpcount.mechanisms.profiled import Endless
 from beam_dpcount.mechanisms.sliding_blt import SlidingBLT
@@ -38,6 +43,11 @@ _INSTANCES = {
     Sparse: "Sparse(segment=100, segments=50)",
     Unbounded: "Unbounded(SmoothLaplace)",
 }
+PURE_NEEDS_HORIZON = (
+    "a pure budget needs a horizon: give the largest number of steps that any key will take, or "
+    "mechanism=mechanisms.Unbounded(mechanisms.SmoothLaplace), which takes none; on bounded input "
+    "mechanisms.Unbounded(mechanisms.BridgedKAry) has less noise"
+)
 
 
 @dataclass(frozen=True)
@@ -172,6 +182,9 @@ def choose(
             "release t is calibrate(mechanism, budget).variance(t)"
         )
     horizon = check_horizon(horizon)
+    check_flag("replays", replays)
+    if max_state is not None:
+        check_whole("max_state", max_state)
     rows: list[Row] = []
     missing: list[tuple[str, str]] = []
     scale_error: ScaleError | None = None
@@ -200,7 +213,8 @@ def choose(
     if not fitting:
         least = min(row.state_size for row in rows)
         problem = f"is {max_state!r}, but the smallest state has {least} numbers"
-        raise ParameterError("max_state", problem)
+        remedy = f"give at least {least}, or a shorter {{horizon}}"
+        raise ParameterError("max_state", problem, remedy)
     dropped = [(row.mechanism.name, "state") for row in by_error if row not in fitting]
     return Choice(fitting[0].mechanism, objective, tuple(fitting), (*missing, *dropped))
 
@@ -220,11 +234,7 @@ def resolve(
     """
     if mechanism is None and horizon is None:
         if isinstance(budget, PureDP):
-            raise ValueError(
-                "a pure budget needs a horizon: give the largest number of steps that any key will "
-                "take, or mechanism=mechanisms.Unbounded(mechanisms.SmoothLaplace), which takes "
-                "none; on bounded input mechanisms.Unbounded(mechanisms.BridgedKAry) has less noise"
-            )
+            raise ValueError(PURE_NEEDS_HORIZON)
         return Endless()
     if mechanism is Endless or mechanism == Endless.__name__:
         mechanism = Endless() if horizon is None else Endless
@@ -245,7 +255,7 @@ def resolve(
         if mechanism not in names:
             raise ValueError(f"unknown mechanism {mechanism!r}: choose one of {', '.join(names)}")
         mechanism = names[mechanism]
-    if isinstance(mechanism, type) and issubclass(mechanism, Mechanism):
+    if is_mechanism_class(mechanism):
         return _made(mechanism, check_horizon(horizon), replays)
     if not isinstance(mechanism, Mechanism):
         one = f"one of {', '.join(names)} (an instance, the class, or its name)"

@@ -21,7 +21,7 @@ from beam_dpcount.budget.costs import (
     dp_event,
     pure_cost,
 )
-from beam_dpcount.checks import ParameterError
+from beam_dpcount.checks import Error, ParameterError
 from beam_dpcount.counters.change import Change, check_unit
 from beam_dpcount.counters.lattice import Lattice, NotANumberError
 from beam_dpcount.mechanisms.base import FloatArray, IntArray, Mechanism, State
@@ -33,9 +33,17 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
 _ANNOTATED = 1e-6  # the delta of the second guarantee in annotations
+TAKES_GAUSSIAN = (
+    "{mechanism} takes Gaussian noise, which no pure budget allows: use BridgedKAry or "
+    "SmoothLaplace with {budget!r}, or give ApproxDP(epsilon, delta) or ZCDP(rho)"
+)
+TAKES_LAPLACE = (
+    "{mechanism} takes Laplace noise, which {budget!r} does not calibrate: give PureDP(epsilon) or "
+    "ApproxDP(epsilon, delta)"
+)
 
 
-class UnsupportedBudgetError(ValueError):
+class UnsupportedBudgetError(Error, ValueError):
     """The mechanism's noise cannot satisfy this kind of budget."""
 
 
@@ -452,13 +460,8 @@ def _(
     l1, l2_squared = change.norms(mechanism, unit, dimension)
     laws = noise_laws(budget, l1, l2_squared, mechanism.laws)
     if not laws:
-        if isinstance(budget, PureDP):
-            problem = "Gaussian noise, which no pure budget allows: use BridgedKAry or "
-            remedy = f"SmoothLaplace with {budget!r}, or give ApproxDP(epsilon, delta) or ZCDP(rho)"
-        else:
-            problem = f"Laplace noise, which {budget!r} does not calibrate: "
-            remedy = "give PureDP(epsilon) or ApproxDP(epsilon, delta)"
-        raise UnsupportedBudgetError(f"{mechanism.name} takes {problem}{remedy}")
+        problem = TAKES_GAUSSIAN if isinstance(budget, PureDP) else TAKES_LAPLACE
+        raise UnsupportedBudgetError(problem.format(mechanism=mechanism.name, budget=budget))
     law = min(laws, key=lambda law: law.variance)
     largest = change.largest(unit)
     resolution = mechanism.resolution(change.magnitude(unit), largest)

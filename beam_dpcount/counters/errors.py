@@ -9,8 +9,9 @@ from statistics import NormalDist
 
 import numpy as np
 
+from beam_dpcount.checks import check_real, check_whole
 from beam_dpcount.counters.counter import Counter
-from beam_dpcount.mechanisms.base import FloatArray
+from beam_dpcount.mechanisms.base import MAX_HORIZON, FloatArray
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
 
 _FINE = 64  # lattice units a scale at which a law has its continuous shape to plotting accuracy
@@ -37,17 +38,19 @@ def half_width(counter: Counter, t: int, level: float = 0.95) -> float:
     Raises:
       ValueError: t is not from 1 to the horizon, or level not between 0 and 1, both excluded.
     """
-    counter.variance(t)  # checks t
+    _check_counter(counter)
+    check_whole("t", t, counter.horizon, "steps")
     return _half_width(counter, counter.mechanism.row_norm2(t), level, t)
 
 
 def largest_half_width(counter: Counter, level: float = 0.95) -> float:
     """`half_width` of the release that has the largest variance."""
+    _check_counter(counter)
     return _half_width(counter, counter.mechanism.max_row_norm2(), level, None)
 
 
 def _half_width(counter: Counter, terms: float, level: float, t: int | None) -> float:
-    _check_level(level)
+    check_level(level)
     law = counter.law
     variance = counter.noise_variance * terms
     if variance == 0:
@@ -127,15 +130,21 @@ def largest_error(counter: Counter, streams: int = 1, level: float = 0.95) -> fl
     [discrete Gaussians are sub-Gaussian: CKS20, Lemma 22]. `streams` is the number of keys (times
     coordinates), all with this counter; level is between 0 and 1, both excluded.
     """
-    _check_level(level)
-    if streams < 1:
-        raise ValueError(f"streams must be at least 1, got {streams}")
+    check_level(level)
+    _check_counter(counter)
+    check_whole("streams", streams, MAX_HORIZON, "keys")
     releases = counter.mechanism.horizon * streams
     terms = counter.mechanism.max_row_norm2() * counter.share
     unit_weights = counter.mechanism.unit_weights and counter.share == 1
     if counter.law.variance * terms * releases < 1 - level and unit_weights:
         return 0.0  # Chebyshev: no draw differs from 0
     return chernoff(counter.law, terms, math.log(2 * releases / (1 - level))) * counter.grid
+
+
+def _check_counter(counter: object) -> None:
+    if not isinstance(counter, Counter):
+        remedy = "give that of a transform, count.counter, or calibrate(mechanism, budget)"
+        raise TypeError(f"counter must be a Counter, got {counter!r}: {remedy}")
 
 
 def chernoff(law: Law, norm2: float, nats: float) -> float:
@@ -162,10 +171,11 @@ def chernoffs(law: Law, norms2: FloatArray, nats: float) -> FloatArray:
 
 def normal_half_width(stddev: float, level: float = 0.95) -> float:
     """Half the width of the normal confidence interval of a release with this stddev."""
-    _check_level(level)
+    check_level(level)
     return NormalDist().inv_cdf((1 + level) / 2) * stddev
 
 
-def _check_level(level: float) -> None:
-    if not 0 < level < 1:
+def check_level(level: float) -> None:
+    """Raise an error unless `level` is a probability between 0 and 1, both excluded."""
+    if not 0 < check_real("level", level, "give e.g. 0.95") < 1:
         raise ValueError(f"level must be between 0 and 1, got {level!r}: give e.g. 0.95")

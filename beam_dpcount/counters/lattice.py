@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from beam_dpcount.checks import Error
 
-class NotANumberError(ValueError):
+
+class NotANumberError(Error, ValueError):
     """An input that is not a number. The message never shows it."""
 
 

@@ -12,11 +12,12 @@ import numpy as np
 
 from beam_dpcount.budget.budgets import ZCDP, ApproxDP, Budget, PureDP
 from beam_dpcount.budget.costs import Cost, pure_cost
+from beam_dpcount.checks import check_whole
 from beam_dpcount.counters.change import Change, SegmentChange
 from beam_dpcount.counters.counter import Counter, LatticeCounter, calibrate, calibrated
-from beam_dpcount.counters.errors import largest_error
+from beam_dpcount.counters.errors import check_level, largest_error
 from beam_dpcount.counters.unbounded import Part
-from beam_dpcount.mechanisms.base import FloatArray, IntArray, State
+from beam_dpcount.mechanisms.base import MAX_HORIZON, FloatArray, IntArray, State
 from beam_dpcount.mechanisms.sparse import Sparse
 from beam_dpcount.noise.entropy import Noise
 from beam_dpcount.noise.laws import DiscreteLaplace
@@ -178,8 +179,9 @@ def sparse_for(
     Raises:
       ValueError: ones is below 1, or above steps.
     """
-    if not 1 <= ones <= steps:
-        raise ValueError(f"ones must be at least 1, and at most steps, got {ones} and {steps}")
+    check_whole("steps", steps, MAX_HORIZON, "steps")
+    check_whole("ones", ones, steps, "steps")
+    check_level(level)
 
     def bound(segment: int) -> tuple[float, Sparse]:
         made = Sparse(segment, -(-2 * ones // segment), share=share)

@@ -21,6 +21,7 @@ from apache_beam.utils import windowed_value
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.errors import chernoffs
 from beam_dpcount.dofns.intake import RejectedElementError
+from beam_dpcount.dofns.parcels import ReadyTicks, TickParcels
 from beam_dpcount.dofns.pending_vectors import (
     add_vector,
     clipped,
@@ -29,7 +30,6 @@ from beam_dpcount.dofns.pending_vectors import (
     take_vector,
     tick_of,
 )
-from beam_dpcount.dofns.reading import UNREADABLE, call, read
 from beam_dpcount.dofns.releases import AggregateRelease
 from beam_dpcount.dofns.ticks import (
     GATHERED,
@@ -42,10 +42,10 @@ from beam_dpcount.dofns.ticks import (
     origin_of,
     window_from,
 )
-from beam_dpcount.dofns.users import ReadyTicks, TickParcels
 from beam_dpcount.mechanisms.base import FloatArray, IntArray
 from beam_dpcount.noise.laws import DiscreteLaplace
 from beam_dpcount.noise.replay import NO_ID
+from beam_dpcount.reading import UNREADABLE, call, read
 from beam_dpcount.states.wire import (
     PAIR,
     after_key,

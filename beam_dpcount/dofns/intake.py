@@ -10,20 +10,22 @@ from typing import Any
 
 import numpy as np
 
+from beam_dpcount.checks import Error
 from beam_dpcount.counters.counter import LatticeCounter
-from beam_dpcount.dofns.reading import UNREADABLE, call, class_attribute, class_name, read
 from beam_dpcount.dofns.releases import Rejected, Release, VectorRelease
 from beam_dpcount.dofns.rows import TO_PAIRS, RowElementError, is_row
 from beam_dpcount.noise.entropy import Draws, Entropy
+from beam_dpcount.reading import UNREADABLE, call, class_attribute, class_name, read
 from beam_dpcount.statistics.base import Codes, Statistic
 from beam_dpcount.statistics.numbers import Numbers
 
 _KNOWN = 256  # so many are remembered
 _READS = ("__len__", "__iter__", "__getitem__", "__getattribute__")
 ON_REJECT = ("drop", "raise", "collect")
+NOT_PAIRS = "elements must be (key, value) pairs with a str key, but {found}"
 
 
-class RejectedElementError(ValueError):
+class RejectedElementError(Error, ValueError):
     """An element was refused under on_reject="raise"; its presence in the data is thereby shown."""
 
 
@@ -143,7 +145,7 @@ class Intake:
         else:
             reason = f"the element is not a (key, value) pair but {class_name(type(element))}"
         if not self.collects:
-            raise TypeError(f"elements must be (key, value) pairs with a str key, but {reason}")
+            raise TypeError(NOT_PAIRS.format(found=reason))
         return Rejected("", micros, reason, _shown(element), None)
 
     def refuse(self, key: str, payload: Any, micros: int, reason: str) -> Rejected:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from apache_beam.pvalue import Row
 from apache_beam.typehints.row_type import RowTypeConstraint
 
-from beam_dpcount.dofns.reading import class_attribute, read
+from beam_dpcount.checks import Error
+from beam_dpcount.reading import class_attribute, read
 
 TO_PAIRS = (
     "elements are rows, whose fields are not key and value by their place: before, add "
@@ -25,7 +24,7 @@ TO_NUMBERS = (
 )
 
 
-class RowElementError(TypeError):
+class RowElementError(Error, TypeError):
     """An element is a row. At ticks the error shows that one is there.
 
     It is a mistake in the pipeline: elements are rows because a program makes them so, whatever an
@@ -49,42 +48,6 @@ def is_row_type(declared: Any) -> bool:
     if isinstance(declared, type):
         return _are_rows(declared)
     return any(map(is_row_type, getattr(declared, "union_types", ())))
-
-
-@dataclass(frozen=True)
-class Field:
-    """Reads the field of this name from an event; None if it has none.
-
-    The field is an item of a mapping, or a field of a beam.Row, NamedTuple or dataclass. Properties
-    and methods are not fields, and a defaultdict gets no new key.
-    """
-
-    name: str
-
-    def __call__(self, event: Any) -> Any:
-        kind, name = type(event), self.name
-        if issubclass(kind, dict):
-            return dict.get(event, name)
-        if issubclass(kind, tuple):
-            names = class_attribute(kind, "_fields") or ()
-            return tuple.__getitem__(event, names.index(name)) if name in names else None
-        if issubclass(kind, Row):
-            return vars(event).get(name)
-        if name in (class_attribute(kind, "__dataclass_fields__") or ()):
-            return getattr(event, name)
-        return event.get(name) if isinstance(event, Mapping) else None
-
-
-def fields_of(event: Any) -> list[str]:
-    """The names of the fields that `Field` reads from an event."""
-    kind = type(event)
-    if issubclass(kind, tuple):
-        return list(class_attribute(kind, "_fields") or ())
-    if issubclass(kind, Row):
-        return list(vars(event))
-    if (declared := class_attribute(kind, "__dataclass_fields__")) is not None:
-        return list(declared)
-    return [name for name in event if isinstance(name, str)] if isinstance(event, Mapping) else []
 
 
 def _are_rows(kind: type) -> bool:

@@ -20,6 +20,7 @@ from apache_beam.transforms.window import GlobalWindow, IntervalWindow, Timestam
 from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
+from beam_dpcount.checks import Error
 from beam_dpcount.counters.clock import Clock
 from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.dofns.horizon import Horizon
@@ -47,14 +48,14 @@ _WindowedValue: Any = beam.DoFn.WindowedValueParam
 _placed: Any = windowed_value.create
 
 
-class UntimedElementError(ValueError):
+class UntimedElementError(Error, ValueError):
     """An element carries no event time; the error shows that it is there.
 
     It is a mistake in the pipeline: usually no element has one, and the count would be of nothing.
     """
 
 
-class UnknownKeyError(ValueError):
+class UnknownKeyError(Error, ValueError):
     """A key was refused under on_unknown="raise"; its presence in the data is thereby shown."""
 
 

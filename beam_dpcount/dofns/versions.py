@@ -7,8 +7,9 @@ from typing import Any
 
 import apache_beam as beam
 
-from beam_dpcount import __version__
+from beam_dpcount.checks import Error
 from beam_dpcount.noise.replay import NOISE_FORMAT
+from beam_dpcount.version import __version__
 
 # Not the format of states, which says itself what does not fit.
 HERE = (
@@ -18,7 +19,7 @@ HERE = (
 _MADE_BY = "_made_by"
 
 
-class VersionError(RuntimeError):
+class VersionError(Error, RuntimeError):
     """A worker has another version of the library, or of Python, than the pipeline was made by."""
 
 

@@ -15,12 +15,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import lru_cache
+from inspect import isabstract
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from beam_dpcount.checks import ParameterError
+from beam_dpcount.checks import Error, ParameterError
 from beam_dpcount.mechanisms.workload import PREFIX_SUMS, Workload
 from beam_dpcount.noise.entropy import Noise
 
@@ -35,11 +36,11 @@ MAX_HORIZON = 2**48
 _DENSE = 4096  # the longest horizon whose decoder is held as a matrix
 
 
-class HorizonError(ValueError):
+class HorizonError(Error, ValueError):
     """A step beyond the declared horizon: nothing more may be released, and `step` raises this."""
 
 
-class UnsupportedHorizonError(ValueError):
+class UnsupportedHorizonError(Error, ValueError):
     """The horizon is longer than this mechanism's proofs, tables or memory reach."""
 
 
@@ -315,6 +316,11 @@ def zero(dimension: int | None) -> Any:
 def owned(value: Any) -> Any:
     """One row of an array as a state keeps it: a Python number, or an array of its own."""
     return value.item() if np.ndim(value) == 0 else value.copy()
+
+
+def is_mechanism_class(kind: Any) -> bool:
+    """Whether it is a class of mechanisms, and not the abstract base of them."""
+    return isinstance(kind, type) and issubclass(kind, Mechanism) and not isabstract(kind)
 
 
 @lru_cache(maxsize=1)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 
+from beam_dpcount.checks import check_real
 from beam_dpcount.mechanisms import binned_tables as tables
 from beam_dpcount.mechanisms.base import (
     FloatArray,
@@ -73,11 +73,10 @@ class Binned(WeightedMechanism):
             if value is None:
                 continue
             remedy = f"give e.g. {name}={example}, or leave it out"
-            if isinstance(value, bool) or not isinstance(value, Real):
-                raise TypeError(f"{name} must be a number, got {value!r}: {remedy}")
-            if not (0 <= float(value) < 1 and (value or name == "tau")):
+            number = check_real(name, value, remedy)
+            if not (0 <= number < 1 and (number or name == "tau")):
                 raise ValueError(f"{name} must satisfy {least} {name} < 1, got {value!r}: {remedy}")
-            object.__setattr__(self, name, float(value))
+            object.__setattr__(self, name, number)
 
     @property
     def _key(self) -> tuple[int, float, float, Workload]:

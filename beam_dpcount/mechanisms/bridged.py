@@ -71,7 +71,7 @@ class BridgedKAry(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.arity, Sequence):
+        if isinstance(self.arity, Sequence) and not isinstance(self.arity, str | bytes):
             object.__setattr__(self, "arity", tuple(self.arity))
         if self.arity is None:
             return

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
+from beam_dpcount.checks import check_flag
 from beam_dpcount.mechanisms.base import FloatArray, IntArray, Mechanism, State, zero
 from beam_dpcount.mechanisms.digits import digits, largest_cost, total_cost
 from beam_dpcount.noise.entropy import Noise
@@ -48,7 +49,8 @@ class KAry(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.arity, Sequence):
+        check_flag("subtraction", self.subtraction)
+        if isinstance(self.arity, Sequence) and not isinstance(self.arity, str | bytes):
             object.__setattr__(self, "arity", tuple(self.arity))
         if self.arity is None:
             return

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from beam_dpcount.checks import check_flag
 from beam_dpcount.mechanisms.base import FloatArray, IntArray, State, zero
 from beam_dpcount.mechanisms.trees import Forest
 from beam_dpcount.noise.entropy import Noise
@@ -43,6 +44,10 @@ class SmoothBinary(Forest):
     counters: ClassVar[int] = 3
 
     laws = frozenset({"gaussian"})  # only, as it costs the square root of k
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_flag("balanced", self.balanced)
 
     @property
     def shape(self) -> tuple[int, int]:

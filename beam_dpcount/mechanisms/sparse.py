@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from beam_dpcount.checks import check_whole
-from beam_dpcount.mechanisms.base import Mechanism, check_horizon, check_share
+from beam_dpcount.mechanisms.base import MAX_HORIZON, Mechanism, check_share, is_mechanism_class
 from beam_dpcount.mechanisms.binary import BinaryTree
 
 
@@ -41,10 +41,10 @@ class Sparse:
     share: float = 0.5
 
     def __post_init__(self) -> None:
-        for name in ("segment", "segments"):
-            object.__setattr__(self, name, check_whole(name, getattr(self, name)))
-        check_horizon(self.segments)
-        if not (isinstance(self.counter, type) and issubclass(self.counter, Mechanism)):
+        object.__setattr__(self, "segment", check_whole("segment", self.segment))
+        segments = check_whole("segments", self.segments, MAX_HORIZON, "segments")
+        object.__setattr__(self, "segments", segments)
+        if not is_mechanism_class(self.counter):
             raise TypeError(f"counter must be a class such as BinaryTree, got {self.counter!r}")
         if not self.counter(self.segments).workload.is_prefix_sums:
             raise ValueError(f"counter must release prefix sums, which {self.counter!r} does not")

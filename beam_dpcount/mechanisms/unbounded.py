@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from beam_dpcount.mechanisms.base import MAX_HORIZON, Mechanism, check_share
 
@@ -31,15 +32,19 @@ class Unbounded:
     share: float = 0.5
 
     def __post_init__(self) -> None:
-        if not callable(self.base) or not isinstance(self.base(1), Mechanism):
-            rule = "base must make a mechanism from a horizon, e.g. SmoothBinary"
+        rule = "base must make a mechanism from a horizon, e.g. SmoothBinary"
+        try:
+            first: Any = self.base(1)
+        except TypeError as error:  # it cannot be called, or not with a horizon alone
+            raise TypeError(f"{rule}, got {self.base!r}: {error}") from error
+        if not isinstance(first, Mechanism):
             raise TypeError(f"{rule}, got {self.base!r}")
-        if not self.base(1).workload.is_prefix_sums:
+        if not first.workload.is_prefix_sums:
             raise ValueError(f"base must release prefix sums, which {self.base!r} does not")
         check_share(self.share)
         for i in range(MAX_HORIZON.bit_length()):
             made = self.of_epoch(i)
-            if type(made) is not type(self.base(1)) or made.horizon < 1 << i:
+            if type(made) is not type(first) or made.horizon < 1 << i:
                 rule = "base must make mechanisms of one kind, each of the horizon it is given"
                 raise ValueError(f"{rule}: for {1 << i} steps it made {made!r}")
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
 
 import numpy as np
 import numpy.typing as npt
+
+from beam_dpcount.checks import check_real
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -30,10 +31,8 @@ class Workload:
 
     def __post_init__(self) -> None:
         for name in ("momentum", "decay"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, Real):
-                raise TypeError(f"{name} must be a number, got {value!r}: give e.g. {name}=0.9")
-            object.__setattr__(self, name, float(value))
+            number = check_real(name, getattr(self, name), f"give e.g. {name}=0.9")
+            object.__setattr__(self, name, number)
         if not 0 <= self.momentum < self.decay <= 1:
             given = f"momentum={self.momentum!r}, decay={self.decay!r}"
             raise ValueError(f"parameters must satisfy 0 <= momentum < decay <= 1, got {given}")

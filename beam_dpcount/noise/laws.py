@@ -23,6 +23,7 @@ from typing import ClassVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from beam_dpcount.checks import Error
 from beam_dpcount.noise import tables
 from beam_dpcount.noise.tables import IntArray, RandomBytes, exp_negative, inverse_table
 
@@ -32,7 +33,7 @@ _MAX_SCALE = 2**33
 _DIGIT = 512  # the base of a geometric's digits
 
 
-class ScaleError(ValueError):
+class ScaleError(Error, ValueError):
     """A budget so small, for so fine a lattice, that its noise is out of range."""
 
 

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from beam_dpcount.checks import Error
 from beam_dpcount.noise.entropy import Draws, Entropy, Noise
 from beam_dpcount.noise.laws import Law
 from beam_dpcount.noise.tables import IntArray
@@ -36,7 +37,7 @@ _LEAST_SECRET, _LEAST_DIFFERENT = 32, 8
 _MAKE = 'make one with: python -c "import secrets; print(secrets.token_hex(32))"'
 
 
-class SecretError(ValueError):
+class SecretError(Error, ValueError):
     """The secret of replayable noise is missing or too short. The message never shows it."""
 
 
@@ -121,8 +122,11 @@ class ReplayableEntropy(Entropy):
         return hashlib.blake2b(text.encode(), digest_size=32, key=key).hexdigest()
 
     @property
+    def run_id(self) -> str:
+        return self._run_id
+
+    @property
     def noise_mark(self) -> str:
-        """A keyed digest that counts share which draw the same noise from equal histories."""
         return self.mark(ascii(("noise", self._run_id, self._name)))
 
     def _secret(self) -> bytes:

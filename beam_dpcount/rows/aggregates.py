@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any, Optional
 
@@ -11,26 +10,16 @@ import apache_beam as beam
 from apache_beam.pvalue import Row
 from apache_beam.typehints.row_type import RowTypeConstraint
 
+from beam_dpcount.arguments import groups
+from beam_dpcount.arguments.metrics import metric_of
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.dofns.versions import VersionedDoFn
-from beam_dpcount.rows import arguments
-from beam_dpcount.rows.arguments import length, number
-from beam_dpcount.rows.counts import Rows, Source, users_of
-from beam_dpcount.rows.fields import Mappings, number_field
+from beam_dpcount.rows.base import Rows, Values, keys_of, shared
+from beam_dpcount.rows.fields import NUMBERS, Field, Mappings
 from beam_dpcount.rows.releases import bounds_of
-from beam_dpcount.statistics import metrics as known
 from beam_dpcount.transforms.aggregates import TickAggregate
 
-_FIELDS, _PERSON = itemgetter(0), itemgetter(1)
-_KINDS: dict[str, Any] = {
-    "count": known.Count,
-    "distinct_users": known.DistinctUsers,
-    "mean": known.Mean,
-    "quantiles": known.Quantiles,
-    "sum": known.Sum,
-    "variance": known.Variance,
-}
-_TEXTS = ("field", "name", "scale")
+_FIELDS = itemgetter(0)  # of what is read of a row
 
 # An alias, because the declared default is Beam's marker.
 _Window: Any = beam.DoFn.WindowParam
@@ -43,17 +32,6 @@ class TickAggregateRows(Rows):
     step, start and end of the tick in microseconds since the epoch (UTC), window_start, window_end,
     and of each column of a metric its value, <column>_stddev or null, <column>_low and
     <column>_high, the ends of its interval or null, and <column>_note, "" or why there is none.
-
-    Args:
-      key, tick, start, stop, horizon, keys, select_keys, epsilon, delta, rho, timestamp,
-        timestamp_format, timezone, user, per_user, per_key, gap, other, max_per_tick, until, late,
-        relation, mechanism, path, secret_env, secret_file, run_id, allow_runner: as for
-        TickCountRows.
-      metrics: a list of mappings: `metric`, one of count, sum, mean, variance, quantiles,
-        distinct_users, and the arguments of that metric by their names, such as
-        {metric: mean, field: latency, low: 0, high: 5}.
-      window: in ticks; all metrics start anew after so many.
-      confidence: the level of the intervals.
 
     Guarantee: that of TickAggregate, for all metrics together.
 
@@ -74,78 +52,42 @@ class TickAggregateRows(Rows):
       /home 1 too small
     """
 
-    def __init__(
-        self,
-        key: str,
-        tick: float | str,
-        start: float | str,
-        stop: float | str | None = None,
-        *,
-        metrics: list[Any],
-        horizon: int | str | None = None,
-        keys: list[str] | None = None,
-        select_keys: Any = None,
-        window: int | str | None = None,
-        confidence: float | str = 0.95,
-        epsilon: float | str | None = None,
-        delta: float | str | None = None,
-        rho: float | str | None = None,
-        timestamp: str | None = None,
-        timestamp_format: str | None = None,
-        timezone: str = "UTC",
-        user: str | None = None,
-        per_user: int | str | None = None,
-        per_key: int | str | None = None,
-        gap: float | str | None = None,
-        other: str | None = None,
-        max_per_tick: int | str | None = None,
-        until: float | str | None = None,
-        late: str = "fold",
-        relation: str = "add_remove",
-        mechanism: str | None = None,
-        path: str = "auto",
-        secret_env: str | None = None,
-        secret_file: str | None = None,
-        run_id: str | None = None,
-        allow_runner: bool = False,
-    ) -> None:
-        made = [metric_of(each) for each in _listed(metrics)]
-        source = Source(key, timestamp, timestamp_format, timezone, user)
-        count = TickAggregate(
-            arguments.budget(epsilon, delta, rho),
-            length("tick", tick),
-            arguments.moment("start", start),
-            arguments.moment("stop", stop),
-            horizon=number("horizon", horizon),
-            keys=arguments.select(keys, select_keys),
-            metrics=made,
-            window=number("window", window),
-            confidence=number("confidence", confidence),
-            users=users_of(user, per_user, per_key, gap),
-            other=arguments.name(other),
-            max_per_tick=number("max_per_tick", max_per_tick),
-            until=arguments.moment("until", until),
-            late=late,
-            relation=relation,
-            mechanism=mechanism,
-            entropy=source.entropy(secret_env, secret_file, run_id),  # metrics say theirs
+    counts = "ticks metrics people select"
+    first = ("key", "tick", "start", "stop")
+    drops = True
+
+    def transform(self, values: Values) -> TickAggregate:
+        self._metrics = [metric_of(each) for each in values["metrics"]]
+        given = shared(type(self), values) | groups.clock(values)
+        return TickAggregate(
+            groups.budget(values),
+            keys=keys_of(values),
+            metrics=self._metrics,
+            window=values["window"],
+            confidence=values["confidence"],
             value=_FIELDS,
-            path=path,
-            allow_runner=allow_runner,
+            **given,
         )
-        read = dict.fromkeys(metric.field for metric in made if hasattr(metric, "field"))
-        more = tuple(number_field("metrics", name) for name in read)
-        content = Mappings(list(read), user)
-        super().__init__(
-            count, source, content, ToAggregateRow(count.columns), more=more, drops=True
-        )
+
+    def more_fields(self) -> list[Field]:
+        return [Field("metrics", name, NUMBERS, "numbers") for name in self._read_by_metrics()]
+
+    def content(self, values: Values) -> Mappings:
+        return Mappings(self._read_by_metrics(), values["user"])
+
+    def _read_by_metrics(self) -> list[str]:
+        named = (metric.field for metric in self._metrics if hasattr(metric, "field"))
+        return list(dict.fromkeys(named))
+
+    def write(self) -> ToAggregateRow:
         names = [name for name, _ in self._columns()]
         for name in names:
             if names.count(name) > 1:
                 remedy = "give the metric that makes it another name"
                 raise ParameterError("metrics", f"make two columns called {name!r}", remedy)
+        return ToAggregateRow(self.count.columns)
 
-    def _row(self) -> Any:
+    def row_type(self) -> Any:
         return RowTypeConstraint.from_fields(self._columns())
 
     def _columns(self) -> list[tuple[str, Any]]:
@@ -187,44 +129,3 @@ class ToAggregateRow(VersionedDoFn):
             ends = ("", *(f"_{end}" for end in _ENDS), "_note")
             row |= {f"{column}{end}": each for end, each in zip(ends, numbers, strict=True)}
         yield Row(**row)  # type: ignore[no-untyped-call]
-
-
-def metric_of(given: Any) -> known.Metric:
-    """A metric from a mapping of its name and arguments; a name alone is one without arguments."""
-    if isinstance(given, str):
-        given = {"metric": given}
-    example = "give e.g. {metric: mean, field: latency, low: 0, high: 5}"
-    if not isinstance(given, Mapping) or "metric" not in given:
-        raise TypeError(f"metrics must be mappings with a metric, got {given!r}: {example}")
-    kind = _KINDS.get(str(given["metric"]))
-    if kind is None:
-        names = ", ".join(_KINDS)
-        raise ValueError(f"unknown metric {given['metric']!r}: give one of {names}")
-    options: dict[str, Any] = {}
-    taken = [field.name for field in fields(kind) if field.init]
-    for name, value in given.items():
-        if name == "metric":
-            continue
-        if name not in taken:
-            raise ValueError(
-                f"metric {given['metric']!r} takes no {name!r}: it takes {', '.join(taken)}"
-            )
-        if name == "q" and isinstance(value, list | tuple):
-            options[name] = [number("q", each) for each in value]
-        else:
-            options[name] = value if name in _TEXTS else number(name, value)
-    if "low" in taken:
-        options.setdefault("low", 0)
-    try:
-        made: known.Metric = kind(**options)
-        return made
-    except TypeError as error:
-        if "required" not in str(error):
-            raise
-        raise TypeError(f"metric {given['metric']!r} needs more arguments: {example}") from None
-
-
-def _listed(metrics: Any) -> list[Any]:
-    if isinstance(metrics, str | Mapping) or not hasattr(metrics, "__iter__"):
-        raise TypeError(f"metrics must be a list, got {metrics!r}")
-    return list(metrics)

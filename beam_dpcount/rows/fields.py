@@ -16,9 +16,9 @@ from apache_beam.transforms.window import TimestampedValue
 from apache_beam.typehints.schemas import named_fields_from_element_type
 from apache_beam.utils.timestamp import Timestamp
 
-from beam_dpcount.commands.files import times
-from beam_dpcount.dofns.reading import UNREADABLE, read, text_of
+from beam_dpcount.arguments import timestamps as times
 from beam_dpcount.dofns.versions import VersionedDoFn
+from beam_dpcount.reading import UNREADABLE, read, text_of
 
 NUMBERS = (int, float, np.number)
 KEYS = (str, int, np.integer)
@@ -45,23 +45,9 @@ class Field:
     kinds: tuple[type, ...]
     said: str
 
-
-def key_field(argument: str, name: Any) -> Field:
-    return Field(argument, _named(argument, name), KEYS, "texts or whole numbers")
-
-
-def number_field(argument: str, name: Any) -> Field:
-    return Field(argument, _named(argument, name), NUMBERS, "numbers")
-
-
-def time_field(argument: str, name: Any) -> Field:
-    return Field(argument, _named(argument, name), TIMES, "times, texts or numbers")
-
-
-def _named(argument: str, name: Any) -> str:
-    if not isinstance(name, str) or not name:
-        raise TypeError(f"{argument} must be the name of a field, got {name!r}")
-    return name
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise TypeError(f"{self.argument} must be the name of a field, got {self.name!r}")
 
 
 def check_fields(declared: Any, wanted: Sequence[Field]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -14,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from beam_dpcount.checks import ParameterError
+from beam_dpcount.checks import ParameterError, check_real
 from beam_dpcount.counters.change import Change
 from beam_dpcount.mechanisms.base import Mechanism
 from beam_dpcount.statistics.base import Additions, Codes, IntArray, Statistic
@@ -200,10 +199,8 @@ def pair_place(n: int, u: Any, v: Any) -> Any:
 
 def _check_unit(unit: Any) -> float:
     remedy = "give the step to which weights are rounded, e.g. unit=0.01, or 1 for whole edges"
-    if isinstance(unit, bool) or not isinstance(unit, Real):
-        raise TypeError(f"unit must be a number, got {unit!r}: {remedy}")
-    value = float(unit)
-    if not (math.isfinite(value) and 2.0**-31 <= value <= 1):
+    value = check_real("unit", unit, remedy)
+    if not 2.0**-31 <= value <= 1:
         raise ParameterError("unit", f"must be from 2^-31 to 1, got {unit!r}", remedy)
     if abs(1 / value - round(1 / value)) > 1e-6:
         problem = f"must divide 1, so that a whole edge counts 1, got {unit!r}"

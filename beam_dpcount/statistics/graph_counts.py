@@ -15,7 +15,7 @@ from functools import cached_property
 from math import comb
 from typing import Any, ClassVar
 
-from beam_dpcount.checks import ParameterError
+from beam_dpcount.checks import ParameterError, check_flag
 from beam_dpcount.statistics.base import Additions, Codes, Statistic
 from beam_dpcount.statistics.graph import CodeSet, Graph, pack, unpack
 from beam_dpcount.statistics.graph_change import GraphChange
@@ -64,8 +64,7 @@ class GraphStatistic(Statistic):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "vertices", check_vertices(self.vertices))
-        if not isinstance(self.asserted, bool):
-            raise TypeError(f"asserted must be True or False, got {self.asserted!r}")
+        check_flag("asserted", self.asserted)
         if self.max_degree is not None or self.least_degree:
             least, most = max(self.least_degree, 1), self.n - 1
             if most < least:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from beam_dpcount.checks import ParameterError, check_texts, check_whole
+from beam_dpcount.checks import ParameterError, check_flag, check_texts, check_whole
 from beam_dpcount.counters.change import ItemsChange
 from beam_dpcount.statistics.base import Additions, Codes, IntArray, Statistic
 
@@ -124,8 +124,7 @@ class Items(Statistic):
     unreadable: ClassVar[str] = "the value could not be taken as items"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.removals, bool):
-            raise TypeError(f"removals must be True or False, got {self.removals!r}")
+        check_flag("removals", self.removals)
         domain = check_domain(self.domain)
         object.__setattr__(self, "domain", domain)
         object.__setattr__(self, "max_items", check_whole("max_items", self.max_items, len(domain)))

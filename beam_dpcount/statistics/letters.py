@@ -21,6 +21,9 @@ from beam_dpcount.statistics.items import places
 MOST_WORDS = 10**6
 EMPTY = (0,)
 
+EITHER = (
+    "give either max_length, to count all {noun} up to it, or a list of {noun} to count, not both"
+)
 NOT_A_LETTER = "the value is not a letter: not a str"
 UNKNOWN = "the value is a letter that is not in the alphabet"
 
@@ -64,45 +67,50 @@ def spell(letters: Iterable[str], alphabet: Sequence[str]) -> str:
     return ("" if _single(alphabet) else " ").join(letters)
 
 
-def check_words(words: Any, alphabet: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+def check_words(
+    words: Any, alphabet: Sequence[str], noun: str = "words"
+) -> tuple[tuple[int, ...], ...]:
     """A dictionary as tuples of the letters' codes, in its order.
 
     A word is a str, its letters single characters or else separated by spaces, or a sequence of
-    letters.
+    letters. Messages call words by the noun.
 
     Raises:
       TypeError, ValueError: a word is not of the alphabet or is there twice, or there are none.
     """
-    example = 'give the words to count in a fixed order, e.g. ["ab", "ba"] or [("open", "close")]'
+    example = 'give the ones to count in a fixed order, e.g. ["ab", "ba"] or [("open", "close")]'
     if isinstance(words, str | bytes | Mapping) or not isinstance(words, Sequence | np.ndarray):
-        raise TypeError(f"words must be a sequence of words, got {type(words).__name__}: {example}")
+        problem = f"{noun} must be a sequence of {noun}, got {type(words).__name__}"
+        raise TypeError(f"{problem}: {example}")
     if not len(words):
-        raise ValueError(f"there are no words: {example}")
-    known = places(alphabet)
+        raise ValueError(f"there are no {noun}: {example}")
+    known, one = places(alphabet), noun.removesuffix("s")
     coded: dict[tuple[int, ...], None] = {}
     for word in words:
-        codes = _code(word, known, _single(alphabet), example)
+        codes = _code(word, f"{one} {word!r}", known, _single(alphabet), example)
         if codes in coded:
-            raise ValueError(f"word {word!r} is there twice: give each word once")
+            raise ValueError(f"{one} {word!r} is there twice: give each {one} once")
         coded[codes] = None
     return tuple(coded)
 
 
-def _code(word: Any, known: Mapping[str, int], single: bool, example: str) -> tuple[int, ...]:
+def _code(
+    word: Any, name: str, known: Mapping[str, int], single: bool, example: str
+) -> tuple[int, ...]:
     if isinstance(word, str):
         text = str.__str__(word)
         letters = list(text) if single else [letter for letter in text.split(" ") if letter]
     elif isinstance(word, bytes | Mapping) or not isinstance(word, Sequence | np.ndarray):
-        raise TypeError(f"word {word!r} is neither a str nor a sequence of letters: {example}")
+        raise TypeError(f"{name} is neither a str nor a sequence of letters: {example}")
     else:
         letters = list(word)
     if not letters:
-        raise ValueError(f"word {word!r} is empty: {example}")
+        raise ValueError(f"{name} is empty: {example}")
     for letter in letters:
         if not isinstance(letter, str):
-            raise TypeError(f"word {word!r} holds {letter!r}, which is not a str: {example}")
+            raise TypeError(f"{name} holds {letter!r}, which is not a str: {example}")
         if str.__str__(letter) not in known:
-            problem = f"word {word!r} holds {letter!r}, which is not in the alphabet"
+            problem = f"{name} holds {letter!r}, which is not in the alphabet"
             raise ValueError(f"{problem}: add it there, or leave the word out")
     return tuple(known[str.__str__(letter)] for letter in letters)
 
@@ -134,12 +142,9 @@ class LetterStatistic(Statistic):
     def __post_init__(self) -> None:
         object.__setattr__(self, "alphabet", check_alphabet(self.alphabet))
         if (self.max_length is None) == (self.dictionary is None):
-            raise ValueError(
-                f"give either max_length, to count all {self.noun} up to it, or a list of "
-                f"{self.noun} to count, not both"
-            )
+            raise ValueError(EITHER.format(noun=self.noun))
         if self.dictionary is not None:
-            coded = check_words(self.dictionary, self.alphabet)
+            coded = check_words(self.dictionary, self.alphabet, self.noun)
             words = ([self.alphabet[code - 1] for code in word] for word in coded)
             labels = tuple(spell(letters, self.alphabet) for letters in words)
             object.__setattr__(self, "dictionary", labels)

@@ -14,11 +14,12 @@ from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import GlobalWindows
 
 from beam_dpcount.budget.budgets import Budget, PureDP
-from beam_dpcount.budget.ledger import Share
+from beam_dpcount.budget.shares import Share
 from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.counters.clock import Clock
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.joint import JointChange, JointUserChange
+from beam_dpcount.counters.people import Seen, Users
 from beam_dpcount.counters.selection import JointSelection, Selection, SelectKeys, selection_of
 from beam_dpcount.dofns.aggregate_shards import (
     AggregateShardPlan,
@@ -40,15 +41,14 @@ from beam_dpcount.dofns.aggregates import (
 from beam_dpcount.dofns.intake import has_str_key
 from beam_dpcount.dofns.releases import AggregateRelease
 from beam_dpcount.dofns.ticks import TickIntake
-from beam_dpcount.dofns.users import Users
 from beam_dpcount.mechanisms import Mechanism
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.noise.laws import ScaleError
-from beam_dpcount.states.codecs import Seen
 from beam_dpcount.statistics.items import MOST_STATE
 from beam_dpcount.statistics.metrics import Metric
 from beam_dpcount.statistics.metrics.joint import Joint, check_metrics
 from beam_dpcount.transforms.expected import Expected, check_events, expected_of
+from beam_dpcount.transforms.inside import Inside
 from beam_dpcount.transforms.of_ticks import OfTicks, RestartingTicks
 
 
@@ -148,7 +148,7 @@ class TickAggregate(OfTicks):
         options = {one.name: getattr(self, one.name) for one in fields(self)}
         del options["window"]
         options["metrics"] = check_metrics(self.metrics)
-        self._ticks: _Aggregating = _Aggregating(**options, restart=self.window)
+        self._ticks: _Aggregating = _Aggregating(**options, inside=Inside(restart=self.window))
         self.keys, self.metrics = self._ticks.keys, self._ticks.joint.metrics
         self._fix()
 
@@ -218,7 +218,6 @@ class _Aggregating(RestartingTicks):
     def _one_event(self) -> JointChange:
         pure = isinstance(self._budget, PureDP)
         self.joint = joint = Joint(tuple(metric.planned(pure) for metric in self.metrics))
-        self._counts = {"dimension": joint.width}  # type: ignore[misc]
         if joint.first and (self.users is None or self.users.asserted):
             raise ValueError(
                 "DistinctUsers counts each person once a key, whose first event is found while "
@@ -229,13 +228,19 @@ class _Aggregating(RestartingTicks):
                 "keys are shown by their number of events: add metrics.Count() to metrics, or list "
                 "the keys"
             )
-        said = self._counted = repr(joint.metrics)  # type: ignore[misc]
         return JointChange(
             relation=self.relation,
             parts=joint.parts,
             tested=0 if joint.tested is None else joint.multipliers[joint.tested],
-            said=said,
+            said=self._decides(),
         )
+
+    @property
+    def _dimension(self) -> int:
+        return self.joint.width
+
+    def _decides(self) -> str:
+        return repr(self.joint.metrics)
 
     def _at(self, clock: Clock, *ways: bool) -> dict[bool, Counter]:
         try:
@@ -307,7 +312,7 @@ class _Aggregating(RestartingTicks):
         return TickIntake(clock, self._listed or None, numbers, strict, self.other, until)
 
     def parcels(self, events: PCollection[Any]) -> VectorParcels:
-        return VectorParcels(self._whole_intake(events), self.joint.first, self._restart)
+        return VectorParcels(self._whole_intake(events), self.joint.first, self.inside.restart)
 
     def _vectors(self, counter: Any) -> dict[str, Any]:
         most = counter.change.most
@@ -338,7 +343,7 @@ class _Aggregating(RestartingTicks):
 
     def _windowed(self, events: PCollection[Any]) -> Clock:
         is_global = isinstance(events.windowing.windowfn, GlobalWindows)
-        if not is_global and (self._restart is not None or self.joint.first):
+        if not is_global and (self.inside.restart is not None or self.joint.first):
             problem = f"{events.windowing.windowfn!r} would count anew in each window"
             raise ValueError(f"{problem}: use the global window, and give window, in ticks")
         return super()._windowed(events)

@@ -8,15 +8,9 @@ import apache_beam as beam
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import GlobalWindows
 
-from beam_dpcount.dofns.users import (
-    Bound,
-    BoundArriving,
-    BoundShards,
-    Parcels,
-    SendToPeople,
-    SendToShards,
-    Users,
-)
+from beam_dpcount.counters.people import Bound, Users
+from beam_dpcount.dofns.parcels import Parcels
+from beam_dpcount.dofns.users import BoundArriving, BoundShards, SendToPeople, SendToShards
 from beam_dpcount.transforms.inputs import once_per_window
 
 

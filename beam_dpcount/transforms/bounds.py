@@ -6,17 +6,16 @@ import itertools
 import math
 from collections import Counter as Tally
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.clock import micros_of, seconds
 from beam_dpcount.counters.lattice import NotANumberError
+from beam_dpcount.counters.people import Seen, Users
 from beam_dpcount.counters.selection import SelectKeys
-from beam_dpcount.dofns.reading import text_of
-from beam_dpcount.dofns.users import Users
-from beam_dpcount.states.codecs import Seen
+from beam_dpcount.reading import text_of
 from beam_dpcount.transforms.counts import PrefixCount
 from beam_dpcount.transforms.histograms import Histogram
 from beam_dpcount.transforms.ticks import TickCount, one
@@ -177,7 +176,7 @@ def suggest_bounds(
     if isinstance(sample, bool) or not isinstance(sample, int | float) or not 0 < sample <= 1:
         problem = f"must be a number above 0, up to 1, got {sample!r}"
         raise ParameterError("sample", problem, "give the share of people, e.g. {sample=}0.01")
-    tried = _combined(events, keys, per_key, gap)
+    tried = _combined(events=events, keys=keys, per_key=per_key, gap=gap)
     if not tried:
         raise ValueError("there is no bound to try: give events, keys, per_key and gap values")
     log = _Log(count)
@@ -193,10 +192,14 @@ def _nobody(_: Any) -> str:
     return ""
 
 
-def _combined(*values: Sequence[Any]) -> list[Users]:
+def _combined(**values: Sequence[Any]) -> list[Users]:
     """Different bounds, of all combinations of the values."""
+    for name, several in values.items():
+        if isinstance(several, str | bytes | Mapping) or not isinstance(several, Iterable):
+            remedy = f"give e.g. {name}=[{several!r}]"
+            raise TypeError(f"{name} must be a list of values to try, got {several!r}: {remedy}")
     made = {}
-    for events, keys, per_key, gap in itertools.product(*values):
+    for events, keys, per_key, gap in itertools.product(*values.values()):
         gap = None if events == 1 else gap  # which is apart from no other
         users = Users(_nobody, events, keys, events if per_key is None else per_key, gap)
         bound = users.bound()

@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 
 from apache_beam.transforms.window import TimestampedValue
 
-from beam_dpcount.dofns.reading import FunctionError
-from beam_dpcount.dofns.rows import fields_of
-from beam_dpcount.dofns.users import Users
-from beam_dpcount.states.codecs import Seen
+from beam_dpcount.checks import Error
+from beam_dpcount.counters.people import Seen, Users
+from beam_dpcount.reading import FunctionError, fields_of
 
 _REMEDY = (
     "it must depend on the event alone, or one person's events could decide whose events count: "
@@ -73,7 +72,7 @@ def _lacking(name: str, fields: Sequence[str]) -> str:
     return problem
 
 
-class CheckError(ValueError):
+class CheckError(Error, ValueError):
     """A row stopped `check`: a function raised, or the transform does not take such rows."""
 
 

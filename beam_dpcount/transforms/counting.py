@@ -10,11 +10,13 @@ from typing import Any, ClassVar
 from apache_beam.pvalue import PCollection
 
 from beam_dpcount.budget.budgets import Budget
-from beam_dpcount.budget.ledger import Protection, Share, claim, plain_budget
+from beam_dpcount.budget.ledger import claim, plain_budget
+from beam_dpcount.budget.shares import Share
+from beam_dpcount.counters.charged import CounterSpender
 from beam_dpcount.counters.choose import resolve
 from beam_dpcount.counters.counter import calibrate
+from beam_dpcount.counters.people import Users
 from beam_dpcount.dofns.intake import ON_REJECT
-from beam_dpcount.dofns.users import Users
 from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.transforms.bounding import check_users
@@ -52,9 +54,7 @@ class Counting(Described):
     allow_runner: bool = False
     users: Users | None = None
 
-    _takes_any: ClassVar[bool] = False  # whether elements need not be pairs
-    _is_bounded: ClassVar[bool] = False  # BoundUsers has bounded each person's events
-    _keys_delta: ClassVar[float] = 0.0  # of it, what keys that nobody listed take
+    _at_clock: ClassVar[bool] = False  # whether it is protected that an event happened
     _counts_numbers: ClassVar[bool] = False  # whether what counts must be a number
     _on_reject: ClassVar[tuple[str, ...]] = ON_REJECT
 
@@ -73,6 +73,7 @@ class Counting(Described):
                 )
         self._entropy = check_entropy(self.entropy)
         self._budget, self._account = plain_budget(self.budget)
+        self._keys_delta = 0.0  # what keys that nobody listed take of it
         self._instead: dict[bool, str] = {}  # what runs in place of the mechanism named, by path
         self._set_up()
         self._fix()
@@ -109,15 +110,18 @@ class Counting(Described):
         return made
 
     @property
-    def _bounds(self) -> bool:
-        """Whether each person's elements are to be bounded here."""
-        return self.users is not None and not self.users.asserted and not self._is_bounded
+    def bounds_people(self) -> bool:
+        """Whether each person's elements are bounded here."""
+        return self.users is not None and not self.users.asserted
 
-    def _path_of(self, elements: PCollection[Any], of_pairs: bool = False) -> bool:
+    def _check_elements(self, elements: PCollection[Any]) -> None:
+        """Raise TypeError for elements of a type that is not counted."""
+        check_pairs(elements, False)
+
+    def _path_of(self, elements: PCollection[Any]) -> bool:
         """Whether to count on the streaming path, once the input and its runner pass the checks."""
         check_windows(elements)
-        if not self._takes_any:
-            check_pairs(elements, of_pairs)
+        self._check_elements(elements)
         check_runner(elements.pipeline, self.allow_runner)
         streaming = use_streaming(elements, self.path)
         if streaming:
@@ -129,13 +133,15 @@ class Counting(Described):
         replayable = self._entropy.is_replayable
         if streaming or replayable:
             refuse_early_draws(counter.mechanism, replayable)
-        change = counter.change
-        protects = Protection(change.person, change.event_cost(counter.mechanism))
         applied = elements.pipeline.transforms_stack[-1].full_label
+        entropy = self._entropy.named(applied)
+        by = None if self.users is None else self.users.by
+        user = by if isinstance(by, str) else None
+        spender = CounterSpender(counter, entropy, self._at_clock, user)
         # The last of the checks.
-        claim(self.budget, by=applied, protects=protects, keys_delta=self._keys_delta)
+        claim(self.budget, by=applied, spender=spender, keys_delta=self._keys_delta)
         if streaming in self._instead:
             _LOGGER.warning("%s: %s", applied, self._instead[streaming])
         object.__setattr__(self, "counter", counter)  # to others it is fixed
         self._show_applied(elements.pipeline)
-        return self._entropy.named(applied)
+        return entropy

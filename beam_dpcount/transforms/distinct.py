@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, fields
-from typing import Any, ClassVar
+from typing import Any
 
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import GlobalWindows
 
 from beam_dpcount.budget.budgets import Budget
-from beam_dpcount.budget.ledger import Share
+from beam_dpcount.budget.shares import Share
 from beam_dpcount.checks import check_whole
+from beam_dpcount.counters.people import Users
 from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.dofns.releases import Release
-from beam_dpcount.dofns.users import TickParcels, Users
 from beam_dpcount.mechanisms import Mechanism
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.transforms.bounding import check_users
+from beam_dpcount.transforms.inside import Inside
 from beam_dpcount.transforms.of_ticks import OfTicks, RestartingTicks
 from beam_dpcount.transforms.ticks import one
 
@@ -76,8 +77,6 @@ class DistinctUsers(OfTicks):
     entropy: Entropy | None = None
     allow_runner: bool = False
 
-    _bound_before: ClassVar[str | None] = None  # how BoundUsers has, for replayable noise
-
     def __post_init__(self) -> None:
         super().__init__()
         users = check_users(self.users)
@@ -94,7 +93,7 @@ class DistinctUsers(OfTicks):
         del options["window"]
         if self.window is not None:
             check_whole("window", self.window)
-        self._ticks = RestartingTicks(**options, value=one, restart=self.window)
+        self._ticks = RestartingTicks(**options, value=one, inside=Inside(restart=self.window))
         self.keys = self._ticks.keys
         self._fix()
 
@@ -102,8 +101,4 @@ class DistinctUsers(OfTicks):
         if not isinstance(events.windowing.windowfn, GlobalWindows):
             problem = f"{events.windowing.windowfn!r} would count people anew in each window"
             raise ValueError(f"{problem}: use the global window, and give window, in ticks")
-        return self._apply(events, _bound_before=self._bound_before)
-
-    def parcels(self, events: PCollection[Any]) -> TickParcels:
-        """How events travel to their person."""
-        return self._ticks.parcels(events)
+        return self._apply(events)

@@ -25,8 +25,8 @@ from beam_dpcount.dofns.elements import (
 )
 from beam_dpcount.dofns.gathered import CountGathered, GatherNumbers
 from beam_dpcount.dofns.intake import Intake, has_str_key
+from beam_dpcount.dofns.parcels import StepParcels
 from beam_dpcount.dofns.releases import Rejected
-from beam_dpcount.dofns.users import StepParcels
 from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.mechanisms import Sparse, Unbounded
 from beam_dpcount.mechanisms.base import MAX_HORIZON, check_horizon
@@ -38,8 +38,14 @@ from beam_dpcount.transforms.checking import RowCheck, examine_person
 from beam_dpcount.transforms.counting import Counting
 from beam_dpcount.transforms.inputs import (
     check_callable,
+    check_pairs,
     in_windows,
     once_per_window,
+)
+
+NEEDS_HORIZON = (
+    "{count} needs a horizon, as one event may change many steps: give one, and a mechanism of "
+    "mechanisms.ALL or none"
 )
 
 
@@ -68,10 +74,7 @@ class EachElement(Counting):
     def _check_mechanism(self) -> None:
         """Raise ValueError for a mechanism, or a lack of horizon, that this count cannot take."""
         if self.horizon is None or isinstance(self.mechanism, Unbounded | Sparse):
-            raise ValueError(
-                f"{type(self).__name__} needs a horizon, as one event may change many steps: give "
-                "one, and a mechanism of mechanisms.ALL or none"
-            )
+            raise ValueError(NEEDS_HORIZON.format(count=type(self).__name__))
 
     def _set_up(self) -> None:
         check_callable("element_id", self.element_id)
@@ -113,15 +116,18 @@ class EachElement(Counting):
         bound = users.bound()
         return group_of(one, bound.most, bound.per_key, users.asserted)
 
+    def _check_elements(self, elements: PCollection[Any]) -> None:
+        check_pairs(elements, self.statistic.of_pairs and self.value is None)
+
     def _intake(self) -> Intake:
         counted = None if self.users is None else repr(self.users.bound())
         how = self.on_reject, self.value, self.element_id, self.every, counted
         return Intake(self.counter, self.statistic, *how)
 
     def expand(self, elements: PCollection[Any]) -> Any:
-        streaming = self._path_of(elements, self.statistic.of_pairs and self.value is None)
+        streaming = self._path_of(elements)
         entropy = self._use(self._counters[streaming], elements, streaming)
-        if self.users is not None and self._bounds:
+        if self.users is not None and self.bounds_people:
             parcels = StepParcels(_window_check(elements.windowing.windowfn), self.element_id)
             bound = self.users.bound()
             elements = bounded_events(elements, self.users, bound, parcels, streaming)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
+from beam_dpcount.checks import check_flag
 from beam_dpcount.mechanisms import Sparse
 from beam_dpcount.statistics.base import Statistic
 from beam_dpcount.statistics.items import Items, OneItem
@@ -97,8 +98,7 @@ class Histogram(EachElement):
             raise ValueError(f"{problem}: give a horizon, or Unbounded")
 
     def _made(self) -> Statistic:
-        if not isinstance(self.fit_total, bool):
-            raise TypeError(f"fit_total must be True or False, got {self.fit_total!r}")
+        check_flag("fit_total", self.fit_total)
         kind = OneItem if self.fit_total else Items
         made = kind(self.domain, self.max_items, self.removals)  # type: ignore[arg-type]
         self.domain = made.domain

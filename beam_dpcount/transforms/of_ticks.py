@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, Self
 
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import FixedWindows
 
 from beam_dpcount.counters.selection import Selection
+from beam_dpcount.dofns.parcels import Parcels
 from beam_dpcount.transforms.checking import RowCheck
 from beam_dpcount.transforms.described import Described
+from beam_dpcount.transforms.inside import Inside
 from beam_dpcount.transforms.ticks import TickCount
 
 
@@ -43,16 +45,30 @@ class OfTicks(Described):
         """What becomes of an event; see `beam_dpcount.check`."""
         return self._ticks.check_row(event, micros)
 
-    def _renew(self, **known: Any) -> TickCount:
-        """Another `_ticks`, of which this is known: what an application before shows stays."""
-        self._ticks = copy(self._ticks)
-        for name, value in known.items():
-            setattr(self._ticks, name, value)
-        return self._ticks
+    @property
+    def bounds_people(self) -> bool:
+        """Whether each person's events are bounded here."""
+        return self._ticks.bounds_people
 
-    def _apply(self, events: PCollection[Any], **known: Any) -> PCollection[Any]:
+    @property
+    def inside(self) -> Inside:
+        """What `_ticks` knows of the transforms around it."""
+        return self._ticks.inside
+
+    def within(self, inside: Inside) -> Self:
+        """A copy whose `_ticks` knows this."""
+        other = copy(self)
+        other._ticks = self._ticks.within(inside)
+        return other
+
+    def parcels(self, events: PCollection[Any]) -> Parcels:
+        """How events travel to their person."""
+        return self._ticks.parcels(events)
+
+    def _apply(self, events: PCollection[Any]) -> PCollection[Any]:
         """In `expand`, at its end."""
-        releases: PCollection[Any] = events | "TickCount" >> self._renew(**known)
+        self._ticks = copy(self._ticks)  # what an earlier application shows stays
+        releases: PCollection[Any] = events | "TickCount" >> self._ticks
         self._show_applied(events.pipeline)
         return releases
 
@@ -62,11 +78,10 @@ class OfTicks(Described):
 
 @dataclass(eq=False, repr=False)
 class RestartingTicks(TickCount):
-    """A TickCount that starts anew after so many ticks, which are windows of its own."""
+    """A TickCount that is told when it is made what it knows inside another transform.
+
+    It is calibrated to `inside.restart`; all else may also come later, by `within`.
+    """
 
     _: KW_ONLY
-    restart: int | None = None
-
-    def _set_up(self) -> None:
-        self._restart = self.restart  # type: ignore[misc]
-        super()._set_up()
+    inside: Inside = Inside()

@@ -7,9 +7,7 @@ each says what `stddev` means after it. Those that look at several releases are 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from numbers import Real
 from typing import Any
 
 import apache_beam as beam
@@ -19,6 +17,7 @@ from apache_beam import typehints
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import GlobalWindows
 
+from beam_dpcount.budget.conversions import positive
 from beam_dpcount.checks import check_whole
 from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.counters.selection import SelectKeys
@@ -308,6 +307,8 @@ class RunningAverage(_Each):
 
     def __init__(self, counter: LatticeCounter | None = None) -> None:
         super().__init__()
+        if counter is not None:
+            _check_counter(counter)
         self._counter = counter
 
     def expand(self, releases: PCollection[Any]) -> PCollection[Any]:
@@ -646,12 +647,7 @@ class Rounded(_Each):
 
     def __init__(self, unit: float = 1) -> None:
         super().__init__()
-        given: Any = unit
-        if isinstance(given, bool) or not isinstance(given, Real):
-            raise TypeError(f"unit must be a number, got {given!r}: give e.g. unit=1")
-        self._unit = float(given)
-        if not (math.isfinite(self._unit) and self._unit > 0):
-            raise ValueError(f"unit must be positive and finite, got {given!r}: give e.g. unit=1")
+        self._unit = positive("unit", unit, "give e.g. unit=1")
 
     def _function(self, release: Any) -> Any:
         return rounded(release, self._unit)

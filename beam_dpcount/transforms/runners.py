@@ -16,6 +16,8 @@ from apache_beam.options.pipeline_options import DebugOptions, DirectOptions, Pi
 from apache_beam.pipeline import Pipeline
 from apache_beam.pvalue import PCollection
 
+from beam_dpcount.checks import Error, check_flag
+
 # By their classes in Beam: DirectRunner is another name of SwitchingDirectRunner.
 LOCAL = frozenset(
     ("FnApiRunner", "BundleBasedDirectRunner", "SwitchingDirectRunner", "TestDirectRunner")
@@ -59,7 +61,7 @@ _INTERVAL, _FINISHED = "checkpointing_interval", "finish_bundle_before_checkpoin
 _warned: WeakSet[Pipeline] = WeakSet()
 
 
-class RunnerError(ValueError):
+class RunnerError(Error, ValueError):
     """A runner on which the guarantee is known not to hold, or about which nothing is known."""
 
 
@@ -69,8 +71,7 @@ class RunnerWarning(UserWarning):
 
 def check_allowed(allow_runner: Any) -> bool:
     """`allow_runner`, or a TypeError that says what to pass."""
-    if not isinstance(allow_runner, bool):
-        raise TypeError(f"allow_runner must be True or False, got {allow_runner!r}")
+    check_flag("allow_runner", allow_runner)
     return allow_runner
 
 

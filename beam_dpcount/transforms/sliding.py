@@ -14,13 +14,13 @@ from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import GlobalWindows
 
 from beam_dpcount.budget.budgets import Budget
-from beam_dpcount.budget.ledger import Share
-from beam_dpcount.counters.clock import check_window, duration_of, seconds, ticks_left
+from beam_dpcount.budget.shares import Share
+from beam_dpcount.counters.clock import check_keys, check_window, duration_of, seconds, ticks_left
 from beam_dpcount.counters.counter import UnsupportedBudgetError
+from beam_dpcount.counters.people import Users
 from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.counters.sliding import difference_variances
 from beam_dpcount.dofns.releases import Release
-from beam_dpcount.dofns.users import Users
 from beam_dpcount.mechanisms import sliding_blt
 from beam_dpcount.mechanisms.sliding_blt import SlidingBLT
 from beam_dpcount.noise.entropy import Entropy
@@ -31,6 +31,10 @@ _LOGGER = logging.getLogger(__name__)
 
 _COMPARED = 1 << 12  # ticks; of longer streams SlidingSum has less noise for hardly any window
 _BOTH = ("bounded", "streaming")
+NO_PURE_BUDGET = (
+    "SlidingCount takes Gaussian noise, which no pure budget allows: take SlidingSum of a "
+    "TickCount, or give ApproxDP(epsilon, delta) or ZCDP(rho)"
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -147,13 +151,10 @@ class SlidingCount(OfTicks):
         try:
             self._ticks = _SlidingTicks(**options)
         except UnsupportedBudgetError:
-            raise UnsupportedBudgetError(
-                "SlidingCount takes Gaussian noise, which no pure budget allows: take SlidingSum "
-                "of a TickCount, or give ApproxDP(epsilon, delta) or ZCDP(rho)"
-            ) from None
+            raise UnsupportedBudgetError(NO_PURE_BUDGET) from None
         del options["window"]
         self._compare(options, width)
-        self.window, self.keys = width, self._ticks.keys  # type: ignore[assignment]
+        self.window, self.keys = width, check_keys(self.keys)
         self._fix()
 
     def _check_users(self, users: Any, width: int) -> None:

@@ -6,26 +6,28 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import KW_ONLY, dataclass, fields
-from typing import Any, ClassVar
+from typing import Any
 
 import apache_beam as beam
 from apache_beam import typehints
 from apache_beam.pvalue import PCollection
 
 from beam_dpcount.budget.budgets import Budget
-from beam_dpcount.budget.ledger import Share
+from beam_dpcount.budget.shares import Share
 from beam_dpcount.checks import check_whole
+from beam_dpcount.counters.people import Users
 from beam_dpcount.counters.selection import SelectKeys
-from beam_dpcount.dofns.reading import UNREADABLE, call, read
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.rows import TO_ITEMS, RowElementError, is_row, is_row_type
 from beam_dpcount.dofns.ticks import check_timed
-from beam_dpcount.dofns.users import TickParcels, Users
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.mechanisms import Mechanism
 from beam_dpcount.noise.entropy import Entropy
+from beam_dpcount.reading import UNREADABLE, call, read
 from beam_dpcount.statistics.items import NOT_ITEMS, TOO_MANY, Items
 from beam_dpcount.transforms.checking import RowCheck, examine_person
+from beam_dpcount.transforms.inputs import check_callable
+from beam_dpcount.transforms.inside import Inside
 from beam_dpcount.transforms.of_ticks import OfTicks
 from beam_dpcount.transforms.ticks import TickCount, one
 
@@ -98,11 +100,9 @@ class TickHistogram(OfTicks):
     allow_runner: bool = False
     users: Users | None = None
 
-    _is_bounded: ClassVar[bool] = False  # BoundUsers has bounded each person's events
-    _bound_before: ClassVar[str | None] = None  # and how, for replayable noise
-
     def __post_init__(self) -> None:
         super().__init__()
+        check_callable("value", self.value)
         if isinstance(self.domain, SelectKeys):
             most = check_whole("max_items", self.max_items)
             self._split: _Split = _SplitTexts(most, self.value)
@@ -113,10 +113,10 @@ class TickHistogram(OfTicks):
         options = {one.name: getattr(self, one.name) for one in fields(self)}
         del options["domain"]
         options["value"] = None if self.users is None else one  # of each (item, 1)
-        self._ticks = TickCount(**{**options, "keys": self.domain, "max_items": most})
-        # Which of an event's items count.
-        self._ticks._counted = self.domain, most  # type: ignore[misc]
-        self._ticks._split = self._split.pairs  # type: ignore[misc]
+        ticks = TickCount(**{**options, "keys": self.domain, "max_items": most})
+        # The fingerprint: which of an event's items count.
+        inside = Inside(split=self._split.pairs, fingerprint=(self.domain, most))
+        self._ticks = ticks.within(inside)
         self._fix()
 
     def expand(self, events: PCollection[Any]) -> PCollection[Release]:
@@ -129,15 +129,9 @@ class TickHistogram(OfTicks):
                 f"{events.element_type}: take the item out, e.g. with value=lambda event: event[1]"
             )
         split: Any = beam.ParDo(self._split).with_output_types(tuple[str, int])
-        ticks = self._renew(_is_bounded=self._is_bounded, _bound_before=self._bound_before)
-        whole = ticks._bounds  # an event stays so until its person is known
-        if not whole:
+        if not self.bounds_people:  # else an event stays whole until its person is known
             events = events | "SplitItems" >> split
-        return self._apply(events, _takes_any=whole)
-
-    def parcels(self, events: PCollection[Any]) -> TickParcels:
-        """How events travel to their person."""
-        return self._ticks.parcels(events)
+        return self._apply(events)
 
     def problem(self, event: Any, micros: int | None = None) -> str | None:
         """Why an event does not count as it is; see `beam_dpcount.check`."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
@@ -13,12 +14,14 @@ from apache_beam.transforms import window as windows
 from apache_beam.utils.timestamp import Duration, Timestamp
 
 from beam_dpcount.budget.budgets import warn_if_weak
-from beam_dpcount.budget.ledger import Share
+from beam_dpcount.budget.shares import Share
 from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.counters.change import TickChange, check_bounds, check_unit
 from beam_dpcount.counters.clip import ample, least_most
 from beam_dpcount.counters.clock import (
     LATE,
+    OUTSIDE,
+    UNLISTED,
     Clock,
     check_keys,
     check_window,
@@ -29,9 +32,11 @@ from beam_dpcount.counters.clock import (
     until_of,
 )
 from beam_dpcount.counters.counter import Counter
+from beam_dpcount.counters.people import Bound, Users
 from beam_dpcount.counters.selection import Selection, SelectKeys, selection_of
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.dofns.intake import Intake, has_str_key
+from beam_dpcount.dofns.parcels import ReadyTicks, TextParcels, TickParcels
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.shards import CountAllShards, CountShards, ShardPlan, SumShards
 from beam_dpcount.dofns.ticks import (
@@ -46,7 +51,6 @@ from beam_dpcount.dofns.ticks import (
     check_timed,
     groups_of,
 )
-from beam_dpcount.dofns.users import ReadyTicks, TextParcels, TickParcels, Users
 from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
 from beam_dpcount.statistics.numbers import Numbers
 from beam_dpcount.transforms.bounding import bounded_events
@@ -58,6 +62,7 @@ from beam_dpcount.transforms.inputs import (
     once_per_window,
     use_streaming,
 )
+from beam_dpcount.transforms.inside import Inside
 from beam_dpcount.transforms.runners import jumps_to_the_end, spreads_groups
 
 _LOGGER = logging.getLogger(__name__)
@@ -67,6 +72,11 @@ _LATE_REPLAYS = (
 )
 _POLICIES = ("drop", "raise")
 _AHEAD = 64  # timers of a key, where all of them fire at the end of the input
+GAPS = "{windows} leaves gaps between windows, or may: use the global window or FixedWindows"
+FOLDS_LATE = (
+    'late="fold" counts a late event at another tick, and so closer to others of its person than '
+    'gap says: give late="drop", or leave gap out'
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -203,14 +213,11 @@ class TickCount(Counting):
 
     counter: Counter = field(init=False)
     selection: Selection | None = field(init=False)
+    inside: Inside = field(default=Inside(), init=False)  # what a transform around it tells it
 
     _on_reject = _POLICIES
     _counts_numbers = True
-    _counted: ClassVar[Any] = None  # what else decides which events count, for replayable noise
-    _split: ClassVar[Any] = None  # makes pairs of an event that is none
-    _restart: ClassVar[int | None] = None  # after so many ticks the count starts anew
-    _bound_before: ClassVar[str | None] = None  # how BoundUsers has, for replayable noise
-    _counts: ClassVar[Any] = {}  # what else counters are calibrated with
+    _at_clock = True
     _many_ticks: ClassVar[int] = 1 << 16  # as for `least_most`
 
     def _set_up(self) -> None:
@@ -219,19 +226,18 @@ class TickCount(Counting):
         self._clock = self._whole = clock_of(self.tick, self.start, self.stop, self.horizon)
         self._until, self._streams = until_of(self.until), self.path == "streaming"
         self._check_until(self._streams)
-        if self._restart is not None:
-            check_window(self._restart, self._whole)
-            size = self._restart * self._whole.tick
+        if (restart := self.inside.restart) is not None:
+            check_window(restart, self._whole)
+            size = restart * self._whole.tick
             self._clock = self._whole.in_windows(size, self._whole.start)
         self._select = self.keys if isinstance(self.keys, SelectKeys) else None
         self._listed: tuple[str, ...] = ()
         if self._select is not None:
             self._check_unlisted()
             self._whole_budget = self._budget
-            self._budget, delta = self._select.part_of(self._budget)
-            self._keys_delta = delta  # type: ignore[misc]
+            self._budget, self._keys_delta = self._select.part_of(self._budget)
             if not isinstance(self.budget, Share):
-                warn_if_weak(self._whole_budget, delta)
+                warn_if_weak(self._whole_budget, self._keys_delta)
         else:
             self.keys = self._listed = check_keys(self.keys)
         if self.other is not None and self.other not in self._listed:
@@ -249,6 +255,11 @@ class TickCount(Counting):
         self.counter = self._counters[self.path == "streaming"]
         self.selection = self._selecting(self.counter)
         self._used = self._clock
+
+    @property
+    def _dimension(self) -> int | None:
+        """How many numbers a vector has; None: single numbers are counted."""
+        return None
 
     @property
     def clock(self) -> Clock:
@@ -326,7 +337,7 @@ class TickCount(Counting):
         if isinstance(mechanism, Mechanism):
             mechanism = replace(mechanism, horizon=clock.steps)
         change = self._change if self.users is None else self._of_person(self.users, clock)
-        how: dict[str, Any] = {"change": change, "unit": self._unit, **self._counts}
+        how: dict[str, Any] = {"change": change, "dimension": self._dimension, "unit": self._unit}
         counters = self._calibrated(ways, mechanism, clock.steps, **how)
         return ample(counters) if self.max_per_tick is None else counters
 
@@ -340,7 +351,7 @@ class TickCount(Counting):
         """What all events of one person change that count."""
         one, bound, windows = self._change, users.bound(self.max_items), len(clock.origins())
         keys, restarts = bound.keys, 1
-        if self._restart is not None:  # each window of a key is another key to the bound
+        if self.inside.restart is not None:  # each window of a key is another key to the bound
             known, windows, restarts = windows * len(self._listed), 1, windows
         else:
             known = len(self._listed)
@@ -359,16 +370,46 @@ class TickCount(Counting):
             restarts=restarts,
         )
 
+    def within(self, inside: Inside) -> Self:
+        """A copy that knows this of the transform around it; `restart` stays as it is."""
+        other = copy(self)
+        object.__setattr__(other, "inside", inside)  # to others it is fixed
+        return other
+
+    @property
+    def bounds_people(self) -> bool:
+        return super().bounds_people and self.inside.bounds
+
+    def _check_elements(self, events: PCollection[Any]) -> None:
+        if self.inside.split is None or not self.bounds_people:
+            super()._check_elements(events)
+
+    def _fingerprint(self, bound: Bound | None) -> Any:
+        """What else decides which events count, for replayable noise.
+
+        Args:
+          bound: what is bounded here; None: nothing.
+        """
+        inside = self.inside
+        known = self._decides()
+        if inside.bound_before is not None:
+            known = known, inside.bound_before
+        if self._listed and (self.other is not None or self.users is not None):
+            # Which other keys are listed decides what counts under a key.
+            known = known, self.other, self._listed
+        return known if bound is None else (known, repr(bound), inside.restart)
+
+    def _decides(self) -> Any:
+        """What decides which of an event's contents count."""
+        return self.inside.fingerprint
+
     def expand(self, events: PCollection[Any]) -> PCollection[Release]:
         streaming = self._path_of(events)
         self._check_until(streaming)
         clock = self._used = self._windowed(events)
         self._streams, until = streaming, self._until_on(streaming, clock)
         if streaming and self.late == "fold" and self.users is not None and self.users.micros:
-            raise ValueError(
-                'late="fold" counts a late event at another tick, and so closer to others of its '
-                'person than gap says: give late="drop", or leave gap out'
-            )
+            raise ValueError(FOLDS_LATE)
         known = clock == self._clock
         counter = (self._counters if known else self._at(clock, streaming))[streaming]
         selection = self._selecting(counter)
@@ -377,28 +418,22 @@ class TickCount(Counting):
         if streaming and entropy.is_replayable:
             _LOGGER.warning("%s: %s", self.label, _LATE_REPLAYS)
         intake: Any = self._intake(clock, until)
-        counted = self._counted
-        if self._bound_before is not None:
-            counted = counted, self._bound_before
-        if self._listed and (self.other is not None or self.users is not None):
-            # Which other keys are listed decides what counts under a key.
-            counted = counted, self.other, self._listed
-        if self.users is not None and self._bounds:
+        bound = None
+        if self.users is not None and self.bounds_people:
             bound = self.users.bound(self.max_items)
-            counted = counted, repr(bound), self._restart
             events = bounded_events(
                 *(events, self.users, bound, self.parcels(events), streaming),
                 output=tuple[str, bytes],
                 windowing=self._restarting(),
             )
             intake = self._ready(clock)
-        elif self._restart is not None:
+        elif self.inside.restart is not None:
             events = events | "Restart" >> beam.WindowInto(self._restarting())
         how: dict[str, Any] = {
             "cap": counter.change.largest(self._unit),
             "fold": self.late == "fold",
             "entropy": entropy,
-            "counted": counted,
+            "counted": self._fingerprint(bound),
             "alone": spreads_groups(events.pipeline),
             "until": until,
         }
@@ -412,7 +447,7 @@ class TickCount(Counting):
             plan = self._plan(counter, clock, self._listed, ahead=ahead, **how)
             released = self._each_tick if streaming else self._all_ticks
             releases = released(events, intake, plan)
-        if self._restart is None:
+        if self.inside.restart is None:
             return releases
         return releases | "Rejoin" >> beam.WindowInto(windows.GlobalWindows())
 
@@ -423,13 +458,15 @@ class TickCount(Counting):
 
     def _whole_intake(self, events: PCollection[Any]) -> TickIntake:
         """Reads events before people are bounded."""
-        clock = self._windowed(events) if self._restart is None else self._whole
+        clock = self._windowed(events) if self.inside.restart is None else self._whole
         return self._intake(clock, self._until_on(use_streaming(events, self.path), clock))
 
     def parcels(self, events: PCollection[Any]) -> TickParcels:
         """How events travel to their person."""
         kind = TickParcels if self._listed else TextParcels
-        return kind(self._whole_intake(events), self._listed, self._split, self._restart)
+        return kind(
+            self._whole_intake(events), self._listed, self.inside.split, self.inside.restart
+        )
 
     # What is made of numbers; vectors take others.
 
@@ -447,9 +484,9 @@ class TickCount(Counting):
 
     def _restarting(self) -> Any:
         """The windows in each of which the count starts anew; None: those of the input."""
-        if self._restart is None:
+        if (restart := self.inside.restart) is None:
             return None
-        size, start = self._restart * self._whole.tick, self._clock.offset
+        size, start = restart * self._whole.tick, self._clock.offset
         return windows.FixedWindows(Duration(micros=size), Timestamp(micros=start))
 
     def _each_tick(
@@ -573,7 +610,7 @@ class TickCount(Counting):
         key, late = str.__str__(event[0]), self.problem_of_time(micros)
         name = self.other if self._listed and key not in self._listed else key
         problem, person = examine_person(self.users, event[1], problem)
-        unlisted = "the key is not among keys" if name is None else None
+        unlisted = UNLISTED if name is None else None
         return RowCheck(
             problem or unlisted or late,
             keys=(key,),
@@ -595,7 +632,7 @@ class TickCount(Counting):
         if micros is None:
             return None
         if not self._clock.start <= micros < self._clock.stop:
-            return "the time lies outside [start, stop)"
+            return OUTSIDE
         # By default it is now, and the input may turn out to be unbounded.
         if self.until is not None and self.lies_in_open_tick(micros):
             return f"its tick has not ended by {self.cutoff} (until)"
@@ -613,8 +650,7 @@ class TickCount(Counting):
             return self._clock
         if isinstance(function, windows.FixedWindows):
             return self._clock.in_windows(function.size.micros, function.offset.micros)
-        problem = f"{type(function).__name__} leaves gaps between windows, or may"
-        raise ValueError(f"{problem}: use the global window or FixedWindows")
+        raise ValueError(GAPS.format(windows=type(function).__name__))
 
     def _describe(self) -> dict[str, str]:
         per = "all releases of all keys"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import copy
 from dataclasses import replace
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
-from beam_dpcount.dofns.users import Bound, ElementParcels, Users
+from beam_dpcount.counters.people import Bound, Users
+from beam_dpcount.dofns.parcels import ElementParcels
 from beam_dpcount.transforms.bounding import bounded_events, check_users
 from beam_dpcount.transforms.distinct import DistinctUsers
 from beam_dpcount.transforms.inputs import use_streaming
@@ -76,11 +76,13 @@ class BoundUsers(beam.PTransform[Any, Any]):
         if not isinstance(counts, Mapping) or not counts:
             raise TypeError('counts must map names to counts, e.g. {"a": TickCount(...)}')
         self._of_pairs = not all(isinstance(count, TickHistogram) for count in counts.values())
-        self._counts = {name: self._member(name, count) for name, count in counts.items()}
+        members = {name: self._member(name, count) for name, count in counts.items()}
         # All that decides which events are left, so far as it is known.
-        before = repr((self._bound, [_counted(count) for count in self._counts.values()]))
-        for count in self._counts.values():
-            count._bound_before = before  # type: ignore[misc]
+        before = repr((self._bound, [_counted(count) for count in members.values()]))
+        self._counts = {
+            name: each.within(replace(each.inside, bound_before=before))
+            for name, each in members.items()
+        }
 
     @property
     def counters(self) -> dict[str, Any]:
@@ -122,16 +124,16 @@ class BoundUsers(beam.PTransform[Any, Any]):
                 "leave users out of it, or count pairs and items apart"
             )
         if count.users is None:
-            made: Member = replace(count, users=self._users_of(count))
-            made._is_bounded = True  # type: ignore[misc]
+            alone = replace(count, users=self._users_of(count))
+            member: Member = alone.within(replace(alone.inside, bounds=False))
         elif count.users.has_same_people(self.users):
-            made = copy(count)
+            member = count
         else:
             raise ValueError(
                 f"{name} has users with another `by`, and a bound on one kind of people says "
                 "nothing about the other: give both the same field or function"
             )
-        return made
+        return member
 
     def _users_of(self, count: TickCount | TickHistogram) -> Users:
         """How many events of a person this count may get, by its own keys."""
@@ -153,7 +155,7 @@ class BoundUsers(beam.PTransform[Any, Any]):
             isinstance(each, TickHistogram) and each.value is not None for each in members
         )
         # Those that bound people themselves read the person once more, of what comes back.
-        reads_people = not all(getattr(each, "_is_bounded", False) for each in members)
+        reads_people = any(each.bounds_people for each in members)
         by = self.users.person_of if reads_people else None
         parcels = ElementParcels(readers, self._of_pairs, takes_rows, by)
         left = bounded_events(events, self.users, self._bound, parcels, streaming)

@@ -10,9 +10,9 @@ import os
 import tempfile
 from collections.abc import Sequence
 
+from beam_dpcount.arguments.meant import did_you_mean
 from beam_dpcount.commands import stop
 from beam_dpcount.commands.app import run_main, say
-from beam_dpcount.commands.meant import did_you_mean
 from beam_dpcount.commands.options import Parser, add
 from benchmarks.papers import binned, members, repairs, sparsity, top, trees
 from benchmarks.papers.base import Experiment, progress, table

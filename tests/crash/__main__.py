@@ -232,8 +232,6 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    logging.getLogger().setLevel(logging.ERROR)  # Beam's warnings of optional packages
-    warnings.simplefilter("ignore", dp.WeakBudgetWarning)  # of the count without noise
     options = vars(arguments().parse_args(given))
     kills, seed, timeout = (options.pop(name) for name in ("kills", "seed", "timeout"))
     engine, asked = options.pop("engine"), options.pop("transform", [Job.transform])
@@ -274,6 +272,8 @@ def _cells(engine: str, summary: Summary) -> list[str]:
 
 
 if __name__ == "__main__":
+    logging.getLogger().setLevel(logging.ERROR)  # Beam's warnings of optional packages
+    warnings.simplefilter("ignore", dp.WeakBudgetWarning)  # of the count without noise
     # SIGTERM as Ctrl-C: the blocks that have started processes end them.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())

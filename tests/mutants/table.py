@@ -884,7 +884,7 @@ MUTANTS = (
     Mutant(
         "bounding",
         "all events of a person count",
-        f"{_DOFNS}/users.py",
+        f"{_COUNTERS}/people.py",
         "        return events >= self.events\n",
         "        return False\n",
         "tests/test_people.py::test_a_person_with_a_thousand_events_counts_k_times[fn-bounded]",
@@ -892,7 +892,7 @@ MUTANTS = (
     Mutant(
         "bounding",
         "a person has as many keys as there are",
-        f"{_DOFNS}/users.py",
+        f"{_COUNTERS}/people.py",
         "if n < self.per_key and (n or len(counted) < self.keys):",
         "if n < self.per_key:",
         "tests/test_people.py::test_who_counts_is_what_the_rule_says[fn-bounded]",
@@ -900,7 +900,7 @@ MUTANTS = (
     Mutant(
         "bounding",
         "a gap is kept to the last event only",
-        f"{_DOFNS}/users.py",
+        f"{_COUNTERS}/people.py",
         "for time in times[max(at - 1, 0) : at + 1])",
         "for time in times[-1:])",
         "tests/test_people.py::test_a_gap_is_to_both_sides[streaming]",
@@ -908,7 +908,7 @@ MUTANTS = (
     Mutant(
         "bounding",
         "which of a person's events count depends on their arrival",
-        f"{_DOFNS}/users.py",
+        f"{_DOFNS}/parcels.py",
         "        return sorted(entries)\n",
         "        return sorted(entries, key=time_bytes)\n",
         "tests/test_people.py::test_ties_are_by_key_and_value_and_not_by_arrival",
@@ -916,7 +916,7 @@ MUTANTS = (
     Mutant(
         "bounding",
         "which elements of a person count depends on their contents",
-        f"{_DOFNS}/users.py",
+        f"{_DOFNS}/parcels.py",
         "            return sorted(entries, key=time_bytes)\n",
         "            return sorted(entries)\n",
         "tests/test_people.py::test_ties_of_elements_without_ids_are_by_arrival[bounded]",
@@ -1171,8 +1171,8 @@ MUTANTS = (
         "splices of state",
         "a clock reads the state of another list of keys",
         f"{_STATES}/codecs.py",
-        "(ascii(tuple(keys)), _OTHER_KEYS)]",
-        '("", _OTHER_KEYS)]',
+        "(ascii(tuple(keys)), OTHER_KEYS)]",
+        '("", OTHER_KEYS)]',
         "tests/test_ticks.py::test_another_list_of_keys_is_refused_and_said_so",
     ),
     Mutant(
@@ -1251,7 +1251,7 @@ MUTANTS = (
     Mutant(
         "skipped steps",
         "an element that does not come back from its bytes takes no step",
-        f"{_DOFNS}/users.py",
+        f"{_DOFNS}/parcels.py",
         'return [(key_of(parcel).decode("utf-8", "surrogatepass"), Lost())]',
         "return []",
         "tests/test_people.py::test_contents_that_do_not_come_back_stop_nothing",
@@ -1259,7 +1259,7 @@ MUTANTS = (
     Mutant(
         "bounding",
         "a pair comes back with the key that its own encoding makes",
-        f"{_DOFNS}/users.py",
+        f"{_DOFNS}/parcels.py",
         "    return str.__str__(element[0]), element[1]\n",
         "    return element[0], element[1]\n",
         "tests/test_people_keys.py::test_each_key_at_a_clock_counts_as_often_as_the_bound_says"
@@ -1268,7 +1268,7 @@ MUTANTS = (
     Mutant(
         "bounding",
         "what has no key travels whole, and may come back with one",
-        f"{_DOFNS}/users.py",
+        f"{_DOFNS}/parcels.py",
         "        if not has_str_key(element):\n            return None\n",
         "        if not has_str_key(element):\n"
         '            return _pack_element(self._coder, "", element)\n',
@@ -1330,8 +1330,8 @@ MUTANTS = (
         "messages",
         "a state that cannot be read is shown",
         f"{_STATES}/envelope.py",
-        'f"the state was written in format {data[0]}, this',
-        "f\"the state {int.from_bytes(data[24:32], 'little')} was in format {data[0]}, this",
+        "OTHER_FORMAT.format(theirs=data[0],",
+        "OTHER_FORMAT.format(theirs=int.from_bytes(data[24:32], 'little'),",
         "tests/test_coders.py::test_other_versions_are_refused_by_name[2]",
     ),
     Mutant(
@@ -1378,8 +1378,8 @@ MUTANTS = (
         "accounts",
         "a repeat that dies, whatever its rows were by then, costs nothing",
         f"{_COMMANDS}/spending.py",
-        "accounts.run_line(full, use, output",
-        "accounts.run_line(charges, use, output",
+        "accounts.new_run(account, task.name, full, use,",
+        "accounts.new_run(account, task.name, charges, use,",
         "tests/test_account.py::test_a_repeat_that_dies_costs_what_it_may_have_released",
     ),
     Mutant(
@@ -1425,15 +1425,15 @@ MUTANTS = (
     Mutant(
         "accounts",
         "ticks are charged for a row that is there or not where rows are public",
-        f"{_BUDGET}/account.py",
-        "self.charges.replacement if of_replacement else",
-        "self.charges.presence if of_replacement else",
+        f"{_BUDGET}/charges.py",
+        "self.replacement if of_replacement else",
+        "self.presence if of_replacement else",
         "tests/test_odometer.py::test_the_total_is_of_what_is_left",
     ),
     Mutant(
         "accounts",
         "a key that changes from one to another costs one change",
-        f"{_COMMANDS}/spending.py",
+        f"{_COUNTERS}/charged.py",
         "        return charge.of_two()\n    mechanism",
         "        return charge\n    mechanism",
         "tests/test_odometer.py::test_a_key_that_changes_loses_twice_as_brute_force_says",
@@ -1441,7 +1441,7 @@ MUTANTS = (
     Mutant(
         "accounts",
         "a row that goes from one person to another costs as one that stays",
-        f"{_COMMANDS}/spending.py",
+        f"{_COUNTERS}/charged.py",
         "of_people = isinstance(change, UserChange) and not for_person",
         "of_people = False",
         "tests/test_odometer.py::test_a_replacement_costs_its_norm_or_two_changes[others]",
@@ -1449,7 +1449,7 @@ MUTANTS = (
     Mutant(
         "accounts",
         "runs of an earlier format publish nothing",
-        f"{_BUDGET}/account.py",
+        f"{_BUDGET}/account_file.py",
         "_OLD = ColumnUse(frozenset([PRESENCE, UNKNOWN]), frozenset([UNKNOWN]))",
         "_OLD = ColumnUse()",
         "tests/test_odometer.py::test_accounts_of_the_format_before_take_runs_by_request_alone",
@@ -1473,7 +1473,7 @@ MUTANTS = (
     Mutant(
         "accounts",
         "a row behind a bound on people costs one change",
-        f"{_COMMANDS}/spending.py",
+        f"{_COUNTERS}/charged.py",
         "    return max(change.event_cost(counter.mechanism), change.for_element**2)\n",
         "    return 1\n",
         "tests/test_account.py::test_a_row_may_be_two_changes[person]",
@@ -1621,7 +1621,7 @@ MUTANTS = (
     Mutant(
         "pickles",
         "a reader of ready ticks is pickled with the window of the last event",
-        f"{_DOFNS}/users.py",
+        f"{_DOFNS}/parcels.py",
         "        return type(self), (self.clock,)  # without the window of the last event\n",
         "        return type(self), (self.clock,), dict(self.__dict__)\n",
         "tests/test_whole.py::test_presence_of_events[DistinctUsers-2]",
@@ -1630,7 +1630,7 @@ MUTANTS = (
     Mutant(
         "errors of events",
         "only some errors of the user's functions are data",
-        f"{_DOFNS}/reading.py",
+        "beam_dpcount/reading.py",
         "    except Exception:\n        return UNREADABLE",
         "    except (ValueError, TypeError, ArithmeticError, LookupError):\n"
         "        return UNREADABLE",
@@ -1639,7 +1639,7 @@ MUTANTS = (
     Mutant(
         "errors of events",
         "an event counts nothing if memory is short, which others cause",
-        f"{_DOFNS}/reading.py",
+        "beam_dpcount/reading.py",
         "    except MemoryError:\n        raise\n",
         "",
         "tests/test_poison.py::test_what_no_event_is_to_blame_for_stops[memory]",
@@ -1647,7 +1647,7 @@ MUTANTS = (
     Mutant(
         "errors of events",
         "whether an event can be sent depends on the memory that others leave",
-        f"{_DOFNS}/users.py",
+        f"{_DOFNS}/parcels.py",
         "    encoded = read(coder.encode, element)\n"
         "    return None if encoded is UNREADABLE else bytes(encoded)\n",
         "    try:\n"
@@ -1675,7 +1675,7 @@ MUTANTS = (
     Mutant(
         "errors of events",
         "a value is asked for its class, which may be its own code",
-        f"{_DOFNS}/reading.py",
+        "beam_dpcount/reading.py",
         "    if issubclass(kind, str):\n",
         "    if isinstance(value, str):\n",
         "tests/test_poison.py::test_no_code_of_an_id_is_run[masked]",
@@ -1683,7 +1683,7 @@ MUTANTS = (
     Mutant(
         "people",
         "a field's name runs properties of the event",
-        f"{_DOFNS}/rows.py",
+        "beam_dpcount/reading.py",
         "            return vars(event).get(name)\n",
         "            return getattr(event, name, None)\n",
         "tests/test_users.py::test_a_field_says_whose_an_event_is[row]",
@@ -1754,5 +1754,80 @@ MUTANTS = (
         "            counted = None if run.changed else ",
         "            counted = ",
         "tests/test_account.py::test_an_input_that_changes_during_a_run_is_no_replay",
+    ),
+    # What pipelines are charged
+    Mutant(
+        "accounts",
+        "a transform that is applied is not charged",
+        f"{_BUDGET}/ledger.py",
+        "            if self._entries is not None:\n",
+        "            if self._entries is not None and by is None:\n",
+        "tests/test_entries.py::test_it_is_charged_when_a_transform_is_applied[at_clock]",
+    ),
+    Mutant(
+        "accounts",
+        "a pipeline is charged when it has run",
+        f"{_BUDGET}/ledger.py",
+        "                self._entries.enter(by, share.budget, float_up(asked), spender)\n",
+        "                late = by, share.budget, float_up(asked), spender\n"
+        "                weakref.finalize(self, self._entries.enter, *late)\n",
+        "tests/test_entries.py::test_it_is_charged_before_anything_runs[at_clock]",
+    ),
+    Mutant(
+        "accounts",
+        "a pipeline that starts anew under the same id is free, though its noise is new",
+        f"{_BUDGET}/entries.py",
+        "again = self._continued(account, run_id, claim) if self.resumes else None",
+        "again = account.continued(run_id, claim, self.continued)",
+        "tests/test_entries.py::test_an_id_that_starts_anew_is_charged_anew",
+    ),
+    Mutant(
+        "accounts",
+        "a pipeline draws the same replayable noise for rows that nobody compares",
+        f"{_BUDGET}/entries.py",
+        "spender.user, allowed, why, noise)",
+        'spender.user, allowed, why, "")',
+        "tests/test_entries.py::test_the_same_replayable_noise_is_refused",
+    ),
+    Mutant(
+        "accounts",
+        "two transforms go on from one state",
+        f"{_BUDGET}/entries.py",
+        "return account.continued(run_id, claim, self.continued)",
+        "return account.continued(run_id, claim, ())",
+        "tests/test_entries.py::test_what_is_not_the_same_does_not_go_on",
+    ),
+    Mutant(
+        "accounts",
+        "a transform with other parameters goes on at no cost",
+        f"{_BUDGET}/entries.py",
+        "keys_delta, spender.fingerprint, noise,",
+        "keys_delta, noise,",
+        "tests/test_entries.py::test_what_is_not_the_same_does_not_go_on",
+    ),
+    Mutant(
+        "accounts",
+        "columns that a pipeline does not name are none",
+        f"{_BUDGET}/entries.py",
+        "return {UNKNOWN} if columns is None else",
+        "return set() if columns is None else",
+        "tests/test_entries.py::test_columns_that_have_no_names_conflict_with_all_others",
+    ),
+    Mutant(
+        "accounts",
+        "a count per element publishes nothing to an account",
+        f"{_TRANSFORMS}/counting.py",
+        "    _at_clock: ClassVar[bool] = False",
+        "    _at_clock: ClassVar[bool] = True",
+        "tests/test_entries.py::test_every_transform_is_charged[PrefixCount-pure]",
+    ),
+    Mutant(
+        "accounts",
+        "of a ledger of epsilon and delta an account is charged a share's nothing",
+        f"{_BUDGET}/entries.py",
+        "        whole, why = spender.charges(self.budget, 0.0, account)\n",
+        '        whole, why = self.charged, ""\n',
+        "tests/test_entries.py::"
+        "test_shares_of_zcdp_have_no_epsilon_so_their_ledger_is_charged_whole",
     ),
 )

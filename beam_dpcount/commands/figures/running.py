@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from beam_dpcount.arguments import timestamps as times
 from beam_dpcount.commands.figures import pictures, scales, texts
 from beam_dpcount.commands.figures.keys import ASKED, SELECTED
-from beam_dpcount.commands.files import times
 
 MAX_POINTS = 4000  # of a line in a picture
 FEW_POINTS = 40  # up to here every release has a dot

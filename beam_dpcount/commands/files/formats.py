@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-from beam_dpcount.commands.files import times
+from beam_dpcount.arguments import timestamps as times
+from beam_dpcount.checks import Error
 
 ALL = "all"  # the key of all rows where no column is named
 STANDARD = "-"  # in place of a path: standard input, or standard output
@@ -39,7 +40,7 @@ _MAX_NUMBER = 300  # characters: no count is longer, and int() takes quadratic t
 _DIGITS = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
-class InputError(ValueError):
+class InputError(Error, ValueError):
     """A file or an argument that cannot be used; the message says where and why."""
 
 

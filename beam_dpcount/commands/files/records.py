@@ -18,9 +18,9 @@ from typing import Any
 
 from apache_beam.io.fileio import ReadableFile
 
+from beam_dpcount.arguments.meant import did_you_mean
 from beam_dpcount.commands.files import lines
 from beam_dpcount.commands.files.formats import InputError, Source
-from beam_dpcount.commands.meant import did_you_mean
 
 csv.field_size_limit(2**31 - 1)  # stopping at a long cell would reveal it
 _NAMES_SHOWN = 40

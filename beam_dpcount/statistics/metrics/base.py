@@ -12,13 +12,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from beam_dpcount.checks import ParameterError
+from beam_dpcount.checks import ParameterError, check_real
 from beam_dpcount.counters.change import Change, check_unit
 from beam_dpcount.counters.lattice import Lattice, NotANumberError, plain
 
@@ -92,15 +91,11 @@ class Metric(ABC):
 
     def __post_init__(self) -> None:
         kind, weight, name = type(self).__name__, *_anything(self.weight, self.name)
-        if isinstance(weight, bool) or not isinstance(weight, Real):
-            raise TypeError(f"weight of {kind} must be a number, got {weight!r}")
-        try:
-            is_finite = 0 < float(weight) < math.inf
-        except OverflowError:
-            is_finite = False
-        if not is_finite:
+        remedy = "give e.g. {weight=}2 for half the noise"
+        number = check_real(f"weight of {kind}", weight, remedy.replace("{weight=}", "weight="))
+        if not 0 < number < math.inf:
             problem = f"must be positive and finite, got {weight!r}"
-            raise ParameterError("weight", problem, "give e.g. {weight=}2 for half the noise")
+            raise ParameterError("weight", problem, remedy)
         if name is not None and (not isinstance(name, str) or not name):
             raise TypeError(f"name of {kind} must be a text, got {name!r}")
 

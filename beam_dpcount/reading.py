@@ -1,11 +1,15 @@
-"""Reads events with the user's code, whose errors are data. Nothing here depends on Beam."""
+"""Reads events with the user's code, whose errors are data, and by the names of fields."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+
+from beam_dpcount.checks import Error
 
 _LONGEST = 1 << 10  # bits of an id: Python writes no whole number of more than 4300 digits
 
@@ -43,17 +47,21 @@ def read(function: Callable[..., Any], *given: Any) -> Any:
         return UNREADABLE
 
 
-class FunctionError(ValueError):
+class FunctionError(Error, ValueError):
     """A function of the user raised an error, on rows that are public; the error is the cause.
 
     Fields:
       name: the function's parameter.
       payload: what it was given.
+      error: what it raised.
     """
 
     def __init__(self, name: str, payload: Any, error: Exception) -> None:
-        super().__init__(f"{name} raised {type(error).__name__}: {error}")
-        self.name, self.payload = name, payload
+        super().__init__(name, payload, error)  # so that it can be pickled
+        self.name, self.payload, self.error = name, payload, error
+
+    def __str__(self) -> str:
+        return f"{self.name} raised {type(self.error).__name__}: {self.error}"
 
 
 def call(name: str, function: Callable[[Any], Any], payload: Any) -> Any:
@@ -102,3 +110,45 @@ def text_of(value: Any) -> str | None:
     if not issubclass(kind, int) or kind is bool or int.bit_length(value) > _LONGEST:
         return None
     return int.__repr__(value)
+
+
+@dataclass(frozen=True)
+class Field:
+    """Reads the field of this name from an event; None if it has none.
+
+    The field is an item of a mapping, or a field of a beam.Row, NamedTuple or dataclass. Properties
+    and methods are not fields, and a defaultdict gets no new key.
+    """
+
+    name: str
+
+    def __call__(self, event: Any) -> Any:
+        kind, name = type(event), self.name
+        if issubclass(kind, dict):
+            return dict.get(event, name)
+        if issubclass(kind, tuple):
+            names = class_attribute(kind, "_fields") or ()
+            return tuple.__getitem__(event, names.index(name)) if name in names else None
+        if _is_beam_row(kind):
+            return vars(event).get(name)
+        if name in (class_attribute(kind, "__dataclass_fields__") or ()):
+            return getattr(event, name)
+        return event.get(name) if isinstance(event, Mapping) else None
+
+
+def fields_of(event: Any) -> list[str]:
+    """The names of the fields that `Field` reads from an event."""
+    kind = type(event)
+    if issubclass(kind, tuple):
+        return list(class_attribute(kind, "_fields") or ())
+    if _is_beam_row(kind):
+        return list(vars(event))
+    if (declared := class_attribute(kind, "__dataclass_fields__")) is not None:
+        return list(declared)
+    return [name for name in event if isinstance(name, str)] if isinstance(event, Mapping) else []
+
+
+def _is_beam_row(kind: type) -> bool:
+    """Whether a class is Beam's Row. A program that has not loaded Beam has no rows."""
+    row = getattr(sys.modules.get("apache_beam.pvalue"), "Row", None)
+    return row is not None and issubclass(kind, row)

@@ -108,7 +108,8 @@ class _Parser:
 class _Unix(_Parser):
     def __init__(self, expected: str, zone: dt.tzinfo, digits: int) -> None:
         super().__init__(expected, zone)
-        self._digits, self._scale = digits, 10**digits
+        self._digits = digits
+        self._scale: int = 10**digits
 
     def __call__(self, value: object) -> int:
         # A short cut for whole numbers, which nearly all are.

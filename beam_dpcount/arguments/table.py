@@ -1,0 +1,306 @@
+"""The arguments of all counts, in the order in which they are shown.
+
+An entry is `name METAVAR: kind, words, ...` with its help below; see `parsed`. The words say which
+counts take it: those that have all of them.
+  files, fields: a command line that reads files; a transform whose input has fields.
+  elements, ticks: a release after every row; at the ticks of a clock.
+  numbers, items, metrics: what is counted.
+  people, select, several, thinned, rejects: it may protect people; show keys by their counts; read
+    cells that hold several texts; release after every so many rows; refuse values.
+  calibrated, run, truth: its noise is calibrated; it releases; it may draw exact counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from beam_dpcount import mechanisms
+from beam_dpcount.arguments.argument import Argument, parsed
+
+ROWS = parsed(
+    "input",
+    """
+    input FILE ...: texts, files, required
+        CSV, JSON lines or Parquet files, patterns, or folders of them; - is standard input. A
+        column may be a field within another: user.id
+    format {csv,jsonl,parquet}: text, files
+        of the files; default: by their names, such as x.jsonl.gz, and CSV for others and for
+        standard input
+    delimiter DELIMITER: text, files, default=,
+        of CSV files (default: a comma)
+    multiline: switch, files
+        quoted cells of CSV files may hold line breaks; default: a row ends with its line. With
+        it a broken quote, in any row, ends the run before anything is counted, which shows that
+        there is one
+    show_header: switch, files, uncounted
+        where a column is missing, show the first line of the CSV file, which is data if the
+        file has no header, or the fields of the line of JSON
+    key COLUMN: keys, elements
+        the {column} of the (public) keys: texts, or whole numbers, which become text
+    key COLUMN: keys, ticks
+        the {column} of the keys: texts, or whole numbers, which become text
+    keys KEY ...: texts, ticks, one_of=keys
+        all (public) keys; rows of others do not count, and leave no trace; {key} needs this or
+        {select_keys}
+    keys_file FILE: text, ticks files, one_of=keys
+        the same, one per line; blank lines are skipped
+    select_keys: switch, ticks select, one_of=keys
+        all keys whose private counts are high enough; see {select_delta}
+    item COLUMN: keys, items, required
+        the {column} of the items to count: texts, or whole numbers, which become text; one that
+        is not in the domain counts nothing and takes its step
+    domain ITEM ...: texts, items, required, one_of=domain
+        all (public) items
+    domain_file FILE: text, items files, one_of=domain
+        the same, one per line; blank lines are skipped
+    separator TEXT: text, several files
+        what stands between the keys or items of a cell that holds several, e.g. ';' (default: a
+        cell is one, as a whole); needs {max_items}
+    max_items B: whole, several files, example=3
+        the most keys or items that one row counts: the first in the order given here
+        ({select_keys}: of the cell); more of them need more noise; needs {separator}
+    value COLUMN: numbers, numbers, one_of=value
+        count the numbers in this {column}; one that cannot be read, or is missing, counts 0
+    where COLUMN=VALUE: condition, numbers files, one_of=value
+        count the rows where the column has this text; default: every row counts 1
+    metrics: list, metrics, required
+        a list of names, or of mappings: `metric`, one of count, sum, mean, variance, quantiles,
+        distinct_users, and the arguments of that metric by their names, such as {"metric":
+        "mean", "field": "latency", "low": 0, "high": 5}
+    id COLUMN: ids, elements fields
+        the {column} of a public, unique id; replayable noise needs it
+    timestamp COLUMN ...: times, elements files
+        order rows by this column; or two, DATE TIME, read as one text with a blank between
+    timestamp COLUMN ...: times, ticks files, required
+        the rows' times; or two, DATE TIME, read as one text with a blank between
+    timestamp: times, fields
+        the {column} of the event time. Default: the time that rows have already
+    timestamp_format FORMAT: text, files, default=unix
+        unix (seconds; default), unix-ms, iso, or a strptime format, in which %L is milliseconds
+        without padding
+    timestamp_format: text, fields
+        unix (seconds), unix-ms, iso, or a strptime format, in which %L is milliseconds without
+        padding. Default: texts are ISO 8601, numbers are seconds
+    timezone NAME: text, files, default=UTC
+        of times without an offset (default UTC)
+    timezone: text, fields, default=UTC
+        of times without an offset, such as Europe/Paris
+    """,
+)
+CLOCK = parsed(
+    "clock",
+    """
+    tick TIME: duration, ticks, required, example=10m
+        the time between releases: seconds, or with a unit (s, m, h, d, w) as in 10m
+    start TIME: moment, ticks, required
+        seconds since 1970, or ISO 8601 such as 2024-01-31T00:00:00Z (without an offset: in
+        {timezone})
+    stop TIME: moment, ticks
+        rows at or after it do not count
+    horizon N: whole, ticks, example=24
+        the number of ticks, in place of {stop}
+    until TIME: moment, ticks run, uncounted
+        write only ticks that have ended by then (default now; not a later time); rows of later
+        ticks have no influence. All ticks of the clock are charged, whatever TIME is
+    other: name, ticks fields
+        a key of {keys}, under which rows with unlisted keys count
+    """,
+)
+SELECT = parsed(
+    "select",
+    """
+    select_delta D: share, ticks select, example=1e-7
+        the probability that a row ({user}: all rows of a person) may show in a key that is
+        nobody else's, in all ticks together: a part of {delta} (default: half; all of it where
+        noise is Laplace); beside {rho} or {epsilon} alone, which need it
+        ! give e.g. {}, or leave it out for half of {delta}
+    at_least N: whole, ticks select, default=1, example=10
+        keys that count less than N in all are left out, and never tested: of a long tail of
+        rare keys most take no time; {bounds} from 0, and no {gap} (default 1)
+    select_every N: whole, ticks select, default=1, example=24
+        test keys at one tick in N only: they are shown from lower counts on, and later (default
+        1)
+    select_shards: whole, ticks select fields, default=64, example=64
+        groups over which keys are spread, by a public function of the key
+    """,
+)
+BUDGET = parsed(
+    "budget",
+    """
+    epsilon E: positive, example=1
+        alone: pure epsilon-DP; with {delta}: (epsilon, delta)-DP
+    delta D: share, example=1e-6
+        with {epsilon}, e.g. 1e-6
+        ! give e.g. {}, or leave it out for pure DP
+    rho R: positive, example=0.1
+        zero-concentrated DP
+    """,
+)
+PEOPLE = parsed(
+    "people",
+    """
+    user COLUMN: keys, people
+        protect a person, not a row: the {column} that says whose a row is; the budget is then
+        for all releases of all keys together; an empty or missing one is no person, and its row
+        does not count; needs {per_user}
+    per_user K: whole, people, example=5
+        the most rows of a person that count, in all keys together; more of them need more
+        noise, fewer leave more out (`beam-dpcount bounds` compares them)
+    max_keys M: whole, people, example=3
+        the most keys of a person (default: as many as rows)
+    per_key J: whole, people, example=2
+        the most rows of a person in one key (default 1: people, each once a key; without {key},
+        as many as {per_user})
+    gap TIME: duration, people ticks, example=1h
+        the least time between two rows of a person, as for {tick}; with several rows a key, a
+        gap of many ticks takes much less noise; needs {late=}drop with {path=}streaming
+    """,
+)
+COUNT = parsed(
+    "count",
+    """
+    horizon T: whole, elements files, required, example=20000
+        the most rows that a key may have
+    horizon: whole, elements fields, example=20000
+        the most rows that a key may have
+    every M: whole, elements thinned, example=10
+        a release after every M rows of a key; the budget is for all releases, and the noise
+        does not depend on M
+    mechanism NAME: mechanism, calibrated
+        MECHANISMS, in any case; default: the one of least largest error
+    bounds LOW HIGH: bounds, numbers, default=0 1, example=0 1
+        values are clipped to them; wider bounds need more noise; no default for a column of
+        values, else 0 1
+    unit U: positive, numbers, default=1, example=0.01
+        values are rounded to multiples of it (default 1)
+    window: whole, metrics, example=24
+        in ticks; all metrics start anew after so many
+    confidence: share, metrics, default=0.95, example=0.95
+        the level of the intervals
+    relation {replace_one,add_remove}: text, elements, default=replace_one
+        what is protected: that any one row is any other (default), or whether it counts at all,
+        which takes less noise
+    relation {add_remove,replace_one}: text, ticks, default=add_remove
+        what is protected: that any one row ({user}: a person's rows) is there (default), or
+        that it is any other, which costs up to twice as much
+    max_per_tick N: whole, ticks run, example=1000
+        the sum of a key's rows in one tick is clipped to N times the largest value (default
+        2^30, or less if 64 bits would not hold all sums, or noise would grow with it); with a
+        lower one some mechanisms take longer clocks
+    late {fold,drop}: text, ticks run, default=fold
+        with {path=}streaming, rows that come after their tick was released: fold (default):
+        they count at the next one; drop: they do not count
+    on_reject {drop,raise}: text, elements rejects run, default=drop
+        a value that is not a number counts 0; raise: stop instead, which shows that there is
+        one
+    path {auto,bounded,streaming}: text, run, uncounted, default=auto
+        streaming: count by state and timers, as on unbounded input
+    allow_runner: switch, fields
+        count on a runner that was not tried; see docs/engines.md
+    """.replace("MECHANISMS", ", ".join(kind.__name__ for kind in mechanisms.ALL)),
+)
+NOISE = parsed(
+    "noise",
+    """
+    secret_env NAME: text, run, uncounted, one_of=secret
+        the environment variable that holds the secret, on every worker
+    secret_file FILE: text, run, uncounted, one_of=secret
+        a file that holds it, readable on every worker
+    run_id TEXT: text, run files, default=
+        public; give another one whenever rows that have changed are counted again (files and
+        options are told apart without)
+    run_id: text, run fields
+        public; names this count of these rows: give another one whenever rows that have changed
+        are counted again
+    """,
+)
+OUTPUT = parsed(
+    "output",
+    """
+    output OUT: text, run files, required
+        a .csv, .jsonl or .parquet file, or .csv.gz, .jsonl.gz; - is standard output, and what
+        is said goes to standard error
+    output_format {csv,jsonl,parquet}: text, run files
+        of --output - (default csv)
+    plot PNG: text, run files
+        draw the counts of some keys
+    report HTML: text, run files
+        one page to read and hand on: counts, guarantee, data; needs no network
+    plot_keys KEY ...: texts, run files
+        the keys to draw; default: chosen by public facts named in the picture
+    overwrite: switch, run files
+        replace files of these names that are there already
+    account FILE: text, run files
+        charge this run to an account. It is refused if it costs more than is left, or if one
+        run publishes a column that another protects; `beam-dpcount account` makes and prints
+        such files
+    allow_public COLUMN ...: texts, run files
+        with --account: columns that may be public in one run and protected in another; the
+        account then claims nothing about them. :presence is that a row exists, with its time;
+        :unknown are columns of runs in an account of an earlier version
+    dry_run: switch, run files
+        count nothing, and say what a run would: what is guaranteed, and how large errors will
+        be, step by step; nothing is spent or written
+    check: switch, run files
+        PRIVATE: count nothing, and say on the terminal what of the rows would not count as you
+        may think, such as keys that never occur; exit status 1 if something looks wrong
+    rejected FILE: text, elements numbers run files
+        PRIVATE: where (file, row) and why rows did not count or gave no release, as CSV
+    show_truth: switch, truth run files
+        PRIVATE: also draw exact counts, which are the data; for demonstrations
+    """,
+    counted=False,
+)
+
+ARGUMENTS = (*ROWS, *CLOCK, *SELECT, *BUDGET, *PEOPLE, *COUNT, *NOISE, *OUTPUT)
+(DEFAULT_BOUNDS,) = (one.default for one in ARGUMENTS if one.name == "bounds")
+
+# Titles of the help, and what is said below some of them, in their order.
+GROUPS: Mapping[str, tuple[str, str | None]] = {
+    "": ("", None),
+    "input": ("input", None),
+    "clock": ("clock (public)", None),
+    "select": (
+        "keys that nobody listed",
+        """\
+--select-keys shows a key from the first tick on at which its private count is
+  high enough, and then at every tick; how high, and how soon that is, is said
+  before the run. What comes before stays hidden, as do keys that never get
+  there. Just after a key is shown its releases are too high on average, as they
+  were chosen for that; standard deviations and intervals are those of releases
+  at their tick, chosen or not.""",
+    ),
+    "account": ("a new account", None),
+    "budget": ("privacy budget, for all releases of one key together", None),
+    "people": ("protecting people, each with all their rows", None),
+    "tried": ("bounds to try, in all combinations", None),
+    "count": ("counting", None),
+    "choice": ("choice", None),
+    "said": ("what is said", None),
+    "noise": (
+        "replayable noise",
+        "The same noise whenever the same rows of the same files are counted again with the same "
+        "options and secret; default: new noise in every run. docs/reliability.md says when.",
+    ),
+    "output": ("output", None),
+}
+
+
+def applying(
+    counts: str,
+    own: Sequence[Argument] = (),
+    changes: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+) -> tuple[Argument, ...]:
+    """The arguments that a count takes.
+
+    Args:
+      counts: its words, as above.
+      own: arguments of this count alone.
+      changes: what is otherwise here, by the name of an argument.
+    """
+    words = set(counts.split())
+    found = [one for one in (*ARGUMENTS, *own) if words >= set(one.applies.split())]
+    return tuple(replace(one, **changes.get(one.name, {})) for one in found)

@@ -1,0 +1,136 @@
+"""What an account says in print: its runs, their columns, and what holds of them together."""
+
+from __future__ import annotations
+
+from beam_dpcount.budget.account import DEARER, DONE, Account, Run
+from beam_dpcount.budget.conversions import USUAL_DELTA, float_up, rounded_up, zcdp_epsilon
+from beam_dpcount.budget.odometer import (
+    MEANINGS,
+    PRESENCE,
+    UNKNOWN,
+    ColumnUse,
+    Odometer,
+    listed,
+    ordered,
+    runs,
+)
+from beam_dpcount.notebooks import aligned
+
+_HEADING = ("run", "time", "command", "costs", "of input", "output")
+_COUNTS = "it did not end well, and counts"
+_ELSEWHERE = (
+    "This is only for rows that were not counted under another account or without one. Columns are "
+    "compared by name: a copy under another name, nested in another column or computed from it, is "
+    "not detected."
+)
+
+
+def statement(account: Account) -> str:
+    """What was spent on what, and what holds of all of it."""
+    numbers: dict[tuple[int, str], str] = {}  # of the inputs, by size and digest
+    rows = [_HEADING]
+    for run in account.runs.values():
+        names = [numbers.setdefault(each[1:], f"{len(numbers) + 1}") for each in run.inputs]
+        where = "+".join(names) or "?"
+        number, costs = str(run.number), _costs(run, account.odometer.is_of_replacement)
+        output = run.output or f"pipeline {run.id}".rstrip()
+        rows.append((number, run.time, run.command, costs, where, output))
+    paths = {each[1:]: each[0] for run in account.runs.values() for each in run.inputs}
+    inputs = [f"input {name}: {paths[key]}, {key[0]:,} bytes" for key, name in numbers.items()]
+    adds = "rhos" if account.total.rho else "epsilons and deltas" * bool(account.total.delta)
+    return "\n".join(
+        [
+            f"account {account.path} (private: it has digests of the input), since {account.time}",
+            f"for {account.whose}{', not for all rows of a person' * (account.user is None)}",
+            "",
+            *(aligned(rows) if account.runs else ["no runs yet"]),
+            *inputs,
+            *_uses(account),
+            "",
+            f"total: {account.total}; {adds or 'epsilons'} of runs add up",
+            f"spent: {account.spent}",
+            f"left:  {account.left}",
+            "",
+            holds(account),
+        ]
+    )
+
+
+def _costs(run: Run, of_replacement: bool) -> str:
+    charged = run.charges.claimed(of_replacement)
+    if run.again is not None and not charged:
+        return f"nothing: run {run.again} again"
+    if not run.counts:
+        return f"nothing ({run.end})"
+    return str(charged) if run.end == DONE or run.claim else f"{charged} ({_COUNTS})"
+
+
+def _uses(account: Account) -> list[str]:
+    """Which columns which runs use."""
+    same: dict[ColumnUse, list[int]] = {}
+    for run in account.counted:
+        same.setdefault(run.use, []).append(run.number)
+    return [
+        f"{runs(numbers)}: public {listed(ordered(use.public))}; "
+        f"protected {listed(ordered(use.protected))}"
+        for use, numbers in same.items()
+    ]
+
+
+def holds(account: Account) -> str:
+    """What holds of all runs together."""
+    odometer = account.odometer
+    if not account.counted:
+        return "Nothing was released yet."
+    sentences = [f"Nothing is claimed for {account.whose}."]
+    if odometer.claimed:
+        released = f"All that these runs released satisfies {_in_words(account)}"
+        sentences = [f"{released} for {account.whose}: {_claim(account, odometer)}."]
+    if odometer.public:
+        columns = listed(ordered(odometer.public - {UNKNOWN}))
+        sentences.append(f"Public: {columns}.")
+    for (protecting, publishing), names in odometer.lost_to.items():
+        sentences.append(
+            f"Nothing is claimed about {listed(names)}, which {runs(protecting)} protected and "
+            f"{runs(publishing)} published."
+        )
+    if odometer.is_of_replacement and odometer.claimed:
+        sentences.append(f"Costs are those of {DEARER}.")
+    if odometer.unknown and odometer.claimed:
+        sentences.append(
+            f"This holds only if {runs(odometer.unknown)}, whose columns are not known, "
+            "published none of these columns."
+        )
+    for run in account.counted:
+        if run.again is not None and run.claim:
+            sentences.append(
+                f"This holds only if run {run.number} started from the last state of run "
+                f"{run.again}, as it was said to."
+            )
+    return " ".join([*sentences, _ELSEWHERE])
+
+
+def _in_words(account: Account) -> str:
+    spent, also = account.spent, ""
+    if spent.rho:
+        epsilon = zcdp_epsilon(float_up(spent.rho), USUAL_DELTA)
+        also = f" (zCDP), and so epsilon = {rounded_up(epsilon, 4)} at delta = {USUAL_DELTA:g},"
+    return f"{spent}{also}"
+
+
+def _claim(account: Account, odometer: Odometer) -> str:
+    """What is protected about a row (or person)."""
+    presence, content = (
+        ("that it exists", "what it says")
+        if account.user is None
+        else ("that they have rows", "what these say")
+    )
+    names = listed(ordered(odometer.claimed - {*MEANINGS}), "")
+    cells = [f"{content} in {names}"] if names else []
+    if UNKNOWN in odometer.claimed:
+        cells.append(f"{content} in columns that are not known")
+    if PRESENCE in odometer.claimed:
+        return " and ".join([presence, *cells])
+    anything = odometer.is_of_replacement or account.spent_if(True) == account.spent_if(False)
+    other = "anything else" if anything else "nothing"
+    return f"{' and '.join(cells)}, rather than {other}, all else equal"

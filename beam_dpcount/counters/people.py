@@ -1,0 +1,205 @@
+"""Whom to protect, and which of one person's events count: a rule, without Beam."""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left, insort
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from beam_dpcount.checks import check_flag, check_whole
+from beam_dpcount.counters.clock import duration_of, seconds
+from beam_dpcount.reading import Field, call, read, text_of
+
+NOBODY = ""  # the person of an event without one
+
+
+@dataclass(frozen=True)
+class Users:
+    """Whom to protect: all events of one person, of which so many count.
+
+    An event counts if fewer than `events` of its person's count so far, fewer than `per_key` in its
+    key, its key is one of the first `keys` that count, and no event that counts is less than `gap`
+    away. On bounded input events are taken by time, ties by what the event itself holds; streaming,
+    as they arrive. The two agree where events arrive in their order.
+
+    Args:
+      by: the name of the field that holds the person's id, or a function that returns the id. Both
+        read what `value=` gets: the payload of a (key, payload) pair, or the whole event if events
+        have no key (TickHistogram). So `lambda pair: pair[1]` is a mistake: from the pair
+        ("/home", "ann") it takes the letter "n". A field is an item of a mapping, or a field of a
+        beam.Row, NamedTuple or dataclass; for a field within another, give a function. An id is a
+        text or a whole number, which is taken as its decimal text: 7 and "7" are one person. Events
+        with any other id (None, an empty text, 7.0, True, a text with lone surrogates) do not
+        count, and neither do events for which the function raises an error. It must be a function
+        of the event alone (docs/reliability.md, "Poison messages"). `beam_dpcount.check` says how
+        many people there are, and why events have none.
+      events: k, the most events of one person that count, in all keys together.
+      keys: the most keys of one person; default: as many as there are events.
+      per_key: the most events of one person in one key. Default 1, which is people, each once a
+        key, and costs the least noise.
+      gap: the least time between two events of a person, in seconds or as a timedelta: one at 12:00
+        and one at 13:00 are an hour apart. With several events a key, a gap of many ticks takes
+        far less noise; with one, or a gap below a tick, it lowers none. Streaming, it needs
+        late="drop".
+      asserted: True: your word that no person has more than that, `keys` and `per_key` included;
+        nothing is left out, and nothing is enforced. The guarantee says so.
+
+    Raises:
+      ValueError, TypeError: an argument is outside its range; the message says what to pass.
+
+    Example:
+      >>> import beam_dpcount as dp
+      >>> people = dp.Users("user", events=5)
+      >>> print(people)
+      at most 5 events a person (field 'user'), in 5 keys, 1 a key
+      >>> count = dp.TickCount(
+      ...     dp.ApproxDP(1.0, 1e-6), 3600, 0, horizon=1000, keys=["a", "b"],
+      ...     value=lambda event: 1, users=people,
+      ... )
+      >>> round(count.counter.l2_sensitivity, 2)  # two keys of a person count, an event each
+      1.41
+    """
+
+    by: str | Callable[[Any], Any]
+    events: int
+    keys: int | None = None
+    per_key: int = 1
+    gap: Any = None
+    asserted: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.by, str) and self.by:
+            object.__setattr__(self, "by", str.__str__(self.by))
+        elif not callable(self.by):
+            raise TypeError(
+                "by must be the name of the field that holds a person's id, or a function that "
+                f'returns it, got {self.by!r}: e.g. by="user", or by=lambda event: event["user"]'
+            )
+        for name in ("events", "keys", "per_key"):
+            given = getattr(self, name)
+            if given is not None or name != "keys":
+                object.__setattr__(self, name, check_whole(name, given))
+        check_flag("asserted", self.asserted)
+        if self.gap is not None:
+            duration_of(self.gap, "gap")
+
+    @property
+    def micros(self) -> int:
+        """The gap in microseconds; 0: there is none."""
+        return 0 if self.gap is None else duration_of(self.gap, "gap")
+
+    def bound(self, items: int = 1) -> Bound:
+        """The rule, for events of so many items, each of which is a key."""
+        keys = self.events * items if self.keys is None else self.keys
+        return Bound(self.events, keys, min(self.per_key, self.events), self.micros)
+
+    @property
+    def person_of(self) -> Callable[[Any], Any]:
+        """The function that returns an event's person."""
+        return Field(self.by) if isinstance(self.by, str) else self.by
+
+    def has_same_people(self, other: Users) -> bool:
+        """Whether both read the person in the same way."""
+        return self.by is other.by or (isinstance(self.by, str) and self.by == other.by)
+
+    def person(self, payload: Any) -> str:
+        """The person of an event; an empty text if it has none."""
+        return person_from(self.person_of, payload)
+
+    def examine(self, payload: Any) -> tuple[str | None, str]:
+        """Why an event has no person (None if it has one), and its person.
+
+        `by` is called once; if it raises an error, that is a FunctionError.
+        """
+        person = text_of(call("users.by", self.person_of, payload)) or NOBODY
+        return (None if person else self._no_person), person
+
+    @property
+    def _no_person(self) -> str:
+        by_field = isinstance(self.by, str)
+        problem = f"field {self.by!r} does not hold" if by_field else "users.by did not return"
+        return f"the event has no person: {problem} a whole number, or a text that is not empty"
+
+    def __str__(self) -> str:
+        bound = self.bound()
+        keys = "one key" if bound.keys == 1 else f"{min(bound.keys, bound.events)} keys"
+        apart = f", {seconds(self.micros)} apart" if self.micros else ""
+        asserted = ", by your word" if self.asserted else ""
+        field = f" (field {self.by!r})" if isinstance(self.by, str) else ""
+        return (
+            f"at most {bound.events} events a person{field}, in {keys}, {bound.per_key} a key"
+            f"{apart}{asserted}"
+        )
+
+
+def person_from(by: Callable[[Any], Any], payload: Any) -> str:
+    """The person of an event; an empty text if it has none."""
+    return text_of(read(by, payload)) or NOBODY
+
+
+@dataclass(slots=True)
+class Seen:
+    """What counts of one person so far.
+
+    Fields:
+      events: how many events.
+      names: how many of them in each key, by its name: in state, by a digest of it.
+      times: those of the events, ascending; kept only for a gap.
+      salt: 8 bytes that key the digests, drawn for each person.
+    """
+
+    events: int = 0
+    names: dict[Hashable, int] = field(default_factory=dict)
+    times: list[int] = field(default_factory=list)
+    salt: bytes = b""
+
+    def digests(self, names: Iterable[bytes]) -> list[bytes]:
+        """The digests of names, 8 bytes each."""
+        return [hashlib.blake2b(name, digest_size=8, key=self.salt).digest() for name in names]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Which of one person's events count; see `Users`. `gap` in microseconds, 0 is none."""
+
+    events: int
+    keys: int
+    per_key: int
+    gap: int
+
+    @property
+    def most(self) -> int:
+        """The most events of a person that count, each in one key."""
+        return min(self.events, self.keys * self.per_key)
+
+    def is_full(self, events: int) -> bool:
+        """Whether no more events count where so many do."""
+        return events >= self.events
+
+    def take(self, seen: Seen, names: Sequence[Hashable], micros: int) -> list[int]:
+        """The places of the names under which an event counts, and note it in `seen`.
+
+        Args:
+          seen: what counts of the person so far; it is changed.
+          names: the keys of the event: one, or one an item.
+          micros: its time.
+        """
+        if self.is_full(seen.events) or (self.gap and not self._is_apart(seen.times, micros)):
+            return []
+        kept, counted = [], seen.names
+        for place, name in enumerate(names):
+            n = counted.get(name, 0)
+            if n < self.per_key and (n or len(counted) < self.keys):
+                counted[name] = n + 1
+                kept.append(place)
+        if kept:
+            seen.events += 1
+            if self.gap:
+                insort(seen.times, micros)
+        return kept
+
+    def _is_apart(self, times: Sequence[int], micros: int) -> bool:
+        at = bisect_left(times, micros)
+        return all(abs(micros - time) >= self.gap for time in times[max(at - 1, 0) : at + 1])

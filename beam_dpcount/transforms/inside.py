@@ -1,0 +1,30 @@
+"""What a TickCount inside another transform knows beside its public arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+Split = Callable[[Any], Iterable[Any]]  # an event to its (key, value) pairs
+
+
+@dataclass(frozen=True)
+class Inside:
+    """What the transform around a TickCount tells it; one that stands alone has the defaults.
+
+    Args:
+      restart: the count starts anew after so many ticks, which are windows of its own.
+      split: makes (key, value) pairs of an event that is not one; None: events are pairs. It is
+        used where people are bounded here: elsewhere events come as pairs.
+      fingerprint: what else decides which events count, for replayable noise.
+      bounds: whether each person's events are bounded here; False: `BoundUsers` does it.
+      bound_before: how `BoundUsers` bounds each person's events before they come here, for
+        replayable noise; None: it does not.
+    """
+
+    restart: int | None = None
+    split: Split | None = None
+    fingerprint: Any = None
+    bounds: bool = True
+    bound_before: str | None = None

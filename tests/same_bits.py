@@ -1,0 +1,235 @@
+"""Whether another tree of this package counts the same: figures, releases and states, to the bit.
+
+    python -m tests.same_bits OTHER
+
+OTHER is a folder with another version of the package, such as a worktree of an earlier commit. Both
+count the same events with the same replayable noise, each in a process of its own. It prints what
+differs, and how much was compared; the status is 1 if anything differs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from itertools import product
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+VARIABLE = "COUNTING_SECRET"
+HERE = Path(__file__).parent.parent
+SECOND = 1_000_000
+HORIZON = 12
+
+
+def counts() -> Iterator[tuple[str, Any, list[Any]]]:
+    """A name, a transform, and events as (key, value, seconds), by sentence."""
+    import beam_dpcount as dp
+    from beam_dpcount import mechanisms
+
+    budgets = {"pure": dp.PureDP(1), "approx": dp.ApproxDP(1, 1e-6), "zcdp": dp.ZCDP(0.5)}
+    people = {"one event": None, "people": dp.Users(itemgetter(1), 3, per_key=2)}
+
+    def entropy(name: str) -> Any:
+        return dp.ReplayableEntropy(VARIABLE, run_id=name)
+
+    def identified(values: list[Any]) -> list[Any]:
+        return [("ab"[i % 3 == 2], (x, f"p{i % 4}", i), i) for i, x in enumerate(values)]
+
+    numbers, letters = [1, 0, 1, 1, 0, 1, 1, 1, 0, 1], list("abcabbacab")
+    edges = [(0, 1), (1, 2), (0, 2), (2, 3), (0, 1), (1, 3), (0, 3), (1, 2), (0, 2), (0, 1)]
+    elements: dict[str, tuple[Callable[..., Any], list[Any]]] = {
+        "Histogram": (lambda b, **o: dp.Histogram(b, HORIZON, ["a", "b"], **o), letters),
+        "SubstringCount": (
+            lambda b, **o: dp.SubstringCount(b, HORIZON, ["a", "b"], 2, **o),
+            letters,
+        ),
+        "EpisodeCount": (lambda b, **o: dp.EpisodeCount(b, HORIZON, ["a", "b"], 2, **o), letters),
+        "EdgeCount": (lambda b, **o: dp.EdgeCount(b, HORIZON, 4, **o), edges),
+        "TriangleCount": (
+            lambda b, **o: dp.TriangleCount(b, HORIZON, 4, max_degree=3, **o),
+            edges,
+        ),
+        "CutGraph": (lambda b, **o: dp.CutGraph(b, HORIZON, 4, **o), edges),
+    }
+    for kind in mechanisms.ALL:
+        elements[f"PrefixCount {kind.__name__}"] = (
+            lambda b, kind=kind, **o: dp.PrefixCount(b, HORIZON, mechanism=kind, **o),
+            numbers,
+        )
+    for (name, (make, values)), (said, budget), path in product(
+        elements.items(), budgets.items(), ("bounded", "streaming")
+    ):
+        whole = f"{name}, {said}, {path}"
+        given: dict[str, Any] = {"value": itemgetter(0), "element_id": itemgetter(2)}
+        yield (
+            whole,
+            _made(make, budget, path=path, entropy=entropy(whole), **given),
+            identified(values),
+        )
+    clock = {"tick": 2, "start": 0, "horizon": 5}
+    fields = [({"x": x, "who": f"p{i % 4}"}, x) for i, x in enumerate(numbers)]
+    metrics = [dp.metrics.Count(), dp.metrics.Mean("x", 0, 1), dp.metrics.Quantiles("x", 0, 1)]
+    ticks: dict[str, tuple[Callable[..., Any], list[Any]]] = {
+        "TickCount": (lambda b, **o: dp.TickCount(b, **clock, value=itemgetter(0), **o), []),
+        "SlidingCount": (
+            lambda b, **o: dp.SlidingCount(b, **clock, window=2, value=itemgetter(0), **o),
+            [],
+        ),
+        "TickAggregate": (
+            lambda b, **o: dp.TickAggregate(b, **clock, metrics=metrics, value=itemgetter(0), **o),
+            [(of, f"p{i % 4}", i) for i, (of, _) in enumerate(fields)],
+        ),
+        "TickAggregate, window": (
+            lambda b, **o: dp.TickAggregate(
+                b, **clock, window=2, metrics=metrics[:2], value=itemgetter(0), **o
+            ),
+            [(of, f"p{i % 4}", i) for i, (of, _) in enumerate(fields)],
+        ),
+        "DistinctUsers": (
+            lambda b, users, **o: dp.DistinctUsers(
+                b, **clock, window=2, users=dp.Users(itemgetter(1), 3), **o
+            ),
+            [],
+        ),
+    }
+    selected = dp.SelectKeys()
+    for (name, (make, values)), (said, budget), (whom, users), keys, path in product(
+        ticks.items(),
+        budgets.items(),
+        people.items(),
+        (["a", "b"], selected),
+        ("bounded", "streaming"),
+    ):
+        if name == "DistinctUsers" and users is None:
+            continue
+        which = "selected" if keys is selected else "listed"
+        whole = f"{name}, {said}, {whom}, {which}, {path}"
+        rows = identified(numbers)
+        if values:
+            rows = [(key, value, at) for (key, _, at), value in zip(rows, values, strict=True)]
+        given = {"users": users, "keys": keys, "path": path, "entropy": entropy(whole)}
+        yield whole, _made(make, budget, **given), rows
+
+
+def _made(make: Callable[..., Any], budget: Any, **given: Any) -> Any:
+    """The transform; or what it says where it refuses."""
+    try:
+        return make(budget, **given)
+    except (ValueError, TypeError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def figures(counter: Any) -> dict[str, Any]:
+    names = ("l1_sensitivity", "l2_sensitivity", "fingerprint")
+    found = {name: repr(getattr(counter, name)) for name in names}
+    variances = [counter.variance(t).hex() for t in range(1, counter.horizon + 1)]
+    return {**found, "variances": variances, "law": repr(counter.law)}
+
+
+def counted(count: Any, rows: list[Any]) -> dict[str, Any]:
+    """What comes of one sentence."""
+    import apache_beam as beam
+    from apache_beam.transforms.window import TimestampedValue
+
+    if isinstance(count, str):
+        return {"refused": count}
+    stamp: Any = beam.Map(lambda row: TimestampedValue((row[0], row[1]), 0.5 + row[2]))
+    with beam.Pipeline("FnApiRunner") as pipeline:
+        events = pipeline | beam.Create(rows, reshuffle=False)
+        events = events | stamp.with_output_types(tuple[str, Any])
+        _ = events | count | beam.Map(_collect)
+    releases, _COLLECTED[:] = sorted(_COLLECTED), []
+    states, _STATES[:] = hashlib.sha256(b"".join(sorted(_STATES))).hexdigest(), []
+    return {"figures": figures(count.counter), "releases": releases, "states": states}
+
+
+_COLLECTED: list[str] = []
+_STATES: list[bytes] = []
+
+
+def _collect(release: Any) -> None:
+    """By its name: of a function without one, workers get a copy with another list."""
+    _COLLECTED.append(_text(release))
+
+
+def _text(thing: Any) -> str:
+    """All of a release, with the bits of its numbers."""
+    if isinstance(thing, float):
+        return thing.hex()
+    if isinstance(thing, list | tuple):
+        return f"({', '.join(map(_text, thing))})"
+    return _text(thing.tolist()) if hasattr(thing, "tolist") else repr(thing)
+
+
+def _watched(kind: Any) -> None:
+    """Note all bytes that a codec writes."""
+    plain = kind.encode
+
+    def encode(self: Any, *args: Any, **more: Any) -> bytes:
+        data: bytes = plain(self, *args, **more)
+        _STATES.append(hashlib.sha256(data).digest())
+        return data
+
+    kind.encode = encode
+
+
+def write() -> None:
+    """A line of JSON a sentence, of the package that is imported."""
+    warnings.simplefilter("ignore")
+    logging.disable()
+    from beam_dpcount.states.codecs import FoldCodec, ShardCodec, StateCodec
+
+    # But what is remembered of people: it has digests, with a secret of each run.
+    for kind in (StateCodec, ShardCodec, FoldCodec):
+        _watched(kind)
+    for name, count, rows in counts():
+        print(json.dumps([name, counted(count, rows)]), flush=True)
+
+
+def read(tree: Path) -> dict[str, Any]:
+    """By sentence, what the package of a tree makes of it."""
+    here = str(Path(__file__).parent)
+    code = f"import sys; sys.path.append({here!r}); import same_bits; same_bits.write()"
+    environment = {**os.environ, VARIABLE: "0123456789abcdef" * 4, "PYTHONPATH": str(tree)}
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tree,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return dict(json.loads(line) for line in ended.stdout.splitlines())
+
+
+def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> Iterator[str]:
+    """A line for each sentence of which anything differs, with what does."""
+    for name in sorted({*ours, *theirs}):
+        mine, their = ours.get(name, {}), theirs.get(name, {})
+        parts = [part for part in {**mine, **their} if mine.get(part) != their.get(part)]
+        if parts:
+            yield f"{name}: {', '.join(parts)}"
+
+
+def main(other: str) -> int:
+    ours, theirs = read(HERE), read(Path(other).resolve())
+    found = list(differences(ours, theirs))
+    print(*found, sep="\n", end="\n" * bool(found))
+    refused = sum("refused" in each for each in ours.values())
+    releases = sum(len(each.get("releases", ())) for each in ours.values())
+    print(
+        f"{len(ours)} sentences, {refused} of them refused, {releases} releases: "
+        f"{len(found)} differ"
+    )
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
