@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from beam_dpcount.checks import ParameterError, check_real
 from beam_dpcount.mechanisms.base import Mechanism
@@ -333,7 +333,7 @@ def check_bounds(bounds: object) -> tuple[float, float]:
     raise TypeError(f"bounds must be a pair (low, high), got {bounds!r}: give e.g. bounds=(0, 1)")
 
 
-def check_unit(unit: Any, change: Change) -> float:
+def check_unit(unit: object, change: Change) -> float:
     """The lattice's unit as a float, or an error that says what to pass."""
     remedy = "give the step to which values are rounded, e.g. "
     value = check_real("unit", unit, remedy + "unit=0.01")

@@ -38,7 +38,7 @@ OUTSIDE = "the time lies outside [start, stop)"
 UNLISTED = "the key is not among keys"
 
 
-def micros_of(moment: Any, name: str) -> int:
+def micros_of(moment: object, name: str) -> int:
     """A public point in time, the parameter `name`, as microseconds since the epoch, exactly.
 
     `moment` is in seconds since the epoch (a number), an aware datetime, ISO 8601 text with an
@@ -103,7 +103,7 @@ def _parsed(text: str, name: str, remedy: str) -> dt.datetime:
         ) from None
 
 
-def _whole(value: Any, name: str, remedy: str) -> int:
+def _whole(value: object, name: str, remedy: str) -> int:
     micros = getattr(value, "micros", None)
     if isinstance(micros, int):
         return micros
@@ -251,7 +251,7 @@ class Clock:
         }
 
 
-def clock_of(tick: Any, start: Any, stop: Any = None, horizon: Any = None) -> Clock:
+def clock_of(tick: object, start: object, stop: object = None, horizon: object = None) -> Clock:
     """The clock of public parameters as users give them; see `duration_of` and `micros_of`.
 
     By default `horizon`, the number of ticks, is that of those that reach `stop`.
@@ -292,7 +292,7 @@ def now() -> int:
     return time.time_ns() // 1000
 
 
-def until_of(until: Any) -> int:
+def until_of(until: object) -> int:
     """The time by which ticks must have ended to be released: as the user gives it, or now.
 
     Raises:
@@ -322,7 +322,7 @@ def check_window(window: int, clock: Clock) -> None:
     raise ParameterError("window", f"is {window} ticks, but the clock has {clock.steps}", remedy)
 
 
-def ticks_left(tick: Any, start: Any) -> int:
+def ticks_left(tick: object, start: object) -> int:
     """How many ticks end before the year 10000; as users give them."""
     return (_LAST - micros_of(start, "start")) // duration_of(tick)
 
@@ -341,7 +341,7 @@ def instant(micros: int) -> str:
     return (_EPOCH + micros * _MICROSECOND).isoformat().replace("+00:00", "Z")
 
 
-def check_keys(keys: Any) -> tuple[str, ...]:
+def check_keys(keys: object) -> tuple[str, ...]:
     """The public keys as a tuple, in the order given (sets: sorted).
 
     Raises:

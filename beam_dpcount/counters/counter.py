@@ -88,7 +88,7 @@ class LatticeCounter(ABC):
         kept = {field.name: getattr(self, field.name) for field in fields(self)}  # no caches
         return {**kept, "fingerprint": self.fingerprint}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         fingerprint = state.pop("fingerprint")
         self.__dict__.update(state)
         if self.fingerprint != fingerprint:  # the noise may be too little for these constants
@@ -444,7 +444,7 @@ def calibrate(
 
 @singledispatch
 def calibrated(
-    mechanism: Any, budget: Budget, change: Change, dimension: int | None, unit: float
+    mechanism: object, budget: Budget, change: Change, dimension: int | None, unit: float
 ) -> LatticeCounter:
     """`calibrate` for checked arguments; mechanisms that are not in ALL register their own."""
     raise TypeError(f"mechanism must be an instance such as BinaryTree(1000), got {mechanism!r}")

@@ -41,7 +41,7 @@ class WindowCheck:
             return
         raise UnexpectedWindowError(OTHER_WINDOWS)
 
-    def _declared(self, window: Any) -> bool:
+    def _declared(self, window: object) -> bool:
         if self._size is None or self._period is None:
             return isinstance(window, GlobalWindow)
         if not isinstance(window, IntervalWindow):

@@ -251,7 +251,7 @@ class FoldCodec(Envelope):
     They hold released values only.
     """
 
-    def __init__(self, parameters: tuple[Any, ...]) -> None:
+    def __init__(self, parameters: tuple[object, ...]) -> None:
         super().__init__([(repr(parameters), OTHER_FOLD)])
 
     def encode(self, state: tuple[int, npt.NDArray[np.float64]]) -> bytes:

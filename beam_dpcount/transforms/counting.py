@@ -114,11 +114,11 @@ class Counting(Described):
         """Whether each person's elements are bounded here."""
         return self.users is not None and not self.users.asserted
 
-    def _check_elements(self, elements: PCollection[Any]) -> None:
+    def _check_elements(self, elements: PCollection[object]) -> None:
         """Raise TypeError for elements of a type that is not counted."""
         check_pairs(elements, False)
 
-    def _path_of(self, elements: PCollection[Any]) -> bool:
+    def _path_of(self, elements: PCollection[object]) -> bool:
         """Whether to count on the streaming path, once the input and its runner pass the checks."""
         check_windows(elements)
         self._check_elements(elements)

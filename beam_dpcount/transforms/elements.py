@@ -116,7 +116,7 @@ class EachElement(Counting):
         bound = users.bound()
         return group_of(one, bound.most, bound.per_key, users.asserted)
 
-    def _check_elements(self, elements: PCollection[Any]) -> None:
+    def _check_elements(self, elements: PCollection[object]) -> None:
         check_pairs(elements, self.statistic.of_pairs and self.value is None)
 
     def _intake(self) -> Intake:
@@ -133,7 +133,7 @@ class EachElement(Counting):
             elements = bounded_events(elements, self.users, bound, parcels, streaming)
         return count_elements(elements, self._intake(), entropy, streaming)
 
-    def problem(self, element: Any, micros: int | None = None) -> str | None:
+    def problem(self, element: object, micros: int | None = None) -> str | None:
         """Why an element does not count as it is; see `beam_dpcount.check`."""
         return self.check_row(element, micros).problem
 

@@ -62,7 +62,7 @@ def check_entropy(entropy: Entropy | None) -> Entropy:
     return entropy
 
 
-def check_windows(elements: PCollection[Any]) -> None:
+def check_windows(elements: PCollection[object]) -> None:
     """Refuse windows that would spend one event's budget more than once, or depend on data."""
     function = elements.windowing.windowfn
     if function.is_merging():
@@ -98,7 +98,7 @@ def check_pairs(elements: PCollection[Any], of_pairs: bool = False) -> None:
         raise TypeError(NOT_PAIRS.format(found=f"they are {declared}: {remedy}"))
 
 
-def use_streaming(elements: PCollection[Any], path: str) -> bool:
+def use_streaming(elements: PCollection[object], path: str) -> bool:
     """Whether to count element by element in state, rather than grouped by key."""
     if path == "bounded" and not elements.is_bounded:
         raise ValueError(BOUNDED_PATH)

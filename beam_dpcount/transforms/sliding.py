@@ -157,7 +157,7 @@ class SlidingCount(OfTicks):
         self.window, self.keys = width, check_keys(self.keys)
         self._fix()
 
-    def _check_users(self, users: Any, width: int) -> None:
+    def _check_users(self, users: object, width: int) -> None:
         """Refuse users of whom more than one event may be in a window."""
         least = width * duration_of(self.tick)
         if isinstance(users, Users) and users.micros < least:

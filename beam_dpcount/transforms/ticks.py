@@ -380,7 +380,7 @@ class TickCount(Counting):
     def bounds_people(self) -> bool:
         return super().bounds_people and self.inside.bounds
 
-    def _check_elements(self, events: PCollection[Any]) -> None:
+    def _check_elements(self, events: PCollection[object]) -> None:
         if self.inside.split is None or not self.bounds_people:
             super()._check_elements(events)
 
@@ -456,12 +456,12 @@ class TickCount(Counting):
         strict = self.on_unknown == "raise"
         return TickIntake(clock, self._listed or None, numbers, strict, self.other, until)
 
-    def _whole_intake(self, events: PCollection[Any]) -> TickIntake:
+    def _whole_intake(self, events: PCollection[object]) -> TickIntake:
         """Reads events before people are bounded."""
         clock = self._windowed(events) if self.inside.restart is None else self._whole
         return self._intake(clock, self._until_on(use_streaming(events, self.path), clock))
 
-    def parcels(self, events: PCollection[Any]) -> TickParcels:
+    def parcels(self, events: PCollection[object]) -> TickParcels:
         """How events travel to their person."""
         kind = TickParcels if self._listed else TextParcels
         return kind(
@@ -598,7 +598,7 @@ class TickCount(Counting):
         offset = Timestamp(micros=(start + 1000) % tick)
         return windows.FixedWindows(Duration(micros=tick), offset)
 
-    def problem(self, event: Any, micros: int | None = None) -> str | None:
+    def problem(self, event: object, micros: int | None = None) -> str | None:
         """Why an event does not count as it is; see `beam_dpcount.check`."""
         return self.check_row(event, micros).problem
 
@@ -643,7 +643,7 @@ class TickCount(Counting):
         until = self._until_on(self._streams, self._used)
         return until is not None and until <= micros < self._clock.stop
 
-    def _windowed(self, events: PCollection[Any]) -> Clock:
+    def _windowed(self, events: PCollection[object]) -> Clock:
         """The clock in the input's windows."""
         function = events.windowing.windowfn
         if isinstance(function, windows.GlobalWindows):
@@ -683,6 +683,6 @@ class TickCount(Counting):
         }
 
 
-def one(_: Any) -> int:
+def one(_: object) -> int:
     """What an event counts, whatever it holds."""
     return 1
