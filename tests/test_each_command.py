@@ -2,7 +2,7 @@
 
 There is no skip list: a check holds for all kinds, or for those after each element, of keys that
 are optional, and so on, as `Kind` says. A new command is covered by an entry in `each_command`.
-What a command refuses is in `test_refusals.py`, what it counts in a file of its own.
+What a command refuses is in `test_command_refusals.py`, what it counts in a file of its own.
 """
 
 from __future__ import annotations
