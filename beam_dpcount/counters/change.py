@@ -17,6 +17,8 @@ from beam_dpcount.mechanisms.base import Mechanism
 from beam_dpcount.mechanisms.rounded import round_up
 
 RELATIONS = ("replace_one", "add_remove")
+TOO_FINE = "{unit!r} divides the bounds {bounds} into more than 2^31 parts"
+TOO_COARSE = "{unit!r} rounds every value within {bounds} to 0"
 Norms = tuple[Fraction, Fraction]  # an L1 norm, and the square of an L2 norm
 
 
@@ -340,9 +342,9 @@ def check_unit(unit: object, change: Change) -> float:
         raise ParameterError("unit", problem, remedy + "{unit=}0.01")
     bounds = f"[{change.low:g}, {change.high:g}]"
     if max(abs(change.low), abs(change.high)) / value > 2.0**31:
-        problem = f"{unit!r} divides the bounds {bounds} into more than 2^31 parts"
+        problem = TOO_FINE.format(unit=unit, bounds=bounds)
         raise ParameterError("unit", problem, "choose a larger unit")
     if change.magnitude(value) == 0:
-        problem = f"{unit!r} rounds every value within {bounds} to 0"
+        problem = TOO_COARSE.format(unit=unit, bounds=bounds)
         raise ParameterError("unit", problem, "choose a smaller unit")
     return value

@@ -28,6 +28,14 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 # The years 1 to 9999, as datetime has them: times beyond are mostly milliseconds by mistake.
 _FIRST, _LAST = -62_135_596_800 * _SECOND, 253_402_300_800 * _SECOND
 LARGEST = 2**62  # sums that fit 64 bits with room to spare
+NO_END = "give stop, the end of the count, or horizon, the number of ticks"
+OFF_GRID = (
+    "windows of {size} from {offset} do not end on the clock's ticks of {tick} from {start}: give "
+    "windows whose size is a multiple of tick, and a start that is a border of a window"
+)
+# Why an event does not count.
+OUTSIDE = "the time lies outside [start, stop)"
+UNLISTED = "the key is not among keys"
 
 
 def micros_of(moment: object, name: str) -> int:
@@ -143,11 +151,8 @@ class Clock:
           ValueError: windows do not end on ticks, or on whole milliseconds.
         """
         if size % self.tick or (offset - self.start) % self.tick:
-            raise ValueError(
-                f"windows of {seconds(size)} from {seconds(offset)} do not end on the clock's "
-                f"ticks of {seconds(self.tick)} from {instant(self.start)}: give windows whose "
-                "size is a multiple of tick, and a start that is a border of a window"
-            )
+            grid = {"tick": seconds(self.tick), "start": instant(self.start)}
+            raise ValueError(OFF_GRID.format(size=seconds(size), offset=seconds(offset), **grid))
         if size % 1000 or offset % 1000:
             raise ValueError(
                 f"windows of {seconds(size)} from {seconds(offset)} are cut to milliseconds when "
@@ -260,7 +265,7 @@ def clock_of(tick: object, start: object, stop: object = None, horizon: object =
         problem = f"is {tick!r}, so the first one would end after the year 9999"
         raise ParameterError("tick", problem, "give a length in seconds, e.g. {tick=}3600")
     if stop is None and horizon is None:
-        raise ValueError("give stop, the end of the count, or horizon, the number of ticks")
+        raise ValueError(NO_END)
     last = None if stop is None else micros_of(stop, "stop")
     if type(stop) is int and stop > 0 and horizon != 1 and (last or 0) < first + length:
         # Most likely a number of ticks, given by position.

@@ -33,6 +33,14 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
 _ANNOTATED = 1e-6  # the delta of the second guarantee in annotations
+TAKES_GAUSSIAN = (
+    "{mechanism} takes Gaussian noise, which no pure budget allows: use BridgedKAry or "
+    "SmoothLaplace with {budget!r}, or give ApproxDP(epsilon, delta) or ZCDP(rho)"
+)
+TAKES_LAPLACE = (
+    "{mechanism} takes Laplace noise, which {budget!r} does not calibrate: give PureDP(epsilon) or "
+    "ApproxDP(epsilon, delta)"
+)
 
 
 class UnsupportedBudgetError(Error, ValueError):
@@ -452,13 +460,8 @@ def _(
     l1, l2_squared = change.norms(mechanism, unit, dimension)
     laws = noise_laws(budget, l1, l2_squared, mechanism.laws)
     if not laws:
-        if isinstance(budget, PureDP):
-            problem = "Gaussian noise, which no pure budget allows: use BridgedKAry or "
-            remedy = f"SmoothLaplace with {budget!r}, or give ApproxDP(epsilon, delta) or ZCDP(rho)"
-        else:
-            problem = f"Laplace noise, which {budget!r} does not calibrate: "
-            remedy = "give PureDP(epsilon) or ApproxDP(epsilon, delta)"
-        raise UnsupportedBudgetError(f"{mechanism.name} takes {problem}{remedy}")
+        problem = TAKES_GAUSSIAN if isinstance(budget, PureDP) else TAKES_LAPLACE
+        raise UnsupportedBudgetError(problem.format(mechanism=mechanism.name, budget=budget))
     law = min(laws, key=lambda law: law.variance)
     largest = change.largest(unit)
     resolution = mechanism.resolution(change.magnitude(unit), largest)

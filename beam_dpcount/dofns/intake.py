@@ -22,6 +22,7 @@ from beam_dpcount.statistics.numbers import Numbers
 _KNOWN = 256  # so many are remembered
 _READS = ("__len__", "__iter__", "__getitem__", "__getattribute__")
 ON_REJECT = ("drop", "raise", "collect")
+NOT_PAIRS = "elements must be (key, value) pairs with a str key, but {found}"
 
 
 class RejectedElementError(Error, ValueError):
@@ -144,7 +145,7 @@ class Intake:
         else:
             reason = f"the element is not a (key, value) pair but {class_name(type(element))}"
         if not self.collects:
-            raise TypeError(f"elements must be (key, value) pairs with a str key, but {reason}")
+            raise TypeError(NOT_PAIRS.format(found=reason))
         return Rejected("", micros, reason, _shown(element), None)
 
     def refuse(self, key: str, payload: object, micros: int, reason: str) -> Rejected:

@@ -47,6 +47,17 @@ class Entropy(ABC):
     # Whether noise follows from the history of a stream, and comes from `replay` instead.
     is_replayable: ClassVar[bool] = False
 
+    @property
+    def run_id(self) -> str:
+        """Of replayable noise: which count of which data it is for; else empty."""
+        return ""
+
+    @property
+    def noise_mark(self) -> str:
+        """A keyed digest that counts share which draw the same noise from equal histories; empty
+        where noise is new in every run."""
+        return ""
+
     def replay(self, law: Law, dimension: int | None, parameters: str) -> Any:
         """Where `is_replayable`: what digests histories, and makes noise of them."""
         raise TypeError(f"the noise of {self!r} is not replayable")

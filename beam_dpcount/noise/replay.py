@@ -122,8 +122,11 @@ class ReplayableEntropy(Entropy):
         return hashlib.blake2b(text.encode(), digest_size=32, key=key).hexdigest()
 
     @property
+    def run_id(self) -> str:
+        return self._run_id
+
+    @property
     def noise_mark(self) -> str:
-        """A keyed digest that counts share which draw the same noise from equal histories."""
         return self.mark(ascii(("noise", self._run_id, self._name)))
 
     def _secret(self) -> bytes:

@@ -21,6 +21,9 @@ from beam_dpcount.statistics.items import places
 MOST_WORDS = 10**6
 EMPTY = (0,)
 
+EITHER = (
+    "give either max_length, to count all {noun} up to it, or a list of {noun} to count, not both"
+)
 NOT_A_LETTER = "the value is not a letter: not a str"
 UNKNOWN = "the value is a letter that is not in the alphabet"
 
@@ -139,10 +142,7 @@ class LetterStatistic(Statistic):
     def __post_init__(self) -> None:
         object.__setattr__(self, "alphabet", check_alphabet(self.alphabet))
         if (self.max_length is None) == (self.dictionary is None):
-            raise ValueError(
-                f"give either max_length, to count all {self.noun} up to it, or a list of "
-                f"{self.noun} to count, not both"
-            )
+            raise ValueError(EITHER.format(noun=self.noun))
         if self.dictionary is not None:
             coded = check_words(self.dictionary, self.alphabet, self.noun)
             words = ([self.alphabet[code - 1] for code in word] for word in coded)

@@ -43,6 +43,11 @@ from beam_dpcount.transforms.inputs import (
     once_per_window,
 )
 
+NEEDS_HORIZON = (
+    "{count} needs a horizon, as one event may change many steps: give one, and a mechanism of "
+    "mechanisms.ALL or none"
+)
+
 
 @dataclass(eq=False, repr=False)
 class EachElement(Counting):
@@ -69,10 +74,7 @@ class EachElement(Counting):
     def _check_mechanism(self) -> None:
         """Raise ValueError for a mechanism, or a lack of horizon, that this count cannot take."""
         if self.horizon is None or isinstance(self.mechanism, Unbounded | Sparse):
-            raise ValueError(
-                f"{type(self).__name__} needs a horizon, as one event may change many steps: give "
-                "one, and a mechanism of mechanisms.ALL or none"
-            )
+            raise ValueError(NEEDS_HORIZON.format(count=type(self).__name__))
 
     def _set_up(self) -> None:
         check_callable("element_id", self.element_id)

@@ -20,6 +20,8 @@ from beam_dpcount.counters.change import TickChange, check_bounds, check_unit
 from beam_dpcount.counters.clip import ample, least_most
 from beam_dpcount.counters.clock import (
     LATE,
+    OUTSIDE,
+    UNLISTED,
     Clock,
     check_keys,
     check_window,
@@ -70,6 +72,11 @@ _LATE_REPLAYS = (
 )
 _POLICIES = ("drop", "raise")
 _AHEAD = 64  # timers of a key, where all of them fire at the end of the input
+GAPS = "{windows} leaves gaps between windows, or may: use the global window or FixedWindows"
+FOLDS_LATE = (
+    'late="fold" counts a late event at another tick, and so closer to others of its person than '
+    'gap says: give late="drop", or leave gap out'
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -210,6 +217,7 @@ class TickCount(Counting):
 
     _on_reject = _POLICIES
     _counts_numbers = True
+    _at_clock = True
     _many_ticks: ClassVar[int] = 1 << 16  # as for `least_most`
 
     def _set_up(self) -> None:
@@ -401,10 +409,7 @@ class TickCount(Counting):
         clock = self._used = self._windowed(events)
         self._streams, until = streaming, self._until_on(streaming, clock)
         if streaming and self.late == "fold" and self.users is not None and self.users.micros:
-            raise ValueError(
-                'late="fold" counts a late event at another tick, and so closer to others of its '
-                'person than gap says: give late="drop", or leave gap out'
-            )
+            raise ValueError(FOLDS_LATE)
         known = clock == self._clock
         counter = (self._counters if known else self._at(clock, streaming))[streaming]
         selection = self._selecting(counter)
@@ -605,7 +610,7 @@ class TickCount(Counting):
         key, late = str.__str__(event[0]), self.problem_of_time(micros)
         name = self.other if self._listed and key not in self._listed else key
         problem, person = examine_person(self.users, event[1], problem)
-        unlisted = "the key is not among keys" if name is None else None
+        unlisted = UNLISTED if name is None else None
         return RowCheck(
             problem or unlisted or late,
             keys=(key,),
@@ -627,7 +632,7 @@ class TickCount(Counting):
         if micros is None:
             return None
         if not self._clock.start <= micros < self._clock.stop:
-            return "the time lies outside [start, stop)"
+            return OUTSIDE
         # By default it is now, and the input may turn out to be unbounded.
         if self.until is not None and self.lies_in_open_tick(micros):
             return f"its tick has not ended by {self.cutoff} (until)"
@@ -645,8 +650,7 @@ class TickCount(Counting):
             return self._clock
         if isinstance(function, windows.FixedWindows):
             return self._clock.in_windows(function.size.micros, function.offset.micros)
-        problem = f"{type(function).__name__} leaves gaps between windows, or may"
-        raise ValueError(f"{problem}: use the global window or FixedWindows")
+        raise ValueError(GAPS.format(windows=type(function).__name__))
 
     def _describe(self) -> dict[str, str]:
         per = "all releases of all keys"
