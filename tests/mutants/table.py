@@ -724,6 +724,14 @@ MUTANTS = (
     ),
     Mutant(
         "digests without something",
+        "counts behind two bounds on people have one noise",
+        f"{_TRANSFORMS}/ticks.py",
+        "known = known, inside.bound_before",
+        "known = known, None",
+        "tests/test_people.py::test_bounds_for_several_counts_have_noise_of_their_own",
+    ),
+    Mutant(
+        "digests without something",
         "both paths of a clock have one noise",
         f"{_DOFNS}/ticks.py",
         "(path, (self.fold, self.counted))",
