@@ -273,7 +273,7 @@ def arguments(log: Path, *more: object) -> list[object]:
 
 
 def test_the_command_prints_what_the_library_finds(log: Path) -> None:
-    tried = ("--per-user", 2, 8, "--max-keys", 1, 2, "--per-key", 1, 3, "--min-gap", "7s")
+    tried = ("--per-user", 2, 8, "--max-keys", 1, 2, "--per-key", 1, 3, "--gap", "7s")
     values = ("--value", "n", "--bounds", -1, 3, "--sample", 0.5)
     out = command_lines.succeed(*arguments(log, *tried, *values), main=bounds.main)
     found = dp.suggest_bounds(
@@ -285,7 +285,7 @@ def test_the_command_prints_what_the_library_finds(log: Path) -> None:
     assert out.startswith(f"{found}\n\nnoise at epsilon = 1, delta = 1e-06, 6 ticks, 3 keys, ")
     best = re.search(r"least error \(private, .*\): (--per-user.*)\n", out)
     assert best
-    assert best[1].endswith(" --min-gap 7")
+    assert best[1].endswith(" --gap 7")
     assert [path.name for path in log.parent.iterdir()] == ["log.csv"]
 
 

@@ -20,7 +20,7 @@ import apache_beam as beam
 import pytest
 
 import beam_dpcount as dp
-from beam_dpcount.commands import choose, demo, options, progress, report
+from beam_dpcount.commands import choose, demo, progress, report
 from tests import pictures
 from tests.command_lines import (
     BUDGET,
@@ -652,8 +652,3 @@ def test_every_release_is_counted() -> None:
     with progress.Progress(out=io.StringIO(), after=60):
         assert counters(pipeline.run()) == {"releases": 2345}
         assert progress.Progress._seen == 2345
-
-
-@pytest.mark.parametrize(("text", "number"), [("7", 7), ("20_000", 20_000), ("1e6", 10**6)])
-def test_whole_numbers_may_be_written_in_the_usual_ways(text: str, number: int) -> None:
-    assert options.whole(text) == number
