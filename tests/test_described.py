@@ -47,7 +47,7 @@ MADE: dict[str, Callable[[], Any]] = {
         PURE, 1, 0, horizon=STEPS, keys=["a", "b"], users=dp.Users(str, 1)
     ),
     "TickAggregate": lambda: dp.TickAggregate(
-        PURE, 1, 0, horizon=STEPS, keys=["a", "b"], metrics=[dp.metrics.Count()]
+        PURE, 1, 0, horizon=STEPS, keys=["a", "b"], metrics=[dp.Count()]
     ),
     "SlidingCount": lambda: dp.SlidingCount(
         dp.ZCDP(0.1), 1, 0, horizon=STEPS, window=10, keys=["a", "b"]

@@ -83,7 +83,9 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     mechanisms.Sparse: {"segment": 3, "segments": 6},
     mechanisms.Unbounded: {"base": mechanisms.BinaryTree},
     metrics.Count: {},
-    metrics.DistinctUsers: {},
+    metrics.Items: {"field": "x", "domain": ITEMS},
+    metrics.People: {},
+    metrics.Rate: {"where": "x = 1"},
     metrics.Sum: NUMBER,
     metrics.Mean: NUMBER,
     metrics.Variance: NUMBER,
@@ -128,6 +130,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "float": NUMBER_,
     "float | Fraction": NUMBER_,
     "Callable[[Any], Any]": FUNCTION,
+    "Callable[[Any], Any] | str": FUNCTION,
     "Callable[[Any, FloatArray], Any]": FUNCTION,
     "Callable[[int], Mechanism]": (*FUNCTION, len, lambda n: n, mechanisms.Mechanism),
     "str | Callable[[Any], Any]": (5, None, "", ["user"]),
@@ -136,6 +139,8 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "Budget | Share": BUDGET,
     "Sequence[str]": TEXTS,
     "Sequence[str] | SelectKeys": (*TEXTS, dp.SelectKeys),
+    "Sequence[str] | SelectKeys | Total": (*TEXTS, dp.SelectKeys, type(dp.TOTAL)),
+    "Sequence[str] | Total": TEXTS,
     "Sequence[str] | Any": TEXTS,
     "Sequence[str | Sequence[str]] | None": WORDS,
     "tuple[str, ...] | None": WORDS,
@@ -183,7 +188,7 @@ BEYOND: dict[str, tuple[Any, ...]] = {
 }
 # What is right all the same.
 RIGHT = [("low", 0), ("low", -1), ("momentum", 0), ("tau", 0), ("keys_delta", 0), ("name", "")]
-RIGHT += [("keys", {"a", "b"})]
+RIGHT += [("keys", {"a", "b"}), ("floor", 0)]
 # What a message calls a parameter that only the module's own classes have.
 INSTEAD = dict.fromkeys(["words", "episodes", "dictionary"], "max_length")  # what it stands for
 CALLED = {"dictionary": "words?|episodes?", "words": "words?", "episodes": "episodes?"}
