@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from beam_dpcount.counters.people import Users
     from beam_dpcount.counters.selection import SelectKeys
     from beam_dpcount.counters.sparse import SparseCounter, sparse_for
+    from beam_dpcount.counters.total import TOTAL
     from beam_dpcount.counters.unbounded import UnboundedCounter
     from beam_dpcount.dofns.releases import (
         AggregateRelease,
@@ -51,6 +52,13 @@ if TYPE_CHECKING:
     from beam_dpcount.noise.entropy import SystemEntropy
     from beam_dpcount.noise.replay import ReplayableEntropy, SecretError
     from beam_dpcount.statistics import metrics
+    from beam_dpcount.statistics.metrics.counts import Count
+    from beam_dpcount.statistics.metrics.items import Items
+    from beam_dpcount.statistics.metrics.means import Mean, Variance
+    from beam_dpcount.statistics.metrics.people import People
+    from beam_dpcount.statistics.metrics.quantiles import Quantiles
+    from beam_dpcount.statistics.metrics.rates import Rate
+    from beam_dpcount.statistics.metrics.sums import Sum
     from beam_dpcount.transforms.aggregates import TickAggregate
     from beam_dpcount.transforms.bounds import suggest_bounds
     from beam_dpcount.transforms.checking import Checked, CheckError, check
@@ -88,18 +96,18 @@ if TYPE_CHECKING:
 
 # fmt: off
 __all__ = [
-    "ZCDP", "AggregateRelease", "ApproxDP", "BoundUsers", "Change", "CheckError", "Checked",
-    "Counter", "CutGraph", "DegreeHistogram", "DistinctUsers", "EdgeCount", "EpisodeCount", "Error",
-    "HighDegreeCount", "Histogram", "HorizonError", "Isotonic", "KStarCount", "LastPerTick",
-    "Ledger", "LocalConvexRisk", "LocalMedian", "Monotone", "NonNegative", "NotANumberError",
-    "OverspentError", "PrefixCount", "PureDP", "Rejected", "Release", "ReplayableEntropy",
-    "Rounded", "RunnerError", "RunnerWarning", "RunningAverage", "SecretError", "SelectKeys",
-    "Share", "ShrinkAcrossKeys", "SlidingCount", "SlidingSum", "SpanningForestCost",
-    "SparseCounter", "StatisticCount", "SubstringCount", "SystemEntropy", "TickAggregate",
-    "TickCount", "TickHistogram", "TopK", "TopKPerTick", "TopRelease", "TriangleCount",
-    "UnboundedCounter", "Users", "VectorRelease", "WeakBudgetWarning", "calibrate", "check",
-    "choose", "half_width", "largest_error", "largest_half_width", "mechanisms", "metrics",
-    "sparse_for", "suggest_bounds",
+    "TOTAL", "ZCDP", "AggregateRelease", "ApproxDP", "BoundUsers", "Change", "CheckError",
+    "Checked", "Count", "Counter", "CutGraph", "DegreeHistogram", "DistinctUsers", "EdgeCount",
+    "EpisodeCount", "Error", "HighDegreeCount", "Histogram", "HorizonError", "Isotonic", "Items",
+    "KStarCount", "LastPerTick", "Ledger", "LocalConvexRisk", "LocalMedian", "Mean", "Monotone",
+    "NonNegative", "NotANumberError", "OverspentError", "People", "PrefixCount", "PureDP",
+    "Quantiles", "Rate", "Rejected", "Release", "ReplayableEntropy", "Rounded", "RunnerError",
+    "RunnerWarning", "RunningAverage", "SecretError", "SelectKeys", "Share", "ShrinkAcrossKeys",
+    "SlidingCount", "SlidingSum", "SpanningForestCost", "SparseCounter", "StatisticCount",
+    "SubstringCount", "Sum", "SystemEntropy", "TickAggregate", "TickCount", "TickHistogram", "TopK",
+    "TopKPerTick", "TopRelease", "TriangleCount", "UnboundedCounter", "Users", "Variance",
+    "VectorRelease", "WeakBudgetWarning", "calibrate", "check", "choose", "half_width",
+    "largest_error", "largest_half_width", "mechanisms", "metrics", "sparse_for", "suggest_bounds",
 ]
 # fmt: on
 
@@ -121,8 +129,16 @@ _NAMES = {
     "counters.people": "Users",
     "counters.selection": "SelectKeys",
     "counters.sparse": "SparseCounter sparse_for",
+    "counters.total": "TOTAL",
     "counters.unbounded": "UnboundedCounter",
     "dofns.releases": "AggregateRelease Rejected Release TopRelease VectorRelease",
+    "statistics.metrics.counts": "Count",
+    "statistics.metrics.items": "Items",
+    "statistics.metrics.means": "Mean Variance",
+    "statistics.metrics.people": "People",
+    "statistics.metrics.quantiles": "Quantiles",
+    "statistics.metrics.rates": "Rate",
+    "statistics.metrics.sums": "Sum",
     "transforms.aggregates": "TickAggregate",
     "transforms.bounds": "suggest_bounds",
     "transforms.checking": "CheckError Checked check",

@@ -16,9 +16,9 @@ from pipelines import files
 
 PAGES = ["/home", "/search", "/products", "/cart", "/checkout", "/deals"]
 METRICS = [
-    dp.metrics.Count(name="views"),
-    dp.metrics.DistinctUsers(name="sessions"),
-    dp.metrics.Mean("bought", 0, 1, name="share_bought"),  # numbers are clipped to 0 .. 1
+    dp.Count(name="views"),
+    dp.People(name="sessions"),
+    dp.Mean("bought", 0, 1, name="share_bought"),  # numbers are clipped to 0 .. 1
 ]
 
 

@@ -31,6 +31,18 @@ class Odd:
     __float__ = __iter__ = __len__ = __hash__ = __eq__ = __str__ = _fail  # type: ignore[assignment]
 
 
+class Unshowable:
+    """A value that cannot be compared, hashed, iterated nor added."""
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError(SECRET)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return "Unshowable()"
+
+
 class Shut(type):
     """A class that fails if it is asked whether it is one of rows, with what it holds."""
 
@@ -192,12 +204,14 @@ def sliding(**options: Any) -> dp.SlidingCount:
 
 def aggregate(**options: Any) -> dp.TickAggregate:
     metrics = [
-        dp.metrics.Count(),
-        dp.metrics.Sum("n", 0, 2),
-        dp.metrics.Mean("n", 0, 2),
-        dp.metrics.Variance("n", 0, 2),
-        dp.metrics.Quantiles("n", 0, 2, [0.5], leaves=4),
-        dp.metrics.DistinctUsers(),
+        dp.Count(),
+        dp.Sum("n", 0, 2),
+        dp.Mean("n", 0, 2),
+        dp.Variance("n", 0, 2),
+        dp.Quantiles("n", 0, 2, [0.5], leaves=4),
+        dp.People(),
+        dp.Rate("n > 1"),
+        dp.Items("n", ["1", "2"], max_items=2),
     ]
     given = {"entropy": ScriptedEntropy(), "keys": ABC, **CLOCK, **options}
     return dp.TickAggregate(BUDGET, metrics=metrics, users=ONE_PERSON, **given)

@@ -124,7 +124,7 @@ def test_distinct_people_count_once_beside_their_events(
         *(budget,),
         **CLOCK,
         keys=KEYS[:3],
-        metrics=[m.Count(), m.DistinctUsers()],
+        metrics=[m.Count(), m.People()],
         relation=relation,
         users=users(most),
     )

@@ -18,7 +18,8 @@ import beam_dpcount as dp
 from beam_dpcount.commands import bounds
 from beam_dpcount.counters.people import Users
 from tests import command_lines
-from tests.command_lines import DATA, SECRET, SECRET_TEXT
+from tests.command_lines import SECRET, SECRET_TEXT
+from tests.real_data import real
 from tests.runners import feed, run
 
 EXACT = dp.ZCDP(1e12)
@@ -129,9 +130,7 @@ def rows_within(rows: Sequence[Row]) -> list[Row]:
     ],
 )
 def test_collegemsg(given: dict[str, Any], events: int, keys: int) -> None:
-    path = DATA / "collegemsg.txt"
-    if not path.exists():
-        pytest.skip("collegemsg.txt is not in ../shared/data beside the repository")
+    path = real("collegemsg.txt")
     lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines()[1:]]
     start = int(lines[0][2]) // 86_400 * 86_400
     listed = sorted({dst for _, dst, _ in lines})

@@ -25,7 +25,6 @@ from tests import pictures
 from tests.command_lines import (
     BUDGET,
     BUNDLES,
-    DATA,
     EXACT,
     GRPC,
     HEALTH_TIME,
@@ -44,6 +43,7 @@ from tests.command_lines import (
     succeed,
     written,
 )
+from tests.real_data import real, real_rows
 from tests.runners import counters
 
 # Key, value and microseconds of one row.
@@ -80,17 +80,14 @@ class Data:
     measure: Callable[[dict[str, str]], float] = lambda row: 1
 
     def arguments(self) -> list[object]:
-        path = DATA / self.file
-        if not path.exists():
-            pytest.skip(f"{self.file} is not in ../shared/data beside the repository")
+        path = real(self.file)
         return [
             *("--input", path, "--key", self.key, "--timestamp", self.time),
             *("--delimiter", self.delimiter, "--horizon", 2000, *EXACT, *self.flags),
         ]
 
     def expected(self, by_time: bool) -> list[Line]:
-        with open(DATA / self.file, encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file, delimiter=self.delimiter))
+        rows = real_rows(self.file, self.delimiter)
         assert len(rows) == self.rows
         facts = [(row[self.key], self.measure(row), self.micros(row[self.time])) for row in rows]
         return running_counts(facts, by_time)

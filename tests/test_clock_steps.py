@@ -26,7 +26,7 @@ ROWS: list[Row] = [
 
 DOORS = {
     "TickAggregate": lambda window: dp.TickAggregate(
-        BUDGET, **WEEK, metrics=[dp.metrics.Count()], window=window
+        BUDGET, **WEEK, metrics=[dp.Count()], window=window
     ),
     "SlidingCount": lambda window: dp.SlidingCount(BUDGET, **WEEK, window=window),
     "DistinctUsers": lambda window: dp.DistinctUsers(BUDGET, **WEEK, users=WHO, window=window),
@@ -61,7 +61,7 @@ def _clock(path: str, keys: Any) -> dict[str, Any]:
 
 def _windowed(keys: Any, path: str) -> dict[str, Any]:
     clock = _clock(path, keys)
-    count, people = [dp.metrics.Count()], dp.Users(itemgetter("who"), 40)
+    count, people = [dp.Count()], dp.Users(itemgetter("who"), 40)
     counted: dict[str, Any] = {
         "restarting": dp.TickAggregate(EXACT, **clock, metrics=count, window=2),
         "people's": dp.TickAggregate(EXACT, **clock, metrics=count, window=2, users=people),

@@ -95,8 +95,12 @@ def _drawn(chance: random.Random) -> Case:
             m.Count(),
             m.Sum("v", low, high, unit=unit, weight=chance.choice([1, 3])),
         ]
-        some += [m.DistinctUsers()] * (users is not None and chance.random() < 0.5)
+        some += [m.Items("i", KEYS[:2], chance.choice([1, 2]))] * (chance.random() < 0.3)
+        some += [m.People()] * (users is not None and chance.random() < 0.5)
         clock |= {"window": size if len(some) > 2 else chance.choice([size, None]), "users": users}
+        own = random.Random(f"{horizon} {k} {size} {gap}")  # other draws stay as they are
+        if own.random() < 0.4 and not some[-1].once:
+            clock |= {"window": None, "last": own.choice([1, 2, 3]), "mechanism": None}
         made = dp.TickAggregate(BUDGET, **clock, **other, keys=keys, metrics=some)
     elif kind == "sliding":
         clock |= {"window": chance.choice([1, 2, 3]), "mechanism": None, "users": users}
@@ -186,8 +190,9 @@ def series(case: Case, releases: list[Any], ticks: int) -> Iterator[tuple[Any, n
             found.setdefault((release.key, origin), {})[release.step] = release.value
             continue
         joint = case.made._ticks.joint
+        units = [getattr(each, "step", 1) for each in joint.metrics for _ in each.columns]
         for place, value in enumerate(release.values):
-            one = value / getattr(joint.metrics[place], "step", 1) * joint.multipliers[place]
+            one = value / units[place] * joint.multipliers[place]
             found.setdefault((release.key, place, origin), {})[release.step] = one
     for name, steps in found.items():
         yield name, np.array([steps[step] for step in sorted(steps)])

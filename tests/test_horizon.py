@@ -25,7 +25,7 @@ ENDED = "the last of 20 ticks is released: events from 1970-01-01T00:03:20Z on d
 def counted(kind: str, name: str = "numbers", **more: Any) -> Any:
     if name == "vectors":
         made: Any = dp.TickAggregate(
-            dp.ZCDP(1), **CLOCK, keys=KEYS[kind], metrics=[dp.metrics.Count()], **more
+            dp.ZCDP(1), **CLOCK, keys=KEYS[kind], metrics=[dp.Count()], **more
         )
     else:
         made = dp.TickCount(dp.ApproxDP(1, 1e-6), **CLOCK, keys=KEYS[kind], **more)

@@ -24,16 +24,25 @@ from tests.audit.exact import keeps_budget
 m = dp.metrics
 # Small lattices, so that all events can be tried: x from -2 to 3, y from 0 to 4.
 X, Y = (-2, 3, 1), (0, 4, 1)
-FIELDS = {"x": [None, -2, -1, 0, 1, 2, 3], "y": [None, 0, 1, 2, 3, 4]}
+FIELDS: dict[str, list[Any]] = {
+    "x": [None, -2, -1, 0, 1, 2, 3],
+    "y": [None, 0, 1, 2, 3, 4],
+    "z": [None, "a", ["a", "b"], ["c", "d", "q"], ["b", "d"], list("abcd"), "q"],
+}
 METRICS: list[Any] = [
     m.Count(weight=0.5),
     m.Sum("x", *X, weight=2),
     m.Mean("y", *Y),
     m.Variance("x", *X),
     m.Quantiles("y", 0, 4, [0.5], leaves=4, branching=2),
-    m.DistinctUsers(weight=1.5),
+    m.People(weight=1.5),
 ]
+RATE, ITEMS = m.Rate("y >= 3", weight=0.7), m.Items("x", ["-2", "3", "1"], weight=3)
+SEVERAL = m.Items("z", list("abcd"), max_items=2, weight=0.4)
+THREE = m.Items("z", list("abc"), max_items=2)
+BESIDE = [(RATE,), (ITEMS,), (SEVERAL,), (THREE,), (RATE, ITEMS), (METRICS[2], RATE, SEVERAL)]
 SUBSETS = [s for n in range(1, 6) for s in itertools.combinations(METRICS[:5], n)]
+SUBSETS += [*BESIDE, (*METRICS[:3], RATE, ITEMS)]
 names = pytest.mark.parametrize(
     "chosen", SUBSETS, ids=lambda s: "+".join(type(metric).__name__ for metric in s)
 )
@@ -43,16 +52,18 @@ def joint_of(chosen: Any) -> Joint:
     return Joint(tuple(metric.planned(False) for metric in chosen))
 
 
-def events() -> Iterator[dict[str, Any]]:
-    for x, y in itertools.product(*FIELDS.values()):
-        given = {"x": x, "y": y}
+def events(joint: Joint) -> Iterator[dict[str, Any]]:
+    """All that differ in what metrics read."""
+    names = {name for metric in joint.metrics for name in metric.fields}
+    for values in itertools.product(*(FIELDS[name] for name in names)):
+        given = dict(zip(names, values, strict=True))
         yield {name: value for name, value in given.items() if value is not None}
 
 
 def vectors(joint: Joint) -> np.ndarray:
     """What all events add, each vector once; the last is nothing."""
     found = set()
-    for event in events():
+    for event in events(joint):
         vector = [0] * joint.width
         for place, amount in joint.additions(event):
             vector[place] += amount
@@ -136,6 +147,10 @@ def replace_one(joint: Joint, metric: Any) -> Any:
     return alone
 
 
+def name_of(kind: Any) -> str:
+    return str(kind.__name__)
+
+
 KINDS: list[Any] = [
     mechanisms.SmoothBinary,
     mechanisms.BinaryTree,
@@ -143,10 +158,11 @@ KINDS: list[Any] = [
     mechanisms.NormalizedBLT,
     mechanisms.SquareRoot,
     lambda horizon: mechanisms.SquareRoot(horizon, momentum=0.5, decay=0.9),
+    lambda horizon: mechanisms.SlidingBLT(horizon, 2),
 ]
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: getattr(kind, "__name__", "momentum"))
+@pytest.mark.parametrize("kind", KINDS, ids=[*map(name_of, KINDS[:5]), "momentum", "last"])
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @names
 @pytest.mark.exhaustive("kind", "relation")
@@ -197,6 +213,27 @@ def test_the_exact_loss_of_every_event_keeps_the_budget(chosen: Any, budget: Any
     assert not keeps_budget(replace(counter, law=less), rounded)
 
 
+@pytest.mark.parametrize("budget", [dp.ZCDP(0.5), dp.PureDP(1.0)], ids=["zCDP", "pure"])
+@pytest.mark.parametrize("chosen", [(RATE,), (ITEMS,), (THREE,), (RATE, METRICS[0])])
+def test_the_exact_loss_of_every_replacement_keeps_the_budget(chosen: Any, budget: Any) -> None:
+    """One event leaves a sum, and another, or the same one at another tick, enters any."""
+    joint = joint_of(chosen)
+    change = change_of(joint, "replace_one")
+    counter = dp.calibrate(mechanisms.BinaryTree(2), budget, change, joint.width)
+    R = counter.mechanism.encoder(2)
+    streams = [np.outer(R[:, t], vector).ravel() for t in range(2) for vector in vectors(joint)]
+    changes = [(a - b).astype(np.int64) for a, b in itertools.product(streams, repeat=2)]
+    assert keeps_budget(counter, changes)
+    apart = [
+        np.concatenate([a, -b]).astype(np.int64) for a, b in itertools.product(streams, streams)
+    ]
+    assert keeps_budget(counter, apart)  # in two keys
+    law: Any = counter.law
+    pure = isinstance(budget, dp.PureDP)
+    less = law.parameter * Fraction(98, 100) if pure else law.sigma2 * Fraction(95, 100)
+    assert not keeps_budget(replace(counter, law=type(law)(less)), [*changes, *apart])
+
+
 # People
 
 
@@ -232,14 +269,46 @@ def test_the_figure_of_the_facts() -> None:
     assert 2 * cost(2) + cost(1) == 39
 
 
+OF_NUMBERS = [METRICS[0], m.Mean("y", 0, 2, 1), METRICS[5]]
+OF_ONES = [m.Rate("y >= 3"), m.Items("y", ["0", "4"], weight=2), METRICS[5]]
+
+
+@pytest.mark.parametrize("gap", [1, 2])
+@pytest.mark.parametrize("window", [1, 2, 5])
+def test_no_person_exceeds_the_norms_of_sums_over_the_last_ticks(window: int, gap: int) -> None:
+    """All placements of up to four events, in one tick, or `gap` apart, in one window or not."""
+    mechanism, joint = mechanisms.SlidingBLT(7, window), joint_of([m.Rate("y >= 3"), METRICS[0]])
+    g, most = gram(mechanism), [0.0] * 5
+    squared = sum(part.l2_squared for part in joint.parts)
+    for k in range(1, 5):
+        for ticks in itertools.combinations_with_replacement(range(7), k):
+            apart = all(b - a >= gap for a, b in itertools.pairwise(ticks))
+            x = np.bincount(ticks, minlength=7)
+            if apart:
+                most[k] = max(most[k], float(x @ g @ x) * squared)
+            alone = JointUserChange(parts=joint.parts, most=8, events=k, per_key=k)
+            limit = without_slack(alone, mechanism, joint, 2 * k)
+            assert float(x @ g @ x) * squared <= limit * (1 + 1e-6)
+            assert len(set(ticks)) > 1 or ticks[0] or x @ g @ x * squared > limit * (1 - 1e-4)
+        spaced = JointUserChange(parts=joint.parts, most=8, events=k, per_key=k, gap=gap)
+        assert most[k] <= without_slack(spaced, mechanism, joint, 2 * k) * (1 + 1e-6)
+        if 1 + (k - 1) * gap <= 7:
+            assert most[k] > 0.8 * without_slack(spaced, mechanism, joint, 2 * k)
+
+
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("bound", [(2, 2, 1), (2, 2, 2), (3, 2, 2)])
-@pytest.mark.parametrize("kind", [mechanisms.SmoothBinary, mechanisms.NormalizedBLT])
-@pytest.mark.exhaustive("kind", "relation", "bound")
-def test_no_person_exceeds_the_norms(kind: Any, bound: Any, relation: str) -> None:
+@pytest.mark.parametrize(
+    "kind",
+    [mechanisms.SmoothBinary, mechanisms.NormalizedBLT, KINDS[-1]],
+    ids=["tree", "blt", "last"],
+)
+@pytest.mark.parametrize("chosen", [OF_NUMBERS, OF_ONES], ids=["numbers", "ones"])
+@pytest.mark.exhaustive("kind", "relation", "bound", "chosen")
+def test_no_person_exceeds_the_norms(chosen: Any, kind: Any, bound: Any, relation: str) -> None:
     """All ticks, keys and kinds of up to three events, and the person counted once a key."""
     k, keys, each = bound
-    joint = joint_of([METRICS[0], m.Mean("y", 0, 2, 1), METRICS[5]])
+    joint = joint_of(chosen)
     mechanism = kind(3)
     root = np.linalg.cholesky(gram(mechanism) + 1e-12 * np.eye(3)).T
     v = vectors(joint)
@@ -311,7 +380,7 @@ def test_weights_say_how_the_budget_is_split() -> None:
 
 
 def test_metrics_alike_need_no_multipliers() -> None:
-    assert Joint((m.Count(), m.DistinctUsers())).multipliers == (1, 1)
+    assert Joint((m.Count(), m.People())).multipliers == (1, 1)
 
 
 @pytest.mark.parametrize("kind", KINDS[:5])

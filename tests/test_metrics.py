@@ -17,6 +17,7 @@ import beam_dpcount as dp
 from beam_dpcount.counters.errors import chernoff
 from beam_dpcount.counters.lattice import Lattice
 from beam_dpcount.dofns.aggregates import Reading
+from beam_dpcount.reading import read
 from beam_dpcount.statistics.metrics.base import Errors, ratio
 from beam_dpcount.statistics.metrics.joint import Joint, check_metrics
 from beam_dpcount.statistics.metrics.quantiles import estimated, known_errors
@@ -71,6 +72,61 @@ def test_fiellers_interval_holds_as_often_as_it_says(n: int) -> None:
         noisy = sums(metric, xs) + wrong * stddevs * drawn
         seen = covered(metric.measure(noisy, Errors(stddevs, z), 0.9), float(xs.mean()))
         assert side * (seen - 0.9) > ERROR
+
+
+@pytest.mark.parametrize("part", [0.02, 0.3, 1.0])
+@pytest.mark.parametrize("n", [30, 200, 2000])
+def test_the_interval_of_a_rate_holds_as_often_as_it_says(n: int, part: float) -> None:
+    """And noise of three quarters or four thirds of what is said would be noticed."""
+    xs = [1.0] * round(part * n) + [0.0] * (n - round(part * n))
+    metric, truth = m.Rate("x = 1"), round(part * n) / n
+    for wrong in (1, 0.75, 4 / 3):
+        stddevs = np.full((RUNS, 2), 8.0)
+        noise = wrong * stddevs * np.random.default_rng(9).standard_normal(stddevs.shape)
+        found = metric.measure(sums(metric, xs) + noise, Errors(stddevs, z), 0.9)
+        seen = covered(found, truth)
+        there = ~np.isnan(found.lows)
+        assert (found.lows[there] <= found.values[there]).all()
+        assert (found.values[there] <= found.highs[there]).all()
+        assert found.lows[there].min() >= 0
+        assert found.highs[there].max() <= 1
+        if wrong == 1:
+            assert seen > 0.9 - ERROR
+        elif n > 30 and part < 1:  # else there is often no interval, or it ends at 1
+            assert (wrong < 1) == (seen > 0.9)
+            assert abs(seen - 0.9) > ERROR
+        if wrong == 1 and n > 30 and part == 0.3:
+            assert seen < 0.9 + ERROR
+
+
+def test_a_rate_has_two_sums_that_no_event_shares() -> None:
+    """So that the noise of both makes that of the number of events."""
+    rate = m.Rate("x = 1")
+    assert sums(rate, [1, 1, 0, 1, None]).tolist() == [3, 1]
+    one = np.ones(1)
+    for r in np.linspace(0, 1, 11):  # var(S - r N), of independent sums of variance 4
+        value, low, high = ratio(
+            *(300 * r * one, 300 * one, 2 * one, math.sqrt(8) * one, 2 * one, 4 * one)
+        )
+        assert low < value < high
+        for end in (low, high):
+            gap = (300 * r - 300 * end) ** 2
+            assert gap == pytest.approx(4 * 4 * ((1 - end) ** 2 + end**2))
+
+
+def test_below_its_floor_a_rate_is_not_given() -> None:
+    """The private number of events decides, and not how many there are."""
+    rate = m.Rate(lambda event: True, floor=100)
+    noisy = np.array([[99.5, 0.0], [60.0, 41.0], [110.0, -20.0], [-1.0, 200.0]])
+    stddevs = np.full((4, 2), 3.0)
+    found = rate.measure(noisy, Errors(stddevs, lambda level: np.full(4, 1.96)), 0.95)
+    assert np.isnan(found.values[:, 0]).tolist() == [True, False, True, False]
+    assert (np.isnan(found.values) == np.isnan(found.lows)).all()
+    assert np.isnan(found.stddevs).all()
+    loose = m.Rate(lambda event: True)
+    few = np.array([[8.0, 0.0], [8.5, 0.0]])  # 1.96 sqrt(2) 3 is 8.3
+    found = loose.measure(few, Errors(stddevs[:2], lambda level: np.full(2, 1.96)), 0.95)
+    assert np.isnan(found.values[:, 0]).tolist() == [True, False]
 
 
 @pytest.mark.parametrize("n", [200, 2000])
@@ -191,6 +247,74 @@ def test_what_is_no_number_adds_nothing(metric: Any) -> None:
     assert made.additions({"x": -math.inf}) == made.additions({"x": 0})
 
 
+HOLDS: list[tuple[str, Any, bool | None]] = [
+    *(("x = ERROR", "ERROR", True), ("x = ERROR", "INFO", False), ("x = ERROR", None, None)),
+    *(("x = 'a b'", "a b", True), ('x != ""', "", False), ("x != a", "b", True)),
+    *(("x = 500", 500, True), ("x = 500", "500", True), ("x = 500", 500.0, True)),
+    *(("x = 500", Decimal(500), True), ("x = 5", True, False), ("x = 1", True, True)),
+    *(("x = true", True, True), ("x = True", np.False_, False), ("x = true", "true", True)),
+    *(("x > 1.5", 2, True), ("x > 1.5", "2", None), ("x >= 2", np.int8(2), True)),
+    *(("x < 2", 2, False), ("x <= 2", 2, True), ("x <= 2", math.nan, None)),
+    *(("x = nan", math.nan, None), ("x = a", math.nan, None), ("x = a", ["a"], None)),
+    *(("x > -inf", -math.inf, False), ("x = a", b"a", None), ("x = 10", "1e1", False)),
+]
+
+
+@pytest.mark.parametrize(("where", "x", "holds"), HOLDS, ids=[f"{h[0]}, {h[1]!r}" for h in HOLDS])
+def test_a_text_says_for_which_events_a_rate_holds(where: str, x: Any, holds: bool | None) -> None:
+    rate = m.Rate(where)
+    expected = {True: ((0, 1),), False: ((1, 1),), None: ()}[holds]
+    assert rate.additions({"x": x}) == expected
+    assert rate.additions({}) == ()
+    assert (rate.problem({"x": x}) is None) == (holds is not None)
+    assert "no such field" in str(rate.problem({}))
+    assert rate.fields == ("x",)
+
+
+@pytest.mark.parametrize("result", [None, "yes", 2, -1, math.nan, [1], np.array([1, 0])], ids=repr)
+def test_what_is_neither_true_nor_false_counts_for_no_rate(result: Any) -> None:
+    rate = m.Rate(lambda event: result)
+    assert rate.additions(7) == ()
+    assert "neither True nor False" in str(m.Rate(lambda event: None).problem(7))
+
+
+def test_a_rate_reads_whatever_an_event_is() -> None:
+    rate = m.Rate(lambda event: event > 3)
+    assert rate.additions(4) == rate.additions(np.float32(4)) == ((0, 1),)
+    assert rate.additions(2) == ((1, 1),)
+    assert read(rate.additions, "4") == ()  # an error of the function is data
+    for same in (1, 1.0, np.True_, np.int8(1)):
+        assert m.Rate(lambda event, same=same: same).additions(None) == ((0, 1),)
+
+
+def test_an_address_is_in_no_description_of_a_rate() -> None:
+    """It differs from process to process, and replayable noise must not."""
+    assert repr(m.Rate(test_columns_have_names)).startswith("Rate(where=test_columns_have_names, ")
+    assert "0x" not in repr(m.Rate(lambda event: True))
+    assert "0x" not in repr(m.Rate(Decimal(7).compare))
+    assert repr(m.Rate("level=ERROR")).startswith("Rate(where='level = ERROR', ")
+
+
+def test_items_of_an_event_are_those_of_the_domain() -> None:
+    items = m.Items("x", ["b", "a", "7"], max_items=2)
+    for x, expected in [
+        *(("a", {1}), ("c", set()), (7, {2}), (["a", "a"], {1}), ({"a", "b"}, {0, 1})),
+        *((["7", "a", "b"], {0, 1}), ([7, "z"], {2}), (None, set()), (7.0, set())),
+        *((b"a", set()), ({"a": 1}, set()), ([], set()), (iter("ab"), {0, 1})),
+    ]:
+        assert items.additions({"x": x}) == tuple((place, 1) for place in sorted(expected)), x
+    assert items.additions({}) == ()
+    assert items.columns == ("count_b", "count_a", "count_7")
+    assert m.Items("x", ["a"], name="seen").columns == ("seen_a",)
+    for x, said in [("a", None), ("c", "not in the domain"), (["a", "b", "7"], "max_items")]:
+        assert (
+            (items.problem({"x": x}) is None)
+            if said is None
+            else said in str(items.problem({"x": x}))
+        )
+    assert "no such field" in str(items.problem({}))
+
+
 KINDS = ("float16", "float32", "float64", "longdouble")
 NUMPYS = [
     *(
@@ -202,7 +326,7 @@ NUMPYS = [
 ]
 WIDE = [
     *(m.Count(), m.Sum("x", -1e300, 1e300), m.Sum("x", 0, 5), m.Mean("x", -1e300, 1e300)),
-    *(m.Mean("x", 0, 1e-300), m.Variance("x", 0, 5)),
+    *(m.Mean("x", 0, 1e-300), m.Variance("x", 0, 5), m.Rate("x > 7"), m.Rate("x = 1e-300")),
     *(m.Quantiles("x", 0, high, branching=4) for high in (1e-300, 5, 1e300)),
 ]
 
@@ -248,6 +372,22 @@ WRONG: list[tuple[Any, str]] = [
     (lambda: m.Quantiles("x", 0, 5, [0.5, 1]), "q must be between 0 and 1"),
     (lambda: m.Quantiles("x", 0, 5, [0.5], leaves=10**6), "leaves must be at most 4096"),
     (lambda: m.Quantiles("x", 0, 5, [0.5], scale="log"), "low must be positive"),
+    (lambda: m.Rate("level"), "where must be a field, a sign and a value, got 'level'"),
+    (lambda: m.Rate("a == b"), "where takes one ="),
+    (lambda: m.Rate("a < b"), "where compares with a number, got 'b'"),
+    (lambda: m.Rate(True), "where must be a function or a text, got True"),  # type: ignore[arg-type]
+    (lambda: m.Rate(bool), "where must be a function"),
+    (lambda: m.Rate("a = b", -1), "floor must be a number of events from 0, got -1"),
+    (lambda: m.Rate("a = b", math.nan), "floor must be a number of events from 0"),
+    (lambda: m.Rate("a = b", "9"), "floor must be a number"),  # type: ignore[arg-type]
+    (lambda: m.Items(7, ["a"]), "Items needs the name of a field"),  # type: ignore[arg-type]
+    (lambda: m.Items("x", []), "domain is empty"),
+    (lambda: m.Items("x", "ab"), "domain must be a sequence of str"),
+    (lambda: m.Items("x", ["a", "a"]), "domain names 'a' twice"),
+    (lambda: m.Items("x", ["a"], 2), "max_items must be a whole number from 1 to 1"),
+    (lambda: check_metrics([m.Rate("a = b"), m.Rate("a = c")]), "two columns called 'rate'"),
+    (lambda: check_metrics([]), "metrics are empty"),
+    (lambda: check_metrics(m.Count()), "must be a list"),
     (lambda: check_metrics(["count"]), "it holds 'count'"),
     (lambda: check_metrics([m.Count(), m.Count()]), "two columns called 'count'"),
 ]
@@ -266,6 +406,14 @@ def test_columns_have_names() -> None:
     assert Joint(given).metrics == given
     names = [name for metric in given for name in metric.columns]
     assert names == ["count", "x_p50", "x_p99_9", "mine"]
+
+
+def test_each_is_a_name_of_the_package() -> None:
+    for name in m.__all__:
+        if name != "Metric":
+            assert getattr(dp, name) is getattr(m, name)
+            assert name in dp.__all__
+    assert m.People().columns == ("people",)
 
 
 def test_metrics_travel() -> None:

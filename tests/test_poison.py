@@ -127,7 +127,7 @@ def event(user: Any = "ann", n: Any = 1, what: Any = "x") -> dict[str, Any]:
 
 CLOCK: dict[str, Any] = {"tick": 10, "start": 0, "horizon": 3}
 KEYS: dict[str, Any] = {**CLOCK, "keys": ["a", "b"]}
-FIELDS = [dp.metrics.Count(), dp.metrics.Sum("n", 0, 5)]
+FIELDS = [dp.Count(), dp.Sum("n", 0, 5)]
 
 
 def fields(event: Any) -> dict[str, Any]:
@@ -357,7 +357,7 @@ ASKING: dict[str, Callable[[], Any]] = {
         BUDGET, 10, 0, horizon=2, keys=["a"], users=dp.Users("user", 2)
     ),
     "TickAggregate": lambda: dp.TickAggregate(
-        BUDGET, 10, 0, horizon=2, keys=["a"], metrics=[dp.metrics.Count()]
+        BUDGET, 10, 0, horizon=2, keys=["a"], metrics=[dp.Count()]
     ),
 }
 

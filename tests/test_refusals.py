@@ -83,7 +83,9 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     mechanisms.Sparse: {"segment": 3, "segments": 6},
     mechanisms.Unbounded: {"base": mechanisms.BinaryTree},
     metrics.Count: {},
-    metrics.DistinctUsers: {},
+    metrics.Items: {"field": "x", "domain": ITEMS},
+    metrics.People: {},
+    metrics.Rate: {"where": "x = 1"},
     metrics.Sum: NUMBER,
     metrics.Mean: NUMBER,
     metrics.Variance: NUMBER,
@@ -128,6 +130,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "float": NUMBER_,
     "float | Fraction": NUMBER_,
     "Callable[[Any], Any]": FUNCTION,
+    "Callable[[Any], Any] | str": FUNCTION,
     "Callable[[Any, FloatArray], Any]": FUNCTION,
     "Callable[[int], Mechanism]": (*FUNCTION, len, lambda n: n, mechanisms.Mechanism),
     "str | Callable[[Any], Any]": (5, None, "", ["user"]),
@@ -136,6 +139,8 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "Budget | Share": BUDGET,
     "Sequence[str]": TEXTS,
     "Sequence[str] | SelectKeys": (*TEXTS, dp.SelectKeys),
+    "Sequence[str] | SelectKeys | Total": (*TEXTS, dp.SelectKeys, type(dp.TOTAL)),
+    "Sequence[str] | Total": TEXTS,
     "Sequence[str] | Any": TEXTS,
     "Sequence[str | Sequence[str]] | None": WORDS,
     "tuple[str, ...] | None": WORDS,
@@ -146,7 +151,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "type[Mechanism]": (*NO_MECHANISM, None, mechanisms.Sparse),
     "Entropy": (42, "system", dp.SystemEntropy),
     "Users": ("everyone", 5, dp.Users),
-    "Mapping[str, Any]": (None, [], {}, {1: 2}, "a"),
+    "Mapping[str, object]": (None, [], {}, {1: 2}, "a"),
     "Statistic": (None, "words", statistics.Words),
     "Change": ("replace_one", 5, dp.Change),
     "Counter": (*COUNTERS, None),
@@ -156,7 +161,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "Sequence[float]": (None, "0.5", True, [], [2], [-0.5], [math.nan], ["0.5"], [True]),
     "Sequence[int]": MANY,
     "Sequence[int | None]": MANY,
-    "Sequence[Any]": (*MANY, ["x"], [math.inf]),
+    "Sequence[object]": (*MANY, ["x"], [math.inf]),
     "int | Sequence[int]": (0, 1, True, 1.5, "5", b"\5", [True], [1.5], ["5"], [1]),
     "tuple[float, float]": (5, None, (0, 1, 2), ("0", 1), (math.nan, 1), (0, math.inf), (1, 0)),
 }
@@ -183,7 +188,7 @@ BEYOND: dict[str, tuple[Any, ...]] = {
 }
 # What is right all the same.
 RIGHT = [("low", 0), ("low", -1), ("momentum", 0), ("tau", 0), ("keys_delta", 0), ("name", "")]
-RIGHT += [("keys", {"a", "b"})]
+RIGHT += [("keys", {"a", "b"}), ("floor", 0)]
 # What a message calls a parameter that only the module's own classes have.
 INSTEAD = dict.fromkeys(["words", "episodes", "dictionary"], "max_length")  # what it stands for
 CALLED = {"dictionary": "words?|episodes?", "words": "words?", "episodes": "episodes?"}

@@ -166,7 +166,10 @@ def test_several_metrics_are_columns() -> None:
     metrics: list[Any] = [
         "count",
         {"metric": "mean", "field": "amount", "low": "0", "high": 5},
-        {"metric": "distinct_users", "name": "people"},
+        "people",
+        {"metric": "rate", "where": "bought = true"},
+        {"metric": "rate", "where": "amount > 1.5", "name": "large", "floor": "1"},
+        {"metric": "items", "field": "user", "domain": ["1", "2", "or else"]},
     ]
     people = {"user": "user", "per_user": 3, "per_key": 3}
     transform = TickAggregateRows("page", metrics=metrics, **CLOCK, **AT, **people, **EXACT)
@@ -178,6 +181,9 @@ def test_several_metrics_are_columns() -> None:
     assert last.amount_mean_low <= last.amount_mean <= last.amount_mean_high
     assert last.count_stddev is not None
     assert last.amount_mean_stddev is None
+    assert (last.rate, last.large) == pytest.approx((2 / 3, 2 / 3), abs=1e-3)
+    assert [last.count_1, last.count_2] == pytest.approx([2, 1], abs=1e-3)
+    assert last.count_or_else == pytest.approx(0, abs=1e-3)
     assert rows["b", 2].amount_mean is None
     assert rows["b", 2].amount_mean_note == "too small"
 

@@ -32,6 +32,7 @@ from tests.aggregates import (
     check,
     log,
     m,
+    metrics,
     who,
 )
 from tests.people import kept
@@ -47,6 +48,7 @@ from tests.runners import (
 )
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+ROUNDED = 1e-3  # an encoder with real entries rounds sums to steps of the lattice
 ROWS = log()
 MAPPED = [row for row in ROWS if isinstance(row[1], dict)]
 
@@ -61,6 +63,7 @@ def check_all(
     keys: Sequence[str] = KEYS,
     people: bool = False,
     since: Callable[[int], int] = lambda end: 0,
+    within: float = 1e-6,
 ) -> None:
     """Every release of these keys is of the rows of its key up to its end."""
     assert [(r.key, r.timestamp) for r in sorted(releases, key=place)] == [
@@ -70,7 +73,7 @@ def check_all(
         assert release.timestamp - release.start == TICK * SECOND
         first, end = since(release.start), release.timestamp
         mine = [row for row in rows if row[0] == release.key and first <= row[2] < end]
-        check(release, mine, people, len({row[1]["who"] for row in mine}))
+        check(release, mine, people, len({row[1]["who"] for row in mine}), within)
 
 
 def place(release: dp.AggregateRelease) -> tuple[str, int]:
@@ -128,6 +131,47 @@ def test_windows_of_ticks(path: str, users: dp.Users | None) -> None:
         outcome.releases, found, people=users is not None, since=lambda start: start // size * size
     )
     assert all(end_of(r.step) == r.timestamp for r in outcome.releases)
+
+
+@each_path
+@pytest.mark.parametrize("last", [1, 3, TICKS])
+@pytest.mark.parametrize("users", [None, dp.Users(who, 6, per_key=4)], ids=["events", "people"])
+def test_of_the_last_ticks(users: dp.Users | None, last: int, path: str) -> None:
+    """Of a person the same events count as so far, however many of them are in the last ticks."""
+    transform = aggregate(users, last=last, path=path, metrics=metrics())
+    outcome = count(ROWS, transform)
+    found = [row for row in MAPPED if row[0] in KEYS]
+    if users is not None:
+        found = [row for row, _ in kept(found, 6, per_key=4)]
+    before = (last - 1) * TICK * SECOND
+    check_all(outcome.releases, found, since=lambda start: start - before, within=ROUNDED)
+    assert not outcome.metrics()
+    for release in outcome.releases:
+        assert len({release.stddevs[0], release.stddevs[-1]}) == 1
+
+
+def test_of_the_last_ticks_without_an_end() -> None:
+    """In a stream it goes on; bounded input needs an end, or `until`."""
+    rows = log(40)
+    mapped = [row for row in rows if isinstance(row[1], dict)]
+    endless = aggregate(last=3, horizon=None, metrics=metrics())
+    assert endless.counter.horizon == 2**30
+    with pytest.raises(ValueError, match="the input is bounded, and without an end"):
+        _ = beam.Pipeline() | feed(ROWS) | endless
+    until = aggregate(last=3, horizon=None, metrics=metrics(), until=TICKS * TICK)
+    before = 2 * TICK * SECOND
+    releases = count(rows, until).releases
+    check_all(releases, mapped, since=lambda start: start - before, within=ROUNDED)
+
+
+def test_each_tick_alone_is_a_window_of_one() -> None:
+    """It has no more noise than sums over the last one, and takes all budgets, keys and metrics."""
+    given = {"budget": dp.ZCDP(0.5), "horizon": 365, "metrics": metrics()}
+    each, last = aggregate(window=1, **given), aggregate(last=1, **given)
+    assert each.counter.max_variance() <= last.counter.max_variance()
+    people = dp.Users(who, 5, per_key=2)
+    aggregate(people, window=1, budget=dp.PureDP(1e6))
+    aggregate(people, window=1, keys=dp.SelectKeys(delta=1e-9))
 
 
 @each_path
@@ -262,16 +306,16 @@ def test_real_events(
     names = sorted({row[0] for row in rows})
     listed = names[: 1 if selected else 40]
     many = [
-        dp.metrics.Count(),
-        dp.metrics.Sum("hour", 0, 24, 0.001),
-        dp.metrics.Mean("hour", 0, 24, 0.001),
-        dp.metrics.Variance("hour", 0, 24, 0.001),
-        dp.metrics.Quantiles("hour", 0, 24, [0.5, 0.9]),
+        dp.Count(),
+        dp.Sum("hour", 0, 24, 0.001),
+        dp.Mean("hour", 0, 24, 0.001),
+        dp.Variance("hour", 0, 24, 0.001),
+        dp.Quantiles("hour", 0, 24, [0.5, 0.9]),
     ]
     users = None
     if people is not None:
         users = dp.Users(who, people, per_key=2)
-        many.append(dp.metrics.DistinctUsers())
+        many.append(dp.People())
     transform = dp.TickAggregate(
         *(EXACT, 86400, Timestamp(micros=first)),
         horizon=steps,
@@ -305,7 +349,7 @@ def test_real_events(
         assert given["count"] == pytest.approx(len(mine), abs=1e-6)
         if people is not None:
             who_wrote = {row[1]["who"] for row in mine}
-            assert given["distinct_users"] == pytest.approx(len(who_wrote), abs=1e-6)
+            assert given["people"] == pytest.approx(len(who_wrote), abs=1e-6)
         if not mine:
             continue
         hours = np.array([row[1]["hour"] for row in mine])
@@ -324,12 +368,19 @@ def test_real_events(
 # Arguments, and what is said of them
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"metrics": [dp.metrics.DistinctUsers()]}, "give users=Users"),
-    ({"keys": dp.SelectKeys(delta=1e-9), "metrics": [dp.metrics.Mean("x", 0, 1)]}, "add metrics.C"),
+    ({"metrics": [dp.People()]}, "give users=Users"),
+    ({"last": 0}, "last must be a whole number of ticks from 1"),
+    ({"last": 13}, "last is 13 ticks, but the clock has 12: .* give at most last=12"),
+    ({"last": 3, "window": 3}, "give one of last and window"),
+    ({"last": 3, "mechanism": "BinaryTree"}, "leave mechanism out"),
+    ({"last": 3, "keys": dp.SelectKeys(delta=1e-9)}, "list the keys"),
+    ({"last": 3, "metrics": [dp.People()], "users": dp.Users(who, 3)}, "in place of last"),
+    ({"last": 3, "budget": dp.PureDP(1.0)}, "takes Gaussian noise"),
+    ({"keys": dp.SelectKeys(delta=1e-9), "metrics": [dp.Mean("x", 0, 1)]}, "add dp.Count"),
     ({"keys": dp.SelectKeys(delta=1e-9, at_least=2)}, "leave at_least out"),
     ({"other": "z"}, "other must be one of keys"),
     (
-        {"horizon": 2**16, "metrics": [dp.metrics.Quantiles("x", 0, 1, leaves=4096)] * 1},
+        {"horizon": 2**16, "metrics": [dp.Quantiles("x", 0, 1, leaves=4096)] * 1},
         "metrics h",
     ),
 ]
@@ -358,7 +409,7 @@ def test_events_can_be_checked_before() -> None:
         (("a", {**good, "amount": None}), "amount_sum: the value is not a number"),
         (("a", {"who": "p", "amount": 1}), "latency_mean: the event has no such field"),
         (("z", good), "not among keys"),
-        (("a", {**good, "who": 7.0}), "no person"),
+        (("a", {**good, "who": ["p"]}), "no person"),
         ("a", "not a (key, value) pair"),
     ]:
         assert said in str(transform.problem(event, 5)), event
@@ -378,8 +429,8 @@ def test_bad_values_may_stop_the_pipeline_or_be_read_by_a_function() -> None:
 def test_replayable_noise_is_the_same_again(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_OF_TESTS", "0123456789abcdefghijklmnopqrstuvwxyz")
     entropy = dp.ReplayableEntropy("SECRET_OF_TESTS", run_id="one")
-    few = [dp.metrics.Count(), dp.metrics.Mean("latency", 0, 5)]
-    more = [*few, dp.metrics.Mean("latency", 0, 4, name="other")]
+    few = [dp.Count(), dp.Mean("latency", 0, 5)]
+    more = [*few, dp.Mean("latency", 0, 4, name="other")]
     for keys in (KEYS, dp.SelectKeys(delta=1e-3, shards=2)):
         given: dict[str, Any] = {"keys": keys, "path": path, "entropy": entropy}
         given["budget"] = dp.ZCDP(5)
@@ -399,7 +450,7 @@ def test_replayable_noise_follows_what_counts(
     monkeypatch.setenv("SECRET_OF_TESTS", "0123456789abcdefghijklmnopqrstuvwxyz")
     shards, at = 2, 6
     keys = dp.SelectKeys(delta=1e-3, shards=shards) if selected else KEYS
-    metrics = [dp.metrics.Count(), dp.metrics.Sum("amount", 0, 10, unit=1)]
+    metrics = [dp.Count(), dp.Sum("amount", 0, 10, unit=1)]
     rows: list[Row] = [
         (key, {"amount": 3}, (i * TICK * TICKS * SECOND) // 900) for i in range(900) for key in KEYS
     ]
@@ -425,7 +476,7 @@ def test_what_is_replayed_holds_what_is_there_and_no_more(monkeypatch: pytest.Mo
     """Of each key and tick few coordinates of thousands, until the tick's turn comes."""
     plans: list[Any] = []
     given: dict[str, Any] = {"keys": dp.SelectKeys(delta=1e-3), "path": "bounded"}
-    metrics = [dp.metrics.Count(), dp.metrics.Quantiles("x", 0, 1, leaves=4096)]
+    metrics = [dp.Count(), dp.Quantiles("x", 0, 1, leaves=4096)]
     given |= {"metrics": metrics, "budget": dp.ZCDP(1)}
     monkeypatch.setattr(aggregates._Aggregating, "_count_all_shards", plans.append)
     with pytest.raises(TypeError):  # nothing counts
@@ -448,7 +499,7 @@ def test_weights_that_are_far_apart_are_refused_in_words_or_taken(
     weight: float, budget: Any
 ) -> None:
     def made(weight: float) -> dp.TickAggregate:
-        metrics = [dp.metrics.Count(weight=weight), dp.metrics.Variance("x", 0, 5)]
+        metrics = [dp.Count(weight=weight), dp.Variance("x", 0, 5)]
         return dp.TickAggregate(budget, 60, 0, horizon=100, keys=["a"], metrics=metrics)
 
     if weight in (1000, 1e-6):
@@ -467,7 +518,7 @@ def test_the_budget_is_split_by_weights_and_the_noise_is_what_is_said() -> None:
         *(dp.ZCDP(0.5), 10, 0),
         horizon=2,
         keys=names,
-        metrics=[dp.metrics.Count(weight=2), dp.metrics.Sum("x", 0, 10)],
+        metrics=[dp.Count(weight=2), dp.Sum("x", 0, 10)],
     )
     releases = [r for r in count(ROWS[:1], transform).releases if r.step == 2]
     for place in (0, 1):
@@ -540,7 +591,7 @@ def test_what_is_expected_is_of_what_people_have_that_counts() -> None:
     found = transform.expected([*payloads, 7])
     assert (found.events, found.counted) == (31, 6)
     assert found["count"].value == found["amount_sum"].value == 6
-    assert found["distinct_users"].value == 2
+    assert found["people"].value == 2
     assert dict(found.problems)["beyond a person's bound"] == 14
     assert dict(found.problems)["no person"] == 10
     assert "of a key with 31 such events, of which 6 count, at the noisiest tick" in str(found)
@@ -582,7 +633,7 @@ def test_it_is_described() -> None:
     said = aggregate(dp.Users(who, 2)).display_data()
     assert "Quantiles(" in said["metrics"]
     assert "branching=None" not in said["metrics"]
-    assert "7 metrics together" in said["neighbouring_relation"]
+    assert "9 metrics together" in said["neighbouring_relation"]
     assert "one person" in said["neighbouring_relation"] or "person" in said["users"]
 
 

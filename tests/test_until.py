@@ -30,7 +30,7 @@ TICK, TICKS = 10, 8
 CLOCK: dict[str, Any] = {"tick": TICK, "start": 0, "horizon": TICKS}
 WHO = itemgetter("who")
 USERS = dp.Users(WHO, 6, per_key=4)
-COUNT = [dp.metrics.Count()]
+COUNT = [dp.Count()]
 ROWS: list[Row] = [
     ("aabac"[at % 5], {"who": "uvwxyz"[at % 6], "n": 1, "kind": "xy"[at % 2]}, at * SECOND)
     for at in range(TICK * TICKS)

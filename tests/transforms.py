@@ -29,7 +29,7 @@ TICKS = {
         BUDGET, **CLOCK, domain=["buy", "/home"], **more
     ),
     "TickAggregate": lambda **more: dp.TickAggregate(
-        BUDGET, **CLOCK, keys=["buy", "/home"], metrics=[dp.metrics.Count()], **more
+        BUDGET, **CLOCK, keys=["buy", "/home"], metrics=[dp.Count()], **more
     ),
     "SlidingCount": lambda **more: dp.SlidingCount(
         BUDGET, **CLOCK, window=2, keys=["buy", "/home"], **more

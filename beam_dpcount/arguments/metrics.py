@@ -12,13 +12,15 @@ from beam_dpcount.statistics import metrics as known
 
 METRICS: Mapping[str, Any] = {
     "count": known.Count,
-    "distinct_users": known.DistinctUsers,
+    "items": known.Items,
     "mean": known.Mean,
+    "people": known.People,
     "quantiles": known.Quantiles,
+    "rate": known.Rate,
     "sum": known.Sum,
     "variance": known.Variance,
 }
-_TEXTS = ("field", "name", "scale")
+_TEXTS = ("domain", "field", "name", "scale", "where")
 _EXAMPLE = "give e.g. {metric: mean, field: latency, low: 0, high: 5}"
 
 

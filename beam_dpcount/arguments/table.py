@@ -68,9 +68,10 @@ ROWS = parsed(
     where COLUMN=VALUE: condition, numbers files, one_of=value
         count the rows where the column has this text; default: every row counts 1
     metrics: list, metrics, required
-        a list of names, or of mappings: `metric`, one of count, sum, mean, variance, quantiles,
-        distinct_users, and the arguments of that metric by their names, such as {"metric":
-        "mean", "field": "latency", "low": 0, "high": 5}
+        a list of names, or of mappings: `metric`, one of count, items, mean, people, quantiles,
+        rate, sum, variance, and the arguments of that metric by their names, such as {"metric":
+        "mean", "field": "latency", "low": 0, "high": 5} or {"metric": "rate", "where": "level =
+        ERROR"}
     id COLUMN: ids, elements fields
         the {column} of a public, unique id; replayable noise needs it
     timestamp COLUMN ...: times, elements files

@@ -17,6 +17,7 @@ from numbers import Real
 from typing import Any
 
 from beam_dpcount.checks import ParameterError
+from beam_dpcount.counters.total import ALL, Total
 from beam_dpcount.mechanisms.base import check_horizon
 from beam_dpcount.times import duration
 
@@ -309,17 +310,17 @@ def until_of(until: object) -> int:
     return micros
 
 
-def check_window(window: int, clock: Clock) -> None:
+def check_window(window: int, clock: Clock, name: str = "window") -> None:
     """Refuse a window of more ticks than the clock has: most likely it was meant in seconds."""
     if window <= clock.steps:
         return
     remedy = f"windows are measured in ticks, here of {seconds(clock.tick)}, not in seconds: "
     meant, rest = divmod(window * _SECOND, clock.tick)
     if not rest and meant <= clock.steps:
-        remedy += f"for {window} s give {{window=}}{meant}"
+        remedy += f"for {window} s give {{{name}=}}{meant}"
     else:
-        remedy += f"give at most {{window=}}{clock.steps}, or a longer {{horizon}}"
-    raise ParameterError("window", f"is {window} ticks, but the clock has {clock.steps}", remedy)
+        remedy += f"give at most {{{name}=}}{clock.steps}, or a longer {{horizon}}"
+    raise ParameterError(name, f"is {window} ticks, but the clock has {clock.steps}", remedy)
 
 
 def ticks_left(tick: object, start: object) -> int:
@@ -342,12 +343,14 @@ def instant(micros: int) -> str:
 
 
 def check_keys(keys: object) -> tuple[str, ...]:
-    """The public keys as a tuple, in the order given (sets: sorted).
+    """The public keys as a tuple, in the order given (sets: sorted); of TOTAL its one key.
 
     Raises:
       ValueError, TypeError: keys are not a collection of distinct texts.
     """
     remedy = 'give all public keys, e.g. keys=["INFO", "ERROR"]'
+    if isinstance(keys, Total):
+        return (ALL,)
     if getattr(keys, "__name__", "") == "SelectKeys":
         raise TypeError("keys is the class SelectKeys: give keys=SelectKeys(), with brackets")
     if isinstance(keys, str | bytes) or not isinstance(keys, Sequence | AbstractSet):

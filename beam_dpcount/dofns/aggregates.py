@@ -72,12 +72,14 @@ _placed: Any = windowed_value.create
 
 
 class AggregateIntake:
-    """Makes of a value what it adds to the metrics' sums: of a mapping, else nothing.
+    """Makes of a value what it adds to the metrics' sums.
+
+    Where a metric reads a field, values must be mappings, and others add nothing.
 
     Args:
       joint: the metrics.
-      strict: values that are no mapping are errors.
-      value: makes a mapping of a value.
+      strict: values that add nothing for that reason are errors.
+      value: makes a mapping of a value. A value for which it returns None adds nothing.
     """
 
     def __init__(self, joint: Joint, strict: bool = False, value: Function | None = None) -> None:
@@ -89,20 +91,28 @@ class AggregateIntake:
         additions = self._added(content)
         if additions is None and self._strict:
             remedy = 'fix the input, or count such elements as nothing with on_reject="drop"'
-            raise RejectedElementError(f"{NOT_MAPPED}: {remedy}")
+            raise RejectedElementError(f"{self._refusal}: {remedy}")
         return additions or ()
 
     def _added(self, content: object) -> Additions | None:
-        """What is added; None if the content is not a mapping, or cannot be read."""
-        additions = read(self._additions, content)
-        if additions is UNREADABLE or additions is None:
+        """What is added; None if the content is not what metrics read, or cannot be read."""
+        if content is UNREADABLE or not self._takes(content):
+            return None
+        additions = read(self._joint.additions, content)
+        if additions is UNREADABLE:
             return None
         # Where people are counted, an event that adds nothing itself may be one's first.
         return additions or ((0, 0),) * bool(self._joint.first)
 
-    def _additions(self, content: object) -> Additions | None:
-        """What a mapping adds; None for anything else."""
-        return self._joint.additions(content) if isinstance(content, Mapping) else None
+    @property
+    def _refusal(self) -> str:
+        return NOT_MAPPED if self._joint.needs_mapping else "value returned None, or failed"
+
+    def _takes(self, content: object) -> bool:
+        """Whether a content is what metrics read."""
+        if self._joint.needs_mapping:
+            return read(isinstance, content, Mapping) is True
+        return content is not None or self._value is None
 
     def examine(self, payload: object) -> tuple[str | None, Additions]:
         """Why a value does not count as it is, and what it adds.
@@ -110,7 +120,7 @@ class AggregateIntake:
         `value` is called once; if it raises an error, that is a FunctionError.
         """
         content = payload if self._value is None else call("value", self._value, payload)
-        problem = self._joint.problem(content) if isinstance(content, Mapping) else NOT_MAPPED
+        problem = self._joint.problem(content) if self._takes(content) else self._refusal
         return problem, self._added(content) or ()
 
 

@@ -140,7 +140,7 @@ class Intake:
             if not self.collects:
                 raise RowElementError(TO_PAIRS)
             reason = "the element is a row, not a (key, value) pair"
-        elif _is_pair(element):
+        elif is_pair(element):
             reason = f"the key is not a str but {class_name(type(element[0]))}"
         else:
             reason = f"the element is not a (key, value) pair but {class_name(type(element))}"
@@ -189,10 +189,10 @@ def _shown(value: object) -> str:
 
 def has_str_key(element: Any) -> bool:
     """Whether an element is a pair with a text key; a row is not, whatever its first field."""
-    return _is_pair(element) and issubclass(type(element[0]), str)
+    return is_pair(element) and issubclass(type(element[0]), str)
 
 
-def _is_pair(element: Any) -> bool:
+def is_pair(element: Any) -> bool:
     """Whether an element is a tuple of two: one that reads as tuples do, whatever its class."""
     kind = type(element)
     if kind is not tuple:

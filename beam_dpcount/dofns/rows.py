@@ -16,6 +16,10 @@ TO_ITEMS = (
     "events are rows, and each of their fields would be taken for an item: take the item out, "
     "e.g. with value=lambda row: row.action"
 )
+TO_VALUES = (
+    "events are rows, of which nothing says what counts: say it, e.g. with "
+    "value=lambda row: row._asdict()"
+)
 TO_NUMBERS = (
     "elements must be numbers, one a client, but they are rows: take the number out, e.g. with "
     "value=lambda row: row.score"

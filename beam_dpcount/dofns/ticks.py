@@ -23,11 +23,12 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 from beam_dpcount.checks import Error
 from beam_dpcount.counters.clock import Clock
 from beam_dpcount.counters.counter import LatticeCounter
+from beam_dpcount.counters.total import ALL
 from beam_dpcount.dofns.horizon import Horizon
-from beam_dpcount.dofns.intake import Intake, has_str_key
+from beam_dpcount.dofns.intake import Intake, has_str_key, is_pair
 from beam_dpcount.dofns.pending import add_pending, take_pending
 from beam_dpcount.dofns.releases import Release
-from beam_dpcount.dofns.rows import TO_PAIRS, RowElementError, is_row
+from beam_dpcount.dofns.rows import TO_PAIRS, TO_VALUES, RowElementError, is_row
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.noise.entropy import Draws, Entropy
@@ -67,6 +68,26 @@ def check_timed(micros: int) -> None:
             "beam.Map(lambda event: beam.window.TimestampedValue(event, event_time)), with the "
             "time in seconds since 1970"
         )
+
+
+class ToTotal(VersionedDoFn):
+    """Anything to (ALL, value), of TOTAL: of a pair its value, whatever its key.
+
+    `takes_rows`: a row is a value too; else it is an error.
+    """
+
+    def __init__(self, takes_rows: bool) -> None:
+        self._takes_rows = takes_rows
+
+    def process(self, element: Any) -> list[tuple[str, Any]]:
+        return [self.pair(element)]
+
+    def pair(self, element: Any) -> tuple[str, Any]:
+        if is_pair(element):
+            return ALL, element[1]
+        if not self._takes_rows and is_row(element):
+            raise RowElementError(TO_VALUES)
+        return ALL, element
 
 
 class TickIntake:

@@ -56,6 +56,6 @@ class SlidingBLT(FadingBLT):
         return min(self.window, self.horizon)
 
 
-def check_window(window: object, unit: str = "steps") -> int:
+def check_window(window: object, unit: str = "steps", name: str = "window") -> int:
     """`window` as an int, or an error that says what to pass, in ticks or in steps."""
-    return check_whole("window", window, SlidingBLT.widest, unit)
+    return check_whole(name, window, SlidingBLT.widest, unit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any, Optional
@@ -15,8 +16,9 @@ from beam_dpcount.arguments.metrics import metric_of
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.rows.base import Rows, Values, keys_of, shared
-from beam_dpcount.rows.fields import NUMBERS, Field, Mappings
+from beam_dpcount.rows.fields import ANY, NUMBERS, Field, Mappings
 from beam_dpcount.rows.releases import bounds_of
+from beam_dpcount.statistics.metrics.base import OfField
 from beam_dpcount.transforms.aggregates import TickAggregate
 
 _FIELDS = itemgetter(0)  # of what is read of a row
@@ -31,7 +33,8 @@ class TickAggregateRows(Rows):
     PCollection of rows with a schema -> PCollection of rows, one for each key at every tick: key,
     step, start and end of the tick in microseconds since the epoch (UTC), window_start, window_end,
     and of each column of a metric its value, <column>_stddev or null, <column>_low and
-    <column>_high, the ends of its interval or null, and <column>_note, "" or why there is none.
+    <column>_high, the ends of its interval or null, and <column>_note, "" or why there is none. In
+    columns of items "_" stands for whatever is not a letter or digit.
 
     Guarantee: that of TickAggregate, for all metrics together.
 
@@ -70,14 +73,19 @@ class TickAggregateRows(Rows):
         )
 
     def more_fields(self) -> list[Field]:
-        return [Field("metrics", name, NUMBERS, "numbers") for name in self._read_by_metrics()]
+        numbers = {each.field for each in self._metrics if isinstance(each, OfField)}
+        return [
+            Field("metrics", name, NUMBERS, "numbers")
+            if name in numbers
+            else Field("metrics", name, ANY, "anything")
+            for name in self._read_by_metrics()
+        ]
 
     def content(self, values: Values) -> Mappings:
         return Mappings(self._read_by_metrics(), values["user"])
 
     def _read_by_metrics(self) -> list[str]:
-        named = (metric.field for metric in self._metrics if hasattr(metric, "field"))
-        return list(dict.fromkeys(named))
+        return list(dict.fromkeys(name for each in self._metrics for name in each.fields))
 
     def write(self) -> ToAggregateRow:
         names = [name for name, _ in self._columns()]
@@ -85,7 +93,7 @@ class TickAggregateRows(Rows):
             if names.count(name) > 1:
                 remedy = "give the metric that makes it another name"
                 raise ParameterError("metrics", f"make two columns called {name!r}", remedy)
-        return ToAggregateRow(self.count.columns)
+        return ToAggregateRow(_fields(self.count))
 
     def row_type(self) -> Any:
         return RowTypeConstraint.from_fields(self._columns())
@@ -97,10 +105,15 @@ class TickAggregateRows(Rows):
             *(("window_start", _WHOLE), ("window_end", _WHOLE)),
             *(
                 (f"{column}{end}", kind)
-                for column in self.count.columns
+                for column in _fields(self.count)
                 for end, kind in (*numbers, ("_note", str))
             ),
         ]
+
+
+def _fields(count: Any) -> tuple[str, ...]:
+    """Columns as names of fields, of which schemas take letters, digits and _ alone."""
+    return tuple(re.sub(r"\W", "_", column) for column in count.columns)
 
 
 _ENDS = ("stddev", "low", "high")

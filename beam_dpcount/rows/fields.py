@@ -126,6 +126,14 @@ def plain(value: Any) -> int | float | None:
     return None
 
 
+def simple(value: Any) -> bool | int | float | str | None:
+    """What a metric reads: a number or a text, True or False; None for anything else."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    number = plain(value)
+    return text(value) if number is None else number
+
+
 def person(value: Any) -> str:
     """Who it is; "" is nobody."""
     return text(value) or ""
@@ -240,5 +248,5 @@ class Mappings:
 
     def __call__(self, row: Any) -> tuple[Mapping[str, Any], Any]:
         user = None if self._user is None else person(cell(row, self._user))
-        numbers = {name: read(plain, cell(row, name)) for name in self._fields}
-        return {name: None if x is UNREADABLE else x for name, x in numbers.items()}, user
+        cells = {name: read(simple, cell(row, name)) for name in self._fields}
+        return {name: None if x is UNREADABLE else x for name, x in cells.items()}, user

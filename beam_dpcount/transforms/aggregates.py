@@ -21,6 +21,7 @@ from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.joint import JointChange, JointUserChange
 from beam_dpcount.counters.people import Seen, Users
 from beam_dpcount.counters.selection import JointSelection, Selection, SelectKeys, selection_of
+from beam_dpcount.counters.total import Total
 from beam_dpcount.dofns.aggregate_shards import (
     AggregateShardPlan,
     CountAllVectorShards,
@@ -41,7 +42,7 @@ from beam_dpcount.dofns.aggregates import (
 from beam_dpcount.dofns.intake import has_str_key
 from beam_dpcount.dofns.releases import AggregateRelease
 from beam_dpcount.dofns.ticks import TickIntake
-from beam_dpcount.mechanisms import Mechanism
+from beam_dpcount.mechanisms import Mechanism, sliding_blt
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.noise.laws import ScaleError
 from beam_dpcount.statistics.items import MOST_STATE
@@ -50,33 +51,42 @@ from beam_dpcount.statistics.metrics.joint import Joint, check_metrics
 from beam_dpcount.transforms.expected import Expected, check_events, expected_of
 from beam_dpcount.transforms.inside import Inside
 from beam_dpcount.transforms.of_ticks import OfTicks, RestartingTicks
+from beam_dpcount.transforms.sliding import check_end, horizon_of
 
 
 @dataclass(eq=False, repr=False)
 class TickAggregate(OfTicks):
-    """Counts, sums, means, variances, quantiles and people by key, at every tick of a public clock.
+    """Counts, sums, means, quantiles, rates, people etc. by key, at every tick of a public clock.
 
     PCollection[KV[str, Mapping]] with event times -> PCollection[AggregateRelease]: release i of a
     key says what there was of its events with start <= time < start + i * tick. So a row is of
-    all events since `start`, not of its tick alone; with `window`, of all since the window began.
+    all events since `start`, not of its tick alone; with `window`, of all since the window began;
+    with `last`, of those of the last ticks.
     All metrics of a key share one clock, one bound on people and one budget.
 
     Args:
       budget, tick, start, stop, horizon: as for TickCount.
-      keys: as for TickCount: the public keys, or `SelectKeys()`, which needs `metrics.Count()`.
-      metrics: of `dp.metrics`, in the order of the columns: Count, Sum, Mean, Variance, Quantiles,
-        DistinctUsers. `weight` of each says how the budget is split.
+      keys: as for TickCount: the public keys, `TOTAL`, or `SelectKeys()`, which needs `Count()`.
+      metrics: in the order of the columns: Count, Sum, Mean, Variance, Quantiles, Rate, Items,
+        People. `weight` of each says how the budget is split.
       users: as for TickCount: protect all events of one person. `by` is given an event's value.
       window: in ticks; all metrics start anew after so many: with tick=3600 and window=24, those of
         the day so far, hour by hour. At most as many as the clock has.
+      last: in ticks, from 1 to 2^20: all metrics are of the events of the last so many ticks, at
+        every tick, as SlidingCount's. Their variance does not grow with the clock, and without stop
+        and horizon it goes on as SlidingCount does. Their noise is Gaussian: pure budgets are
+        refused, and so are SelectKeys and People. With `users`, of the events of a person that are
+        let through over the whole clock, those in the last ticks count. For each tick alone
+        `window=1` has no more noise, and takes all budgets, keys and metrics.
       confidence: the level of the intervals, of each by itself.
-      value: makes a mapping from fields to values of an event's value; default: it is one. Events
-        whose value is none do not count at all. Fields that are missing, or hold no number, add
-        nothing to their own metric only.
+      value: makes a mapping from fields to values of an event's value; default: it is one. Other
+        events do not count at all, but where no metric reads a field (Count, People, a Rate of a
+        function): there an event may be anything, and one for which `value` returns None does not
+        count. Fields that are missing, or hold no number, add nothing to their own metric only.
       max_per_tick: the sums of a key in one tick are clipped to this many times what one event may
         add to them. Default as for TickCount.
-      on_reject: "drop" (default), or "raise" for events whose value is no mapping; as for
-        TickCount.
+      on_reject: "drop" (default), or "raise" for events whose value is not a mapping although a
+        metric reads a field; as for TickCount.
       mechanism, relation, until, late, on_unknown, path, entropy, allow_runner: as for TickCount.
       other: one of `keys`, under which all events with unlisted keys are counted, before people are
         bounded.
@@ -106,7 +116,7 @@ class TickAggregate(OfTicks):
       ...     timed = events | beam.Map(lambda e: beam.window.TimestampedValue(e, 30))
       ...     latencies = dp.TickAggregate(
       ...         dp.ZCDP(0.5), 60, 0, horizon=1, keys=["home"],
-      ...         metrics=[dp.metrics.Count(), dp.metrics.Mean("latency", 0, 5)],
+      ...         metrics=[dp.Count(), dp.Mean("latency", 0, 5)],
       ...     )
       ...     _ = timed | latencies | beam.Map(lambda row: print(row.key, row.step, *row.names))
       home 1 count latency_mean
@@ -117,10 +127,11 @@ class TickAggregate(OfTicks):
     start: Any
     stop: Any = None
     _: KW_ONLY
-    keys: Sequence[str] | SelectKeys
+    keys: Sequence[str] | SelectKeys | Total
     metrics: Sequence[Metric]
     users: Users | None = None
     window: int | None = None
+    last: int | None = None
     confidence: float = 0.95
     value: Callable[[Any], Any] | None = None
     horizon: int | None = None
@@ -140,17 +151,32 @@ class TickAggregate(OfTicks):
         super().__init__()
         if self.window is not None:
             check_whole("window", self.window)
+        if self.last is not None:
+            self._check_last()
         if isinstance(self.confidence, bool) or not isinstance(self.confidence, int | float):
             raise TypeError(f"confidence must be a number, got {self.confidence!r}: give e.g. 0.95")
         if not 0 < self.confidence < 1:
             problem = f"must be between 0 and 1, got {self.confidence!r}"
             raise ParameterError("confidence", problem, "give e.g. {confidence=}0.95")
         options = {one.name: getattr(self, one.name) for one in fields(self)}
-        del options["window"]
+        del options["window"], options["last"]
         options["metrics"] = check_metrics(self.metrics)
-        self._ticks: _Aggregating = _Aggregating(**options, inside=Inside(restart=self.window))
+        if self.last is not None:
+            options["horizon"] = horizon_of(self)
+        inside = Inside(restart=self.window, last=self.last)
+        self._ticks: _Aggregating = _Aggregating(**options, inside=inside)
         self.keys, self.metrics = self._ticks.keys, self._ticks.joint.metrics
         self._fix()
+
+    def _check_last(self) -> None:
+        """Refuse what does not go with sums over the last ticks."""
+        self.last = sliding_blt.check_window(self.last, "ticks", "last")
+        if self.window is not None:
+            problem = f"is {self.last}, beside window={self.window}, which starts anew"
+            raise ParameterError("last", problem, "give one of {last} and {window}")
+        if self.mechanism is not None:
+            problem = f"has a mechanism of its own, got mechanism={self.mechanism!r}"
+            raise ParameterError("last", problem, "leave {mechanism} out")
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -176,7 +202,7 @@ class TickAggregate(OfTicks):
           >>> import beam_dpcount as dp
           >>> latencies = dp.TickAggregate(
           ...     dp.ApproxDP(1.0, 1e-6), 3600, 0, horizon=24, keys=["home"],
-          ...     metrics=[dp.metrics.Count(), dp.metrics.Mean("latency", 0, 5)],
+          ...     metrics=[dp.Count(), dp.Mean("latency", 0, 5)],
           ... )
           >>> found = latencies.expected([{"latency": 0.1 * (i % 9)} for i in range(1000)])
           >>> print([column.name for column in found.columns], round(found["count"].stddev))
@@ -185,6 +211,8 @@ class TickAggregate(OfTicks):
         return self._ticks.expected(events, tick)
 
     def expand(self, events: PCollection[Any]) -> PCollection[AggregateRelease]:
+        if self.last is not None:
+            check_end(self, events)
         return self._apply(events)
 
 
@@ -220,12 +248,18 @@ class _Aggregating(RestartingTicks):
         self.joint = joint = Joint(tuple(metric.planned(pure) for metric in self.metrics))
         if joint.first and (self.users is None or self.users.asserted):
             raise ValueError(
-                "DistinctUsers counts each person once a key, whose first event is found while "
+                "People counts each person once a key, whose first event is found while "
                 "people's events are bounded: give users=Users(by, events), without asserted"
+            )
+        if joint.first and self.inside.last is not None:
+            raise ValueError(
+                "People counts a person in the tick of the first event, which says nothing of who "
+                "was there in the last ticks: give window in place of last, for people since each "
+                "window began"
             )
         if self._select is not None and joint.tested is None:
             raise ValueError(
-                "keys are shown by their number of events: add metrics.Count() to metrics, or list "
+                "keys are shown by their number of events: add dp.Count() to metrics, or list "
                 "the keys"
             )
         return JointChange(
@@ -255,7 +289,7 @@ class _Aggregating(RestartingTicks):
                 "metrics",
                 f"have {self.joint.width} sums, which take {largest} numbers of state a key, and "
                 f"at most {MOST_STATE} can be rewritten at every tick",
-                "give Quantiles fewer leaves, or another {mechanism}",
+                "give Quantiles fewer leaves, Items fewer items, or another {mechanism}",
             )
         return counters
 
@@ -335,6 +369,10 @@ class _Aggregating(RestartingTicks):
 
     def _sum_shards(self, intake: TickIntake, groups: int, ticks_apart: bool) -> SumVectorShards:
         return SumVectorShards(intake, groups, ticks_apart, self.joint.width)
+
+    @property
+    def _takes_rows(self) -> bool:
+        return super()._takes_rows or not self.joint.needs_mapping
 
     def _examine(self, event: Any) -> tuple[str | None, Any]:
         if not has_str_key(event):

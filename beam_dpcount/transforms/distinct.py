@@ -14,6 +14,7 @@ from beam_dpcount.budget.shares import Share
 from beam_dpcount.checks import check_whole
 from beam_dpcount.counters.people import Users
 from beam_dpcount.counters.selection import SelectKeys
+from beam_dpcount.counters.total import Total
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.mechanisms import Mechanism
 from beam_dpcount.noise.entropy import Entropy
@@ -63,7 +64,7 @@ class DistinctUsers(OfTicks):
     start: Any
     stop: Any = None
     _: KW_ONLY
-    keys: Sequence[str] | SelectKeys
+    keys: Sequence[str] | SelectKeys | Total
     users: Users
     window: int | None = None
     horizon: int | None = None

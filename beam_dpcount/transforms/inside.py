@@ -15,6 +15,7 @@ class Inside:
 
     Args:
       restart: the count starts anew after so many ticks, which are windows of its own.
+      last: releases are sums over the last so many ticks; None: over all so far.
       split: makes (key, value) pairs of an event that is not one; None: events are pairs. It is
         used where people are bounded here: elsewhere events come as pairs.
       fingerprint: what else decides which events count, for replayable noise.
@@ -24,6 +25,7 @@ class Inside:
     """
 
     restart: int | None = None
+    last: int | None = None
     split: Split | None = None
     fingerprint: Any = None
     bounds: bool = True

@@ -80,7 +80,7 @@ class OfTicks(Described):
 class RestartingTicks(TickCount):
     """A TickCount that is told when it is made what it knows inside another transform.
 
-    It is calibrated to `inside.restart`; all else may also come later, by `within`.
+    It is calibrated to `inside.restart` and `inside.last`; all else may come later, by `within`.
     """
 
     _: KW_ONLY

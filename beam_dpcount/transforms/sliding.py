@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from apache_beam.pvalue import PCollection
@@ -15,16 +15,24 @@ from apache_beam.transforms.window import GlobalWindows
 
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.shares import Share
-from beam_dpcount.counters.clock import check_keys, check_window, duration_of, seconds, ticks_left
+from beam_dpcount.counters.clock import (
+    check_keys,
+    check_window,
+    clock_of,
+    duration_of,
+    seconds,
+    ticks_left,
+)
 from beam_dpcount.counters.counter import UnsupportedBudgetError
 from beam_dpcount.counters.people import Users
-from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.counters.sliding import difference_variances
+from beam_dpcount.counters.total import Total
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.mechanisms import sliding_blt
 from beam_dpcount.mechanisms.sliding_blt import SlidingBLT
 from beam_dpcount.noise.entropy import Entropy
-from beam_dpcount.transforms.of_ticks import OfTicks
+from beam_dpcount.transforms.inside import Inside
+from beam_dpcount.transforms.of_ticks import OfTicks, RestartingTicks
 from beam_dpcount.transforms.ticks import TickCount
 
 _LOGGER = logging.getLogger(__name__)
@@ -116,7 +124,7 @@ class SlidingCount(OfTicks):
     stop: Any = None
     _: KW_ONLY
     window: int
-    keys: Sequence[str]
+    keys: Sequence[str] | Total
     horizon: int | None = None
     bounds: tuple[float, float] = (0, 1)
     unit: float = 1
@@ -136,23 +144,17 @@ class SlidingCount(OfTicks):
 
     def __post_init__(self) -> None:
         super().__init__()
-        if isinstance(self.keys, SelectKeys):
-            raise ValueError(
-                "keys are selected by counts, which only grow where all events count 1, and sums "
-                "over a window fall too: list the keys, or count with TickCount and take SlidingSum"
-            )
         options = {one.name: getattr(self, one.name) for one in fields(self)}
-        width = options["window"] = sliding_blt.check_window(self.window, "ticks")
+        del options["window"]
+        width = sliding_blt.check_window(self.window, "ticks")
         if self.users is not None:
             self._check_users(self.users, width)
-        if self.stop is None and self.horizon is None:
-            most = min(SlidingBLT.longest, ticks_left(self.tick, self.start))
-            options["horizon"] = max(1, most)
+        options["horizon"] = horizon_of(self)
+        check_window(width, clock_of(self.tick, self.start, self.stop, options["horizon"]))
         try:
-            self._ticks = _SlidingTicks(**options)
+            self._ticks = RestartingTicks(**options, inside=Inside(last=width))
         except UnsupportedBudgetError:
             raise UnsupportedBudgetError(NO_PURE_BUDGET) from None
-        del options["window"]
         self._compare(options, width)
         self.window, self.keys = width, check_keys(self.keys)
         self._fix()
@@ -190,31 +192,23 @@ class SlidingCount(OfTicks):
             name = type(events.windowing.windowfn).__name__
             problem = f"{name} would start anew in each of its windows"
             raise ValueError(f"{problem}: use the global window, and give window, in ticks")
-        unknown = self.stop is None and self.horizon is None and self.until is None
-        if events.is_bounded and unknown:
-            raise ValueError(
-                f"the input is bounded, and without an end {self.counter.horizon} ticks might be "
-                "released: give stop (the end of the count), horizon (the number of ticks) or "
-                "until (only ticks that have ended by then are released)"
-            )
+        check_end(self, events)
         return self._apply(events)
 
 
-@dataclass(eq=False, repr=False)
-class _SlidingTicks(TickCount):
-    """A TickCount whose mechanism is that of its window."""
+def horizon_of(count: Any) -> int | None:
+    """The number of ticks; without an end as many as SlidingBLT and the calendar allow."""
+    if count.stop is not None or count.horizon is not None:
+        known: int | None = count.horizon
+        return known
+    return max(1, min(SlidingBLT.longest, ticks_left(count.tick, count.start)))
 
-    _: KW_ONLY
-    window: int = 1
 
-    _many_ticks: ClassVar[int] = SlidingBLT.longest
-
-    def _check_mechanism(self) -> None:
-        check_window(self.window, self._clock)
-        self.mechanism = SlidingBLT(self._clock.steps, self.window)
-
-    def _describe(self) -> dict[str, str]:
-        counted = "events"
-        if self.users is not None:
-            counted = "capped contributions: of a person at most one in a sum, not distinct people"
-        return {**super()._describe(), "counted": counted}
+def check_end(count: Any, events: PCollection[Any]) -> None:
+    """Refuse bounded input without an end, of which all ticks would be released at once."""
+    if events.is_bounded and count.stop is None and count.horizon is None and count.until is None:
+        raise ValueError(
+            f"the input is bounded, and without an end {count.counter.horizon} ticks might be "
+            "released: give stop (the end of the count), horizon (the number of ticks) or "
+            "until (only ticks that have ended by then are released)"
+        )

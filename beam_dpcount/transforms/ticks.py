@@ -34,10 +34,12 @@ from beam_dpcount.counters.clock import (
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.people import Bound, Users
 from beam_dpcount.counters.selection import Selection, SelectKeys, selection_of
+from beam_dpcount.counters.total import ALL, Total
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.dofns.intake import Intake, has_str_key
 from beam_dpcount.dofns.parcels import ReadyTicks, TextParcels, TickParcels
 from beam_dpcount.dofns.releases import Release
+from beam_dpcount.dofns.rows import TO_VALUES, RowElementError, is_row_type
 from beam_dpcount.dofns.shards import CountAllShards, CountShards, ShardPlan, SumShards
 from beam_dpcount.dofns.ticks import (
     SEED,
@@ -48,10 +50,11 @@ from beam_dpcount.dofns.ticks import (
     SumTicks,
     TickIntake,
     TickPlan,
+    ToTotal,
     check_timed,
     groups_of,
 )
-from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
+from beam_dpcount.mechanisms import Mechanism, SlidingBLT, Sparse, Unbounded
 from beam_dpcount.statistics.numbers import Numbers
 from beam_dpcount.transforms.bounding import bounded_events
 from beam_dpcount.transforms.checking import RowCheck, examine_person
@@ -71,6 +74,7 @@ _LATE_REPLAYS = (
     "late in one run only: have no late events, or use SystemEntropy (docs/reliability.md)"
 )
 _POLICIES = ("drop", "raise")
+_MANY_TICKS = 1 << 16  # as for `least_most`
 _AHEAD = 64  # timers of a key, where all of them fire at the end of the input
 GAPS = "{windows} leaves gaps between windows, or may: use the global window or FixedWindows"
 FOLDS_LATE = (
@@ -101,6 +105,8 @@ class TickCount(Counting):
         resumed from a savepoint takes the same list, in the same order; another one is an error.
         Or `SelectKeys()`, where nobody knows them, or which there are is private: a key then has
         releases from the first tick on at which its private count is high enough, and none before.
+        Or `TOTAL`: one count of all events, whose key is "all". Events then need no key: of a pair
+        the value counts whatever its key is, and all else is a value itself.
       mechanism: as for PrefixCount. An instance has the clock's number of ticks (in FixedWindows it
         is made anew with those of a window).
       bounds: (low, high); an event's number is clipped to them. Default (0, 1).
@@ -199,7 +205,7 @@ class TickCount(Counting):
     start: Any
     stop: Any = None
     _: KW_ONLY
-    keys: Sequence[str] | SelectKeys
+    keys: Sequence[str] | SelectKeys | Total
     horizon: int | None = None
     bounds: tuple[float, float] = (0, 1)
     unit: float = 1
@@ -218,7 +224,6 @@ class TickCount(Counting):
     _on_reject = _POLICIES
     _counts_numbers = True
     _at_clock = True
-    _many_ticks: ClassVar[int] = 1 << 16  # as for `least_most`
 
     def _set_up(self) -> None:
         check_choice("late", self.late, LATE)
@@ -231,6 +236,7 @@ class TickCount(Counting):
             size = restart * self._whole.tick
             self._clock = self._whole.in_windows(size, self._whole.start)
         self._select = self.keys if isinstance(self.keys, SelectKeys) else None
+        self._is_total = isinstance(self.keys, Total)
         self._listed: tuple[str, ...] = ()
         if self._select is not None:
             self._check_unlisted()
@@ -240,6 +246,8 @@ class TickCount(Counting):
                 warn_if_weak(self._whole_budget, self._keys_delta)
         else:
             self.keys = self._listed = check_keys(self.keys)
+            if self._is_total and self.other is None:
+                self.other = ALL  # of pairs that reach it with other keys
         if self.other is not None and self.other not in self._listed:
             problem = f"must be one of keys, got {self.other!r}"
             raise ParameterError("other", problem, "add it to keys, or leave {other} out")
@@ -247,7 +255,8 @@ class TickCount(Counting):
         most = self.max_per_tick
         if most is None:
             magnitude = change.largest(self._unit) // change.most
-            most = least_most(magnitude, self._clock.steps, self._many_ticks)
+            many = _MANY_TICKS if self.inside.last is None else SlidingBLT.longest
+            most = least_most(magnitude, self._clock.steps, many)
         most = check_whole("max_per_tick", most)
         self._change = replace(change, most=most)
         self._check_mechanism()
@@ -314,11 +323,20 @@ class TickCount(Counting):
 
     def _check_unlisted(self) -> None:
         """Refuse what means something for keys that are listed only."""
+        if self.inside.last is not None:
+            raise ValueError(
+                "keys are selected by counts, which only grow where all events count 1, and sums "
+                "over the last ticks fall too: list the keys, or count with TickCount and take "
+                "SlidingSum"
+            )
         for name, plain in (("on_unknown", "drop"), ("other", None)):
             if getattr(self, name) != plain:
                 raise ValueError(f"{name} is for keys that are listed: leave it out of SelectKeys")
 
     def _check_mechanism(self) -> None:
+        if self.inside.last is not None:
+            check_window(self.inside.last, self._clock, "last")
+            self.mechanism = SlidingBLT(self._clock.steps, self.inside.last)
         mechanism = self.mechanism
         if isinstance(mechanism, Mechanism) and mechanism.horizon != self._clock.steps:
             raise ValueError(
@@ -380,7 +398,20 @@ class TickCount(Counting):
     def bounds_people(self) -> bool:
         return super().bounds_people and self.inside.bounds
 
+    @property
+    def _takes_rows(self) -> bool:
+        """Whether a row is a value that may count."""
+        return self.value is not None
+
+    @property
+    def _to_total(self) -> ToTotal:
+        return ToTotal(self._takes_rows)
+
     def _check_elements(self, events: PCollection[object]) -> None:
+        if self._is_total:
+            if is_row_type(events.element_type) and not self._takes_rows:
+                raise RowElementError(TO_VALUES)
+            return
         if self.inside.split is None or not self.bounds_people:
             super()._check_elements(events)
 
@@ -406,6 +437,9 @@ class TickCount(Counting):
     def expand(self, events: PCollection[Any]) -> PCollection[Release]:
         streaming = self._path_of(events)
         self._check_until(streaming)
+        if self._is_total:
+            total: Any = beam.ParDo(self._to_total)
+            events = events | "Total" >> total.with_output_types(tuple[str, Any])
         clock = self._used = self._windowed(events)
         self._streams, until = streaming, self._until_on(streaming, clock)
         if streaming and self.late == "fold" and self.users is not None and self.users.micros:
@@ -604,6 +638,8 @@ class TickCount(Counting):
 
     def check_row(self, event: Any, micros: int | None = None) -> RowCheck:
         """What becomes of an event; see `beam_dpcount.check`."""
+        if self._is_total:
+            event = self._to_total.pair(event)
         problem, amount = self._examine(event)
         if not has_str_key(event):
             return RowCheck(problem, keys=())
@@ -646,6 +682,9 @@ class TickCount(Counting):
     def _windowed(self, events: PCollection[object]) -> Clock:
         """The clock in the input's windows."""
         function = events.windowing.windowfn
+        if self.inside.last is not None and not isinstance(function, windows.GlobalWindows):
+            problem = f"{type(function).__name__} would start anew in each of its windows"
+            raise ValueError(f"{problem}: use the global window")
         if isinstance(function, windows.GlobalWindows):
             return self._clock
         if isinstance(function, windows.FixedWindows):
@@ -668,6 +707,7 @@ class TickCount(Counting):
         return {
             **counter,
             **self._used.describe(),
+            **self._describe_last(),
             **keys,
             "ticks_ended": f"{self._used.all_ended(self._until):,} of {self._used.ticks:,}",
             **({} if self.path == "streaming" else {"until": self.cutoff}),
@@ -681,6 +721,17 @@ class TickCount(Counting):
             else f"{per} in one window",
             **self._account,
         }
+
+    def _describe_last(self) -> dict[str, str]:
+        """What sums over the last ticks are of."""
+        if (last := self.inside.last) is None:
+            return {}
+        if self.users is None:
+            return {"counted": "events"}
+        capped = "capped contributions"
+        if self.users.micros >= last * self._clock.tick:
+            capped += ": of a person at most one in a sum"
+        return {"counted": f"{capped}, not distinct people"}
 
 
 def one(_: object) -> int:

@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # What the page says of each column: a title, and the unit.
 TITLES = {
     "count": ("Requests so far", ""),
-    "distinct_users": ("People so far", ""),
+    "people": ("People so far", ""),
     "latency_mean": ("Mean latency so far", "s"),
     "latency_p95": ("Latency that 95 % stay below", "s"),
     "failed_mean": ("Failed requests so far", "%"),

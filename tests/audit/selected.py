@@ -67,7 +67,7 @@ CASES: dict[str, Case] = {
     "an event": Case(EVENT),
     "an event, tested at all ticks": Case(EVENT, every=1, is_spent=False),
     "an item": Case(of_items),
-    "an event, of metrics": Case(ticks(dp.TickAggregate, metrics=[dp.metrics.Count()])),
+    "an event, of metrics": Case(ticks(dp.TickAggregate, metrics=[dp.Count()])),
     "a person in 2 keys": Case(counted(2), keys=2),
     "a person with 2 events in a key": Case(counted(2, keys=1, per_key=2), each=2),
     "a person, counted once a key": Case(

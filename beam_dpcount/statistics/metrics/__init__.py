@@ -1,10 +1,22 @@
-"""What `TickAggregate` releases of each key: `dp.metrics.Count()`, `dp.metrics.Mean(...)` etc."""
+"""What `TickAggregate` releases of each key: `dp.Count()`, `dp.Mean(...)` etc."""
 
 from beam_dpcount.statistics.metrics.base import Metric
 from beam_dpcount.statistics.metrics.counts import Count
+from beam_dpcount.statistics.metrics.items import Items
 from beam_dpcount.statistics.metrics.means import Mean, Variance
-from beam_dpcount.statistics.metrics.people import DistinctUsers
+from beam_dpcount.statistics.metrics.people import People
 from beam_dpcount.statistics.metrics.quantiles import Quantiles
+from beam_dpcount.statistics.metrics.rates import Rate
 from beam_dpcount.statistics.metrics.sums import Sum
 
-__all__ = ["Count", "DistinctUsers", "Mean", "Metric", "Quantiles", "Sum", "Variance"]
+__all__ = [
+    "Count",
+    "Items",
+    "Mean",
+    "Metric",
+    "People",
+    "Quantiles",
+    "Rate",
+    "Sum",
+    "Variance",
+]

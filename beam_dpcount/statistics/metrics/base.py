@@ -81,6 +81,8 @@ class Metric(ABC):
       once: whether it is people that it counts, each once a key.
       signed: whether an event may add to a sum, or take from it.
       columns: the names of what it releases.
+      fields: the names of the fields that it reads. An event is anything if no metric reads any,
+        else it must be a mapping.
     """
 
     _: KW_ONLY
@@ -125,6 +127,10 @@ class Metric(ABC):
     @property
     @abstractmethod
     def columns(self) -> tuple[str, ...]: ...
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return ()
 
     @abstractmethod
     def additions(self, event: Mapping[str, object]) -> Additions:
@@ -197,6 +203,10 @@ class OfField(Metric):
     def columns(self) -> tuple[str, ...]:
         return (self.name or f"{self.field}_{self._suffix}",)
 
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return (self.field,)
+
     @cached_property
     def lattice(self) -> Lattice:
         """On which numbers are counted."""
@@ -263,8 +273,8 @@ def column(values: object) -> FloatArray:
 
 
 def of_sum(sums: FloatArray, errors: Errors, level: float, unit: float = 1) -> Measured:
-    """What a sum itself says, shape (n, 1), in multiples of a unit."""
-    values, stddevs = sums[:, :1] * unit, errors.stddevs[:, :1] * unit
+    """What sums themselves say, shape (n, width), in multiples of a unit."""
+    values, stddevs = sums * unit, errors.stddevs * unit
     half = stddevs * column(errors.multiples(level))
     return Measured(values, stddevs, values - half, values + half)
 
@@ -275,14 +285,15 @@ def ratio(
     stddev_above: FloatArray,
     stddev_below: FloatArray,
     multiple: FloatArray,
+    covariance: FloatArray | float = 0.0,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """A ratio of two noisy numbers, and Fieller's interval for it; NaN where it has no bounds.
 
-    Noise of the two is independent. The interval has all r with
-    |above - r below| <= multiple * sqrt(stddev_above^2 + r^2 stddev_below^2): exact at the level of
-    the multiple for normal noise. It is bounded only where `below`, a count, is that many of its
-    standard deviations above 0; elsewhere it says nothing, and so does the ratio. Nor where `below`
-    is less than 1/2, so that it is rather 0.
+    With `covariance` that of their noise, the interval has all r with |above - r below| <= multiple
+    * sqrt(stddev_above^2 - 2 r covariance + r^2 stddev_below^2): exact at the level of the multiple
+    for normal noise. It is bounded only where `below`, a count, is that many of its standard
+    deviations above 0; elsewhere it says nothing, and so does the ratio. Nor where `below` is less
+    than 1/2, so that it is rather 0.
 
     Source: E. C. Fieller, Some problems in interval estimation, JRSS B 16 (1954).
     """
@@ -290,7 +301,7 @@ def ratio(
     a = np.square(below) - square * np.square(stddev_below)
     known = (a > 0) & (below >= 0.5)
     a = np.where(known, a, 1.0)
-    product = above * below
+    product = above * below - square * covariance
     c = np.square(above) - square * np.square(stddev_above)
     root = np.sqrt(np.maximum(np.square(product) - a * c, 0.0))
     value = above / np.where(known, below, 1.0)

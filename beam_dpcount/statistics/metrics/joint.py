@@ -8,7 +8,7 @@ of the noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -33,7 +33,7 @@ _LARGEST = 1 << 24  # what sums may be multiplied up to for the sake of it
 
 def check_metrics(metrics: object) -> tuple[Metric, ...]:
     """The metrics as a tuple, or an error that says what to pass."""
-    example = 'give e.g. metrics=[metrics.Count(), metrics.Mean("latency", 0, 5)]'
+    example = 'give e.g. metrics=[dp.Count(), dp.Mean("latency", 0, 5)]'
     if isinstance(metrics, Metric) or not isinstance(metrics, Sequence):
         raise TypeError(f"metrics must be a list of metrics, got {metrics!r}: {example}")
     for metric in metrics:
@@ -142,7 +142,12 @@ class Joint:
                 return first
         return None
 
-    def additions(self, event: Mapping[str, object]) -> Additions:
+    @cached_property
+    def needs_mapping(self) -> bool:
+        """Whether events must be mappings, as a metric reads a field."""
+        return any(metric.fields for metric in self.metrics)
+
+    def additions(self, event: Any) -> Additions:
         """What an event adds to which sums, multiplied; nothing of what is once a person."""
         made = []
         for metric, first in zip(self.metrics, self.starts, strict=False):
@@ -161,7 +166,7 @@ class Joint:
                 made.append((first, self.multipliers[first]))
         return tuple(made)
 
-    def problem(self, event: Mapping[str, object]) -> str | None:
+    def problem(self, event: Any) -> str | None:
         """Why something of an event does not count as it is."""
         problems = (metric.problem(event) for metric in self.metrics)
         return next((problem for problem in problems if problem is not None), None)

@@ -1,4 +1,4 @@
-"""DistinctUsers: how many people there were."""
+"""People: how many people there were."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from beam_dpcount.statistics.metrics.base import Additions, OfOnes
 
 
 @dataclass(frozen=True)
-class DistinctUsers(OfOnes):
-    """How many people there were, each once a key. Its column: `distinct_users`.
+class People(OfOnes):
+    """How many people there were, each once a key. Its column: `people`.
 
     It needs `users=Users(by, events)`: those whose events the bound lets through.
     """
@@ -20,7 +20,7 @@ class DistinctUsers(OfOnes):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return (self.name or "distinct_users",)
+        return (self.name or "people",)
 
     def additions(self, event: Mapping[str, object]) -> Additions:
         return ()  # only the bound knows whether it is a person's first
