@@ -23,7 +23,6 @@ from beam_dpcount.commands import app as cli
 from beam_dpcount.commands import count
 
 ROOT = Path(__file__).resolve().parents[1]
-DATA = ROOT / ".." / "shared" / "data"
 # A number and a text that turn up nowhere by chance.
 SECRET, SECRET_TEXT = 77_431, "s3cr3t"
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -118,6 +117,18 @@ def without(words: Sequence[object], *options: str) -> list[object]:
     return left
 
 
+def of(main: Callable[..., None]) -> tuple[Any, Any, Any]:
+    """`succeed`, `command` and `fail` of one command."""
+
+    def run(*words: object) -> Ended:
+        return command(*words, main=main)
+
+    def fails(*words: object, started: bool = True) -> str:
+        return fail(*words, run=run, started=started)
+
+    return lambda *words: succeed(*words, main=main), run, fails
+
+
 Line = tuple[str, int, int | None, float]
 
 
@@ -136,6 +147,30 @@ def written(path: Path) -> list[Line]:
             int(row["step"]),
             int(row["timestamp"]) if row["timestamp"] not in ("", None) else None,
             float(row["value"]),
+        )
+        for row in rows
+    )
+
+
+def written_vectors(
+    path: Path, columns: Sequence[str], noise: float = 1e-3
+) -> list[tuple[str, int, int | None, tuple[float, ...]]]:
+    """Key, step, timestamp and numbers of every release in a file, sorted; there is no noise."""
+    rows: list[Any]
+    if path.suffix == ".parquet":
+        table = pq.read_table(path)
+        names, rows = table.column_names, [list(row.values()) for row in table.to_pylist()]
+    else:
+        with open(path, encoding="utf-8", newline="") as file:
+            names, *rows = csv.reader(file, strict=True)
+    assert names == ["key", "step", "timestamp", *columns, "stddev"]
+    assert all(float(row[-1]) < noise for row in rows)
+    return sorted(
+        (
+            row[0],
+            int(row[1]),
+            None if row[2] in ("", None) else int(row[2]),
+            tuple(map(float, row[3:-1])),
         )
         for row in rows
     )

@@ -161,3 +161,11 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         return (yield)
     finally:
         pipelines.Pipeline.run = run
+
+
+@pytest.fixture
+def no_state_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of many keys: the local runner's cache measures every state, some 1 ms each."""
+    from apache_beam.runners.portability.fn_api_runner import worker_handlers
+
+    monkeypatch.setattr(worker_handlers, "STATE_CACHE_SIZE_MB", 0)

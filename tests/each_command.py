@@ -1,7 +1,9 @@
-"""A command line of each command that counts, and a made log that all of them read."""
+"""The table of commands that count: command lines of each, what they write, and a log for them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,3 +46,76 @@ def rows() -> list[str]:
 def log(path: Path, lines: list[str]) -> Path:
     path.write_text("\n".join(["time,who,letter,u,v", *lines, ""]), encoding="utf-8")
     return path
+
+
+RELEASE = ("key", "step", "timestamp", "value", "stddev")
+PEOPLE = ("--user", "v", "--per-user", 3, "--per-key", 2, "--max-keys", 2)
+ALONE = (*MORE["graph"][:5], "--horizon", 60)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One way to count.
+
+    Fields:
+      command: its entry in `each_command`.
+      words: instead of those there.
+      columns: what is written.
+      private: those of them that hold values, or follow from them.
+      relations: what --relation may be; the first is the default.
+      said: what is said of the guarantee, and in no other kind.
+    """
+
+    command: str
+    words: tuple[object, ...]
+    columns: tuple[str, ...] = RELEASE
+    private: tuple[str, ...] = ("value",)
+    relations: tuple[str, ...] = ("replace_one",)
+    said: tuple[str, ...] = ()
+
+    @property
+    def at_ticks(self) -> bool:
+        return "--tick" in self.words
+
+    @property
+    def selects(self) -> bool:
+        return "--select-keys" in self.words
+
+
+def of(name: str, *columns: str, words: Sequence[object] | None = None, **more: Any) -> Kind:
+    """A kind whose vectors have these columns."""
+    given = {"words": MORE[name] if words is None else tuple(words), **more}
+    if columns:
+        given |= {"columns": ("key", "step", "timestamp", *columns, "stddev"), "private": columns}
+    return Kind(name, **given)
+
+
+def of_graph(what: str, *more: object, columns: tuple[str, ...] = (), **how: Any) -> Kind:
+    return of("graph", *columns, words=(*ALONE, "--what", what, *more), **how)
+
+
+BOTH, EITHER = ("add_remove", "replace_one"), ("replace_one", "add_remove")
+PAIRS = tuple(f"{u}-{v}" for u in range(5) for v in range(u + 1, 5))
+CLOCKED = ("public: the keys and the clock", "the largest error of all 36 releases")
+WORDS = ("key", "step", "timestamp", "rank", "word", "value", "low", "high")
+KINDS = {
+    "count": of("count"),
+    "values": of("count", words=("--key", "who", "--value", "u", "--bounds", 0, 4,
+                                 "--timestamp", "time", "--horizon", 60)),
+    "count of people": of("count", words=(*MORE["count"], *PEOPLE)),
+    "ticks": of("ticks", relations=BOTH, said=CLOCKED),
+    "ticks of people": of("ticks", words=(*MORE["ticks"], *PEOPLE), relations=BOTH, said=CLOCKED),
+    "select": of("select", relations=BOTH),
+    "histogram": of("histogram", "a", "b", relations=EITHER),
+    "histogram of people": of("histogram", "a", "b", words=(*MORE["histogram"], *PEOPLE),
+                              relations=EITHER),
+    "sequences": Kind("sequences", MORE["sequences"], WORDS, WORDS[4:], EITHER,
+                      said=("of 6 words after each of 60 rows",)),
+    "graph": of_graph("edges", relations=("edge",)),
+    "triangles": of_graph("triangles", "--max-degree", 4, "--asserted",
+                          relations=("edge", "node"), said=("It rests on your word",)),
+    "degrees": of_graph("degrees", "--max-degree", 3, columns=("1", "2", "3+"),
+                        relations=("edge",)),
+    "forest": of_graph("forest", "--max-weight", 5, "--weight", "u", relations=("edge",)),
+    "cuts": of("cuts", *PAIRS, relations=BOTH, said=("cuts: add up the weights",)),
+}  # fmt: skip

@@ -31,6 +31,18 @@ class Odd:
     __float__ = __iter__ = __len__ = __hash__ = __eq__ = __str__ = _fail  # type: ignore[assignment]
 
 
+class Unshowable:
+    """A value that cannot be compared, hashed, iterated nor added."""
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError(SECRET)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return "Unshowable()"
+
+
 class Shut(type):
     """A class that fails if it is asked whether it is one of rows, with what it holds."""
 

@@ -176,3 +176,10 @@ def root(error: BaseException) -> BaseException:
     while error.__cause__ is not None:
         error = error.__cause__
     return error
+
+
+def failure(build: Callable[[beam.Pipeline], Any], runner: str = "fn") -> BaseException:
+    """The error that stops a pipeline."""
+    with pytest.raises(Exception) as caught:
+        run(build, runner)
+    return root(caught.value)

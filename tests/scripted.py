@@ -9,6 +9,7 @@ import numpy as np
 
 from beam_dpcount.noise.entropy import Entropy, SystemNoise
 from beam_dpcount.noise.laws import Law
+from beam_dpcount.states.codecs import StateCodec
 
 
 class Script:
@@ -99,3 +100,15 @@ class SeededNoise(SystemNoise):
         other = SeededNoise(law, 0, self._dimension)
         other._bytes = self._bytes  # one stream of bytes, so that no draw repeats another
         return other
+
+
+def resumed(counter: Any, xs: np.ndarray, noise: Script) -> tuple[list[Any], list[Any]]:
+    """States and values of a stream whose state goes through bytes after every step."""
+    codec, data, states, values = StateCodec(counter), None, [], []
+    for x in xs.tolist() if xs.ndim == 1 else xs:
+        state = counter.init() if data is None else codec.decode(data)
+        state, value = counter.step(state, x, noise)
+        data = codec.encode(state)
+        states.append(state)
+        values.append(value)
+    return states, values

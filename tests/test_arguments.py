@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from beam_dpcount import rows
-from beam_dpcount.arguments import groups, kinds
+from beam_dpcount.arguments import groups, kinds, texts
 from beam_dpcount.arguments.argument import Argument, parsed
 from beam_dpcount.arguments.table import ARGUMENTS, GROUPS, applying
 from beam_dpcount.checks import ParameterError
+from beam_dpcount.commands import count, graph, histogram, sequences, ticks
 
 TRANSFORMS = [getattr(rows, name) for name in rows.__all__ if name.endswith("Rows")]
 each_transform = pytest.mark.parametrize("kind", TRANSFORMS)
@@ -141,6 +142,17 @@ def test_no_file_of_the_room_imports_beam() -> None:
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
+def test_what_replays_do_not_depend_on_is_listed() -> None:
+    """All else keeps the noise of two runs apart: an argument that is wrongly here repeats it."""
+    tasks = [count.Count, ticks.Ticks, histogram.Histogram, sequences.Sequences, graph.Graph]
+    taken = [one for task in tasks for one in task.parser().arguments]
+    assert {one.name for one in taken if not one.counted} == {
+        *("output", "output_format", "overwrite", "plot", "plot_keys", "report", "rejected"),
+        *("show_truth", "show_header", "account", "allow_public", "check", "dry_run"),
+        *("top", "all", "min_count", "until", "path", "secret_env", "secret_file"),
+    }
+
+
 # Rows
 
 
@@ -174,3 +186,78 @@ def test_a_misspelt_argument_meets_the_one_that_was_meant(kind: Any) -> None:
         kind("page", pre_user=3)
     with pytest.raises(TypeError, match=f"{kind.__name__}: missing a required argument: 'key'"):
         kind(rho=1)
+
+
+# Metrics and views as text
+
+
+NAMES = ("count", "people", "mean", "quantiles", "rate", "items", "sum")
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "arguments"),
+    [
+        ("count", "count", []),
+        ("count()", "count", []),
+        (" mean ( delay , -20, 180 ) ", "mean", ["delay", "-20", "180"]),
+        ("rate(level = ERROR)", "rate", [("level", "ERROR")]),
+        ("rate(state = not found)", "rate", [("state", "not found")]),
+        ("items(action, 'a, b', \"it's\", 'it''s')", "items", ["action", "a, b", "it's", "it's"]),
+        ("rate('user id' = '=')", "rate", [("user id", "=")]),
+        ("items(action, '')", "items", ["action", ""]),
+        ("mean(delay, high=5, low=0)", "mean", ["delay", ("high", "5"), ("low", "0")]),
+    ],
+)
+def test_a_metric_is_read(text: str, name: str, arguments: list[Any]) -> None:
+    found = texts.metric(text, NAMES)
+    shown = [one.value if one.name is None else (one.name, one.value) for one in found.arguments]
+    assert (found.name, shown) == (name, arguments)
+    for one in found.arguments:
+        assert text[one.column - 1 :].startswith(("'", '"', (one.name or one.value)[:1]))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "column 1 of '': expected the name of a metric"),
+        ("mena(delay)", "column 1 of 'mena(delay)': unknown name 'mena': did you mean mean?"),
+        ("mean(delay", "column 11 of 'mean(delay': expected a comma or )"),
+        ("mean(delay,, 5)", "column 12 of 'mean(delay,, 5)': expected a value, got ','"),
+        ("mean(delay) 5", "column 13 of 'mean(delay) 5': expected the end, got '5'"),
+        ("mean(low=1, low=2)", "column 6 of 'mean(low=1, low=2)': low is given twice: give it"),
+        ("rate(level=)", "column 12 of 'rate(level=)': expected a value, got ')'"),
+        ("rate('level)", 'column 6 of "rate(\'level)": the quote does not end'),
+        ("(mean)", "column 1 of '(mean)': expected the name of a metric, got '('"),
+    ],
+)
+def test_a_mistake_in_a_metric_has_its_column(text: str, said: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        texts.metric(text, NAMES)
+    assert str(caught.value).startswith(f"metric {said}")
+
+
+@pytest.mark.parametrize(
+    ("text", "view"),
+    [
+        ("so-far", ("so-far", None)),
+        (" each ", ("each", None)),
+        ("last 7", ("last", "7")),
+        ("restart 1d", ("restart", "1d")),
+    ],
+)
+def test_a_view_is_read(text: str, view: tuple[str, str | None]) -> None:
+    assert texts.view(text) == view
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("lats 7", "column 1 of 'lats 7': unknown name 'lats': did you mean last?"),
+        ("last", "column 5 of 'last': expected a length, such as last 7 or last 1d"),
+        ("each 7", "column 6 of 'each 7': expected the end, got '7'"),
+    ],
+)
+def test_a_mistake_in_a_view_has_its_column(text: str, said: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        texts.view(text)
+    assert str(caught.value).startswith(f"view {said}")

@@ -18,7 +18,8 @@ import beam_dpcount as dp
 from beam_dpcount.commands import bounds
 from beam_dpcount.counters.people import Users
 from tests import command_lines
-from tests.command_lines import DATA, SECRET, SECRET_TEXT
+from tests.command_lines import SECRET, SECRET_TEXT
+from tests.real_data import real
 from tests.runners import feed, run
 
 EXACT = dp.ZCDP(1e12)
@@ -129,9 +130,7 @@ def rows_within(rows: Sequence[Row]) -> list[Row]:
     ],
 )
 def test_collegemsg(given: dict[str, Any], events: int, keys: int) -> None:
-    path = DATA / "collegemsg.txt"
-    if not path.exists():
-        pytest.skip("collegemsg.txt is not in ../shared/data beside the repository")
+    path = real("collegemsg.txt")
     lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines()[1:]]
     start = int(lines[0][2]) // 86_400 * 86_400
     listed = sorted({dst for _, dst, _ in lines})
@@ -274,7 +273,7 @@ def arguments(log: Path, *more: object) -> list[object]:
 
 
 def test_the_command_prints_what_the_library_finds(log: Path) -> None:
-    tried = ("--per-user", 2, 8, "--max-keys", 1, 2, "--per-key", 1, 3, "--min-gap", "7s")
+    tried = ("--per-user", 2, 8, "--max-keys", 1, 2, "--per-key", 1, 3, "--gap", "7s")
     values = ("--value", "n", "--bounds", -1, 3, "--sample", 0.5)
     out = command_lines.succeed(*arguments(log, *tried, *values), main=bounds.main)
     found = dp.suggest_bounds(
@@ -286,7 +285,7 @@ def test_the_command_prints_what_the_library_finds(log: Path) -> None:
     assert out.startswith(f"{found}\n\nnoise at epsilon = 1, delta = 1e-06, 6 ticks, 3 keys, ")
     best = re.search(r"least error \(private, .*\): (--per-user.*)\n", out)
     assert best
-    assert best[1].endswith(" --min-gap 7")
+    assert best[1].endswith(" --gap 7")
     assert [path.name for path in log.parent.iterdir()] == ["log.csv"]
 
 

@@ -20,12 +20,11 @@ import apache_beam as beam
 import pytest
 
 import beam_dpcount as dp
-from beam_dpcount.commands import choose, demo, options, progress, report
+from beam_dpcount.commands import choose, demo, progress, report
 from tests import pictures
 from tests.command_lines import (
     BUDGET,
     BUNDLES,
-    DATA,
     EXACT,
     GRPC,
     HEALTH_TIME,
@@ -44,6 +43,7 @@ from tests.command_lines import (
     succeed,
     written,
 )
+from tests.real_data import real, real_rows
 from tests.runners import counters
 
 # Key, value and microseconds of one row.
@@ -80,17 +80,14 @@ class Data:
     measure: Callable[[dict[str, str]], float] = lambda row: 1
 
     def arguments(self) -> list[object]:
-        path = DATA / self.file
-        if not path.exists():
-            pytest.skip(f"{self.file} is not in ../shared/data beside the repository")
+        path = real(self.file)
         return [
             *("--input", path, "--key", self.key, "--timestamp", self.time),
             *("--delimiter", self.delimiter, "--horizon", 2000, *EXACT, *self.flags),
         ]
 
     def expected(self, by_time: bool) -> list[Line]:
-        with open(DATA / self.file, encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file, delimiter=self.delimiter))
+        rows = real_rows(self.file, self.delimiter)
         assert len(rows) == self.rows
         facts = [(row[self.key], self.measure(row), self.micros(row[self.time])) for row in rows]
         return running_counts(facts, by_time)
@@ -655,8 +652,3 @@ def test_every_release_is_counted() -> None:
     with progress.Progress(out=io.StringIO(), after=60):
         assert counters(pipeline.run()) == {"releases": 2345}
         assert progress.Progress._seen == 2345
-
-
-@pytest.mark.parametrize(("text", "number"), [("7", 7), ("20_000", 20_000), ("1e6", 10**6)])
-def test_whole_numbers_may_be_written_in_the_usual_ways(text: str, number: int) -> None:
-    assert options.whole(text) == number

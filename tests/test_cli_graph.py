@@ -18,25 +18,16 @@ from beam_dpcount.commands import graph
 from beam_dpcount.commands.figures.pictures import Panel
 from tests import command_lines, pictures
 from tests.command_lines import (
-    DATA,
     EXACT,
     SECRET,
     SECRET_TEXT,
-    Ended,
     each_path,
+    without,
+    written_vectors,
 )
+from tests.real_data import real
 
-
-def succeed(*words: object) -> str:
-    return command_lines.succeed(*words, main=graph.main)
-
-
-def run(*words: object) -> Ended:
-    return command_lines.command(*words, main=graph.main)
-
-
-def fail(*words: object, started: bool = True) -> str:
-    return command_lines.fail(*words, run=run, started=started)
+succeed, run, fail = command_lines.of(graph.main)
 
 
 # Key, step, timestamp and values of a release.
@@ -45,25 +36,7 @@ Weighted = dict[frozenset[str], list[float]]  # the weights of each pair, in ord
 
 
 def written(path: Path, columns: Sequence[str] = ("value",)) -> list[Line]:
-    """The releases in a file, sorted."""
-    rows: list[Any]
-    if path.suffix == ".parquet":
-        table = pq.read_table(path)
-        names, rows = table.column_names, [list(row.values()) for row in table.to_pylist()]
-    else:
-        with open(path, encoding="utf-8", newline="") as file:
-            names, *rows = csv.reader(file, strict=True)
-    assert names == ["key", "step", "timestamp", *columns, "stddev"]
-    assert all(float(row[-1]) < 1e-2 for row in rows)
-    return sorted(
-        (
-            row[0],
-            int(row[1]),
-            None if row[2] in ("", None) else int(row[2]),
-            tuple(map(float, row[3:-1])),
-        )
-        for row in rows
-    )
+    return written_vectors(path, columns, noise=1e-2)
 
 
 # What the rows insert, restated: None is no vertex.
@@ -229,12 +202,6 @@ def asked(what: str) -> list[object]:
     return ["--what", what.split()[0], *WHAT[what][0]]
 
 
-def without(words: Sequence[object], *names: str) -> list[object]:
-    """The words without these options of one value."""
-    at = {place for name in names for i in [words.index(name)] for place in (i, i + 1)}
-    return [word for place, word in enumerate(words) if place not in at]
-
-
 @each_path
 @each_what
 def test_exact_values(what: str, path: str, events: Path) -> None:
@@ -357,9 +324,7 @@ def test_values_and_their_names_must_agree(draw: Any, tmp_path: Path) -> None:
 @each_path
 def test_real_data(path: str, tmp_path: Path) -> None:
     """The busiest 30 students' messages, both ways added up."""
-    source, output, listed = DATA / "collegemsg.txt", tmp_path / "o.csv", tmp_path / "v"
-    if not source.exists():
-        pytest.skip(f"{source.name} is not in ../shared/data beside the repository")
+    source, output, listed = real("collegemsg.txt"), tmp_path / "o.csv", tmp_path / "v"
     with open(source, encoding="utf-8", newline="") as lines:
         ends = [line.split()[:2] for line in lines][1:]
     busy = [name for name, _ in Tally(end for edge in ends for end in edge).most_common(30)]

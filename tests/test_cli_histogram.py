@@ -15,52 +15,21 @@ from beam_dpcount.commands.figures.pictures import Panel
 from tests import command_lines, pictures
 from tests.command_lines import (
     BUDGET,
-    DATA,
     EXACT,
     HEALTH_TIME,
     SECRET_TEXT,
-    Ended,
     each_path,
     health_micros,
+    written_vectors,
 )
+from tests.real_data import real, real_rows
 
-
-def succeed(*words: object) -> str:
-    return command_lines.succeed(*words, main=histogram.main)
-
-
-def run(*words: object) -> Ended:
-    return command_lines.command(*words, main=histogram.main)
-
-
-def fail(*words: object, started: bool = True) -> str:
-    return command_lines.fail(*words, run=run, started=started)
+succeed, run, fail = command_lines.of(histogram.main)
 
 
 Line = tuple[str, int, int | None, tuple[float, ...]]
 # Time, key, item.
 Fact = tuple[int | None, str, str | None]
-
-
-def written(path: Path, domain: Sequence[str]) -> list[Line]:
-    """Key, step, timestamp and counts of every release in a file, sorted."""
-    if path.suffix == ".parquet":
-        table = pq.read_table(path)
-        names, rows = table.column_names, [list(row.values()) for row in table.to_pylist()]
-    else:
-        with open(path, encoding="utf-8", newline="") as file:
-            names, *rows = csv.reader(file, strict=True)
-    assert names == ["key", "step", "timestamp", *domain, "stddev"]
-    assert all(float(row[-1]) < 1e-3 for row in rows)
-    return sorted(
-        (
-            row[0],
-            int(row[1]),
-            None if row[2] in ("", None) else int(row[2]),
-            tuple(map(float, row[3:-1])),
-        )
-        for row in rows
-    )
 
 
 def running(facts: Sequence[Fact], domain: Sequence[str], by_time: bool) -> list[Line]:
@@ -109,17 +78,11 @@ def arguments(path: Path, *more: object) -> list[object]:
     ]
 
 
-def without(words: Sequence[object], *names: str) -> list[object]:
-    """The words without these options of one value."""
-    at = {place for name in names for i in [words.index(name)] for place in (i, i + 1)}
-    return [word for place, word in enumerate(words) if place not in at]
-
-
 @each_path
 def test_exact_counts(path: str, events: Path) -> None:
     target = events.parent / "counts.csv"
     out = succeed(*arguments(events, *EXACT, "--path", path, "--output", target))
-    assert written(target, DOMAIN) == running(FACTS, DOMAIN, by_time=path == "bounded")
+    assert written_vectors(target, DOMAIN) == running(FACTS, DOMAIN, by_time=path == "bounded")
     assert f"private histograms: {target}" in out
     assert "public: the keys, the domain, and the number, order and times" in out
     assert out.startswith("warning: weak budget: ")
@@ -131,7 +94,7 @@ def test_counts_fitted_to_the_number_of_rows(path: str, events: Path) -> None:
     words = arguments(events, "--path", path, "--fit-total")
     out = succeed(*words, *EXACT)
     expected = running(FACTS, DOMAIN, by_time=path == "bounded")
-    found = written(events.parent / "counts.csv", DOMAIN)
+    found = written_vectors(events.parent / "counts.csv", DOMAIN)
     assert [line[:3] for line in found] == [line[:3] for line in expected]
     for line, other in zip(found, expected, strict=True):
         assert line[3] == pytest.approx(other[3], abs=1e-6)
@@ -167,7 +130,7 @@ def test_parquet_nulls_and_numbers(keyed: bool, events: Path) -> None:
     succeed(*words, *(["--key", "who"] if keyed else []), *EXACT, "--output", output)
     rows = (("a", "7"), ("a", None), ("b", "8"), ("a", "7"))
     facts: list[Fact] = [(None, key if keyed else "all", item) for key, item in rows]
-    assert written(output, ("7", "8")) == running(facts, ("7", "8"), by_time=False)
+    assert written_vectors(output, ("7", "8")) == running(facts, ("7", "8"), by_time=False)
 
 
 # Pictures
@@ -246,7 +209,7 @@ def test_cells_of_several_items(path: str, tmp_path: Path) -> None:
     out = succeed(*words, *several, *EXACT, "--path", path, "--output", output)
     counts = [(1, 1, 0, 0), (1, 2, 0, 0), (1, 2, 0, 1), (1, 2, 1, 1), (1, 3, 1, 1)]
     expected = [("all", step, None, value) for step, value in enumerate(counts, start=1)]
-    assert written(output, ("a", "b", "c", "")) == expected
+    assert written_vectors(output, ("a", "b", "c", "")) == expected
     assert "for each item of its what, between ';'" in out
     assert "at most 2)" in out
     assert (
@@ -259,7 +222,7 @@ def test_a_null_is_no_item_of_several(tmp_path: Path) -> None:
     pq.write_table(pa.table({"what": ["a;b", None, ""]}), source)
     words = ["--input", source, "--item", "what", "--domain", "a", "b", "", "--horizon", 9]
     succeed(*words, "--separator", ";", "--max-items", 3, *EXACT, "--output", output)
-    assert [value for *_, value in written(output, ("a", "b", ""))] == [
+    assert [value for *_, value in written_vectors(output, ("a", "b", ""))] == [
         (1, 1, 0),
         (1, 1, 0),
         (1, 1, 1),
@@ -295,11 +258,8 @@ def test_real_data(
     path: str,
     tmp_path: Path,
 ) -> None:
-    source, output, listed = DATA / file, tmp_path / "c.parquet", tmp_path / "domain.txt"
-    if not source.exists():
-        pytest.skip(f"{file} is not in ../shared/data beside the repository")
-    with open(source, encoding="utf-8", newline="") as lines:
-        rows = list(csv.DictReader(lines))
+    source, output, listed = real(file), tmp_path / "c.parquet", tmp_path / "domain.txt"
+    rows = real_rows(file)
     domain = sorted({row[item] for row in rows})[:-1]  # one is left out
     listed.write_text("\n".join(domain))
     ended = run(
@@ -309,7 +269,7 @@ def test_real_data(
     )
     assert ended.status == 0
     facts: list[Fact] = [(micros(r[time]), r[key] if key else "all", r[item]) for r in rows]
-    assert written(output, domain) == running(facts, domain, by_time=path == "bounded")
+    assert written_vectors(output, domain) == running(facts, domain, by_time=path == "bounded")
 
 
 # Bad input

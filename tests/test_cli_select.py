@@ -23,7 +23,7 @@ from beam_dpcount.commands.figures.pictures import Running
 from beam_dpcount.commands.files import formats, tables
 from beam_dpcount.commands.files.formats import Event
 from tests import command_lines, pictures
-from tests.command_lines import EXACT, PNG, SECRET_TEXT, Ended, each_path, stddevs
+from tests.command_lines import EXACT, PNG, SECRET_TEXT, each_path, stddevs
 from tests.orders import in_a_process
 from tests.scripted import ScriptedEntropy
 from tests.side_doors import listening
@@ -34,16 +34,7 @@ NO_NOISE = (*EXACT, "--select-delta", "1e-6")
 HEADER = "key,step,timestamp,value,stddev"
 
 
-def succeed(*words: object) -> str:
-    return command_lines.succeed(*words, main=ticks.main)
-
-
-def run(*words: object) -> Ended:
-    return command_lines.command(*words, main=ticks.main)
-
-
-def fail(*words: object) -> str:
-    return command_lines.fail(*words, run=run, started=False)
+succeed, run, fail = command_lines.of(ticks.main)
 
 
 # Time, key, person, number: the clock is [100, 130) in ticks of 10.

@@ -18,30 +18,21 @@ import beam_dpcount as dp
 from beam_dpcount.commands import sequences
 from tests import command_lines, pictures
 from tests.command_lines import (
-    DATA,
     EXACT,
     HEALTH_TIME,
     PNG,
     SECRET_TEXT,
-    Ended,
     each_path,
     health_micros,
+    without,
 )
 from tests.episodes import occurrences
+from tests.real_data import real, real_rows
 
 COLUMNS = ["key", "step", "timestamp", "rank", "word", "value", "low", "high"]
 
 
-def succeed(*words: object) -> str:
-    return command_lines.succeed(*words, main=sequences.main)
-
-
-def run(*words: object) -> Ended:
-    return command_lines.command(*words, main=sequences.main)
-
-
-def fail(*words: object, started: bool = True) -> str:
-    return command_lines.fail(*words, run=run, started=started)
+succeed, run, fail = command_lines.of(sequences.main)
 
 
 Letter = str | None
@@ -187,12 +178,6 @@ def arguments(path: Path, *more: object) -> list[object]:
         *("--alphabet", "a", "b", "--max-length", 2, "--horizon", 20),
         *("--output", path.parent / "counts.csv", *more),
     ]
-
-
-def without(words: Sequence[object], *names: str) -> list[object]:
-    """The words without these options of one value."""
-    at = {place for name in names for i in [words.index(name)] for place in (i, i + 1)}
-    return [word for place, word in enumerate(words) if place not in at]
 
 
 # Exact counts
@@ -381,12 +366,12 @@ def test_the_last_words_of_the_keys_of_most_rows_are_drawn(
 
 def healthapp() -> tuple[Path, list[str], list[dict[str, str]]]:
     """The file, its events, commonest first, and its rows."""
-    path = DATA / "healthapp_2k.csv"
-    if not path.exists():
-        pytest.skip("healthapp_2k.csv is not in ../shared/data beside the repository")
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    return path, [event for event, _ in Tally(r["EventId"] for r in rows).most_common()], rows
+    rows = real_rows("healthapp_2k.csv")
+    return (
+        real("healthapp_2k.csv"),
+        [event for event, _ in Tally(r["EventId"] for r in rows).most_common()],
+        rows,
+    )
 
 
 @each_path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,32 +15,22 @@ from beam_dpcount.commands import ticks
 from beam_dpcount.commands.files.formats import Places
 from tests import command_lines, pictures
 from tests.command_lines import (
-    DATA,
     EXACT,
     HEALTH_TIME,
     SECRET,
     SECRET_TEXT,
-    Ended,
     Line,
     each_path,
     health_micros,
     stddevs,
     written,
 )
+from tests.real_data import real, real_rows
 
 BUDGET = ("--epsilon", "1", "--delta", "1e-6")
 
 
-def succeed(*words: object) -> str:
-    return command_lines.succeed(*words, main=ticks.main)
-
-
-def run(*words: object) -> Ended:
-    return command_lines.command(*words, main=ticks.main)
-
-
-def fail(*words: object, started: bool = True) -> str:
-    return command_lines.fail(*words, run=run, started=started)
+succeed, run, fail = command_lines.of(ticks.main)
 
 
 # Time, key, amount: the clock is [100, 130) in ticks of 10.
@@ -316,13 +305,6 @@ def test_what_is_drawn(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 # Real data
 
 
-def real(name: str) -> Path:
-    path = DATA / name
-    if not path.exists():
-        pytest.skip(f"{name} is not in ../shared/data beside the repository")
-    return path
-
-
 Moment = Callable[[str], int]
 
 
@@ -358,8 +340,7 @@ def test_real_data(
     tmp_path: Path,
 ) -> None:
     source, output, keys = real(file), tmp_path / "counts.csv", tmp_path / "keys.txt"
-    with open(source, encoding="utf-8", newline="") as lines:
-        facts = [(row[key], moment(row[time])) for row in csv.DictReader(lines)]
+    facts = [(row[key], moment(row[time])) for row in real_rows(file)]
     keys.write_text("\n".join(sorted({name for name, _ in facts})))
     ended = run(
         *("--input", source, "--key", key, "--timestamp", time, "--keys-file", keys, *clock),

@@ -91,7 +91,7 @@ def series(a: Sequence[float], b: Sequence[float]) -> list[Line]:
         (("--per-user", 9, "--per-key", 2), (3, 3, 3), (1, 3, 3)),
         (("--per-user", 9, "--per-key", 9), (3, 3, 4), (1, 3, 3)),
         (("--per-user", 9, "--per-key", 9, "--max-keys", 1), (3, 3, 4), (0, 0, 0)),
-        (("--per-user", 9, "--per-key", 9, "--min-gap", "12s"), (2, 2, 2), (0, 2, 2)),
+        (("--per-user", 9, "--per-key", 9, "--gap", "12s"), (2, 2, 2), (0, 2, 2)),
         (("--per-user", 3, "--per-key", 3), (3, 3, 3), (1, 2, 2)),
     ],
 )
@@ -198,10 +198,10 @@ def test_the_person_may_be_the_key_or_what_is_counted(log: Path) -> None:
 
 def test_what_is_printed_of_a_gap(log: Path) -> None:
     people = ("--user", "who", "--per-user", 3, "--per-key", 3)
-    out = succeed("ticks", log, *BUDGET, *people, "--min-gap", "1h")
+    out = succeed("ticks", log, *BUDGET, *people, "--gap", "1h")
     assert "at most 3 rows of a person, 3 a key, 1 hour apart, count" in out
     assert "3 rows of a person, 3 a key, 10 s apart, " in succeed(
-        "ticks", log, *BUDGET, *people, "--min-gap", 10
+        "ticks", log, *BUDGET, *people, "--gap", 10
     )
 
 
@@ -237,7 +237,7 @@ def test_a_gap_takes_less_noise(log: Path, monkeypatch: pytest.MonkeyPatch) -> N
     largest = []
     for kinds in (mechanisms.ALL, (mechanisms.NormalizedBLT,)):
         monkeypatch.setattr(mechanisms, "ALL", kinds)
-        for gap in ((), ("--min-gap", 200)):
+        for gap in ((), ("--gap", 200)):
             succeed("ticks", log, *BUDGET, *clock, *gap)
             largest.append(max(stddevs(log.parent / "out.csv").values()))
     best, best_apart, plain, plain_apart = largest

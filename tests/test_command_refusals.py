@@ -109,7 +109,7 @@ stray | stray
 --user who --per-user 0 | --per-user must be a whole number from 1, got 0
 --user who --per-user 5 --max-keys 0 | --max-keys must be a whole number from 1, got 0
 --user who --per-user 5 --per-key -1 | --per-key must be a whole number from 1, got -1
---user who --per-user x | argument --per-user: invalid whole value: 'x'
+--user who --per-user x | --per-user: must be a whole number, got 'x': give e.g. --per-user 5
 --user '' --per-user 5 | got an empty name
 --user nobody --per-user 5 | no column 'nobody'
 --max-items 2 | --separator and --max-items together
@@ -128,7 +128,7 @@ stray | stray
 --plot o.png --plot-keys a ~--key | --key
 
 [count]
---min-gap 1h | unknown argument --min-gap
+--gap 1h | unknown argument --gap
 --horizon 0 | --horizon 100_000
 --value amounts | header | no column 'amounts'
 --value who | 'who' | the keys as well | public per element | beam-dpcount ticks
@@ -181,10 +181,10 @@ stray | stray
 ~--keys --keys-file bytes | not UTF-8
 ~--keys --keys-file out.csv | another file
 ~--keys --keys-file ./events.csv | is not public
---min-gap 1h | --min-gap needs --user COLUMN
---user who --per-user 5 --min-gap w | e.g. --min-gap 1h
---user who --per-user 5 --min-gap 1h --path streaming | --min-gap with --path streaming needs --late drop
---user who --per-user 5 --min-gap 1h --separator ; --max-items 2 | --min-gap does not go with --separator
+--gap 1h | --gap needs --user COLUMN
+--user who --per-user 5 --gap w | e.g. --gap 1h
+--user who --per-user 5 --gap 1h --path streaming | --gap with --path streaming needs --late drop
+--user who --per-user 5 --gap 1h --separator ; --max-items 2 | --gap does not go with --separator
 --select-delta 1e-7 | --select-delta needs --select-keys
 --at-least 2 | --at-least needs --select-keys
 --select-every 2 | --select-every needs --select-keys
@@ -205,13 +205,13 @@ stray | stray
 --select-every 0 | --select-every must be a whole number from 1, got 0
 --select-every 7 | --select-every is 7, but there are 6 ticks
 --at-least 2 --value u --bounds -1 1 | --at-least needs values that are not negative | or give --bounds from 0
---at-least 2 --user v --per-user 2 --min-gap 10 | --at-least does not go with a gap
+--at-least 2 --user v --per-user 2 --gap 10 | --at-least does not go with a gap
 --keys ann | --keys: not allowed with argument --select-keys
 --keys-file x | --keys-file: not allowed with argument --select-keys
 --separator ; --max-items 0 | --max-items must be a whole number
 
 [histogram]
---min-gap 1h | unknown argument --min-gap
+--gap 1h | unknown argument --gap
 ~--item | --item
 ~--item --keyvalues a | required | ; --keyvalues is no option of ours
 --item who | 'who' | the keys as well | nothing would be protected
@@ -336,8 +336,8 @@ stray | stray
 
 [bounds]
 --per-user 3 0 | --per-user must be a whole number from 1, got 0
---per-key x | argument --per-key: invalid whole value: 'x'
---min-gap w | e.g. --min-gap 1h
+--per-key x | --per-key: must be a whole number, got x: give e.g. --per-key 2
+--gap w | e.g. --gap 1h
 --sample 2 | --sample must be a number above 0, up to 1, got 2.0
 --horizon 0 | --horizon must be
 --value u | --value needs --bounds

@@ -80,44 +80,56 @@ def test_the_door_says_what_is_behind_it(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().out == f"beam-dpcount {dp.__version__}\n"
 
 
-@pytest.mark.parametrize("name", commands.COMMANDS)
-def test_help_and_mistakes_load_no_beam(name: str) -> None:
-    program = (
-        "import sys, contextlib\n"
-        f"from beam_dpcount.commands.{name} import main\n"
-        "with contextlib.suppress(SystemExit):\n"
-        "    main(['--help'])\n"
-        "try:\n"
-        "    main(['--no-such-option'])\n"
-        "except ValueError:\n"
-        "    print('refused')\n"
-        "assert not {'apache_beam', 'matplotlib'} & {*sys.modules}"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"usage: beam-dpcount {name} ")
-    assert f"\nexample:\n  beam-dpcount {name} " in done.stdout
-    assert done.stdout.endswith("refused\n")
+def in_a_process(program: str) -> str:
+    """What a program prints that must end well, without a word on stderr."""
+    words = [sys.executable, "-c", program]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
 
 
-@pytest.mark.parametrize("name", commands.COMMANDS)
-def test_every_command_has_both_doors(name: str) -> None:
-    console = "from beam_dpcount.commands.door import console; console()"
-    for started, shown in (
-        (["-c", console, name], f"beam-dpcount {name}"),
-        (["-m", "beam_dpcount", name], f"python -m beam_dpcount {name}"),
-    ):
-        done = subprocess.run(
-            [sys.executable, *started, "--help"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout.startswith(f"usage: {shown} ")
+def test_help_and_mistakes_load_no_beam() -> None:
+    said = in_a_process(
+        "import contextlib, importlib, sys\n"
+        "from beam_dpcount.commands import COMMANDS\n"
+        "for name in COMMANDS:\n"
+        "    main = importlib.import_module(f'beam_dpcount.commands.{name}').main\n"
+        "    with contextlib.suppress(SystemExit):\n"
+        "        main(['--help'])\n"
+        "    try:\n"
+        "        main(['--no-such-option'])\n"
+        "    except ValueError:\n"
+        "        print('refused', name)\n"
+        "    assert not {'apache_beam', 'matplotlib'} & {*sys.modules}, name\n"
+    )
+    parts = re.split(r"(?m)^refused (\w+)\n", said)
+    assert parts[1::2] == [*commands.COMMANDS]
+    for name, text in zip(parts[1::2], parts[::2], strict=False):
+        assert text.startswith(f"usage: beam-dpcount {name} ")
+        assert f"\nexample:\n  beam-dpcount {name} " in text
+
+
+@pytest.mark.parametrize(
+    ("start", "shown"),
+    [
+        ("door.console()", "beam-dpcount"),
+        (
+            "runpy.run_module('beam_dpcount', run_name='__main__', alter_sys=True)",
+            "python -m beam_dpcount",
+        ),
+    ],
+)
+def test_every_command_has_both_doors(start: str, shown: str) -> None:
+    said = in_a_process(
+        "import contextlib, runpy, sys\n"
+        "from beam_dpcount.commands import COMMANDS, door\n"
+        "for name in COMMANDS:\n"
+        "    sys.argv = ['beam-dpcount', name, '--help']\n"
+        "    with contextlib.suppress(SystemExit):\n"
+        f"        {start}\n"
+    )
+    usages = [f"{shown} {name}" for name in commands.COMMANDS]
+    assert re.findall(rf"(?m)^usage: ({re.escape(shown)} \w+) ", said) == usages
 
 
 @pytest.mark.exhaustive

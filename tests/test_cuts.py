@@ -38,20 +38,11 @@ from beam_dpcount.statistics.cuts import (
 )
 from tests.audit import exact as audits
 from tests.audit.exact import audit
+from tests.hostile import Unshowable
 
 NAMES = CutWeights(["ann", "bob", "cem"], unit=0.25)
 NUMBERS = CutWeights(4, unit=0.01)
 SECRET = "s3cr3t"
-
-
-class Unshowable:
-    def __eq__(self, other: object) -> bool:
-        raise RuntimeError(SECRET)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return "Unshowable()"
 
 
 # What an update counts

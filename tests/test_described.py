@@ -6,6 +6,7 @@ Under path="auto" that is known only once the input is, and so are a clock's win
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -208,3 +209,83 @@ def test_annotations_that_were_given_stay() -> None:
     (notes,) = (t.annotations for t in found if t.unique_name == "Count")
     assert notes["owner"] == b"us"
     assert "beam_dpcount:budget" in notes
+
+
+BUDGET = dp.ApproxDP(0.75, 1e-7)
+DAY: dict[str, Any] = {"horizon": 1440, "keys": ["a", "b"], "bounds": (-2, 3)}
+# A transform, how its events are windowed, and what is said of it.
+SAID: dict[str, tuple[Callable[[], Any], dict[str, str], tuple[str, ...]]] = {
+    "PrefixCount": (
+        lambda: dp.PrefixCount(BUDGET, 12_345, mechanism="SmoothBinary", bounds=(-2, 3)),
+        {"horizon": "12345"},
+        ("SmoothBinary", "replace_one", "[-2, 3]"),
+    ),
+    "Histogram": (
+        lambda: dp.Histogram(
+            BUDGET, 12_345, ["a", "b"], max_items=2, removals=True, mechanism="SmoothBinary"
+        ),
+        {"horizon": "12345"},
+        ("SmoothBinary", "replace_one", "at most 2", "down"),
+    ),
+    "TickCount": (
+        lambda: dp.TickCount(BUDGET, 60, "2024-01-01T00:00:00Z", mechanism="SmoothBinary", **DAY),
+        {
+            **{"horizon": "120", "tick": "60 s", "start": "2024-01-01T00:00:00Z", "keys": "2"},
+            **{"stop": "2024-01-02T00:00:00Z", "late": "fold", "max_per_tick": "1073741824"},
+            "window": "fixed, of 7200 s",
+        },
+        ("SmoothBinary", "add_remove", "[-2, 3]", "in one window"),
+    ),
+    "SubstringCount": (
+        lambda: dp.SubstringCount(BUDGET, 9, [*"ab"], 2, every=3, relation="add_remove"),
+        {"horizon": "9", "statistic": "words of up to 2 of 2 letters",
+         "released_after": "every 3 steps"},
+        ("add_remove (whether any one letter is there",),
+    ),
+    "TriangleCount": (
+        lambda: dp.TriangleCount(BUDGET, 9, ("ann", "bob", "cem"), max_degree=2, every=3),
+        {"horizon": "9", "statistic": "Triangles(vertices=3, max_degree=2, asserted=False)",
+         "released_after": "every 3 steps",
+         "neighbouring_relation": "edge (whether any one pair of vertices is ever inserted)"},
+        (),
+    ),
+    "CutGraph": (
+        lambda: dp.CutGraph(BUDGET, 9, ["a", "b", "c"], relation="replace_one"),
+        {"statistic": "weights of the 3 pairs of 3 vertices"},
+        ("replace_one (the pair and the w",),
+    ),
+    "DegreeHistogram": (
+        lambda: dp.DegreeHistogram(BUDGET, 9, 9, relation="node", max_degree=3, asserted=True),
+        {},
+        ("neighbouring_relation=node (",),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_what_is_said_of_each(name: str) -> None:
+    """Parameters, and nothing that is drawn or that lists vertices: a second one says the same."""
+    make, parts, more = SAID[name]
+    pipeline, count = beam.Pipeline(), make()
+    events = bounded(pipeline)
+    if "window" in parts:
+        assert "window" not in count.display_data()["budget_covers"]
+        events |= beam.WindowInto(FixedWindows(7200))
+    _ = events | "Count" >> count
+    for text in Pipeline(pipeline).texts["Count"]:
+        assert parts.items() <= text.items()
+        shown = " ".join(f"{key}={value}" for key, value in text.items())
+        assert all(part in shown for part in ("0.75", "1e-07", *more))
+        assert not re.search("seed|state|pool|cem", shown)
+    assert make().annotations() == make().annotations()
+    assert make().display_data() == make().display_data()
+
+
+def test_domains() -> None:
+    assert dp.SubstringCount(BUDGET, 9, [*"ab"], 2).domain == ("a", "b", "aa", "ab", "ba", "bb")
+    assert dp.TriangleCount(BUDGET, 9, 7, max_degree=2).domain is None
+    cut = dp.CutGraph(BUDGET, 9, ["a", "b", "c"])
+    assert (cut.domain, cut.vertices) == (("a-b", "a-c", "b-c"), ("a", "b", "c"))
+    node: dict[str, Any] = {"relation": "node", "asserted": True}
+    assert dp.DegreeHistogram(BUDGET, 9, 9, max_degree=3, **node).domain == ("1", "2", "3")
+    assert dp.DegreeHistogram(BUDGET, 9, 9, max_degree=3).domain == ("1", "2", "3+")

@@ -18,7 +18,7 @@ from tests.each_command import MAIN, MORE, log, rows
 PEOPLE = ("--user", "who", "--per-user", 3)
 KINDS = {
     **{kind: (kind, MORE[kind]) for kind in MAIN},
-    "people": ("ticks", (*MORE["ticks"], *PEOPLE, "--min-gap", "20s")),
+    "people": ("ticks", (*MORE["ticks"], *PEOPLE, "--gap", "20s")),
     "fitted": ("histogram", (*MORE["histogram"], "--fit-total")),
     "after rows": ("count", (*MORE["count"], *PEOPLE, "--path", "streaming")),
 }
@@ -122,10 +122,10 @@ def test_nothing_is_spent(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        (("--per-user", 3, "--min-gap", "20s"), "one row a key, and each key noise of its own;"),
-        (("--per-user", 3, "--per-key", 3, "--min-gap", "20s"), "Laplace noise, which is taken"),
-        (("--per-user", 3, "--per-key", 3, "--min-gap", "5s"), "it is shorter than a tick;"),
-        (("--per-user", 3, "--per-key", 3, "--min-gap", "20s", "--mechanism", "blt"), None),
+        (("--per-user", 3, "--gap", "20s"), "one row a key, and each key noise of its own;"),
+        (("--per-user", 3, "--per-key", 3, "--gap", "20s"), "Laplace noise, which is taken"),
+        (("--per-user", 3, "--per-key", 3, "--gap", "5s"), "it is shorter than a tick;"),
+        (("--per-user", 3, "--per-key", 3, "--gap", "20s", "--mechanism", "blt"), None),
         (("--per-user", 3, "--per-key", 3), None),
     ],
 )
@@ -133,7 +133,7 @@ def test_a_gap_that_makes_no_noise_smaller_is_noted(
     more: tuple[object, ...], why: str | None, tmp_path: Path
 ) -> None:
     out = said("ticks", log(tmp_path / "events.csv", rows()), "--dry-run", "--user", "who", *more)
-    notes = [line for line in out.splitlines() if line.startswith("note: --min-gap leaves rows")]
+    notes = [line for line in out.splitlines() if line.startswith("note: --gap leaves rows")]
     if why is None:
         assert not notes
     else:

@@ -2,7 +2,7 @@
 
 There is no skip list: a check holds for all kinds, or for those after each element, of keys that
 are optional, and so on, as `Kind` says. A new command is covered by an entry in `each_command`.
-What a command refuses is in `test_refusals.py`, what it counts in a file of its own.
+What a command refuses is in `test_command_refusals.py`, what it counts in a file of its own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import json
 import re
 from collections import Counter as Tally
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import beam_dpcount as dp
-from beam_dpcount.budget.account import create as create_account
+from beam_dpcount.budget.account_file import create as create_account
 from beam_dpcount.commands import COMMANDS, eventlog, manifest
 from beam_dpcount.commands import run as running
 from beam_dpcount.commands.looks import HEADING
@@ -42,78 +41,8 @@ from tests.command_lines import (
     succeed,
     without,
 )
-from tests.each_command import KEYS, MAIN, MODULE, MORE, TASK, log, row, rows
+from tests.each_command import KEYS, KINDS, MAIN, MODULE, MORE, TASK, Kind, log, row, rows
 
-RELEASE = ("key", "step", "timestamp", "value", "stddev")
-PEOPLE = ("--user", "v", "--per-user", 3, "--per-key", 2, "--max-keys", 2)
-ALONE = (*MORE["graph"][:5], "--horizon", 60)
-
-
-@dataclass(frozen=True)
-class Kind:
-    """One way to count.
-
-    Fields:
-      command: its entry in `each_command`.
-      words: instead of those there.
-      columns: what is written.
-      private: those of them that hold values, or follow from them.
-      relations: what --relation may be; the first is the default.
-      said: what is said of the guarantee, and in no other kind.
-    """
-
-    command: str
-    words: tuple[object, ...]
-    columns: tuple[str, ...] = RELEASE
-    private: tuple[str, ...] = ("value",)
-    relations: tuple[str, ...] = ("replace_one",)
-    said: tuple[str, ...] = ()
-
-    @property
-    def at_ticks(self) -> bool:
-        return "--tick" in self.words
-
-    @property
-    def selects(self) -> bool:
-        return "--select-keys" in self.words
-
-
-def of(name: str, *columns: str, words: Sequence[object] | None = None, **more: Any) -> Kind:
-    """A kind whose vectors have these columns."""
-    given = {"words": MORE[name] if words is None else tuple(words), **more}
-    if columns:
-        given |= {"columns": ("key", "step", "timestamp", *columns, "stddev"), "private": columns}
-    return Kind(name, **given)
-
-
-def graph(what: str, *more: object, columns: tuple[str, ...] = (), **how: Any) -> Kind:
-    return of("graph", *columns, words=(*ALONE, "--what", what, *more), **how)
-
-
-BOTH, EITHER = ("add_remove", "replace_one"), ("replace_one", "add_remove")
-PAIRS = tuple(f"{u}-{v}" for u in range(5) for v in range(u + 1, 5))
-CLOCKED = ("public: the keys and the clock", "the largest error of all 36 releases")
-WORDS = ("key", "step", "timestamp", "rank", "word", "value", "low", "high")
-KINDS = {
-    "count": of("count"),
-    "values": of("count", words=("--key", "who", "--value", "u", "--bounds", 0, 4,
-                                 "--timestamp", "time", "--horizon", 60)),
-    "count of people": of("count", words=(*MORE["count"], *PEOPLE)),
-    "ticks": of("ticks", relations=BOTH, said=CLOCKED),
-    "ticks of people": of("ticks", words=(*MORE["ticks"], *PEOPLE), relations=BOTH, said=CLOCKED),
-    "select": of("select", relations=BOTH),
-    "histogram": of("histogram", "a", "b", relations=EITHER),
-    "histogram of people": of("histogram", "a", "b", words=(*MORE["histogram"], *PEOPLE),
-                              relations=EITHER),
-    "sequences": Kind("sequences", MORE["sequences"], WORDS, WORDS[4:], EITHER,
-                      said=("of 6 words after each of 60 rows",)),
-    "graph": graph("edges", relations=("edge",)),
-    "triangles": graph("triangles", "--max-degree", 4, "--asserted", relations=("edge", "node"),
-                       said=("It rests on your word",)),
-    "degrees": graph("degrees", "--max-degree", 3, columns=("1", "2", "3+"), relations=("edge",)),
-    "forest": graph("forest", "--max-weight", 5, "--weight", "u", relations=("edge",)),
-    "cuts": of("cuts", *PAIRS, relations=BOTH, said=("cuts: add up the weights",)),
-}  # fmt: skip
 # One of each command, and of each way to write.
 MAIN_KINDS = [name for name in KINDS if name in MORE]
 ELEMENTS = [name for name in MAIN_KINDS if not KINDS[name].at_ticks]

@@ -12,7 +12,6 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import pytest
-from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.transforms.window import GlobalWindow
 
 import beam_dpcount as dp
@@ -64,10 +63,7 @@ KINDS = {**SEQUENCES, **GRAPHS}
 each_family = pytest.mark.parametrize("family", FAMILIES)
 
 
-@pytest.fixture(autouse=True)
-def _no_state_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The local runner's cache measures every state that it holds, some 1 ms a key and bundle.
-    monkeypatch.setattr(worker_handlers, "STATE_CACHE_SIZE_MB", 0)
+pytestmark = pytest.mark.usefixtures("no_state_cache")
 
 
 def some_rows(family: str, n: int, seed: int = 1) -> list[Row]:
@@ -178,7 +174,7 @@ def test_a_share_is_used_once() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", {**KINDS, **MORE})
+@pytest.mark.parametrize("kind", [*KINDS, *MORE])
 def test_states_come_back_exactly_and_are_refused_by_others(kind: str) -> None:
     makes = {**KINDS, **MORE}
     count = makes[kind](mechanism="NormalizedBLT" if kind in SEQUENCES else None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
 import pickle
 import random
@@ -10,7 +9,6 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from fractions import Fraction
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,8 +35,8 @@ from beam_dpcount.statistics.episode_bounds import (
 from beam_dpcount.statistics.episodes import Episodes, EpisodesChange
 from beam_dpcount.statistics.letters import EITHER
 from tests.messages import says
+from tests.real_data import real_rows
 
-DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
 MECHANISMS = (BinaryTree, SmoothBinary, KAry, SquareRoot, NormalizedBLT, Simple2)
 RELATIONS = ("replace_one", "add_remove")
 
@@ -101,11 +99,7 @@ def test_a_known_stream() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("span", [None, 10])
 def test_real_events_have_the_occurrences_of_the_definition(span: int | None) -> None:
-    file = DATA / "healthapp_2k.csv"
-    if not file.exists():
-        pytest.skip(f"{file.name} is not in ../shared/data beside the repository")
-    with open(file, encoding="utf-8", newline="") as opened:
-        events = [row["EventId"] for row in csv.DictReader(opened)]
+    events = [row["EventId"] for row in real_rows("healthapp_2k.csv")]
     common = [event for event, _ in Counter(events).most_common(12)]
     statistic = Episodes(common, max_length=3, max_span=span)
     stream = [event if event in common else "" for event in events]

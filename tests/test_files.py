@@ -46,16 +46,13 @@ from beam_dpcount.commands.files.tables import Output, WriteTable, check_output,
 from beam_dpcount.commands.graph import named_edge
 from beam_dpcount.commands.histogram import split_items
 from tests import runners
+from tests.real_data import real
 
-DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
 SECRET = "s3cr3t"
 
 
 def data(name: str) -> str:
-    path = DATA / name
-    if not path.exists():
-        pytest.skip(f"{name} is not in ../shared/data beside the repository")
-    return str(path)
+    return str(real(name))
 
 
 def source(

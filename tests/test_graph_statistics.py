@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import comb
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,8 +43,7 @@ from beam_dpcount.statistics.graph_counts import (
     SpanningForest,
     Triangles,
 )
-
-DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
+from tests.real_data import real
 
 Row = tuple[int, int, int]  # u, v, weight
 Stream = tuple[Row, ...]
@@ -540,9 +538,7 @@ def test_every_step_equals_recomputation(
 @pytest.mark.parametrize("every", [1000, pytest.param(100, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("place", range(12))
 def test_messages_equal_recomputation_at_checkpoints(place: int, every: int) -> None:
-    if not (DATA / "collegemsg.txt").exists():
-        pytest.skip("collegemsg.txt is not in ../shared/data beside the repository")
-    lines = (DATA / "collegemsg.txt").read_text(encoding="utf-8").splitlines()[1:5001]
+    lines = real("collegemsg.txt").read_text(encoding="utf-8").splitlines()[1:5001]
     numbers = [[int(field) for field in line.split()] for line in lines]
     rows = [(u, v, 1 + time % 9) for u, v, time in numbers]
     statistic = assorted(1900, 12)[place]

@@ -7,31 +7,26 @@ from collections import Counter as Tally
 from collections.abc import Callable
 from functools import lru_cache, partial
 from math import comb
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
 import pytest
-from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.transforms.window import FixedWindows
 
 import beam_dpcount as dp
 from beam_dpcount.statistics import cut_values
+from tests.real_data import real
 from tests.runners import Row, feed, run
 
 EXACT: dict[str, Any] = {"budget": dp.ZCDP(1e18), "mechanism": "SmoothBinary"}  # no noise at all
 SECRET = "s3cr3t"
-DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
 VERTICES = 1900  # of the real data, which number theirs from 1
 
 each_path = pytest.mark.parametrize("path", ["bounded", "streaming"])
 
 
-@pytest.fixture(autouse=True)
-def _no_state_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The local runner's cache measures every state that it holds, some 1 ms a key and bundle.
-    monkeypatch.setattr(worker_handlers, "STATE_CACHE_SIZE_MB", 0)
+pytestmark = pytest.mark.usefixtures("no_state_cache")
 
 
 NAMES = ("ann", "bob", "cem", "dan", "eve", "fay", "gil")
@@ -271,27 +266,6 @@ def test_degrees_that_are_asserted_in_vain_stop_no_job(path: str) -> None:
         assert round(seen.releases[-1].value) == 2
 
 
-def test_annotations_name_what_is_counted_but_not_the_vertices() -> None:
-    count = dp.TriangleCount(dp.ZCDP(0.5), 9, NAMES, max_degree=2, every=3)
-    shown = count.display_data()
-    assert shown["statistic"] == "Triangles(vertices=7, max_degree=2, asserted=False)"
-    assert shown["released_after"] == "every 3 steps"
-    assert (
-        shown["neighbouring_relation"] == "edge (whether any one pair of vertices is ever inserted)"
-    )
-    assert shown["horizon"] == "9"
-    assert count.domain is None
-    cut = dp.CutGraph(dp.ZCDP(0.5), 9, ["a", "b", "c"], relation="replace_one")
-    assert cut.display_data()["statistic"] == "weights of the 3 pairs of 3 vertices"
-    assert cut.display_data()["neighbouring_relation"].startswith("replace_one (the pair and the w")
-    assert (cut.domain, cut.vertices) == (("a-b", "a-c", "b-c"), ("a", "b", "c"))
-    asserted: dict[str, Any] = {"max_degree": 3, "asserted": True}
-    degrees = dp.DegreeHistogram(dp.ZCDP(0.5), 9, 9, relation="node", **asserted)
-    assert degrees.annotations()["beam_dpcount:neighbouring_relation"].startswith("node (")  # type: ignore[arg-type]
-    assert degrees.domain == ("1", "2", "3")
-    assert dp.DegreeHistogram(dp.ZCDP(0.5), 9, 9, max_degree=3).domain == ("1", "2", "3+")
-
-
 # Real edges
 
 
@@ -310,9 +284,7 @@ def networkx() -> Any:
 @lru_cache(maxsize=1)
 def messages() -> list[Edge]:
     """The first 5,000 messages as undirected edges, in the order of the file."""
-    path = DATA / "collegemsg.txt"
-    if not path.exists():
-        pytest.skip(f"{path.name} is not in ../shared/data beside the repository")
+    path = real("collegemsg.txt")
     lines = path.read_text(encoding="utf-8").splitlines()[1:5001]
     numbers = [tuple(map(int, line.split())) for line in lines]
     return [Edge(u, v, 1 + time % 9) for u, v, time in numbers]

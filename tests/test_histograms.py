@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import enum
 import itertools
-import logging
 import math
-import pickle
 import random
 import re
 from collections import Counter as Multiset
@@ -16,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
@@ -25,13 +21,10 @@ import pytest
 from apache_beam.coders.typecoders import registry
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.testing import test_stream
-from apache_beam.transforms.display import DisplayData
 from apache_beam.transforms.window import (
     FixedWindows,
     GlobalWindow,
     IntervalWindow,
-    Sessions,
-    SlidingWindows,
     TimestampedValue,
 )
 from apache_beam.utils.timestamp import Timestamp
@@ -70,12 +63,13 @@ from beam_dpcount.statistics.items import (
     read_items,
 )
 from beam_dpcount.transforms.histograms import Histogram
-from beam_dpcount.transforms.inputs import BOUNDED_PATH, MERGING_WINDOWS, SEVERAL_WINDOWS
 from beam_dpcount.transforms.postprocess import TopK
 from tests.audit import exact as audits
 from tests.audit.exact import audit
+from tests.hostile import Unshowable
 from tests.messages import says
-from tests.runners import RUNNERS, Row, feed, root, run
+from tests.real_data import real_rows
+from tests.runners import RUNNERS, Row, failure, feed, run
 from tests.scripted import KeyedScript, ScriptedEntropy
 
 
@@ -92,7 +86,6 @@ DOMAIN = ("a", "b", "c", "d")
 SECOND = 1_000_000
 # A number and a text that turn up nowhere by chance.
 SECRET, SECRET_TEXT = 77_431, "s3cr3t"
-DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
 
 each_path = pytest.mark.parametrize("path", PATHS)
 each_runner = pytest.mark.parametrize("runner", RUNNERS)
@@ -102,18 +95,6 @@ class Text(str, enum.Enum):
     """Equal to its text, and hashed by its name."""
 
     FIRST = "a"
-
-
-class Unshowable:
-    """Cannot be compared, nor hashed, nor iterated."""
-
-    def __eq__(self, other: object) -> bool:
-        raise RuntimeError(SECRET_TEXT)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return "Unshowable()"
 
 
 # What an element names
@@ -507,13 +488,6 @@ def test_each_fixed_window_starts_anew(path: str) -> None:
         assert release in expected
 
 
-@each_path
-@pytest.mark.parametrize("windows", [Sessions(10), SlidingWindows(10, 5)], ids=stable)
-def test_other_windows_are_refused(windows: Any, path: str) -> None:
-    with pytest.raises(ValueError, match=says(MERGING_WINDOWS) + "|" + says(SEVERAL_WINDOWS)):
-        _ = beam.Pipeline() | feed([("k", "a", 0)]) | beam.WindowInto(windows) | scripted(path=path)
-
-
 # The exact histogram
 
 
@@ -558,11 +532,7 @@ def check_exact(rows: Sequence[Row], count: Histogram, plain: Sequence[Row]) -> 
 
 @each_path
 def test_an_enormous_budget_gives_the_exact_histogram_of_real_data(path: str) -> None:
-    file = DATA / "healthapp_2k.csv"
-    if not file.exists():
-        pytest.skip(f"{file.name} is not in ../shared/data beside the repository")
-    with open(file, encoding="utf-8", newline="") as opened:
-        events = [row["EventId"] for row in csv.DictReader(opened)]
+    events = [row["EventId"] for row in real_rows("healthapp_2k.csv")]
     domain = sorted(set(events))
     assert (len(events), len(domain)) == (2000, 75)
     rows = [("all", event, i) for i, event in enumerate(events)]
@@ -649,12 +619,6 @@ def test_collect_shows_what_did_not_count(path: str, runner: str) -> None:
     assert dropped == outcome.releases
 
 
-def failure(build: Callable[[beam.Pipeline], Any]) -> BaseException:
-    with pytest.raises(Exception) as caught:
-        run(build)
-    return root(caught.value)
-
-
 @each_path
 @pytest.mark.parametrize("payload", [SECRET, SECRET_TEXT, [SECRET_TEXT, "a"], {"a": SECRET}])
 def test_raise_names_the_element_and_not_its_value(payload: Any, path: str) -> None:
@@ -715,87 +679,6 @@ def test_nothing_is_released_past_the_horizon(path: str) -> None:
 
 
 # What the outside sees
-
-
-@each_path
-def test_what_is_public_is_the_same_for_neighbours(path: str) -> None:
-    rows = some_rows({"x": 60, "y": 12, "z": 1}, PAYLOADS)
-    count = Histogram(BUDGET, 50, DOMAIN, max_items=2, path=path)
-
-    def public(given: list[Row]) -> tuple[Any, ...]:
-        outcome = run(lambda p: p | feed(given) | count)
-        shown = [(r._replace(value=[]), len(r.value)) for r in outcome.releases]
-        return shown, outcome.metrics(), [(s.micros, s.window) for s in outcome.outputs[0]]
-
-    expected = public(rows)
-    for payload in ["a", None, SECRET_TEXT, list(DOMAIN), Unshowable(), [Unshowable()]]:
-        place = random.Random(repr(payload)).randrange(len(rows))
-        neighbour = list(rows)
-        neighbour[place] = (rows[place][0], payload, rows[place][2])
-        assert public(neighbour) == expected
-
-
-@each_path
-@each_runner
-def test_logs_and_metrics_show_no_data(
-    path: str,
-    runner: str,
-    caplog: pytest.LogCaptureFixture,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    caplog.set_level(logging.DEBUG)
-    rows: list[Row] = [
-        ("k", SECRET_TEXT, 0),
-        ("k", [SECRET_TEXT], 1),
-        ("k", SECRET, 2),
-        ("k", 1, 3),
-    ]
-    outcome = run(lambda p: p | feed(rows) | scripted(3, path=path), runner)
-    printed = capfd.readouterr()
-    for text in (caplog.text, printed.out, printed.err, str(outcome.metrics())):
-        assert SECRET_TEXT not in text
-        assert str(SECRET) not in text
-    assert set(outcome.metrics()) <= {"past_horizon"}
-
-
-def test_annotations_and_display_data_show_the_parameters() -> None:
-    def make() -> Histogram:
-        return Histogram(
-            dp.ApproxDP(0.75, 1e-7),
-            12_345,
-            DOMAIN,
-            max_items=2,
-            removals=True,
-            mechanism="SmoothBinary",
-        )
-
-    count = make()
-    pipeline = beam.Pipeline()
-    _ = pipeline | feed([("k", "a", 0)]) | "Named" >> count
-    proto = pipeline.to_runner_api()
-    (named,) = [t for t in proto.components.transforms.values() if t.unique_name == "Named"]
-    texts = [
-        {key: value.decode() for key, value in named.annotations.items()},
-        {item.key: str(item.value) for item in DisplayData.create_from(count).items},
-    ]
-    for text in texts:
-        shown = " ".join(f"{key}={value}" for key, value in text.items())
-        for part in ("0.75", "1e-07", "SmoothBinary", "12345", "replace_one", "at most 2", "down"):
-            assert part in shown
-        assert not re.search("seed|state|pool", shown)
-    assert make().annotations() == count.annotations()
-
-
-def test_the_transform_pickles() -> None:
-    rows = some_rows({"x": 5}, PAYLOADS)
-    count = scripted(mechanism="SmoothBinary", on_reject="collect")
-    for copy in (
-        pickle.loads(pickle.dumps(count)),
-        beam.internal.pickler.loads(beam.internal.pickler.dumps(count)),
-    ):
-        assert copy.counter == count.counter
-        outcome = run(lambda p, copy=copy: p | feed(rows) | copy)
-        assert outcome.releases == by_hand(count, rows, "bounded")
 
 
 @pytest.mark.parametrize(
@@ -887,12 +770,6 @@ def test_the_counter_is_calibrated_to_the_change() -> None:
     )
     assert less.counter.l2_sensitivity == pytest.approx(math.sqrt(2 * 7))  # type: ignore[attr-defined]
     assert count.domain == DOMAIN
-
-
-def test_the_bounded_path_refuses_unbounded_input() -> None:
-    source = test_stream.TestStream().advance_watermark_to_infinity()
-    with pytest.raises(ValueError, match=says(BOUNDED_PATH)):
-        _ = beam.Pipeline() | source | scripted(path="bounded")
 
 
 def test_rejected_elements_are_silent() -> None:

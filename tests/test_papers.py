@@ -27,7 +27,7 @@ from benchmarks.papers import repairs as comparisons_repairs
 from benchmarks.papers import sparsity as comparisons_sparsity
 from benchmarks.papers import top as comparisons_top
 from benchmarks.papers.optimal import mathias_floor
-from tests.command_lines import DATA
+from tests.real_data import DATA
 
 Table = list[dict[str, str]]
 WINDOW = {"mean_absolute_error", "standard_error", "p10", "p90", "exact_stddev"}

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import base64
 import bz2
-import csv
 import logging
 import random
 import struct
 from collections.abc import Sequence
 from dataclasses import replace
 from operator import itemgetter
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +17,6 @@ import apache_beam as beam
 import numpy as np
 import pytest
 from apache_beam.internal import pickler
-from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.transforms.window import (
     FixedWindows,
     GlobalWindow,
@@ -69,6 +66,7 @@ from tests.people import (
     who,
     who_of_pair,
 )
+from tests.real_data import real_rows
 from tests.runners import (
     PATHS,
     RUN_AT_ONCE,
@@ -83,14 +81,10 @@ from tests.runners import (
 )
 from tests.side_doors import _noted_updates, listening, outside  # noqa: F401
 
-DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
 MINUTE = 60 * SECOND
 
 
-@pytest.fixture(autouse=True)
-def _no_state_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The local runner's cache measures every state that it holds, some 1 ms a key and bundle.
-    monkeypatch.setattr(worker_handlers, "STATE_CACHE_SIZE_MB", 0)
+pytestmark = pytest.mark.usefixtures("no_state_cache")
 
 
 @pytest.mark.exhaustive("path")
@@ -429,11 +423,7 @@ def test_bounds_for_several_counts_have_noise_of_their_own(
 )
 def test_exact_counts_of_collegemsg(events: int, per_key: int, left: int, keys: int) -> None:
     """Rows of one second are a microsecond apart, so that ties are by the file."""
-    path = DATA / "collegemsg.txt"
-    if not path.exists():
-        pytest.skip("collegemsg.txt is not in ../shared/data beside the repository")
-    with open(path, encoding="utf-8", newline="") as file:
-        read = list(csv.DictReader(file, delimiter=" "))
+    read = real_rows("collegemsg.txt", " ")
     assert len(read) == 59_835
     rows: list[Row] = [
         (row["dst"], {"who": row["src"]}, int(row["time"]) * SECOND + place)

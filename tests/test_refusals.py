@@ -152,7 +152,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "type[Mechanism]": (*NO_MECHANISM, None, mechanisms.Sparse),
     "Entropy": (42, "system", dp.SystemEntropy),
     "Users": ("everyone", 5, dp.Users),
-    "Mapping[str, Any]": (None, [], {}, {1: 2}, "a"),
+    "Mapping[str, object]": (None, [], {}, {1: 2}, "a"),
     "Statistic": (None, "words", statistics.Words),
     "Change": ("replace_one", 5, dp.Change),
     "Counter": (*COUNTERS, None),
@@ -162,7 +162,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "Sequence[float]": (None, "0.5", True, [], [2], [-0.5], [math.nan], ["0.5"], [True]),
     "Sequence[int]": MANY,
     "Sequence[int | None]": MANY,
-    "Sequence[Any]": (*MANY, ["x"], [math.inf]),
+    "Sequence[object]": (*MANY, ["x"], [math.inf]),
     "int | Sequence[int]": (0, 1, True, 1.5, "5", b"\5", [True], [1.5], ["5"], [1]),
     "tuple[float, float]": (5, None, (0, 1, 2), ("0", 1), (math.nan, 1), (0, math.inf), (1, 0)),
 }

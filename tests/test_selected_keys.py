@@ -14,7 +14,6 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import pytest
-from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.transforms.window import FixedWindows, GlobalWindow
 
 import beam_dpcount as dp
@@ -72,10 +71,7 @@ def by_ticks(rows: Iterable[Row], ticks: int = TICKS) -> list[Any]:
     return parts
 
 
-@pytest.fixture(autouse=True)
-def _no_state_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The local runner's cache measures every state that it holds, some 1 ms a key and bundle.
-    monkeypatch.setattr(worker_handlers, "STATE_CACHE_SIZE_MB", 0)
+pytestmark = pytest.mark.usefixtures("no_state_cache")
 
 
 # The rule's numbers

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 from collections import Counter as Tally
-from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
 import pytest
-from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.transforms.window import FixedWindows
 
 import beam_dpcount as dp
@@ -17,19 +14,16 @@ from beam_dpcount.statistics.letters import EITHER
 from beam_dpcount.transforms.elements import NEEDS_HORIZON
 from tests.episodes import occurrences
 from tests.messages import says
+from tests.real_data import real_rows
 from tests.runners import Row, feed, run
 
 EXACT = dp.ZCDP(1e12)
 SECRET = "s3cr3t"
-DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
 
 each_path = pytest.mark.parametrize("path", ["bounded", "streaming"])
 
 
-@pytest.fixture(autouse=True)
-def _no_state_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The local runner's cache measures every state that it holds, some 1 ms a key and bundle.
-    monkeypatch.setattr(worker_handlers, "STATE_CACHE_SIZE_MB", 0)
+pytestmark = pytest.mark.usefixtures("no_state_cache")
 
 
 # Windows
@@ -55,11 +49,7 @@ def test_top_words_are_post_processing(path: str) -> None:
 
 
 def healthapp() -> list[str]:
-    path = DATA / "healthapp_2k.csv"
-    if not path.exists():
-        pytest.skip(f"the real data are not there: {path.name}")
-    with path.open(encoding="utf-8", newline="") as file:
-        return [row["EventId"] for row in csv.DictReader(file)]
+    return [row["EventId"] for row in real_rows("healthapp_2k.csv")]
 
 
 @each_path
@@ -202,13 +192,3 @@ def test_constructor_refusals(make: Any, message: str | None) -> None:
         return
     with pytest.raises((ValueError, TypeError), match=message):
         make()
-
-
-def test_annotations_name_what_is_counted() -> None:
-    count = dp.SubstringCount(dp.ZCDP(0.5), 9, [*"ab"], 2, every=3, relation="add_remove")
-    shown = count.display_data()
-    assert shown["statistic"] == "words of up to 2 of 2 letters"
-    assert shown["released_after"] == "every 3 steps"
-    assert shown["neighbouring_relation"].startswith("add_remove (whether any one letter is there")
-    assert shown["horizon"] == "9"
-    assert count.domain == ("a", "b", "aa", "ab", "ba", "bb")

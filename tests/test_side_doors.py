@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 import apache_beam as beam
 import pytest
 from apache_beam.metrics.metric import Metrics
-from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.testing import test_stream
 from apache_beam.transforms.display import DisplayData
 from apache_beam.transforms.window import TimestampedValue
@@ -45,11 +44,7 @@ from tests.runners import SECOND, Row, feed
 from tests.scripted import ScriptedEntropy
 from tests.side_doors import SECRET, _noted_updates, outside  # noqa: F401
 
-
-@pytest.fixture(autouse=True)
-def _no_state_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The local runner's cache measures every state that it holds, some 1 ms a key and bundle.
-    monkeypatch.setattr(worker_handlers, "STATE_CACHE_SIZE_MB", 0)
+pytestmark = pytest.mark.usefixtures("no_state_cache")
 
 
 def test_every_transform_is_in_the_table() -> None:

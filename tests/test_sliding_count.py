@@ -13,7 +13,6 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import pytest
-from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.testing import test_stream
 from apache_beam.transforms.window import FixedWindows, GlobalWindow, SlidingWindows
 
@@ -34,9 +33,7 @@ TICK = 10 * SECOND
 ROOT = Path(__file__).resolve().parent.parent
 
 
-@pytest.fixture(autouse=True)
-def _no_state_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_handlers, "STATE_CACHE_SIZE_MB", 0)
+pytestmark = pytest.mark.usefixtures("no_state_cache")
 
 
 def sliding(window: int = 3, **options: Any) -> dp.SlidingCount:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import datetime as dt
 import logging
 import math
@@ -14,16 +13,13 @@ from collections import Counter as Tally
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
 import pytest
 from apache_beam.pvalue import PCollection
-from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.transforms import trigger
-from apache_beam.transforms.display import DisplayData
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.userstate import TimerSpec, on_timer
 from apache_beam.transforms.window import (
@@ -69,6 +65,7 @@ from beam_dpcount.transforms.ticks import GAPS, TickCount
 from benchmarks.cells import Bag
 from benchmarks.jobs import dofns_of
 from tests.messages import says
+from tests.real_data import real_rows
 from tests.runners import (
     RUNNERS,
     SECOND,
@@ -77,8 +74,8 @@ from tests.runners import (
     Seen,
     each_path,
     each_runner_and_path,
+    failure,
     feed,
-    root,
     run,
     run_stream,
     stream,
@@ -88,13 +85,9 @@ from tests.scripted import KeyedScript, ScriptedEntropy
 BUDGET = dp.ApproxDP(1.0, 1e-6)
 EXACT = dp.ZCDP(1e12)  # its noise is 0
 SECRET, SECRET_TEXT = 77_431, "s3cr3t"
-DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
 
 
-@pytest.fixture(autouse=True)
-def _no_state_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The local runner's cache measures every state that it holds, some 1 ms a key and bundle.
-    monkeypatch.setattr(worker_handlers, "STATE_CACHE_SIZE_MB", 0)
+pytestmark = pytest.mark.usefixtures("no_state_cache")
 
 
 def scripted(keys: Sequence[str] = ("a", "b", "c"), **options: Any) -> TickCount:
@@ -1140,13 +1133,8 @@ def test_retried_bundles_lose_and_repeat_nothing(attempts: Tally[Any]) -> None:
 # Real files
 
 
-def real_rows(name: str, key: str, time: str, delimiter: str) -> list[Row]:
-    path = DATA / name
-    if not path.exists():
-        pytest.skip(f"{name} is not in ../shared/data beside the repository")
-    with open(path, encoding="utf-8", newline="") as file:
-        read = csv.DictReader(file, delimiter=delimiter)
-        return [(row[key], 1, int(row[time]) * SECOND) for row in read]
+def timed(name: str, key: str, time: str, delimiter: str) -> list[Row]:
+    return [(row[key], 1, int(row[time]) * SECOND) for row in real_rows(name, delimiter)]
 
 
 def running_counts(
@@ -1170,7 +1158,7 @@ def running_counts(
 @pytest.mark.exhaustive
 @each_path
 def test_exact_counts_of_bgl_by_day(path: str) -> None:
-    rows = real_rows("bgl_2k.csv", "Level", "Timestamp", ",")
+    rows = timed("bgl_2k.csv", "Level", "Timestamp", ",")
     assert len(rows) == 2000
     day, keys = 86_400 * SECOND, sorted({row[0] for row in rows})
     first = min(row[2] for row in rows) // day * day
@@ -1196,7 +1184,7 @@ def test_exact_counts_of_bgl_by_day(path: str) -> None:
 @each_path
 def test_exact_counts_of_collegemsg_by_hour(path: str) -> None:
     """Half a million releases of the 100 busiest."""
-    rows = real_rows("collegemsg.txt", "src", "time", " ")
+    rows = timed("collegemsg.txt", "src", "time", " ")
     assert len(rows) == 59_835
     keys = [key for key, _ in Tally(row[0] for row in rows).most_common(100)]
     hour, first = 3600 * SECOND, min(row[2] for row in rows)
@@ -1221,49 +1209,6 @@ def plain(release: Release) -> tuple[str, int, float]:
 
 
 # What the outside sees
-
-
-@each_path
-def test_what_is_public_is_the_same_for_neighbours(path: str) -> None:
-    rows = some_rows(40)
-    count = TickCount(BUDGET, 10, 0, horizon=12, keys=["a", "b", "c"], path=path, bounds=(-5, 5))
-
-    def public(given: list[Row]) -> tuple[Any, ...]:
-        outcome = run(lambda p: p | feed(given, Any) | count)
-        shown = [release._replace(value=0.0) for release in outcome.releases]
-        return shown, outcome.metrics(), [(s.micros, s.window) for s in outcome.outputs[0]]
-
-    expected = public(rows)
-    assert expected == public([])
-    others: list[Any] = [None, ("c", 5, 3), ("a", SECRET_TEXT, 5), ("z", 1, 5), (7, 1, 5)]
-    others += [("a", 1, 10**15), ("a", math.nan, -(10**15))]
-    for other in others:
-        neighbour = rows[1:] if other is None else [other, *rows[1:]]
-        assert public(neighbour) == expected
-
-
-@pytest.mark.exhaustive("path")
-@each_runner_and_path
-def test_logs_and_metrics_show_no_data(
-    runner: str, path: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
-) -> None:
-    caplog.set_level(logging.DEBUG)
-    rows: list[Row] = [("a", SECRET, 0), ("a", SECRET_TEXT, 1), (SECRET_TEXT, 1, 2)]
-    rows += [("a", SECRET, 10**12), ("b", SECRET, -5)]
-    count = scripted(path=path, bounds=(0, 10**6))
-    outcome = run(lambda p: p | feed(rows) | count, runner)
-    printed = capfd.readouterr()
-    for text in (caplog.text, printed.out, printed.err):
-        for secret in (SECRET_TEXT, str(SECRET), str(2 * SECRET)):
-            assert secret not in text
-    assert not outcome.metrics()
-
-
-def failure(build: Callable[[beam.Pipeline], Any], runner: str = "fn") -> BaseException:
-    """The error that a pipeline ends with."""
-    with pytest.raises(Exception) as caught:
-        run(build, runner)
-    return root(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -1395,43 +1340,6 @@ def test_declared_keys_of_another_type_are_refused_at_construction(path: str) ->
         _ = beam.Pipeline() | feed([(7, 1, 0)], tuple[int, int]) | scripted(path=path)
 
 
-def test_annotations_and_display_data_show_the_parameters() -> None:
-    def make() -> TickCount:
-        return TickCount(
-            dp.ApproxDP(0.75, 1e-7),
-            60,
-            "2024-01-01T00:00:00Z",
-            horizon=1440,
-            keys=["a", "b"],
-            mechanism="SmoothBinary",
-            bounds=(-2, 3),
-        )
-
-    count = make()
-    pipeline = beam.Pipeline()
-    events = pipeline | feed([("a", 1, 0)]) | beam.WindowInto(FixedWindows(7200))
-    _ = events | "Named" >> count
-    proto = pipeline.to_runner_api()
-    (named,) = [t for t in proto.components.transforms.values() if t.unique_name == "Named"]
-    displayed = DisplayData.create_from(count)
-    texts = [
-        {key: value.decode() for key, value in named.annotations.items()},
-        {item.key: str(item.value) for item in displayed.items},
-    ]
-    for text in texts:
-        shown = " ".join(f"{key}={value}" for key, value in text.items())
-        for part in (
-            *("0.75", "1e-07", "SmoothBinary", "horizon=120", "add_remove", "[-2, 3]"),
-            *("tick=60 s", "start=2024-01-01T00:00:00Z", "stop=2024-01-02T00:00:00Z", "keys=2"),
-            *("late=fold", "window=fixed, of 7200 s", "in one window", "max_per_tick=1073741824"),
-        ):
-            assert part in shown
-        assert not re.search("seed|state|pool", shown)
-    other = make()
-    assert "window" not in other.display_data()["budget_covers"]
-    assert other.display_data() == make().display_data()
-
-
 def test_a_share_of_a_ledger_is_spent_once_and_only_where_applied() -> None:
     whole = Ledger(dp.ZCDP(1.0))
     share = whole.share(0.25, "clicks")
@@ -1446,19 +1354,6 @@ def test_a_share_of_a_ledger_is_spent_once_and_only_where_applied() -> None:
     assert share.claimed_by == "TickCount"
     with pytest.raises(ClaimedError):
         _ = events | "Again" >> count
-
-
-def test_the_transform_pickles() -> None:
-    rows = some_rows(20)
-    count = scripted(mechanism="SmoothBinary", unit=0.5)
-    copies = [
-        pickle.loads(pickle.dumps(count)),
-        beam.internal.pickler.loads(beam.internal.pickler.dumps(count)),
-    ]
-    for copy in copies:
-        assert copy.counter == count.counter
-        outcome = run(lambda p, copy=copy: p | feed(rows) | copy)
-        assert outcome.releases == by_hand(count, rows)
 
 
 @each_path

@@ -10,20 +10,18 @@ import itertools
 import re
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import apache_beam as beam
 import pytest
-from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import beam_dpcount as dp
-from beam_dpcount.commands import COMMANDS, count, graph, histogram, sequences
-from beam_dpcount.commands import ticks as ticks_command
+from beam_dpcount.commands import COMMANDS
 from tests.command_lines import command
+from tests.each_command import KINDS, MAIN
 from tests.hostile import (
     AFTER,
     BUDGET,
@@ -51,10 +49,7 @@ PATHS = ("bounded", "streaming")
 longer = pytest.mark.parametrize("pairs", [2, pytest.param(8, marks=pytest.mark.audit)])
 
 
-@pytest.fixture(autouse=True)
-def _no_state_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The local runner's cache measures every state that it holds, some 1 ms a key and bundle.
-    monkeypatch.setattr(worker_handlers, "STATE_CACHE_SIZE_MB", 0)
+pytestmark = pytest.mark.usefixtures("no_state_cache")
 
 
 def for_pairs(pairs: int, made: st.SearchStrategy[Any], check: Callable[[Any], None]) -> None:
@@ -192,44 +187,15 @@ def test_what_stops_a_pipeline_says_nothing_of_it(
 # Commands
 
 
-@dataclass(frozen=True)
-class Line:
-    """A command, and cells of the column that it protects; or, at a clock, whole rows.
-
-    Fields:
-      main: the command.
-      words: its options, but for the files.
-      cells: what is protected of a row.
-      private: columns of what it writes that hold values, or follow from them.
-    """
-
-    main: Callable[..., None]
-    words: str
-    cells: tuple[str, ...]
-    private: tuple[str, ...] = ("value",)
-
-
-USUAL = ("--key", "who", "--timestamp", "when", "--epsilon", "1", "--delta", "1e-6")
 BAD_CELLS = ("", "none", "nan", "1e999", "-5", '"a,b"', '"two\nlines"', SECRET)
-LINES = {
-    "count": Line(count.main, "--value what --bounds 0 1", ("0", "1", *BAD_CELLS)),
-    "histogram": Line(
-        histogram.main, "--item what --domain x y", ("x", "y", *BAD_CELLS), ("x", "y")
-    ),
-    "sequences": Line(
-        sequences.main,
-        "--letter what --alphabet x y --max-length 2",
-        ("x", "y", *BAD_CELLS),
-        ("word", "value", "low", "high"),
-    ),
-    "graph": Line(
-        graph.main,
-        "--what edges --edge what other --vertices 4",
-        ("0", "2", "3", "7", *BAD_CELLS),
-    ),
-    "ticks": Line(
-        ticks_command.main,
-        "--tick 1 --start 0 --horizon 4 --keys a b",
+# Of each command, options, and cells of the column that it protects; at a clock, whole rows.
+LINES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "count": ("--value what --bounds 0 1", ("0", "1", *BAD_CELLS)),
+    "histogram": ("--item what --domain a b", ("a", "b", *BAD_CELLS)),
+    "sequences": ("--letter what --alphabet a b --max-length 2", ("a", "b", *BAD_CELLS)),
+    "graph": ("--what edges --edge what other --vertices 4", ("0", "2", "3", "7", *BAD_CELLS)),
+    "ticks": (
+        "--tick 1 --start 0 --keys a b",
         ("a,0", "a,1", "b,3", "b,9", "a,-1", f"{SECRET},2", "c,2", '"two\nlines",1', ",1"),
     ),
 }
@@ -237,21 +203,20 @@ LINES = {
 OTHERS = {"choose", "errors", "bounds", "account", "demo"}
 
 
-def written(line: Line, rows: list[str], directory: Path) -> dict[str, Any]:
+def written(name: str, rows: list[str], directory: Path) -> dict[str, Any]:
     """All that a run of a command shows: files byte by byte but for values, and what it says."""
     directory.mkdir()
     source, output = directory / "in.csv", directory / "out.csv"
     source.write_text("\n".join(["who,when,what,other", *rows, ""]), "utf-8")
-    words = [*USUAL, *line.words.split()]
-    if line.main is not ticks_command.main:
-        words += ["--horizon", "4"]
+    words = ["--key", "who", "--timestamp", "when", "--horizon", 4, *LINES[name][0].split()]
+    words += ["--epsilon", 1, "--delta", 1e-6]
     as_in_a_new_worker()
     with temporary() as left, listening() as records:
-        ended = command("--input", source, *words, "--output", output, main=line.main)
+        ended = command("--input", source, *words, "--output", output, main=MAIN[name])
         files = sorted(str(path.relative_to(left)) for path in left.rglob("*"))
     assert ended.status == 0, ended.err
     head, *lines = csv.reader(output.open(encoding="utf-8", newline=""))
-    shown = [i for i, name in enumerate(head) if name not in line.private]
+    shown = [i for i, column in enumerate(head) if column not in KINDS[name].private]
 
     def said(text: str) -> str:
         """Without the directory, the time of the run, and how far a slow machine is."""
@@ -286,8 +251,8 @@ def test_every_command_that_counts_is_in_the_table() -> None:
 @pytest.mark.parametrize("pairs", [3, pytest.param(15, marks=pytest.mark.audit)])
 @pytest.mark.parametrize("name", LINES)
 def test_commands(name: str, pairs: int, tmp_path: Path) -> None:
-    line, numbers = LINES[name], itertools.count()
-    cells = st.sampled_from(line.cells)
+    numbers = itertools.count()
+    cells = st.sampled_from(LINES[name][1])
 
     def check(drawn: tuple[list[tuple[str, str]], int, str]) -> None:
         chosen, place, other = drawn
@@ -298,7 +263,7 @@ def test_commands(name: str, pairs: int, tmp_path: Path) -> None:
         else:
             changed = [*chosen[:place], (chosen[place][0], other), *chosen[place + 1 :]]
             rows = numbered(chosen), numbered(changed)
-        one, two = (written(line, made, tmp_path / str(next(numbers))) for made in rows)
+        one, two = (written(name, made, tmp_path / str(next(numbers))) for made in rows)
         assert one["lines"]
         assert one == two
 

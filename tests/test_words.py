@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import enum
 import pickle
 import random
@@ -11,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,8 +42,8 @@ from beam_dpcount.statistics.letters import (
 from beam_dpcount.statistics.words import Words, WordsChange
 from tests.messages import says
 from tests.neighbours import Alternating, differences, through
+from tests.real_data import real_rows
 
-HEALTHAPP = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "healthapp_2k.csv"
 RELATIONS = ("replace_one", "add_remove")
 CASES = [(1, 5, 3), (2, 2, 3), (2, 7, 1), (2, 7, 2), (2, 7, 3), (3, 5, 3)]  # letters, steps, length
 ABOVE = 1 + 1e-12  # real encoders' norms are computed in double precision
@@ -145,10 +143,7 @@ def test_counts_are_those_of_the_definition_after_every_letter(statistic: Words,
 @pytest.mark.slow
 @pytest.mark.parametrize("rest", ["other", None])
 def test_an_event_log_is_counted_as_defined(rest: str | None):
-    if not HEALTHAPP.exists():
-        pytest.skip("healthapp_2k.csv is not in ../shared/data beside the repository")
-    with HEALTHAPP.open(newline="") as file:
-        kinds = [row["EventId"] for row in csv.DictReader(file)]
+    kinds = [row["EventId"] for row in real_rows("healthapp_2k.csv")]
     common = [kind for kind, _ in Counter(kinds).most_common(12)]
     stream = [kind if kind in common else rest for kind in kinds]
     statistic = Words(common if rest is None else [*common, rest], 3)

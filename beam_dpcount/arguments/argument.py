@@ -68,7 +68,9 @@ class Argument:
         except ParameterError as error:
             raise ParameterError(self.name, error.problem, error.remedy, error.whole) from None
         except (ValueError, TypeError, OverflowError):
-            problem = f"must {self.kind.must}, got {given!r}"
+            words = isinstance(given, list) and all(isinstance(each, str) for each in given)
+            shown = " ".join(given) if words else repr(given)
+            problem = f"must {self.kind.must}, got {shown}"
         raise ParameterError(self.name, problem, self._advice())
 
     def _advice(self) -> str:

@@ -6,7 +6,7 @@ as the door spells them; see `ParameterError`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -15,6 +15,7 @@ from beam_dpcount.arguments.argument import Argument
 from beam_dpcount.arguments.kinds import COLUMNS, plain
 from beam_dpcount.budget.budgets import ZCDP, ApproxDP, Budget, PureDP
 from beam_dpcount.checks import ParameterError, check_whole
+from beam_dpcount.counters.people import Users
 from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.noise.replay import ReplayableEntropy
 from beam_dpcount.times import is_number
@@ -164,15 +165,14 @@ def check_people(values: Values) -> None:
         )
 
 
-def people(values: Values) -> dict[str, Any] | None:
-    """The bound on each person, for `Users`; None if one row is protected."""
+def people(values: Values, by: Callable[[Any], Any]) -> Users | None:
+    """Whom to protect; None: one row. `by` finds whose a row is in what was read of it."""
     if values["user"] is None:
         return None
     for name in _LIMITS:
         if values[name] is not None:
             check_whole(name, values[name])
-    bound = {"events": values["per_user"], "keys": values["max_keys"], "per_key": per_key(values)}
-    return bound | ({"gap": values["gap"]} if values.get("gap") is not None else {})
+    return Users(by, values["per_user"], values["max_keys"], per_key(values), values.get("gap"))
 
 
 def per_key(values: Values) -> int:

@@ -2,7 +2,7 @@
 
 An entry is `name METAVAR: kind, words, ...` with its help below; see `parsed`. The words say which
 counts take it: those that have all of them.
-  files, fields: a command line that reads files; a transform whose input has fields.
+  files, fields: a command line that reads files; a transform whose input has fields. rows: both.
   elements, ticks: a release after every row; at the ticks of a clock.
   numbers, items, metrics: what is counted.
   people, select, several, thinned, rejects: it may protect people; show keys by their counts; read
@@ -19,6 +19,8 @@ from typing import Any
 
 from beam_dpcount import mechanisms
 from beam_dpcount.arguments.argument import Argument, parsed
+
+Changes = Mapping[str, Mapping[str, Any] | None]
 
 ROWS = parsed(
     "input",
@@ -43,8 +45,7 @@ ROWS = parsed(
     key COLUMN: keys, ticks
         the {column} of the keys: texts, or whole numbers, which become text
     keys KEY ...: texts, ticks, one_of=keys
-        all (public) keys; rows of others do not count, and leave no trace; {key} needs this or
-        {select_keys}
+        all (public) keys; rows of others do not count, and leave no trace
     keys_file FILE: text, ticks files, one_of=keys
         the same, one per line; blank lines are skipped
     select_keys: switch, ticks select, one_of=keys
@@ -61,9 +62,9 @@ ROWS = parsed(
         cell is one, as a whole); needs {max_items}
     max_items B: whole, several files, example=3
         the most keys or items that one row counts: the first in the order given here
-        ({select_keys}: of the cell); more of them need more noise; needs {separator}
-    value COLUMN: numbers, numbers, one_of=value
-        count the numbers in this {column}; one that cannot be read, or is missing, counts 0
+        (keys that nobody listed: of the cell); more of them need more noise; needs {separator}
+    value COLUMN: numbers, numbers rows, one_of=value
+        count the numbers in this {column}; true is 1, and a missing one adds nothing
     where COLUMN=VALUE: condition, numbers files, one_of=value
         count the rows where the column has this text; default: every row counts 1
     metrics: list, metrics, required
@@ -259,6 +260,7 @@ OUTPUT = parsed(
 ARGUMENTS = (*ROWS, *CLOCK, *SELECT, *BUDGET, *PEOPLE, *COUNT, *NOISE, *OUTPUT)
 (DEFAULT_BOUNDS,) = (one.default for one in ARGUMENTS if one.name == "bounds")
 
+ALL_KEYS = "privacy budget, for all releases of all keys together"
 # Titles of the help, and what is said below some of them, in their order.
 GROUPS: Mapping[str, tuple[str, str | None]] = {
     "": ("", None),
@@ -293,15 +295,18 @@ GROUPS: Mapping[str, tuple[str, str | None]] = {
 def applying(
     counts: str,
     own: Sequence[Argument] = (),
-    changes: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    changes: Changes = MappingProxyType({}),
 ) -> tuple[Argument, ...]:
     """The arguments that a count takes.
 
     Args:
       counts: its words, as above.
       own: arguments of this count alone.
-      changes: what is otherwise here, by the name of an argument.
+      changes: what is otherwise here, by the name of an argument; None leaves it out.
     """
     words = set(counts.split())
+    if words & {"files", "fields"}:
+        words.add("rows")
     found = [one for one in (*ARGUMENTS, *own) if words >= set(one.applies.split())]
-    return tuple(replace(one, **changes.get(one.name, {})) for one in found)
+    found = [one for one in found if changes.get(one.name, {}) is not None]
+    return tuple(replace(one, **(changes.get(one.name) or {})) for one in found)

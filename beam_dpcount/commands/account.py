@@ -21,6 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from beam_dpcount.arguments.argument import parsed
+from beam_dpcount.arguments.table import applying
 from beam_dpcount.budget.account_file import check_local, create, read_account
 from beam_dpcount.budget.account_text import statement
 from beam_dpcount.budget.budgets import weakness
@@ -29,17 +31,22 @@ from beam_dpcount.commands.files.formats import InputError
 
 EXAMPLE = "beam-dpcount account out/account.jsonl --create --epsilon 3 --delta 1e-5"
 
+OWN = parsed(
+    "account",
+    """
+    create: switch
+        make it, with a budget; without, it is printed
+    user COLUMN: keys
+        with --create: it is for one person, and this column says whose a row is (default: it is for
+        one row)
+    """,
+)
+
 
 def arguments() -> opt.Parser:
-    parser = opt.Parser("account", __doc__, EXAMPLE)
+    titles = {"budget": "privacy budget, for all releases of all runs together; with --create"}
+    parser = opt.Parser("account", __doc__, EXAMPLE, applying("", OWN), titles)
     parser.add_argument("file", metavar="FILE", help="the account, a file of JSON lines")
-    table = """
-        --create: make it, with a budget; without, it is printed
-        --user COLUMN: with --create: it is for one person, and this column says whose a row is
-          (default: it is for one row)
-    """
-    opt.add(parser.add_argument_group("a new account"), table)
-    opt.add_budget(parser, "all releases of all runs together; with --create")
     return parser
 
 

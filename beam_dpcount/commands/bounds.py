@@ -15,9 +15,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import beam_dpcount as dp
+from beam_dpcount.arguments import groups
+from beam_dpcount.arguments.argument import parsed
+from beam_dpcount.arguments.table import ALL_KEYS, Changes, applying
 from beam_dpcount.budget.budgets import weakness
 from beam_dpcount.checks import check_whole
-from beam_dpcount.commands import clock
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.files import formats
 
@@ -29,33 +31,43 @@ beam-dpcount bounds --input out/demo/events.csv --key page \
 """
 
 
+OWN = (
+    *parsed(
+        "input",
+        """
+        user COLUMN: keys, required
+            whose a row is; an empty cell is no person
+        """,
+    ),
+    *parsed(
+        "tried",
+        """
+        per_user K ...: wholes, example=5 10
+            the most rows of a person that count (default 1 2 5 10 20 50 100)
+        max_keys M ...: wholes, example=3
+            the most keys of a person (default: as many as rows)
+        per_key J ...: wholes, example=2
+            the most rows of a person in one key; beyond --per-user, as many as that (default: 1,
+            and as many as --per-user)
+        gap TIME ...: durations, example=1h
+            the least time between two rows of a person (default: none)
+        sample SHARE: number, default=1, example=0.1
+            the share of all people whose rows these are (default 1): what is left out is divided by
+            it; sample people, with all their rows, and not rows
+        """,
+    ),
+)
+_CHANGES: Changes = {
+    "key": {"required": True},
+    "keys": {"required": True},
+    "mechanism": {"help": "as for ticks"},
+    "relation": {"help": "what is protected: that a person is there, or which one is"},
+}
+
+
 def arguments() -> opt.Parser:
-    parser = opt.Parser("bounds", __doc__, EXAMPLE)
-    source = opt.add_source(parser)
-    opt.add(source, "--key COLUMN: the keys", key=opt.REQUIRED)
-    opt.add_public(source, "keys", "KEY", "all (public) keys; rows of others do not count")
-    opt.add(source, "--user COLUMN: whose a row is; an empty cell is no person", user=opt.REQUIRED)
-    opt.add_value(source, "count the rows where the column has this text; default: every row")
-    opt.add_time(source, required=True)
-    clock.add_clock(parser)
-    opt.add_budget(parser, "all releases of all keys together")
-    count = parser.add_argument_group("counting")
-    opt.add(count, "--mechanism NAME: as for ticks", mechanism={"type": opt.mechanism})
-    opt.add_bounds(count)
-    both = ("add_remove", "replace_one")
-    opt.add_relation(count, both, "what is protected: that a person is there, or which one is")
-    tried = """
-        --per-user K ...: the most rows of a person that count (default 1 2 5 10 20 50 100)
-        --max-keys M ...: the most keys of a person (default: as many as rows)
-        --per-key J ...: the most rows of a person in one key; beyond --per-user, as many as that
-          (default: 1, and as many as --per-user)
-        --min-gap TIME ...: the least time between two rows of a person (default: none)
-        --sample SHARE: the share of all people whose rows these are (default 1): what is left out
-          is divided by it; sample people, with all their rows, and not rows
-    """
-    group = parser.add_argument_group("bounds to try, in all combinations")
-    gap, sample = {"type": clock.duration("--min-gap 1h")}, {"type": float, "default": 1.0}
-    opt.add(group, tried, min_gap=gap, sample=sample)
+    taken = applying("files calibrated ticks numbers", OWN, _CHANGES)
+    parser = opt.Parser("bounds", __doc__, EXAMPLE, taken, {"budget": ALL_KEYS})
     parser.set_defaults(output=None, plot=None, report=None)
     return parser
 
@@ -75,11 +87,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     with opt.named_as_options(options):
         keys = opt.public_list("keys", options, [source.label(metadata.path) for metadata in files])
         tried = tried_of(options)
-        start, stop = clock.limits(options)
         count = dp.TickCount(
-            *(budget, options.tick, start, stop),
+            budget,
+            **groups.clock(vars(options)),
             keys=keys,
-            horizon=options.horizon,
             mechanism=options.mechanism,
             bounds=tuple(options.bounds),
             unit=options.unit,
@@ -111,7 +122,7 @@ def tried_of(options: argparse.Namespace) -> dict[str, Any]:
     for name in ("per_user", "max_keys", "per_key"):
         for given in getattr(options, name) or ():
             check_whole(name, given)
-    named = {"events": "per_user", "keys": "max_keys", "per_key": "per_key", "gap": "min_gap"}
+    named = {"events": "per_user", "keys": "max_keys", "per_key": "per_key", "gap": "gap"}
     return {name: x for name, given in named.items() if (x := getattr(options, given)) is not None}
 
 
@@ -126,4 +137,4 @@ def as_options(users: Any) -> str:
     """A bound, as the commands that count take it."""
     given = f"--per-user {users.events} --per-key {users.per_key}"
     given += "" if users.keys is None else f" --max-keys {users.keys}"
-    return given + (f" --min-gap {users.micros / 10**6:.10g}" if users.micros else "")
+    return given + (f" --gap {users.micros / 10**6:.10g}" if users.micros else "")

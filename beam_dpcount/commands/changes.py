@@ -6,6 +6,7 @@ import argparse
 from dataclasses import replace
 from typing import Any
 
+from beam_dpcount.arguments.argument import parsed
 from beam_dpcount.checks import check_whole
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.files.formats import InputError
@@ -17,34 +18,22 @@ _AT_TICKS = ("ticks", "max_per_tick", "max_items")
 _OF_PEOPLE = ("per_user", "max_keys", "per_key")
 
 
-def add_steps(parser: opt.Parser) -> opt.Group:
-    """--horizon or --ticks, and what a row counts; returns their group."""
-    count = parser.add_argument_group("counting")
-    length = """
-        --horizon T: the most elements of a key
-        --ticks N: the number of ticks of the clock
-    """
-    opt.add(count.add_mutually_exclusive_group(), length)
-    opt.add_bounds(count)
-    counting = f"""
-        --relation {{{",".join(RELATIONS)}}}: what is protected (default replace_one; with --ticks
-          add_remove)
-        --max-per-tick N: with --ticks: the sum of a key's rows in one tick is clipped to N times
-          the largest value (default 2^30, or less if 64 bits would not hold all sums, or noise
-          would grow with it)
-        --max-items B: with --ticks: the most keys that one row counts under (default 1)
-    """
-    opt.add(count, counting)
-    return count
-
-
-def add_people(parser: opt.Parser) -> None:
-    table = """
-        --per-user K: protect a person of whom at most K rows count, in all keys together
-        --max-keys M: the most keys of a person (default: as many as rows)
-        --per-key J: the most rows of a person in one key (default 1)
-    """
-    opt.add(parser.add_argument_group("protecting people, each with all their rows"), table)
+STEPS = parsed(
+    "count",
+    f"""
+    horizon T: whole, one_of=steps, example=20000
+        the most elements of a key
+    ticks N: whole, one_of=steps, example=24
+        the number of ticks of the clock
+    relation {{{",".join(RELATIONS)}}}: text
+        what is protected (default replace_one; with --ticks add_remove)
+    max_per_tick N: whole, example=1000
+        with --ticks: the sum of a key's rows in one tick is clipped to N times the largest value
+        (default 2^30, or less if 64 bits would not hold all sums, or noise would grow with it)
+    max_items B: whole, example=3
+        with --ticks: the most keys that one row counts under (default 1)
+    """,
+)
 
 
 def steps_of(options: argparse.Namespace) -> int:

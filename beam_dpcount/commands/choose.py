@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import beam_dpcount as dp
+from beam_dpcount.arguments.argument import parsed
+from beam_dpcount.arguments.table import applying
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.commands import changes
 from beam_dpcount.commands import options as opt
@@ -19,18 +21,27 @@ _BUDGETS: tuple[Budget, ...] = (dp.PureDP(1.0), dp.ApproxDP(1.0, 1e-6), dp.ZCDP(
 _HORIZONS = (1_000, 100_000, 10_000_000)
 
 
+OWN = (
+    *changes.STEPS,
+    *parsed(
+        "choice",
+        """
+        objective {max,mean}: text, default=max
+            compare the largest or the mean variance of a release (default max)
+        max_state N: whole, example=1000
+            the most numbers kept per key (default: any)
+        replays: switch
+            only mechanisms that a streaming run may use, whose runner replays work
+        markdown: switch
+            print the table of docs/choosing.md
+        """,
+    ),
+)
+
+
 def arguments() -> opt.Parser:
-    parser = opt.Parser("choose", __doc__, EXAMPLE)
-    opt.add_budget(parser, "all releases of one key (--ticks: of all keys) together")
-    changes.add_steps(parser)
-    choice = """
-        --objective {max,mean}: compare the largest or the mean variance of a release (default max)
-        --max-state N: the most numbers kept per key (default: any)
-        --replays: only mechanisms that a streaming run may use, whose runner replays work
-        --markdown: print the table of docs/choosing.md
-    """
-    opt.add(parser.add_argument_group("choice"), choice, objective={"default": "max"})
-    return parser
+    covers = "privacy budget, for all releases of one key (--ticks: of all keys) together"
+    return opt.Parser("choose", __doc__, EXAMPLE, applying("numbers", OWN), {"budget": covers})
 
 
 def main(argv: Sequence[str] | None = None) -> None:

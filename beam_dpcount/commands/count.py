@@ -11,9 +11,11 @@ Options that are not listed here go to Beam, e.g. --runner.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import beam_dpcount as dp
-from beam_dpcount.commands import options as opt
-from beam_dpcount.commands import report, users
+from beam_dpcount.arguments.table import Changes
+from beam_dpcount.commands import report
 from beam_dpcount.commands.figures.pictures import Running
 from beam_dpcount.commands.files.formats import Places, Source, counted
 from beam_dpcount.commands.report import Estimate, many
@@ -33,37 +35,13 @@ class Count(Task):
       --horizon 20000 --epsilon 1 --delta 1e-6 --output out/counts.csv
     """
 
-    @staticmethod
-    def add_arguments(parser: opt.Parser) -> None:
-        source = opt.add_source(parser)
-        opt.add(source, "--key COLUMN: the (public) keys", key=opt.REQUIRED)
-        opt.add_value(source, where="count 1 where the column has this text, else 0")
-        opt.add_time(source)
-
-        opt.add_budget(parser)
-        users.add_users(parser)
-        count = parser.add_argument_group("counting")
-        opt.add_horizon(count)
-        opt.add_mechanism(parser, count)
-        opt.add_bounds(count)
-        reject = """
-            --on-reject {drop,raise}: a value that is not a number counts 0; raise: stop instead,
-              which shows that there is one
-        """
-        opt.add(count, reject, on_reject={"default": "drop"})
-        opt.add_path(count, "count rows as they are read, in the order of the files")
-
-        private = """
-            --rejected FILE: PRIVATE: where (file, row) and why rows did not count or gave no
-              release, as CSV
-        """
-        output = opt.add_output(parser)
-        opt.add(output, private)
-        opt.add(output, opt.SHOW_TRUTH)
-
-    def check(self) -> None:
-        opt.check_bounds(self.options)
-        users.check_users(self.options)
+    counts = "elements numbers people rejects truth"
+    changes: ClassVar[Changes] = {
+        "key": {"required": True},
+        "where": {"help": "count 1 where the column has this text, else 0"},
+        "path": {"help": "streaming: count rows as they are read, in the order of the files"},
+        "relation": None,
+    }
 
     def source(self) -> Source:
         return self.read(*counted(self.options.value, self.options.where), instead=TICKS)

@@ -11,19 +11,25 @@ import os
 import shlex
 from collections.abc import Sequence
 
+from beam_dpcount.arguments.argument import parsed
 from beam_dpcount.commands import door, eventlog, stop
 from beam_dpcount.commands.app import say
 from beam_dpcount.commands.files.formats import InputError
-from beam_dpcount.commands.options import Parser, add
+from beam_dpcount.commands.options import Parser
 
 EXAMPLE = "beam-dpcount demo --directory out/demo"
 
+OWN = parsed(
+    "",
+    """
+    directory DIRECTORY: text, default=out/demo
+        where files go (default out/demo)
+    """,
+)
+
 
 def arguments() -> Parser:
-    parser = Parser("demo", __doc__, EXAMPLE)
-    where = {"default": "out/demo"}
-    add(parser, "--directory DIRECTORY: where files go (default %(default)s)", directory=where)
-    return parser
+    return Parser("demo", __doc__, EXAMPLE, OWN)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -3,7 +3,7 @@
 For counts after every row (--horizon) or at the ticks of a clock (--ticks), by the mechanism that
 they would take. With --relation, --bounds, --unit, --max-per-tick and the limits on people as they
 will be there. Noise does not depend on data: nothing is read, and nothing spent.
-It is for `count`, and `ticks` with --keys. For all else (--select-keys, --min-gap, `histogram`,
+It is for `count`, and `ticks` with --keys. For all else (--select-keys, --gap, `histogram`,
 `sequences`, `graph`) give the command itself --dry-run: it says its errors, counts nothing, and
 spends nothing.
 A rule of thumb: counts below some ten standard deviations are unreliable. --visible N says which
@@ -19,6 +19,8 @@ from dataclasses import replace
 from typing import Any
 
 import beam_dpcount as dp
+from beam_dpcount.arguments.argument import parsed
+from beam_dpcount.arguments.table import Changes, applying
 from beam_dpcount.budget.budgets import Budget, weakness
 from beam_dpcount.checks import check_whole
 from beam_dpcount.commands import changes
@@ -44,7 +46,7 @@ _LARGEST = 1e6  # no budget beyond it is tried
 _DRY = {
     f"--{name}": "give the command that counts itself, with its options and --dry-run"
     for name in (
-        *("input", "output", "key", "user", "tick", "start", "stop", "min-gap"),
+        *("input", "output", "key", "user", "tick", "start", "stop", "gap"),
         *("select-keys", "select-delta", "select-every", "at-least"),
         *("item", "domain", "fit-total", "letter", "alphabet", "edge", "vertices", "what"),
         *("where", "value", "timestamp", "separator", "every", "dry-run"),
@@ -52,26 +54,44 @@ _DRY = {
 }
 
 
+OWN = (
+    *changes.STEPS,
+    *parsed(
+        "count",
+        """
+        keys N: whole, default=1, example=3
+            how many keys there are (default 1), and not which: the largest error is over all
+            ! say how many there are, e.g. {}
+        replays: switch
+            for streaming runs and replayable noise, where work is done again
+        """,
+    ),
+    *parsed(
+        "said",
+        f"""
+        visible N: positive, example=13
+            the least budget of this kind at which a count of N is {VISIBLE} standard deviations, at
+            the noisiest release
+        plot PNG: text
+            draw the errors over the steps
+        """,
+    ),
+)
+_CHANGES: Changes = {
+    "user": None,
+    "per_user": {"help": "protect a person of whom at most K rows count, in all keys together"},
+    "per_key": {"help": "the most rows of a person in one key (default 1)"},
+    "mechanism": {
+        "help": "as for the commands that count; default: the one of least largest error"
+    },
+}
+
+
 def arguments() -> opt.Parser:
-    parser = opt.Parser("errors", __doc__, EXAMPLE)
-    opt.add_budget(parser, "all releases of one key (--ticks, --per-user: of all keys) together")
-    count = changes.add_steps(parser)
-    names = "as for the commands that count; default: the one of least largest error"
-    more = """
-        --keys N: how many keys there are (default 1), and not which: the largest error is over all
-        --replays: for streaming runs and replayable noise, where work is done again
-    """
-    opt.add(count, f"--mechanism NAME: {names}", mechanism={"type": opt.mechanism})
-    opt.add(count, more, keys={"default": 1, "type": opt.many("--keys 3")})
-    changes.add_people(parser)
-    said = f"""
-        --visible N: the least budget of this kind at which a count of N is {VISIBLE} standard
-          deviations, at the noisiest release
-        --plot PNG: draw the errors over the steps
-    """
-    visible = {"type": opt.positive("--visible 13")}
-    opt.add(parser.add_argument_group("what is said"), said, visible=visible)
-    return parser
+    taken = applying("calibrated numbers people", OWN, _CHANGES)
+    covers = "all releases of one key (--ticks, --per-user: of all keys) together"
+    titles = {"budget": f"privacy budget, for {covers}"}
+    return opt.Parser("errors", __doc__, EXAMPLE, taken, titles)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -16,9 +16,11 @@ command. Options that are not listed here go to Beam, e.g. --runner.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import beam_dpcount as dp
+from beam_dpcount.arguments.argument import parsed
+from beam_dpcount.arguments.table import Changes
 from beam_dpcount.checks import check_whole
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.figures import keys as plot_keys
@@ -79,55 +81,68 @@ class Graph(Task):
       --output out/edges.csv
     """
 
-    @staticmethod
-    def add_arguments(parser: opt.Parser) -> None:
-        source = opt.add_source(parser)
-        opt.add_key(source, "the (public) keys, a graph each; default: one graph")
-        edge = """
-            --edge COLUMN COLUMN: the two vertices of each row
-            --weight COLUMN: with --what forest (whole numbers from 1) or cuts (from -1 to 1);
-              default: 1
-        """
-        vertices = """
-            --vertices N: the (public) vertices are the whole numbers from 0 to N-1
-            --vertices-file FILE: the vertices are the texts of this file, one per line; blank lines
-              are skipped
-        """
-        opt.add(source, edge, edge=opt.REQUIRED)
-        opt.add(source.add_mutually_exclusive_group(required=True), vertices)
-        opt.add_time(source)
-
-        opt.add_budget(parser)
-        count = parser.add_argument_group("counting")
-        what = f"""
-            --what {{{",".join(WHAT)}}}: edges; triangles; kstars: stars of -k rays; highdegree:
-              vertices of --threshold neighbours or more; degrees: how many vertices have 1, 2, ..
-              --max-degree neighbours; forest: cost of a minimum spanning forest; cuts: the weight
-              of every pair of vertices, from which the value of every cut follows
-            --max-degree D: edges, triangles, highdegree, forest: of each vertex only the first D
-              pairs count that rows name, and an edge that is not among those of both its ends is
-              left out; kstars: D rays of a vertex count; degrees: the last column holds those of D
-              or more. Needed for triangles, kstars and degrees
-            --asserted: your word that no vertex has more than --max-degree neighbours, for less
-              noise and for --relation node; nothing enforces it, and the guarantee rests on it
-            -k --k K: kstars: the rays, from 1 to --max-degree
-            --threshold N: highdegree: the least neighbours
-            --max-weight W: forest: the largest weight of an edge
-            --unit U: cuts: weights are rounded to multiples of it; it divides 1 (default 1)
-            --relation {{edge,node,add_remove,replace_one}}: what is protected: edge (default), all
-              rows of any one pair of vertices; node, all rows of any one vertex (needs --asserted).
-              For cuts: add_remove (default), that any one row counts or not; replace_one, that it
-              has any other edge and weight, for twice the noise
-        """
-        unit, asserted = {"type": opt.positive("--unit 0.01")}, {"default": None}
-        opt.add(count, what, what=opt.REQUIRED, unit=unit, asserted=asserted)
-        opt.add_horizon(count)
-        opt.add_every(count, f"Default: 1; for cuts, whose releases are large, T/{_RELEASES}, or 1")
-        opt.add_mechanism(parser, count)
-        opt.add_path(count)
-        opt.add_output(parser)
+    counts = "elements thinned"
+    own = (
+        *parsed(
+            "input",
+            """
+            edge COLUMN COLUMN: list, required
+                the two vertices of each row
+            weight COLUMN: numbers
+                with --what forest (whole numbers from 1) or cuts (from -1 to 1); default: 1
+            vertices N: whole, required, one_of=vertices, example=1000
+                the (public) vertices are the whole numbers from 0 to N-1
+            vertices_file FILE: text, one_of=vertices
+                the vertices are the texts of this file, one per line; blank lines are skipped
+            """,
+        ),
+        *parsed(
+            "count",
+            f"""
+            what {{{",".join(WHAT)}}}: text, required
+                edges; triangles; kstars: stars of -k rays; highdegree: vertices of --threshold
+                neighbours or more; degrees: how many vertices have 1, 2, .. --max-degree
+                neighbours; forest: cost of a minimum spanning forest; cuts: the weight of every
+                pair of vertices, from which the value of every cut follows
+            max_degree D: whole, example=100
+                edges, triangles, highdegree, forest: of each vertex only the first D pairs count
+                that rows name, and an edge that is not among those of both its ends is left out;
+                kstars: D rays of a vertex count; degrees: the last column holds those of D or more.
+                Needed for triangles, kstars and degrees
+            asserted: switch
+                your word that no vertex has more than --max-degree neighbours, for less noise and
+                for --relation node; nothing enforces it, and the guarantee rests on it
+            k K: whole, short=k, example=2
+                kstars: the rays, from 1 to --max-degree
+            threshold N: whole, example=10
+                highdegree: the least neighbours
+            max_weight W: whole, example=10
+                forest: the largest weight of an edge
+            unit U: positive, example=0.01
+                cuts: weights are rounded to multiples of it; it divides 1 (default 1)
+            """,
+        ),
+    )
+    changes: ClassVar[Changes] = {
+        "key": {"help": "the (public) keys, a graph each; default: one graph"},
+        "asserted": {"default": None},
+        "every": {
+            "help": "a release after every M rows of a key; the budget is for all releases, and "
+            "the noise does not depend on M. Default: 1; for cuts, whose releases are large, "
+            f"T/{_RELEASES}, or 1"
+        },
+        "relation": {
+            "choices": ("edge", "node", "add_remove", "replace_one"),
+            "default": None,
+            "help": "what is protected: edge (default), all rows of any one pair of vertices; "
+            "node, all rows of any one vertex (needs --asserted). For cuts: add_remove (default), "
+            "that any one row counts or not; replace_one, that it has any other edge and weight, "
+            "for twice the noise",
+        },
+    }
 
     def check(self) -> None:
+        super().check()
         options = self.options
         what = WHAT[options.what]
         for name in _PARAMETERS:

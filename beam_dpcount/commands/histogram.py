@@ -14,10 +14,13 @@ Options that are not listed here go to Beam, e.g. --runner.
 from __future__ import annotations
 
 from functools import partial
+from typing import ClassVar
 
 import beam_dpcount as dp
+from beam_dpcount.arguments.argument import parsed
+from beam_dpcount.arguments.table import Changes
 from beam_dpcount.commands import options as opt
-from beam_dpcount.commands import report, users
+from beam_dpcount.commands import report
 from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.figures.pictures import Bars, Panel
 from beam_dpcount.commands.files.formats import Places, Source, Table, text, vectors
@@ -39,42 +42,36 @@ class Histogram(Task):
       --horizon 50000 --epsilon 1 --delta 1e-6 --output out/actions.parquet
     """
 
-    @staticmethod
-    def add_arguments(parser: opt.Parser) -> None:
-        source = opt.add_source(parser)
-        opt.add_key(source)
-        opt.add(source, "--item COLUMN: the items to count", item=opt.REQUIRED)
-        opt.add_public(source, "domain", "ITEM", "all (public) items")
-        opt.add_items(source, "items")
-        opt.add_time(source)
-
-        opt.add_budget(parser)
-        users.add_users(parser)
-        count = parser.add_argument_group("counting")
-        opt.add_horizon(count)
-        opt.add_mechanism(parser, count)
-        opt.add_relation(
-            count,
-            ("replace_one", "add_remove"),
-            "what is protected: that any one row has any other item (default), or that its item "
-            "counts at all, which takes less noise",
-        )
-        total = """
-            --fit-total: fit the counts of a release to the number of rows, which is public: their
-              variance is 1 - 1/(d + 1) of what it is for d items; for one item a row, of a domain
-              of two or more
-        """
-        opt.add(count, total)
-        opt.add_path(count)
-        opt.add_output(parser)
-        top = f"""
-            --top K: draw the K items of the largest private counts, added up over the keys drawn,
-              which biases them upwards (default: the first {_BARS} of the domain)
-        """
-        opt.add(parser, top)
+    counts = "elements items several people"
+    own = (
+        *parsed(
+            "count",
+            """
+            fit_total: switch
+                fit the counts of a release to the number of rows, which is public: their variance
+                is 1 - 1/(d + 1) of what it is for d items; for one item a row, of a domain of two
+                or more
+            """,
+        ),
+        *parsed(
+            "output",
+            f"""
+            top K: whole, uncounted, example={_BARS}
+                draw the K items of the largest private counts, added up over the keys drawn, which
+                biases them upwards (default: the first {_BARS} of the domain)
+            """,
+        ),
+    )
+    changes: ClassVar[Changes] = {
+        "key": {"help": "the (public) keys; default: one for all"},
+        "relation": {
+            "help": "what is protected: that any one row has any other item (default), or that its "
+            "item counts at all, which takes less noise"
+        },
+    }
 
     def check(self) -> None:
-        users.check_users(self.options)
+        super().check()
         options = self.options
         if options.fit_total and options.separator is not None:
             raise ValueError("--fit-total takes one item a row: leave out --separator")

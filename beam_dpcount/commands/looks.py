@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
+from beam_dpcount.arguments import groups
 from beam_dpcount.commands.app import say
 from beam_dpcount.commands.files.formats import Event, InputError, Source
 from beam_dpcount.commands.files.read import all_events
 from beam_dpcount.commands.report import many
-from beam_dpcount.commands.users import per_key_of
 from beam_dpcount.counters.clock import UNLISTED
 from beam_dpcount.counters.lattice import NotANumberError
 from beam_dpcount.times import is_number
@@ -353,13 +353,13 @@ def _people(task: Task, rows: _Rows, transform: Any, found: Found) -> None:
         (person, key, None if micros is None else Timestamp(micros=micros), value)
         for person, key, micros, value in events
     ]
-    gap = getattr(options, "min_gap", None)
+    gap = getattr(options, "gap", None)
     suggested = dp.suggest_bounds(
         timed,
         transform,
         events=[options.per_user],
         keys=[options.max_keys],
-        per_key=[per_key_of(options)],
+        per_key=[groups.per_key(vars(options))],
         gap=[gap],
     )
     row, left = suggested.best, suggested.events - suggested.best.kept_events

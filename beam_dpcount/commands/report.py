@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import beam_dpcount as dp
-from beam_dpcount.commands.users import per_key_of
+from beam_dpcount.arguments import groups
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.times import every
 
@@ -173,11 +173,12 @@ UNBOUNDED = (
 
 def most_rows(options: argparse.Namespace) -> str:
     """How many rows of a person count."""
-    limits = [f"{many(options.per_user, 'row')} of a person", f"{per_key_of(options):,} a key"]
+    per_key = groups.per_key(vars(options))
+    limits = [f"{many(options.per_user, 'row')} of a person", f"{per_key:,} a key"]
     if options.max_keys is not None:
         limits.append(f"in {many(options.max_keys, 'key')}")
-    if getattr(options, "min_gap", None) is not None:
-        length = every(options.min_gap).removeprefix("every ")
+    if getattr(options, "gap", None) is not None:
+        length = every(options.gap).removeprefix("every ")
         limits.append(f"{length if length[0].isdigit() else f'1 {length}'} apart")
     return f"at most {', '.join(limits)}"
 

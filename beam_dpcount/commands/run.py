@@ -50,7 +50,8 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
         raise InputError(
             "give --check, which reads all rows, or --dry-run, which counts none, not both"
         )
-    task.check()
+    with named_as_options(options):
+        task.check()
     FileSystems.set_options(beam_options(flags, names))  # some need them even to list files
     source = ready(task.source())
     files = files_of(source)

@@ -20,9 +20,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import beam_dpcount as dp
+from beam_dpcount.arguments.argument import parsed
+from beam_dpcount.arguments.table import Changes
 from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.figures import keys as plot_keys
@@ -53,51 +55,67 @@ class Sequences(Task):
       --epsilon 1 --delta 1e-6 --output out/words.csv
     """
 
-    @staticmethod
-    def add_arguments(parser: opt.Parser) -> None:
-        source = opt.add_source(parser)
-        opt.add_key(source)
-        opt.add(source, "--letter COLUMN: the letters", letter=opt.REQUIRED)
-        opt.add_public(source, "alphabet", "LETTER", "all (public) letters")
-        rest = """
-            --rest LETTER: count texts that are not in the alphabet as this one letter of it;
-              default: as no event, which cells without text always are
-        """
-        opt.add(source, rest)
-        opt.add_time(source)
-
-        opt.add_budget(parser)
-        count = parser.add_argument_group("counting")
-        words = count.add_mutually_exclusive_group(required=True)
-        opt.add(words, "--max-length N: count all words of up to N letters")
-        how = "separate letters of several characters by spaces, as in 'login read logout'"
-        opt.add_public(words, "words", "WORD", f"count these (public) words; {how}")
-        episodes = """
-            --episodes: count minimal occurrences: other letters may stand between those of a word
-            --max-span N: with --episodes, occurrences of at most N rows, from first to last letter
-        """
-        opt.add(count, episodes)
-        opt.add_horizon(count)
-        opt.add_every(count, f"No row is known to be the last, so default: T/{_RELEASES}, or 1")
-        opt.add_mechanism(parser, count)
-        opt.add_relation(
-            count,
-            ("replace_one", "add_remove"),
-            "what is protected: that any one row has any other letter (default), or that it has "
-            "its letter or none, which takes less noise",
-        )
-        opt.add_path(count)
-        opt.add_output(parser)
-        kept = f"""
-            --top K: write and draw, of each release, the K words of the largest private counts
-              (default {_TOP}; at most {_DRAWN_WORDS} are drawn)
-            --all: write all words, draw K of them
-            --min-count C: leave out words of private counts below C: this is post-processing of the
-              private counts, which costs no budget, and is as noisy as they are
-        """
-        opt.add(parser, kept, top={"default": _TOP}, min_count={"type": number})
+    counts = "elements thinned"
+    own = (
+        *parsed(
+            "input",
+            """
+            letter COLUMN: keys, required
+                the letters
+            alphabet LETTER ...: texts, required, one_of=alphabet
+                all (public) letters
+            alphabet_file FILE: text, one_of=alphabet
+                the same, one per line; blank lines are skipped
+            rest LETTER: text
+                count texts that are not in the alphabet as this one letter of it; default: as no
+                event, which cells without text always are
+            """,
+        ),
+        *parsed(
+            "count",
+            """
+            max_length N: whole, required, one_of=words, example=3
+                count all words of up to N letters
+            words WORD ...: texts, one_of=words
+                count these (public) words; separate letters of several characters by spaces, as in
+                'login read logout'
+            words_file FILE: text, one_of=words
+                the same, one per line; blank lines are skipped
+            episodes: switch
+                count minimal occurrences: other letters may stand between those of a word
+            max_span N: whole, example=10
+                with {episodes}, occurrences of at most N rows, from first to last letter
+            """,
+        ),
+        *parsed(
+            "output",
+            f"""
+            top K: whole, uncounted, default={_TOP}, example={_TOP}
+                write and draw, of each release, the K words of the largest private counts (default
+                {_TOP}; at most {_DRAWN_WORDS} are drawn)
+            all: switch, uncounted
+                write all words, draw K of them
+            min_count C: number, uncounted, example=100
+                leave out words of private counts below C: this is post-processing of the private
+                counts, which costs no budget, and is as noisy as they are
+            """,
+        ),
+    )
+    changes: ClassVar[Changes] = {
+        "key": {"help": "the (public) keys; default: one for all"},
+        "every": {
+            "help": "a release after every M rows of a key; the budget is for all releases, and "
+            "the noise does not depend on M. No row is known to be the last, so default: "
+            f"T/{_RELEASES}, or 1"
+        },
+        "relation": {
+            "help": "what is protected: that any one row has any other letter (default), or that "
+            "it has its letter or none, which takes less noise"
+        },
+    }
 
     def check(self) -> None:
+        super().check()
         self.kind = "episode" if self.options.episodes else "word"
         self.remedies = {
             "domain": "give a smaller --alphabet or --max-length, or fewer --words",
@@ -239,14 +257,6 @@ class Sequences(Task):
             f"often; ± {dp.largest_error(self.counter, words, LEVEL):.3g} holds for all counts"
             f"{' of a key' if options.key else ''} at once, chosen or not, with probability 95 %."
         )
-
-
-def number(text: str) -> float:
-    """A finite number."""
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError
-    return value
 
 
 def check_letters(letters: Sequence[str], words: Sequence[str] | None) -> None:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _BLOCK = 1 << 20
 _FREE = "account {}: this run costs nothing, as no tick has ended, and nothing is released"
+# Options that choose which releases are written.
+CHOOSING = frozenset(("top", "all", "min_count"))
 
 
 # A run
@@ -242,9 +244,7 @@ def _mark(task: Task, inputs: list[list[Any]], flags: Sequence[str]) -> str:
     if options.path == "streaming" or "://" in options.output:
         return ""
     counted = {
-        name: x
-        for name, x in options.given.items()
-        if name not in opt.NOT_COUNTED or name in opt.CHOOSING
+        name: x for name, x in options.given.items() if name in options.counted or name in CHOOSING
     }
     files = {name.removesuffix("_file") for name in counted if name.endswith("_file")}
     if not files <= {*task.lists}:

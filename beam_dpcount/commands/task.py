@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from beam_dpcount.arguments import groups
+from beam_dpcount.arguments.argument import Argument
+from beam_dpcount.arguments.table import Changes, applying
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.odometer import PRESENCE, ColumnUse, column
 from beam_dpcount.commands import options as opt
@@ -21,11 +24,11 @@ from beam_dpcount.commands.files.formats import (
     Places,
     Source,
     Table,
+    person_of,
     value_of,
 )
 from beam_dpcount.commands.options import Parser, budget_of, entropy_of
 from beam_dpcount.commands.report import Estimate, many, one_run, protected
-from beam_dpcount.commands.users import users_of
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.moments import zone_of
 from beam_dpcount.noise.entropy import Entropy
@@ -57,6 +60,10 @@ class Task(ABC):
 
     name: ClassVar[str]  # of the command
     known: ClassVar[str]  # what is public beside the keys: the end of a sentence
+    counts: ClassVar[str]  # which arguments it takes: words of `arguments.table`
+    own: ClassVar[Sequence[Argument]] = ()  # its own arguments
+    changes: ClassVar[Changes] = {}  # what is otherwise here of the table's
+    titles: ClassVar[Mapping[str, str]] = {}  # of groups of arguments, where they are others
     example: ClassVar[str] = ""  # a command line, for the help
     heading: ClassVar[str] = "private counts"
     people_are_public: ClassVar[bool] = True  # whose the rows are
@@ -78,12 +85,15 @@ class Task(ABC):
         """The budget of the options; a ValueError where they give none, or two."""
         return budget_of(self.options)
 
-    @staticmethod
-    @abstractmethod
-    def add_arguments(parser: Parser) -> None: ...
-
-    def check(self) -> None:  # noqa: B027  (most have nothing to check)
+    def check(self) -> None:
         """Raises ValueError where options contradict each other, before a file is opened."""
+        values = vars(self.options)
+        if "value" in values:
+            opt.check_bounds(self.options)
+        if "per_user" in values:
+            groups.check_people(values)
+        if "select_keys" in values:
+            groups.check_select(values)
 
     @abstractmethod
     def source(self) -> Source: ...
@@ -116,7 +126,7 @@ class Task(ABC):
         options = self.options
         how = {name: getattr(options, name) for name in ("mechanism", "path")}
         if options.user is not None:
-            how["users"] = users_of(options)
+            how["users"] = groups.people(vars(options), person_of)
         return how | {"value": value_of, "element_id": places, "entropy": entropy_of(options)}
 
     def listed_texts(self, name: str, inputs: Sequence[str]) -> list[str]:
@@ -247,6 +257,8 @@ class Task(ABC):
 
     @classmethod
     def parser(cls) -> Parser:
-        parser = Parser(cls.name, sys.modules[cls.__module__].__doc__, cls.example)
-        cls.add_arguments(parser)
+        arguments = applying(f"files calibrated run {cls.counts}", cls.own, cls.changes)
+        said = sys.modules[cls.__module__].__doc__
+        parser = Parser(cls.name, said, cls.example, arguments, cls.titles)
+        parser.set_defaults(rejected=None, on_reject="drop", show_truth=False, user=None)
         return parser

@@ -14,17 +14,18 @@ Options that are not listed here go to Beam, e.g. --runner.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import beam_dpcount as dp
+from beam_dpcount.arguments import groups
 from beam_dpcount.arguments import timestamps as times
-from beam_dpcount.commands import clock as public_clock
+from beam_dpcount.arguments.table import ALL_KEYS, Changes
 from beam_dpcount.commands import options as opt
-from beam_dpcount.commands import report, select, truth, users
+from beam_dpcount.commands import report, select, truth
 from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.figures.pictures import Running
 from beam_dpcount.commands.files import formats
@@ -32,7 +33,6 @@ from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.commands.report import Estimate, many
 from beam_dpcount.commands.start import command
 from beam_dpcount.commands.task import Listed, Task
-from beam_dpcount.counters.clock import LATE
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.noise.laws import DiscreteLaplace
 from beam_dpcount.statistics.items import places as places_of
@@ -57,48 +57,13 @@ class Ticks(Task):
     """
     names = select.NAMES
 
-    @staticmethod
-    def add_arguments(parser: opt.Parser) -> None:
-        source = opt.add_source(parser)
-        opt.add(source, "--key COLUMN: the keys; default: one count of all rows")
-        keys = source.add_mutually_exclusive_group()
-        listed = "all (public) keys; rows of others do not count; --key needs this or --select-keys"
-        opt.add_public(keys, "keys", "KEY", listed)
-        opt.add(keys, "--select-keys: all keys whose private counts are high enough; see below")
-        opt.add_items(source, "keys", "in the order given here (--select-keys: of the cell)")
-        where = "count the rows where the column has this text; default: every row counts 1"
-        opt.add_value(source, where)
-        opt.add_time(source, required=True)
-
-        public_clock.add_until(public_clock.add_clock(parser))
-        select.add_select(parser)
-        opt.add_budget(parser, "all releases of all keys together")
-        users.add_users(parser, with_gap=True)
-        count = parser.add_argument_group("counting")
-        opt.add_mechanism(parser, count)
-        opt.add_bounds(count)
-        opt.add_relation(
-            count,
-            ("add_remove", "replace_one"),
-            "what is protected: that any one row (--user: a person's rows) is there (default), "
-            "or that it is any other, which costs up to twice as much",
-        )
-        limits = f"""
-            --max-per-tick N: the sum of a key's rows in one tick is clipped to N times the largest
-              value (default 2^30, or less if 64 bits would not hold all sums, or noise would
-              grow with it); with a lower one some mechanisms take longer clocks
-            --late {{{",".join(LATE)}}}: with --path streaming, rows that come after their tick was
-              released: fold (default): they count at the next one; drop: they do not count
-        """
-        opt.add(count, limits, late={"default": "fold"})
-        opt.add_path(count)
-        opt.add(opt.add_output(parser), opt.SHOW_TRUTH)
+    counts = "ticks numbers several people select truth"
+    changes: ClassVar[Changes] = {"key": {"help": "the keys; default: one count of all rows"}}
+    titles: ClassVar[Mapping[str, str]] = {"budget": ALL_KEYS}
 
     def check(self) -> None:
         self._check_keys()
-        opt.check_bounds(self.options)
-        users.check_users(self.options)
-        select.check_select(self.options)
+        super().check()
 
     def _check_keys(self) -> None:
         options = self.options
@@ -130,28 +95,24 @@ class Ticks(Task):
         entropy = opt.entropy_of(options, ([*map(opt.real_path, paths)], self.keys))
         if self.keys:
             plot_keys.check_listed(options, self.keys)
-        start, stop = public_clock.limits(options)
-        people = users.users_of(options)
+        values = vars(options)
+        clock, people = groups.clock(values), groups.people(values, formats.person_of)
         if options.separator is not None and self.keys:
             self.split = SplitKeys(self.keys, options.separator, most)
         elif options.separator is not None:
             self.split = SplitCells(options.separator, most)
         if options.user is not None:
             most = 1  # each key of a row is an event of its person
-        named = ("horizon", "mechanism", "unit", "relation", "max_per_tick", "late", "path")
+        named = ("bounds", "mechanism", "unit", "relation", "max_per_tick", "late", "path")
         self.count = dp.TickCount(
             self.given,
-            options.tick,
-            start,
-            stop,
-            keys=self.keys or select.keys_of(options),
-            bounds=tuple(options.bounds),
+            keys=self.keys or groups.selection(values),
             max_items=most,
             value=formats.value_of,
             users=people,
             entropy=entropy,
-            until=public_clock.until(options),
-            **{name: getattr(options, name) for name in named},
+            **clock,
+            **{name: values[name] for name in named},
         )
         return self.count
 
@@ -256,7 +217,7 @@ class Ticks(Task):
                 f"note: in {why}, no more than {many(most, 'row')} of a person can count: for "
                 f"--per-user {options.per_user:,} give a larger {remedy}"
             )
-        if options.min_gap is not None and self._same_without_gap(change):
+        if options.gap is not None and self._same_without_gap(change):
             why = "give a longer one"
             if not change.gap:
                 why = "it is shorter than a tick"
@@ -265,7 +226,7 @@ class Ticks(Task):
             elif isinstance(self.counter.law, DiscreteLaplace):
                 why = "Laplace noise, which is taken here, goes by the number of rows alone"
             lines.append(
-                f"note: --min-gap leaves rows out, and makes no noise smaller: {why}; leave it out "
+                f"note: --gap leaves rows out, and makes no noise smaller: {why}; leave it out "
                 "where nothing else needs it"
             )
         return lines

@@ -16,7 +16,7 @@ from beam_dpcount.arguments import groups
 from beam_dpcount.arguments.argument import Argument
 from beam_dpcount.arguments.kinds import IDS, KEYS, NUMBERS, TIMES
 from beam_dpcount.arguments.meant import did_you_mean
-from beam_dpcount.arguments.table import applying
+from beam_dpcount.arguments.table import Changes, applying
 from beam_dpcount.counters.people import Users
 from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.rows import fields
@@ -25,7 +25,6 @@ from beam_dpcount.rows.releases import CountRow, ToCountRow
 from beam_dpcount.transforms.checking import RowCheck
 
 Values = groups.Values
-Changes = Mapping[str, Mapping[str, Any]]
 
 REQUIRED: Mapping[str, Any] = {"required": True}
 # What columns hold, by the kind of the argument that names them: types, and the same in words.
@@ -148,19 +147,9 @@ class Rows(beam.PTransform[Any, Any]):
 
 def shared(kind: type[Rows], values: Values) -> dict[str, Any]:
     """The arguments that all transforms take: people, noise, and those of the same name."""
-    same = ("relation", "mechanism", "path", "allow_runner", "every", "on_reject", "max_per_tick")
-    given = {name: values[name] for name in (*same, "late", "other") if name in values}
-    given |= {"users": users_of(values), "entropy": entropy_of(kind, values)}
-    return given | (
-        {"bounds": values["bounds"], "unit": values["unit"]} if "unit" in values else {}
-    )
-
-
-def users_of(values: Values) -> Users | None:
-    """Whom to protect; None: one row."""
     groups.check_people(values)
-    bound = groups.people(values)
-    return None if bound is None else Users(_PERSON, **bound)
+    given = {name: values[name] for name in _SAME if name in values}
+    return given | {"users": groups.people(values, _PERSON), "entropy": entropy_of(kind, values)}
 
 
 def keys_of(values: Values) -> list[str] | SelectKeys:

@@ -6,7 +6,8 @@ from operator import itemgetter
 from typing import Any, ClassVar
 
 from beam_dpcount.arguments import groups
-from beam_dpcount.rows.base import REQUIRED, Changes, Rows, Values, keys_of, shared
+from beam_dpcount.arguments.table import Changes
+from beam_dpcount.rows.base import REQUIRED, Rows, Values, keys_of, shared
 from beam_dpcount.rows.fields import Values as Contents
 from beam_dpcount.rows.fields import text
 from beam_dpcount.rows.releases import ItemRow, ToItemRows

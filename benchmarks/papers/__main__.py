@@ -10,15 +10,31 @@ import os
 import tempfile
 from collections.abc import Sequence
 
+from beam_dpcount.arguments.argument import parsed
 from beam_dpcount.arguments.meant import did_you_mean
 from beam_dpcount.commands import stop
 from beam_dpcount.commands.app import run_main, say
-from beam_dpcount.commands.options import Parser, add
+from beam_dpcount.commands.options import Parser
 from benchmarks.papers import binned, members, repairs, sparsity, top, trees
 from benchmarks.papers.base import Experiment, progress, table
 
 NAME = "python -m benchmarks.papers"
 EXAMPLE = f"{NAME} --quick --only variance-over-time --directory out/compare"
+
+OWN = parsed(
+    "",
+    """
+    quick: switch
+        fewer points, in seconds
+    directory DIRECTORY: text, default=out/compare
+        where files go (default out/compare)
+    data DIRECTORY: text
+        real streams for post-processing: bgl_2k.csv, healthapp_2k.csv and collegemsg.txt; default:
+        made-up ones
+    only NAME ...: texts
+        only these experiments
+    """,
+)
 
 # A new experiment is one entry: rows, pictures of them, and a headline.
 EXPERIMENTS: dict[str, Experiment] = {
@@ -65,18 +81,10 @@ def run(name: str, directory: str, quick: bool, data: str | None = None) -> str:
 
 
 def arguments() -> Parser:
-    parser = Parser("compare", __doc__, EXAMPLE)
+    parser = Parser("compare", __doc__, EXAMPLE, OWN)
     parser.prog = NAME
     experiments = "\n".join(f"  {name:<26}{e.rows.__doc__}" for name, e in EXPERIMENTS.items())
     parser.epilog = f"experiments:\n{experiments}\n\n{parser.epilog}"
-    table = """
-        --quick: fewer points, in seconds
-        --directory DIRECTORY: where files go (default %(default)s)
-        --data DIRECTORY: real streams for post-processing: bgl_2k.csv, healthapp_2k.csv and
-          collegemsg.txt; default: made-up ones
-        --only NAME ...: only these experiments
-    """
-    add(parser, table, directory={"default": "out/compare"})
     return parser
 
 

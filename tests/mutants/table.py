@@ -724,6 +724,14 @@ MUTANTS = (
     ),
     Mutant(
         "digests without something",
+        "counts behind two bounds on people have one noise",
+        f"{_TRANSFORMS}/ticks.py",
+        "known = known, inside.bound_before",
+        "known = known, None",
+        "tests/test_people.py::test_bounds_for_several_counts_have_noise_of_their_own",
+    ),
+    Mutant(
+        "digests without something",
         "both paths of a clock have one noise",
         f"{_DOFNS}/ticks.py",
         "(path, (self.fold, self.counted))",
@@ -1875,6 +1883,22 @@ MUTANTS = (
         "            counted = None if run.changed else ",
         "            counted = ",
         "tests/test_account.py::test_an_input_that_changes_during_a_run_is_no_replay",
+    ),
+    Mutant(
+        "arguments",
+        "an option that changes what is counted repeats the noise of a run without it",
+        "beam_dpcount/arguments/table.py",
+        "    bounds LOW HIGH: bounds, numbers,",
+        "    bounds LOW HIGH: bounds, numbers, uncounted,",
+        "tests/test_arguments.py::test_what_replays_do_not_depend_on_is_listed",
+    ),
+    Mutant(
+        "arguments",
+        "two counts of other fields of rows have the same noise",
+        "beam_dpcount/rows/base.py",
+        "    read = {one.name: name for one, name in groups.columns(kind.arguments, values)}\n",
+        "    read = {}\n",
+        "tests/test_hostile_rows.py::test_replayable_noise_is_of_the_fields_that_are_read[ticks]",
     ),
     # What pipelines are charged
     Mutant(

@@ -5,6 +5,7 @@ All of it is public: the same sentences that the command prints, and the options
 
 from __future__ import annotations
 
+import argparse
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -136,12 +137,12 @@ def parameters(task: Task) -> Pairs:
         ("mechanism", f"{counter.mechanism.name}, horizon {counter.mechanism.horizon:,}"),
         ("command", f"{task.name}, beam_dpcount {dp.__version__}"),
     ]
-    return pairs + [(opt.option(name), text) for name, text in _given(task.options.given)]
+    return pairs + [(opt.option(name), text) for name, text in _given(task.options)]
 
 
-def _given(given: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for name, value in given.items():
-        kept = name not in opt.NOT_COUNTED or name in _SHOWN
+def _given(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
+    for name, value in options.given.items():
+        kept = name in options.counted or name in _SHOWN
         if kept and name not in ("input", "run_id", "mechanism") and not name.endswith("_file"):
             yield name, _shown(value)
 
