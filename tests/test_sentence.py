@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 import numpy as np
 import pytest
+from apache_beam.pvalue import Row
 from apache_beam.transforms.window import FixedWindows
 
 import beam_dpcount as dp
@@ -232,7 +233,8 @@ def test_differences_are_sums_of_the_last_steps(
     codec, state, values = StateCodec(counter), counter.init(), []
     for x in xs:
         state, value = counter.step_lattice(state, int(x) if dimension is None else x, script)
-        state, _ = codec.decode(codec.encode(state)), values.append(value)
+        state = codec.decode(codec.encode(state))
+        values.append(value)
     assert np.array_equal(values, counter.release_lattice(xs, script))
 
 
@@ -308,7 +310,12 @@ def test_a_list_of_views_is_one_row_a_key_and_tick(path: str) -> None:
             truth = say.expected(thing, view, rows, False, True)[release.key, release.step]
             for name, value in truth.items():
                 assert say.is_near(thing, release.values[name], value), name
-                assert release.lows[name] <= release.values[name] <= release.highs[name]
+                low, high = release.lows[name], release.highs[name]
+                number = release.values[name]
+                assert low is not None
+                assert number is not None
+                assert high is not None
+                assert low <= number <= high
                 assert release.notes[name] == ""
 
 
@@ -408,8 +415,8 @@ def a_dict(page: Any, at: Any, who: Any = "p", ms: Any = 1.0) -> dict[str, Any]:
     return {"page": page, "at": at, "who": who, "ms": ms}
 
 
-def a_row(page: Any, at: Any, who: Any = "p", ms: Any = 1.0) -> beam.Row:
-    return beam.Row(page=page, at=at, who=who, ms=ms)
+def a_row(page: Any, at: Any, who: Any = "p", ms: Any = 1.0) -> Any:
+    return Row(page=page, at=at, who=who, ms=ms)  # type: ignore[no-untyped-call]
 
 
 def made_of(events: list[Any]) -> Any:
@@ -533,8 +540,8 @@ def test_releases_of_one_number_have_values_too() -> None:
     release = dp.Release("a", 1, 10, 2.5, 1.5, "count_each")
     assert (release.values, release.stddevs) == ({"count_each": 2.5}, {"count_each": 1.5})
     assert dp.Release("a", 1, 10, 2.5, 1.5).name == "count"
-    columns = {"x": 1.0}
-    row = dp.TickRelease("a", 1, 0, 10, None, ["x"], *[columns] * 4, {"x": ""})
+    ones: dict[str, float | None] = {"x": 1.0}
+    row = dp.TickRelease("a", 1, 0, 10, None, ["x"], ones, ones, ones, ones, {"x": ""})
     assert (row.value, row.stddev) == (1.0, 1.0)
     two = row._replace(names=["x", "y"])
     with pytest.raises(AttributeError, match=r"take e\.g\. release\.values\['x'\]"):

@@ -481,7 +481,7 @@ def test_what_is_replayed_holds_what_is_there_and_no_more(monkeypatch: pytest.Mo
     given: dict[str, Any] = {"keys": dp.SelectKeys(delta=1e-3), "path": "bounded"}
     metrics = [dp.Count(), dp.Quantiles("x", 0, 1, leaves=4096)]
     given |= {"metrics": metrics, "budget": dp.ZCDP(1)}
-    monkeypatch.setattr(aggregates._Aggregating, "_count_all_shards", plans.append)
+    monkeypatch.setattr(aggregates.Aggregating, "_count_all_shards", plans.append)
     with pytest.raises(TypeError):  # nothing counts
         beam.Pipeline() | feed(ROWS[:1]) | aggregate(**given)
     counting, width = CountAllVectorShards(plans[0]), plans[0].joint.width
