@@ -13,13 +13,14 @@ import apache_beam as beam
 import numpy as np
 import pytest
 from apache_beam.pvalue import Row
-from apache_beam.transforms.window import FixedWindows
+from apache_beam.transforms.window import FixedWindows, TimestampedValue
 
 import beam_dpcount as dp
 from beam_dpcount.counters.choose import resolve_last
 from beam_dpcount.dofns.rows import RowElementError
 from beam_dpcount.mechanisms.differences import Differences
 from beam_dpcount.mechanisms.single_steps import SingleSteps
+from beam_dpcount.reading import field_of
 from beam_dpcount.states.codecs import StateCodec
 from beam_dpcount.transforms.aggregates import TickAggregate
 from beam_dpcount.transforms.distinct import DistinctUsers
@@ -426,7 +427,15 @@ def made_of(events: list[Any]) -> Any:
     )
 
 
+class Slots:
+    __slots__ = ("at", "ms", "page", "who")
+
+    def __init__(self, page: Any, at: Any, who: Any = "p", ms: Any = 1.0) -> None:
+        self.page, self.at, self.who, self.ms = page, at, who, ms
+
+
 KINDS: dict[str, Any] = {
+    "slots": Slots,
     "NamedTuple": Named,
     "dataclass": Data,
     "object": Plain,
@@ -503,7 +512,36 @@ def test_hostile_events_stop_nothing(keys: Any, path: str) -> None:
         "value": TickCount(dp.ZCDP(0.5), FEW, value=lambda event: event["x"], **options),
         "key": TickCount(dp.ZCDP(0.5), FEW, key=None if keys is dp.TOTAL else "who", **options),
     }
-    run(lambda p: tuple((p | f"F{n}" >> feed(events, Any)) | n >> c for n, c in counts.items()))
+    timed = beam.Map(lambda place: TimestampedValue(events[place][:2], 1)).with_output_types(Any)
+    numbers = beam.Create(range(len(events)), reshuffle=False)
+
+    def build(pipeline: beam.Pipeline) -> Any:
+        given = pipeline | numbers | timed
+        return tuple(given | name >> count for name, count in counts.items())
+
+    outcome = run(build)
+    assert len(outcome.outputs) == 3
+    assert all(outcome.outputs) or isinstance(keys, dp.SelectKeys)
+
+
+def test_code_of_an_object_is_not_a_field() -> None:
+    class Sly:
+        def __init__(self) -> None:
+            self.__dict__["mine"] = "held"
+
+        @property
+        def who(self) -> str:
+            return "computed"
+
+        def __getattr__(self, name: str) -> str:
+            return "made up"
+
+    assert [field_of(Sly(), name) for name in ("mine", "who", "other", "__init__")] == [
+        "held",
+        None,
+        None,
+        None,
+    ]
 
 
 def test_a_total_takes_pairs_and_anything_else() -> None:
