@@ -102,7 +102,7 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     statistics.Triangles: DEGREES,
 }
 
-RESULTS = {"AggregateRelease", "Checked", "Counter", "Rejected", "Release", "Share"}
+RESULTS = {"Checked", "Counter", "Rejected", "Release", "Share", "TickRelease"}
 RESULTS |= {"SparseCounter", "TopRelease", "UnboundedCounter", "VectorRelease"}
 OTHERS = {"NonNegative", "SystemEntropy"}  # which take nothing
 OTHERS |= {"Mechanism", "Metric", "Statistic"}  # abstract
