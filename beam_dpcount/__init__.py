@@ -26,8 +26,9 @@ from beam_dpcount.version import __version__ as __version__
 if TYPE_CHECKING:
     from beam_dpcount import mechanisms
     from beam_dpcount.budget.budgets import ZCDP, ApproxDP, PureDP, WeakBudgetWarning
+    from beam_dpcount.budget.charges import OverspentError
     from beam_dpcount.budget.ledger import Ledger
-    from beam_dpcount.budget.shares import OverspentError, Share
+    from beam_dpcount.budget.shares import Share
     from beam_dpcount.checks import Error
     from beam_dpcount.counters.change import Change
     from beam_dpcount.counters.choose import choose
@@ -108,7 +109,8 @@ __all__ = [
 _NAMES = {
     "budget.budgets": "ApproxDP PureDP WeakBudgetWarning ZCDP",
     "budget.ledger": "Ledger",
-    "budget.shares": "OverspentError Share",
+    "budget.charges": "OverspentError",
+    "budget.shares": "Share",
     "checks": "Error",
     "noise.entropy": "SystemEntropy",
     "noise.replay": "ReplayableEntropy SecretError",

@@ -64,7 +64,7 @@ class ParameterError(Error, ValueError):
         return f"{said}: {spelled(remedy, spell, between)}" if remedy else said
 
 
-def check_flag(name: str, value: Any) -> bool:
+def check_flag(name: str, value: object) -> bool:
     """A bool, or a TypeError: what is merely true may have been meant for another parameter."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be True or False, got {value!r}")
@@ -82,7 +82,7 @@ def check_real(name: str, value: Any, remedy: str) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def check_whole(name: str, value: Any, most: int | None = None, unit: str = "") -> int:
+def check_whole(name: str, value: object, most: int | None = None, unit: str = "") -> int:
     """A public number of items or steps, from 1 to `most`, or a ParameterError.
 
     `most` is the size of a domain, or else how many of a unit there may be.
@@ -99,7 +99,7 @@ def check_whole(name: str, value: Any, most: int | None = None, unit: str = "") 
 
 
 def check_texts(
-    name: str, given: Any, one: str, example: str, spread: bool = False
+    name: str, given: object, one: str, example: str, spread: bool = False
 ) -> tuple[str, ...]:
     """Public names as a tuple of distinct plain strings, in their order; or TypeError, ValueError.
 

@@ -11,6 +11,8 @@ import numpy as np
 
 from beam_dpcount.checks import Error
 
+Function = Callable[[Any], Any]  # of the user, of an event
+
 _LONGEST = 1 << 10  # bits of an id: Python writes no whole number of more than 4300 digits
 
 # Read what every class has, past what its own class may say instead.
@@ -56,7 +58,7 @@ class FunctionError(Error, ValueError):
       error: what it raised.
     """
 
-    def __init__(self, name: str, payload: Any, error: Exception) -> None:
+    def __init__(self, name: str, payload: object, error: Exception) -> None:
         super().__init__(name, payload, error)  # so that it can be pickled
         self.name, self.payload, self.error = name, payload, error
 
@@ -64,7 +66,7 @@ class FunctionError(Error, ValueError):
         return f"{self.name} raised {type(self.error).__name__}: {self.error}"
 
 
-def call(name: str, function: Callable[[Any], Any], payload: Any) -> Any:
+def call(name: str, function: Function, payload: Any) -> Any:
     """A function's result for a public event; a FunctionError if it raises an error."""
     try:
         return function(payload)
@@ -136,7 +138,7 @@ class Field:
         return event.get(name) if isinstance(event, Mapping) else None
 
 
-def fields_of(event: Any) -> list[str]:
+def fields_of(event: object) -> list[str]:
     """The names of the fields that `Field` reads from an event."""
     kind = type(event)
     if issubclass(kind, tuple):

@@ -21,14 +21,14 @@ from beam_dpcount.budget.charges import Charge
 from beam_dpcount.budget.conversions import float_up, gaussian_epsilon, zcdp_epsilon, zcdp_rho
 from beam_dpcount.budget.costs import PureCost
 from beam_dpcount.budget.odometer import ColumnUse
-from beam_dpcount.budget.shares import Protection
+from beam_dpcount.budget.spender import Protection
 from beam_dpcount.commands import account as printing
 from beam_dpcount.commands import count, graph, histogram, sequences, spending, ticks
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands import run as running
 from beam_dpcount.commands.files import beside
-from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.counters.change import Change, TickChange
+from beam_dpcount.counters.charged import charges_of
 from beam_dpcount.counters.users import UserChange, group_of
 from beam_dpcount.statistics.graph_change import GraphChange
 from tests.command_lines import Ended, command, succeed
@@ -64,13 +64,13 @@ def calibrated(budget: Any, change: Any = None, mechanism: Any = None) -> Any:
 
 def test_sums_take_budgets_as_they_are_written(file: Path) -> None:
     account = made(file, dp.ApproxDP(1.0, 1e-6))
-    (cost, _), why = spending.charges_of(dp.ApproxDP(0.1, 1e-7), calibrated(BOTH), 0, account)
+    (cost, _), why = charges_of(calibrated(BOTH), dp.ApproxDP(0.1, 1e-7), 0, account)
     assert (cost, why) == (Charge(Fraction(1, 10), Fraction(1, 10**7)), "")
     ten = sum([cost] * 10, Charge())
     assert not ten.exceeds(account.total)
     assert (ten + Charge(delta=Fraction(1, 10**30))).exceeds(account.total)
     assert (ten + Charge(epsilon=Fraction(1, 10**30))).exceeds(account.total)
-    (pure, _), _ = spending.charges_of(dp.PureDP(0.1), calibrated(PURE), 1e-8, account)
+    (pure, _), _ = charges_of(calibrated(PURE), dp.PureDP(0.1), 1e-8, account)
     assert pure == Charge(Fraction(1, 10), Fraction(1, 10**8))
 
 
@@ -79,7 +79,7 @@ def test_an_account_of_rho_takes_the_rho_of_the_noise(file: Path) -> None:
 
     def rho(budget: Any, mechanism: Any) -> Fraction:
         counter = calibrated(budget, mechanism=mechanism)
-        (cost, _), _ = spending.charges_of(budget, counter, 0, account)
+        (cost, _), _ = charges_of(counter, budget, 0, account)
         assert (cost.epsilon, cost.delta) == (0, 0)
         return cost.rho
 
@@ -128,7 +128,7 @@ def test_a_row_may_be_two_changes(change: Any, factor: int, pure: int, tmp_path:
 
     def cost(budget: Any, account: Account) -> Charge:
         counter = dp.calibrate(tree, budget, change)
-        return spending.charges_of(budget, counter, 0, account)[0].presence
+        return charges_of(counter, budget, 0, account)[0].presence
 
     assert cost(RHO, of_rho).rho == factor * Fraction(1, 50)
     (part,) = dp.calibrate(tree, PURE, change).costs()
@@ -148,7 +148,7 @@ def test_two_changes_cost_at_least_what_the_ledger_says(tmp_path: Path) -> None:
     for budget, total in ((RHO, dp.ZCDP(9.0)), (PURE, dp.PureDP(9.0))):
         account = made(tmp_path / type(total).__name__, total)
         counter = dp.calibrate(tree, budget, PERSON)
-        (cost, _), why = spending.charges_of(budget, counter, 0, account)
+        (cost, _), why = charges_of(counter, budget, 0, account)
         ledger = dp.Ledger(total)
         share: Any = ledger.spend(budget)
         share.claim("run", Protection(PERSON.person, PERSON.event_cost(tree)))
@@ -163,18 +163,18 @@ def test_two_changes_cost_at_least_what_the_ledger_says(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("total", "budget", "keys_delta", "said"),
     [
-        (dp.PureDP(3.0), BOTH, 0, "has no delta, and this run takes one: give --epsilon alone"),
+        (dp.PureDP(3.0), BOTH, 0, "has no delta, and this run takes one: give epsilon alone"),
         (dp.PureDP(3.0), PURE, 1e-7, "has no delta, and this run takes one"),
-        (dp.PureDP(3.0), RHO, 0, "adds up epsilon, and this run has --rho"),
-        (BOTH, RHO, 0, "adds up epsilon, and this run has --rho: give --epsilon and --delta"),
-        (dp.ZCDP(1.0), BOTH, 1e-7, "adds up rho, and has no delta for --select-keys"),
+        (dp.PureDP(3.0), RHO, 0, "adds up epsilon, and this run has a rho"),
+        (BOTH, RHO, 0, "adds up epsilon, and this run has a rho: give epsilon and delta"),
+        (dp.ZCDP(1.0), BOTH, 1e-7, "adds up rho, and has no delta for keys that nobody listed"),
     ],
 )
 def test_other_kinds_are_refused(
     total: Any, budget: Any, keys_delta: float, said: str, file: Path
 ) -> None:
-    with pytest.raises(InputError, match=said):
-        spending.charges_of(budget, calibrated(budget), keys_delta, made(file, total))
+    with pytest.raises(AccountError, match=said):
+        charges_of(calibrated(budget), budget, keys_delta, made(file, total))
 
 
 # The file

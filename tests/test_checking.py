@@ -12,6 +12,7 @@ from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
 import beam_dpcount as dp
+from beam_dpcount.counters.clock import OUTSIDE, UNLISTED
 from beam_dpcount.rows import TickCountRows
 from tests.runners import feed, run
 
@@ -164,16 +165,16 @@ def test_keys_and_times_at_a_clock() -> None:
     rows = [("a", 1), ("z", 1), ("b", 7), TimestampedValue(("a", 1), 29)]
     rows += [TimestampedValue(("b", 1), at) for at in (-1, 30)]
     assert dp.check(ticks(), rows).problems == {
-        "the key is not among keys": 1,
+        UNLISTED: 1,
         CLIPPED: 1,
-        "the time lies outside [start, stop)": 2,
+        OUTSIDE: 2,
     }
 
 
 def test_rows_of_ticks_that_have_not_ended_do_not_count() -> None:
     rows = [TimestampedValue(("a", 1), at) for at in (0, 9, 10, 24, 30)]
     late = "its tick has not ended by 1970-01-01T00:00:15Z (until)"
-    expected = {late: 2, "the time lies outside [start, stop)": 1}
+    expected = {late: 2, OUTSIDE: 1}
     assert dp.check(ticks(until=15), rows).problems == expected
     clock = {"tick": 10, "start": 0, "horizon": 3, "domain": ["a", "b"]}
     items = dp.TickHistogram(BUDGET, **clock, value=lambda pair: pair[0], until=15)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 from collections import Counter as Tally
 from collections.abc import Callable, Sequence
 from math import comb
@@ -19,13 +18,8 @@ from beam_dpcount.commands import graph
 from beam_dpcount.commands.figures.pictures import Panel
 from tests import command_lines, pictures
 from tests.command_lines import (
-    BUDGET,
-    BUNDLES,
     DATA,
     EXACT,
-    GRPC,
-    NOT_NOISE,
-    PNG,
     SECRET,
     SECRET_TEXT,
     Ended,
@@ -255,28 +249,6 @@ def test_exact_values(what: str, path: str, events: Path) -> None:
 
 
 @each_path
-@pytest.mark.parametrize("runner", [BUNDLES, GRPC], ids=["bundles", "grpc"])
-def test_exact_values_on_other_runners(runner: tuple[str, ...], path: str, events: Path) -> None:
-    succeed(*arguments(events, *asked("cuts"), *EXACT, "--path", path), *runner)
-    _, columns, value = WHAT["cuts"]
-    expected = running(facts("cuts"), value, path == "bounded", good("cuts"))
-    assert written(events.parent / "out.csv", columns) == expected
-
-
-@pytest.mark.parametrize("first", ["9.csv", "10.csv"])
-def test_files_are_taken_in_the_order_given(first: str, tmp_path: Path) -> None:
-    """Of a pair's weights the first counts."""
-    (tmp_path / "9.csv").write_text("u,v,w\n0,1,5\n")
-    (tmp_path / "10.csv").write_text("u,v,w\n1,0,2\n")
-    files = sorted(tmp_path.glob("*.csv"), key=lambda path: path.name != first)
-    words = ["--input", *files, "--edge", "u", "v", "--weight", "w", "--vertices", 3, *EXACT]
-    words += ["--what", "forest", "--max-weight", 5, "--horizon", 9]
-    succeed(*words, "--output", tmp_path / "out.parquet")
-    cost = 5 if first == "9.csv" else 2
-    assert [value for *_, value in written(tmp_path / "out.parquet")] == [(cost,), (cost,)]
-
-
-@each_path
 def test_one_graph_without_a_key(path: str, events: Path) -> None:
     words = without(arguments(events, *asked("forest"), *EXACT, "--path", path), "--key")
     out = succeed(*words, "--every", 4)
@@ -287,15 +259,6 @@ def test_one_graph_without_a_key(path: str, events: Path) -> None:
     assert written(events.parent / "out.csv") == expected
     assert "public: the vertices, and" in out
     assert "a release after every 4 rows of a key (--every), up to 5;" in out
-
-
-@each_path
-def test_rows_without_a_time_go_by_their_order(path: str, events: Path) -> None:
-    words = arguments(events, *asked("forest"), *EXACT, "--path", path)
-    succeed(*without(words, "--timestamp"))
-    some: list[Fact] = [(None, *fact[1:]) for fact in facts("forest")]
-    expected = running(some, WHAT["forest"][2], by_time=False, good=good("forest"))
-    assert written(events.parent / "out.csv") == expected
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -330,41 +293,6 @@ def test_what_is_no_vertex_number(cell: str, tmp_path: Path) -> None:
     assert [value for *_, value in written(output)] == [(0,), (1,)]
 
 
-def test_past_the_horizon(events: Path) -> None:
-    out = succeed(*arguments(events, *asked("edges"), *EXACT, "--horizon", 3))
-    assert out.splitlines()[-1].startswith("warning: 10 rows came after row 3 of their key")
-    expected = running(facts("edges"), WHAT["edges"][2], by_time=True)
-    assert written(events.parent / "out.csv") == [line for line in expected if line[1] <= 3]
-
-
-@pytest.mark.parametrize("what", ["edges", "degrees", "cuts"])
-def test_a_header_alone_gives_no_releases(what: str, events: Path) -> None:
-    events.write_text("time,who,from,to,how\n")
-    picture = events.parent / "out.png"
-    succeed(*arguments(events, *asked(what), *EXACT, "--plot", picture))
-    assert written(events.parent / "out.csv", WHAT[what][1]) == []
-    assert picture.read_bytes().startswith(PNG)
-
-
-@pytest.mark.parametrize("what", ["edges", "triangles asserted", "degrees", "forest", "cuts"])
-def test_the_report_does_not_depend_on_the_edges(what: str, events: Path) -> None:
-    words = arguments(events, *asked(what), *BUDGET)
-    first = succeed(*words)
-    events.write_text(re.sub("ann|dan", SECRET_TEXT, events.read_text()))
-    assert succeed(*words) == first
-    assert "a key together satisfy epsilon = 1, delta = 1e-06 for neighbours" in first
-    relation = {"cuts": "add_remove", "triangles asserted": "node"}.get(what, "edge")
-    assert f"under {relation} (" in first
-    assert ("It rests on your word" in first) == ("asserted" in what)
-    assert ("cuts: add up the weights" in first) == (what == "cuts")
-    said = re.search(r"at most ([\d.e+]+);", first)
-    assert said
-    with open(events.parent / "out.csv", encoding="utf-8", newline="") as file:
-        largest = max(float(row["stddev"]) for row in csv.DictReader(file))
-    # The file has no rows up to the horizon.
-    assert largest <= float(said[1]) * 1.01
-
-
 def test_every_of_cuts_is_a_hundredth_of_the_horizon(events: Path) -> None:
     words = arguments(events, "--what", "cuts", *EXACT, "--horizon", 500)
     assert "a release after every 5 rows of a key (--every), up to 100;" in succeed(*words)
@@ -373,22 +301,6 @@ def test_every_of_cuts_is_a_hundredth_of_the_horizon(events: Path) -> None:
 
 
 # Pictures
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("what", ["triangles", "forest", "degrees", "cuts"])
-@pytest.mark.parametrize(
-    ("output", "keyed"), [("out.csv", True), ("out.parquet", False)], ids=["key", "no key"]
-)
-def test_plots(what: str, output: str, keyed: bool, events: Path) -> None:
-    picture = events.parent / "out.png"
-    words = arguments(events, *asked(what), *BUDGET, "--plot", picture)
-    words = words if keyed else without(words, "--key")
-    out = succeed(*words, "--output", events.parent / output)
-    assert f"picture: {picture}" in out
-    data = picture.read_bytes()
-    assert data.startswith(PNG)
-    assert len(data) > 5000
 
 
 @pytest.mark.parametrize("what", ["edges", "degrees", "cuts"])
@@ -438,70 +350,6 @@ def test_values_and_their_names_must_agree(draw: Any, tmp_path: Path) -> None:
         draw(["1", "2", "3"], [panel], tmp_path / "c.png")
 
 
-GRAPH = "of the graph on the given vertices"
-
-
-@pytest.mark.parametrize(
-    ("what", "estimated", "left_out"),
-    [
-        ("edges", f"the number of edges {GRAPH}", ""),
-        (
-            "edges ruled",
-            f"the number of edges {GRAPH} (capped at 1 pairs a vertex)",
-            "; edges beyond the first 1 pairs of a vertex (--max-degree)",
-        ),
-        (
-            "triangles ruled",
-            f"the number of triangles {GRAPH} (capped at 2 pairs a vertex)",
-            "; edges beyond the first 2 pairs of a vertex (--max-degree)",
-        ),
-        ("triangles asserted", f"the number of triangles {GRAPH}", ""),
-        (
-            "kstars",
-            f"the number of stars of 2 rays {GRAPH} (of a vertex's first 3 neighbours)",
-            "; neighbours of a vertex beyond its first 3 (--max-degree)",
-        ),
-        ("highdegree", f"the number of vertices of 2 neighbours or more {GRAPH}", ""),
-        ("degrees", f"the number of vertices by degree {GRAPH}", ""),
-        (
-            "forest",
-            f"the cost of a minimum spanning forest {GRAPH} (of weights from 1 to 9)",
-            "; rows of other weights than 1 to 9; a pair's weights after its first",
-        ),
-        (
-            "cuts",
-            "the weight of a pair of the given vertices (of weights from -1 to 1 rounded to "
-            "multiples of 0.25)",
-            "; rows of weights beyond -1 or 1; what of a weight is rounded off",
-        ),
-    ],
-)
-def test_errors_are_of_what_is_estimated(
-    what: str, estimated: str, left_out: str, events: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A capped graph's count is no count of the graph."""
-    drawn = pictures.caught(monkeypatch)
-    out = succeed(*arguments(events, *asked(what), *BUDGET, "--plot", events.parent / "out.png"))
-    (how,) = drawn
-    assert re.search(rf"within [\d.e+]+ of {re.escape(estimated)}; the largest", out)
-    for text in (out, how["guarantee"]):
-        assert "truth" not in text
-        assert f"{NOT_NOISE}rows that name another vertex{left_out}." in text
-    assert what == "cuts" or f"about 95 %, {estimated}" in how["guarantee"]
-    _, bracket, limits = estimated.partition(" (")
-    assert f"{bracket}{limits} by who" in how["title"]
-
-
-def test_the_keys_that_are_drawn(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = pictures.caught(monkeypatch)
-    asking = ("--plot", events.parent / "out.png", "--plot-keys", "zoe", "y")
-    for what, keys in (("edges", ["zoe", "y"]), ("degrees", ["y"])):
-        out = succeed(*arguments(events, *asked(what), *BUDGET, *asking))
-        how = drawn.pop()
-        assert (how["only"] if what == "edges" else [p.name for p in how["panels"]]) == keys
-        assert out.splitlines()[-1].startswith("warning: --plot-keys: 'zoe' has no releases")
-
-
 # Real data
 
 
@@ -530,9 +378,3 @@ def test_real_data(path: str, tmp_path: Path) -> None:
 
 
 # Bad input
-
-
-def test_a_short_row_says_which_column(events: Path) -> None:
-    events.write_text(events.read_text() + "99,x,ann\n")
-    text = fail(*arguments(events, *asked("edges"), *BUDGET))
-    assert "row 17, column 'to': the row is too short" in text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -19,8 +18,6 @@ from tests.command_lines import (
     DATA,
     EXACT,
     HEALTH_TIME,
-    NOT_NOISE,
-    PNG,
     SECRET_TEXT,
     Ended,
     each_path,
@@ -119,9 +116,8 @@ def without(words: Sequence[object], *names: str) -> list[object]:
 
 
 @each_path
-@pytest.mark.parametrize("output", ["counts.csv", "counts.parquet"])
-def test_exact_counts(output: str, path: str, events: Path) -> None:
-    target = events.parent / output
+def test_exact_counts(path: str, events: Path) -> None:
+    target = events.parent / "counts.csv"
     out = succeed(*arguments(events, *EXACT, "--path", path, "--output", target))
     assert written(target, DOMAIN) == running(FACTS, DOMAIN, by_time=path == "bounded")
     assert f"private histograms: {target}" in out
@@ -160,22 +156,6 @@ def test_one_item_gains_nothing_of_a_fit(events: Path) -> None:
         assert f"a key's {10 if said else 20} counts" in out
 
 
-@each_path
-def test_one_key_for_all_rows(path: str, events: Path) -> None:
-    out = succeed(*without(arguments(events, *EXACT, "--path", path), "--key"))
-    facts = [(micros, "all", item) for micros, _, item in FACTS]
-    expected = running(facts, DOMAIN, by_time=path == "bounded")
-    assert written(events.parent / "counts.csv", DOMAIN) == expected
-    assert "public: the domain, and" in out
-
-
-@each_path
-def test_rows_without_a_time_go_by_their_order(path: str, events: Path) -> None:
-    succeed(*without(arguments(events, *EXACT, "--path", path), "--timestamp"))
-    facts = [(None, key, item) for _, key, item in FACTS]
-    assert written(events.parent / "counts.csv", DOMAIN) == running(facts, DOMAIN, by_time=False)
-
-
 @pytest.mark.parametrize("keyed", [True, False], ids=["key", "no key"])
 def test_parquet_nulls_and_numbers(keyed: bool, events: Path) -> None:
     """A null is no item, also where the item's column is read for the key; 7 is the text 7."""
@@ -190,49 +170,7 @@ def test_parquet_nulls_and_numbers(keyed: bool, events: Path) -> None:
     assert written(output, ("7", "8")) == running(facts, ("7", "8"), by_time=False)
 
 
-def test_past_the_horizon(events: Path) -> None:
-    out = succeed(*arguments(events, *EXACT, "--horizon", 2))
-    assert out.splitlines()[-1].startswith("warning: 4 rows came after row 2 of their key")
-    expected = [line for line in running(FACTS, DOMAIN, by_time=True) if line[1] <= 2]
-    assert written(events.parent / "counts.csv", DOMAIN) == expected
-
-
-def test_a_header_alone_gives_no_counts(events: Path) -> None:
-    events.write_text("time,who,what\n")
-    succeed(*arguments(events, *EXACT, "--plot", events.parent / "counts.png"))
-    assert written(events.parent / "counts.csv", DOMAIN) == []
-
-
-@pytest.mark.parametrize("relation", ["replace_one", "add_remove"])
-def test_the_report_does_not_depend_on_the_items(relation: str, events: Path) -> None:
-    words = arguments(events, *BUDGET, "--relation", relation)
-    first = succeed(*words)
-    events.write_text(re.sub(r"buy|007", SECRET_TEXT, events.read_text()))
-    assert succeed(*words) == first
-    assert "a key together satisfy epsilon = 1, delta = 1e-06 for neighbours" in first
-    assert f"under {relation} (" in first
-    said = re.search(r"at most ([\d.]+);", first)
-    assert said
-    with open(events.parent / "counts.csv", encoding="utf-8", newline="") as file:
-        largest = max(float(row["stddev"]) for row in csv.DictReader(file))
-    # The file has no rows up to the horizon.
-    assert largest <= float(said[1]) * 1.01
-
-
 # Pictures
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("output", ["counts.csv", "counts.parquet"])
-@pytest.mark.parametrize("flags", [(), ("--top", 1)], ids=["all", "top"])
-def test_plots(flags: tuple[object, ...], output: str, events: Path) -> None:
-    picture = events.parent / "counts.png"
-    words = arguments(events, *BUDGET, "--plot", picture, *flags)
-    out = succeed(*words, "--output", events.parent / output)
-    assert f"picture: {picture}" in out
-    data = picture.read_bytes()
-    assert data.startswith(PNG)
-    assert len(data) > 5000
 
 
 def test_the_last_histograms_of_the_keys_of_most_rows_are_drawn(
@@ -288,43 +226,6 @@ def test_keys_and_items_are_not_chosen_by_their_counts(
     assert "Of 25 items the first 20 of the domain." in more["guarantee"]
     assert "Keys as asked for" in other["guarantee"]
     assert "chosen for being large" not in how["guarantee"] + more["guarantee"]
-
-
-@pytest.mark.parametrize(
-    ("flags", "what", "left_out", "title"),
-    [
-        (
-            (),
-            "the true count of an item of the domain",
-            "items that are not of the domain.",
-            "Private histogram of what (items of the domain) by who",
-        ),
-        (
-            ("--separator", ";", "--max-items", 2),
-            "the count of the first 2 items of the domain in a row",
-            "items that are not of the domain; those of a row beyond its first 2 (--max-items).",
-            "Private histogram of what (the first 2 items of the domain in a row) by who",
-        ),
-    ],
-    ids=["one", "several"],
-)
-def test_errors_are_of_what_is_estimated(
-    flags: tuple[object, ...],
-    what: str,
-    left_out: str,
-    title: str,
-    events: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    drawn = pictures.caught(monkeypatch)
-    out = succeed(*arguments(events, *BUDGET, "--plot", events.parent / "c.png", *flags))
-    (how,) = drawn
-    assert how["title"] == title
-    assert re.search(rf"within [\d.e+]+ of {what}; the largest", out)
-    assert f"about 95 %, {what}." in how["guarantee"]
-    for text in (out, how["guarantee"]):
-        assert "truth" not in text
-        assert NOT_NOISE + left_out in text
 
 
 def test_counts_and_items_must_agree(tmp_path: Path) -> None:

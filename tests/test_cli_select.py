@@ -170,16 +170,6 @@ def test_how_many_keys_were_written(suffix: str, tmp_path: Path) -> None:
         assert tables.Output(str(path), formats.RELEASES).written_keys() == len(some)
 
 
-def test_no_rows_give_a_header(log: Path) -> None:
-    write(log, [])
-    picture = log.parent / "p.png"
-    out = succeed(*arguments(log, *BUDGET, "--plot", picture))
-    assert (log.parent / "out.csv").read_text() == f"{HEADER}\n"
-    assert f"private counts: {log.parent / 'out.csv'} (0 keys shown, 3 ticks)" in out
-    assert "no key was shown: the private count of none was high enough" in out
-    assert picture.read_bytes().startswith(PNG)
-
-
 def steady(text: str) -> str:
     """Without what is simulated anew in every run, and how far a slow machine has come."""
     text = re.sub(r"(?m)^ +\d+: .*\n", "", text)

@@ -18,11 +18,9 @@ import beam_dpcount as dp
 from beam_dpcount.commands import sequences
 from tests import command_lines, pictures
 from tests.command_lines import (
-    BUDGET,
     DATA,
     EXACT,
     HEALTH_TIME,
-    NOT_NOISE,
     PNG,
     SECRET_TEXT,
     Ended,
@@ -201,9 +199,8 @@ def without(words: Sequence[object], *names: str) -> list[object]:
 
 
 @each_path
-@pytest.mark.parametrize("output", ["counts.csv", "counts.parquet"])
-def test_exact_counts_of_all_words(output: str, path: str, events: Path) -> None:
-    target = events.parent / output
+def test_exact_counts_of_all_words(path: str, events: Path) -> None:
+    target = events.parent / "counts.csv"
     out = succeed(*arguments(events, *EXACT, "--path", path, "--output", target, "--all"))
     expected = running(facts(), all_words("ab", 2), by_time=path == "bounded")
     assert exact(target) == expected
@@ -267,17 +264,6 @@ def test_a_hundredth_of_the_horizon_by_default(events: Path) -> None:
 
 
 @each_path
-def test_one_key_without_times(path: str, events: Path) -> None:
-    words = without(arguments(events, *EXACT, "--path", path, "--all"), "--key", "--timestamp")
-    out = succeed(*words)
-    rows: list[Fact] = [(None, "all", letter) for _, _, letter in facts()]
-    expected = running(rows, all_words("ab", 2), by_time=False)
-    assert exact(events.parent / "counts.csv") == expected
-    assert "public: the alphabet, the words" in out
-    assert "all, after 14 rows:" in out
-
-
-@each_path
 def test_parquet_nulls_and_letters_of_several_characters(path: str, tmp_path: Path) -> None:
     source, output = tmp_path / "in.parquet", tmp_path / "counts.parquet"
     letters = [7, 10, None, 7, 10, 8, 7]
@@ -337,14 +323,6 @@ def test_words_of_small_counts_are_left_out(events: Path) -> None:
     assert "nothing was written: " in succeed(*words, "--min-count", 100)
 
 
-def test_past_the_horizon(events: Path) -> None:
-    out = succeed(*arguments(events, *EXACT, "--horizon", 3, "--all"))
-    assert out.splitlines()[-1].startswith("warning: 8 rows came after row 3 of their key")
-    expected = running(facts(), all_words("ab", 2), by_time=True)
-    expected = {place: counts for place, counts in expected.items() if place[1] <= 3}
-    assert exact(events.parent / "counts.csv") == expected
-
-
 def test_no_releases(events: Path) -> None:
     picture = events.parent / "counts.png"
     out = succeed(*arguments(events, *EXACT, "--every", 20, "--plot", picture))
@@ -366,33 +344,7 @@ def test_the_report_names_five_keys(tmp_path: Path) -> None:
     assert "... and of 2 other keys" in out
 
 
-@pytest.mark.parametrize("relation", ["replace_one", "add_remove"])
-def test_the_rest_of_the_report_does_not_depend_on_the_letters(relation: str, events: Path) -> None:
-    def told() -> list[str]:
-        out = succeed(*arguments(events, *BUDGET, "--relation", relation))
-        return [line for line in out.splitlines() if not re.match(r" {4} *\d", line)]
-
-    first = told()
-    events.write_text(re.sub(r",[ab]\b", f",{SECRET_TEXT}", events.read_text()))
-    assert told() == first
-    assert any(f"for neighbours under {relation} (wh" in line for line in first)
-    assert any("at most" in line and "6 words after each of 20 rows" in line for line in first)
-
-
 # Pictures
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("output", ["counts.csv", "counts.parquet"])
-@pytest.mark.parametrize("key", [True, False], ids=["key", "no key"])
-def test_plots(key: bool, output: str, events: Path) -> None:
-    picture = events.parent / "counts.png"
-    words = arguments(events, *BUDGET, "--plot", picture, "--output", events.parent / output)
-    out = succeed(*(words if key else without(words, "--key")))
-    assert f"picture: {picture}" in out
-    data = picture.read_bytes()
-    assert data.startswith(PNG)
-    assert len(data) > 5000
 
 
 def test_the_last_words_of_the_keys_of_most_rows_are_drawn(
@@ -422,44 +374,6 @@ def test_the_last_words_of_the_keys_of_most_rows_are_drawn(
     assert how["title"] == "Private counts of words of l (in letters of the alphabet) by k"
     assert "holds with probability 95 % the count of a word in letters" in how["guarantee"]
     assert "largest private counts of 3: " in how["guarantee"]
-
-
-@pytest.mark.parametrize(
-    ("flags", "what", "left_out"),
-    [
-        (
-            (),
-            "the count of a word in letters of the alphabet",
-            "texts that are not of the alphabet.",
-        ),
-        (
-            ("--rest", "b", "--episodes", "--max-span", 3),
-            "the count of an episode's minimal occurrences in letters of the alphabet within 3 "
-            "rows",
-            "what texts say that count as 'b' (--rest); cells without text; occurrences that are "
-            "not within 3 rows (--max-span).",
-        ),
-    ],
-    ids=["words", "episodes"],
-)
-def test_errors_are_of_what_is_estimated(
-    flags: tuple[object, ...],
-    what: str,
-    left_out: str,
-    events: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    drawn = pictures.caught(monkeypatch)
-    picture = ("--plot", events.parent / "c.png", "--plot-keys", "bob")
-    out = succeed(*arguments(events, *BUDGET, *picture, *flags))
-    (how,) = drawn
-    assert [panel.name for panel in how["panels"]] == ["bob"]
-    assert "Keys as asked for" in how["guarantee"]
-    assert re.search(rf"within [\d.e+]+ of {what}; the largest", out)
-    assert what in how["guarantee"]
-    for text in (out, how["guarantee"]):
-        assert "truth" not in text
-        assert NOT_NOISE + left_out in text
 
 
 # Real data

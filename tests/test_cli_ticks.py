@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,8 +19,6 @@ from tests.command_lines import (
     DATA,
     EXACT,
     HEALTH_TIME,
-    NOT_NOISE,
-    PNG,
     SECRET,
     SECRET_TEXT,
     Ended,
@@ -205,37 +202,6 @@ def test_a_clock_without_an_offset_is_in_the_time_zone(events: Path) -> None:
     assert written(events.parent / "counts.csv") == expected((1, 3, 4), (1, 2, 2))
 
 
-def test_a_header_alone_gives_zeros(events: Path) -> None:
-    """The releases depend on the clock and the keys, not on rows."""
-    events.write_text("time,who,amount\n")
-    succeed(*arguments(events, *EXACT, "--plot", events.parent / "counts.png"))
-    assert written(events.parent / "counts.csv") == expected((0, 0, 0), (0, 0, 0))
-
-
-@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
-def test_nothing_printed_depends_on_the_rows(relation: str, events: Path) -> None:
-    picture = events.parent / "counts.png"
-    words = arguments(events, *BUDGET, "--relation", relation, "--plot", picture)
-    first, errors = succeed(*words), stddevs(events.parent / "counts.csv")
-    events.write_text("time,who,amount\n")
-    assert succeed(*words) == first
-    assert stddevs(events.parent / "counts.csv") == errors
-    assert len(errors) == 9
-    for part in (
-        "(3 keys, 3 ticks)",
-        f"picture: {picture}",
-        "all releases of all keys together satisfy epsilon = 1, delta = 1e-06",
-        f"under {relation} (",
-        "public: the keys and the clock",
-        "the largest error of all 9 releases",
-    ):
-        assert part in first
-    said = re.search(r"at most ([\d.]+);", first)
-    assert said
-    assert float(said[1]) == pytest.approx(max(errors.values()), rel=0.01)
-    assert picture.read_bytes().startswith(PNG)
-
-
 def test_another_row_costs_more_than_a_row_more(events: Path) -> None:
     largest = []
     for relation in ("add_remove", "replace_one"):
@@ -345,59 +311,6 @@ def test_what_is_drawn(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "1, within the clock) by who"
     )
     assert amounts["sum_of"] == "amount"
-
-
-ROWS_COUNTED = "the count so far of a key's rows within the clock"
-
-
-@pytest.mark.parametrize(
-    ("flags", "what", "left_out"),
-    [
-        (
-            (),
-            f"{ROWS_COUNTED}, each tick's part clipped to 1,073,741,824",
-            (),
-        ),
-        (
-            ("--where", "amount=1", "--max-per-tick", 3),
-            f"{ROWS_COUNTED} that meet the condition, each tick's part clipped to 3",
-            ("what a tick has beyond 3 (--max-per-tick)",),
-        ),
-        (
-            ("--value", "amount", "--bounds", -2, 4, "--unit", 0.5, "--max-per-tick", 3),
-            "the sum so far of a key's values within the clock, clipped to [-2, 4] and rounded to "
-            "multiples of 0.5, each tick's part clipped to ±12",
-            ("what is beyond the bounds or rounded off", "values that are not numbers"),
-        ),
-        (
-            ("--separator", ";", "--max-items", 2),
-            f"{ROWS_COUNTED}, each tick's part clipped to 1,073,741,824",
-            ("keys of a cell beyond its first 2 (--max-items)",),
-        ),
-        (("--path", "streaming"), "", ("late rows, until the next tick (--late fold)",)),
-        (("--path", "streaming", "--late", "drop"), "", ("late rows (--late drop)",)),
-    ],
-    ids=["rows", "where", "value", "items", "fold", "drop"],
-)
-def test_errors_are_of_what_is_estimated(
-    flags: tuple[object, ...],
-    what: str,
-    left_out: tuple[str, ...],
-    events: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    drawn = pictures.caught(monkeypatch)
-    plot = ("--plot", events.parent / "p.png")
-    out = succeed(*arguments(events, *BUDGET, *plot, *flags))
-    (how,) = drawn
-    for text in (out, how["guarantee"]):
-        assert f"{what}; " in text
-        assert "truth" not in text
-        assert f"{NOT_NOISE}rows outside the clock or of other keys; " in text
-        for part in left_out:
-            assert part in text
-    assert ("late" in out) == ("--path" in flags)
-    assert ("at most" in how["title"]) == ("--max-per-tick" in flags)
 
 
 # Real data

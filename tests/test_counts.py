@@ -37,17 +37,23 @@ from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
 import beam_dpcount as dp
+from beam_dpcount.counters.change import TOO_COARSE, TOO_FINE
+from beam_dpcount.counters.choose import PURE_NEEDS_HORIZON
+from beam_dpcount.counters.counter import TAKES_GAUSSIAN
 from beam_dpcount.dofns.gathered import CountGathered
-from beam_dpcount.dofns.intake import ON_REJECT, RejectedElementError
+from beam_dpcount.dofns.intake import NOT_PAIRS, ON_REJECT, RejectedElementError
 from beam_dpcount.dofns.releases import Rejected, Release
+from beam_dpcount.dofns.windows import OTHER_WINDOWS
 from beam_dpcount.mechanisms import BinaryTree, KAry, SmoothBinary, Sparse, Unbounded
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.noise.laws import Law
 from beam_dpcount.states.codecs import StateCodec
 from beam_dpcount.states.envelope import StateError
 from beam_dpcount.states.wire import PAIR
+from beam_dpcount.transforms.inputs import BOUNDED_PATH, MERGING_WINDOWS, SEVERAL_WINDOWS
 from benchmarks.cells import Cell
 from benchmarks.jobs import dofns_of
+from tests.messages import says
 from tests.runners import RUNNERS, Row, Seen, feed, root, run
 from tests.scripted import KeyedScript, ScriptedEntropy
 
@@ -268,7 +274,7 @@ def labels(build: Callable[[beam.Pipeline], Any]) -> set[str]:
 
 
 def test_the_bounded_path_refuses_unbounded_input() -> None:
-    with pytest.raises(ValueError, match=r'path="bounded" on an unbounded input .* use path="auto'):
+    with pytest.raises(ValueError, match=says(BOUNDED_PATH)):
         _ = beam.Pipeline() | stream([("k", 1, 0)]) | scripted(path="bounded")
 
 
@@ -374,14 +380,14 @@ class BothMinutes(NonMergingWindowFn):
 @pytest.mark.parametrize(
     ("windows", "reason"),
     [
-        (Sessions(10), "merges windows"),
-        (SlidingWindows(10, 5), "several windows"),
-        (TwoWindows(), "several windows"),
+        (Sessions(10), MERGING_WINDOWS),
+        (SlidingWindows(10, 5), SEVERAL_WINDOWS),
+        (TwoWindows(), SEVERAL_WINDOWS),
     ],
     ids=lambda value: type(value).__name__,
 )
 def test_other_windows_are_refused(windows: Any, reason: str, path: str) -> None:
-    with pytest.raises(ValueError, match=f"{reason}.* use the global window or FixedWindows"):
+    with pytest.raises(ValueError, match=says(reason)):
         _ = beam.Pipeline() | feed([("k", 1, 0)]) | beam.WindowInto(windows) | scripted(path=path)
 
 
@@ -401,7 +407,7 @@ def test_elements_of_other_windows_than_the_declared_ones_are_refused(
         other = pipeline | "B" >> feed([("k", 1, 1)]) | "WB" >> beam.WindowInto(second)
         return (first, other) | beam.Flatten() | scripted(path=path)
 
-    with pytest.raises(Exception, match="in other windows than its PCollection declares"):
+    with pytest.raises(Exception, match=says(OTHER_WINDOWS)):
         run(build)
 
 
@@ -415,7 +421,7 @@ def test_an_element_in_two_of_the_declared_windows_is_refused(path: str) -> None
         other = pipeline | "B" >> feed([("k", 1, 70 * 10**6)]) | twice
         return (first, other) | beam.Flatten() | scripted(path=path)
 
-    with pytest.raises(Exception, match="in other windows than its PCollection declares"):
+    with pytest.raises(Exception, match=says(OTHER_WINDOWS)):
         run(build)
 
 
@@ -640,7 +646,7 @@ def test_bad_keys_are_errors(bad: Any, on_reject: str, path: str) -> None:
     )
     text = str(error)
     assert isinstance(error, TypeError)
-    assert "elements must be (key, value) pairs with a str key" in text
+    assert re.search(says(NOT_PAIRS), text)
     assert SECRET_TEXT not in text
     assert str(SECRET) not in text
 
@@ -1018,10 +1024,10 @@ def test_pipelines_carry_no_noise(path: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"mechanism": "SmoothBinary", "budget": dp.PureDP(1.0)}, "takes Gaussian noise"),
-        ({"horizon": None, "budget": dp.PureDP(1.0)}, "a pure budget needs a horizon"),
-        ({"unit": 5}, "rounds every value"),
-        ({"unit": 1e-12}, "choose a larger unit"),
+        ({"mechanism": "SmoothBinary", "budget": dp.PureDP(1.0)}, says(TAKES_GAUSSIAN)),
+        ({"horizon": None, "budget": dp.PureDP(1.0)}, says(PURE_NEEDS_HORIZON)),
+        ({"unit": 5}, says(TOO_COARSE)),
+        ({"unit": 1e-12}, says(TOO_FINE)),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )

@@ -71,23 +71,7 @@ def in_parquet(place: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
-FORMATS: tuple[Callable[..., Path], ...] = (in_csv, in_lines, in_gzip, in_parquet)
-
-
 # What goes in
-
-
-@pytest.mark.parametrize("write", FORMATS)
-def test_all_formats_give_the_same_counts(write: Callable[..., Path], tmp_path: Path) -> None:
-    out = tmp_path / "out.csv"
-    succeed("--input", write(tmp_path, ROWS), *COUNT, *EXACT, "--output", out)
-    found = written(out)
-    assert len(found) == 40
-    last = {key: value for key, _, _, value in found}
-    assert last == {k: sum(row["n"] for row in ROWS if row["page"] == k) for k in "ab"}
-    words = ("--input", write(tmp_path, ROWS), *TICKS, "--user", "who", "--per-user", 2)
-    succeed(*words, "--per-key", 2, *EXACT, "--output", out, main=ticks.main)
-    assert {key: value for key, _, _, value in written(out)} == {"a": 4, "b": 4}
 
 
 HOSTILE = ("null", "[1]", '{"a": 1}', '"\\ud800"', "true", '"x"', "9" * 4000, "1e999", "NaN")

@@ -116,17 +116,6 @@ def test_nothing_is_spent(tmp_path: Path) -> None:
     assert account.read_bytes() != before
 
 
-def test_what_is_there_is_noted_and_stays(tmp_path: Path) -> None:
-    events, out = log(tmp_path / "events.csv", rows()), tmp_path / "out.csv"
-    words = ("--input", events, *MORE["count"], *BUDGET, "--output", out, "--dry-run")
-    out.write_text("precious")
-    ended = command(*words, overwrite=False)  # which writes nothing
-    assert ended.status == 0
-    assert f"note: '{out}' is there already: give --overwrite" in ended.out
-    assert out.read_text() == "precious"
-    assert "is there already" not in command(*words, "--overwrite", overwrite=False).out
-
-
 # Limits that do nothing
 
 

@@ -35,6 +35,8 @@ from beam_dpcount.statistics.episode_bounds import (
     reach_of_dictionary,
 )
 from beam_dpcount.statistics.episodes import Episodes, EpisodesChange
+from beam_dpcount.statistics.letters import EITHER
+from tests.messages import says
 
 DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
 MECHANISMS = (BinaryTree, SmoothBinary, KAry, SquareRoot, NormalizedBLT, Simple2)
@@ -450,8 +452,8 @@ def test_changes_say_what_they_are() -> None:
 @pytest.mark.parametrize(
     ("error", "message", "arguments"),
     [
-        (ValueError, "either max_length.*or a list", {}),
-        (ValueError, "either max_length", {"max_length": 2, "dictionary": ["ab"]}),
+        (ValueError, says(EITHER, noun="episodes"), {}),
+        (ValueError, says(EITHER, noun="episodes"), {"max_length": 2, "dictionary": ["ab"]}),
         (ValueError, "max_span=2 steps hold no episode of 3 letters: give a larger max_span",
          {"max_length": 3, "max_span": 2}),
         (ValueError, "max_span=1", {"dictionary": ["a", "ab"], "max_span": 1}),

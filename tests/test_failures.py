@@ -30,12 +30,13 @@ from beam_dpcount.dofns.kept import KeptCoder
 from beam_dpcount.dofns.ticks import SEED, CountEachTick
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.states import codecs, envelope
-from beam_dpcount.states.envelope import StateError
+from beam_dpcount.states.envelope import OTHER_FORMAT, UPGRADE, StateError
 from beam_dpcount.states.wire import PAIR
 from beam_dpcount.transforms import elements
 from beam_dpcount.transforms import ticks as tick_transforms
 from benchmarks.jobs import dofns_of
 from tests.cells import Kept as Outside
+from tests.messages import says
 from tests.runners import run
 from tests.scripted import ScriptedEntropy
 
@@ -425,7 +426,7 @@ def test_states_of_a_newer_version_are_refused(name: str, monkeypatch: pytest.Mo
             patched.setattr(module, "FORMAT", later)
         step(newer, given[0], kept)
         step(newer, given[1], kept)
-    refusal = f"in format {later}, this code reads format {envelope.FORMAT}: upgrade"
+    refusal = says(OTHER_FORMAT, theirs=later, ours=envelope.FORMAT, remedy=UPGRADE)
     with pytest.raises(StateError, match=refusal):
         step(dofn(name), None if name == "TickCount" else given[2], kept)
 

@@ -49,7 +49,7 @@ from beam_dpcount.states.codecs import (
     statistic_codec,
     tick_codec,
 )
-from beam_dpcount.states.envelope import StateError
+from beam_dpcount.states.envelope import CORRUPT, StateError
 from beam_dpcount.states.wire import PAIR, add_to, batches_of, parcel_of
 from beam_dpcount.statistics import Edges, Episodes, SpanningForest, Words
 from beam_dpcount.statistics.items import Items
@@ -66,6 +66,7 @@ from tests.fuzz import (
     hostile_value,
     sealed,
 )
+from tests.messages import says
 from tests.scripted import ScriptedEntropy
 from tests.shards import Shard, plan_of
 
@@ -227,7 +228,7 @@ def _without_hints(data: bytes) -> bytes:
 
 def corrupt(kind: Kind, body: bytes) -> None:
     """A sound seal over what nothing has written, and whose error shows nothing of it."""
-    with pytest.raises(StateError, match="the state is corrupt") as caught:
+    with pytest.raises(StateError, match=says(CORRUPT)) as caught:
         kind.again(sealed(body))
     assert caught.value.__context__ is None or caught.value.__suppress_context__
 

@@ -17,10 +17,12 @@ from beam_dpcount import mechanisms
 from beam_dpcount.dofns import elements, gathered
 from beam_dpcount.dofns.elements import CheckKeys, CountEachElement, StepStddevs
 from beam_dpcount.dofns.gathered import CountGathered, GatherNumbers
+from beam_dpcount.dofns.intake import NOT_PAIRS
 from beam_dpcount.dofns.kept import Kept, KeptCoder
-from beam_dpcount.dofns.windows import WindowCheck
+from beam_dpcount.dofns.windows import OTHER_WINDOWS, WindowCheck
 from benchmarks.cells import Cell
 from benchmarks.jobs import dofns_of
+from tests.messages import says
 from tests.scripted import ScriptedEntropy
 
 BUDGET = dp.ZCDP(0.5)
@@ -135,7 +137,7 @@ def test_a_bundle_of_many_elements_passes_some_on_before_its_end(
 
 @pytest.mark.parametrize("element", ["text", ("k",), ("k", 1, 2), (b"k", 1), ["k", 1], 5])
 def test_what_is_no_pair_with_a_text_key_stops_the_count(element: Any) -> None:
-    with pytest.raises(TypeError, match="pairs with a str key"):
+    with pytest.raises(TypeError, match=says(NOT_PAIRS)):
         gather(scripted(), [placed(element)])
 
 
@@ -153,7 +155,7 @@ def test_an_element_in_two_fixed_windows_stops_the_count(path: str) -> None:
     events = pipeline | beam.Create([("k", 1)]) | beam.WindowInto(FixedWindows(10))
     twice = events | beam.ParDo(TwoWindows()).with_output_types(tuple[str, int])
     _ = twice | dp.PrefixCount(BUDGET, 9, path=path)
-    with pytest.raises(Exception, match="lies in other windows"):
+    with pytest.raises(Exception, match=says(OTHER_WINDOWS)):
         pipeline.run().wait_until_finish()
 
 

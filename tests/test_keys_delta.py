@@ -18,6 +18,7 @@ from beam_dpcount import mechanisms
 from beam_dpcount.budget import budgets, ledger_text
 from beam_dpcount.budget import ledger as module
 from beam_dpcount.budget.budgets import Budget
+from beam_dpcount.budget.charges import OverspentError
 from beam_dpcount.budget.conversions import (
     float_down,
     float_up,
@@ -26,7 +27,7 @@ from beam_dpcount.budget.conversions import (
     zcdp_epsilon,
 )
 from beam_dpcount.budget.ledger import Ledger, claim
-from beam_dpcount.budget.shares import OverspentError, Protection
+from beam_dpcount.budget.spender import Protection
 from tests.audit import exact as audits
 
 APPROXIMATE = dp.ApproxDP(1.0, 1e-6)
@@ -40,7 +41,7 @@ def claimed(budget: Budget, keys_delta: float, **claims: tuple[float, Protection
     """A ledger with shares of a quarter each, claimed with these deltas and protections."""
     ledger = Ledger(budget, "shop", keys_delta)
     for name, (delta, protects) in claims.items():
-        claim(ledger.share(0.25, name), by="Count", protects=protects, keys_delta=delta)
+        ledger.share(0.25, name).claim(by="Count", protects=protects, keys_delta=delta)
     return ledger
 
 

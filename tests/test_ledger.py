@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import beam_dpcount as dp
 from beam_dpcount import mechanisms
 from beam_dpcount.budget import ledger as module
+from beam_dpcount.budget.charges import OverspentError
 from beam_dpcount.budget.conversions import (
     float_down,
     float_up,
@@ -28,7 +29,8 @@ from beam_dpcount.budget.conversions import (
     zcdp_epsilon,
 )
 from beam_dpcount.budget.ledger import Ledger, claim, plain_budget
-from beam_dpcount.budget.shares import ClaimedError, OverspentError, Protection
+from beam_dpcount.budget.shares import ClaimedError
+from beam_dpcount.budget.spender import Protection
 from tests.audit import exact as audits
 
 repeatable = settings(deadline=None, derandomize=True, database=None, max_examples=200)
@@ -438,7 +440,7 @@ def claimed(budget, **protections):
     """A ledger with shares of a quarter each, claimed for these; None: for an event."""
     ledger = Ledger(budget, "shop")
     for name, protects in protections.items():
-        claim(ledger.share(0.25, name), by="Count", protects=protects)
+        ledger.share(0.25, name).claim(by="Count", protects=protects)
     return ledger
 
 
@@ -455,7 +457,7 @@ def test_a_share_knows_whom_it_protects():
     assert restored[1].protects is FIVE
     # A second claim changes nothing.
     with pytest.raises(ClaimedError):
-        claim(ledger.shares[1], by="Count", protects=SIGNED)
+        ledger.shares[1].claim(by="Count", protects=SIGNED)
     assert ledger.shares[1].protects is FIVE
 
 
@@ -498,7 +500,7 @@ def test_epsilon_of_events_and_of_people():
         both.epsilon_at(unit="person")
     with pytest.raises(ValueError, match="what is not claimed may yet protect people"):
         both.epsilon_at(claimed=False)
-    claim(both.rest("later"), by="Count", protects=SIGNED)
+    both.rest("later").claim(by="Count", protects=SIGNED)
     whole = both.epsilon_at(claimed=False)
     assert whole == pytest.approx(zcdp_epsilon(0.3 + 4 * 0.2, 1e-6), rel=1e-9)
 
@@ -525,7 +527,7 @@ def test_the_account_of_people():
     signed = claimed(dp.ZCDP(1.0), buyers=FIVE, flows=SIGNED).account()
     assert "counts 2 times in rho or 4 times in rho" in signed
     mixed = Ledger(dp.ZCDP(0.4))
-    claim(mixed.spend(dp.PureDP(0.1), "laplace"), by="Count", protects=SIGNED)
+    mixed.spend(dp.PureDP(0.1), "laplace").claim(by="Count", protects=SIGNED)
     assert "counts twice in epsilon" in mixed.account()
     pure = claimed(dp.PureDP(1.0), buyers=SIGNED).account()
     assert "counts twice in epsilon" in pure

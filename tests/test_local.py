@@ -37,7 +37,9 @@ from beam_dpcount.local.transforms import LocalConvexRisk, LocalMedian, LossOf
 from beam_dpcount.mechanisms import ALL, BLT, BinaryTree, KAry, Simple2, SmoothBinary, SquareRoot
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.noise.entropy import SystemNoise
+from beam_dpcount.transforms.inputs import MERGING_WINDOWS, SEVERAL_WINDOWS
 from tests.audit import exact as audits
+from tests.messages import says
 from tests.runners import RUNNERS
 from tests.scripted import Script
 
@@ -558,9 +560,10 @@ def test_windows_and_what_is_no_number() -> None:
 
 
 def test_refused_windows() -> None:
-    for windows, message in ((SlidingWindows(10, 5), "several windows"), (Sessions(5), "merges")):
+    several, merging = (SlidingWindows(10, 5), SEVERAL_WINDOWS), (Sessions(5), MERGING_WINDOWS)
+    for windows, message in (several, merging):
         clients = beam.Pipeline() | beam.Create([0.5]) | beam.WindowInto(windows)
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ValueError, match=says(message)):
             _ = clients | LocalMedian(EXACT, 10)
 
 

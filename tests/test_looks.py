@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-import beam_dpcount as dp
-from beam_dpcount.budget.account_file import create as create_account
 from beam_dpcount.commands import count, graph, histogram, sequences, ticks
 from beam_dpcount.commands.looks import HEADING
 from tests.command_lines import Ended, command
@@ -49,21 +47,6 @@ def look(name: str, log: Path, *more: object, wrong: bool | None = None) -> str:
     assert wrong is None or ended.status == wrong, ended.out
     assert not out.exists()
     return ended.out
-
-
-def test_nothing_is_written_or_spent(log: Path) -> None:
-    account = log.parent / "shop.account"
-    create_account(str(account), dp.ApproxDP(3.0, 1e-5), None)
-    (log.parent / "out.csv").write_text("precious")
-    before = {path.name: path.read_bytes() for path in log.parent.iterdir()}
-    words = ("--key", "page", "--where", "what=buy", "--horizon", 20, "--account", account)
-    more = ("--epsilon", 1, "--delta", "1e-6", "--output", log.parent / "out.csv", "--check")
-    ended = command("--input", log, *words, *more, overwrite=False)
-    assert (ended.status, ended.err) == (0, "")
-    assert {path.name: path.read_bytes() for path in log.parent.iterdir()} == before
-    assert "4 rows in 3 keys" in ended.out
-    assert "3 rows with what=buy" in ended.out
-    assert ended.out.endswith("nothing looks wrong\n")
 
 
 def test_keys_that_never_occur(log: Path) -> None:

@@ -25,11 +25,12 @@ from beam_dpcount.budget.account_file import create, read_account, run_line
 from beam_dpcount.budget.account_text import holds
 from beam_dpcount.budget.charges import Charge, Charges, charge_of
 from beam_dpcount.budget.odometer import PRESENCE, UNKNOWN, ColumnUse, Odometer, column
-from beam_dpcount.commands import COMMANDS, count, graph, histogram, sequences, spending, ticks
+from beam_dpcount.commands import COMMANDS, count, graph, histogram, sequences, ticks
 from beam_dpcount.commands import account as printing
 from beam_dpcount.commands.files.formats import Places
 from beam_dpcount.commands.task import Task
 from beam_dpcount.counters.change import Change, TickChange
+from beam_dpcount.counters.charged import charges_of
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.statistics.graph_change import GraphChange
 from tests.command_lines import EXACT, command, fail, succeed
@@ -388,7 +389,7 @@ def test_a_key_that_changes_loses_twice_as_brute_force_says() -> None:
     for task in (clock, each):
         transform: Any = task.transform(Places(["x.csv"]))
         counters[task.name] = transform.counter
-        charges, why = spending.charges_of(dp.PureDP(1.0), transform.counter, 0, account)
+        charges, why = charges_of(transform.counter, dp.PureDP(1.0), 0, account)
         assert not why
         used, allowed = task.column_use(), task.options.allow_public or ()
         account.check(charges, used, None, allowed)
@@ -436,12 +437,12 @@ def test_a_replacement_costs_its_norm_or_two_changes(
     budget: Any
     for budget, factor in ((dp.ZCDP(0.02), of_rho), (dp.PureDP(0.2), of_pure)):
         counter = dp.calibrate(tree, budget, change, unit=0.5 if change.low == -0.5 else 1)
-        (once, replaced), _ = spending.charges_of(budget, counter, 0, account_of(dp.ZCDP(9.0)))
+        (once, replaced), _ = charges_of(counter, budget, 0, account_of(dp.ZCDP(9.0)))
         assert float(replaced.rho / once.rho) == pytest.approx(float(factor), rel=1e-12)
         assert replaced.rho >= factor * once.rho * (1 - Fraction(1, 10**12))
     both = dp.ApproxDP(1.0, 1e-6)
-    (once, replaced), _ = spending.charges_of(
-        both, dp.calibrate(tree, both, change), 0, account_of(dp.ApproxDP(9.0, 1e-3))
+    (once, replaced), _ = charges_of(
+        dp.calibrate(tree, both, change), both, 0, account_of(dp.ApproxDP(9.0, 1e-3))
     )
     if of_pure == 1:
         assert replaced == once
@@ -460,7 +461,7 @@ def test_a_person_who_stays_is_replaced_at_the_norm_of_it() -> None:
         (UserChange(relation="replace_one", events=3, keys=3), 1),
     ):
         counter = dp.calibrate(tree, dp.ZCDP(0.02), change)
-        (once, replaced), _ = spending.charges_of(dp.ZCDP(0.02), counter, 0, person)
+        (once, replaced), _ = charges_of(counter, dp.ZCDP(0.02), 0, person)
         assert replaced.rho == factor * once.rho
 
 

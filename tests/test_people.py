@@ -41,11 +41,13 @@ from beam_dpcount.dofns.parcels import ElementParcels, StepParcels
 from beam_dpcount.dofns.ticks import TickPlan
 from beam_dpcount.dofns.users import BoundArriving, SendToPeople, SendToShards
 from beam_dpcount.dofns.windows import WindowCheck
-from beam_dpcount.states.codecs import PersonCodec
+from beam_dpcount.states.codecs import OTHER_BOUND, PersonCodec
 from beam_dpcount.states.envelope import StateError
 from beam_dpcount.states.wire import time_of, timed
 from beam_dpcount.statistics.numbers import Numbers
 from beam_dpcount.transforms import ticks as tick_transforms
+from beam_dpcount.transforms.ticks import FOLDS_LATE
+from tests.messages import says
 from tests.people import (
     CLOCK,
     EXACT,
@@ -193,7 +195,7 @@ def test_a_gap_needs_that_late_events_are_dropped(monkeypatch: pytest.MonkeyPatc
         return float(np.square(mechanism.encoder(TICKS) @ x).sum())
 
     given = {"keys": ["a"], "bounds": (0, 1), "mechanism": "NormalizedBLT", "max_per_tick": 4}
-    with pytest.raises(ValueError, match='late="fold" counts a late event at another tick'):
+    with pytest.raises(ValueError, match=says(FOLDS_LATE)):
         _ = beam.Pipeline() | stream(5) | tick_count(users, **given)
     count = tick_count(users, late="drop", **given)
     assert change(count).tolist() == [0, 0, 0, 1] + [0] * 8
@@ -513,7 +515,7 @@ def test_states_that_are_not_this_persons_are_refused(gap: int) -> None:
             codec.decode(bytes(altered))
         assert str(data) not in str(error.value)
     for other in (Bound(5, 2, 3, gap), Bound(4, 1, 3, gap), Bound(4, 2, 1, gap), Bound(4, 2, 3, 7)):
-        with pytest.raises(StateError, match="the state of a person belongs to another bound"):
+        with pytest.raises(StateError, match=says(OTHER_BOUND)):
             PersonCodec(repr(other), other.gap > 0).decode(data)
     # A sound seal over what no person has: names cut in the middle, and no salt.
     seen = codec.decode(data)
@@ -697,7 +699,7 @@ def test_people_are_named_in_no_error(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_a_gap_behind_one_bound_for_several_needs_the_same() -> None:
     made = dp.BoundUsers(people(2, gap=30), {"a": tick_count(None)})
-    with pytest.raises(ValueError, match='give late="drop", or leave gap out'):
+    with pytest.raises(ValueError, match=says(FOLDS_LATE)):
         _ = beam.Pipeline() | stream(5) | made
 
 

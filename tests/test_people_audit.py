@@ -22,7 +22,7 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindow, GlobalWind
 from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
-from beam_dpcount.budget.shares import Protection
+from beam_dpcount.budget.spender import Protection
 from beam_dpcount.counters import users as norms
 from beam_dpcount.counters.change import TickChange, spread_norms
 from beam_dpcount.counters.people import Bound

@@ -46,7 +46,7 @@ from beam_dpcount.mechanisms import (
     Unbounded,
 )
 from beam_dpcount.mechanisms.trees import Forest
-from beam_dpcount.states.codecs import FoldCodec
+from beam_dpcount.states.codecs import OTHER_FOLD, FoldCodec
 from beam_dpcount.states.envelope import StateError
 from beam_dpcount.statistics.items import largest
 from beam_dpcount.transforms.histograms import Histogram
@@ -62,6 +62,7 @@ from beam_dpcount.transforms.postprocess import (
     rounded,
     running_average,
 )
+from tests.messages import says
 from tests.runners import RUNNERS, feed, root, run
 from tests.scripted import ScriptedEntropy, SeededNoise
 
@@ -540,7 +541,7 @@ def test_states_come_back_and_only_to_their_own_fold() -> None:
         assert FoldCodec(fold.parameters).decode(data)[1][0] == 1.5
         for other in FOLDS:
             if other is not fold:
-                with pytest.raises(StateError, match="other parameters"):
+                with pytest.raises(StateError, match=says(OTHER_FOLD)):
                     FoldCodec(other.parameters).decode(data)
 
 

@@ -165,7 +165,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
 NAMED: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(["relation", "on_reject", "path", "late", "on_unknown"], CHOICE),
     **dict.fromkeys(["objective", "over", "scale"], CHOICE),
-    **dict.fromkeys(["field", "name", "run_id", "variable", "other"], TEXT),
+    **dict.fromkeys(["field", "name", "run", "run_id", "variable", "other"], TEXT),
     **dict.fromkeys(["tick", "gap"], LENGTH),
     "zone": (5, True, "", "Mars", b"UTC", ["UTC"]),
     **dict.fromkeys(["start", "stop", "until"], TIME),

@@ -24,8 +24,9 @@ from beam_dpcount.counters.shrinkage import shrunk
 from beam_dpcount.dofns.folds import IsotonicPast, IsotonicSeries, KnownStddevs, ShrunkKeys
 from beam_dpcount.dofns.releases import Release, VectorRelease
 from beam_dpcount.mechanisms import BinaryTree, NormalizedBLT, SquareRoot, Unbounded
-from beam_dpcount.states.codecs import FoldCodec
+from beam_dpcount.states.codecs import OTHER_FOLD, FoldCodec
 from beam_dpcount.states.envelope import StateError
+from tests.messages import says
 from tests.runners import RUNNERS, feed, run
 from tests.scripted import ScriptedEntropy
 
@@ -255,7 +256,7 @@ def test_states_are_for_their_own_fold() -> None:
     ]
     data = [FoldCodec(fold.parameters).encode((1, np.zeros(3))) for fold in folds]
     for i, j in itertools.permutations(range(len(folds)), 2):
-        with pytest.raises(StateError, match="other parameters"):
+        with pytest.raises(StateError, match=says(OTHER_FOLD)):
             FoldCodec(folds[i].parameters).decode(data[j])
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import beam_dpcount as dp
 from beam_dpcount.counters.change import SpreadChange
+from beam_dpcount.counters.counter import TAKES_GAUSSIAN
 from beam_dpcount.mechanisms import BLT, Binned, NormalizedBLT, ProfiledBLT, SquareRoot
 from beam_dpcount.mechanisms.base import UnsupportedHorizonError
 from beam_dpcount.mechanisms.doubles import double_double, multiply_add, two_product, two_sum
@@ -30,6 +31,7 @@ from beam_dpcount.statistics.episodes import Episodes
 from beam_dpcount.statistics.graph_change import GraphChange
 from beam_dpcount.statistics.graph_counts import Degrees, Edges
 from beam_dpcount.statistics.words import Words
+from tests.messages import says
 from tests.neighbours import neighbours
 from tests.rounding import ROUNDED
 
@@ -461,5 +463,5 @@ def test_all_rounded_kinds_take_gaussian_noise_alone():
     assert {SquareRoot, Binned, BLT, NormalizedBLT, ProfiledBLT} == set(ROUNDED)
     for kind in ROUNDED:
         assert kind(10).laws == {"gaussian"}
-        with pytest.raises(ValueError, match="takes Gaussian noise, which no pure budget allows"):
+        with pytest.raises(ValueError, match=says(TAKES_GAUSSIAN)):
             dp.calibrate(kind(10), dp.PureDP(1))

@@ -20,9 +20,17 @@ from beam_dpcount.dofns import shards as dofns
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.shards import shard_of
 from beam_dpcount.noise.entropy import Draws
-from beam_dpcount.states.codecs import ShardCodec, StateCodec, tick_codec
-from beam_dpcount.states.envelope import StateError
+from beam_dpcount.states.codecs import (
+    OTHER_CLOCK,
+    OTHER_COUNTER,
+    OTHER_SELECTION,
+    ShardCodec,
+    StateCodec,
+    tick_codec,
+)
+from beam_dpcount.states.envelope import OTHER_ENTROPY, StateError
 from beam_dpcount.states.wire import pack_batch
+from tests.messages import says
 from tests.scripted import ScriptedEntropy
 from tests.shards import Shard, Sums, bounded, plan_of, streamed
 
@@ -188,8 +196,8 @@ def shard_state(steps: int = 5, **options: Any) -> tuple[ShardCodec, bytes]:
     return codec, shard.cell.data
 
 
-def refused(codec: Any, data: bytes, match: str = "state") -> None:
-    with pytest.raises(StateError, match=match) as caught:
+def refused(codec: Any, data: bytes, message: str | None = None) -> None:
+    with pytest.raises(StateError, match=message and says(message)) as caught:
         codec.decode(data)
     assert HIDDEN not in str(caught.value)
     assert "123" not in str(caught.value)
@@ -223,10 +231,10 @@ def test_states_of_two_moments_put_together_are_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"every": 2}, "selected otherwise"),
-        ({"at_least": 2}, "selected otherwise"),
-        ({"most": 65}, "counter with other parameters"),
-        ({"mechanism": EVERY[1]}, "counter with other parameters"),
+        ({"every": 2}, OTHER_SELECTION),
+        ({"at_least": 2}, OTHER_SELECTION),
+        ({"most": 65}, OTHER_COUNTER),
+        ({"mechanism": EVERY[1]}, OTHER_COUNTER),
     ],
     ids=str,
 )
@@ -245,9 +253,9 @@ def test_states_of_other_kinds_are_refused() -> None:
         refused(kind, data)
         refused(codec, kind.encode(counter.init()))
     faster, dropping = clock_of(5, 0, horizon=TICKS), plan_of(plan.selection, fold=False)
-    refused(ShardCodec(counter, plan.said, faster, 0), data, "another clock")
-    refused(ShardCodec(counter, dropping.said, plan.clock, 0), data, "selected otherwise")
-    refused(ShardCodec(counter, plan.said, plan.clock, 16), data, "another entropy")
+    refused(ShardCodec(counter, plan.said, faster, 0), data, OTHER_CLOCK)
+    refused(ShardCodec(counter, dropping.said, plan.clock, 0), data, OTHER_SELECTION)
+    refused(ShardCodec(counter, plan.said, plan.clock, 16), data, OTHER_ENTROPY)
 
 
 @pytest.mark.parametrize("mechanism", EVERY, ids=str)

@@ -11,6 +11,8 @@ from apache_beam.transforms.window import SlidingWindows
 
 import beam_dpcount as dp
 from beam_dpcount.budget.shares import ClaimedError
+from beam_dpcount.transforms.inputs import SEVERAL_WINDOWS
+from tests.messages import says
 
 EVENTS = [("a", 1), ("b", 0), ("a", 1)]
 STEPS = [("a", 1), ("a", 2), ("b", 1)]
@@ -45,7 +47,7 @@ def test_what_is_refused_spends_nothing():
         dp.PrefixCount(share, 0)
     counts = dp.PrefixCount(share, 100)
     events = beam.Pipeline() | beam.Create(EVENTS) | beam.WindowInto(SlidingWindows(10, 5))
-    with pytest.raises(ValueError, match="several windows"):
+    with pytest.raises(ValueError, match=says(SEVERAL_WINDOWS)):
         _ = events | counts
     assert share.claimed_by is None
 

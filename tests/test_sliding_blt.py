@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import beam_dpcount as dp
 from beam_dpcount.counters.change import TickChange
+from beam_dpcount.counters.counter import TAKES_GAUSSIAN
 from beam_dpcount.counters.sliding import difference_variance
 from beam_dpcount.counters.users import UserChange, column_cost
 from beam_dpcount.mechanisms import NormalizedBLT, SlidingBLT
@@ -28,6 +29,7 @@ from benchmarks.fit_fading import fit, ladders, window_limit
 from benchmarks.fit_fading import windows as windows_fitted
 from tests.audit.exact import audit
 from tests.fading import encoded, exactly_encoded, inputs, rational, stepped, streams
+from tests.messages import says
 from tests.rounding import coarse
 from tests.scripted import Script, SeededNoise, random_script
 
@@ -553,7 +555,7 @@ def test_windows_out_of_range_are_refused(window):
 
 
 def test_pure_budgets_are_refused():
-    with pytest.raises(ValueError, match="SlidingBLT takes Gaussian noise"):
+    with pytest.raises(ValueError, match=says(TAKES_GAUSSIAN, mechanism="SlidingBLT")):
         dp.calibrate(SlidingBLT(100, 5), dp.PureDP(1.0))
 
 

@@ -42,8 +42,10 @@ from apache_beam.utils.timestamp import Timestamp
 import beam_dpcount as dp
 from beam_dpcount.budget.ledger import Ledger
 from beam_dpcount.budget.shares import ClaimedError
-from beam_dpcount.counters.clock import clock_of
-from beam_dpcount.counters.grid import Grid
+from beam_dpcount.counters.change import TOO_COARSE
+from beam_dpcount.counters.clock import NO_END, clock_of
+from beam_dpcount.counters.counter import TAKES_GAUSSIAN
+from beam_dpcount.counters.grid import OFF_GRID, Grid
 from beam_dpcount.dofns import ticks as tick_dofns
 from beam_dpcount.dofns.intake import RejectedElementError
 from beam_dpcount.dofns.releases import Release
@@ -58,13 +60,15 @@ from beam_dpcount.dofns.ticks import (
 from beam_dpcount.mechanisms import BinaryTree, KAry, NormalizedBLT, SmoothBinary, SmoothLaplace
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.noise.laws import Law
-from beam_dpcount.states.codecs import tick_codec
+from beam_dpcount.states.codecs import OTHER_KEYS, tick_codec
 from beam_dpcount.states.envelope import StateError
 from beam_dpcount.states.wire import PAIR
 from beam_dpcount.transforms import ticks as tick_transforms
-from beam_dpcount.transforms.ticks import TickCount
+from beam_dpcount.transforms.inputs import BOUNDED_PATH, MERGING_WINDOWS, SEVERAL_WINDOWS
+from beam_dpcount.transforms.ticks import GAPS, TickCount
 from benchmarks.cells import Bag
 from benchmarks.jobs import dofns_of
+from tests.messages import says
 from tests.runners import (
     RUNNERS,
     SECOND,
@@ -438,7 +442,7 @@ def test_unbounded_input_streams_and_bounded_input_is_grouped() -> None:
     assert labels(beam.Create([("a", 1)])) >= {"SumTicks", "CountAllTicks"}
     assert labels(beam.Create([("a", 1)]), path="streaming") >= {"ReadTicks", "CountEachTick"}
     assert labels(stream(5)) >= {"ReadTicks", "CountEachTick"}
-    with pytest.raises(ValueError, match=r'path="bounded" on an unbounded input .* use path="auto'):
+    with pytest.raises(ValueError, match=says(BOUNDED_PATH)):
         _ = beam.Pipeline() | stream(5) | scripted(path="bounded")
 
 
@@ -588,16 +592,16 @@ def test_a_mechanism_is_made_anew_for_windows(path: str) -> None:
 @pytest.mark.parametrize(
     ("windows", "reason"),
     [
-        (Sessions(10), "merges windows"),
-        (SlidingWindows(20, 10), "several windows"),
-        (SlidingWindows(20, 20), "use the global window or FixedWindows"),
-        (FixedWindows(25), "do not end on the clock's ticks"),
-        (FixedWindows(20, 5), "do not end on the clock's ticks"),
+        (Sessions(10), MERGING_WINDOWS),
+        (SlidingWindows(20, 10), SEVERAL_WINDOWS),
+        (SlidingWindows(20, 20), GAPS),
+        (FixedWindows(25), OFF_GRID),
+        (FixedWindows(20, 5), OFF_GRID),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
 )
 def test_other_windows_are_refused(windows: Any, reason: str, path: str) -> None:
-    with pytest.raises(ValueError, match=reason):
+    with pytest.raises(ValueError, match=says(reason)):
         _ = beam.Pipeline() | feed([("a", 1, 0)]) | beam.WindowInto(windows) | scripted(path=path)
 
 
@@ -1043,7 +1047,7 @@ def test_a_list_of_keys_that_changed_stops_the_clock(
     assert len(bench.fire()) == 1
     kept, bench.dofn = bench.cell.data, resumable(kind, names)
     for go_on in (bench.fire, lambda: bench.event(PAIR.pack(2, 1)), lambda: bench.event(SEED)):
-        with pytest.raises(StateError, match=r"the list of keys .* resume with that list"):
+        with pytest.raises(StateError, match=says(OTHER_KEYS)):
             go_on()
         assert bench.cell.data == kept
     bench.dofn = resumable(kind, ["a", "b"])
@@ -1434,7 +1438,7 @@ def test_a_share_of_a_ledger_is_spent_once_and_only_where_applied() -> None:
     count = scripted(budget=share)
     assert count.counter.budget == dp.ZCDP(0.25)
     assert "25 %" in count.display_data()["ledger"]
-    with pytest.raises(ValueError, match="do not end on the clock's ticks"):
+    with pytest.raises(ValueError, match=says(OFF_GRID)):
         _ = beam.Pipeline() | feed([]) | beam.WindowInto(FixedWindows(25)) | count
     assert share.claimed_by is None
     events = beam.Pipeline() | feed([])
@@ -1485,7 +1489,7 @@ def test_pipelines_carry_no_noise(path: str) -> None:
     [
         ({"on_reject": "collect"}, "on_reject must be one of drop, raise, got 'collect'"),
         ({"start": "2024-01-01"}, "start has no time zone"),
-        ({"horizon": None}, "give stop, .* or horizon"),
+        ({"horizon": None}, says(NO_END)),
         ({"stop": 1001}, "horizon is 100, but there are 101 ticks"),
         ({"mechanism": BinaryTree(99)}, "made for 99 steps, but the clock has 100 ticks"),
         (
@@ -1493,9 +1497,9 @@ def test_pipelines_carry_no_noise(path: str) -> None:
             "Unbounded.* counts .* give one of mechanisms",
         ),
         ({"mechanism": dp.mechanisms.Sparse(9, 9)}, "Sparse.* counts .* give one of mechanisms"),
-        ({"mechanism": "SmoothBinary", "budget": dp.PureDP(1.0)}, "takes Gaussian noise"),
+        ({"mechanism": "SmoothBinary", "budget": dp.PureDP(1.0)}, says(TAKES_GAUSSIAN)),
         ({"max_per_tick": 2**60}, "exceeds 2\\^62 lattice units"),
-        ({"unit": 5}, "rounds every value"),
+        ({"unit": 5}, says(TOO_COARSE)),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )

@@ -22,10 +22,11 @@ from beam_dpcount.counters.vector_columns import LONG, advance, all_ticks, no_ke
 from beam_dpcount.dofns import pending, pending_vectors
 from beam_dpcount.dofns.pending_vectors import add_vector, moved, placed, take_vector, tick_of
 from beam_dpcount.noise.entropy import SideBySide
-from beam_dpcount.states.codecs import ShardCodec
+from beam_dpcount.states.codecs import OTHER_SELECTION, ShardCodec
 from beam_dpcount.states.envelope import StateError
 from beam_dpcount.states.wire import PAIR, pack_sums
 from benchmarks.cells import Bag
+from tests.messages import says
 from tests.scripted import KeyedScript
 
 examples = settings(max_examples=40, deadline=None, derandomize=True, database=None)
@@ -247,7 +248,7 @@ def test_states_of_numbers_and_of_vectors_are_not_taken_for_each_other() -> None
     selection, clock = selection_of("SmoothBinary"), clock_of(10, 0, None, TICKS)
     codec = ShardCodec(selection.counter, "said", clock, 0, np.uint8)
     other = ShardCodec(selection.counter, "another", clock, 0, np.uint8)
-    with pytest.raises(StateError, match="selected otherwise"):
+    with pytest.raises(StateError, match=says(OTHER_SELECTION)):
         other.decode(codec.encode(no_keys(), b"", {}))
 
 

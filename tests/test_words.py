@@ -31,16 +31,18 @@ from beam_dpcount.mechanisms import (
 from beam_dpcount.mechanisms.base import Mechanism
 from beam_dpcount.statistics import words as module
 from beam_dpcount.statistics.base import Statistic
-from beam_dpcount.statistics.letters import (  # type: ignore[attr-defined]
+from beam_dpcount.statistics.items import places
+from beam_dpcount.statistics.letters import (
+    EITHER,
     NOT_A_LETTER,
     UNKNOWN,
     check_alphabet,
     check_words,
-    places,
     read_letter,
     spell,
 )
 from beam_dpcount.statistics.words import Words, WordsChange
+from tests.messages import says
 from tests.neighbours import Alternating, differences, through
 
 HEALTHAPP = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "healthapp_2k.csv"
@@ -399,8 +401,8 @@ def test_words_are_spelled_without_clashes():
     [
         ((["a", ""], 2), ValueError, "stands for an empty step"),
         ((["a", "log in"], 2), ValueError, "'log in' holds a space"),
-        (("ab",), ValueError, "either max_length"),
-        (("ab", 2, ["a"]), ValueError, "either max_length"),
+        (("ab",), ValueError, says(EITHER, noun="words")),
+        (("ab", 2, ["a"]), ValueError, says(EITHER, noun="words")),
         (("abcdefghijklmnopqrstuvwxyz", 5), ValueError, r"26 letters make 12,356,630 words"),
         (("ab", 10**9), ValueError, "more than 1,000,000,000,000,000,000 words"),
         (("a", 10**6 + 1), ValueError, "1 letters make 1,000,001 words"),

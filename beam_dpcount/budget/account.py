@@ -20,10 +20,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from beam_dpcount.budget.charges import Charge, Charges
+from beam_dpcount.budget.budgets import ZCDP, Budget
+from beam_dpcount.budget.charges import Charge, Charges, OverspentError, charge_of, written
 from beam_dpcount.budget.odometer import (
     PRESENCE,
     UNKNOWN,
@@ -41,6 +42,10 @@ DEARER = "replacing a row, as it is public that the row exists"
 
 class AccountError(ParameterError):
     """An account that cannot be used, or a run that it refuses."""
+
+
+class OverspentAccountError(AccountError, OverspentError):
+    """A run that costs more than its account has left."""
 
 
 def account_error(problem: str, remedy: str = "", name: str = "account") -> AccountError:
@@ -66,6 +71,8 @@ class Run:
     changed: bool = False  # whether the inputs changed while it ran, so that no digest is theirs
     released: Mapping[int, str] = field(default_factory=dict)  # digests, by tick
     noise: str = ""  # of replayable noise: runs that share it draw the same from equal histories
+    id: str = ""  # of a pipeline's run, as its user named it
+    claim: str = ""  # a digest of what a transform of a pipeline releases; of a command: empty
 
     @property
     def counts(self) -> bool:
@@ -104,6 +111,40 @@ class Account:
     def left(self) -> Charge:
         return self.total - self.spent
 
+    def charge(self, budget: Budget, keys_delta: float = 0.0) -> Charge:
+        """A budget that is spent in full, in the unit of this account: epsilon and delta, or rho.
+
+        Args:
+          budget: what is spent.
+          keys_delta: the delta of a run that shows keys nobody listed, in all.
+
+        Raises:
+          AccountError: it cannot be charged in this unit.
+        """
+        if self.total.rho:
+            if keys_delta:
+                raise account_error(
+                    f"account {self.path!r} adds up rho, and has no delta for keys that nobody "
+                    "listed",
+                    "take an account of {epsilon} and {delta}, or list {keys}",
+                )
+            return charge_of(budget if isinstance(budget, ZCDP) else budget.to_zcdp())
+        if isinstance(budget, ZCDP):
+            raise account_error(
+                f"account {self.path!r} adds up epsilon, and this run has a rho",
+                "give {epsilon} and {delta} in its place, or take an account of {rho}",
+            )
+        charge = charge_of(budget)
+        if keys_delta:
+            charge = replace(charge, delta=written(keys_delta))
+        if charge.delta and not self.total.delta:
+            raise account_error(
+                f"account {self.path!r} has no delta, and this run takes one",
+                "give {epsilon} alone and listed {keys}, or take an account of {epsilon} and "
+                "{delta}",
+            )
+        return charge
+
     @property
     def whose(self) -> str:
         if self.user is None:
@@ -115,6 +156,15 @@ class Account:
         if not mark:
             return None
         same = (n for n, run in self.runs.items() if run.mark == mark and run.end == DONE)
+        return next(same, None)
+
+    def continued(self, run_id: str, claim: str, but: Collection[int]) -> int | None:
+        """The first charge of a pipeline's run for what this claim releases, but for these."""
+        same = (
+            number
+            for number, run in self.runs.items()
+            if run.id == run_id and run.claim == claim and run.again is None and number not in but
+        )
         return next(same, None)
 
     def check_noise(self, noise: str, inputs: Sequence[Sequence[Any]]) -> None:
@@ -168,6 +218,21 @@ class Account:
             return ""
         return f", and earlier runs then cost {after}, not {self.spent} ({DEARER})"
 
+    def admit(
+        self,
+        charges: Charges,
+        use: ColumnUse,
+        user: str | None,
+        allowed: Collection[str],
+        why: str,
+        noise: str,
+        inputs: Sequence[Sequence[Any]] = (),
+    ) -> None:
+        """Raise AccountError for a run that may not be added, by every check there is."""
+        self.check_noise(noise, inputs)
+        self.check_names(use, allowed)
+        self.check(charges, use, user, allowed, why)
+
     def check(
         self,
         charges: Charges,
@@ -208,14 +273,15 @@ class Account:
             f"this run protects what others publish: {with_runs(protected)}" * bool(protected),
         ]
         if UNKNOWN in refused:
-            numbers = refused[UNKNOWN]
-            problems = [*problems, f"it is not known which columns {runs(numbers)} used"]
+            which = f"{runs(refused[UNKNOWN])} used" if use.is_known else "this run uses"
+            problems = [*problems, f"it is not known which columns {which}"]
         other = ", or count at a clock, where no column is public" * bool(published)
+        named = "" if use.is_known else "name this run's columns by {public=} and {protected=}; or "
         raise account_error(
             f"account {self.path!r}: {'; '.join(filter(None, problems))}; no guarantee would hold "
             "for such a column",
-            f"give {{allow_public=}}{' '.join(map(shlex.quote, conflicts))}, and the account "
-            f"claims nothing about it any more{other}",
+            f"{named}give {{allow_public=}}{' '.join(map(shlex.quote, conflicts))}, and the "
+            f"account claims nothing about it any more{other}",
             "allow_public",
         )
 
@@ -225,10 +291,11 @@ class Account:
         left = f"{self.left} is left" if self.left else "nothing is left"
         count = len(self.counted)
         so_far = f" after {count} run{'s' * (count != 1)}" if count else ""
-        raise account_error(
+        raise OverspentAccountError(
+            "total",
             f"account {self.path!r} would be overspent: this run costs {self.price(charges, use)}"
             f"{why}{self.dearer(use)}, but of its {self.total} only {left}{so_far}",
             "give this run less, or count nothing more of these rows (the account lists the runs); "
             "a higher total is a weaker promise, to be made by those who answer for the data",
-            "total",
+            True,
         )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -27,9 +27,22 @@ from beam_dpcount.version import __version__
 _WITHOUT_COLUMNS = 1  # the previous format
 _BLOCK = 1 << 20
 _BEGINNING = b'{"account":'
+_MAKE = (
+    "make one with `beam-dpcount account FILE --create --epsilon 3 --delta 1e-5`, the most that "
+    "all runs over these rows may cost together; or give another path"
+)
 # What a run of format 1 may have used, by its command: ticks publish no column.
 _OLD_TICKS = ColumnUse(protected=frozenset([PRESENCE, UNKNOWN]))
 _OLD = ColumnUse(frozenset([PRESENCE, UNKNOWN]), frozenset([UNKNOWN]))
+
+
+def check_local(path: str) -> None:
+    """Raise AccountError for an account that is not on this machine, where files can be locked."""
+    if "://" in path:
+        raise account_error(
+            f"an account must be a local file, got {path!r}",
+            "it is locked while a run is added; keep it on a disk of the machine that starts runs",
+        )
 
 
 def is_account(path: str) -> bool:
@@ -43,9 +56,10 @@ def read_account(path: str) -> Account:
     """The account of a file; an AccountError if it does not exist, or is not an account."""
     try:
         with open(path, "rb") as file:
-            return _parsed(path, file.read())
-    except OSError as error:
+            data = file.read()
+    except (OSError, ValueError) as error:  # the latter of a path that none can have
         raise _no_account(path, error) from None
+    return _parsed(path, data)
 
 
 def _parsed(path: str, data: bytes) -> Account:
@@ -63,7 +77,7 @@ def _parsed(path: str, data: bytes) -> Account:
             "restore the file, or make another account and count what was spent against it",
         ) from None
     if not account.total:
-        raise account_error(f"{path!r} is not an account", "make a new one", "create")
+        raise account_error(f"{path!r} is not an account", _MAKE)
     return account
 
 
@@ -99,6 +113,8 @@ def _take(account: Account, number: int, line: dict[str, Any]) -> None:
         tuple((str(path), int(size), str(digest)) for path, size, digest in line["inputs"]),
         line.get("again"),
         noise=str(line.get("noise", "")),
+        id=str(line.get("id", "")),
+        claim=str(line.get("claim", "")),
     )
 
 
@@ -136,6 +152,22 @@ def _names(names: Sequence[str]) -> frozenset[str]:
     return frozenset(names)
 
 
+def new_run(
+    account: Account,
+    command: str,
+    charges: Charges,
+    use: ColumnUse,
+    noise: str = "",
+    allowed: Collection[str] = (),
+    **more: Any,
+) -> dict[str, Any]:
+    """The line of one more run: its charge, its columns, its noise's mark, and `more`."""
+    line: dict[str, Any] = {"run": len(account.runs) + 1, "time": now(), "command": command}
+    line |= run_line(charges, use, **more)
+    line |= {"noise": noise} if noise else {}
+    return line | {"allowed": ordered(allowed), "version": __version__}
+
+
 def run_line(charges: Charges, use: ColumnUse, **more: Any) -> dict[str, Any]:
     """A run's line: its charge, its columns, and `more`."""
     line: dict[str, Any] = {"cost": charges.presence.packed()}
@@ -145,10 +177,11 @@ def run_line(charges: Charges, use: ColumnUse, **more: Any) -> dict[str, Any]:
     return line | columns | more
 
 
-def _no_account(path: str, error: OSError) -> AccountError:
+def _no_account(path: str, error: OSError | ValueError) -> AccountError:
     if isinstance(error, FileNotFoundError):
-        return account_error(f"there is no account {path!r}", "make one first", "create")
-    return account_error(f"account {path!r} cannot be read: {error.strerror or error}")
+        return account_error(f"there is no account {path!r}", _MAKE)
+    problem = getattr(error, "strerror", None) or error
+    return account_error(f"account {path!r} cannot be read: {problem}", "give the path of its file")
 
 
 def create(path: str, budget: Budget, user: str | None) -> Account:

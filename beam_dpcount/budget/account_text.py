@@ -33,7 +33,8 @@ def statement(account: Account) -> str:
         names = [numbers.setdefault(each[1:], f"{len(numbers) + 1}") for each in run.inputs]
         where = "+".join(names) or "?"
         number, costs = str(run.number), _costs(run, account.odometer.is_of_replacement)
-        rows.append((number, run.time, run.command, costs, where, run.output))
+        output = run.output or f"pipeline {run.id}".rstrip()
+        rows.append((number, run.time, run.command, costs, where, output))
     paths = {each[1:]: each[0] for run in account.runs.values() for each in run.inputs}
     inputs = [f"input {name}: {paths[key]}, {key[0]:,} bytes" for key, name in numbers.items()]
     adds = "rhos" if account.total.rho else "epsilons and deltas" * bool(account.total.delta)
@@ -61,7 +62,7 @@ def _costs(run: Run, of_replacement: bool) -> str:
         return f"nothing: run {run.again} again"
     if not run.counts:
         return f"nothing ({run.end})"
-    return str(charged) if run.end == DONE else f"{charged} ({_COUNTS})"
+    return str(charged) if run.end == DONE or run.claim else f"{charged} ({_COUNTS})"
 
 
 def _uses(account: Account) -> list[str]:
@@ -100,6 +101,12 @@ def holds(account: Account) -> str:
             f"This holds only if {runs(odometer.unknown)}, whose columns are not known, "
             "published none of these columns."
         )
+    for run in account.counted:
+        if run.again is not None and run.claim:
+            sentences.append(
+                f"This holds only if run {run.number} started from the last state of run "
+                f"{run.again}, as it was said to."
+            )
     return " ".join([*sentences, _ELSEWHERE])
 
 

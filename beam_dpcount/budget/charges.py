@@ -10,9 +10,14 @@ from typing import NamedTuple
 
 from beam_dpcount.budget.budgets import ZCDP, ApproxDP, Budget
 from beam_dpcount.budget.conversions import float_up, rounded_up
+from beam_dpcount.checks import Error
 
 MOST_DIGITS = 300  # characters of an amount
 _LARGEST = 600.0  # an epsilon beyond it makes any delta 1 or more
+
+
+class OverspentError(Error, ValueError):
+    """More than is left: of a ledger, or of the account that it is charged to."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,11 @@ class Charges(NamedTuple):
     def claimed(self, of_replacement: bool) -> Charge:
         """What the run is charged for the claim that is left."""
         return self.replacement if of_replacement else self.presence
+
+
+TWO_CHANGES = (
+    "without one row others may count in its place, so that for a row this run is two changes"
+)
 
 
 def _amount(text: object) -> Fraction:

@@ -6,26 +6,27 @@ import os
 import threading
 import uuid
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from numbers import Real
 from typing import Any
 
 from beam_dpcount.budget.budgets import ZCDP, ApproxDP, Budget, PureDP, check_budget, warn_if_weak
+from beam_dpcount.budget.charges import OverspentError
 from beam_dpcount.budget.conversions import (
     float_down,
+    float_up,
     positive,
     root_down,
 )
-from beam_dpcount.budget.ledger_text import html, statement
+from beam_dpcount.budget.entries import Entries
+from beam_dpcount.budget.ledger_text import html, in_line, overspent, overspent_on_keys, statement
 from beam_dpcount.budget.shares import (
     Claim,
     ClaimedError,
-    OverspentError,
-    Protection,
     Share,
-    percent,
 )
+from beam_dpcount.budget.spender import Spender, Unknown
 from beam_dpcount.budget.standing import ROUNDING, Standing
 
 _LOCK = threading.Lock()
@@ -47,6 +48,23 @@ class Ledger:
         probability of showing one that must not be. It is set aside first, with a billionth of it
         for sums of floats: shares of ApproxDP(epsilon, delta) are made from epsilon and the rest
         of delta. Default: nothing.
+      account: the file of an account, as `beam-dpcount account FILE --create` makes it: what all
+        runs over the same rows may cost together, of commands and pipelines. Each transform is
+        charged there when it is applied, and refused if too little is left. Nothing is refunded:
+        not if the pipeline fails, nor if it is never run. A local path, as private as the account
+        of a command; the machine that builds the pipeline locks it.
+      run: names this run in the account. Default: the run id of replayable noise, or nothing. A run
+        that starts anew under the same name is charged anew, as its noise is new; with the same
+        replayable noise it is refused, as nothing tells whether the rows are the same.
+      resumes: True: your word that the job goes on from the last state (a savepoint) of the run of
+        this name, and that no other job does. What it applies again, with the same labels and
+        parameters, then costs nothing more; whatever is new is charged. The account says on whose
+        word that rests.
+      public, protected: the columns of the input that decide which elements there are, in which key
+        and at which time, and those that are counted; per element the first are public, at a clock
+        both are protected. An account refuses what publishes a column that another run protects.
+        Default: they have no names, and conflict with all others.
+      allow_public: columns about which the account may claim nothing from now on.
 
     Warns:
       WeakBudgetWarning: the budget, or keys_delta, is weak.
@@ -72,7 +90,8 @@ class Ledger:
 
     Raises:
       ValueError, TypeError: budget is none, or too small to convert; name is not one line of text;
-        keys_delta is no number from 0 to below 1, or not below the budget's delta.
+        keys_delta is no number from 0 to below 1, or not below the budget's delta; the account
+        does not exist, is not a local file, or adds up in another unit.
 
     Example:
       >>> import beam_dpcount as dp
@@ -87,21 +106,50 @@ class Ledger:
     """
 
     def __init__(
-        self, budget: Budget, name: str = "", keys_delta: float | Fraction | None = None
+        self,
+        budget: Budget,
+        name: str = "",
+        keys_delta: float | Fraction | None = None,
+        *,
+        account: str | os.PathLike[str] | None = None,
+        run: str | None = None,
+        resumes: bool = False,
+        public: Sequence[str] | None = None,
+        protected: Sequence[str] | None = None,
+        allow_public: Sequence[str] | None = None,
     ) -> None:
         kept = Fraction(0) if keys_delta is None else _check_keys_delta(keys_delta)
-        self._set_up(uuid.uuid4().hex, check_budget(budget), _check_line("name", name), kept)
+        check_budget(budget)
+        entries = Entries.of_ledger(
+            account,
+            budget,
+            float(kept),
+            run=run,
+            resumes=resumes,
+            public=public,
+            protected=protected,
+            allow_public=allow_public,
+        )
+        self._set_up(uuid.uuid4().hex, budget, _check_line("name", name), kept, entries)
         warn_if_weak(budget, float(kept))  # a share of a weak budget may look strong
         self._home: int | None = os.getpid()
         _LIVE[self._token] = self
 
-    def _set_up(self, token: str, budget: Budget, name: str, keys_delta: Fraction) -> None:
+    def _set_up(
+        self,
+        token: str,
+        budget: Budget,
+        name: str,
+        keys_delta: Fraction,
+        entries: Entries | None = None,
+    ) -> None:
         self._token, self._budget, self._name = token, budget, name
         self._keys_delta = keys_delta
         self._kind = PureDP if isinstance(budget, PureDP) else ZCDP  # of most shares
         self._total = _whole(budget, self._keys_room)
         self._shares: dict[str, Share] = {}
         self._claims: dict[str, Claim] = {}
+        self._entries = entries
 
     @property
     def budget(self) -> Budget:
@@ -203,24 +251,17 @@ class Ledger:
             asked = left if cost is None else cost
             granted = min(asked, left)
             if not granted or asked - granted > asked * ROUNDING:
-                raise self._overspent(name, cost)
+                raise OverspentError(overspent(self.standing, name, cost))
             budget = PureDP(root_down(2 * granted)) if pure else self._kind(float_down(granted))
             made = self._shares[name] = Share(budget, name, granted, self)
         return made
 
-    def _overspent(self, name: str, cost: Fraction | None) -> OverspentError:
-        asks = "what is left" if cost is None else percent(cost / self._total)
-        left, remedy = "nothing", "lower the other shares, or raise its budget"
-        if self.left:
-            left, remedy = percent(self.left / self._total), "take less, or rest()"
-        taken = ", ".join(f"{s.name} {percent(s.part)}" for s in self._shares.values())
-        return OverspentError(
-            f"{self._title()} would be overspent: {name!r} asks for {asks} of {self._budget}, but "
-            f"{left} is left{' after ' if taken else ''}{taken}: {remedy}"
-        )
-
     def _claim(
-        self, share: Share, by: str, protects: Protection, keys_delta: float | Fraction
+        self,
+        share: Share,
+        by: str,
+        spender: Spender,
+        keys_delta: float | Fraction,
     ) -> None:
         asked = _check_keys_delta(keys_delta)
         if not isinstance(by, str):
@@ -236,22 +277,10 @@ class Ledger:
                 remedy = "take a share for each transform and each place where one is applied"
                 raise ClaimedError(f"share {share.name!r} of {self._title()} {spent}: {remedy}")
             if asked and self._keys_taken + asked > self._keys_room:
-                raise self._overspent_on_keys(by, asked)
-            self._claims[share.name] = Claim(by, protects, asked)
-
-    def _overspent_on_keys(self, by: str, asked: Fraction) -> OverspentError:
-        asks = f"{by!r} shows keys that nobody listed, and asks for {float(asked):g} of delta"
-        if not self._keys_delta:
-            remedy = "make it Ledger(budget, keys_delta=...), with what all such transforms take"
-            return OverspentError(f"{self._title()} keeps no delta for keys, but {asks}: {remedy}")
-        left, remedy = "nothing", "lower the others' delta, or raise the ledger's keys_delta"
-        if self.keys_delta_left:
-            left, remedy = f"{float(self.keys_delta_left):g}", "take less, or raise its keys_delta"
-        taken = ", ".join(f"{s.name} {float(s.keys_delta):g}" for s in self.shares if s.keys_delta)
-        return OverspentError(
-            f"{self._title()} would be overspent: {asks}, but {left} of its keys_delta = "
-            f"{float(self._keys_delta):g} is left{' after ' if taken else ''}{taken}: {remedy}"
-        )
+                raise OverspentError(overspent_on_keys(self.standing, by, asked))
+            if self._entries is not None:
+                self._entries.enter(by, share.budget, float_up(asked), spender)
+            self._claims[share.name] = Claim(by, spender.protects, asked)
 
     def _check_home(self) -> None:
         if self._home != os.getpid():
@@ -263,7 +292,8 @@ class Ledger:
     def standing(self) -> Standing:
         """All shares and what is left, as they are now."""
         left = self.left, self._keys_delta, self.keys_delta_left
-        return Standing(self._title(), self._budget, self._total, *left, self.shares)
+        entered = str(self._entries) if self._entries else ""
+        return Standing(self._title(), self._budget, self._total, *left, self.shares, entered)
 
     def epsilon_at(
         self, delta: float | None = None, claimed: bool = True, unit: str | None = None
@@ -305,12 +335,7 @@ class Ledger:
 
     def describe(self) -> Mapping[str, str]:
         """All shares in one line, for annotations and display data."""
-        parts = [f"{s.name}: {percent(s.part)} of {self._budget}" for s in self.shares]
-        parts.append(f"left: {percent(self.left / self._total)}")
-        if self._keys_delta:
-            left, whole = float(self.keys_delta_left), float(self._keys_delta)
-            parts.append(f"delta for keys: {left:g} of {whole:g} left")
-        return {"ledger": "; ".join(parts)}
+        return {"ledger": in_line(self.standing)}
 
     def _title(self) -> str:
         return f"ledger {self._name}".rstrip()
@@ -368,16 +393,18 @@ def plain_budget(budget: Budget | Share) -> tuple[Budget, Mapping[str, str]]:
 def claim(
     budget: Budget | Share,
     by: str,
-    protects: Protection | None = None,
+    spender: Spender | None = None,
     keys_delta: float | Fraction = 0.0,
 ) -> None:
     """Mark a share as used, and this much of its ledger's delta for keys; a plain budget passes.
+
+    `spender` says whom it protects, and what it is charged if its ledger has an account.
 
     Transforms call it once in `expand`, after all checks, with their label: every place where a
     transform is applied spends its budget, and one that is refused or never applied spends nothing.
     """
     if isinstance(budget, Share):
-        budget.claim(by, protects, keys_delta)
+        budget.ledger._claim(budget, by, spender or Unknown(), keys_delta)
 
 
 def _check_fraction(fraction: Any) -> Fraction:

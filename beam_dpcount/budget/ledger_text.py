@@ -78,6 +78,7 @@ def _holds(standing: Standing, delta: float | None) -> str:
     """Which epsilon holds, and what adds up."""
     said = _of_people(standing, delta) if standing.has_people else _of_events(standing, delta)
     notes = [_NOTE, "", _of_keys(standing)] if standing.keys_delta else [_NOTE]
+    notes += ["", standing.entered] * bool(standing.entered)
     return "\n".join([said, "", *notes])
 
 
@@ -141,3 +142,42 @@ def _in_words(
 
 def _where(delta: float | None) -> str:
     return "" if delta is None else f" at delta = {delta:g}"
+
+
+def in_line(standing: Standing) -> str:
+    """All shares in one line, for annotations and display data."""
+    parts = [f"{s.name}: {percent(s.part)} of {standing.budget}" for s in standing.shares]
+    parts.append(f"left: {percent(standing.part_left)}")
+    if standing.keys_delta:
+        left, whole = float(standing.keys_delta_left), float(standing.keys_delta)
+        parts.append(f"delta for keys: {left:g} of {whole:g} left")
+    return "; ".join(parts)
+
+
+def overspent(standing: Standing, name: str, cost: Fraction | None) -> str:
+    """Why a share of this name and cost is refused; None: it asks for what is left."""
+    asks = "what is left" if cost is None else percent(cost / standing.total)
+    left, remedy = "nothing", "lower the other shares, or raise its budget"
+    if standing.left:
+        left, remedy = percent(standing.part_left), "take less, or rest()"
+    taken = ", ".join(f"{s.name} {percent(s.part)}" for s in standing.shares)
+    return (
+        f"{standing.title} would be overspent: {name!r} asks for {asks} of {standing.budget}, but "
+        f"{left} is left{' after ' if taken else ''}{taken}: {remedy}"
+    )
+
+
+def overspent_on_keys(standing: Standing, by: str, asked: Fraction) -> str:
+    """Why a claim of so much delta for keys is refused."""
+    asks = f"{by!r} shows keys that nobody listed, and asks for {float(asked):g} of delta"
+    if not standing.keys_delta:
+        remedy = "make it Ledger(budget, keys_delta=...), with what all such transforms take"
+        return f"{standing.title} keeps no delta for keys, but {asks}: {remedy}"
+    left, remedy = "nothing", "lower the others' delta, or raise the ledger's keys_delta"
+    if standing.keys_delta_left:
+        left, remedy = f"{float(standing.keys_delta_left):g}", "take less, or raise its keys_delta"
+    taken = ", ".join(f"{s.name} {float(s.keys_delta):g}" for s in standing.shares if s.keys_delta)
+    return (
+        f"{standing.title} would be overspent: {asks}, but {left} of its keys_delta = "
+        f"{float(standing.keys_delta):g} is left{' after ' if taken else ''}{taken}: {remedy}"
+    )

@@ -8,56 +8,20 @@ from fractions import Fraction
 from typing import Any, NamedTuple, Protocol
 
 from beam_dpcount.budget.budgets import ZCDP, Budget, PureDP
+from beam_dpcount.budget.spender import Protection, Spender, Unknown
 from beam_dpcount.checks import Error
 from beam_dpcount.notebooks import described
-
-
-class OverspentError(Error, ValueError):
-    """A share of more than is left of its ledger."""
 
 
 class ClaimedError(Error, ValueError):
     """A share that another transform has used."""
 
 
-@dataclass(frozen=True)
-class Protection:
-    """Whom a transform protects with its budget: one event, or one person.
-
-    Fields:
-      person: whose events, in words; empty: one event is protected.
-      event_cost: how many times its rho, and how often its epsilon, squared, one event may cost.
-    """
-
-    person: str = ""
-    event_cost: int = 1
-
-    def budget_of_event(self, budget: PureDP | ZCDP) -> PureDP | ZCDP:
-        """What one event costs."""
-        if self.event_cost == 1:
-            return budget
-        if isinstance(budget, PureDP):  # two sets of events, whatever their products
-            return PureDP(2 * budget.epsilon)
-        return ZCDP(self.event_cost * budget.rho)
-
-    def delta_of_event(self, keys_delta: Fraction) -> Fraction:
-        """What one event takes of the delta for keys.
-
-        Behind a bound one event less may lose its person some keys and gain them others. The noise
-        alone crosses the thresholds of those gained with no more probability than with events that
-        a person may have: twice as much in all, however many events change.
-        """
-        return keys_delta if self.event_cost == 1 else 2 * keys_delta
-
-
-AN_EVENT = Protection()
-
-
 class Claim(NamedTuple):
     """Who spends a share, whom that protects, and what it takes of the delta for keys."""
 
     by: str | None = None
-    protects: Protection = AN_EVENT
+    protects: Protection = Protection()
     keys_delta: Fraction = Fraction(0)
 
 
@@ -87,7 +51,7 @@ class Book(Protocol):
     ) -> float: ...
 
     def _claim(
-        self, share: Share, by: str, protects: Protection, keys_delta: float | Fraction
+        self, share: Share, by: str, spender: Spender, keys_delta: float | Fraction
     ) -> None: ...
 
 
@@ -144,7 +108,7 @@ class Share:
           OverspentError: the ledger has less left for keys. Then the share is not used.
           ValueError, TypeError: keys_delta is no number from 0 to below 1.
         """
-        self.ledger._claim(self, by, protects or AN_EVENT, keys_delta)
+        self.ledger._claim(self, by, Unknown(protects or Protection()), keys_delta)
         return self.budget
 
     def describe(self) -> Mapping[str, str]:

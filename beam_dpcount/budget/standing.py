@@ -33,6 +33,7 @@ class Standing:
     keys_delta: Fraction
     keys_delta_left: Fraction
     shares: tuple[Share, ...]
+    entered: str = ""  # what was entered into an account, in a sentence
 
     @property
     def part_left(self) -> Fraction:

@@ -21,11 +21,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from beam_dpcount.budget.account_file import create, read_account
+from beam_dpcount.budget.account_file import check_local, create, read_account
 from beam_dpcount.budget.account_text import statement
 from beam_dpcount.budget.budgets import weakness
 from beam_dpcount.commands import options as opt
-from beam_dpcount.commands import spending
 from beam_dpcount.commands.files.formats import InputError
 
 EXAMPLE = "beam-dpcount account out/account.jsonl --create --epsilon 3 --delta 1e-5"
@@ -47,17 +46,17 @@ def arguments() -> opt.Parser:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command; mistakes in the options or the file are ValueErrors."""
     options = arguments().parse_ours(argv)
-    if "://" in options.file:
-        raise InputError(f"an account must be a local file, got {options.file!r}")
+    with opt.named_as_options(options):
+        check_local(options.file)
     if options.create:
         budget = opt.budget_of(options)
         if weak := weakness(budget):
             print(f"warning: {weak}")
-        with opt.named_as_options(options, spending.REMEDIES):
+        with opt.named_as_options(options):
             print(statement(create(options.file, budget, options.user)))
         return
     for name in ("epsilon", "delta", "rho", "user"):
         if name in options.given:
             raise InputError(f"{opt.option(name)} goes with --create; an account keeps its total")
-    with opt.named_as_options(options, spending.REMEDIES):
+    with opt.named_as_options(options):
         print(statement(read_account(options.file)))

@@ -25,6 +25,7 @@ from beam_dpcount.commands.files.formats import Event, InputError, Source
 from beam_dpcount.commands.files.read import all_events
 from beam_dpcount.commands.report import many
 from beam_dpcount.commands.users import per_key_of
+from beam_dpcount.counters.clock import UNLISTED
 from beam_dpcount.counters.lattice import NotANumberError
 from beam_dpcount.times import is_number
 
@@ -179,7 +180,7 @@ class _Rows:
         element = (key, event)
         split = [element] if task.split is None else list(task.split(element))
         if not split:
-            self.problems["the key is not among keys"] += 1
+            self.problems[UNLISTED] += 1
         reasons = [self._transform.problem(one, micros) for one in split]
         if reasons and all(map(_matters, reasons)):
             self.problems[str(reasons[0])] += 1

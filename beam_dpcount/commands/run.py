@@ -210,7 +210,8 @@ def check_outputs(options: argparse.Namespace, paths: Sequence[str]) -> None:
     if len({os.path.realpath(path) for path in outputs}) < len(outputs):
         raise InputError("--output, --rejected, --plot and --report must be different files")
     if options.account is not None:
-        spending.check_place(options.account, [*inputs, *outputs])
+        with named_as_options(options):
+            spending.check_place(options.account, [*inputs, *outputs])
     if options.rejected:
         if options.on_reject == "raise":
             raise InputError("give --rejected or --on-reject raise, not both")

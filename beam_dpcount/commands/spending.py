@@ -1,8 +1,6 @@
 """Charges a run to its account: what it costs, which columns it uses, and whether it is a repeat.
 
-The account itself is in `budget.account`. Its neighbours are two inputs: one lacks what a row says
-(at a clock: the row), or what all rows of a person say. Every command protects at least that. For a
-graph or a bound on people it may be two changes, see `times`.
+The account itself is in `budget.account`, and what a counter costs in `counters.charged`.
 """
 
 from __future__ import annotations
@@ -13,131 +11,24 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
-from fractions import Fraction
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import beam_dpcount as dp
 from beam_dpcount.budget import account_file as accounts
 from beam_dpcount.budget.account import DONE, NOTHING, Account, AccountError
-from beam_dpcount.budget.budgets import Budget
-from beam_dpcount.budget.charges import Charge, Charges, charge_of, written
-from beam_dpcount.budget.conversions import float_up
-from beam_dpcount.budget.costs import GaussianCost, PureCost
+from beam_dpcount.budget.charges import Charge, Charges
 from beam_dpcount.budget.odometer import PRESENCE, ColumnUse, listed, ordered
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands import repeats, stop
 from beam_dpcount.commands.files.formats import InputError
-from beam_dpcount.counters.change import TickChange
-from beam_dpcount.counters.users import UserChange
+from beam_dpcount.counters.charged import charges_of
 from beam_dpcount.noise.replay import NOISE_FORMAT, ReplayableEntropy
 
 if TYPE_CHECKING:
     from beam_dpcount.commands.task import Task
-    from beam_dpcount.counters.counter import Counter
 
 _BLOCK = 1 << 20
 _FREE = "account {}: this run costs nothing, as no tick has ended, and nothing is released"
-REMEDIES = MappingProxyType(
-    {
-        "create": "make one with `beam-dpcount account FILE --create --epsilon 3 --delta 1e-5`, "
-        "the most that all runs over these rows may cost together",
-    }
-)
-
-
-# What a run costs
-
-
-def times(counter: Counter, for_person: bool) -> int:
-    """How many times the rho of its releases a row (or person) costs: 1, 2 or 4.
-
-    2 or 4 where a row is two changes: behind a bound on people others of its person's may count in
-    its place; and in a graph others may insert the same edge. Else what is protected holds a row.
-    """
-    if for_person:
-        return 1
-    change = counter.change
-    return max(change.event_cost(counter.mechanism), change.for_element**2)
-
-
-def charges_of(
-    budget: Budget, counter: Counter, keys_delta: float, account: Account
-) -> tuple[Charges, str]:
-    """What all releases of a run cost, in the unit of an account, and why it is more than the
-    budget, if it is. An InputError if the run cannot be charged in that unit."""
-    for_person, of_rho = account.user is not None, bool(account.total.rho)
-    factor = times(counter, for_person)
-    if of_rho:
-        if keys_delta:
-            raise InputError(
-                f"account {account.path!r} adds up rho, and has no delta for --select-keys: make "
-                "one by --epsilon and --delta, or list --keys"
-            )
-        why = "" if factor == 1 else f" (up to 4 times its rho: {_TWO})"
-        charge = Charge(rho=_rho(budget, counter, factor, 1 if factor == 1 else 4))
-        return Charges(charge, _replaced(charge, budget, counter, for_person)), why
-    if isinstance(budget, dp.ZCDP):
-        raise InputError(
-            f"account {account.path!r} adds up epsilon, and this run has --rho: give --epsilon "
-            "and --delta in its place, or make an account by --rho"
-        )
-    charge = charge_of(budget)
-    if keys_delta:
-        charge = replace(charge, delta=written(keys_delta))
-    if charge.delta and not account.total.delta:
-        raise InputError(
-            f"account {account.path!r} has no delta, and this run takes one: give --epsilon alone "
-            "and no --select-keys, or make an account by --epsilon and --delta"
-        )
-    why = "" if factor == 1 else f" (two times its budget: {_TWO})"
-    charge = charge if factor == 1 else charge.of_two()
-    return Charges(charge, _replaced(charge, budget, counter, for_person)), why
-
-
-_TWO = "without one row others may count in its place, so that for a row this run is two changes"
-
-
-def _replaced(charge: Charge, budget: Budget, counter: Counter, for_person: bool) -> Charge:
-    """What the run costs if a row (or person) says anything else, and the row stays.
-
-    If the run protects a replacement, that is its charge. Otherwise it is a removal and an
-    addition, and each of them costs the charge; in rho it is what the norm of a replacement gives,
-    if that is known. A row that goes from one person to another changes two people.
-    """
-    change = counter.change
-    of_people = isinstance(change, UserChange) and not for_person
-    if change.relation == "replace_one" and not of_people:
-        return charge
-    if not charge.rho or of_people or not isinstance(change, TickChange):
-        return charge.of_two()
-    mechanism, unit, dimension = counter.mechanism, counter.unit, counter.dimension
-    (_, one), (_, other) = (
-        each.norms(mechanism, unit, dimension)
-        for each in (change, replace(change, relation="replace_one"))
-    )
-    factor = min(max(Fraction(float_up(other / one)), Fraction(1)), Fraction(4))
-    return Charge(rho=_rho(budget, counter, factor, 4))
-
-
-def _rho(budget: Budget, counter: Counter, factor: Fraction | int, of_pure: int) -> Fraction:
-    """The rho of all releases of a run, times `factor`.
-
-    With Laplace noise two changes cost 2 epsilon, whatever their inner product: four times its rho.
-    So `of_pure` is the factor of such noise.
-    """
-    if isinstance(budget, dp.ZCDP):
-        return written(budget.rho) * factor
-    rho = Fraction(0)
-    for part in counter.costs():
-        if isinstance(part, GaussianCost):  # a Gaussian's is (Delta_2 / sigma)^2 / 2
-            rho += part.ratio_squared / 2 * factor
-        elif isinstance(part, PureCost):
-            rho += part.rho * of_pure
-        else:
-            rho += part.rho * factor
-    return Fraction(float_up(rho))
 
 
 # A run
@@ -145,8 +36,7 @@ def _rho(budget: Budget, counter: Counter, factor: Fraction | int, of_pure: int)
 
 def check_place(path: str, others: Sequence[str]) -> None:
     """Raise InputError for an account that is not here, or is an input or an output as well."""
-    if "://" in path:
-        raise InputError(f"--account must be a local file, got {path!r}")
+    accounts.check_local(path)
     if os.path.realpath(path) in map(os.path.realpath, others):
         raise InputError(f"--account {path!r} is an input or an output as well; name another file")
 
@@ -177,23 +67,19 @@ def entered(
         return
     path, before = options.account, _states(place)
     inputs = _looked_at(paths)
-    mark, noise = _mark(task, inputs, flags), _noise_mark(task)
+    mark, noise = _mark(task, inputs, flags), task.entropy.noise_mark
     use, allowed = task.column_use(), options.allow_public or ()
     with _named(options), accounts.locked(path) as (account, add):
-        full, why = charges_of(opt.budget_of(options), task.counter, _beside(options), account)
+        full, why = charges_of(task.counter, opt.budget_of(options), _beside(options), account)
         again = account.replayed(mark)
         charges = full if again is None else Charges(Charge(), Charge())
         if again is None:  # else it uses the columns of the run that it repeats
-            account.check_noise(noise, inputs)
-            account.check_names(use, allowed)
-            account.check(charges, use, options.user, allowed, why)
-        number = len(account.runs) + 1
-        line: dict[str, Any] = {"run": number, "time": accounts.now(), "command": task.name}
+            account.admit(charges, use, options.user, allowed, why, noise, inputs)
+        own = {"output": options.output, "inputs": inputs, "said": task.guarantee()}
         # A repeat costs nothing when it is known to have been one: its rows may yet change.
-        line |= accounts.run_line(full, use, output=options.output, inputs=inputs)
-        line |= {"noise": noise} if noise else {}
-        line |= {"allowed": ordered(allowed), "said": task.guarantee(), "version": dp.__version__}
+        line = accounts.new_run(account, task.name, full, use, noise, allowed, **own)
         add(line if again is None else line | {"again": again})
+        number = line["run"]
     # Nothing on what is left, or on other runs: whether one of them failed may depend on its rows.
     task.account = (
         _of_account(task, account, full, why)
@@ -241,14 +127,11 @@ def foretold(task: Task, paths: Mapping[str, str]) -> list[str]:
         return []
     if task.releases_nothing:
         return [_FREE.format(path)]
-    use, noise = task.column_use(), _noise_mark(task)
+    use, noise = task.column_use(), task.entropy.noise_mark
     with _named(options), accounts.locked(path) as (account, _):
-        if noise:
-            account.check_noise(noise, _looked_at(paths))
-        charges, why = charges_of(opt.budget_of(options), task.counter, _beside(options), account)
-        allowed = options.allow_public or ()
-        account.check_names(use, allowed)
-        account.check(charges, use, options.user, allowed, why)
+        charges, why = charges_of(task.counter, opt.budget_of(options), _beside(options), account)
+        inputs = _looked_at(paths) if noise else []
+        account.admit(charges, use, options.user, options.allow_public or (), why, noise, inputs)
     again = ""
     if noise:
         again = ", or nothing, if it repeats one with the same secret, options and rows"
@@ -300,7 +183,7 @@ def _check_unneeded(options: argparse.Namespace) -> None:
 
 
 def _named(options: argparse.Namespace) -> Any:
-    return opt.named_as_options(options, REMEDIES)
+    return opt.named_as_options(options)
 
 
 def _end(path: str, line: Mapping[str, Any]) -> None:
@@ -343,12 +226,6 @@ def _looked_at(paths: Mapping[str, str]) -> list[list[Any]]:
             raise InputError(f"{name}: cannot be read: {error.strerror or error}") from None
         found.append([name, size, digest.hexdigest()])
     return found
-
-
-def _noise_mark(task: Task) -> str:
-    """A keyed digest of which noise a run draws; empty where it is new in every run."""
-    entropy = task.entropy
-    return entropy.noise_mark if isinstance(entropy, ReplayableEntropy) else ""
 
 
 def _mark(task: Task, inputs: list[list[Any]], flags: Sequence[str]) -> str:

@@ -10,13 +10,15 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from beam_dpcount.checks import ParameterError, check_real
 from beam_dpcount.mechanisms.base import Mechanism
 from beam_dpcount.mechanisms.rounded import round_up
 
 RELATIONS = ("replace_one", "add_remove")
+TOO_FINE = "{unit!r} divides the bounds {bounds} into more than 2^31 parts"
+TOO_COARSE = "{unit!r} rounds every value within {bounds} to 0"
 Norms = tuple[Fraction, Fraction]  # an L1 norm, and the square of an L2 norm
 
 
@@ -331,7 +333,7 @@ def check_bounds(bounds: object) -> tuple[float, float]:
     raise TypeError(f"bounds must be a pair (low, high), got {bounds!r}: give e.g. bounds=(0, 1)")
 
 
-def check_unit(unit: Any, change: Change) -> float:
+def check_unit(unit: object, change: Change) -> float:
     """The lattice's unit as a float, or an error that says what to pass."""
     remedy = "give the step to which values are rounded, e.g. "
     value = check_real("unit", unit, remedy + "unit=0.01")
@@ -340,9 +342,9 @@ def check_unit(unit: Any, change: Change) -> float:
         raise ParameterError("unit", problem, remedy + "{unit=}0.01")
     bounds = f"[{change.low:g}, {change.high:g}]"
     if max(abs(change.low), abs(change.high)) / value > 2.0**31:
-        problem = f"{unit!r} divides the bounds {bounds} into more than 2^31 parts"
+        problem = TOO_FINE.format(unit=unit, bounds=bounds)
         raise ParameterError("unit", problem, "choose a larger unit")
     if change.magnitude(value) == 0:
-        problem = f"{unit!r} rounds every value within {bounds} to 0"
+        problem = TOO_COARSE.format(unit=unit, bounds=bounds)
         raise ParameterError("unit", problem, "choose a smaller unit")
     return value

@@ -43,6 +43,11 @@ _INSTANCES = {
     Sparse: "Sparse(segment=100, segments=50)",
     Unbounded: "Unbounded(SmoothLaplace)",
 }
+PURE_NEEDS_HORIZON = (
+    "a pure budget needs a horizon: give the largest number of steps that any key will take, or "
+    "mechanism=mechanisms.Unbounded(mechanisms.SmoothLaplace), which takes none; on bounded input "
+    "mechanisms.Unbounded(mechanisms.BridgedKAry) has less noise"
+)
 
 
 @dataclass(frozen=True)
@@ -229,11 +234,7 @@ def resolve(
     """
     if mechanism is None and horizon is None:
         if isinstance(budget, PureDP):
-            raise ValueError(
-                "a pure budget needs a horizon: give the largest number of steps that any key will "
-                "take, or mechanism=mechanisms.Unbounded(mechanisms.SmoothLaplace), which takes "
-                "none; on bounded input mechanisms.Unbounded(mechanisms.BridgedKAry) has less noise"
-            )
+            raise ValueError(PURE_NEEDS_HORIZON)
         return Endless()
     if mechanism is Endless or mechanism == Endless.__name__:
         mechanism = Endless() if horizon is None else Endless

@@ -38,6 +38,10 @@ from beam_dpcount.times import is_number, local_days
 
 LATE = ("fold", "drop")
 LARGEST = 2**62  # sums that fit 64 bits with room to spare
+NO_END = "give stop, the end of the count, or horizon, the number of ticks"
+# Why an event does not count.
+OUTSIDE = "the time lies outside [start, stop)"
+UNLISTED = "the key is not among keys"
 _DAY = 86_400 * SECOND
 
 
@@ -378,7 +382,7 @@ def _even_grid(
     length: int,
     start: tuple[Any, int],
     stop: tuple[Any, int | None],
-    ticks: int | None,
+    ticks: object,
     name: str,
 ) -> Grid:
     """A grid of equally long ticks.
@@ -452,7 +456,7 @@ def _too_late(ticks: str, first: int, name: str) -> ValueError:
     return ValueError(f"{problem}: give a smaller {name}")
 
 
-def clock_of(tick: Any, start: Any, stop: Any = None, horizon: Any = None) -> Grid:
+def clock_of(tick: object, start: object, stop: object = None, horizon: object = None) -> Grid:
     """The grid of public parameters as transforms take them; see `Clock`.
 
     By default `horizon`, the number of ticks, is that of those that reach `stop`.
@@ -464,7 +468,7 @@ def clock_of(tick: Any, start: Any, stop: Any = None, horizon: Any = None) -> Gr
     length, first = duration_of(tick), micros_of(start, "start")
     _check_first(tick, first, length)
     if stop is None and horizon is None:
-        raise ValueError("give stop, the end of the count, or horizon, the number of ticks")
+        raise ValueError(NO_END)
     last = None if stop is None else micros_of(stop, "stop")
     return _even_grid(length, (start, first), (stop, last), horizon, "horizon")
 
@@ -474,7 +478,7 @@ def now() -> int:
     return time.time_ns() // 1000
 
 
-def until_of(until: Any) -> int:
+def until_of(until: object) -> int:
     """The time by which ticks must have ended to be released: as the user gives it, or now.
 
     Raises:
@@ -504,12 +508,12 @@ def check_window(window: int, clock: Grid) -> None:
     raise ParameterError("window", f"is {window} ticks, but the clock has {clock.steps}", remedy)
 
 
-def ticks_left(tick: Any, start: Any) -> int:
+def ticks_left(tick: object, start: object) -> int:
     """How many ticks end before the year 10000; as users give them."""
     return (LAST - micros_of(start, "start")) // duration_of(tick)
 
 
-def check_keys(keys: Any) -> tuple[str, ...]:
+def check_keys(keys: object) -> tuple[str, ...]:
     """The public keys as a tuple, in the order given (sets: sorted).
 
     Raises:

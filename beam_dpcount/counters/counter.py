@@ -33,6 +33,14 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
 _ANNOTATED = 1e-6  # the delta of the second guarantee in annotations
+TAKES_GAUSSIAN = (
+    "{mechanism} takes Gaussian noise, which no pure budget allows: use BridgedKAry or "
+    "SmoothLaplace with {budget!r}, or give ApproxDP(epsilon, delta) or ZCDP(rho)"
+)
+TAKES_LAPLACE = (
+    "{mechanism} takes Laplace noise, which {budget!r} does not calibrate: give PureDP(epsilon) or "
+    "ApproxDP(epsilon, delta)"
+)
 
 
 class UnsupportedBudgetError(Error, ValueError):
@@ -80,7 +88,7 @@ class LatticeCounter(ABC):
         kept = {field.name: getattr(self, field.name) for field in fields(self)}  # no caches
         return {**kept, "fingerprint": self.fingerprint}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         fingerprint = state.pop("fingerprint")
         self.__dict__.update(state)
         if self.fingerprint != fingerprint:  # the noise may be too little for these constants
@@ -436,7 +444,7 @@ def calibrate(
 
 @singledispatch
 def calibrated(
-    mechanism: Any, budget: Budget, change: Change, dimension: int | None, unit: float
+    mechanism: object, budget: Budget, change: Change, dimension: int | None, unit: float
 ) -> LatticeCounter:
     """`calibrate` for checked arguments; mechanisms that are not in ALL register their own."""
     raise TypeError(f"mechanism must be an instance such as BinaryTree(1000), got {mechanism!r}")
@@ -452,13 +460,8 @@ def _(
     l1, l2_squared = change.norms(mechanism, unit, dimension)
     laws = noise_laws(budget, l1, l2_squared, mechanism.laws)
     if not laws:
-        if isinstance(budget, PureDP):
-            problem = "Gaussian noise, which no pure budget allows: use BridgedKAry or "
-            remedy = f"SmoothLaplace with {budget!r}, or give ApproxDP(epsilon, delta) or ZCDP(rho)"
-        else:
-            problem = f"Laplace noise, which {budget!r} does not calibrate: "
-            remedy = "give PureDP(epsilon) or ApproxDP(epsilon, delta)"
-        raise UnsupportedBudgetError(f"{mechanism.name} takes {problem}{remedy}")
+        problem = TAKES_GAUSSIAN if isinstance(budget, PureDP) else TAKES_LAPLACE
+        raise UnsupportedBudgetError(problem.format(mechanism=mechanism.name, budget=budget))
     law = min(laws, key=lambda law: law.variance)
     largest = change.largest(unit)
     resolution = mechanism.resolution(change.magnitude(unit), largest)

@@ -18,6 +18,11 @@ import numpy as np
 from beam_dpcount.counters.moments import instant, seconds
 from beam_dpcount.mechanisms.base import IntArray
 
+OFF_GRID = (
+    "windows of {size} from {offset} do not end on the clock's ticks of {tick} from {start}: give "
+    "windows whose size is a multiple of tick, and a start that is a border of a window"
+)
+
 
 class Runs(Sequence[int]):
     """Increasing whole numbers, as runs of equal steps: midnights of a century are 200 runs.
@@ -141,11 +146,8 @@ class Grid:
           ValueError: windows do not end on ticks, or on whole milliseconds.
         """
         if size % self.tick or (offset - self.start) % self.tick:
-            raise ValueError(
-                f"windows of {seconds(size)} from {seconds(offset)} do not end on the clock's "
-                f"ticks of {seconds(self.tick)} from {instant(self.start)}: give windows whose "
-                "size is a multiple of tick, and a start that is a border of a window"
-            )
+            grid = {"tick": seconds(self.tick), "start": instant(self.start)}
+            raise ValueError(OFF_GRID.format(size=seconds(size), offset=seconds(offset), **grid))
         if size % 1000 or offset % 1000:
             raise ValueError(
                 f"windows of {seconds(size)} from {seconds(offset)} are cut to milliseconds when "

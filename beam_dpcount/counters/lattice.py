@@ -39,7 +39,7 @@ class Lattice:
         """The bounds in multiples of the unit, rounded as values are rounded."""
         return round(self.low / self.unit), round(self.high / self.unit)
 
-    def one(self, x: Any) -> int:
+    def one(self, x: object) -> int:
         """A number, in multiples of the unit; NotANumberError if it is none."""
         low, high = self.bounds
         x = plain(x)

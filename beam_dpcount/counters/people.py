@@ -10,7 +10,7 @@ from typing import Any
 
 from beam_dpcount.checks import check_flag, check_whole
 from beam_dpcount.counters.moments import duration_of, seconds
-from beam_dpcount.reading import Field, call, read, text_of
+from beam_dpcount.reading import Field, Function, call, read, text_of
 
 NOBODY = ""  # the person of an event without one
 
@@ -96,7 +96,7 @@ class Users:
         return Bound(self.events, keys, min(self.per_key, self.events), self.micros)
 
     @property
-    def person_of(self) -> Callable[[Any], Any]:
+    def person_of(self) -> Function:
         """The function that returns an event's person."""
         return Field(self.by) if isinstance(self.by, str) else self.by
 
@@ -104,11 +104,11 @@ class Users:
         """Whether both read the person in the same way."""
         return self.by is other.by or (isinstance(self.by, str) and self.by == other.by)
 
-    def person(self, payload: Any) -> str:
+    def person(self, payload: object) -> str:
         """The person of an event; an empty text if it has none."""
         return person_from(self.person_of, payload)
 
-    def examine(self, payload: Any) -> tuple[str | None, str]:
+    def examine(self, payload: object) -> tuple[str | None, str]:
         """Why an event has no person (None if it has one), and its person.
 
         `by` is called once; if it raises an error, that is a FunctionError.
@@ -134,7 +134,7 @@ class Users:
         )
 
 
-def person_from(by: Callable[[Any], Any], payload: Any) -> str:
+def person_from(by: Function, payload: object) -> str:
     """The person of an event; an empty text if it has none."""
     return text_of(read(by, payload)) or NOBODY
 

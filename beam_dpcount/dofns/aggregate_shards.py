@@ -26,7 +26,7 @@ from beam_dpcount.dofns.shards import (
     joined_sums,
     shard_of,
 )
-from beam_dpcount.dofns.ticks import window_from
+from beam_dpcount.dofns.ticks import TickIntake, window_from
 from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.noise.entropy import Draws, Noise
 from beam_dpcount.states.codecs import ShardCodec
@@ -58,7 +58,7 @@ class AggregateShardPlan(OfVectors, ShardPlan):
             entries |= {(key, 1 + place): x for place, x in found}
         return pack_batch(entries) if entries else b""
 
-    def noise(self, draws: Draws, keys: Sequence[str], window: Any, digest: bytes) -> Noise:
+    def noise(self, draws: Draws, keys: Sequence[str], window: object, digest: bytes) -> Noise:
         # Each sum is a stream of its own.
         sums = [f"{place} {key}" for key in keys for place in range(self.joint.width)]
         return draws.of_keys(sums, window, digest)
@@ -70,7 +70,7 @@ class AggregateShardPlan(OfVectors, ShardPlan):
 class SumVectorShards(SumShards):
     """(key, value) to (group, sums of keys' ticks), as SumShards."""
 
-    def __init__(self, intake: Any, groups: int, ticks_apart: bool, width: int) -> None:
+    def __init__(self, intake: TickIntake, groups: int, ticks_apart: bool, width: int) -> None:
         super().__init__(intake, groups, ticks_apart)
         self._width = width
 

@@ -46,7 +46,7 @@ from beam_dpcount.dofns.ticks import (
 from beam_dpcount.mechanisms.base import FloatArray, IntArray
 from beam_dpcount.noise.laws import DiscreteLaplace
 from beam_dpcount.noise.replay import NO_ID
-from beam_dpcount.reading import UNREADABLE, call, read
+from beam_dpcount.reading import UNREADABLE, Function, call, read
 from beam_dpcount.states.wire import (
     PAIR,
     after_key,
@@ -81,12 +81,10 @@ class AggregateIntake:
       value: makes a mapping of a value.
     """
 
-    def __init__(
-        self, joint: Joint, strict: bool = False, value: Callable[[Any], Any] | None = None
-    ) -> None:
+    def __init__(self, joint: Joint, strict: bool = False, value: Function | None = None) -> None:
         self._joint, self._strict, self._value = joint, strict, value
 
-    def number(self, key: str, payload: Any, micros: int) -> Additions:
+    def number(self, key: str, payload: object, micros: int) -> Additions:
         """What a value adds, as `TickIntake` asks for it."""
         content = payload if self._value is None else read(self._value, payload)
         additions = self._added(content)
@@ -95,7 +93,7 @@ class AggregateIntake:
             raise RejectedElementError(f"{NOT_MAPPED}: {remedy}")
         return additions or ()
 
-    def _added(self, content: Any) -> Additions | None:
+    def _added(self, content: object) -> Additions | None:
         """What is added; None if the content is not a mapping, or cannot be read."""
         additions = read(self._additions, content)
         if additions is UNREADABLE or additions is None:
@@ -103,11 +101,11 @@ class AggregateIntake:
         # Where people are counted, an event that adds nothing itself may be one's first.
         return additions or ((0, 0),) * bool(self._joint.first)
 
-    def _additions(self, content: Any) -> Additions | None:
+    def _additions(self, content: object) -> Additions | None:
         """What a mapping adds; None for anything else."""
         return self._joint.additions(content) if isinstance(content, Mapping) else None
 
-    def examine(self, payload: Any) -> tuple[str | None, Additions]:
+    def examine(self, payload: object) -> tuple[str | None, Additions]:
         """Why a value does not count as it is, and what it adds.
 
         `value` is called once; if it raises an error, that is a FunctionError.
@@ -224,7 +222,7 @@ def _optional(numbers: FloatArray) -> list[list[float | None]]:
 class ReadVectors(ReadTicks):
     """Streaming: (key, value) to (key, the sums of a tick), one a tick and bundle; as ReadTicks."""
 
-    def __init__(self, intake: Any, width: int) -> None:
+    def __init__(self, intake: TickIntake, width: int) -> None:
         super().__init__(intake)
         self._width = width
 
@@ -243,7 +241,7 @@ class ReadVectors(ReadTicks):
         self._gathered += 1
         return self._flushed() if self._gathered >= GATHERED else ()
 
-    def _flushed(self) -> list[Any]:
+    def _flushed(self) -> list[windowed_value.WindowedValue]:
         passed_at = self._intake.clock.passed_at
         made = [
             _placed((key, placed(sums, passed_at(origin) + step, self._width)), micros, windows)
@@ -262,7 +260,7 @@ def add_all(sums: dict[int, int], additions: Any, first: int = 0) -> None:
 class SumVectors(SumTicks):
     """Bounded: (key, value) to (group of keys, sums of one key), as SumTicks."""
 
-    def __init__(self, intake: Any, keys: Sequence[str], alone: bool, width: int) -> None:
+    def __init__(self, intake: TickIntake, keys: Sequence[str], alone: bool, width: int) -> None:
         super().__init__(intake, keys, alone)
         self._width = width
 
@@ -324,7 +322,7 @@ class CountEachVector(CountEachTick):
     def _tick_of(self, data: bytes) -> int:
         return tick_of(PAIR.unpack_from(data)[0], self._plan.joint.width)
 
-    def _noted(self, memory: bytes, step: int, data: bytes, later: Any) -> bytes:
+    def _noted(self, memory: bytes, step: int, data: bytes, later: object) -> bytes:
         width = self._plan.joint.width
         if self._tick_of(data) != step:
             data = moved(data, step, width)

@@ -120,11 +120,11 @@ class CountEachElement(VersionedDoFn):
             value = intake.shown(value)
         yield intake.release_type(key, state[0], micros, value, self._stddevs.at(state))
 
-    def _is_ours(self, found: Any) -> bool:
+    def _is_ours(self, found: object) -> bool:
         """Whether this bundle may change what it found in a cell."""
         return type(found) is Kept and found.bundle is self._bundle
 
-    def _packed(self, state: State, digest: bytes, memory: Any) -> bytes:
+    def _packed(self, state: State, digest: bytes, memory: object) -> bytes:
         statistic = self._intake.statistic
         return self._codec.encode(state, digest, b"" if memory is None else statistic.pack(memory))
 
@@ -277,10 +277,10 @@ class CountWholeKey(VersionedDoFn):
         self._many += len(stream.packed)
         return self._flushed() if self._many >= _GATHERED else ()
 
-    def finish_bundle(self) -> Iterable[Any]:
+    def finish_bundle(self) -> Iterable[windowed_value.WindowedValue]:
         return self._flushed()
 
-    def _flushed(self) -> Iterator[Any]:
+    def _flushed(self) -> Iterator[windowed_value.WindowedValue]:
         streams = self._gathered
         self.start_bundle()
         return self._of(streams)
@@ -380,7 +380,7 @@ class CountWholeKey(VersionedDoFn):
         return values
 
     def _histories(
-        self, key: str, window: Any, packed: IntArray, identities: Sequence[Any] | None
+        self, key: str, window: object, packed: IntArray, identities: Sequence[object] | None
     ) -> Iterator[Noise]:
         """The noise of each step, from the history up to it, as in CountEachElement."""
         draws = self._draws

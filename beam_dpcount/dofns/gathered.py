@@ -60,14 +60,14 @@ class GatherNumbers(VersionedDoFn):
         self._many += 1
         return self._flushed() if self._many >= _GATHERED else ()
 
-    def finish_bundle(self) -> Iterable[Any]:
+    def finish_bundle(self) -> Iterable[windowed_value.WindowedValue]:
         return self._flushed()
 
     def _enter(self, windows: Any) -> None:
         self._check(windows)
         self._windows, self._steps = windows, self._all.setdefault(tuple(windows), {})
 
-    def _flushed(self) -> Iterator[Any]:
+    def _flushed(self) -> Iterator[windowed_value.WindowedValue]:
         gathered = self._all
         self.start_bundle()
         for windows, keys in gathered.items():

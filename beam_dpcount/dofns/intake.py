@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -15,13 +15,14 @@ from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.dofns.releases import Rejected, Release, VectorRelease
 from beam_dpcount.dofns.rows import TO_PAIRS, RowElementError, is_row
 from beam_dpcount.noise.entropy import Draws, Entropy
-from beam_dpcount.reading import UNREADABLE, call, class_attribute, class_name, read
+from beam_dpcount.reading import UNREADABLE, Function, call, class_attribute, class_name, read
 from beam_dpcount.statistics.base import Codes, Statistic
 from beam_dpcount.statistics.numbers import Numbers
 
 _KNOWN = 256  # so many are remembered
 _READS = ("__len__", "__iter__", "__getitem__", "__getattribute__")
 ON_REJECT = ("drop", "raise", "collect")
+NOT_PAIRS = "elements must be (key, value) pairs with a str key, but {found}"
 
 
 class RejectedElementError(Error, ValueError):
@@ -54,8 +55,8 @@ class Intake:
         counter: LatticeCounter,
         statistic: Statistic,
         on_reject: str = "drop",
-        value: Callable[[Any], Any] | None = None,
-        element_id: Callable[[Any], Any] | None = None,
+        value: Function | None = None,
+        element_id: Function | None = None,
         every: int = 1,
         counted: Any = None,
     ) -> None:
@@ -80,7 +81,7 @@ class Intake:
         known = {} if self._value is not None else recalled
         return {**self.__dict__, "_known": known, "recalled": recalled}
 
-    def codes(self, key: str, payload: Any, micros: int) -> tuple[Codes, Rejected | None]:
+    def codes(self, key: str, payload: object, micros: int) -> tuple[Codes, Rejected | None]:
         """The codes of an element, and the refusal of what does not count of it, if any."""
         if type(payload) is Excess or type(payload) is Lost:
             return self.statistic.empty, None
@@ -104,7 +105,7 @@ class Intake:
         codes, reason = result
         return codes, reason
 
-    def number(self, key: str, payload: Any, micros: int) -> int:
+    def number(self, key: str, payload: object, micros: int) -> int:
         """The one code of an element of which a number counts, refused or not."""
         (x,), _ = self.codes(key, payload, micros)
         return x
@@ -144,10 +145,10 @@ class Intake:
         else:
             reason = f"the element is not a (key, value) pair but {class_name(type(element))}"
         if not self.collects:
-            raise TypeError(f"elements must be (key, value) pairs with a str key, but {reason}")
+            raise TypeError(NOT_PAIRS.format(found=reason))
         return Rejected("", micros, reason, _shown(element), None)
 
-    def refuse(self, key: str, payload: Any, micros: int, reason: str) -> Rejected:
+    def refuse(self, key: str, payload: object, micros: int, reason: str) -> Rejected:
         """The record of a refusal, or the error that on_reject="raise" asked for."""
         identity = self.identity(payload)
         if self.on_reject == "raise":
@@ -176,7 +177,7 @@ def _given(payload: Any) -> Any:
     return payload.payload if type(payload) is Excess else payload
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """The repr of a value; its type's name where none can be made, or UTF-8 cannot hold it."""
     try:
         text = repr(value)

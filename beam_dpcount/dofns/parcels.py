@@ -14,7 +14,7 @@ from beam_dpcount.dofns.intake import Excess, Lost, has_str_key
 from beam_dpcount.dofns.rows import is_row
 from beam_dpcount.dofns.ticks import TickIntake, check_timed, origin_of
 from beam_dpcount.dofns.windows import WindowCheck
-from beam_dpcount.reading import UNREADABLE, read
+from beam_dpcount.reading import UNREADABLE, Function, read
 from beam_dpcount.states.wire import (
     PAIR,
     after_key,
@@ -35,14 +35,14 @@ class Parcels(ABC):
     """How events travel to their person, and what comes back of them."""
 
     @abstractmethod
-    def wrap(self, element: Any, micros: int, windows: Any) -> bytes | None:
+    def wrap(self, element: object, micros: int, windows: object) -> bytes | None:
         """An event as bytes; None: it counts nothing whosever it is, and does not travel."""
 
     @abstractmethod
     def payload(self, element: Any) -> Any:
         """What `Users.by` is given."""
 
-    def person(self, by: Callable[[Any], Any], element: Any) -> str:
+    def person(self, by: Function, element: object) -> str:
         """Whose event it is; an empty text: nobody's."""
         return person_from(by, self.payload(element))
 
@@ -54,7 +54,7 @@ class Parcels(ABC):
     def unwrap(self, parcel: bytes, kept: Sequence[int]) -> list[Any]:
         """What is counted of an event of which these names count."""
 
-    def is_still_of(self, person: str, element: Any) -> bool:
+    def is_still_of(self, person: str, element: object) -> bool:
         """Whether what came back is the same person's to those who read the person again."""
         return True
 
@@ -95,7 +95,7 @@ class TickParcels(Parcels):
         self._places = {key: place for place, key in enumerate(self._keys)}
         self._names = [key.encode("utf-8", "surrogatepass") for key in self._keys]
 
-    def wrap(self, element: Any, micros: int, windows: Any) -> bytes | None:
+    def wrap(self, element: object, micros: int, windows: object) -> bytes | None:
         check_timed(micros)
         pairs = (element,) if self._split is None else self._split(element)
         items, step, epoch = [], 0, 0
@@ -164,12 +164,12 @@ class ElementParcels(Parcels):
         readers: Sequence[Parcels],
         of_pairs: bool,
         takes_rows: bool = False,
-        by: Callable[[Any], Any] | None = None,
+        by: Function | None = None,
     ) -> None:
         self._readers, self._of_pairs, self._takes_rows = readers, of_pairs, takes_rows
         self._by, self._coder = by, FastPrimitivesCoder()
 
-    def wrap(self, element: Any, micros: int, windows: Any) -> bytes | None:
+    def wrap(self, element: object, micros: int, windows: object) -> bytes | None:
         read = [reader.wrap(element, micros, windows) for reader in self._readers]
         if all(found is None for found in read):
             return None
@@ -190,7 +190,7 @@ class ElementParcels(Parcels):
         elements = _decoded(self._coder, parcel)
         return [element for element in elements if self._takes_rows or not is_row(element)]
 
-    def is_still_of(self, person: str, element: Any) -> bool:
+    def is_still_of(self, person: str, element: object) -> bool:
         return self._by is None or self.person(self._by, element) == person
 
 
@@ -210,10 +210,10 @@ class StepParcels(Parcels):
 
     keeps_all = True
 
-    def __init__(self, check: WindowCheck, element_id: Callable[[Any], Any] | None) -> None:
+    def __init__(self, check: WindowCheck, element_id: Function | None) -> None:
         self._check, self._element_id, self._coder = check, element_id, FastPrimitivesCoder()
 
-    def wrap(self, element: Any, micros: int, windows: Any) -> bytes | None:
+    def wrap(self, element: object, micros: int, windows: object) -> bytes | None:
         self._check(windows)
         if not has_str_key(element):
             parcel = _pack_element(self._coder, "", element)
@@ -237,7 +237,7 @@ class StepParcels(Parcels):
     def payload(self, element: Any) -> Any:
         return element[1]
 
-    def person(self, by: Callable[[Any], Any], element: Any) -> str:
+    def person(self, by: Function, element: object) -> str:
         return super().person(by, element) if has_str_key(element) else NOBODY
 
     def names(self, parcel: bytes) -> Sequence[bytes]:
@@ -255,7 +255,7 @@ class StepParcels(Parcels):
             return sorted(entries, key=time_bytes)
         return sorted(entries, key=self._place)
 
-    def _place(self, entry: bytes) -> tuple[Any, ...]:
+    def _place(self, entry: bytes) -> tuple[object, ...]:
         element = self._coder.decode(after_key(parcel_of(entry)))
         if self._element_id is None or not has_str_key(element):  # refused later, without an id
             return time_bytes(entry), False
@@ -267,7 +267,7 @@ class StepParcels(Parcels):
 class ReadyTicks:
     """Reads what TickParcels made, as TickIntake reads events."""
 
-    def __init__(self, clock: Any) -> None:
+    def __init__(self, clock: Grid) -> None:
         self.clock, self.origin, self._window = clock, 0, None
 
     def __reduce__(self) -> Any:
@@ -293,7 +293,7 @@ def _plain_pair(element: Any) -> tuple[str, Any]:
     return str.__str__(element[0]), element[1]
 
 
-def _pack_element(coder: Any, key: str, element: Any) -> bytes | None:
+def _pack_element(coder: object, key: str, element: object) -> bytes | None:
     """An encoded element behind its key; None if no coder takes it."""
     encoded = _encoded(coder, element)
     return None if encoded is None else pack_keyed(key, encoded)

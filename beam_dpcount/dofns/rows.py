@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from apache_beam.pvalue import Row
 from apache_beam.typehints.row_type import RowTypeConstraint
 
@@ -32,7 +30,7 @@ class RowElementError(Error, TypeError):
     """
 
 
-def is_row(element: Any) -> bool:
+def is_row(element: object) -> bool:
     """Whether an element is a beam.Row, a NamedTuple (a decoded row) or a dataclass.
 
     A dataclass that is iterable is the user's own collection.
@@ -41,7 +39,7 @@ def is_row(element: Any) -> bool:
     return read(_are_rows, type(element)) is True
 
 
-def is_row_type(declared: Any) -> bool:
+def is_row_type(declared: object) -> bool:
     """Whether elements of this type, or in a union some of them, are rows as `is_row` says."""
     if isinstance(declared, RowTypeConstraint):
         return True

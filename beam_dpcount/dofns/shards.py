@@ -129,7 +129,7 @@ class ShardPlan:
         """What a tick adds to the history of a shard: all keys that it counts something of."""
         return pack_batch({(key, step): x for key, x in sums.items()}) if sums else b""
 
-    def noise(self, draws: Draws, keys: Sequence[str], window: Any, digest: bytes) -> Noise:
+    def noise(self, draws: Draws, keys: Sequence[str], window: object, digest: bytes) -> Noise:
         """The noise of keys, next to each other."""
         return draws.of_keys(keys, window, digest)
 
@@ -174,10 +174,10 @@ class SumShards(VersionedDoFn):
         self._gathered += 1
         return self._flushed() if self._gathered >= GATHERED else ()
 
-    def finish_bundle(self) -> Iterable[Any]:
+    def finish_bundle(self) -> Iterable[windowed_value.WindowedValue]:
         return self._flushed()
 
-    def _flushed(self) -> list[Any]:
+    def _flushed(self) -> list[windowed_value.WindowedValue]:
         made = [
             _placed((group, pack_batch(sums, origin)), micros, windows)
             for (origin, _, group), (windows, micros, sums) in self._sums.items()

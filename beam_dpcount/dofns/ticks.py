@@ -126,7 +126,7 @@ class TickIntake:
         x = self._numbers.number(key, element[1], micros)
         return (key, step, x) if x else None
 
-    def _enter(self, window: Any) -> None:
+    def _enter(self, window: object) -> None:
         """Find out what counts in a window."""
         self._window, self._step_at = window, _never
         if has_count(self.clock, window):
@@ -167,7 +167,7 @@ def window_from(clock: Grid, origin: int) -> Any:
     return IntervalWindow(Timestamp(micros=origin), Timestamp(micros=clock.closing(origin)))
 
 
-def has_count(clock: Grid, window: Any) -> bool:
+def has_count(clock: Grid, window: object) -> bool:
     """Whether a window is one of the clock's, with releases even without events.
 
     Beam cuts times to milliseconds after it has given them a window, and a Flatten may mix windows:
@@ -227,10 +227,10 @@ class ReadTicks(VersionedDoFn):
         self._gathered += 1
         return self._flushed() if self._gathered >= GATHERED else ()
 
-    def finish_bundle(self) -> Iterable[Any]:
+    def finish_bundle(self) -> Iterable[windowed_value.WindowedValue]:
         return self._flushed()
 
-    def _flushed(self) -> list[Any]:
+    def _flushed(self) -> list[windowed_value.WindowedValue]:
         passed_at = self._intake.clock.passed_at
         made = [
             _placed((key, pack_sums({passed_at(origin) + step: x})), micros, windows)
@@ -269,10 +269,10 @@ class SumTicks(VersionedDoFn):
         self._gathered += 1
         return self._flushed() if self._gathered >= GATHERED else ()
 
-    def finish_bundle(self) -> Iterable[Any]:
+    def finish_bundle(self) -> Iterable[windowed_value.WindowedValue]:
         return self._flushed()
 
-    def _flushed(self) -> list[Any]:
+    def _flushed(self) -> list[windowed_value.WindowedValue]:
         made = []
         for origin, (windows, keys) in self._sums.items():
             for key, sums in keys.items():
@@ -439,7 +439,7 @@ class CountEachTick(VersionedDoFn):
         step: int = PAIR.unpack_from(data)[0]
         return step
 
-    def _noted(self, memory: bytes, step: int, data: bytes, later: Any) -> bytes:
+    def _noted(self, memory: bytes, step: int, data: bytes, later: object) -> bytes:
         """What is remembered with sums added to what is pending for a tick."""
         return add_pending(memory, step, PAIR.unpack(data)[1], later)
 
@@ -524,7 +524,7 @@ class CountAllTicks(VersionedDoFn):
             made = Release(key, passed + step, micros, value, stddev)
             yield _placed(made, min(micros, last), windows)
 
-    def _replayed(self, xs: IntArray, key: str, window: Any) -> list[float]:
+    def _replayed(self, xs: IntArray, key: str, window: object) -> list[float]:
         """The releases that CountEachTick makes of these sums, one after the other."""
         draws, counter = self._draws, self._plan.counter
         digest, state, values = draws.begin(key, window), counter.init(), []

@@ -82,10 +82,10 @@ class SendToShards(SendToPeople):
             self._gathered += 1
         return self._flushed() if self._gathered >= _GATHERED else ()
 
-    def finish_bundle(self) -> Iterable[Any]:
+    def finish_bundle(self) -> Iterable[windowed_value.WindowedValue]:
         return self._flushed()
 
-    def _flushed(self) -> list[Any]:
+    def _flushed(self) -> list[windowed_value.WindowedValue]:
         micros, shards = self._earliest, self._shards
         self.start_bundle()
         return [

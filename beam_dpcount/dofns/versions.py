@@ -36,7 +36,7 @@ class VersionedDoFn(beam.DoFn):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, _MADE_BY: HERE}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         fields = {**state}
         made_by = fields.pop(_MADE_BY, "an earlier beam_dpcount")
         if made_by != HERE:

@@ -19,6 +19,10 @@ from beam_dpcount.counters.grid import Grid, Runs, UnevenGrid
 from beam_dpcount.counters.moments import instant, seconds
 
 _MILLISECOND = 1000  # to which Beam cuts the bounds of windows
+OTHER_WINDOWS = (
+    "an element lies in other windows than its PCollection declares, and would spend the budget in "
+    "several: apply one beam.WindowInto to all inputs of a Flatten"
+)
 
 
 class UnexpectedWindowError(Error, ValueError):
@@ -99,12 +103,9 @@ class WindowCheck:
         if len(windows) <= 1 and all(map(self._declared, windows)):  # none: a gap between windows
             self._seen = windows
             return
-        raise UnexpectedWindowError(
-            "an element lies in other windows than its PCollection declares, and would spend the "
-            "budget in several: apply one beam.WindowInto to all inputs of a Flatten"
-        )
+        raise UnexpectedWindowError(OTHER_WINDOWS)
 
-    def _declared(self, window: Any) -> bool:
+    def _declared(self, window: object) -> bool:
         if self._size is None or self._period is None:
             return isinstance(window, GlobalWindow)
         if not isinstance(window, IntervalWindow):

@@ -202,10 +202,10 @@ class LocalLearner(ABC):
         """F_t of each client in multiples of `unit`, not decreasing, shape (n, T)."""
 
     @abstractmethod
-    def problem(self, value: Any) -> str | None:
+    def problem(self, value: object) -> str | None:
         """Why a client does not count as it is; errors are not caught. Not for use on devices."""
 
-    def message(self, value: Any, noise: Noise | None = None) -> FloatArray:
+    def message(self, value: object, noise: Noise | None = None) -> FloatArray:
         """One client's message: y_1 .. y_T and then z_1 .. z_T, shape (2T,). To be sent once.
 
         Any value gives one. `noise` is as for `messages`.
@@ -342,7 +342,7 @@ class MedianLearner(LocalLearner):
         first = np.searchsorted(self.centres, xs, side="left")
         return np.asarray(np.arange(self.cells) >= first[:, None], dtype=np.int64)
 
-    def problem(self, value: Any) -> str | None:
+    def problem(self, value: object) -> str | None:
         number = _number(value)
         if math.isnan(number):
             return "the value is not a number and counts as 1/2"
@@ -385,7 +385,7 @@ class ConvexLearner(LocalLearner):
     def profiles(self, values: Values) -> IntArray:
         return np.array([self._profile(value) for value in values]).reshape(-1, self.cells)
 
-    def problem(self, value: Any) -> str | None:
+    def problem(self, value: object) -> str | None:
         slopes = self._slopes(value)
         if np.isnan(slopes).any():
             return "the slopes are not numbers, and the loss is taken as |1/2 - w|"
@@ -394,7 +394,7 @@ class ConvexLearner(LocalLearner):
         falls = (np.diff(slopes) < 0).any()
         return "the slopes decrease and are made to increase" if falls else None
 
-    def _slopes(self, value: Any) -> FloatArray:
+    def _slopes(self, value: object) -> FloatArray:
         slopes = np.empty(self.cells)
         # A warning would show that there is such a value; NumPy's of floats are off for it, too.
         with np.errstate(all="ignore"):
@@ -406,7 +406,7 @@ class ConvexLearner(LocalLearner):
             slopes[:] = found
         return slopes
 
-    def _profile(self, value: Any) -> IntArray:
+    def _profile(self, value: object) -> IntArray:
         slopes = np.full(self.cells, np.nan)
         try:
             slopes = self._slopes(value)

@@ -27,7 +27,7 @@ from beam_dpcount.local.learner import (
     merge,
 )
 from beam_dpcount.mechanisms import Mechanism
-from beam_dpcount.reading import call
+from beam_dpcount.reading import Function, call
 from beam_dpcount.transforms.checking import RowCheck
 from beam_dpcount.transforms.described import Described
 from beam_dpcount.transforms.inputs import check_callable, check_windows
@@ -45,7 +45,7 @@ class MakeMessages(VersionedDoFn):
     """
 
     def __init__(
-        self, learner: LocalLearner, value: Callable[[Any], Any] | None, numbers: bool = False
+        self, learner: LocalLearner, value: Function | None, numbers: bool = False
     ) -> None:
         self._learner, self._value, self._rows = learner, value, value is not None or not numbers
 
@@ -57,7 +57,7 @@ class MakeMessages(VersionedDoFn):
         yield from self._learner.messages(taken)
 
 
-def _taken(value: Callable[[Any], Any], element: Any) -> Any:
+def _taken(value: Function, element: Any) -> Any:
     try:
         return value(element)
     except (Exception, SystemExit):  # whatever it is, that it happened is private
@@ -106,9 +106,7 @@ class _LocalRisk(Described):
     learner: LocalLearner
     _numbers = False  # whether a client's value is one
 
-    def __init__(
-        self, budget: Budget | Share, value: Callable[[Any], Any] | None, allow_runner: bool
-    ) -> None:
+    def __init__(self, budget: Budget | Share, value: Function | None, allow_runner: bool) -> None:
         super().__init__()
         self._allowed = check_allowed(allow_runner)
         self._given, self._value = budget, check_callable("value", value)
@@ -139,11 +137,11 @@ class _LocalRisk(Described):
         )
         return made
 
-    def problem(self, element: Any, micros: int | None = None) -> str | None:
+    def problem(self, element: object, micros: int | None = None) -> str | None:
         """Why a client's element does not count as it is; see `beam_dpcount.check`."""
         return self.check_row(element, micros).problem
 
-    def check_row(self, element: Any, micros: int | None = None) -> RowCheck:
+    def check_row(self, element: object, micros: int | None = None) -> RowCheck:
         """What becomes of a client's element; see `beam_dpcount.check`."""
         value = element if self._value is None else call("value", self._value, element)
         return RowCheck(
@@ -211,7 +209,7 @@ class LocalMedian(_LocalRisk):
         super().__init__(budget, value, allow_runner)
         self.learner = MedianLearner(self._budget, cells, mechanism)
 
-    def check_row(self, element: Any, micros: int | None = None) -> RowCheck:
+    def check_row(self, element: object, micros: int | None = None) -> RowCheck:
         if self._value is None and is_row(element):
             raise RowElementError(TO_NUMBERS)
         return super().check_row(element, micros)

@@ -341,7 +341,7 @@ def check_horizon(horizon: Any) -> int:
     return value
 
 
-def check_share(share: Any) -> None:
+def check_share(share: object) -> None:
     """Raise an error unless `share` is a part of a budget."""
     if isinstance(share, bool) or not isinstance(share, int | float):
         raise TypeError(f"share must be a number between 0 and 1, got {share!r}")

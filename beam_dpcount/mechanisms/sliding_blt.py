@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from beam_dpcount.checks import check_whole
 from beam_dpcount.mechanisms import fading_tables as tables
@@ -56,6 +56,6 @@ class SlidingBLT(FadingBLT):
         return min(self.window, self.horizon)
 
 
-def check_window(window: Any, unit: str = "steps") -> int:
+def check_window(window: object, unit: str = "steps") -> int:
     """`window` as an int, or an error that says what to pass, in ticks or in steps."""
     return check_whole("window", window, SlidingBLT.widest, unit)

@@ -47,6 +47,17 @@ class Entropy(ABC):
     # Whether noise follows from the history of a stream, and comes from `replay` instead.
     is_replayable: ClassVar[bool] = False
 
+    @property
+    def run_id(self) -> str:
+        """Of replayable noise: which count of which data it is for; else empty."""
+        return ""
+
+    @property
+    def noise_mark(self) -> str:
+        """A keyed digest that counts share which draw the same noise from equal histories; empty
+        where noise is new in every run."""
+        return ""
+
     def replay(self, law: Law, dimension: int | None, parameters: str) -> Any:
         """Where `is_replayable`: what digests histories, and makes noise of them."""
         raise TypeError(f"the noise of {self!r} is not replayable")
@@ -64,19 +75,19 @@ class Draws:
     def __init__(self, source: Callable[[str, Any], Noise]) -> None:
         self._source = source
 
-    def begin(self, key: str, window: Any) -> bytes:
+    def begin(self, key: str, window: object) -> bytes:
         """The digest of the empty history of one key in one window."""
         return b""
 
-    def follow(self, digest: bytes, identity: Any, value: bytes) -> bytes:
+    def follow(self, digest: bytes, identity: object, value: bytes) -> bytes:
         """The digest of a history and one more element, of this public id and value."""
         return b""
 
-    def noise(self, key: str, window: Any, digest: bytes) -> Noise:
+    def noise(self, key: str, window: object, digest: bytes) -> Noise:
         """The noise of the coordinates that the last element of a history completes."""
         return self._source(key, window)
 
-    def of_keys(self, keys: Sequence[str], window: Any, digest: bytes) -> Noise:
+    def of_keys(self, keys: Sequence[str], window: object, digest: bytes) -> Noise:
         """The same of many keys whose counters are one vector, a column each."""
         return SideBySide([self._source(key, window) for key in keys])
 
@@ -179,7 +190,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork eithe
 class _SystemDraws(Draws):
     """`Draws` whose streams share one pool."""
 
-    def of_keys(self, keys: Sequence[str], window: Any, digest: bytes) -> Noise:
+    def of_keys(self, keys: Sequence[str], window: object, digest: bytes) -> Noise:
         return _FromPool(cast(SystemNoise, self._source("", window)), len(keys))
 
 

@@ -122,8 +122,11 @@ class ReplayableEntropy(Entropy):
         return hashlib.blake2b(text.encode(), digest_size=32, key=key).hexdigest()
 
     @property
+    def run_id(self) -> str:
+        return self._run_id
+
+    @property
     def noise_mark(self) -> str:
-        """A keyed digest that counts share which draw the same noise from equal histories."""
         return self.mark(ascii(("noise", self._run_id, self._name)))
 
     def _secret(self) -> bytes:
@@ -166,13 +169,13 @@ class Replay:
         self._laws: dict[Law, tuple[bytes, Any]] = {}
         self._own = self.of_law(law)
 
-    def begin(self, key: str, window: Any) -> bytes:
+    def begin(self, key: str, window: object) -> bytes:
         bounds = [getattr(window, name, None) for name in ("start", "end")]
         # Plain text, as a subclass may print otherwise; ASCII, as Pythons differ in what prints.
         place = ascii((str.__str__(key), type(window).__name__, *(b and b.micros for b in bounds)))
         return self.follow(bytes(DIGEST_SIZE), NO_ID, place.encode())
 
-    def follow(self, digest: bytes, identity: Any, value: bytes) -> bytes:
+    def follow(self, digest: bytes, identity: object, value: bytes) -> bytes:
         """The digest of a history and one more element, of this public id (or NO_ID) and value."""
         data = digest + value
         if identity is not NO_ID:
@@ -206,10 +209,10 @@ class ReplayedDraws(Draws):
         self.begin, self.follow = replay.begin, replay.follow  # type: ignore[method-assign]
         self._replay = replay
 
-    def noise(self, key: str, window: Any, digest: bytes) -> Noise:
+    def noise(self, key: str, window: object, digest: bytes) -> Noise:
         return self._replay.noise(digest)
 
-    def of_keys(self, keys: Sequence[str], window: Any, digest: bytes) -> Noise:
+    def of_keys(self, keys: Sequence[str], window: object, digest: bytes) -> Noise:
         return self._replay.of_keys(digest, len(keys))
 
 
@@ -275,7 +278,7 @@ class Expansion:
         return taken
 
 
-def _named(identity: Any) -> str:
+def _named(identity: object) -> str:
     """A public id as a text that tells it from all others, in every process the same."""
     if isinstance(identity, tuple):
         return f"({''.join(_named(part) + ',' for part in tuple.__iter__(identity))})"

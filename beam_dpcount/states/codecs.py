@@ -24,34 +24,34 @@ _SHARD = struct.Struct("<4I")
 _LATER = struct.Struct("<qQ")
 _DTYPES = {"q": "<i8", "d": "<f8"}
 
-_OTHER_COUNTER = (
+OTHER_COUNTER = (
     "the state belongs to a counter with other parameters (mechanism, horizon, budget, bounds, "
     "unit or domain): resume with those it was started with; a new calibration needs a new "
     "stream, and spends its budget anew"
 )
-_OTHER_STATISTIC = (
+OTHER_STATISTIC = (
     "the state belongs to a statistic with other parameters (domain, alphabet, words, vertices "
     "or bounds): resume with those it was started with"
 )
-_OTHER_CLOCK = (
+OTHER_CLOCK = (
     "the state belongs to another clock (tick, start, horizon or windows): resume with the one it "
     "was started with; a new clock needs a new stream, and spends its budget anew"
 )
-_OTHER_KEYS = (
+OTHER_KEYS = (
     "the list of keys (TickHistogram: the domain), or its order, is not the one that the state was "
     "written under: resume with that list; another one needs a new stream, under a new label, and "
     "spends its budget anew"
 )
-_OTHER_SELECTION = (
+OTHER_SELECTION = (
     "the state belongs to keys that were selected otherwise (delta, at_least, every, shards or "
     "person's bound): resume with what it was started with; another rule needs a new stream, and "
     "spends its budget anew"
 )
-_OTHER_FOLD = (
+OTHER_FOLD = (
     "the state belongs to post-processing with other parameters: resume with the window and domain "
     "it was started with"
 )
-_OTHER_BOUND = (
+OTHER_BOUND = (
     "the state of a person belongs to another bound (events, keys, per_key or gap): resume with "
     "the one it was started with; another one needs a new stream, and spends its budget anew"
 )
@@ -68,7 +68,7 @@ class StateCodec(Envelope):
     def __init__(
         self, counter: LatticeCounter, digest_size: int = 0, parts: Sequence[Part] = ()
     ) -> None:
-        super().__init__([(counter.fingerprint, _OTHER_COUNTER), *parts], digest_size)
+        super().__init__([(counter.fingerprint, OTHER_COUNTER), *parts], digest_size)
         self._counters, self._types = counter.counters, counter.state_types
         self._dimension = counter.dimension
         self._layouts: dict[int, struct.Struct] = {}
@@ -147,7 +147,7 @@ def statistic_codec(
     counter: LatticeCounter, statistic: Statistic, digest_size: int = 0
 ) -> StateCodec:
     """For a counter of a statistic, whose memory is as the statistic packs it."""
-    return StateCodec(counter, digest_size, [(ascii(statistic), _OTHER_STATISTIC)])
+    return StateCodec(counter, digest_size, [(ascii(statistic), OTHER_STATISTIC)])
 
 
 def tick_codec(
@@ -158,7 +158,7 @@ def tick_codec(
     Each cell knows the whole list of public keys, in their order: the clock of a key that is added
     to a running stream would never start, and one that is left out would go on.
     """
-    parts = [(clock.fingerprint, _OTHER_CLOCK), (ascii(tuple(keys)), _OTHER_KEYS)]
+    parts = [(clock.fingerprint, OTHER_CLOCK), (ascii(tuple(keys)), OTHER_KEYS)]
     return StateCodec(counter, digest_size, parts)
 
 
@@ -181,9 +181,9 @@ class ShardCodec(Envelope):
     ) -> None:
         self._width, self._shown = counter.dimension or 1, shown
         parts = [
-            (counter.fingerprint, _OTHER_COUNTER),
-            (clock.fingerprint, _OTHER_CLOCK),
-            (said, _OTHER_SELECTION),
+            (counter.fingerprint, OTHER_COUNTER),
+            (clock.fingerprint, OTHER_CLOCK),
+            (said, OTHER_SELECTION),
         ]
         super().__init__(parts, digest_size)
         self._counters, self._types = counter.counters, counter.state_types
@@ -251,8 +251,8 @@ class FoldCodec(Envelope):
     They hold released values only.
     """
 
-    def __init__(self, parameters: tuple[Any, ...]) -> None:
-        super().__init__([(repr(parameters), _OTHER_FOLD)])
+    def __init__(self, parameters: tuple[object, ...]) -> None:
+        super().__init__([(repr(parameters), OTHER_FOLD)])
 
     def encode(self, state: tuple[int, npt.NDArray[np.float64]]) -> bytes:
         front = struct.pack(HEAD, *self.head(0, state[0]))
@@ -279,7 +279,7 @@ class PersonCodec(Envelope):
     """
 
     def __init__(self, bound: str, keeps_times: bool) -> None:
-        super().__init__([(bound, _OTHER_BOUND)])
+        super().__init__([(bound, OTHER_BOUND)])
         self._keeps_times = keeps_times
 
     def encode(self, seen: Seen) -> bytes:

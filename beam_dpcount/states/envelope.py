@@ -36,9 +36,18 @@ _SIZE = struct.Struct("<8xI")
 CHECK = struct.Struct("<I")
 
 Part = tuple[str, str]  # of the parameters, and what to say where another one wrote the state
-_OTHER_ENTROPY = (
+OTHER_ENTROPY = (
     "the state was written under another entropy, replayable or not: resume with the one it was "
     "started with, or start a new stream"
+)
+OTHER_FORMAT = (
+    "the state was written in format {theirs}, this code reads format {ours}: {remedy}, or start a "
+    "new stream, which spends its budget anew"
+)
+UPGRADE, GO_BACK = "upgrade beam_dpcount", "resume with the beam_dpcount that wrote it"
+CORRUPT = (
+    "the state is corrupt (its bytes fail their check): restore it from a checkpoint; counting "
+    "on would break the guarantee (formats before 2 had other checks)"
 )
 
 
@@ -105,18 +114,13 @@ class Envelope:
         # released, did not check all of it: those are known by their number alone.
         size = len(data)
         if size > CHECK.size and data[0] != FORMAT and _is_checked(data):
-            remedy = "upgrade beam_dpcount"
-            if data[0] < FORMAT:
-                remedy = "resume with the beam_dpcount that wrote it"
-            return StateError(
-                f"the state was written in format {data[0]}, this code reads format {FORMAT}: "
-                f"{remedy}, or start a new stream, which spends its budget anew"
-            )
+            remedy = GO_BACK if data[0] < FORMAT else UPGRADE
+            return StateError(OTHER_FORMAT.format(theirs=data[0], ours=FORMAT, remedy=remedy))
         if size < HEAD_SIZE + CHECK.size or not _is_checked(data):
             return corrupt()
         _, digest, *shorts, _, fingerprint, _ = struct.unpack_from(HEAD, data)
         if fingerprint == self._fingerprint:
-            return corrupt() if digest == self.digest_size else StateError(_OTHER_ENTROPY)
+            return corrupt() if digest == self.digest_size else StateError(OTHER_ENTROPY)
         found = zip(self._said, shorts, self._shorts, strict=False)
         differing = [said for said, theirs, ours in found if theirs != ours]
         return StateError(differing[0] if differing else self._said[0])
@@ -133,7 +137,4 @@ def _is_checked(data: bytes) -> bool:
 
 def corrupt() -> StateError:
     # Without the number of bytes, which depends on the data.
-    return StateError(
-        "the state is corrupt (its bytes fail their check): restore it from a checkpoint; counting "
-        "on would break the guarantee (formats before 2 had other checks)"
-    )
+    return StateError(CORRUPT)

@@ -66,14 +66,14 @@ class Statistic(ABC):
         """The codes of a step without an event."""
 
     @abstractmethod
-    def read(self, payload: Any) -> tuple[Codes, str | None]:
+    def read(self, payload: object) -> tuple[Codes, str | None]:
         """The codes of an element; `empty`, and a reason that does not show it, if it is refused.
 
         If it raises an error, the element counts as `empty`, for the reason `unreadable`. Only
         MemoryError stops the pipeline.
         """
 
-    def problem(self, payload: Any) -> str | None:
+    def problem(self, payload: object) -> str | None:
         """Why an element does not count as it is, in words that do not show it."""
         return self.read(payload)[1]
 

@@ -39,7 +39,7 @@ class Cut(NamedTuple):
     other: tuple[Any, ...]
 
 
-def cut(weights: Any, vertices: Any, side: Collection[Any], other: Any = None) -> float:
+def cut(weights: object, vertices: object, side: Collection[object], other: object = None) -> float:
     """The noisy weight between two disjoint, non-empty sets of vertices.
 
     By default `other` is all vertices outside `side`. The value is unbiased, so it may be negative;
@@ -66,7 +66,7 @@ def stddev_of_cut(stddev: float, side: int, other: int) -> float:
     return stddev * math.sqrt(_check_size("side", side) * _check_size("other", other))
 
 
-def minimum_cut(weights: Any, vertices: Any) -> Cut:
+def minimum_cut(weights: object, vertices: object) -> Cut:
     """A minimum cut of the noisy graph, by Stoer and Wagner's algorithm.
 
     The search needs weights from 0, so negative ones count 0 in it; the value of the cut found is
@@ -81,7 +81,7 @@ def minimum_cut(weights: Any, vertices: Any) -> Cut:
     return _as_cut(weights, known, set(side))
 
 
-def maximum_cut(weights: Any, vertices: Any, seed: int = 0) -> Cut:
+def maximum_cut(weights: object, vertices: object, seed: int = 0) -> Cut:
     """A large cut of the noisy graph.
 
     Up to 20 vertices all cuts are compared: it is the largest, in the noisy weights as they are.
@@ -167,7 +167,7 @@ def _known(vertices: Any) -> dict[Any, int]:
     return {vertex: place for place, vertex in enumerate(listed)}
 
 
-def _places(chosen: Any, known: dict[Any, int], name: str) -> set[int]:
+def _places(chosen: object, known: dict[object, int], name: str) -> set[int]:
     if isinstance(chosen, str | bytes) or not isinstance(chosen, Collection):
         raise ValueError(f"{name} must be a collection of vertices, got {chosen!r}")
     for vertex in chosen:
@@ -178,7 +178,7 @@ def _places(chosen: Any, known: dict[Any, int], name: str) -> set[int]:
     return {known[vertex] for vertex in chosen}
 
 
-def _matrix(weights: Any, n: int) -> FloatArray:
+def _matrix(weights: object, n: int) -> FloatArray:
     """Symmetric, shape (n, n), with 0 on the diagonal."""
     array = np.asarray(weights, dtype=np.float64)
     if array.shape != (n * (n - 1) // 2,):
@@ -212,7 +212,7 @@ def _all_cuts(matrix: FloatArray) -> FloatArray:
     return values
 
 
-def _as_cut(weights: Any, known: dict[Any, int], side: set[int]) -> Cut:
+def _as_cut(weights: object, known: dict[object, int], side: set[int]) -> Cut:
     listed = list(known)
     if 0 not in side:
         side = set(range(len(listed))) - side
@@ -222,7 +222,7 @@ def _as_cut(weights: Any, known: dict[Any, int], side: set[int]) -> Cut:
     return Cut(cut(weights, vertices, first), first, second)
 
 
-def _check_size(name: str, size: Any) -> int:
+def _check_size(name: str, size: object) -> int:
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise ValueError(f"{name} must be a number of vertices from 1, got {size!r}")
     return size

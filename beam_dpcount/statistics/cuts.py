@@ -147,7 +147,7 @@ class CutWeights(Statistic):
     def empty(self) -> Codes:
         return (0, 0, 0)
 
-    def read(self, payload: Any) -> tuple[Codes, str | None]:
+    def read(self, payload: object) -> tuple[Codes, str | None]:
         if isinstance(payload, str | bytes) or not isinstance(payload, Sequence | np.ndarray):
             return self.empty, NOT_AN_UPDATE
         parts = list(payload)
@@ -170,7 +170,7 @@ class CutWeights(Statistic):
             return self.empty, OUT_OF_RANGE if number == number else NOT_A_NUMBER
         return (min(u, v), max(u, v), round(number / self.unit)), None
 
-    def _place(self, vertex: Any) -> int | None:
+    def _place(self, vertex: object) -> int | None:
         return place_of(vertex, self.vertices, self._places)
 
     def step(self, memory: None, codes: Codes) -> tuple[None, Additions]:
@@ -197,7 +197,7 @@ def pair_place(n: int, u: Any, v: Any) -> Any:
     return u * (2 * n - u - 1) // 2 + v - u - 1
 
 
-def _check_unit(unit: Any) -> float:
+def _check_unit(unit: object) -> float:
     remedy = "give the step to which weights are rounded, e.g. unit=0.01, or 1 for whole edges"
     value = check_real("unit", unit, remedy)
     if not 2.0**-31 <= value <= 1:

@@ -101,7 +101,7 @@ class GraphStatistic(Statistic):
     def empty(self) -> Codes:
         return (-1, -1, 0)
 
-    def read(self, payload: Any) -> tuple[Codes, str | None]:
+    def read(self, payload: object) -> tuple[Codes, str | None]:
         if not isinstance(payload, tuple | list) or len(payload) not in (2, 3):
             return self.empty, NO_PAIR
         u, v = self._place(payload[0]), self._place(payload[1])
@@ -123,7 +123,7 @@ class GraphStatistic(Statistic):
     def _refuse_weight(self, weight: int | None) -> str | None:
         return UNWEIGHTED
 
-    def _place(self, vertex: Any) -> int | None:
+    def _place(self, vertex: object) -> int | None:
         return place_of(vertex, self.vertices, self._places)
 
     @cached_property

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,7 +28,7 @@ UNSIGNED = "the value maps an item to another number than 1 or -1"
 TOO_MANY = "the value names more items than max_items"
 
 
-def check_domain(domain: Any) -> tuple[str, ...]:
+def check_domain(domain: object) -> tuple[str, ...]:
     """`domain` as a tuple of distinct plain strings, or a TypeError or ValueError."""
     example = 'give the public items in a fixed order, e.g. domain=["login", "logout"]'
     return check_texts("domain", domain, "item", example)
@@ -52,7 +52,7 @@ def places(domain: Sequence[str]) -> dict[str, int]:
 
 
 def read_items(
-    payload: Any, known: Mapping[str, int], most: int, removals: bool
+    payload: object, known: Mapping[str, int], most: int, removals: bool
 ) -> tuple[tuple[int, ...], str | None]:
     """The codes of the items of an element that count, and why the others, if any, do not.
 
@@ -145,7 +145,7 @@ class Items(Statistic):
     def _places(self) -> dict[str, int]:
         return places(self.domain)
 
-    def read(self, payload: Any) -> tuple[Codes, str | None]:
+    def read(self, payload: object) -> tuple[Codes, str | None]:
         codes, reason = read_items(payload, self._places, self.max_items, self.removals)
         return codes + (0,) * (self.max_items - len(codes)), reason
 
@@ -198,7 +198,7 @@ class OneItem(Items):
     def empty(self) -> Codes:
         return (len(self.domain) + 1,)
 
-    def read(self, payload: Any) -> tuple[Codes, str | None]:
+    def read(self, payload: object) -> tuple[Codes, str | None]:
         codes, reason = super().read(payload)
         return (codes if any(codes) else self.empty), reason
 

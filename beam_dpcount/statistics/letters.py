@@ -21,11 +21,14 @@ from beam_dpcount.statistics.items import places
 MOST_WORDS = 10**6
 EMPTY = (0,)
 
+EITHER = (
+    "give either max_length, to count all {noun} up to it, or a list of {noun} to count, not both"
+)
 NOT_A_LETTER = "the value is not a letter: not a str"
 UNKNOWN = "the value is a letter that is not in the alphabet"
 
 
-def check_alphabet(alphabet: Any) -> tuple[str, ...]:
+def check_alphabet(alphabet: object) -> tuple[str, ...]:
     """`alphabet` as a tuple of distinct plain strings. A str is the sequence of its characters.
 
     Raises:
@@ -43,7 +46,7 @@ def check_alphabet(alphabet: Any) -> tuple[str, ...]:
     return letters
 
 
-def read_letter(payload: Any, known: Mapping[str, int]) -> tuple[tuple[int], str | None]:
+def read_letter(payload: object, known: Mapping[str, int]) -> tuple[tuple[int], str | None]:
     """The code of a letter, by `places` of the alphabet, and why it does not count, if it does not.
 
     None or "" is the empty letter, which is not a rejection. The reason does not show the payload.
@@ -65,7 +68,7 @@ def spell(letters: Iterable[str], alphabet: Sequence[str]) -> str:
 
 
 def check_words(
-    words: Any, alphabet: Sequence[str], noun: str = "words"
+    words: object, alphabet: Sequence[str], noun: str = "words"
 ) -> tuple[tuple[int, ...], ...]:
     """A dictionary as tuples of the letters' codes, in its order.
 
@@ -92,7 +95,7 @@ def check_words(
 
 
 def _code(
-    word: Any, name: str, known: Mapping[str, int], single: bool, example: str
+    word: object, name: str, known: Mapping[str, int], single: bool, example: str
 ) -> tuple[int, ...]:
     if isinstance(word, str):
         text = str.__str__(word)
@@ -139,10 +142,7 @@ class LetterStatistic(Statistic):
     def __post_init__(self) -> None:
         object.__setattr__(self, "alphabet", check_alphabet(self.alphabet))
         if (self.max_length is None) == (self.dictionary is None):
-            raise ValueError(
-                f"give either max_length, to count all {self.noun} up to it, or a list of "
-                f"{self.noun} to count, not both"
-            )
+            raise ValueError(EITHER.format(noun=self.noun))
         if self.dictionary is not None:
             coded = check_words(self.dictionary, self.alphabet, self.noun)
             words = ([self.alphabet[code - 1] for code in word] for word in coded)
@@ -191,7 +191,7 @@ class LetterStatistic(Statistic):
     def empty(self) -> Codes:
         return EMPTY
 
-    def read(self, payload: Any) -> tuple[Codes, str | None]:
+    def read(self, payload: object) -> tuple[Codes, str | None]:
         return read_letter(payload, self._places)
 
     @property

@@ -48,7 +48,7 @@ class Numbers(Statistic):
     def _lattice(self) -> Lattice:
         return Lattice(self.low, self.high, self.unit)
 
-    def read(self, payload: Any) -> tuple[Codes, str | None]:
+    def read(self, payload: object) -> tuple[Codes, str | None]:
         try:
             return (self._lattice.one(payload),), None
         except NotANumberError as error:

@@ -15,7 +15,7 @@ MAX_VERTICES = 2**31  # codes of pairs fit 64 bits
 Vertices = int | tuple[str, ...]
 
 
-def check_vertices(vertices: Any) -> Vertices:
+def check_vertices(vertices: object) -> Vertices:
     """A number of vertices, or a tuple of distinct plain strings; or a TypeError or ValueError."""
     example = 'give the public vertices, e.g. vertices=["ann", "bob", "cem"], or how many there are'
     if isinstance(vertices, int | np.integer) and not isinstance(vertices, bool):
@@ -43,7 +43,7 @@ def vertex_places(vertices: Vertices) -> Mapping[str, int]:
     return {name: place for place, name in enumerate(names)}
 
 
-def place_of(vertex: Any, vertices: Vertices, places: Mapping[str, int]) -> int | None:
+def place_of(vertex: object, vertices: Vertices, places: Mapping[str, int]) -> int | None:
     """The place of a vertex, from 0; None for anything else. `places`: `vertex_places` of them."""
     if isinstance(vertices, int):
         number = whole(vertex)

@@ -157,7 +157,7 @@ class TickAggregate(OfTicks):
         """The names of what is released, in their order."""
         return self._ticks.joint.columns
 
-    def expected(self, events: Iterable[Any], tick: int | None = None) -> Expected:
+    def expected(self, events: Iterable[object], tick: int | None = None) -> Expected:
         """What would be known of a key that had these events, and how well: `print` it.
 
         Nothing is counted or spent, and no noise is drawn: what it returns is computed from the
@@ -271,7 +271,7 @@ class _Aggregating(RestartingTicks):
         delta = self._keys_delta
         return selection_of(self._select, self._whole_budget, counter, delta, JointSelection)
 
-    def expected(self, events: Iterable[Any], tick: int | None) -> Expected:
+    def expected(self, events: Iterable[object], tick: int | None) -> Expected:
         counter, joint, read, users = self.counter, self.joint, self._numbers_of, self.users
         sums, many, counted = [0] * joint.width, 0, 0
         problems: Tally[str] = Tally()
@@ -311,7 +311,7 @@ class _Aggregating(RestartingTicks):
         strict = self.on_unknown == "raise"
         return TickIntake(clock, self._listed or None, numbers, strict, self.other, until)
 
-    def parcels(self, events: PCollection[Any]) -> VectorParcels:
+    def parcels(self, events: PCollection[object]) -> VectorParcels:
         return VectorParcels(self._whole_intake(events), self.joint.first, self._restarts)
 
     def _vectors(self, counter: Any) -> dict[str, Any]:
@@ -327,13 +327,13 @@ class _Aggregating(RestartingTicks):
         given: dict[str, Any] = {**how, **self._vectors(selection.counter)}
         return AggregateShardPlan(selection, *args, **given)
 
-    def _read_ticks(self, intake: Any) -> ReadVectors:
+    def _read_ticks(self, intake: TickIntake) -> ReadVectors:
         return ReadVectors(intake, self.joint.width)
 
-    def _sum_ticks(self, intake: Any, keys: Sequence[str], alone: bool) -> SumVectors:
+    def _sum_ticks(self, intake: TickIntake, keys: Sequence[str], alone: bool) -> SumVectors:
         return SumVectors(intake, keys, alone, self.joint.width)
 
-    def _sum_shards(self, intake: Any, groups: int, ticks_apart: bool) -> SumVectorShards:
+    def _sum_shards(self, intake: TickIntake, groups: int, ticks_apart: bool) -> SumVectorShards:
         return SumVectorShards(intake, groups, ticks_apart, self.joint.width)
 
     def _examine(self, event: Any) -> tuple[str | None, Any]:
@@ -341,7 +341,7 @@ class _Aggregating(RestartingTicks):
             return f"the element is not a (key, value) pair but {type(event).__name__}", ()
         return self._numbers_of.examine(event[1])
 
-    def _windowed(self, events: PCollection[Any]) -> Grid:
+    def _windowed(self, events: PCollection[object]) -> Grid:
         is_global = isinstance(events.windowing.windowfn, GlobalWindows)
         if not is_global and (self.inside.restart is not None or self.joint.first):
             problem = f"{events.windowing.windowfn!r} would count anew in each window"

@@ -14,7 +14,7 @@ from beam_dpcount.dofns.users import BoundArriving, BoundShards, SendToPeople, S
 from beam_dpcount.transforms.inputs import once_per_window
 
 
-def check_users(users: Any) -> Users:
+def check_users(users: object) -> Users:
     """`users`, or a TypeError that says what to pass."""
     if not isinstance(users, Users):
         raise TypeError(

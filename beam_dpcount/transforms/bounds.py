@@ -120,7 +120,7 @@ def suggest_bounds(
     events: Sequence[int] = _EVENTS,
     keys: Sequence[int | None] = (None,),
     per_key: Sequence[int | None] = (1, None),
-    gap: Sequence[Any] = (None,),
+    gap: Sequence[object] = (None,),
     sample: float = 1,
 ) -> SuggestedBounds:
     """What several bounds on each person leave out of a count, and the noise that they need.
@@ -188,7 +188,7 @@ def suggest_bounds(
     return SuggestedBounds(ranked, log.events, len(log.people), log.keys, len(log.nobody))
 
 
-def _nobody(_: Any) -> str:
+def _nobody(_: object) -> str:
     return ""
 
 
@@ -255,7 +255,7 @@ class _Log:
         self.used[place] += 1
         self.events += 1
 
-    def _micros(self, number: int, time: Any) -> int:
+    def _micros(self, number: int, time: object) -> int:
         if time is None and not self._at_ticks:
             return 0
         try:

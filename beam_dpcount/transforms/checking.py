@@ -42,7 +42,7 @@ class RowCheck(NamedTuple):
 
 
 def examine_person(
-    users: Users | None, payload: Any, problem: str | None
+    users: Users | None, payload: object, problem: str | None
 ) -> tuple[str | None, str | None]:
     """The first problem of a row, and its person; None if the transform protects events.
 
@@ -111,7 +111,7 @@ def _many(n: int, one: str, several: str) -> str:
     return f"{n:,} {one if n == 1 else several}"
 
 
-def check(transform: Any, rows: Iterable[Any]) -> Checked:
+def check(transform: object, rows: Iterable[object]) -> Checked:
     """What a transform would make of rows, without a pipeline, a budget or noise.
 
     In a pipeline, an element for which `value` or `users.by` raises an error counts 0: data can
@@ -202,7 +202,7 @@ def _checked(check_row: Any, number: int, row: Any, again: str = "") -> RowCheck
     return result
 
 
-def _hint(element: Any, payload: Any) -> str:
+def _hint(element: object, payload: object) -> str:
     """What a function was given, if it may have expected the pair."""
     if isinstance(element, tuple) and len(element) == 2 and payload is element[1]:
         return "; it is given the value of the (key, value) pair, not the pair"
@@ -238,11 +238,13 @@ def _changed(before: RowCheck, again: RowCheck) -> str:
     return "what is counted differed when it was read again"
 
 
-def _distinct(items: Iterable[Any]) -> int:
+def _distinct(items: Iterable[object]) -> int:
     return len(set(items))
 
 
-def _within(transform: Any, users: Users, rows: Sequence[Any], results: Sequence[RowCheck]) -> int:
+def _within(
+    transform: object, users: Users, rows: Sequence[object], results: Sequence[RowCheck]
+) -> int:
     """How many rows the bound on each person lets count, by time if all have one."""
     times = [_timed(row)[1] for row in rows]
     bound = users.bound(getattr(transform, "max_items", 1))

@@ -11,7 +11,8 @@ from apache_beam.pvalue import PCollection
 
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.ledger import claim, plain_budget
-from beam_dpcount.budget.shares import Protection, Share
+from beam_dpcount.budget.shares import Share
+from beam_dpcount.counters.charged import CounterSpender
 from beam_dpcount.counters.choose import resolve
 from beam_dpcount.counters.counter import calibrate
 from beam_dpcount.counters.people import Users
@@ -53,6 +54,7 @@ class Counting(Described):
     allow_runner: bool = False
     users: Users | None = None
 
+    _at_clock: ClassVar[bool] = False  # whether it is protected that an event happened
     _counts_numbers: ClassVar[bool] = False  # whether what counts must be a number
     _on_reject: ClassVar[tuple[str, ...]] = ON_REJECT
 
@@ -112,11 +114,11 @@ class Counting(Described):
         """Whether each person's elements are bounded here."""
         return self.users is not None and not self.users.asserted
 
-    def _check_elements(self, elements: PCollection[Any]) -> None:
+    def _check_elements(self, elements: PCollection[object]) -> None:
         """Raise TypeError for elements of a type that is not counted."""
         check_pairs(elements, False)
 
-    def _path_of(self, elements: PCollection[Any]) -> bool:
+    def _path_of(self, elements: PCollection[object]) -> bool:
         """Whether to count on the streaming path, once the input and its runner pass the checks."""
         check_windows(elements)
         self._check_elements(elements)
@@ -131,13 +133,15 @@ class Counting(Described):
         replayable = self._entropy.is_replayable
         if streaming or replayable:
             refuse_early_draws(counter.mechanism, replayable)
-        change = counter.change
-        protects = Protection(change.person, change.event_cost(counter.mechanism))
         applied = elements.pipeline.transforms_stack[-1].full_label
+        entropy = self._entropy.named(applied)
+        by = None if self.users is None else self.users.by
+        user = by if isinstance(by, str) else None
+        spender = CounterSpender(counter, entropy, self._at_clock, user)
         # The last of the checks.
-        claim(self.budget, by=applied, protects=protects, keys_delta=self._keys_delta)
+        claim(self.budget, by=applied, spender=spender, keys_delta=self._keys_delta)
         if streaming in self._instead:
             _LOGGER.warning("%s: %s", applied, self._instead[streaming])
         object.__setattr__(self, "counter", counter)  # to others it is fixed
         self._show_applied(elements.pipeline)
-        return self._entropy.named(applied)
+        return entropy

@@ -28,7 +28,7 @@ class Described(beam.PTransform[Any, Any]):
         given: Any = self
         self._fixed = frozenset(field.name for field in fields(given))
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if name in self.__dict__.get("_fixed", ()):
             kind = type(self).__name__
             raise AttributeError(f"{name} of {kind} is fixed: make another {kind} with it")

@@ -43,6 +43,11 @@ from beam_dpcount.transforms.inputs import (
     once_per_window,
 )
 
+NEEDS_HORIZON = (
+    "{count} needs a horizon, as one event may change many steps: give one, and a mechanism of "
+    "mechanisms.ALL or none"
+)
+
 
 @dataclass(eq=False, repr=False)
 class EachElement(Counting):
@@ -69,10 +74,7 @@ class EachElement(Counting):
     def _check_mechanism(self) -> None:
         """Raise ValueError for a mechanism, or a lack of horizon, that this count cannot take."""
         if self.horizon is None or isinstance(self.mechanism, Unbounded | Sparse):
-            raise ValueError(
-                f"{type(self).__name__} needs a horizon, as one event may change many steps: give "
-                "one, and a mechanism of mechanisms.ALL or none"
-            )
+            raise ValueError(NEEDS_HORIZON.format(count=type(self).__name__))
 
     def _set_up(self) -> None:
         check_callable("element_id", self.element_id)
@@ -114,7 +116,7 @@ class EachElement(Counting):
         bound = users.bound()
         return group_of(one, bound.most, bound.per_key, users.asserted)
 
-    def _check_elements(self, elements: PCollection[Any]) -> None:
+    def _check_elements(self, elements: PCollection[object]) -> None:
         check_pairs(elements, self.statistic.of_pairs and self.value is None)
 
     def _intake(self) -> Intake:
@@ -131,7 +133,7 @@ class EachElement(Counting):
             elements = bounded_events(elements, self.users, bound, parcels, streaming)
         return count_elements(elements, self._intake(), entropy, streaming)
 
-    def problem(self, element: Any, micros: int | None = None) -> str | None:
+    def problem(self, element: object, micros: int | None = None) -> str | None:
         """Why an element does not count as it is; see `beam_dpcount.check`."""
         return self.check_row(element, micros).problem
 

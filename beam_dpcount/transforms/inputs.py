@@ -12,11 +12,30 @@ from apache_beam.transforms.core import Windowing
 from apache_beam.transforms.trigger import AccumulationMode, DefaultTrigger
 from apache_beam.transforms.window import TimestampCombiner
 
+from beam_dpcount.dofns.intake import NOT_PAIRS
 from beam_dpcount.dofns.rows import TO_PAIRS, RowElementError, is_row_type
 from beam_dpcount.mechanisms import Sparse
 from beam_dpcount.noise.entropy import Entropy, SystemEntropy
 
 PATHS = ("auto", "bounded", "streaming")
+
+MERGING_WINDOWS = (
+    "{windows} merges windows, and where merged ones end depends on the data: use the global "
+    "window or FixedWindows"
+)
+SEVERAL_WINDOWS = (
+    "{windows} may put an element into several windows, each of which would spend the budget "
+    "again: use the global window or FixedWindows"
+)
+BOUNDED_PATH = (
+    'path="bounded" on an unbounded input would release steps again, with new noise, each time a '
+    'trigger fires: use path="auto" or path="streaming"'
+)
+DRAWS_EARLY = (
+    "{mechanism} draws noise early, and a run that is replayed from a checkpoint, or again with "
+    "the same secret, could then show exact data: use SmoothLaplace(horizon), KAry(horizon, "
+    "subtraction=False), or leave mechanism out"
+)
 
 
 def check_choice(name: str, given: str, choices: tuple[str, ...]) -> str:
@@ -43,22 +62,16 @@ def check_entropy(entropy: Entropy | None) -> Entropy:
     return entropy
 
 
-def check_windows(elements: PCollection[Any]) -> None:
+def check_windows(elements: PCollection[object]) -> None:
     """Refuse windows that would spend one event's budget more than once, or depend on data."""
     function = elements.windowing.windowfn
     if function.is_merging():
-        raise ValueError(
-            f"{type(function).__name__} merges windows, and where merged ones end depends on the "
-            "data: use the global window or FixedWindows"
-        )
+        raise ValueError(MERGING_WINDOWS.format(windows=type(function).__name__))
     if isinstance(function, windows.GlobalWindows | windows.FixedWindows):
         return
     if isinstance(function, windows.SlidingWindows) and function.size <= function.period:
         return
-    raise ValueError(
-        f"{type(function).__name__} may put an element into several windows, each of which would "
-        "spend the budget again: use the global window or FixedWindows"
-    )
+    raise ValueError(SEVERAL_WINDOWS.format(windows=type(function).__name__))
 
 
 def check_pairs(elements: PCollection[Any], of_pairs: bool = False) -> None:
@@ -78,24 +91,17 @@ def check_pairs(elements: PCollection[Any], of_pairs: bool = False) -> None:
             'e.g. with beam.Map(lambda edge: ("graph", edge))'
         )
     if len(types) == 2 and types[0] not in (str, typehints.Any):
-        raise TypeError(
-            f"elements must be (key, value) pairs with a str key, but keys are {types[0]}: add "
-            "beam.MapTuple(lambda key, value: (str(key), value)) before"
-        )
+        remedy = "add beam.MapTuple(lambda key, value: (str(key), value)) before"
+        raise TypeError(NOT_PAIRS.format(found=f"keys are {types[0]}: {remedy}"))
     if isinstance(declared, type) and not issubclass(declared, tuple):
-        raise TypeError(
-            f"elements must be (key, value) pairs with a str key, but they are {declared}: add "
-            "beam.Map(lambda element: (key, number)) before"
-        )
+        remedy = "add beam.Map(lambda element: (key, number)) before"
+        raise TypeError(NOT_PAIRS.format(found=f"they are {declared}: {remedy}"))
 
 
-def use_streaming(elements: PCollection[Any], path: str) -> bool:
+def use_streaming(elements: PCollection[object], path: str) -> bool:
     """Whether to count element by element in state, rather than grouped by key."""
     if path == "bounded" and not elements.is_bounded:
-        raise ValueError(
-            'path="bounded" on an unbounded input would release steps again, with new noise, each '
-            'time a trigger fires: use path="auto" or path="streaming"'
-        )
+        raise ValueError(BOUNDED_PATH)
     return path == "streaming" or not elements.is_bounded
 
 
@@ -105,11 +111,7 @@ def refuse_early_draws(mechanism: Any, replayable: bool = False) -> None:
     Checkpoints hold such noise: in a replay with other data, two releases differ by exact data.
     """
     if getattr(mechanism, "draws_early", False):
-        raise ValueError(
-            f"{mechanism.name} draws noise early, and a run that is replayed from a checkpoint, or "
-            "again with the same secret, could then show exact data: use "
-            "SmoothLaplace(horizon), KAry(horizon, subtraction=False), or leave mechanism out"
-        )
+        raise ValueError(DRAWS_EARLY.format(mechanism=mechanism.name))
     if replayable and isinstance(mechanism, Sparse):
         raise ValueError(
             "Sparse keeps the noise of its threshold from step to step, and replays of other data "

@@ -37,11 +37,11 @@ class OfTicks(Described):
         """As for TickCount."""
         return self._ticks.tick_windows()
 
-    def problem(self, event: Any, micros: int | None = None) -> str | None:
+    def problem(self, event: object, micros: int | None = None) -> str | None:
         """Why an event does not count as it is; see `beam_dpcount.check`."""
         return self._ticks.problem(event, micros)
 
-    def check_row(self, event: Any, micros: int | None = None) -> RowCheck:
+    def check_row(self, event: object, micros: int | None = None) -> RowCheck:
         """What becomes of an event; see `beam_dpcount.check`."""
         return self._ticks.check_row(event, micros)
 
@@ -61,7 +61,7 @@ class OfTicks(Described):
         other._ticks = self._ticks.within(inside)
         return other
 
-    def parcels(self, events: PCollection[Any]) -> Parcels:
+    def parcels(self, events: PCollection[object]) -> Parcels:
         """How events travel to their person."""
         return self._ticks.parcels(events)
 

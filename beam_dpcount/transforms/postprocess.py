@@ -127,11 +127,11 @@ class _Folded(beam.PTransform[Any, Any]):
         in_windows(made, function)
         return made
 
-    def _streams(self, releases: PCollection[Any]) -> bool:
+    def _streams(self, releases: PCollection[object]) -> bool:
         return _is_streaming(releases, self._path)
 
 
-def _is_streaming(releases: PCollection[Any], path: str) -> bool:
+def _is_streaming(releases: PCollection[object], path: str) -> bool:
     """Whether releases are taken as they come, or a ValueError where none of the paths will do."""
     if path == "bounded" and not releases.is_bounded:
         problem = 'path="bounded" on an unbounded input would wait for its end'
@@ -387,7 +387,7 @@ class SlidingSum(_Folded):
         super().__init__(Difference(window, counter), path)
 
 
-def _check_counter(counter: Any) -> None:
+def _check_counter(counter: object) -> None:
     if not isinstance(counter, LatticeCounter):
         raise TypeError(f"counter must be that of a transform, e.g. count.counter, got {counter!r}")
 
@@ -545,7 +545,7 @@ class Isotonic(_Folded):
             )
         super().__init__(IsotonicPast(counter, blocks), path)
 
-    def _streams(self, releases: PCollection[Any]) -> bool:
+    def _streams(self, releases: PCollection[object]) -> bool:
         if self._over == "series" and not releases.is_bounded:
             raise ValueError(_SERIES)
         return super()._streams(releases)
@@ -606,7 +606,7 @@ class ShrinkAcrossKeys(_Folded):
 
     takes = (Release,)
 
-    def __init__(self, count: Any, path: str = "auto") -> None:
+    def __init__(self, count: object, path: str = "auto") -> None:
         count = getattr(count, "transform", count)  # that of "Name" >> count
         if not isinstance(count, TickCount | TickHistogram | DistinctUsers):
             wanted = "TickCount, TickHistogram or DistinctUsers that makes the releases"

@@ -69,10 +69,9 @@ class RunnerWarning(UserWarning):
     """A runner that was not tested, but is built to keep what the guarantee rests on."""
 
 
-def check_allowed(allow_runner: Any) -> bool:
+def check_allowed(allow_runner: object) -> bool:
     """`allow_runner`, or a TypeError that says what to pass."""
-    check_flag("allow_runner", allow_runner)
-    return allow_runner
+    return check_flag("allow_runner", allow_runner)
 
 
 def check_runner(pipeline: Pipeline, allowed: bool) -> None:
@@ -149,13 +148,13 @@ def jumps_to_the_end(events: PCollection[Any]) -> bool:
     return _is_one_of(_JUMPING, _underlying(events.pipeline.runner))
 
 
-def _is_one_of(names: frozenset[str], runner: Any) -> bool:
+def _is_one_of(names: frozenset[str], runner: object) -> bool:
     """Itself, not a subclass: DaskRunner is a BundleBasedDirectRunner."""
     kind = type(runner)
     return kind.__name__ in names and _is_beams(kind)
 
 
-def _kinds(runner: Any) -> list[str]:
+def _kinds(runner: object) -> list[str]:
     """The names of a runner's classes in Beam, nearest first; none of them is imported here."""
     return [kind.__name__ for kind in type(runner).__mro__ if _is_beams(kind)] or [""]
 

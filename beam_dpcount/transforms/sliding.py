@@ -32,6 +32,10 @@ _LOGGER = logging.getLogger(__name__)
 
 _COMPARED = 1 << 12  # ticks; of longer streams SlidingSum has less noise for hardly any window
 _BOTH = ("bounded", "streaming")
+NO_PURE_BUDGET = (
+    "SlidingCount takes Gaussian noise, which no pure budget allows: take SlidingSum of a "
+    "TickCount, or give ApproxDP(epsilon, delta) or ZCDP(rho)"
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -148,16 +152,13 @@ class SlidingCount(OfTicks):
         try:
             self._ticks = _SlidingTicks(**options)
         except UnsupportedBudgetError:
-            raise UnsupportedBudgetError(
-                "SlidingCount takes Gaussian noise, which no pure budget allows: take SlidingSum "
-                "of a TickCount, or give ApproxDP(epsilon, delta) or ZCDP(rho)"
-            ) from None
+            raise UnsupportedBudgetError(NO_PURE_BUDGET) from None
         del options["window"]
         self._compare(options, width)
         self.window, self.keys = width, check_keys(self.keys)
         self._fix()
 
-    def _check_users(self, users: Any, width: int) -> None:
+    def _check_users(self, users: object, width: int) -> None:
         """Refuse users of whom more than one event may be in a window."""
         least = width * duration_of(self.tick)
         if isinstance(users, Users) and users.micros < least:

@@ -23,7 +23,7 @@ from beam_dpcount.dofns.ticks import check_timed
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.mechanisms import Mechanism
 from beam_dpcount.noise.entropy import Entropy
-from beam_dpcount.reading import UNREADABLE, call, read
+from beam_dpcount.reading import UNREADABLE, Function, call, read
 from beam_dpcount.statistics.items import NOT_ITEMS, TOO_MANY, Items
 from beam_dpcount.transforms.checking import RowCheck, examine_person
 from beam_dpcount.transforms.inputs import check_callable
@@ -133,11 +133,11 @@ class TickHistogram(OfTicks):
             events = events | "SplitItems" >> split
         return self._apply(events)
 
-    def problem(self, event: Any, micros: int | None = None) -> str | None:
+    def problem(self, event: object, micros: int | None = None) -> str | None:
         """Why an event does not count as it is; see `beam_dpcount.check`."""
         return self.check_row(event, micros).problem
 
-    def check_row(self, event: Any, micros: int | None = None) -> RowCheck:
+    def check_row(self, event: object, micros: int | None = None) -> RowCheck:
         """What becomes of an event; see `beam_dpcount.check`."""
         problem, items = self._split.examine(event)
         problem, person = examine_person(self.users, event, problem)
@@ -148,7 +148,7 @@ class TickHistogram(OfTicks):
 class _Split(VersionedDoFn):
     """An event to (item, 1) for each of its items that counts."""
 
-    def __init__(self, value: Callable[[Any], Any] | None) -> None:
+    def __init__(self, value: Function | None) -> None:
         self._value = value
 
     def process(self, event: Any, windowed: Any = _WindowedValue) -> list[tuple[str, int]]:
@@ -169,10 +169,10 @@ class _Split(VersionedDoFn):
         return event if self._value is None else call("value", self._value, event)
 
     @abstractmethod
-    def items(self, payload: Any) -> list[str]:
+    def items(self, payload: object) -> list[str]:
         """Those that count."""
 
-    def examine(self, event: Any) -> tuple[str | None, tuple[str, ...]]:
+    def examine(self, event: object) -> tuple[str | None, tuple[str, ...]]:
         """Why an event does not count as it is, and its items that count.
 
         If `value` raises an error, that is a FunctionError.
@@ -187,36 +187,36 @@ class _Split(VersionedDoFn):
         return reason, () if items is UNREADABLE else tuple(items)
 
     @abstractmethod
-    def reason(self, payload: Any) -> str | None:
+    def reason(self, payload: object) -> str | None:
         """Why something of a payload does not count."""
 
 
 class _SplitItems(_Split):
     """Of a public domain."""
 
-    def __init__(self, items: Items, value: Callable[[Any], Any] | None) -> None:
+    def __init__(self, items: Items, value: Function | None) -> None:
         super().__init__(value)
         self._items = items
 
-    def items(self, payload: Any) -> list[str]:
+    def items(self, payload: object) -> list[str]:
         codes, _ = self._items.read(payload)
         return [self._items.domain[code - 1] for code in codes if code]
 
-    def reason(self, payload: Any) -> str | None:
+    def reason(self, payload: object) -> str | None:
         return self._items.problem(payload)
 
 
 class _SplitTexts(_Split):
     """Of no known domain."""
 
-    def __init__(self, most: int, value: Callable[[Any], Any] | None) -> None:
+    def __init__(self, most: int, value: Function | None) -> None:
         super().__init__(value)
         self._most = most
 
-    def items(self, payload: Any) -> list[str]:
+    def items(self, payload: object) -> list[str]:
         return self._distinct(payload)[: self._most]
 
-    def reason(self, payload: Any) -> str | None:
+    def reason(self, payload: object) -> str | None:
         if not isinstance(payload, str | Iterable) or isinstance(payload, bytes | Mapping):
             return NOT_ITEMS
         return TOO_MANY if len(self._distinct(payload)) > self._most else None

@@ -19,6 +19,8 @@ from beam_dpcount.counters.change import TickChange, check_bounds, check_unit
 from beam_dpcount.counters.clip import ample, least_most
 from beam_dpcount.counters.clock import (
     LATE,
+    OUTSIDE,
+    UNLISTED,
     check_keys,
     check_window,
     clock_of,
@@ -69,6 +71,11 @@ _LATE_REPLAYS = (
 )
 _POLICIES = ("drop", "raise")
 _AHEAD = 64  # timers of a key, where all of them fire at the end of the input
+GAPS = "{windows} leaves gaps between windows, or may: use the global window or FixedWindows"
+FOLDS_LATE = (
+    'late="fold" counts a late event at another tick, and so closer to others of its person than '
+    'gap says: give late="drop", or leave gap out'
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -209,6 +216,7 @@ class TickCount(Counting):
 
     _on_reject = _POLICIES
     _counts_numbers = True
+    _at_clock = True
     _many_ticks: ClassVar[int] = 1 << 16  # as for `least_most`
 
     def _set_up(self) -> None:
@@ -380,7 +388,7 @@ class TickCount(Counting):
     def bounds_people(self) -> bool:
         return super().bounds_people and self.inside.bounds
 
-    def _check_elements(self, events: PCollection[Any]) -> None:
+    def _check_elements(self, events: PCollection[object]) -> None:
         if self.inside.split is None or not self.bounds_people:
             super()._check_elements(events)
 
@@ -409,10 +417,7 @@ class TickCount(Counting):
         clock = self._used = self._windowed(events)
         self._streams, until = streaming, self._until_on(streaming, clock)
         if streaming and self.late == "fold" and self.users is not None and self.users.micros:
-            raise ValueError(
-                'late="fold" counts a late event at another tick, and so closer to others of its '
-                'person than gap says: give late="drop", or leave gap out'
-            )
+            raise ValueError(FOLDS_LATE)
         known = clock == self._clock
         counter = (self._counters if known else self._at(clock, streaming))[streaming]
         selection = self._selecting(counter)
@@ -459,12 +464,12 @@ class TickCount(Counting):
         strict = self.on_unknown == "raise"
         return TickIntake(clock, self._listed or None, numbers, strict, self.other, until)
 
-    def _whole_intake(self, events: PCollection[Any]) -> TickIntake:
+    def _whole_intake(self, events: PCollection[object]) -> TickIntake:
         """Reads events before people are bounded."""
         clock = self._windowed(events) if self.inside.restart is None else self._whole
         return self._intake(clock, self._until_on(use_streaming(events, self.path), clock))
 
-    def parcels(self, events: PCollection[Any]) -> TickParcels:
+    def parcels(self, events: PCollection[object]) -> TickParcels:
         """How events travel to their person."""
         kind = TickParcels if self._listed else TextParcels
         return kind(self._whole_intake(events), self._listed, self.inside.split, self._restarts)
@@ -590,7 +595,7 @@ class TickCount(Counting):
         """
         return windows_of_ticks(self._whole)
 
-    def problem(self, event: Any, micros: int | None = None) -> str | None:
+    def problem(self, event: object, micros: int | None = None) -> str | None:
         """Why an event does not count as it is; see `beam_dpcount.check`."""
         return self.check_row(event, micros).problem
 
@@ -602,7 +607,7 @@ class TickCount(Counting):
         key, late = str.__str__(event[0]), self.problem_of_time(micros)
         name = self.other if self._listed and key not in self._listed else key
         problem, person = examine_person(self.users, event[1], problem)
-        unlisted = "the key is not among keys" if name is None else None
+        unlisted = UNLISTED if name is None else None
         return RowCheck(
             problem or unlisted or late,
             keys=(key,),
@@ -624,7 +629,7 @@ class TickCount(Counting):
         if micros is None:
             return None
         if not self._clock.start <= micros < self._clock.stop:
-            return "the time lies outside [start, stop)"
+            return OUTSIDE
         # By default it is now, and the input may turn out to be unbounded.
         if self.until is not None and self.lies_in_open_tick(micros):
             return f"its tick has not ended by {self.cutoff} (until)"
@@ -635,15 +640,14 @@ class TickCount(Counting):
         until = self._until_on(self._streams, self._used)
         return until is not None and until <= micros < self._clock.stop
 
-    def _windowed(self, events: PCollection[Any]) -> Grid:
+    def _windowed(self, events: PCollection[object]) -> Grid:
         """The clock in the input's windows."""
         function = events.windowing.windowfn
         if isinstance(function, windows.GlobalWindows):
             return self._clock
         if isinstance(function, windows.FixedWindows):
             return self._clock.in_windows(function.size.micros, function.offset.micros)
-        problem = f"{type(function).__name__} leaves gaps between windows, or may"
-        raise ValueError(f"{problem}: use the global window or FixedWindows")
+        raise ValueError(GAPS.format(windows=type(function).__name__))
 
     def _describe(self) -> dict[str, str]:
         per = "all releases of all keys"
@@ -676,6 +680,6 @@ class TickCount(Counting):
         }
 
 
-def one(_: Any) -> int:
+def one(_: object) -> int:
     """What an event counts, whatever it holds."""
     return 1

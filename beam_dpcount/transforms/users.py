@@ -66,7 +66,7 @@ class BoundUsers(beam.PTransform[Any, Any]):
       14.1
     """
 
-    def __init__(self, users: Users, counts: Mapping[str, Any]) -> None:
+    def __init__(self, users: Users, counts: Mapping[str, object]) -> None:
         super().__init__()
         self.users = check_users(users)
         if users.asserted:
@@ -104,7 +104,7 @@ class BoundUsers(beam.PTransform[Any, Any]):
         # Events without keys: there is nothing that keys and per_key could be about.
         return replace(self.users, keys=None, per_key=self.users.events).bound()
 
-    def _member(self, name: Any, count: Any) -> Member:
+    def _member(self, name: object, count: object) -> Member:
         if not isinstance(name, str):
             raise TypeError(f"counts must have names of text, got {name!r}")
         if not isinstance(count, _MEMBERS):
@@ -162,7 +162,7 @@ class BoundUsers(beam.PTransform[Any, Any]):
         return {name: left | name >> count for name, count in self._counts.items()}
 
 
-def _counted(count: Member) -> tuple[Any, ...]:
+def _counted(count: Member) -> tuple[object, ...]:
     """Which events a count may count, and so which take their person's places: by its keys, its
     clock, and what of a number is left on its lattice."""
     said = count.display_data()

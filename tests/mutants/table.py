@@ -1171,8 +1171,8 @@ MUTANTS = (
         "splices of state",
         "a clock reads the state of another list of keys",
         f"{_STATES}/codecs.py",
-        "(ascii(tuple(keys)), _OTHER_KEYS)]",
-        '("", _OTHER_KEYS)]',
+        "(ascii(tuple(keys)), OTHER_KEYS)]",
+        '("", OTHER_KEYS)]',
         "tests/test_ticks.py::test_another_list_of_keys_is_refused_and_said_so",
     ),
     Mutant(
@@ -1330,8 +1330,8 @@ MUTANTS = (
         "messages",
         "a state that cannot be read is shown",
         f"{_STATES}/envelope.py",
-        'f"the state was written in format {data[0]}, this',
-        "f\"the state {int.from_bytes(data[24:32], 'little')} was in format {data[0]}, this",
+        "OTHER_FORMAT.format(theirs=data[0],",
+        "OTHER_FORMAT.format(theirs=int.from_bytes(data[24:32], 'little'),",
         "tests/test_coders.py::test_other_versions_are_refused_by_name[2]",
     ),
     Mutant(
@@ -1378,8 +1378,8 @@ MUTANTS = (
         "accounts",
         "a repeat that dies, whatever its rows were by then, costs nothing",
         f"{_COMMANDS}/spending.py",
-        "accounts.run_line(full, use, output",
-        "accounts.run_line(charges, use, output",
+        "accounts.new_run(account, task.name, full, use,",
+        "accounts.new_run(account, task.name, charges, use,",
         "tests/test_account.py::test_a_repeat_that_dies_costs_what_it_may_have_released",
     ),
     Mutant(
@@ -1433,7 +1433,7 @@ MUTANTS = (
     Mutant(
         "accounts",
         "a key that changes from one to another costs one change",
-        f"{_COMMANDS}/spending.py",
+        f"{_COUNTERS}/charged.py",
         "        return charge.of_two()\n    mechanism",
         "        return charge\n    mechanism",
         "tests/test_odometer.py::test_a_key_that_changes_loses_twice_as_brute_force_says",
@@ -1441,7 +1441,7 @@ MUTANTS = (
     Mutant(
         "accounts",
         "a row that goes from one person to another costs as one that stays",
-        f"{_COMMANDS}/spending.py",
+        f"{_COUNTERS}/charged.py",
         "of_people = isinstance(change, UserChange) and not for_person",
         "of_people = False",
         "tests/test_odometer.py::test_a_replacement_costs_its_norm_or_two_changes[others]",
@@ -1473,7 +1473,7 @@ MUTANTS = (
     Mutant(
         "accounts",
         "a row behind a bound on people costs one change",
-        f"{_COMMANDS}/spending.py",
+        f"{_COUNTERS}/charged.py",
         "    return max(change.event_cost(counter.mechanism), change.for_element**2)\n",
         "    return 1\n",
         "tests/test_account.py::test_a_row_may_be_two_changes[person]",
@@ -1591,7 +1591,7 @@ MUTANTS = (
         f"{_COMMANDS}/figures/png.py",
         "private=truth is not None",
         "private=False",
-        "tests/test_cli.py::test_plots[times-truth]",
+        "tests/test_cli.py::test_a_picture_of_the_truth_is_its_owners_alone[truth]",
     ),
     Mutant(
         "files",
@@ -1599,7 +1599,7 @@ MUTANTS = (
         f"{_COMMANDS}/manifest.py",
         '        "command": task.name,\n',
         '        "command": task.name,\n        "input": hash(open(options.input[0]).read()),\n',
-        "tests/test_manifests.py::test_neighbours_have_the_same_manifest[count]",
+        "tests/test_each_command.py::test_neighbours_show_the_same_but_for_values[count]",
     ),
     Mutant(
         "files",
@@ -1607,7 +1607,7 @@ MUTANTS = (
         f"{_COMMANDS}/run.py",
         "        task.written(),\n",
         '        f"{task.written()} ({sum(map(len, open(options.input[0])))})",\n',
-        "tests/test_cli_ticks.py::test_nothing_printed_depends_on_the_rows",
+        "tests/test_each_command.py::test_neighbours_show_the_same_but_for_values[ticks]",
     ),
     # Ticks and windows that are not equally long
     Mutant(
@@ -1795,5 +1795,80 @@ MUTANTS = (
         "            counted = None if run.changed else ",
         "            counted = ",
         "tests/test_account.py::test_an_input_that_changes_during_a_run_is_no_replay",
+    ),
+    # What pipelines are charged
+    Mutant(
+        "accounts",
+        "a transform that is applied is not charged",
+        f"{_BUDGET}/ledger.py",
+        "            if self._entries is not None:\n",
+        "            if self._entries is not None and by is None:\n",
+        "tests/test_entries.py::test_it_is_charged_when_a_transform_is_applied[at_clock]",
+    ),
+    Mutant(
+        "accounts",
+        "a pipeline is charged when it has run",
+        f"{_BUDGET}/ledger.py",
+        "                self._entries.enter(by, share.budget, float_up(asked), spender)\n",
+        "                late = by, share.budget, float_up(asked), spender\n"
+        "                weakref.finalize(self, self._entries.enter, *late)\n",
+        "tests/test_entries.py::test_it_is_charged_before_anything_runs[at_clock]",
+    ),
+    Mutant(
+        "accounts",
+        "a pipeline that starts anew under the same id is free, though its noise is new",
+        f"{_BUDGET}/entries.py",
+        "again = self._continued(account, run_id, claim) if self.resumes else None",
+        "again = account.continued(run_id, claim, self.continued)",
+        "tests/test_entries.py::test_an_id_that_starts_anew_is_charged_anew",
+    ),
+    Mutant(
+        "accounts",
+        "a pipeline draws the same replayable noise for rows that nobody compares",
+        f"{_BUDGET}/entries.py",
+        "spender.user, allowed, why, noise)",
+        'spender.user, allowed, why, "")',
+        "tests/test_entries.py::test_the_same_replayable_noise_is_refused",
+    ),
+    Mutant(
+        "accounts",
+        "two transforms go on from one state",
+        f"{_BUDGET}/entries.py",
+        "return account.continued(run_id, claim, self.continued)",
+        "return account.continued(run_id, claim, ())",
+        "tests/test_entries.py::test_what_is_not_the_same_does_not_go_on",
+    ),
+    Mutant(
+        "accounts",
+        "a transform with other parameters goes on at no cost",
+        f"{_BUDGET}/entries.py",
+        "keys_delta, spender.fingerprint, noise,",
+        "keys_delta, noise,",
+        "tests/test_entries.py::test_what_is_not_the_same_does_not_go_on",
+    ),
+    Mutant(
+        "accounts",
+        "columns that a pipeline does not name are none",
+        f"{_BUDGET}/entries.py",
+        "return {UNKNOWN} if columns is None else",
+        "return set() if columns is None else",
+        "tests/test_entries.py::test_columns_that_have_no_names_conflict_with_all_others",
+    ),
+    Mutant(
+        "accounts",
+        "a count per element publishes nothing to an account",
+        f"{_TRANSFORMS}/counting.py",
+        "    _at_clock: ClassVar[bool] = False",
+        "    _at_clock: ClassVar[bool] = True",
+        "tests/test_entries.py::test_every_transform_is_charged[PrefixCount-pure]",
+    ),
+    Mutant(
+        "accounts",
+        "of a ledger of epsilon and delta an account is charged a share's nothing",
+        f"{_BUDGET}/entries.py",
+        "        whole, why = spender.charges(self.budget, 0.0, account)\n",
+        '        whole, why = self.charged, ""\n',
+        "tests/test_entries.py::"
+        "test_shares_of_zcdp_have_no_epsilon_so_their_ledger_is_charged_whole",
     ),
 )

@@ -56,7 +56,7 @@ class Measured(NamedTuple):
     highs: FloatArray
 
 
-def _anything(*given: Any) -> tuple[Any, ...]:
+def _anything(*given: object) -> tuple[object, ...]:
     """Arguments as they are before they were checked."""
     return given
 
@@ -127,10 +127,10 @@ class Metric(ABC):
     def columns(self) -> tuple[str, ...]: ...
 
     @abstractmethod
-    def additions(self, event: Mapping[str, Any]) -> Additions:
+    def additions(self, event: Mapping[str, object]) -> Additions:
         """What an event adds; nothing where its field is missing or is no number."""
 
-    def problem(self, event: Mapping[str, Any]) -> str | None:
+    def problem(self, event: Mapping[str, object]) -> str | None:
         """Why an event does not count as it is, in words that do not show it."""
         return None
 
@@ -202,14 +202,14 @@ class OfField(Metric):
         """On which numbers are counted."""
         raise NotImplementedError
 
-    def code(self, event: Mapping[str, Any]) -> int | None:
+    def code(self, event: Mapping[str, object]) -> int | None:
         """The event's number as a whole one; None where there is none."""
         try:
             return self.lattice.one(event[self.field])
         except (LookupError, NotANumberError):
             return None
 
-    def problem(self, event: Mapping[str, Any]) -> str | None:
+    def problem(self, event: Mapping[str, object]) -> str | None:
         try:
             value = event[self.field]
         except LookupError:
@@ -257,7 +257,7 @@ class OnLattice(OfField):
         return Lattice(self.low, self.high, self.step)
 
 
-def column(values: Any) -> FloatArray:
+def column(values: object) -> FloatArray:
     """Numbers, shape (n,), as a column, shape (n, 1)."""
     return np.asarray(values, dtype=np.float64)[:, None]
 

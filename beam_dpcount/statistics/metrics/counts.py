@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from beam_dpcount.statistics.metrics.base import Additions, OfOnes
 
@@ -17,5 +16,5 @@ class Count(OfOnes):
     def columns(self) -> tuple[str, ...]:
         return (self.name or "count",)
 
-    def additions(self, event: Mapping[str, Any]) -> Additions:
+    def additions(self, event: Mapping[str, object]) -> Additions:
         return ((0, 1),)

@@ -31,7 +31,7 @@ _APART = 10**6  # how many times one weight may be another: beyond, multipliers 
 _LARGEST = 1 << 24  # what sums may be multiplied up to for the sake of it
 
 
-def check_metrics(metrics: Any) -> tuple[Metric, ...]:
+def check_metrics(metrics: object) -> tuple[Metric, ...]:
     """The metrics as a tuple, or an error that says what to pass."""
     example = 'give e.g. metrics=[metrics.Count(), metrics.Mean("latency", 0, 5)]'
     if isinstance(metrics, Metric) or not isinstance(metrics, Sequence):
@@ -142,7 +142,7 @@ class Joint:
                 return first
         return None
 
-    def additions(self, event: Mapping[str, Any]) -> Additions:
+    def additions(self, event: Mapping[str, object]) -> Additions:
         """What an event adds to which sums, multiplied; nothing of what is once a person."""
         made = []
         for metric, first in zip(self.metrics, self.starts, strict=False):
@@ -161,7 +161,7 @@ class Joint:
                 made.append((first, self.multipliers[first]))
         return tuple(made)
 
-    def problem(self, event: Mapping[str, Any]) -> str | None:
+    def problem(self, event: Mapping[str, object]) -> str | None:
         """Why something of an event does not count as it is."""
         problems = (metric.problem(event) for metric in self.metrics)
         return next((problem for problem in problems if problem is not None), None)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -86,7 +86,7 @@ class Mean(Centred):
         low, high = self.lattice.bounds
         return (0, high - low)
 
-    def additions(self, event: Mapping[str, Any]) -> Additions:
+    def additions(self, event: Mapping[str, object]) -> Additions:
         x = self.code(event)
         return () if x is None else ((0, 1), (1, x - self.centre))
 
@@ -141,7 +141,7 @@ class Variance(Centred):
         low, high = self.lattice.bounds
         return (0, high - low, self._squared(self.reach))
 
-    def additions(self, event: Mapping[str, Any]) -> Additions:
+    def additions(self, event: Mapping[str, object]) -> Additions:
         code = self.code(event)
         if code is None:
             return ()

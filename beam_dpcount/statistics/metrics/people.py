@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from beam_dpcount.statistics.metrics.base import Additions, OfOnes
 
@@ -22,5 +22,5 @@ class DistinctUsers(OfOnes):
     def columns(self) -> tuple[str, ...]:
         return (self.name or "distinct_users",)
 
-    def additions(self, event: Mapping[str, Any]) -> Additions:
+    def additions(self, event: Mapping[str, object]) -> Additions:
         return ()  # only the bound knows whether it is a person's first

@@ -161,7 +161,7 @@ class Quantiles(OfField):
     def lattice(self) -> Lattice:
         return Lattice(self.low, self.high, 1)
 
-    def code(self, event: Mapping[str, Any]) -> int | None:
+    def code(self, event: Mapping[str, object]) -> int | None:
         """The leaf of the event's number; None where there is none."""
         try:
             value = plain(event[self.field])
@@ -172,7 +172,7 @@ class Quantiles(OfField):
             return None
         return bisect_right(self._inner, value)
 
-    def additions(self, event: Mapping[str, Any]) -> Additions:
+    def additions(self, event: Mapping[str, object]) -> Additions:
         leaf = self.code(event)
         if leaf is None:
             return ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from beam_dpcount.statistics.metrics.base import (
     Additions,
@@ -49,7 +49,7 @@ class Sum(OnLattice):
         low, high = self.lattice.bounds
         return (max(high, 0) - min(low, 0),)
 
-    def additions(self, event: Mapping[str, Any]) -> Additions:
+    def additions(self, event: Mapping[str, object]) -> Additions:
         x = self.code(event)
         return () if x is None else ((0, x),)
 

@@ -1,0 +1,130 @@
+"""What all releases of a counter are charged in an account.
+
+The neighbours of an account are two inputs: one lacks what a row says (at a clock: the row), or
+what all rows of a person say. Every count protects at least that. For a graph or a bound on people
+it may be two changes, see `times`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from beam_dpcount.budget.account import Account
+from beam_dpcount.budget.budgets import ZCDP, Budget
+from beam_dpcount.budget.charges import TWO_CHANGES, Charge, Charges, written
+from beam_dpcount.budget.conversions import float_up
+from beam_dpcount.budget.costs import GaussianCost, PureCost
+from beam_dpcount.budget.spender import Protection
+from beam_dpcount.counters.change import TickChange
+from beam_dpcount.counters.counter import Counter
+from beam_dpcount.counters.users import UserChange
+from beam_dpcount.noise.entropy import Entropy
+
+
+@dataclass(frozen=True)
+class CounterSpender:
+    """A counter that a transform applies, and so spends a share on.
+
+    Fields:
+      counter: what releases.
+      entropy: where its noise comes from, named for this place of the pipeline.
+      at_clock: whether it protects that a row exists.
+      user: the column that says whom it protects; None if it has no name, or a row is protected.
+    """
+
+    counter: Any
+    entropy: Entropy
+    at_clock: bool
+    user: str | None
+
+    @property
+    def protects(self) -> Protection:
+        change = self.counter.change
+        return Protection(change.person, change.event_cost(self.counter.mechanism))
+
+    @property
+    def fingerprint(self) -> str:
+        text: str = self.counter.fingerprint
+        return text
+
+    def charges(self, budget: Budget, keys_delta: float, account: Account) -> tuple[Charges, str]:
+        return charges_of(self.counter, budget, keys_delta, account)
+
+
+def times(counter: Counter, for_person: bool) -> int:
+    """How many times the rho of its releases a row (or person) costs: 1, 2 or 4.
+
+    2 or 4 where a row is two changes: behind a bound on people others of its person's may count in
+    its place; and in a graph others may insert the same edge. Else what is protected holds a row.
+    """
+    if for_person:
+        return 1
+    change = counter.change
+    return max(change.event_cost(counter.mechanism), change.for_element**2)
+
+
+def charges_of(
+    counter: Counter, budget: Budget, keys_delta: float, account: Account
+) -> tuple[Charges, str]:
+    """What all releases cost, in the unit of an account, and why it is more than the budget, if it
+    is. An AccountError if they cannot be charged in that unit.
+
+    Args:
+      counter: what releases them.
+      budget: what they are charged as: the counter's, or one of which it has a part.
+      keys_delta: what keys that nobody listed take, beside the budget.
+      account: in which they are charged.
+    """
+    for_person = account.user is not None
+    factor = times(counter, for_person)
+    charge = account.charge(budget, keys_delta)
+    why = ""
+    if account.total.rho:
+        charge = Charge(rho=_rho(budget, counter, factor, 1 if factor == 1 else 4))
+        why = f" (up to 4 times its rho: {TWO_CHANGES})" * (factor != 1)
+    elif factor != 1:
+        charge, why = charge.of_two(), f" (two times its budget: {TWO_CHANGES})"
+    return Charges(charge, _replaced(charge, budget, counter, for_person)), why
+
+
+def _replaced(charge: Charge, budget: Budget, counter: Counter, for_person: bool) -> Charge:
+    """What the run costs if a row (or person) says anything else, and the row stays.
+
+    If the run protects a replacement, that is its charge. Otherwise it is a removal and an
+    addition, and each of them costs the charge; in rho it is what the norm of a replacement gives,
+    if that is known. A row that goes from one person to another changes two people.
+    """
+    change = counter.change
+    of_people = isinstance(change, UserChange) and not for_person
+    if change.relation == "replace_one" and not of_people:
+        return charge
+    if not charge.rho or of_people or not isinstance(change, TickChange):
+        return charge.of_two()
+    mechanism, unit, dimension = counter.mechanism, counter.unit, counter.dimension
+    (_, one), (_, other) = (
+        each.norms(mechanism, unit, dimension)
+        for each in (change, replace(change, relation="replace_one"))
+    )
+    factor = min(max(Fraction(float_up(other / one)), Fraction(1)), Fraction(4))
+    return Charge(rho=_rho(budget, counter, factor, 4))
+
+
+def _rho(budget: Budget, counter: Counter, factor: Fraction | int, of_pure: int) -> Fraction:
+    """The rho of all releases of a run, times `factor`.
+
+    With Laplace noise two changes cost 2 epsilon, whatever their inner product: four times its rho.
+    So `of_pure` is the factor of such noise.
+    """
+    if isinstance(budget, ZCDP):
+        return written(budget.rho) * factor
+    rho = Fraction(0)
+    for part in counter.costs():
+        if isinstance(part, GaussianCost):  # a Gaussian's is (Delta_2 / sigma)^2 / 2
+            rho += part.ratio_squared / 2 * factor
+        elif isinstance(part, PureCost):
+            rho += part.rho * of_pure
+        else:
+            rho += part.rho * factor
+    return Fraction(float_up(rho))
