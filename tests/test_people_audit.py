@@ -320,7 +320,7 @@ def test_distinct_people_hide_a_person(window: int | None, law: str, path: str) 
         horizon=4,
         keys=["a", "b"],
         mechanism=mechanism,
-        users=dp.Users(by, 2),
+        users=dp.Users(by, 2, per_key=1),
         window=window,
     )
     sums = Sums(count, path)

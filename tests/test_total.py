@@ -49,7 +49,7 @@ def counts(**given: Any) -> dict[str, Any]:
         "each": dp.TickAggregate(budget, **given, metrics=SOME, window=1, users=WHO),
         "last": dp.TickAggregate(budget, **given, metrics=SOME, last=2, users=WHO),
         "sliding": dp.SlidingCount(budget, **given, value=one, window=2),
-        "distinct": dp.DistinctUsers(budget, **given, users=dp.Users("who", 2)),
+        "distinct": dp.DistinctUsers(budget, **given, users=dp.Users("who", 2, per_key=1)),
     }
 
 
@@ -170,7 +170,11 @@ def test_items_have_no_total() -> None:
 
 def test_a_person_reads_the_value() -> None:
     count = dp.TickCount(
-        dp.ZCDP(1e12), **TOTAL, value=one, users=dp.Users(itemgetter("who"), 1), path="bounded"
+        dp.ZCDP(1e12),
+        **TOTAL,
+        value=one,
+        users=dp.Users(itemgetter("who"), 1, per_key=1),
+        path="bounded",
     )
     releases = run(lambda p: p | feed(ROWS) | beam.Map(anything) | count).releases
     assert [round(release.value) for release in releases] == [1, 2, 2, 3, 3, 3]
