@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MemberDescriptorType
 from typing import Any, Final
 
 import numpy as np
@@ -119,8 +120,8 @@ class Field:
     """Reads the field of this name from an event; None if it has none.
 
     The field is an item of a mapping, a field of a beam.Row, NamedTuple or dataclass, or an
-    attribute of another object. A tuple's properties and methods are not fields, and a defaultdict
-    gets no new key.
+    attribute that another object holds itself. Properties and methods are not fields, and a
+    defaultdict gets no new key.
     """
 
     name: str
@@ -136,7 +137,22 @@ class Field:
             return vars(event).get(name)
         if name in (class_attribute(kind, "__dataclass_fields__") or ()):
             return getattr(event, name)
-        return event.get(name) if isinstance(event, Mapping) else getattr(event, name, None)
+        return event.get(name) if isinstance(event, Mapping) else _held(event, name)
+
+
+def _held(event: Any, name: str) -> Any:
+    """What an object holds under a name, in its dictionary or a slot; None if nothing.
+
+    No code of its class is run.
+    """
+    slot = class_attribute(type(event), name)
+    if type(slot) is MemberDescriptorType:
+        return slot.__get__(event)
+    try:
+        held = object.__getattribute__(event, "__dict__")
+    except AttributeError:
+        return None
+    return dict.get(held, name)
 
 
 def field_of(event: Any, name: str) -> Any:

@@ -39,7 +39,7 @@ each_budget = pytest.mark.parametrize(
 
 
 def users(events: int, **options: Any) -> dp.Users:
-    return dp.Users(str, events, **options)
+    return dp.Users(str, events, **{"per_key": 1, **options})
 
 
 def people(events: Sequence[Event], most: int, first: Additions = ()) -> Iterator[list[Event]]:

@@ -652,3 +652,9 @@ def test_every_release_is_counted() -> None:
     with progress.Progress(out=io.StringIO(), after=60):
         assert counters(pipeline.run()) == {"releases": 2345}
         assert progress.Progress._seen == 2345
+
+
+def test_a_directory_that_is_not_writable(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: mode == os.F_OK)  # root may write anywhere
+    text = fail(*arguments(events, *BUDGET))
+    assert f"directory {str(events.parent)!r} is not writable" in text

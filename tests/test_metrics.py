@@ -441,13 +441,13 @@ def test_intervals_have_the_multiple_of_their_noise(budget: Any) -> None:
     assert [(r.step, r.start, r.timestamp) for r in releases[:2]] == [(1, 0, 10), (2, 10, 20)]
     for i, release in enumerate(releases):
         count = stddevs[i] / joint.multipliers[0]
-        assert release.stddevs[0] == pytest.approx(count)
+        assert release.stddevs["count"] == pytest.approx(count)
         if i < 3:
-            assert {*release.lows, *release.highs} == {None}
-            assert {*release.notes} == {"just shown"}
+            assert {*release.lows.values(), *release.highs.values()} == {None}
+            assert {*release.notes.values()} == {"just shown"}
             continue
-        assert release.highs[0] is not None
-        multiple = release.highs[0] / count
+        assert release.highs["count"] is not None
+        multiple = release.highs["count"] / count
         if isinstance(budget, dp.PureDP):
             norm2 = counter.mechanism.row_norm2(i + 1)
             bound = chernoff(counter.law, norm2, math.log(20)) * counter.grid

@@ -12,13 +12,15 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 import numpy as np
 import pytest
-from apache_beam.transforms.window import FixedWindows
+from apache_beam.pvalue import Row
+from apache_beam.transforms.window import FixedWindows, TimestampedValue
 
 import beam_dpcount as dp
 from beam_dpcount.counters.choose import resolve_last
 from beam_dpcount.dofns.rows import RowElementError
 from beam_dpcount.mechanisms.differences import Differences
 from beam_dpcount.mechanisms.single_steps import SingleSteps
+from beam_dpcount.reading import field_of
 from beam_dpcount.states.codecs import StateCodec
 from beam_dpcount.transforms.aggregates import TickAggregate
 from beam_dpcount.transforms.distinct import DistinctUsers
@@ -232,7 +234,8 @@ def test_differences_are_sums_of_the_last_steps(
     codec, state, values = StateCodec(counter), counter.init(), []
     for x in xs:
         state, value = counter.step_lattice(state, int(x) if dimension is None else x, script)
-        state, _ = codec.decode(codec.encode(state)), values.append(value)
+        state = codec.decode(codec.encode(state))
+        values.append(value)
     assert np.array_equal(values, counter.release_lattice(xs, script))
 
 
@@ -308,7 +311,12 @@ def test_a_list_of_views_is_one_row_a_key_and_tick(path: str) -> None:
             truth = say.expected(thing, view, rows, False, True)[release.key, release.step]
             for name, value in truth.items():
                 assert say.is_near(thing, release.values[name], value), name
-                assert release.lows[name] <= release.values[name] <= release.highs[name]
+                low, high = release.lows[name], release.highs[name]
+                number = release.values[name]
+                assert low is not None
+                assert number is not None
+                assert high is not None
+                assert low <= number <= high
                 assert release.notes[name] == ""
 
 
@@ -408,8 +416,8 @@ def a_dict(page: Any, at: Any, who: Any = "p", ms: Any = 1.0) -> dict[str, Any]:
     return {"page": page, "at": at, "who": who, "ms": ms}
 
 
-def a_row(page: Any, at: Any, who: Any = "p", ms: Any = 1.0) -> beam.Row:
-    return beam.Row(page=page, at=at, who=who, ms=ms)
+def a_row(page: Any, at: Any, who: Any = "p", ms: Any = 1.0) -> Any:
+    return Row(page=page, at=at, who=who, ms=ms)  # type: ignore[no-untyped-call]
 
 
 def made_of(events: list[Any]) -> Any:
@@ -419,7 +427,15 @@ def made_of(events: list[Any]) -> Any:
     )
 
 
+class Slots:
+    __slots__ = ("at", "ms", "page", "who")
+
+    def __init__(self, page: Any, at: Any, who: Any = "p", ms: Any = 1.0) -> None:
+        self.page, self.at, self.who, self.ms = page, at, who, ms
+
+
 KINDS: dict[str, Any] = {
+    "slots": Slots,
     "NamedTuple": Named,
     "dataclass": Data,
     "object": Plain,
@@ -496,7 +512,36 @@ def test_hostile_events_stop_nothing(keys: Any, path: str) -> None:
         "value": TickCount(dp.ZCDP(0.5), FEW, value=lambda event: event["x"], **options),
         "key": TickCount(dp.ZCDP(0.5), FEW, key=None if keys is dp.TOTAL else "who", **options),
     }
-    run(lambda p: tuple((p | f"F{n}" >> feed(events, Any)) | n >> c for n, c in counts.items()))
+    timed = beam.Map(lambda place: TimestampedValue(events[place][:2], 1)).with_output_types(Any)
+    numbers = beam.Create(range(len(events)), reshuffle=False)
+
+    def build(pipeline: beam.Pipeline) -> Any:
+        given = pipeline | numbers | timed
+        return tuple(given | name >> count for name, count in counts.items())
+
+    outcome = run(build)
+    assert len(outcome.outputs) == 3
+    assert all(outcome.outputs) or isinstance(keys, dp.SelectKeys)
+
+
+def test_code_of_an_object_is_not_a_field() -> None:
+    class Sly:
+        def __init__(self) -> None:
+            self.__dict__["mine"] = "held"
+
+        @property
+        def who(self) -> str:
+            return "computed"
+
+        def __getattr__(self, name: str) -> str:
+            return "made up"
+
+    assert [field_of(Sly(), name) for name in ("mine", "who", "other", "__init__")] == [
+        "held",
+        None,
+        None,
+        None,
+    ]
 
 
 def test_a_total_takes_pairs_and_anything_else() -> None:
@@ -533,8 +578,8 @@ def test_releases_of_one_number_have_values_too() -> None:
     release = dp.Release("a", 1, 10, 2.5, 1.5, "count_each")
     assert (release.values, release.stddevs) == ({"count_each": 2.5}, {"count_each": 1.5})
     assert dp.Release("a", 1, 10, 2.5, 1.5).name == "count"
-    columns = {"x": 1.0}
-    row = dp.TickRelease("a", 1, 0, 10, None, ["x"], *[columns] * 4, {"x": ""})
+    ones: dict[str, float | None] = {"x": 1.0}
+    row = dp.TickRelease("a", 1, 0, 10, None, ["x"], ones, ones, ones, ones, {"x": ""})
     assert (row.value, row.stddev) == (1.0, 1.0)
     two = row._replace(names=["x", "y"])
     with pytest.raises(AttributeError, match=r"take e\.g\. release\.values\['x'\]"):

@@ -94,8 +94,8 @@ def test_values_need_not_be_mappings_if_no_field_is_read(path: str) -> None:
         return times | beam.Map(lambda pair: given[pair[1]]) | count
 
     last = run(build).releases[-1]
-    assert last.value["count"] == pytest.approx(4, abs=1e-3)
-    assert last.value["error_rate"] == pytest.approx(1 / 4, abs=1e-3)
+    assert last.values["count"] == pytest.approx(4, abs=1e-3)
+    assert last.values["error_rate"] == pytest.approx(1 / 4, abs=1e-3)
 
 
 class Event(NamedTuple):
@@ -116,7 +116,7 @@ def test_rows_are_values_if_it_is_said_what_counts_of_them() -> None:
     anyhow = dp.TickAggregate(dp.ZCDP(1e12), **TOTAL, metrics=[dp.Count()], users=WHO)
     for count, n in ((said, 6), (anyhow, 4)):
         last = run(lambda p, count=count: p | feed(ROWS) | rows | count).releases[-1]
-        assert last.value["count"] == pytest.approx(n, abs=1e-3)
+        assert last.values["count"] == pytest.approx(n, abs=1e-3)
 
 
 def test_events_can_be_checked_before() -> None:

@@ -219,7 +219,7 @@ def of_windows(kind: Any, ticks: int, window: int, **bound: Any) -> Any:
     """A count that starts anew in each window of so many ticks; a bound is for all of them."""
     clock: dict[str, Any] = {"tick": 1, "start": 0, "horizon": ticks, "window": window}
     clock |= {"metrics": [dp.Count()], "mechanism": kind, "keys": ["a"]}
-    users = dp.Users(lambda event: event["who"], **bound)
+    users = dp.Users(lambda event: event["who"], **{"per_key": 1, **bound})
     return lambda **more: dp.TickAggregate(dp.ApproxDP(1.0, 1e-4), **clock | more, users=users)
 
 

@@ -385,7 +385,7 @@ def _even_grid(
     length: int,
     start: tuple[Any, int],
     stop: tuple[Any, int | None],
-    ticks: int | None,
+    ticks: object,
     name: str,
 ) -> Grid:
     """A grid of equally long ticks.
@@ -459,7 +459,7 @@ def _too_late(ticks: str, first: int, name: str) -> ValueError:
     return ValueError(f"{problem}: give a smaller {name}")
 
 
-def clock_of(tick: Any, start: Any, stop: Any = None, horizon: Any = None) -> Grid:
+def clock_of(tick: object, start: object, stop: object = None, horizon: object = None) -> Grid:
     """The grid of public parameters as transforms take them; see `Clock`.
 
     By default `horizon`, the number of ticks, is that of those that reach `stop`.

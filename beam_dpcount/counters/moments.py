@@ -20,7 +20,7 @@ FIRST, LAST = -62_135_596_800 * SECOND, 253_402_300_800 * SECOND
 _AS_MOMENT = 'give {} as seconds since 1970, or as text such as "2024-01-31T00:00:00Z"'
 
 
-def micros_of(moment: Any, name: str) -> int:
+def micros_of(moment: object, name: str) -> int:
     """A public point in time, the parameter `name`, as microseconds since the epoch, exactly.
 
     `moment` is in seconds since the epoch (a number), an aware datetime, ISO 8601 text with an
@@ -86,7 +86,7 @@ def datetime_of(text: str, name: str) -> dt.datetime:
         ) from None
 
 
-def _whole(value: Any, name: str, remedy: str) -> int:
+def _whole(value: object, name: str, remedy: str) -> int:
     micros = getattr(value, "micros", None)
     if isinstance(micros, int):
         return micros

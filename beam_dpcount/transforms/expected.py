@@ -107,8 +107,11 @@ def expected_of(
     confidence: float,
 ) -> Expected:
     """`Expected` of what is released where the noise is 0; of so many events so many count."""
-    found = (release.values, release.stddevs, release.lows, release.highs, release.notes)
-    columns = [ExpectedColumn(name, *(each[name] for each in found)) for name in release.names]
+    found = (release.values, release.stddevs, release.lows, release.highs)
+    columns = []
+    for name in release.names:
+        value, stddev, low, high = (numbers[name] for numbers in found)
+        columns.append(ExpectedColumn(name, value, stddev, low, high, release.notes[name]))
     return Expected(tuple(columns), *events, tuple(problems.items()), tick, confidence)
 
 

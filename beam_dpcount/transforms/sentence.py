@@ -607,12 +607,12 @@ class TickCount(Described):
         if streaming:
             join: Any = beam.ParDo(JoinEach(parts))
             rows: Any = together | "Join" >> join.with_output_types(TickRelease)
-            return rows  # type: ignore[no-any-return]
+            return rows
         join = beam.ParDo(JoinAll(parts))
         grouped = once_per_window(together, GlobalWindows()) | "GroupByKey" >> beam.GroupByKey()
         rows = grouped | "Join" >> join.with_output_types(TickRelease)
         in_windows(rows, GlobalWindows())
-        return rows  # type: ignore[no-any-return]
+        return rows
 
     # What is shown.
 

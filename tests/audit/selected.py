@@ -58,7 +58,7 @@ def ticks(kind: Any, **more: Any) -> Callable[[Any, dp.SelectKeys], Any]:
 
 
 def counted(events: int, **more: Any) -> Callable[[Any, dp.SelectKeys], Any]:
-    users = dp.Users(who, events, **more)
+    users = dp.Users(who, events, **{"per_key": 1, **more})
     return ticks(dp.TickCount, value=lambda _: 1, users=users)
 
 
