@@ -87,7 +87,8 @@ class _Each(beam.PTransform[Any, Any]):
 
     def _checked(self, release: Any) -> Any:
         # By its fields: a worker that knows the schema only decodes it as a class of its own.
-        if getattr(release, "_fields", None) != Release._fields:
+        known = [kind._fields for kind in (Release, VectorRelease)]
+        if getattr(release, "_fields", None) not in known:
             raise TypeError(
                 f"elements must be releases, but one is a {type(release).__name__}: apply "
                 f"{type(self).__name__} to what a count gives out"
