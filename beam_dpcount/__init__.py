@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from beam_dpcount.checks import Error
     from beam_dpcount.counters.change import Change
     from beam_dpcount.counters.choose import choose
+    from beam_dpcount.counters.clock import Clock
     from beam_dpcount.counters.counter import Counter, calibrate
     from beam_dpcount.counters.errors import half_width, largest_error, largest_half_width
     from beam_dpcount.counters.lattice import NotANumberError
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
     from beam_dpcount.counters.total import TOTAL
     from beam_dpcount.counters.unbounded import UnboundedCounter
     from beam_dpcount.dofns.releases import (
-        AggregateRelease,
         Rejected,
         Release,
+        TickRelease,
         TopRelease,
         VectorRelease,
     )
@@ -96,15 +97,15 @@ if TYPE_CHECKING:
 
 # fmt: off
 __all__ = [
-    "TOTAL", "ZCDP", "AggregateRelease", "ApproxDP", "BoundUsers", "Change", "CheckError",
-    "Checked", "Count", "Counter", "CutGraph", "DegreeHistogram", "DistinctUsers", "EdgeCount",
-    "EpisodeCount", "Error", "HighDegreeCount", "Histogram", "HorizonError", "Isotonic", "Items",
-    "KStarCount", "LastPerTick", "Ledger", "LocalConvexRisk", "LocalMedian", "Mean", "Monotone",
-    "NonNegative", "NotANumberError", "OverspentError", "People", "PrefixCount", "PureDP",
-    "Quantiles", "Rate", "Rejected", "Release", "ReplayableEntropy", "Rounded", "RunnerError",
-    "RunnerWarning", "RunningAverage", "SecretError", "SelectKeys", "Share", "ShrinkAcrossKeys",
-    "SlidingCount", "SlidingSum", "SpanningForestCost", "SparseCounter", "StatisticCount",
-    "SubstringCount", "Sum", "SystemEntropy", "TickAggregate", "TickCount", "TickHistogram", "TopK",
+    "TOTAL", "ZCDP", "ApproxDP", "BoundUsers", "Change", "CheckError", "Checked", "Clock", "Count",
+    "Counter", "CutGraph", "DegreeHistogram", "DistinctUsers", "EdgeCount", "EpisodeCount", "Error",
+    "HighDegreeCount", "Histogram", "HorizonError", "Isotonic", "Items", "KStarCount",
+    "LastPerTick", "Ledger", "LocalConvexRisk", "LocalMedian", "Mean", "Monotone", "NonNegative",
+    "NotANumberError", "OverspentError", "People", "PrefixCount", "PureDP", "Quantiles", "Rate",
+    "Rejected", "Release", "ReplayableEntropy", "Rounded", "RunnerError", "RunnerWarning",
+    "RunningAverage", "SecretError", "SelectKeys", "Share", "ShrinkAcrossKeys", "SlidingCount",
+    "SlidingSum", "SpanningForestCost", "SparseCounter", "StatisticCount", "SubstringCount", "Sum",
+    "SystemEntropy", "TickAggregate", "TickCount", "TickHistogram", "TickRelease", "TopK",
     "TopKPerTick", "TopRelease", "TriangleCount", "UnboundedCounter", "Users", "Variance",
     "VectorRelease", "WeakBudgetWarning", "calibrate", "check", "choose", "half_width",
     "largest_error", "largest_half_width", "mechanisms", "metrics", "sparse_for", "suggest_bounds",
@@ -124,6 +125,7 @@ _NAMES = {
     "counters.change": "Change",
     "counters.counter": "Counter calibrate",
     "counters.choose": "choose",
+    "counters.clock": "Clock",
     "counters.errors": "half_width largest_error largest_half_width",
     "counters.lattice": "NotANumberError",
     "counters.people": "Users",
@@ -131,7 +133,7 @@ _NAMES = {
     "counters.sparse": "SparseCounter sparse_for",
     "counters.total": "TOTAL",
     "counters.unbounded": "UnboundedCounter",
-    "dofns.releases": "AggregateRelease Rejected Release TopRelease VectorRelease",
+    "dofns.releases": "Rejected Release TickRelease TopRelease VectorRelease",
     "statistics.metrics.counts": "Count",
     "statistics.metrics.items": "Items",
     "statistics.metrics.means": "Mean Variance",

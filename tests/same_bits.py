@@ -95,7 +95,7 @@ def counts() -> Iterator[tuple[str, Any, list[Any]]]:
         ),
         "DistinctUsers": (
             lambda b, users, **o: dp.DistinctUsers(
-                b, **clock, window=2, users=dp.Users(itemgetter(1), 3), **o
+                b, **clock, window=2, users=dp.Users(itemgetter(1), 3, per_key=1), **o
             ),
             [],
         ),

@@ -44,7 +44,7 @@ MADE: dict[str, Callable[[], Any]] = {
     "TickCount": lambda: dp.TickCount(PURE, 1, 0, horizon=STEPS, keys=["a", "b"]),
     "TickHistogram": lambda: dp.TickHistogram(PURE, 1, 0, horizon=STEPS, domain=["a", "b"]),
     "DistinctUsers": lambda: dp.DistinctUsers(
-        PURE, 1, 0, horizon=STEPS, keys=["a", "b"], users=dp.Users(str, 1)
+        PURE, 1, 0, horizon=STEPS, keys=["a", "b"], users=dp.Users(str, 1, per_key=1)
     ),
     "TickAggregate": lambda: dp.TickAggregate(
         PURE, 1, 0, horizon=STEPS, keys=["a", "b"], metrics=[dp.Count()]

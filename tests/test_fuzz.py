@@ -465,14 +465,14 @@ def test_any_event_at_a_clock_is_within_its_bounds_or_nothing(long: float) -> No
 def test_any_person_is_somebody_or_nobody(long: float) -> None:
     """Whatever a function gives for one, or raises of what data cause."""
     given: list[Any] = [None]
-    users = dp.Users(lambda value: given[0], 2)
+    users = dp.Users(lambda value: given[0], 2, per_key=1)
 
     def failing(value: Any) -> Any:
         raise given[0]
 
     parcels = StepParcels(WindowCheck(None), None)
     dofn = SendToPeople(users, parcels)
-    broken = SendToPeople(dp.Users(failing, 2), parcels)
+    broken = SendToPeople(dp.Users(failing, 2, per_key=1), parcels)
     for chance in chances(long, least=2000):
         given[0] = hostile_value(chance)
         ((person, entry),) = dofn.process(("k", 1), Placed())

@@ -193,7 +193,7 @@ def test_what_needs_a_horizon_says_so() -> None:
     ):
         dp.choose(None, BUDGET)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="users= needs a horizon"):
-        dp.PrefixCount(BUDGET, value=int, users=dp.Users(by=str, events=2))
+        dp.PrefixCount(BUDGET, value=int, users=dp.Users(by=str, events=2, per_key=1))
     with pytest.raises(ValueError, match=says(NEEDS_HORIZON)):
         dp.SubstringCount(BUDGET, None, ["a"], 1)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=says(NO_END)):

@@ -23,7 +23,7 @@ from beam_dpcount import mechanisms, metrics, statistics
 
 B = dp.ZCDP(0.5)
 CLOCK: dict[str, Any] = {"budget": B, "tick": 10, "start": 0, "stop": 30}
-PEOPLE = dp.Users("user", 2)
+PEOPLE = dp.Users("user", 2, per_key=1)
 COUNTER = dp.calibrate(mechanisms.BinaryTree(8), B)
 ITEMS = ["a", "b"]
 ELEMENTS: dict[str, Any] = {"budget": B, "horizon": 8}
@@ -37,6 +37,7 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     dp.ZCDP: {"rho": 0.5},
     dp.Ledger: {"budget": B},
     dp.Change: {},
+    dp.Clock: {"tick": 10, "start": 0, "ticks": 9},
     dp.SelectKeys: {},
     dp.ReplayableEntropy: {"variable": "SECRET", "run_id": "run"},
     dp.Users: {"by": "user", "events": 2},
@@ -171,6 +172,7 @@ NAMED: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(["objective", "over", "scale"], CHOICE),
     **dict.fromkeys(["field", "name", "run", "run_id", "variable", "other"], TEXT),
     **dict.fromkeys(["tick", "gap"], LENGTH),
+    "zone": (5, True, "", "Mars", b"UTC", ["UTC"]),
     **dict.fromkeys(["start", "stop", "until"], TIME),
     "mechanism": (5, None, "BinaryTree", mechanisms.BinaryTree),  # of `calibrate`
     "count": (5, None, dp.PrefixCount),

@@ -357,7 +357,7 @@ def test_prism_is_kept_from_splitting_bundles_of_state(given: list[str]) -> None
     for runner, splits in (("PrismRunner", True), ("DirectRunner", True), ("FnApiRunner", False)):
         for path in ("streaming", "bounded"):
             clock: dict[str, Any] = {"tick": 9, "start": 0, "stop": 90, "keys": ["k"], "path": path}
-            people = dp.Users(str, 1)
+            people = dp.Users(str, 1, per_key=1)
             for made in (
                 dp.PrefixCount(BUDGET, 9, path=path),
                 dp.TickCount(BUDGET, **clock, value=str, users=people),

@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from beam_dpcount.arguments import groups
-from beam_dpcount.arguments import timestamps as times
 from beam_dpcount.arguments.argument import Argument
 from beam_dpcount.arguments.table import Changes, applying
 from beam_dpcount.budget.budgets import Budget
@@ -31,6 +30,7 @@ from beam_dpcount.commands.files.formats import (
 from beam_dpcount.commands.options import Parser, budget_of, entropy_of
 from beam_dpcount.commands.report import Estimate, many, one_run, protected
 from beam_dpcount.counters.counter import Counter
+from beam_dpcount.counters.moments import zone_of
 from beam_dpcount.noise.entropy import Entropy
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ class Task(ABC):
             columns=columns,
             only=options.plot_keys,
             time_axis=options.timestamp is not None,
-            zone=times.zone_of(options.timezone),
+            zone=zone_of(options.timezone),
             single=options.key is None,
             **how,
         )

@@ -610,6 +610,7 @@ class ShrinkAcrossKeys(_Folded):
 
     def __init__(self, count: object, path: str = "auto") -> None:
         count = getattr(count, "transform", count)  # that of "Name" >> count
+        count = getattr(count, "numbers", None) or count
         if not isinstance(count, TickCount | TickHistogram | DistinctUsers):
             wanted = "TickCount, TickHistogram or DistinctUsers that makes the releases"
             raise TypeError(f"count must be the {wanted}, got {count!r}")

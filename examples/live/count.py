@@ -62,7 +62,7 @@ class Keep(beam.DoFn):
     def start_bundle(self) -> None:
         self._lines: list[dict[str, Any]] = []
 
-    def process(self, release: dp.AggregateRelease) -> None:
+    def process(self, release: dp.TickRelease) -> None:
         shown = {name: _plain(value) for name, value in release._asdict().items()}
         self._lines.append({"life": self._life, **shown})
 
