@@ -102,9 +102,9 @@ def test_the_largest_values_and_their_ties() -> None:
             )
 
 
-def test_a_top_of_another_domain_is_refused() -> None:
+def test_a_top_of_other_labels_is_refused() -> None:
     for values in ([1.0, 2.0], [1.0] * 4):
-        with pytest.raises(ValueError, match="values, but the domain has 3 items: give the domain"):
+        with pytest.raises(ValueError, match="values, but there are 3 labels: give those"):
             top_items(vector(values), 1, DOMAIN)
 
 

@@ -289,14 +289,14 @@ def _with(release: Any, values: FloatArray, stddev: float) -> Any:
     return release._replace(value=float(values[0]) if scalar else values.tolist(), stddev=stddev)
 
 
-def top_items(release: Any, k: int, domain: Sequence[str]) -> TopRelease:
-    """The k items of the largest values of a VectorRelease; ties in the order of the domain."""
+def top_items(release: Any, k: int, labels: Sequence[str]) -> TopRelease:
+    """The k items of the largest values of a VectorRelease; ties in the order of the labels."""
     key, step, timestamp, values, stddev = release
-    if len(values) != len(domain):
-        problem = f"a release has {len(values)} values, but the domain has {len(domain)} items"
-        raise ValueError(f"{problem}: give the domain of the histogram")
+    if len(values) != len(labels):
+        problem = f"a release has {len(values)} values, but there are {len(labels)} labels"
+        raise ValueError(f"{problem}: give those of the transform that counts")
     best = largest(values, k)
-    items, counts = [domain[i] for i in best], [values[i] for i in best]
+    items, counts = [labels[i] for i in best], [values[i] for i in best]
     return TopRelease(key, step, timestamp, items, counts, stddev)
 
 
