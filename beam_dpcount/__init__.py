@@ -60,11 +60,9 @@ if TYPE_CHECKING:
     from beam_dpcount.statistics.metrics.quantiles import Quantiles
     from beam_dpcount.statistics.metrics.rates import Rate
     from beam_dpcount.statistics.metrics.sums import Sum
-    from beam_dpcount.transforms.aggregates import TickAggregate
     from beam_dpcount.transforms.bounds import suggest_bounds
     from beam_dpcount.transforms.checking import Checked, CheckError, check
     from beam_dpcount.transforms.counts import PrefixCount
-    from beam_dpcount.transforms.distinct import DistinctUsers
     from beam_dpcount.transforms.elements import StatisticCount
     from beam_dpcount.transforms.graphs import (
         CutGraph,
@@ -89,26 +87,24 @@ if TYPE_CHECKING:
         TopKPerTick,
     )
     from beam_dpcount.transforms.runners import RunnerError, RunnerWarning
+    from beam_dpcount.transforms.sentence import TickCount
     from beam_dpcount.transforms.sequences import EpisodeCount, SubstringCount
-    from beam_dpcount.transforms.sliding import SlidingCount
-    from beam_dpcount.transforms.tick_histograms import TickHistogram
-    from beam_dpcount.transforms.ticks import TickCount
     from beam_dpcount.transforms.users import BoundUsers
 
 # fmt: off
 __all__ = [
     "TOTAL", "ZCDP", "ApproxDP", "BoundUsers", "Change", "CheckError", "Checked", "Clock", "Count",
-    "Counter", "CutGraph", "DegreeHistogram", "DistinctUsers", "EdgeCount", "EpisodeCount", "Error",
+    "Counter", "CutGraph", "DegreeHistogram", "EdgeCount", "EpisodeCount", "Error",
     "HighDegreeCount", "Histogram", "HorizonError", "Isotonic", "Items", "KStarCount",
     "LastPerTick", "Ledger", "LocalConvexRisk", "LocalMedian", "Mean", "Monotone", "NonNegative",
     "NotANumberError", "OverspentError", "People", "PrefixCount", "PureDP", "Quantiles", "Rate",
     "Rejected", "Release", "ReplayableEntropy", "Rounded", "RunnerError", "RunnerWarning",
-    "RunningAverage", "SecretError", "SelectKeys", "Share", "ShrinkAcrossKeys", "SlidingCount",
-    "SlidingSum", "SpanningForestCost", "SparseCounter", "StatisticCount", "SubstringCount", "Sum",
-    "SystemEntropy", "TickAggregate", "TickCount", "TickHistogram", "TickRelease", "TopK",
-    "TopKPerTick", "TopRelease", "TriangleCount", "UnboundedCounter", "Users", "Variance",
-    "VectorRelease", "WeakBudgetWarning", "calibrate", "check", "choose", "half_width",
-    "largest_error", "largest_half_width", "mechanisms", "metrics", "sparse_for", "suggest_bounds",
+    "RunningAverage", "SecretError", "SelectKeys", "Share", "ShrinkAcrossKeys", "SlidingSum",
+    "SpanningForestCost", "SparseCounter", "StatisticCount", "SubstringCount", "Sum",
+    "SystemEntropy", "TickCount", "TickRelease", "TopK", "TopKPerTick", "TopRelease",
+    "TriangleCount", "UnboundedCounter", "Users", "Variance", "VectorRelease", "WeakBudgetWarning",
+    "calibrate", "check", "choose", "half_width", "largest_error", "largest_half_width",
+    "mechanisms", "metrics", "sparse_for", "suggest_bounds",
 ]
 # fmt: on
 
@@ -141,11 +137,9 @@ _NAMES = {
     "statistics.metrics.quantiles": "Quantiles",
     "statistics.metrics.rates": "Rate",
     "statistics.metrics.sums": "Sum",
-    "transforms.aggregates": "TickAggregate",
     "transforms.bounds": "suggest_bounds",
     "transforms.checking": "CheckError Checked check",
     "transforms.counts": "PrefixCount",
-    "transforms.distinct": "DistinctUsers",
     "transforms.elements": "StatisticCount",
     "transforms.graphs": (
         "CutGraph DegreeHistogram EdgeCount HighDegreeCount KStarCount SpanningForestCost "
@@ -159,9 +153,7 @@ _NAMES = {
     ),
     "transforms.runners": "RunnerError RunnerWarning",
     "transforms.sequences": "EpisodeCount SubstringCount",
-    "transforms.sliding": "SlidingCount",
-    "transforms.tick_histograms": "TickHistogram",
-    "transforms.ticks": "TickCount",
+    "transforms.sentence": "TickCount",
     "transforms.users": "BoundUsers",
     "local.transforms": "LocalConvexRisk LocalMedian",
 }

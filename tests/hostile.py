@@ -14,6 +14,11 @@ import apache_beam as beam
 
 import beam_dpcount as dp
 from beam_dpcount.statistics import Words
+from beam_dpcount.transforms.aggregates import TickAggregate
+from beam_dpcount.transforms.distinct import DistinctUsers
+from beam_dpcount.transforms.sliding import SlidingCount
+from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests.runners import SECOND, Row
 from tests.scripted import ScriptedEntropy
 from tests.side_doors import SECRET
@@ -177,32 +182,32 @@ ABC = ("a", "b", "c")
 LATE = ("fold", "drop")
 
 
-def ticks(**options: Any) -> dp.TickCount:
+def ticks(**options: Any) -> TickNumbers:
     given = {"bounds": (0, 2), "entropy": ScriptedEntropy(), "keys": ABC, **CLOCK, **options}
-    return dp.TickCount(BUDGET, **given)
+    return TickNumbers(BUDGET, **given)
 
 
 def tick_items(**options: Any) -> Any:
     given = {"max_items": 2, "entropy": ScriptedEntropy(), "domain": ABC, **CLOCK, **options}
-    return beam.Values() | dp.TickHistogram(BUDGET, **given)
+    return beam.Values() | TickHistogram(BUDGET, **given)
 
 
 # Of whom all events are.
 ONE_PERSON = dp.Users(lambda value: "p", 2, per_key=1)
 
 
-def distinct(**options: Any) -> dp.DistinctUsers:
+def distinct(**options: Any) -> DistinctUsers:
     given = {"entropy": ScriptedEntropy(), "keys": ABC, **CLOCK, **options}
     del given["max_per_tick"]
-    return dp.DistinctUsers(BUDGET, users=ONE_PERSON, **given)
+    return DistinctUsers(BUDGET, users=ONE_PERSON, **given)
 
 
-def sliding(**options: Any) -> dp.SlidingCount:
+def sliding(**options: Any) -> SlidingCount:
     given = {"bounds": (0, 2), "entropy": ScriptedEntropy(), "keys": ABC, **CLOCK, **options}
-    return dp.SlidingCount(BUDGET, window=2, **given)
+    return SlidingCount(BUDGET, window=2, **given)
 
 
-def aggregate(**options: Any) -> dp.TickAggregate:
+def aggregate(**options: Any) -> TickAggregate:
     metrics = [
         dp.Count(),
         dp.Sum("n", 0, 2),
@@ -214,7 +219,7 @@ def aggregate(**options: Any) -> dp.TickAggregate:
         dp.Items("n", ["1", "2"], max_items=2),
     ]
     given = {"entropy": ScriptedEntropy(), "keys": ABC, **CLOCK, **options}
-    return dp.TickAggregate(BUDGET, metrics=metrics, users=ONE_PERSON, **given)
+    return TickAggregate(BUDGET, metrics=metrics, users=ONE_PERSON, **given)
 
 
 FIELDS: list[Row] = [(key, {"n": n}, micros) for key, n, micros in KEYED]

@@ -14,6 +14,9 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP
 import beam_dpcount as dp
 from beam_dpcount.counters.clock import OUTSIDE, UNLISTED
 from beam_dpcount.rows import TickCountRows
+from beam_dpcount.transforms.distinct import DistinctUsers
+from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests.runners import feed, run
 
 BUDGET = dp.ApproxDP(1.0, 1e-6)
@@ -21,8 +24,8 @@ CLIPPED = "the value lies outside the bounds (0, 1) and is clipped"
 UNKNOWN = "the value names an item that is not in the domain"
 
 
-def ticks(**options: Any) -> dp.TickCount:
-    return dp.TickCount(BUDGET, 10, 0, horizon=3, keys=["a", "b"], **options)
+def ticks(**options: Any) -> TickNumbers:
+    return TickNumbers(BUDGET, 10, 0, horizon=3, keys=["a", "b"], **options)
 
 
 def test_what_would_be_rejected_clipped_or_unknown_is_counted() -> None:
@@ -82,7 +85,7 @@ CASES: dict[str, tuple[Any, Any, list[Any], dict[str, int]]] = {
         {CLIPPED: 1},
     ),
     "TickHistogram": (
-        lambda v: dp.TickHistogram(BUDGET, 10, 0, horizon=3, domain=["x"], value=v),
+        lambda v: TickHistogram(BUDGET, 10, 0, horizon=3, domain=["x"], value=v),
         _alone,
         ["x", "z"],
         {UNKNOWN: 1},
@@ -151,7 +154,7 @@ class Click(NamedTuple):
 
 
 def test_what_stops_a_pipeline_is_an_error() -> None:
-    histogram = dp.TickHistogram(BUDGET, 10, 0, horizon=3, domain=["buy"])
+    histogram = TickHistogram(BUDGET, 10, 0, horizon=3, domain=["buy"])
     for transform in (histogram, dp.LocalMedian(BUDGET, 4), dp.PrefixCount(BUDGET, 9)):
         for row in (Click("buy"), beam.Row(action="buy")):  # type: ignore[attr-defined]
             with pytest.raises(dp.CheckError, match=r"^row 1: "):
@@ -177,7 +180,7 @@ def test_rows_of_ticks_that_have_not_ended_do_not_count() -> None:
     expected = {late: 2, OUTSIDE: 1}
     assert dp.check(ticks(until=15), rows).problems == expected
     clock = {"tick": 10, "start": 0, "horizon": 3, "domain": ["a", "b"]}
-    items = dp.TickHistogram(BUDGET, **clock, value=lambda pair: pair[0], until=15)
+    items = TickHistogram(BUDGET, **clock, value=lambda pair: pair[0], until=15)
     assert dp.check(items, rows).problems == expected
     people = dp.Users(lambda n: f"p{n}", 5, per_key=5)
     found = dp.check(ticks(until=15, users=people, value=lambda _: 1), rows)
@@ -207,13 +210,13 @@ def test_an_error_of_by_says_what_it_is_given() -> None:
     for count in (
         ticks(value=lambda _: 1, users=wrong),
         dp.PrefixCount(BUDGET, 9, value=lambda _: 1, users=wrong),
-        dp.DistinctUsers(BUDGET, 10, 0, horizon=3, keys=["a"], users=wrong),
+        DistinctUsers(BUDGET, 10, 0, horizon=3, keys=["a"], users=wrong),
     ):
         with pytest.raises(dp.CheckError) as caught:
             dp.check(count, rows)
         assert str(caught.value) == f"{said}not the pair"
         assert type(caught.value.__cause__) is KeyError
-    items = dp.TickHistogram(
+    items = TickHistogram(
         BUDGET,
         10,
         0,
@@ -298,7 +301,7 @@ def test_people_and_keys_are_those_that_count() -> None:
     elements = dp.PrefixCount(BUDGET, 9, value=lambda _: 1, users=users)
     assert dp.check(elements, rows)[2:] == (3, 3, 3)
     assert "a whole number, or a text that is not empty" in str(dp.check(elements, rows))
-    distinct = dp.DistinctUsers(
+    distinct = DistinctUsers(
         BUDGET, 10, 0, horizon=3, keys=["a", "b"], users=dp.Users("who", 2, per_key=1)
     )
     assert dp.check(distinct, rows)[2:] == (3, 3, 3)
@@ -311,7 +314,7 @@ def test_a_gap_is_looked_at_where_times_are_known() -> None:
     rows: list[Any] = [("a", {"who": "x"})] * 3
     assert dp.check(made, rows).within == 3
     assert dp.check(made, [TimestampedValue(row, 4 * i) for i, row in enumerate(rows)]).within == 2
-    items = dp.TickHistogram(
+    items = TickHistogram(
         *(BUDGET, 10, 0),
         horizon=3,
         domain=["x", "y"],

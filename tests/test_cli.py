@@ -21,6 +21,7 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount.commands import choose, demo, progress, report
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests import pictures
 from tests.command_lines import (
     BUDGET,
@@ -526,7 +527,7 @@ def test_choose_finds_what_a_clock_uses(
 ) -> None:
     out = chosen("--ticks", 100, "--rho", 0.5, *flags, *(["--replays"] if replays else []))
     path = "streaming" if replays else "auto"
-    counter = dp.TickCount(
+    counter = TickNumbers(
         dp.ZCDP(0.5), 1, 0, horizon=100, keys=["a", "b"], path=path, **given
     ).counter
     best = out.splitlines()[2].split()

@@ -20,7 +20,12 @@ import beam_dpcount as dp
 from beam_dpcount.dofns.elements import CountEachElement, CountWholeKey
 from beam_dpcount.dofns.ticks import CountAllTicks, CountEachTick
 from beam_dpcount.statistics import Words
+from beam_dpcount.transforms.aggregates import TickAggregate
 from beam_dpcount.transforms.described import Described
+from beam_dpcount.transforms.distinct import DistinctUsers
+from beam_dpcount.transforms.sliding import SlidingCount
+from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests import notebooks
 
 PURE = dp.PureDP(1.0)  # for which BridgedKAry is best, on the bounded path alone
@@ -41,15 +46,15 @@ MADE: dict[str, Callable[[], Any]] = {
     "SpanningForestCost": lambda: dp.SpanningForestCost(**GRAPH, max_weight=2),
     "StatisticCount": lambda: dp.StatisticCount(PURE, STEPS, Words("ab", 2)),
     "CutGraph": lambda: dp.CutGraph(**GRAPH),
-    "TickCount": lambda: dp.TickCount(PURE, 1, 0, horizon=STEPS, keys=["a", "b"]),
-    "TickHistogram": lambda: dp.TickHistogram(PURE, 1, 0, horizon=STEPS, domain=["a", "b"]),
-    "DistinctUsers": lambda: dp.DistinctUsers(
+    "TickCount": lambda: TickNumbers(PURE, 1, 0, horizon=STEPS, keys=["a", "b"]),
+    "TickHistogram": lambda: TickHistogram(PURE, 1, 0, horizon=STEPS, domain=["a", "b"]),
+    "DistinctUsers": lambda: DistinctUsers(
         PURE, 1, 0, horizon=STEPS, keys=["a", "b"], users=dp.Users(str, 1, per_key=1)
     ),
-    "TickAggregate": lambda: dp.TickAggregate(
+    "TickAggregate": lambda: TickAggregate(
         PURE, 1, 0, horizon=STEPS, keys=["a", "b"], metrics=[dp.Count()]
     ),
-    "SlidingCount": lambda: dp.SlidingCount(
+    "SlidingCount": lambda: SlidingCount(
         dp.ZCDP(0.1), 1, 0, horizon=STEPS, window=10, keys=["a", "b"]
     ),
 }
@@ -228,7 +233,7 @@ SAID: dict[str, tuple[Callable[[], Any], dict[str, str], tuple[str, ...]]] = {
         ("SmoothBinary", "replace_one", "at most 2", "down"),
     ),
     "TickCount": (
-        lambda: dp.TickCount(BUDGET, 60, "2024-01-01T00:00:00Z", mechanism="SmoothBinary", **DAY),
+        lambda: TickNumbers(BUDGET, 60, "2024-01-01T00:00:00Z", mechanism="SmoothBinary", **DAY),
         {
             **{"horizon": "120", "tick": "60 s", "start": "2024-01-01T00:00:00Z", "keys": "2"},
             **{"stop": "2024-01-02T00:00:00Z", "late": "fold", "max_per_tick": "1073741824"},

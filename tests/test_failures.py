@@ -34,6 +34,7 @@ from beam_dpcount.states.envelope import OTHER_FORMAT, UPGRADE, StateError
 from beam_dpcount.states.wire import PAIR
 from beam_dpcount.transforms import elements
 from beam_dpcount.transforms import ticks as tick_transforms
+from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks.jobs import dofns_of
 from tests.cells import Kept as Outside
 from tests.messages import says
@@ -66,7 +67,7 @@ STREAMS: dict[str, tuple[Callable[..., Any], list[Any]]] = {
         [(0, 1), (1, 2), (0, 1), (0, 2), (1, 2), (0, 2), (2, 3)],
     ),
     "TickCount": (
-        lambda **given: dp.TickCount(
+        lambda **given: TickNumbers(
             *(BUDGET, 10, 0),
             **{"horizon": 4, "keys": ["a", "b"], "mechanism": "BinaryTree"},
             max_per_tick=2**20,  # part of the parameters that states are pinned with

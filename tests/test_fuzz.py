@@ -53,6 +53,7 @@ from beam_dpcount.states.envelope import CORRUPT, StateError
 from beam_dpcount.states.wire import PAIR, add_to, batches_of, parcel_of
 from beam_dpcount.statistics import Edges, Episodes, SpanningForest, Words
 from beam_dpcount.statistics.items import Items
+from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks.cells import Cell
 from benchmarks.jobs import dofns_of
 from tests.command_lines import EXACT, command, written
@@ -139,7 +140,7 @@ def of_clock() -> Kind:
 
 
 def of_shard(mechanism: Any, **options: Any) -> Kind:
-    counter = dp.calibrate(mechanism, dp.ZCDP(50.0), dp.TickCount(
+    counter = dp.calibrate(mechanism, dp.ZCDP(50.0), TickNumbers(
         dp.ZCDP(1), 10, 0, horizon=40, keys=["a"], bounds=(0, 2)).counter.change)  # fmt: skip
     plan = plan_of(Selection(counter, 0.02, **options))
     shard, states = Shard(plan), []
@@ -414,7 +415,7 @@ class Unmeasured(tuple[Any, ...]):
 
 @pytest.mark.parametrize("element", [Unmeasured(), Unmeasured(("a", 1))])
 def test_a_tuple_that_reads_in_its_own_way_is_no_pair(element: Any) -> None:
-    dofn = dofns_of(dp.TickCount(dp.ApproxDP(1.0, 1e-6), keys=KEYS, path="bounded", **TICKS))
+    dofn = dofns_of(TickNumbers(dp.ApproxDP(1.0, 1e-6), keys=KEYS, path="bounded", **TICKS))
     sums = dofn[SumTicks]
     sums.start_bundle()
     assert not [*sums.process(element, Placed(0)), *sums.finish_bundle()]
@@ -434,7 +435,7 @@ def test_a_clients_slopes_give_no_warning() -> None:
 def test_any_event_at_a_clock_is_within_its_bounds_or_nothing(long: float) -> None:
     """It stops nothing but what is known before: events of no time, and rows that are no pairs."""
     dofns = [
-        dofns_of(dp.TickCount(dp.ApproxDP(1.0, 1e-6), keys=keys, path=path, **TICKS))[kind]
+        dofns_of(TickNumbers(dp.ApproxDP(1.0, 1e-6), keys=keys, path=path, **TICKS))[kind]
         for keys in (KEYS, dp.SelectKeys())
         for path, kind in (
             ("bounded", SumShards if isinstance(keys, dp.SelectKeys) else SumTicks),

@@ -63,6 +63,7 @@ from beam_dpcount.transforms.postprocess import (
     running_average,
 )
 from beam_dpcount.transforms.sentence import TickCount
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests.messages import says
 from tests.runners import RUNNERS, feed, root, run
 from tests.scripted import ScriptedEntropy, SeededNoise
@@ -708,7 +709,7 @@ def test_a_complete_step_is_forgotten(runner: str) -> None:
 
 def test_releases_stay_within_their_windows() -> None:
     """A tick may end where its window does, which is no time within it."""
-    clock = dp.TickCount(dp.ZCDP(1e12), 10, 0, 40, keys=["x"])
+    clock = TickNumbers(dp.ZCDP(1e12), 10, 0, 40, keys=["x"])
     windows = beam.WindowInto(FixedWindows(20))
     made = run(lambda p: p | feed([("x", 1, SECOND)]) | windows | clock | Monotone()).outputs[0]
     ends = {10: 20, 20: 20, 30: 40, 40: 40}

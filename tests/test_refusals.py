@@ -20,6 +20,11 @@ from hypothesis import strategies as st
 
 import beam_dpcount as dp
 from beam_dpcount import mechanisms, metrics, statistics
+from beam_dpcount.transforms.aggregates import TickAggregate
+from beam_dpcount.transforms.distinct import DistinctUsers
+from beam_dpcount.transforms.sliding import SlidingCount
+from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.ticks import TickNumbers
 
 B = dp.ZCDP(0.5)
 CLOCK: dict[str, Any] = {"budget": B, "tick": 10, "start": 0, "stop": 30}
@@ -41,7 +46,7 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     dp.SelectKeys: {},
     dp.ReplayableEntropy: {"variable": "SECRET", "run_id": "run"},
     dp.Users: {"by": "user", "events": 2},
-    dp.BoundUsers: {"users": PEOPLE, "counts": {"a": dp.TickCount(**CLOCK, keys=ITEMS, value=len)}},
+    dp.BoundUsers: {"users": PEOPLE, "counts": {"a": TickNumbers(**CLOCK, keys=ITEMS, value=len)}},
     dp.PrefixCount: ELEMENTS,
     dp.Histogram: {**ELEMENTS, "domain": ITEMS},
     dp.StatisticCount: {**ELEMENTS, "statistic": statistics.Words(ITEMS, 2)},
@@ -54,11 +59,11 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     dp.KStarCount: {**EDGES, "k": 1},
     dp.SpanningForestCost: {**EDGES, "max_weight": 3},
     dp.TriangleCount: EDGES,
-    dp.TickCount: {**CLOCK, "keys": ITEMS},
-    dp.TickHistogram: {**CLOCK, "domain": ITEMS},
-    dp.TickAggregate: {**CLOCK, "keys": ITEMS, "metrics": [metrics.Count()]},
-    dp.DistinctUsers: {**CLOCK, "keys": ITEMS, "users": PEOPLE},
-    dp.SlidingCount: {**CLOCK, "keys": ITEMS, "window": 2},
+    TickNumbers: {**CLOCK, "keys": ITEMS},
+    TickHistogram: {**CLOCK, "domain": ITEMS},
+    TickAggregate: {**CLOCK, "keys": ITEMS, "metrics": [metrics.Count()]},
+    DistinctUsers: {**CLOCK, "keys": ITEMS, "users": PEOPLE},
+    SlidingCount: {**CLOCK, "keys": ITEMS, "window": 2},
     dp.LastPerTick: {"tick": 10},
     dp.LocalMedian: {"budget": B, "cells": 4},
     dp.LocalConvexRisk: {"budget": B, "cells": 4, "gradient": lambda value, cells: cells},
@@ -66,7 +71,7 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     dp.Monotone: {},
     dp.Rounded: {},
     dp.RunningAverage: {},
-    dp.ShrinkAcrossKeys: {"count": dp.TickCount(**CLOCK, keys=[*"abcd"])},
+    dp.ShrinkAcrossKeys: {"count": TickNumbers(**CLOCK, keys=[*"abcd"])},
     dp.SlidingSum: {"window": 2, "counter": COUNTER},
     dp.TopK: {"k": 1, "labels": ITEMS},
     dp.TopKPerTick: {"k": 1, "keys": ITEMS},
@@ -76,7 +81,7 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     dp.largest_error: {"counter": COUNTER},
     dp.largest_half_width: {"counter": COUNTER},
     dp.sparse_for: {"ones": 10, "steps": 1000, "budget": dp.PureDP(1)},
-    dp.suggest_bounds: {"rows": [], "count": dp.TickCount(**CLOCK, keys=ITEMS)},
+    dp.suggest_bounds: {"rows": [], "count": TickNumbers(**CLOCK, keys=ITEMS)},
     **{each: {"horizon": 8} for each in mechanisms.ALL},
     mechanisms.Endless: {},
     mechanisms.DecayedBLT: {"horizon": 8, "decay": 0.5},
@@ -159,7 +164,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "Change": ("replace_one", 5, dp.Change),
     "Counter": (*COUNTERS, None),
     "LatticeCounter": COUNTERS,
-    "TickCount | PrefixCount | Histogram": (None, 5, dp.TickCount),
+    "TickCount | PrefixCount | Histogram": (None, 5, TickNumbers),
     "Sequence[Metric]": (None, 5, [], "ms", [metrics.Count], metrics.Count()),
     "Sequence[float]": (None, "0.5", True, [], [2], [-0.5], [math.nan], ["0.5"], [True]),
     "Sequence[int]": MANY,

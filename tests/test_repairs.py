@@ -26,6 +26,9 @@ from beam_dpcount.dofns.releases import Release, VectorRelease
 from beam_dpcount.mechanisms import BinaryTree, NormalizedBLT, SquareRoot, Unbounded
 from beam_dpcount.states.codecs import OTHER_FOLD, FoldCodec
 from beam_dpcount.states.envelope import StateError
+from beam_dpcount.transforms.distinct import DistinctUsers
+from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests.messages import says
 from tests.runners import RUNNERS, feed, run
 from tests.scripted import ScriptedEntropy
@@ -390,7 +393,7 @@ def counted(path: str, **options: Any) -> Any:
 def clock(path: str, **options: Any) -> Any:
     entropy = ScriptedEntropy()
     given: dict[str, Any] = {"mechanism": "BinaryTree", "path": path, "entropy": entropy}
-    return dp.TickCount(dp.ZCDP(0.5), 10, 0, horizon=4, keys=KEYS, **given, **options)
+    return TickNumbers(dp.ZCDP(0.5), 10, 0, horizon=4, keys=KEYS, **given, **options)
 
 
 def created(releases: Sequence[Any]) -> beam.PTransform:
@@ -493,8 +496,8 @@ def test_every_kind_of_count_that_never_falls_is_taken() -> None:
         dp.PrefixCount(
             budget, None, mechanism=Unbounded(NormalizedBLT), entropy=ScriptedEntropy(1), **one
         ),
-        dp.TickCount(budget, 10, 0, keys=KEYS, **options, **one),
-        dp.TickCount(budget, 10, 0, keys=dp.SelectKeys(shards=2), **options, **one),
+        TickNumbers(budget, 10, 0, keys=KEYS, **options, **one),
+        TickNumbers(budget, 10, 0, keys=dp.SelectKeys(shards=2), **options, **one),
     ]
     for count in counts:
 
@@ -537,7 +540,7 @@ BUDGET = dp.ZCDP(0.5)
     [
         (lambda: dp.PrefixCount(BUDGET, 9, bounds=(-1, 1)), "may be negative .down to -1"),
         (lambda: dp.Histogram(BUDGET, 9, ["a"], removals=True), "may be negative"),
-        (lambda: dp.TickCount(BUDGET, 9, 0, horizon=2, keys=["a"], bounds=(-2, 1)), "down to -2"),
+        (lambda: TickNumbers(BUDGET, 9, 0, horizon=2, keys=["a"], bounds=(-2, 1)), "down to -2"),
         (lambda: dp.DegreeHistogram(BUDGET, 9, 3, max_degree=2), "may be negative"),
         (lambda: dp.SpanningForestCost(BUDGET, 9, 3, 2), "may be negative"),
         (lambda: dp.CutGraph(BUDGET, 9, 3), "may be negative"),
@@ -582,13 +585,13 @@ def test_counts_that_never_fall_are_taken() -> None:
         (lambda: dp.Isotonic(COUNTER, blocks=10**6), "at most 1000000 can be rewritten"),
         (
             lambda: dp.ShrinkAcrossKeys(
-                dp.TickCount(BUDGET, 9, 0, horizon=2, keys=["a"], bounds=(-2, 1))
+                TickNumbers(BUDGET, 9, 0, horizon=2, keys=["a"], bounds=(-2, 1))
             ),
             "may be negative .down to -2",
         ),
         (
             lambda: dp.ShrinkAcrossKeys(
-                dp.TickCount(dp.ApproxDP(1.0, 1e-6), 9, 0, horizon=2, keys=dp.SelectKeys())
+                TickNumbers(dp.ApproxDP(1.0, 1e-6), 9, 0, horizon=2, keys=dp.SelectKeys())
             ),
             "keys that nobody listed are shown for being large",
         ),
@@ -628,8 +631,8 @@ def test_unbounded_input_has_no_whole_series() -> None:
 
 def test_people_and_items_are_keys_too() -> None:
     users = dp.Users(lambda event: event, events=1, per_key=1)
-    people = dp.DistinctUsers(BUDGET, 10, 0, horizon=2, keys=["a", "b"], users=users)
-    items = dp.TickHistogram(BUDGET, 10, 0, horizon=2, domain=["a", "b"])
+    people = DistinctUsers(BUDGET, 10, 0, horizon=2, keys=["a", "b"], users=users)
+    items = TickHistogram(BUDGET, 10, 0, horizon=2, domain=["a", "b"])
     for count in (people, items):
         shrinking = dp.ShrinkAcrossKeys(count)
         assert pickle.loads(pickle.dumps(shrinking))._fold.parameters == ("shrunk", "a", "b")

@@ -29,6 +29,8 @@ from beam_dpcount.noise.replay import NO_ID, Expansion, Replay, ReplayableEntrop
 from beam_dpcount.states.codecs import StateCodec
 from beam_dpcount.states.envelope import OTHER_ENTROPY
 from beam_dpcount.transforms.inputs import DRAWS_EARLY
+from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests.messages import says
 from tests.runners import RUNNERS, Row, feed, run
 
@@ -297,7 +299,7 @@ def test_vectors_sequences_and_graphs_replay(path: str) -> None:
 @each_path
 def test_ticks_replay_from_their_sums(path: str) -> None:
     def ticked(rows: list[Row], **options: Any) -> Any:
-        count = dp.TickCount(
+        count = TickNumbers(
             dp.ZCDP(0.5),
             2,
             0,
@@ -324,7 +326,7 @@ def test_ticks_share_noise_before_the_divergence_only(path: str, at: int) -> Non
     """The noise itself: of Simple1, one coordinate a tick. An event adds 1 to its tick."""
 
     def noise(rows: list[Row]) -> np.ndarray:
-        count = dp.TickCount(
+        count = TickNumbers(
             dp.ZCDP(Fraction(1, 10**9)),
             2,
             0,
@@ -353,7 +355,7 @@ def test_the_paths_of_ticks_have_noise_of_their_own() -> None:
     """An event that is late on the one is not on the other: their agreeing would show it."""
     seen = []
     for path in ("bounded", "streaming"):
-        count = dp.TickCount(
+        count = TickNumbers(
             dp.ZCDP(1e-7), 2, 0, horizon=4, keys=["k"], path=path, entropy=entropy()
         )
         seen += [r.value for r in run(lambda p, count=count: p | feed(ROWS) | count).releases]
@@ -365,7 +367,7 @@ def test_the_domain_of_ticks_separates_their_noise(path: str) -> None:
     """It says which items of an event count, so that agreeing would show events of several."""
 
     def of(*domain: str) -> list[float]:
-        count = dp.TickHistogram(
+        count = TickHistogram(
             dp.ZCDP(1e-7), 2, 0, horizon=4, domain=domain, path=path, entropy=entropy()
         )
         rows: list[Row] = [("", "a", 0)]
@@ -612,7 +614,7 @@ def test_all_that_says_where_ticks_count_separates_their_noise(path: str) -> Non
     """Else two clocks would give equal releases if, and only if, no event falls between them."""
 
     def of(start: int = 0, late: str = "fold", **options: Any) -> Any:
-        count = dp.TickCount(
+        count = TickNumbers(
             dp.ZCDP(1e-7),
             2,
             start,
@@ -648,7 +650,7 @@ COUNTED: dict[str, tuple[Any, Sequence[Any]]] = {
     **{
         f"TickCount, {late}{', streaming' * (path == 'streaming')}": (
             partial(  # type: ignore[call-arg]
-                dp.TickCount,
+                TickNumbers,
                 tick=2,
                 start=0,
                 horizon=3,
@@ -666,7 +668,7 @@ COUNTED: dict[str, tuple[Any, Sequence[Any]]] = {
     **{
         f"TickHistogram{', streaming' * (path == 'streaming')}": (
             partial(  # type: ignore[call-arg]
-                dp.TickHistogram,
+                TickHistogram,
                 tick=2,
                 start=1,
                 horizon=3,

@@ -30,6 +30,7 @@ import beam_dpcount as dp
 from beam_dpcount.commands import app as cli
 from beam_dpcount.commands import count, graph, histogram, sequences, ticks
 from beam_dpcount.transforms.runners import jumps_to_the_end, spreads_groups
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests.command_lines import command
 from tests.transforms import ALL
 
@@ -360,8 +361,8 @@ def test_prism_is_kept_from_splitting_bundles_of_state(given: list[str]) -> None
             people = dp.Users(str, 1, per_key=1)
             for made in (
                 dp.PrefixCount(BUDGET, 9, path=path),
-                dp.TickCount(BUDGET, **clock, value=str, users=people),
-                dp.BoundUsers(people, {"mine": dp.TickCount(BUDGET, **clock, value=str)}),
+                TickNumbers(BUDGET, **clock, value=str, users=people),
+                dp.BoundUsers(people, {"mine": TickNumbers(BUDGET, **clock, value=str)}),
             ):
                 pipeline = beam.Pipeline(runner, options=PipelineOptions(given))
                 _ = pipeline | beam.Create([("k", 1)]) | made

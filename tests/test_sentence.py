@@ -27,7 +27,7 @@ from beam_dpcount.transforms.distinct import DistinctUsers
 from beam_dpcount.transforms.sentence import TickCount
 from beam_dpcount.transforms.sliding import SlidingCount
 from beam_dpcount.transforms.tick_histograms import TickHistogram
-from beam_dpcount.transforms.ticks import TickCount as TickNumbers
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests import sentences as say
 from tests.hostile import Hidden, Odd
 from tests.runners import PATHS, SECOND, each_path, feed, run

@@ -12,6 +12,8 @@ from apache_beam.transforms.window import GlobalWindow
 
 import beam_dpcount as dp
 from beam_dpcount.dofns.shards import ShardPlan
+from beam_dpcount.transforms.aggregates import TickAggregate
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests.aggregates import EXACT, m
 from tests.shards import bounded, streamed
 
@@ -21,14 +23,14 @@ SECRET = "0123456789abcdefghijklmnopqrstuvwxyz"
 Events = Sequence[tuple[str, int, float]]
 
 
-def aggregate(metrics: Sequence[Any], **options: Any) -> dp.TickAggregate:
+def aggregate(metrics: Sequence[Any], **options: Any) -> TickAggregate:
     given: dict[str, Any] = {"keys": dp.SelectKeys(delta=1e-9, shards=1), "budget": EXACT}
-    return dp.TickAggregate(tick=TICK, start=0, horizon=TICKS, metrics=metrics, **given | options)
+    return TickAggregate(tick=TICK, start=0, horizon=TICKS, metrics=metrics, **given | options)
 
 
 def plan_of(count: Any, **options: Any) -> Any:
     """What counts the shards of a transform, as it makes it."""
-    inner = count._ticks if isinstance(count, dp.TickAggregate) else count
+    inner = count._ticks if isinstance(count, TickAggregate) else count
     given = {"fold": True, "entropy": dp.SystemEntropy(), "shards": 1, "cap": 1, **options}
     given["cap"] = inner._change.largest(inner._unit)
     return inner._shard_plan(inner.selection, inner._clock, **given)
@@ -95,7 +97,7 @@ def noise_of(plan: Any, path: str = "streaming") -> list[int]:
 
 
 COUNTS: dict[str, Callable[[float], Any]] = {
-    "numbers": lambda rho: dp.TickCount(
+    "numbers": lambda rho: TickNumbers(
         dp.ZCDP(rho), TICK, 0, horizon=TICKS, keys=dp.SelectKeys(delta=1e-6)
     ),
     "metrics": lambda rho: aggregate([m.Count(), m.Sum("v", 0, 10)], budget=dp.ZCDP(rho)),

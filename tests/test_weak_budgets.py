@@ -14,6 +14,9 @@ import pytest
 import beam_dpcount as dp
 from beam_dpcount.budget import budgets
 from beam_dpcount.budget.budgets import weakness
+from beam_dpcount.transforms.sliding import SlidingCount
+from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.ticks import TickNumbers
 
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.filterwarnings("always::beam_dpcount.WeakBudgetWarning")
@@ -66,9 +69,9 @@ def _each(budget: Any) -> Iterator[Any]:
     yield lambda: dp.EpisodeCount(budget, 10, ["a"], 1)
     yield lambda: dp.EdgeCount(budget, 10, 3)
     yield lambda: dp.CutGraph(budget, 10, 3)
-    yield lambda: dp.TickCount(budget, keys=["a"], **clock)
-    yield lambda: dp.TickHistogram(budget, domain=["a"], **clock)
-    yield lambda: dp.SlidingCount(budget, keys=["a"], window=2, **clock)
+    yield lambda: TickNumbers(budget, keys=["a"], **clock)
+    yield lambda: TickHistogram(budget, domain=["a"], **clock)
+    yield lambda: SlidingCount(budget, keys=["a"], window=2, **clock)
     yield lambda: dp.LocalMedian(budget, 4)
 
 

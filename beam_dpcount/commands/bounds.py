@@ -22,6 +22,7 @@ from beam_dpcount.budget.budgets import weakness
 from beam_dpcount.checks import check_whole
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.files import formats
+from beam_dpcount.transforms.ticks import TickNumbers
 
 EXAMPLE = r"""
 beam-dpcount bounds --input out/demo/events.csv --key page \
@@ -87,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     with opt.named_as_options(options):
         keys = opt.public_list("keys", options, [source.label(metadata.path) for metadata in files])
         tried = tried_of(options)
-        count = dp.TickCount(
+        count = TickNumbers(
             budget,
             **groups.clock(vars(options)),
             keys=keys,

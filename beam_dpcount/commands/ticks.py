@@ -40,6 +40,7 @@ from beam_dpcount.noise.laws import DiscreteLaplace
 from beam_dpcount.statistics.items import places as places_of
 from beam_dpcount.statistics.items import read_items
 from beam_dpcount.times import every
+from beam_dpcount.transforms.ticks import TickNumbers
 
 if TYPE_CHECKING:
     from beam_dpcount.counters.selection import Selection
@@ -107,7 +108,7 @@ class Ticks(Task):
     def source(self) -> formats.Source:
         return self.read(*formats.counted(self.options.value, self.options.where), per_tick=True)
 
-    def transform(self, places: formats.Places) -> dp.TickCount:
+    def transform(self, places: formats.Places) -> TickNumbers:
         options, paths = self.options, places.paths
         self.keys: list[str] = []
         if options.key is None:
@@ -128,7 +129,7 @@ class Ticks(Task):
         if options.user is not None:
             most = 1  # each key of a row is an event of its person
         named = ("bounds", "mechanism", "unit", "relation", "max_per_tick", "late", "path")
-        self.count = dp.TickCount(
+        self.count = TickNumbers(
             self.given,
             keys=self.keys or groups.selection(values),
             max_items=most,

@@ -13,7 +13,7 @@ from beam_dpcount.rows.fields import text
 from beam_dpcount.rows.releases import ItemRow, ToItemRows
 from beam_dpcount.transforms.counts import PrefixCount
 from beam_dpcount.transforms.histograms import Histogram
-from beam_dpcount.transforms.ticks import TickCount
+from beam_dpcount.transforms.ticks import TickNumbers
 
 _VALUE, _ID = itemgetter(0), itemgetter(2)  # of what is read of a row
 
@@ -130,10 +130,10 @@ class TickCountRows(Rows):
     first = ("key", "tick", "start", "stop")
     drops = True
 
-    def transform(self, values: Values) -> TickCount:
+    def transform(self, values: Values) -> TickNumbers:
         given = shared(type(self), values) | groups.clock(values)
         keys = keys_of(values)
-        return TickCount(groups.budget(values), keys=keys, value=_VALUE, **given)
+        return TickNumbers(groups.budget(values), keys=keys, value=_VALUE, **given)
 
     def content(self, values: Values) -> Contents:
         return Contents(values["value"], values["user"], None)

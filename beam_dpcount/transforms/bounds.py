@@ -18,7 +18,7 @@ from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.reading import text_of
 from beam_dpcount.transforms.counts import PrefixCount
 from beam_dpcount.transforms.histograms import Histogram
-from beam_dpcount.transforms.ticks import TickCount, one
+from beam_dpcount.transforms.ticks import TickNumbers, one
 
 _PRIVATE = (
     "PRIVATE: computed from the rows, without noise. Do not publish it. Bounds that are chosen by "
@@ -115,7 +115,7 @@ class SuggestedBounds:
 
 def suggest_bounds(
     rows: Iterable[Row],
-    count: TickCount | PrefixCount | Histogram,
+    count: TickNumbers | PrefixCount | Histogram,
     *,
     events: Sequence[int] = _EVENTS,
     keys: Sequence[int | None] = (None,),
@@ -165,12 +165,12 @@ def suggest_bounds(
       3 3 0.707 8.9
     """
     count = getattr(count, "numbers", None) or count
-    if not isinstance(count, TickCount | PrefixCount | Histogram):
+    if not isinstance(count, TickNumbers | PrefixCount | Histogram):
         raise TypeError(
             f"count must be a TickCount, PrefixCount or Histogram, got {type(count).__name__}: for "
             "a TickHistogram give a TickCount whose keys are its items"
         )
-    if isinstance(count, TickCount) and isinstance(count.keys, SelectKeys):
+    if isinstance(count, TickNumbers) and isinstance(count.keys, SelectKeys):
         raise ValueError(
             "bounds are compared for keys that are listed: give the sample's, e.g. keys=[...]"
         )
@@ -216,7 +216,7 @@ class _Log:
 
     def __init__(self, count: Any) -> None:
         self._count = count
-        self._at_ticks = isinstance(count, TickCount)
+        self._at_ticks = isinstance(count, TickNumbers)
         self._places = {key: n for n, key in enumerate(count.keys)} if self._at_ticks else {}
         self.people: dict[str, list[_Event]] = defaultdict(list)
         self.nobody: list[_Event] = []

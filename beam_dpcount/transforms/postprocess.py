@@ -45,7 +45,7 @@ from beam_dpcount.statistics.items import MOST_STATE
 from beam_dpcount.transforms.distinct import DistinctUsers
 from beam_dpcount.transforms.inputs import PATHS, check_choice, in_windows, once_per_window
 from beam_dpcount.transforms.tick_histograms import TickHistogram
-from beam_dpcount.transforms.ticks import TickCount
+from beam_dpcount.transforms.ticks import TickNumbers
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -611,7 +611,7 @@ class ShrinkAcrossKeys(_Folded):
     def __init__(self, count: object, path: str = "auto") -> None:
         count = getattr(count, "transform", count)  # that of "Name" >> count
         count = getattr(count, "numbers", None) or count
-        if not isinstance(count, TickCount | TickHistogram | DistinctUsers):
+        if not isinstance(count, TickNumbers | TickHistogram | DistinctUsers):
             wanted = "TickCount, TickHistogram or DistinctUsers that makes the releases"
             raise TypeError(f"count must be the {wanted}, got {count!r}")
         given = count.domain if isinstance(count, TickHistogram) else count.keys

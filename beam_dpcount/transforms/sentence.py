@@ -55,7 +55,7 @@ from beam_dpcount.transforms.inputs import (
     use_streaming,
 )
 from beam_dpcount.transforms.inside import Inside
-from beam_dpcount.transforms.ticks import TickCount as TickNumbers
+from beam_dpcount.transforms.ticks import TickNumbers
 from beam_dpcount.transforms.views import (
     STREAMING_ACTIVE,
     ActivePeople,

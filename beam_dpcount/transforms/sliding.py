@@ -27,7 +27,7 @@ from beam_dpcount.mechanisms.sliding_blt import SlidingBLT
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.transforms.inside import Inside
 from beam_dpcount.transforms.of_ticks import OfTicks, RestartingTicks
-from beam_dpcount.transforms.ticks import TickCount
+from beam_dpcount.transforms.ticks import TickNumbers
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -172,7 +172,7 @@ class SlidingCount(OfTicks):
             return
         steps = np.arange(1, own.horizon + 1)
         with contextlib.suppress(ValueError):  # it cannot be had under this budget
-            plain = (TickCount(**{**options, "path": path}).counter for path in _BOTH)
+            plain = (TickNumbers(**{**options, "path": path}).counter for path in _BOTH)
             other = max(difference_variances(counter, steps, width).max() for counter in plain)
             if other < own.max_variance():
                 _LOGGER.warning(

@@ -29,7 +29,7 @@ from beam_dpcount.transforms.checking import RowCheck, examine_person
 from beam_dpcount.transforms.inputs import check_callable
 from beam_dpcount.transforms.inside import Inside
 from beam_dpcount.transforms.of_ticks import OfTicks
-from beam_dpcount.transforms.ticks import TickCount, one
+from beam_dpcount.transforms.ticks import TickNumbers, one
 
 # An alias, because the declared default is Beam's marker.
 _WindowedValue: Any = beam.DoFn.WindowedValueParam
@@ -113,7 +113,7 @@ class TickHistogram(OfTicks):
         options = {one.name: getattr(self, one.name) for one in fields(self)}
         del options["domain"]
         options["value"] = None if self.users is None else one  # of each (item, 1)
-        ticks = TickCount(**{**options, "keys": self.domain, "max_items": most})
+        ticks = TickNumbers(**{**options, "keys": self.domain, "max_items": most})
         # The fingerprint: which of an event's items count.
         inside = Inside(split=self._split.pairs, fingerprint=(self.domain, most))
         self._ticks = ticks.within(inside)

@@ -1,4 +1,4 @@
-"""TickCount: private running counts by key, at the ticks of a public clock."""
+"""TickNumbers: the engine of TickCount for one number a key and tick, so far or in windows."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ FOLDS_LATE = (
 
 
 @dataclass(eq=False, repr=False)
-class TickCount(Counting):
+class TickNumbers(Counting):
     """A private running sum per public key, released at every tick of a public clock.
 
     PCollection[KV[str, number]] with event times -> PCollection[Release]: release i of a key, from
@@ -278,6 +278,10 @@ class TickCount(Counting):
     def _dimension(self) -> int | None:
         """How many numbers a vector has; None: single numbers are counted."""
         return None
+
+    def default_label(self) -> str:
+        """As of the TickCount that it counts for: noise and the names of steps go by it."""
+        return type(self).__name__.replace("TickNumbers", "TickCount")
 
     @property
     def clock(self) -> Grid:

@@ -16,10 +16,10 @@ from beam_dpcount.transforms.distinct import DistinctUsers
 from beam_dpcount.transforms.inputs import use_streaming
 from beam_dpcount.transforms.runners import check_workers
 from beam_dpcount.transforms.tick_histograms import TickHistogram
-from beam_dpcount.transforms.ticks import TickCount
+from beam_dpcount.transforms.ticks import TickNumbers
 
-Member = TickCount | TickHistogram | DistinctUsers
-_MEMBERS = (TickCount, TickHistogram, DistinctUsers)
+Member = TickNumbers | TickHistogram | DistinctUsers
+_MEMBERS = (TickNumbers, TickHistogram, DistinctUsers)
 
 
 class BoundUsers(beam.PTransform[Any, Any]):
@@ -143,9 +143,9 @@ class BoundUsers(beam.PTransform[Any, Any]):
             )
         return member
 
-    def _users_of(self, count: TickCount | TickHistogram) -> Users:
+    def _users_of(self, count: TickNumbers | TickHistogram) -> Users:
         """How many events of a person this count may get, by its own keys."""
-        if isinstance(count, TickCount) and count.other is None:
+        if isinstance(count, TickNumbers) and count.other is None:
             return self.users
         most = self._bound.most
         return replace(self.users, events=most, keys=None, per_key=most)
