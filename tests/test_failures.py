@@ -250,7 +250,7 @@ class Downstream(beam.DoFn):
 @pytest.fixture(autouse=True)
 def _watched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(elements, "CountEachElement", WatchedElements)
-    monkeypatch.setattr(tick_transforms.TickCount, "_count_each", WatchedTicks)
+    monkeypatch.setattr(tick_transforms.TickNumbers, "_count_each", WatchedTicks)
 
 
 def source(payloads: list[Any]) -> Any:

@@ -197,7 +197,7 @@ class Ledger:
         """All shares, in the order in which they were taken."""
         return tuple(self._shares.values())
 
-    def share(self, fraction: float, name: str = "") -> Share:
+    def share(self, fraction: float | Fraction, name: str = "") -> Share:
         """A fraction of the whole budget (not of what is left).
 
         Args:

@@ -33,6 +33,9 @@ class VersionedDoFn(beam.DoFn):
       VersionError: when a worker unpickles it, before any element.
     """
 
+    def __init__(self) -> None:  # with its types, which Beam does not say
+        super().__init__()
+
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, _MADE_BY: HERE}
 

@@ -141,4 +141,5 @@ class ToAggregateRow(VersionedDoFn):
         ends = ("", *(f"_{end}" for end in _ENDS), "_note")
         for column, name in zip(self._columns, release.names, strict=True):
             row |= {f"{column}{end}": each[name] for end, each in zip(ends, found, strict=True)}
-        yield Row(**row)  # type: ignore[no-untyped-call]
+        made: Any = Row  # Beam does not say its types
+        yield made(**row)

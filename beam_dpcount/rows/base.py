@@ -23,6 +23,7 @@ from beam_dpcount.rows import fields
 from beam_dpcount.rows.fields import Field, ReadRow, TimeOf, check_fields
 from beam_dpcount.rows.releases import CountRow, ToCountRow
 from beam_dpcount.transforms.checking import RowCheck
+from beam_dpcount.transforms.inputs import par_do
 
 Values = groups.Values
 
@@ -80,7 +81,7 @@ class Rows(beam.PTransform[Any, Any]):
 
     def write(self) -> Any:
         """The DoFn that makes rows of releases."""
-        return ToCountRow()  # type: ignore[no-untyped-call]
+        return ToCountRow()
 
     def row_type(self) -> Any:
         """The type of what comes out."""
@@ -131,13 +132,11 @@ class Rows(beam.PTransform[Any, Any]):
 
     def expand(self, rows: PCollection[Any]) -> PCollection[Any]:
         check_fields(rows.element_type, self._fields)
-        read: Any = beam.ParDo(self._read)  # type: ignore[no-untyped-call]
-        write: Any = beam.ParDo(self._write)  # type: ignore[no-untyped-call]
         made: PCollection[Any] = (
             rows
-            | "Read" >> read.with_output_types(tuple[Any, Any])
+            | "Read" >> par_do(self._read, tuple[Any, Any])
             | "Count" >> self.count
-            | "Rows" >> write.with_output_types(self.row_type())
+            | "Rows" >> par_do(self._write, self.row_type())
         )
         return made
 

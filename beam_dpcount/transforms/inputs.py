@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import apache_beam as beam
 from apache_beam import typehints
 from apache_beam.pvalue import PCollection
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
@@ -36,6 +37,12 @@ DRAWS_EARLY = (
     "the same secret, could then show exact data: use SmoothLaplace(horizon), KAry(horizon, "
     "subtraction=False), or leave mechanism out"
 )
+
+
+def par_do(dofn: beam.DoFn, output: object) -> beam.PTransform[Any, Any]:
+    """A ParDo of elements of this type: Beam does not say its own types."""
+    applied: beam.PTransform[Any, Any] = beam.ParDo(dofn).with_output_types(output)
+    return applied
 
 
 def check_choice(name: str, given: str, choices: tuple[str, ...]) -> str:

@@ -729,7 +729,7 @@ def _split(budget: Budget, given: Budget | Share, shares: Sequence[Fraction]) ->
     if len(shares) == 1:
         return [given]
     ledger = Ledger(budget)
-    return [ledger.share(share).budget for share in shares]  # type: ignore[arg-type]
+    return [ledger.share(share).budget for share in shares]
 
 
 def _shares(parts: Sequence[Part]) -> str:
