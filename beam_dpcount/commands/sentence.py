@@ -587,14 +587,14 @@ class TickTable(formats.Table):
         schema: list[tuple[str, type]] = cells.schema
         return schema
 
-    def rows(self, release: Any, timed: bool) -> Iterable[tuple[Any, ...]]:
+    def rows(self, release: object, timed: bool) -> Iterable[tuple[Any, ...]]:
         return self.cells(release)
 
 
 class Truth:
     """What a metric says of rows themselves, in a view. PRIVATE."""
 
-    def __init__(self, metric: Metric, view: Any, ticks: int) -> None:
+    def __init__(self, metric: Metric, view: object, ticks: int) -> None:
         self._metric, self._view, self._ticks = metric, view, ticks
         self._sums: dict[str, np.ndarray] = {}
         self._people: dict[tuple[str, int], set[str]] = {}

@@ -184,7 +184,7 @@ class Task(ABC):
         """How many releases a stream has at most."""
         return self.counter.mechanism.horizon
 
-    def finish(self, releases: Any) -> Any:
+    def finish(self, releases: object) -> Any:
         """What is written of the releases."""
         return releases
 
