@@ -904,7 +904,8 @@ def test_releases_of_a_view_that_restarts_are_refused() -> None:
     hours = dp.Clock("1h", start="2026-03-28", ticks=47, zone="Europe/Paris")
     counter = TickCount(dp.ZCDP(1), hours.restart("1d"), keys=["a"]).counter
     release = Release("a", 25, hours.end_of(25), 1.0, 1.0, restart=2)
-    for use in (dp.SlidingSum(3, counter)._fold, dp.Isotonic(counter)._fold):
+    folds: list[Any] = [dp.SlidingSum(3, counter)._fold, dp.Isotonic(counter)._fold]
+    for use in folds:
         with pytest.raises(TypeError, match=says(RESTARTS)):
             use.add(None, release)
     with pytest.raises(TypeError, match=says(RESTARTS)):
