@@ -11,7 +11,6 @@ from apache_beam.transforms.window import FixedWindows
 
 import beam_dpcount as dp
 from beam_dpcount.checks import ParameterError
-from beam_dpcount.rows import TickAggregateRows
 from tests.runners import SECOND, Row, each_path, feed, run
 
 BUDGET = dp.ApproxDP(1.0, 1e-6)
@@ -30,9 +29,6 @@ DOORS = {
     ),
     "SlidingCount": lambda window: dp.SlidingCount(BUDGET, **WEEK, window=window),
     "DistinctUsers": lambda window: dp.DistinctUsers(BUDGET, **WEEK, users=WHO, window=window),
-    "rows": lambda window: TickAggregateRows(
-        "page", **WEEK, metrics=["count"], window=window, epsilon=1, delta=1e-6
-    ),
 }
 
 
