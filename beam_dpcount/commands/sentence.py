@@ -30,7 +30,7 @@ from beam_dpcount.commands.task import described
 from beam_dpcount.commands.ticks import SplitCells, SplitKeys, Ticks
 from beam_dpcount.counters.charged import CounterSpender, JoinedSpender
 from beam_dpcount.counters.clock import Clock, Last, Restart, now
-from beam_dpcount.counters.moments import instant
+from beam_dpcount.counters.moments import instant, zone_of
 from beam_dpcount.counters.people import Seen
 from beam_dpcount.statistics.metrics import Items, Metric, People
 from beam_dpcount.statistics.metrics.base import Errors, OfField
@@ -145,6 +145,12 @@ class Sentence(Ticks):
         return self.count
 
     @property
+    def most(self) -> int:
+        """The most rows of a key and tick that count."""
+        change: Any = self.counter.change
+        return int(change.most)
+
+    @property
     def parts(self) -> Sequence[Any]:
         """What counts: one engine, or several that share the budget."""
         parts: Sequence[Any] = self.count._parts
@@ -243,7 +249,7 @@ class Sentence(Ticks):
         left_out = [
             f"rows outside the clock{' or of other keys' * lists}",
             *([select.HIDDEN] if selected else []),
-            f"what a key has beyond {self.counter.change.most:,} rows a tick (--max-per-tick)",
+            f"what a key has beyond {self.most:,} rows a tick (--max-per-tick)",
         ]
         if self._numbers:
             left_out.append("what of numbers is beyond the bounds of a metric or rounded off")
@@ -404,7 +410,7 @@ class Sentence(Ticks):
             keys=set(columns["key"]),
             columns=columns,
             only=options.plot_keys,
-            zone=times.zone_of(options.zone or options.timezone),
+            zone=zone_of(options.zone or options.timezone),
             single=options.key is None,
             of=self._drawn,
             **chosen,

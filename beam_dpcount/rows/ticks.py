@@ -87,7 +87,7 @@ class TickCountRows(Rows):
             **{name: values[name] for name in _SAME},
         )
         self._columns = columns_of(count)
-        return count
+        return count  # type: ignore[no-any-return]
 
     def more_fields(self) -> list[Field]:
         numbers = {each.field for each in self._metrics if isinstance(each, OfField)}
