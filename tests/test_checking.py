@@ -324,7 +324,9 @@ def test_a_gap_is_looked_at_where_times_are_known() -> None:
     )
     events = [{"who": "u", "item": ["x", "y"]}, {"who": "u", "item": "x"}, {"who": 1, "item": []}]
     assert dp.check(items, events)[2:] == (2, 2, 1)
-    rowwise = TickCountRows("page", 60, 0, horizon=3, keys=["a"], rho=1, user="who", per_user=1)
+    rowwise = TickCountRows(
+        "page", tick=60, start=0, horizon=3, keys=["a"], rho=1, user="who", per_user=1
+    )
     fields = [beam.Row(page="a", who=i % 2) for i in range(4)]  # type: ignore[attr-defined]
     assert dp.check(rowwise, fields)[2:] == (1, 2, 2)
 

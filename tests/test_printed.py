@@ -34,8 +34,8 @@ def test_a_tick_is_said_as_in_commands_and_rows(tick: Any, micros: int) -> None:
     count = TickNumbers(BUDGET, tick, **DAY)
     assert count._clock.tick == micros
     if not isinstance(tick, dt.timedelta):
-        rows = TickCountRows("page", tick, **DAY, epsilon=1, delta=1e-6)
-        assert rows.count._clock == count._clock
+        rows = TickCountRows("page", tick=tick, **DAY, epsilon=1, delta=1e-6)
+        assert rows.count.grid == count.clock
     people = dp.Users(itemgetter("who"), 3, gap=tick, per_key=1)
     assert people.micros == micros
 
@@ -43,8 +43,8 @@ def test_a_tick_is_said_as_in_commands_and_rows(tick: Any, micros: int) -> None:
 @pytest.mark.parametrize("tick", ["", "h", "1 hour", "-1h", "0", "1e-9s", "1y"])
 def test_other_texts_are_refused(tick: str) -> None:
     for made in (
-        lambda: TickNumbers(BUDGET, tick, **DAY),
-        lambda: TickCountRows("page", tick, **DAY, epsilon=1, delta=1e-6),
+        lambda: dp.TickCount(BUDGET, tick, **DAY),
+        lambda: TickCountRows("page", tick=tick, **DAY, epsilon=1, delta=1e-6),
     ):
         with pytest.raises(ParameterError, match="tick must be a positive time of whole micro"):
             made()
@@ -89,7 +89,7 @@ def test_print_says_it_of_every_transform_that_counts() -> None:
 
 
 def test_print_says_it_of_rows_and_of_bounds_too() -> None:
-    rows = TickCountRows("page", "1h", **DAY, epsilon=1, delta=1e-6)
+    rows = TickCountRows("page", tick="1h", **DAY, epsilon=1, delta=1e-6)
     assert str(rows) == str(rows.count).replace("TickCount", "TickCountRows")
     users = dp.Users(itemgetter("who"), 3, per_key=1)
     bound = dp.BoundUsers(users, {"a": TICKS["TickCount"](value=lambda event: 1)})

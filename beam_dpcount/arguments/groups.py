@@ -189,14 +189,21 @@ def check_people(values: Values) -> None:
         )
 
 
-def people(values: Values, by: Callable[[Any], Any]) -> Users | None:
-    """Whom to protect; None: one row. `by` finds whose a row is in what was read of it."""
+def people(values: Values, by: Callable[[Any], Any], whole: bool = False) -> Users | None:
+    """Whom to protect; None: one row.
+
+    Args:
+      values: of the arguments.
+      by: finds whose a row is in what was read of it.
+      whole: by default as many rows of a person count in a key as in all; else as `per_key` says.
+    """
     if values["user"] is None:
         return None
     for name in _LIMITS:
         if values[name] is not None:
             check_whole(name, values[name])
-    return Users(by, values["per_user"], values["max_keys"], per_key(values), values.get("gap"))
+    in_key = values["per_key"] if whole else per_key(values)
+    return Users(by, values["per_user"], values["max_keys"], in_key, values.get("gap"))
 
 
 def per_key(values: Values) -> int:

@@ -78,6 +78,13 @@ def _share(given: object) -> Any:
     return value
 
 
+def _part(given: object) -> Any:
+    """A share, also in percent: 5% is 0.05."""
+    if isinstance(given, str) and plain(given).endswith("%"):
+        return _share(number(plain(given)[:-1]) / 100)
+    return _share(given)
+
+
 def _duration(given: object) -> Any:
     return duration(plain(given)) if isinstance(given, str) else given
 
@@ -207,6 +214,7 @@ SWITCH = Kind(bool, "be true or false", _switch)
 WHOLE = Kind(int | str, "be a whole number", _whole)
 NUMBER = Kind(float | str, "be a finite number", _finite)
 POSITIVE = Kind(float | str, "be a positive, finite number", _positive)
+PART = Kind(float | str, "be a share, such as 5% or 0.05", _part)
 SHARE = Kind(float | str, "be positive and below 1", _share)
 BOUNDS = Kind(
     list[Any],

@@ -4,7 +4,7 @@ An entry is `name METAVAR: kind, words, ...` with its help below; see `parsed`. 
 counts take it: those that have all of them.
   files, fields: a command line that reads files; a transform whose input has fields. rows: both.
   elements, ticks: a release after every row; at the ticks of a clock.
-  numbers, items, metrics: what is counted. sentence: any of them, at the views of a clock.
+  numbers, items: what is counted. sentence: any of them, at the views of a clock.
   people, select, several, thinned, rejects: it may protect people; show keys by their counts; read
     cells that hold several texts; release after every so many rows; refuse values.
   calibrated, run, truth: its noise is calibrated; it releases; it may draw exact counts.
@@ -67,11 +67,11 @@ ROWS = parsed(
         count the numbers in this {column}; true is 1, and a missing one adds nothing
     where COLUMN=VALUE: condition, numbers files, one_of=value
         count the rows where the column has this text; default: every row counts 1
-    metrics: list, metrics, required
-        a list of names, or of mappings: `metric`, one of count, items, mean, people, quantiles,
-        rate, sum, variance, and the arguments of that metric by their names, such as {"metric":
-        "mean", "field": "latency", "low": 0, "high": 5} or {"metric": "rate", "where": "level =
-        ERROR"}
+    metrics: list, sentence fields
+        what is counted (default: count): a list of texts such as `count`, `people`,
+        `mean(latency, 0, 5)`, `quantiles(latency, 0, 5, 0.5, 0.95)`, `rate(level = ERROR)` or
+        `items(action, view, buy)`, or of mappings: `metric`, and the arguments of that metric by
+        their names, such as {"metric": "mean", "field": "latency", "low": 0, "high": 5}
     metric METRIC: text, sentence files, several times
         what is counted: count, people (needs {user}), 'sum(COLUMN, LOW, HIGH)', 'mean(COLUMN, LOW,
         HIGH)', 'variance(COLUMN, LOW, HIGH)', 'quantiles(COLUMN, LOW, HIGH, 0.5, 0.95)',
@@ -115,7 +115,12 @@ CLOCK = parsed(
     view VIEW: text, sentence files, several times
         what a release is of: so-far (default), each (tick alone), 'last N' (ticks, or a time such
         as 7d) or 'restart N' (anew after so many). Several share the budget. Give it once for each
-    zone NAME: text, sentence files
+    view: text, sentence fields, one_of=view
+        what a release is of: so-far (default), each (tick alone), "last 7" (ticks, or a time such
+        as 7d) or "restart 24" (anew after so many)
+    views: texts, sentence fields, one_of=view
+        a list of them, which share the budget
+    zone NAME: text, sentence
         days and weeks of {tick} and {view} are days of this time zone, such as Europe/Paris, of 23
         to 25 hours; {start} and {stop} without an offset are local times there
     other: name, ticks fields
@@ -189,9 +194,7 @@ COUNT = parsed(
         values, else 0 1
     unit U: positive, numbers, default=1, example=0.01
         values are rounded to multiples of it (default 1)
-    window: whole, metrics, example=24
-        in ticks; all metrics start anew after so many
-    confidence: share, metrics, default=0.95, example=0.95
+    confidence: share, sentence fields, default=0.95, example=0.95
         the level of the intervals
     relation {replace_one,add_remove}: text, elements, default=replace_one
         what is protected: that any one row is any other (default), or whether it counts at all,

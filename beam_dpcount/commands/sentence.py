@@ -6,9 +6,9 @@ import argparse
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,14 +30,13 @@ from beam_dpcount.commands.task import described
 from beam_dpcount.commands.ticks import SplitCells, SplitKeys, Ticks
 from beam_dpcount.counters.charged import CounterSpender, JoinedSpender
 from beam_dpcount.counters.clock import Clock, Last, Restart, now
-from beam_dpcount.counters.grid import Grid
-from beam_dpcount.counters.moments import instant
+from beam_dpcount.counters.moments import instant, zone_of
 from beam_dpcount.counters.people import Seen
-from beam_dpcount.mechanisms.single_steps import SingleSteps
 from beam_dpcount.statistics.metrics import Items, Metric, People
 from beam_dpcount.statistics.metrics.base import Errors, OfField
 from beam_dpcount.statistics.metrics.rates import Comparison, Rate
 from beam_dpcount.times import every
+from beam_dpcount.transforms.columns import TickColumns, columns_of
 from beam_dpcount.transforms.sentence import TickCount
 from beam_dpcount.transforms.views import ViewVectors
 
@@ -51,14 +50,6 @@ _ERRORS = (
 def given(options: argparse.Namespace) -> bool:
     """Whether options ask for more than one running count or sum."""
     return bool(options.metric or options.view or options.zone)
-
-
-def is_public(metric: Metric) -> bool:
-    """Whether the standard deviations of its columns are public."""
-    metric = metric.planned(pure=False)
-    ones = np.ones((1, metric.width))
-    found = metric.measure(ones, Errors(ones, lambda level: np.ones(1)), LEVEL)
-    return not bool(np.isnan(found.stddevs).any())
 
 
 class Sentence(Ticks):
@@ -127,12 +118,10 @@ class Sentence(Ticks):
             kind: Any = SplitKeys if self.keys else SplitCells
             known = (self.keys,) if self.keys else ()
             self.split = kind(*known, options.separator, most)
-        people = groups.people(values, formats.person_of)
-        if people is not None:
-            people = replace(people, per_key=options.per_key)
-            if options.per_key is None:  # for what is said of people
-                alone = all(isinstance(metric, People) for metric in self.metrics)
-                options.per_key = 1 if alone else options.per_user
+        people = groups.people(values, formats.person_of, whole=True)
+        if people is not None and options.per_key is None:  # for what is said of people
+            alone = all(isinstance(metric, People) for metric in self.metrics)
+            options.per_key = 1 if alone else options.per_user
         clock = groups.sentence_clock(values, given_metrics.needs_end(options.view))
         until = groups.moment("until", options.until, options.timezone)
         if until is None and clock.is_endless and options.path != "streaming":
@@ -156,6 +145,12 @@ class Sentence(Ticks):
         return self.count
 
     @property
+    def most(self) -> int:
+        """The most rows of a key and tick that count."""
+        change: Any = self.counter.change
+        return int(change.most)
+
+    @property
     def parts(self) -> Sequence[Any]:
         """What counts: one engine, or several that share the budget."""
         parts: Sequence[Any] = self.count._parts
@@ -177,25 +172,14 @@ class Sentence(Ticks):
     # What is written
 
     def table(self) -> formats.Table:
-        public = [is_public(m) for _ in self.views for m in self.metrics for _ in m.columns]
-        columns = tuple(zip(self.count.columns, public, strict=True))
-        counter = None
-        if len(self.parts) == 1 and not isinstance(self.engine, ViewVectors):
-            counter = self.counter
-        numbered = any(isinstance(view, Restart) for view in self.views)
-        table = TickTable(
-            columns=[],
-            cells=TickCells(self.engine.clock, columns, numbered, counter),
-            keys=self.keys,
-        )
-        names = [name for name, _ in table.schema]
-        for name in names:
-            if names.count(name) > 1:
+        columns = columns_of(self.count)
+        for name in columns.names:
+            if columns.names.count(name) > 1:
                 raise InputError(
                     f"--metric: two columns of the output are called {name!r}: give a metric "
                     "another name, such as 'mean(X, 0, 5, name=average)'"
                 )
-        return table
+        return TickTable([], TickCells(columns), keys=self.keys)
 
     # What is said
 
@@ -265,7 +249,7 @@ class Sentence(Ticks):
         left_out = [
             f"rows outside the clock{' or of other keys' * lists}",
             *([select.HIDDEN] if selected else []),
-            f"what a key has beyond {self.counter.change.most:,} rows a tick (--max-per-tick)",
+            f"what a key has beyond {self.most:,} rows a tick (--max-per-tick)",
         ]
         if self._numbers:
             left_out.append("what of numbers is beyond the bounds of a metric or rounded off")
@@ -426,7 +410,7 @@ class Sentence(Ticks):
             keys=set(columns["key"]),
             columns=columns,
             only=options.plot_keys,
-            zone=times.zone_of(options.zone or options.timezone),
+            zone=zone_of(options.zone or options.timezone),
             single=options.key is None,
             of=self._drawn,
             **chosen,
@@ -521,60 +505,22 @@ def rounded(number: float | None, scale: float | None) -> float | None:
     return round(float(number), _DIGITS - math.floor(math.log10(scale))) + 0.0
 
 
-@lru_cache(maxsize=1 << 16)
-def half_width_at(counter: Any, step: int) -> float:
-    """Within what noise is 95 % of the time."""
-    if isinstance(counter.mechanism, SingleSteps) and step > 1:
-        return half_width_at(counter, 1)
-    return dp.half_width(counter, step, LEVEL)
-
-
 @dataclass(frozen=True)
 class TickCells:
-    """From a release to the cells of a row.
+    """From a release to the cells of a row: times in ISO 8601, rounded numbers."""
 
-    Args:
-      clock: the ticks.
-      columns: of metrics and views, and whether their standard deviations are public.
-      numbered: whether a count starts anew, so that there is a column `restart`.
-      counter: of releases that are one number each, and bring no intervals.
-    """
-
-    clock: Grid
-    columns: tuple[tuple[str, bool], ...]
-    numbered: bool
-    counter: Any
-
-    @property
-    def schema(self) -> list[tuple[str, type]]:
-        placed = [("key", str), ("step", int), ("start", str), ("timestamp", str)]
-        placed += [("restart", int)] * self.numbered
-        for name, public in self.columns:
-            ends = ("", "_stddev", "_low", "_high") if public else _ENDS
-            placed += [(f"{name}{end}", float) for end in ends]
-        return placed
+    columns: TickColumns
 
     def __call__(self, release: Any) -> list[tuple[Any, ...]]:
-        start = self.clock.borders(release.step, 1)[0]
-        cells = [release.key, release.step, instant(start), instant(release.timestamp)]
-        cells += [release.restart] * self.numbered
-        for name, public in self.columns:
-            value, stddev, low, high = self._numbers(release, name)
-            scale = stddev
-            if scale is None and low is not None and high is not None:
-                scale = (high - low) / 2
-            shown = (value, stddev, low, high) if public else (value, low, high)
-            cells += [rounded(number, scale) for number in shown]
+        start, end = instant(self.columns.start(release)), instant(release.timestamp)
+        cells = [release.key, release.step, start, end]
+        cells += [release.restart] * self.columns.numbered
+        for column, found in self.columns.cells(release):
+            scale = found.stddev
+            if scale is None and found.low is not None and found.high is not None:
+                scale = (found.high - found.low) / 2
+            cells += [rounded(number, scale) for number in column.numbers(found)]
         return [tuple(cells)]
-
-    def _numbers(self, release: Any, name: str) -> tuple[float | None, ...]:
-        if self.counter is None:
-            found = release.values, release.stddevs, release.lows, release.highs
-            return tuple(each[name] for each in found)
-        # Within its count: one that starts anew has the errors of its first ticks again.
-        step = self.clock.count_of(release.step)[1] if self.numbered else release.step
-        half = half_width_at(self.counter, step)
-        return release.value, release.stddev, release.value - half, release.value + half
 
 
 @dataclass(frozen=True)
@@ -584,8 +530,9 @@ class TickTable(formats.Table):
     @property
     def schema(self) -> list[tuple[str, type]]:
         cells: Any = self.cells
-        schema: list[tuple[str, type]] = cells.schema
-        return schema
+        placed: dict[str, type] = {"key": str, "step": int, "start": str, "timestamp": str}
+        placed["restart"] = int
+        return [(name, placed.get(name, float)) for name in cells.columns.names]
 
     def rows(self, release: object, timed: bool) -> Iterable[tuple[Any, ...]]:
         return self.cells(release)

@@ -83,7 +83,7 @@ class Task(ABC):
     heading: ClassVar[str] = "private counts"
     people_are_public: ClassVar[bool] = True  # whose the rows are
     remedies: Mapping[str, str] = {}  # by parameters of the library, in words of the command
-    names: Mapping[str, str] = {}  # of options, by parameters that are called otherwise
+    names: ClassVar[Mapping[str, str]] = {}  # of options, by parameters that are called otherwise
     split: Callable[[Any], Iterable[Any]] | None = None  # from an event to several
     counter: Counter  # of the path in use, once the transform is applied
     entropy: Entropy  # where its noise comes from, likewise

@@ -58,7 +58,7 @@ class Ticks(Task):
       --tick 1h --start 2026-01-15T00:00:00Z --stop 2026-01-16T00:00:00Z \
       --epsilon 1 --delta 1e-6 --output out/ticks.csv
     """
-    names = select.NAMES
+    names: ClassVar[Mapping[str, str]] = select.NAMES
 
     counts = "ticks numbers sentence several people select truth"
     changes: ClassVar[Changes] = {"key": {"help": "the keys; default: one count of all rows"}}

@@ -162,15 +162,19 @@ def keys_of(values: Values) -> list[str] | SelectKeys:
     return listed
 
 
-def entropy_of(kind: type[Rows], values: Values) -> Any:
-    """Where noise comes from. Replays that read other fields, or read them otherwise, differ."""
+def entropy_of(kind: type[Rows], values: Values, what: Any = None) -> Any:
+    """Where noise comes from. Replays that read other fields, or read them otherwise, differ.
+
+    `what` is counted, if fields do not say it all.
+    """
     read = {one.name: name for one, name in groups.columns(kind.arguments, values)}
     read["timestamp_format"] = values["timestamp_format"]
     if values["timestamp"] is not None:
         read["timezone"] = values["timezone"]
     # Without defaults, so that arguments of later versions do not change the noise.
     given = sorted((name, value) for name, value in read.items() if value is not None)
-    return groups.entropy(values, ascii((values["run_id"], given)))
+    counted = (values["run_id"], given) if what is None else (values["run_id"], given, what)
+    return groups.entropy(values, ascii(counted))
 
 
 # The constructor
