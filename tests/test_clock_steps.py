@@ -11,6 +11,10 @@ from apache_beam.transforms.window import FixedWindows
 
 import beam_dpcount as dp
 from beam_dpcount.checks import ParameterError
+from beam_dpcount.transforms.aggregates import TickAggregate
+from beam_dpcount.transforms.distinct import DistinctUsers
+from beam_dpcount.transforms.sliding import SlidingCount
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests.runners import SECOND, Row, each_path, feed, run
 
 BUDGET = dp.ApproxDP(1.0, 1e-6)
@@ -27,8 +31,8 @@ DOORS = {
     "TickAggregate": lambda window: TickAggregate(
         BUDGET, **WEEK, metrics=[dp.Count()], window=window
     ),
-    "SlidingCount": lambda window: dp.SlidingCount(BUDGET, **WEEK, window=window),
-    "DistinctUsers": lambda window: dp.DistinctUsers(BUDGET, **WEEK, users=WHO, window=window),
+    "SlidingCount": lambda window: SlidingCount(BUDGET, **WEEK, window=window),
+    "DistinctUsers": lambda window: DistinctUsers(BUDGET, **WEEK, users=WHO, window=window),
 }
 
 

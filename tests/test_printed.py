@@ -43,7 +43,7 @@ def test_a_tick_is_said_as_in_commands_and_rows(tick: Any, micros: int) -> None:
 @pytest.mark.parametrize("tick", ["", "h", "1 hour", "-1h", "0", "1e-9s", "1y"])
 def test_other_texts_are_refused(tick: str) -> None:
     for made in (
-        lambda: dp.TickCount(BUDGET, tick, **DAY),
+        lambda: TickNumbers(BUDGET, tick, **DAY),
         lambda: TickCountRows("page", tick=tick, **DAY, epsilon=1, delta=1e-6),
     ):
         with pytest.raises(ParameterError, match="tick must be a positive time of whole micro"):

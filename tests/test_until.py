@@ -20,6 +20,11 @@ from beam_dpcount.commands import account as account_command
 from beam_dpcount.commands import ticks
 from beam_dpcount.counters import clock as clocks
 from beam_dpcount.rows import TickCountRows
+from beam_dpcount.transforms.aggregates import TickAggregate
+from beam_dpcount.transforms.distinct import DistinctUsers
+from beam_dpcount.transforms.sliding import SlidingCount
+from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests import command_lines
 from tests.command_lines import succeed
 from tests.runners import SECOND, Row, feed, run, run_stream

@@ -10,7 +10,6 @@ import contextlib
 import datetime as dt
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.moments import LAST, SECOND, datetime_of, instant, micros_of
