@@ -222,6 +222,14 @@ def aggregate(**options: Any) -> TickAggregate:
     return TickAggregate(BUDGET, metrics=metrics, users=ONE_PERSON, **given)
 
 
+def sentence(**options: Any) -> dp.TickCount:
+    """Two views of two things, which are joined."""
+    clock = dp.Clock(CLOCK["tick"], CLOCK["start"], CLOCK.get("horizon"), CLOCK.get("stop"))
+    views = [clock, clock.each()]
+    given = {"entropy": ScriptedEntropy(), "keys": ABC, "users": ONE_PERSON, **options}
+    return dp.TickCount(BUDGET, views, [dp.Count(), dp.Mean("n", 0, 2)], **given)
+
+
 FIELDS: list[Row] = [(key, {"n": n}, micros) for key, n, micros in KEYED]
 MORE_FIELDS: list[Row] = [
     *((key, {"n": n}, micros) for key, n, micros in MORE),
@@ -245,7 +253,10 @@ EACH_TICK: dict[str, tuple[Callable[..., Any], list[Row], list[Row]]] = {
     "SlidingCount": (sliding, KEYED, MORE),
     "TickAggregate": (aggregate, FIELDS, MORE_FIELDS),
     "BoundUsers": (one_of_bound, KEYED, MORE),
+    "sentence": (sentence, FIELDS, MORE_FIELDS),
 }
+# What dp.TickCount counts with; "TickCount" in these tables is that of numbers, "sentence" itself.
+ENGINES = {"DistinctUsers", "SlidingCount", "TickAggregate", "TickHistogram"}
 
 
 def hinge(x: Any, points: Any) -> Any:

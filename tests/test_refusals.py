@@ -35,6 +35,8 @@ ELEMENTS: dict[str, Any] = {"budget": B, "horizon": 8}
 EDGES: dict[str, Any] = {**ELEMENTS, "vertices": 4, "max_degree": 2}
 NUMBER: dict[str, Any] = {"field": "ms", "low": 0, "high": 5}
 DEGREES: dict[str, Any] = {"vertices": 4, "max_degree": 2}
+# What dp.TickCount counts with.
+ENGINES = {TickNumbers, TickHistogram, TickAggregate, DistinctUsers, SlidingCount}
 # The least that each public name takes.
 VALID: dict[Callable[..., Any], dict[str, Any]] = {
     dp.PureDP: {"epsilon": 1.0},
@@ -59,6 +61,7 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     dp.KStarCount: {**EDGES, "k": 1},
     dp.SpanningForestCost: {**EDGES, "max_weight": 3},
     dp.TriangleCount: EDGES,
+    dp.TickCount: {"budget": B, "clock": dp.Clock(10, 0, 3), "keys": ITEMS},
     TickNumbers: {**CLOCK, "keys": ITEMS},
     TickHistogram: {**CLOCK, "domain": ITEMS},
     TickAggregate: {**CLOCK, "keys": ITEMS, "metrics": [metrics.Count()]},
@@ -165,6 +168,8 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "Counter": (*COUNTERS, None),
     "LatticeCounter": COUNTERS,
     "TickCount | PrefixCount | Histogram": (None, 5, TickNumbers),
+    "Clock | Each | Last | Restart | Sequence[Any]": (None, 5, "1h", [], [5], dp.Clock),
+    "Metric | Sequence[Metric]": (None, 5, [], "ms", metrics.Count, [metrics.Count]),
     "Sequence[Metric]": (None, 5, [], "ms", [metrics.Count], metrics.Count()),
     "Sequence[float]": (None, "0.5", True, [], [2], [-0.5], [math.nan], ["0.5"], [True]),
     "Sequence[int]": MANY,
@@ -240,7 +245,7 @@ def test_every_public_name_is_walked() -> None:
     }
     classes = {each for each in public if callable(each)}
     classes -= {each for each in classes if isinstance(each, type) and issubclass(each, Exception)}
-    assert classes == {*VALID}
+    assert classes | ENGINES == {*VALID}
 
 
 @pytest.mark.parametrize("make", VALID, ids=lambda make: make.__name__)
