@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from beam_dpcount.transforms.checking import Checked, CheckError, check
     from beam_dpcount.transforms.counts import PrefixCount
     from beam_dpcount.transforms.distinct import DistinctUsers
+    from beam_dpcount.transforms.elements import StatisticCount
     from beam_dpcount.transforms.graphs import (
         CutGraph,
         DegreeHistogram,
@@ -90,7 +91,6 @@ if TYPE_CHECKING:
     from beam_dpcount.transforms.runners import RunnerError, RunnerWarning
     from beam_dpcount.transforms.sequences import EpisodeCount, SubstringCount
     from beam_dpcount.transforms.sliding import SlidingCount
-    from beam_dpcount.transforms.statistics import StatisticCount
     from beam_dpcount.transforms.tick_histograms import TickHistogram
     from beam_dpcount.transforms.ticks import TickCount
     from beam_dpcount.transforms.users import BoundUsers
@@ -146,6 +146,7 @@ _NAMES = {
     "transforms.checking": "CheckError Checked check",
     "transforms.counts": "PrefixCount",
     "transforms.distinct": "DistinctUsers",
+    "transforms.elements": "StatisticCount",
     "transforms.graphs": (
         "CutGraph DegreeHistogram EdgeCount HighDegreeCount KStarCount SpanningForestCost "
         "TriangleCount"
@@ -159,7 +160,6 @@ _NAMES = {
     "transforms.runners": "RunnerError RunnerWarning",
     "transforms.sequences": "EpisodeCount SubstringCount",
     "transforms.sliding": "SlidingCount",
-    "transforms.statistics": "StatisticCount",
     "transforms.tick_histograms": "TickHistogram",
     "transforms.ticks": "TickCount",
     "transforms.users": "BoundUsers",

@@ -29,7 +29,7 @@ MORE: dict[str, tuple[object, ...]] = {
     "count": ("--key", "who", "--where", "letter=a", "--timestamp", "time", "--horizon", 60),
     "ticks": ("--key", "who", "--keys", *KEYS, *CLOCK),
     "histogram": ("--key", "who", "--item", "letter", "--domain", "a", "b", "--horizon", 60),
-    "sequences": ("--letter", "letter", "--alphabet", "a", "b", "--max-length", 2, "--horizon", 60),
+    "sequences": ("--letter", "letter", "--domain", "a", "b", "--max-length", 2, "--horizon", 60),
     "graph": ("--edge", "u", "v", "--vertices", 5, "--what", "edges", "--horizon", 60),
     "cuts": ("--edge", "u", "v", "--vertices", 5, "--what", "cuts", "--horizon", 60),
     "select": ("--key", "who", "--select-keys", *CLOCK),
@@ -152,5 +152,5 @@ KINDS = {
     "degrees": of_graph("degrees", "--max-degree", 3, columns=("1", "2", "3+"),
                         relations=("edge",)),
     "forest": of_graph("forest", "--max-weight", 5, "--weight", "u", relations=("edge",)),
-    "cuts": of("cuts", *PAIRS, relations=BOTH, said=("cuts: add up the weights",)),
+    "cuts": of("cuts", *PAIRS, relations=EITHER, said=("cuts: add up the weights",)),
 }  # fmt: skip

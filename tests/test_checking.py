@@ -67,7 +67,7 @@ CASES: dict[str, tuple[Any, Any, list[Any], dict[str, int]]] = {
         lambda v: dp.SubstringCount(BUDGET, 10, ["x", "y"], 2, value=v),
         _pair,
         ["x", "", None, "z"],
-        {"the value is not in the alphabet": 1},
+        {"the value is not in the domain": 1},
     ),
     "TriangleCount": (
         lambda v: dp.TriangleCount(BUDGET, 10, 3, max_degree=2, value=v),

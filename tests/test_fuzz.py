@@ -592,7 +592,7 @@ def counts_by_tick(rows: list[dict[str, str]]) -> dict[str, float] | None:
 
 ROWS = ("--key", "key", "--timestamp", "time", *EXACT)
 CLOCK = ("--tick", "10", "--start", "0", "--horizon", "4")
-WORDS = ("--alphabet", "ann", "bob", "--max-length", "2")
+WORDS = ("--domain", "ann", "bob", "--max-length", "2")
 COMMANDS: dict[str, tuple[Any, tuple[object, ...], tuple[str, ...], Any]] = {
     "count": (
         count.main,

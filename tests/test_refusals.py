@@ -45,8 +45,8 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     dp.PrefixCount: ELEMENTS,
     dp.Histogram: {**ELEMENTS, "domain": ITEMS},
     dp.StatisticCount: {**ELEMENTS, "statistic": statistics.Words(ITEMS, 2)},
-    dp.SubstringCount: {**ELEMENTS, "alphabet": ITEMS, "max_length": 2},
-    dp.EpisodeCount: {**ELEMENTS, "alphabet": ITEMS, "max_length": 2},
+    dp.SubstringCount: {**ELEMENTS, "domain": ITEMS, "max_length": 2},
+    dp.EpisodeCount: {**ELEMENTS, "domain": ITEMS, "max_length": 2},
     dp.CutGraph: {**ELEMENTS, "vertices": 4},
     dp.DegreeHistogram: EDGES,
     dp.EdgeCount: EDGES,
@@ -68,8 +68,8 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     dp.RunningAverage: {},
     dp.ShrinkAcrossKeys: {"count": dp.TickCount(**CLOCK, keys=[*"abcd"])},
     dp.SlidingSum: {"window": 2, "counter": COUNTER},
-    dp.TopK: {"k": 1, "domain": ITEMS},
-    dp.TopKPerTick: {"k": 1, "domain": ITEMS},
+    dp.TopK: {"k": 1, "labels": ITEMS},
+    dp.TopKPerTick: {"k": 1, "keys": ITEMS},
     dp.calibrate: {"mechanism": mechanisms.BinaryTree(8), "budget": B},
     dp.choose: {"horizon": 8, "budget": B},
     dp.half_width: {"counter": COUNTER, "t": 3},
@@ -94,8 +94,8 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     metrics.Variance: NUMBER,
     metrics.Quantiles: NUMBER,
     statistics.CutWeights: {"vertices": 4},
-    statistics.Words: {"alphabet": ITEMS, "max_length": 2},
-    statistics.Episodes: {"alphabet": ITEMS, "max_length": 2},
+    statistics.Words: {"domain": ITEMS, "max_length": 2},
+    statistics.Episodes: {"domain": ITEMS, "max_length": 2},
     statistics.Degrees: DEGREES,
     statistics.Edges: DEGREES,
     statistics.HighDegree: {**DEGREES, "threshold": 1},
@@ -195,9 +195,8 @@ BEYOND: dict[str, tuple[Any, ...]] = {
 RIGHT = [("low", 0), ("low", -1), ("momentum", 0), ("tau", 0), ("keys_delta", 0), ("name", "")]
 RIGHT += [("keys", {"a", "b"}), ("floor", 0)]
 # What a message calls a parameter that only the module's own classes have.
-INSTEAD = dict.fromkeys(["words", "episodes", "dictionary"], "max_length")  # what it stands for
-CALLED = {"dictionary": "words?|episodes?", "words": "words?", "episodes": "episodes?"}
-CALLED |= {"bounds": "bounds|low|high"}
+INSTEAD = {"words": "max_length"}  # what it stands for
+CALLED = {"words": "words?", "bounds": "bounds|low|high"}
 REMEDY = re.compile(
     r"\b(must|give|leave|use|take|choose|pass|list|raise|lower|write|add|set|declare|needs?|put)\b"
 )

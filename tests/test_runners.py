@@ -267,7 +267,7 @@ WORDS: dict[str, tuple[object, ...]] = {
     ),
     "histogram": ("--key", "key", "--item", "what", "--domain", "a", "b", "--horizon", 9),
     "sequences": (
-        *("--key", "key", "--letter", "what", "--alphabet", "a", "b"),
+        *("--key", "key", "--letter", "what", "--domain", "a", "b"),
         *("--max-length", 1, "--horizon", 9),
     ),
     "graph": ("--edge", "key", "what", "--vertices", 3, "--what", "edges", "--horizon", 9),

@@ -30,8 +30,8 @@ OTHER_COUNTER = (
     "stream, and spends its budget anew"
 )
 OTHER_STATISTIC = (
-    "the state belongs to a statistic with other parameters (domain, alphabet, words, vertices "
-    "or bounds): resume with those it was started with"
+    "the state belongs to a statistic with other parameters (domain, words, vertices or "
+    "bounds): resume with those it was started with"
 )
 OTHER_CLOCK = (
     "the state belongs to another clock (tick, start, horizon or windows): resume with the one it "

@@ -380,6 +380,14 @@ MUTANTS = (
     ),
     Mutant(
         "published constants",
+        "a statistic of many changed steps is counted without a horizon",
+        f"{_STATISTICS}/base.py",
+        "endless: ClassVar[bool] = False",
+        "endless: ClassVar[bool] = True",
+        "tests/test_each_statistic.py::test_a_statistic_says_whether_it_needs_a_horizon",
+    ),
+    Mutant(
+        "published constants",
         "an episode is taken to change at one step",
         f"{_STATISTICS}/episodes.py",
         "squares = reach.squares if mechanism.is_nonnegative else reach.l1_squares",
