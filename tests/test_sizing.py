@@ -58,8 +58,11 @@ def test_the_figures_are_those_of_the_transform(name: str, view: str) -> None:
         levels = ("ERROR", "INFO")
         events = [event | {"level": levels[i % 2]} for i, event in enumerate(some)]
         (column,) = count.expected(events).columns
-        assert None not in (column.value, column.low, column.high)
-        half = max(column.high - column.value, column.value - column.low)
+        value, low, high = column.value, column.low, column.high
+        assert value is not None
+        assert low is not None
+        assert high is not None
+        half = max(high - value, value - low)
     assert found[1] == pytest.approx(half, rel=1e-3)
 
 

@@ -16,6 +16,7 @@ from beam_dpcount.arguments.kinds import COLUMNS, plain
 from beam_dpcount.budget.budgets import ZCDP, ApproxDP, Budget, PureDP
 from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.counters.clock import Clock
+from beam_dpcount.counters.moments import zone_of
 from beam_dpcount.counters.people import Users
 from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.noise.replay import ReplayableEntropy
@@ -92,6 +93,15 @@ def clock(values: Values) -> dict[str, Any]:
     return {"tick": values["tick"], "horizon": values["horizon"], **times}
 
 
+def _check_zone(name: str) -> None:
+    try:
+        zone_of(name)
+    except ValueError:
+        remedy = "give a name such as UTC or Europe/Paris (where the system has no time zone "
+        remedy += "database, pip install tzdata)"
+        raise ParameterError("zone", f"is not a time zone, got {name!r}", remedy) from None
+
+
 def sentence_clock(values: Values, ends: bool) -> Clock:
     """The clock of a count that may have views.
 
@@ -100,6 +110,8 @@ def sentence_clock(values: Values, ends: bool) -> Clock:
       ends: whether it must end, for a count of all rows so far.
     """
     zone = values["zone"]
+    if zone is not None:
+        _check_zone(zone)
     local = values if zone is None else {**values, "timezone": zone}
     tick = getattr(values["tick"], "text", "") or values["tick"]
     if values["stop"] is None and values["horizon"] is None:

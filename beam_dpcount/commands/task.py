@@ -205,6 +205,10 @@ class Task(ABC):
         """
         return None
 
+    def row_counts(self, transform: Any, element: Any, micros: int | None) -> bool | None:
+        """Whether an element counts anything; None: as what is wrong with it says."""
+        return None
+
     def never(self, values: Iterable[Any]) -> list[str]:
         """Public texts of options that no row has, in words."""
         return []

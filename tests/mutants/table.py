@@ -2026,6 +2026,23 @@ MUTANTS = (
     ),
     Mutant(
         "sentence",
+        "a command protects no field of a metric",
+        "beam_dpcount/commands/task.py",
+        "            return ColumnUse(protected=frozenset({PRESENCE, *read}))\n",
+        "            counted = {column(name) for name in source.columns}\n"
+        "            return ColumnUse(protected=frozenset({PRESENCE, *read} - counted))\n",
+        "tests/test_odometer.py::test_every_command_says_which_columns_it_uses",
+    ),
+    Mutant(
+        "sentence",
+        "a command counts people without --user",
+        "beam_dpcount/commands/sentence.py",
+        "            if isinstance(metric, People) and options.user is None:\n",
+        "            if False:\n",
+        "tests/test_cli_metrics.py::test_what_is_refused",
+    ),
+    Mutant(
+        "sentence",
         "a time of events is made of the stream",
         f"{_TRANSFORMS}/sentence.py",
         '        if self.time is not None and self.path == "streaming":\n',
