@@ -28,15 +28,16 @@ SCRIPT = """
 import beam_dpcount as dp
 
 budget = dp.ApproxDP(epsilon=1.0, delta=1e-6)
+clock = dp.Clock("1h", 0, 24)
 dp.PrefixCount(budget, horizon=100, bounds=(0, 5), unit=0.5, on_reject="collect", path="auto")
 dp.Histogram(budget, 100, ["a", "b"], max_items=2, removals=True, entropy=dp.SystemEntropy())
 dp.Histogram(budget, 100, ["a", "b"], fit_total=True, path="auto")
-hours = dp.Clock(3600, start=0, ticks=10, zone="Europe/Paris")
-dp.Clock(60, 0, stop=600)
-dp.TickCount(budget, hours, keys=["a"], max_per_tick=9, late="drop", on_unknown="drop", other="a")
-dp.TickCount(budget, hours.restart(5), dp.People(), keys=dp.TOTAL, users=dp.Users("who", events=2))
-dp.TickCount(budget, [hours, hours.last(5)], [dp.Count(weight=2)], keys=["a"], key="k", time="at")
-dp.TickCount(budget, hours, dp.Sum(low=0, high=2, unit=0.5), keys=dp.SelectKeys(), confidence=0.9)
+dp.Clock("1h", start="2026-01-15T00:00:00Z", ticks=24, stop=None, zone="UTC")
+dp.TickCount(budget, clock, keys=["a"], max_per_tick=9, late="drop", on_unknown="drop")
+dp.TickCount(budget, clock.last(5), dp.Items("x", ["a"]), keys=dp.TOTAL, relation="add_remove")
+dp.TickCount(budget, [clock, clock.each()], [dp.Count(weight=2)], keys=["a"], key="x", time="at")
+dp.TickCount(budget, clock.restart(5), dp.Sum("x", 0, 2), keys=["a"], confidence=0.9, other="a")
+dp.TickCount(budget, clock, dp.People(), keys=["a"], users=dp.Users("who", events=5, per_key=1))
 dp.Quantiles("latency", 0, 5, q=[0.5], leaves=64, scale="log", branching=4, name="l")
 dp.Mean("latency", 0, 5, unit=0.1, weight=2)
 dp.SubstringCount(budget, 100, ["a", "b"], 2, every=10, mechanism="BinaryTree")
@@ -47,7 +48,7 @@ dp.LocalMedian(budget, cells=16)
 dp.choose(100, budget, objective="max", max_state=10)
 dp.SlidingSum(5, counter=dp.PrefixCount(budget, 100).counter, path="auto")
 dp.Isotonic(dp.PrefixCount(budget, 100).counter, over="past", blocks=9, path="auto")
-dp.ShrinkAcrossKeys(count=dp.TickCount(budget, hours, keys=["a"]), path="auto")
+dp.ShrinkAcrossKeys(count=dp.TickCount(budget, clock=clock, keys=["a"]), path="auto")
 """
 
 MOST_ANY = 20  # of 100 functions of the package: those whose signature or body names Any
