@@ -79,7 +79,6 @@ if TYPE_CHECKING:
     from beam_dpcount.transforms.last import LastPerTick
     from beam_dpcount.transforms.postprocess import (
         Isotonic,
-        Monotone,
         NonNegative,
         Rounded,
         RunningAverage,
@@ -100,7 +99,7 @@ __all__ = [
     "TOTAL", "ZCDP", "ApproxDP", "BoundUsers", "Change", "CheckError", "Checked", "Clock", "Count",
     "Counter", "CutGraph", "DegreeHistogram", "DistinctUsers", "EdgeCount", "EpisodeCount", "Error",
     "HighDegreeCount", "Histogram", "HorizonError", "Isotonic", "Items", "KStarCount",
-    "LastPerTick", "Ledger", "LocalConvexRisk", "LocalMedian", "Mean", "Monotone", "NonNegative",
+    "LastPerTick", "Ledger", "LocalConvexRisk", "LocalMedian", "Mean", "NonNegative",
     "NotANumberError", "OverspentError", "People", "PrefixCount", "PureDP", "Quantiles", "Rate",
     "Rejected", "Release", "ReplayableEntropy", "Rounded", "RunnerError", "RunnerWarning",
     "RunningAverage", "SecretError", "SelectKeys", "Share", "ShrinkAcrossKeys", "SlidingCount",
@@ -154,8 +153,7 @@ _NAMES = {
     "transforms.histograms": "Histogram",
     "transforms.last": "LastPerTick",
     "transforms.postprocess": (
-        "Isotonic Monotone NonNegative Rounded RunningAverage ShrinkAcrossKeys SlidingSum TopK "
-        "TopKPerTick"
+        "Isotonic NonNegative Rounded RunningAverage ShrinkAcrossKeys SlidingSum TopK TopKPerTick"
     ),
     "transforms.runners": "RunnerError RunnerWarning",
     "transforms.sequences": "EpisodeCount SubstringCount",

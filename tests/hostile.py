@@ -272,8 +272,6 @@ def after(kind: Any, path: str) -> Any:
     if kind is dp.LastPerTick:
         return dp.PrefixCount(BUDGET, 4, bounds=(0, 2), **options) | kind(20)
     count = ticks(path=path)
-    if kind is dp.Monotone:
-        return count | kind(path=path)
     arguments: dict[Any, tuple[Any, ...]] = {
         dp.SlidingSum: (2, count.counter, path),
         dp.TopKPerTick: (2, ABC, path),
@@ -286,7 +284,6 @@ def after(kind: Any, path: str) -> Any:
 AFTER = {
     "Isotonic": dp.Isotonic,
     "LastPerTick": dp.LastPerTick,
-    "Monotone": dp.Monotone,
     "NonNegative": dp.NonNegative,
     "Rounded": dp.Rounded,
     "RunningAverage": dp.RunningAverage,

@@ -102,7 +102,6 @@ def releases_of(events: Any, path: str) -> dict[str, Any]:
     counter = again.counter
     for label, post in {
         "sliding": dp.SlidingSum(3, counter),
-        "monotone": dp.Monotone(),
         "isotonic": dp.Isotonic(counter),
         "series": "Series" >> dp.Isotonic(counter, over="series"),
         "shrunk": dp.ShrinkAcrossKeys(again),
@@ -130,7 +129,6 @@ def selected_of(events: Any, path: str) -> dict[str, Any]:
         "histogram": events | items,
         "windows": windowed | anew,
         "nonnegative": counts | dp.NonNegative(),
-        "monotone": counts | dp.Monotone(),
         "isotonic": counts | dp.Isotonic(count.counter),
         "last": counts | dp.LastPerTick(2 * TICK),
         "top": counts | dp.TopKPerTick(2, count),

@@ -63,7 +63,6 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     dp.LocalMedian: {"budget": B, "cells": 4},
     dp.LocalConvexRisk: {"budget": B, "cells": 4, "gradient": lambda value, cells: cells},
     dp.Isotonic: {"counter": COUNTER},
-    dp.Monotone: {},
     dp.Rounded: {},
     dp.RunningAverage: {},
     dp.ShrinkAcrossKeys: {"count": dp.TickCount(**CLOCK, keys=[*"abcd"])},

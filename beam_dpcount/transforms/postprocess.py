@@ -29,7 +29,6 @@ from beam_dpcount.dofns.folds import (
     FoldGroup,
     IsotonicPast,
     IsotonicSeries,
-    RunningMaximum,
     ShrunkKeys,
     TopOfKeys,
     TopOfShown,
@@ -440,48 +439,13 @@ class NonNegative(_Each):
         return non_negative(release)
 
 
-class Monotone(_Folded):
-    """The largest release so far: counts that never fall.
-
-    PCollection of Release or VectorRelease -> the same; each coordinate by itself. For counts
-    whose exact values never fall: without negative values or removals. `stddev` stays that of a
-    release's noise before: the largest of many releases is biased upwards, by more than one stddev
-    after long stretches without events. **It does harm**: over all releases of three real streams
-    the root mean square error was 1.4 to 2.2 times that of the releases (docs/choosing.md);
-    `Isotonic` has 0.9 of it.
-
-    Args:
-      path: "auto" (default) follows `is_bounded` of the input; "streaming" keeps one number a key
-        and coordinate in state, and takes releases in the order in which they come; "bounded"
-        groups by key and sorts by step.
-
-    Guarantee: post-processing; costs nothing.
-
-    Raises:
-      ValueError, TypeError: as for TopKPerTick.
-
-    Example:
-      >>> import apache_beam as beam
-      >>> import beam_dpcount as dp
-      >>> with beam.Pipeline("FnApiRunner") as pipeline:
-      ...     events = pipeline | beam.Create([("/home", 1), ("/home", 0)])
-      ...     releases = events | dp.PrefixCount(dp.ZCDP(0.5), 1000) | dp.Monotone()
-      ...     _ = releases | beam.Map(lambda r: print(r.key, r.step))
-      /home 1
-      /home 2
-    """
-
-    def __init__(self, *, path: str = "auto") -> None:
-        super().__init__(RunningMaximum(), path)
-
-
 class Isotonic(_Folded):
     """Counts that never fall, from releases that do: the nearest series by weighted squares.
 
     PCollection of Release or VectorRelease -> the same; each coordinate by itself. Releases are
     weighted by 1 / stddev^2, and nothing is below 0. `stddev` stays that of a release's noise
     before. Over the past values are biased upwards, on real streams by 0.3 to 0.4 stddevs of a
-    release, a quarter of what Monotone adds. Root mean square errors there (docs/choosing.md) were
+    release. Root mean square errors there (docs/choosing.md) were
     0.89 to 0.95 times those of the releases over the past, 0.49 to 0.77 over the series; where most
     counts are about 0, NonNegative alone gains more than over the past.
 
