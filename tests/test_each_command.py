@@ -227,8 +227,10 @@ def test_a_header_alone(kind: str, place: Path) -> None:
     log(place / "events.csv", [])
     pictures = ("--plot", place / "out.png", "--report", place / "r.html")
     out = counted(kind, place, *exactly(kind), *pictures)
-    zeros = [one[3] for one in read(place / "out.csv", KINDS[kind].columns)]
-    assert zeros == [0] * (36 if kind == "ticks" else 0)
+    how = KINDS[kind]
+    value = how.columns.index(how.private[0])
+    zeros = [one[value] for one in read(place / "out.csv", how.columns)]
+    assert zeros == [0] * (36 if how.at_ticks and not how.selects else 0)
     assert ("no key was shown: the private count of none was high enough" in out) == (
         kind == "select"
     )
@@ -514,7 +516,8 @@ def test_keys_that_are_drawn(kind: str, place: Path, monkeypatch: pytest.MonkeyP
     drawn = pictures.caught(monkeypatch)
     words = line(kind, place, *exactly(kind), "--plot", place / "out.png", "--key", "who")
     assert "--plot-keys" not in succeed(*words, main=main_of(kind))
-    strange = KEYS[5] if kind == "ticks" else "zoe"
+    listed = KINDS[kind].at_ticks and not KINDS[kind].selects
+    strange = KEYS[5] if listed else "zoe"
     out = succeed(*words, "--plot-keys", "bob", strange, main=main_of(kind))
     most, some = (
         [panel.name for panel in how["panels"]] if "panels" in how else how["only"] for how in drawn
@@ -522,7 +525,7 @@ def test_keys_that_are_drawn(kind: str, place: Path, monkeypatch: pytest.MonkeyP
     assert some == (["bob", strange] if "panels" not in drawn[1] else ["bob"])
     assert most is None or set(most) <= {*KEYS}
     warning = "warning: --plot-keys: 'zoe' has no releases, and is not drawn"
-    assert (out.splitlines()[-1] == warning) == (kind != "ticks")
+    assert (out.splitlines()[-1] == warning) == (not listed)
 
 
 # A command and its options: what is estimated, what is left out of it, and the picture's title.

@@ -134,7 +134,7 @@ def test_each_local_day_is_counted(
     if "vectors" in kind:
         starts = [begin for begin, ends in WINDOWS[name] for begin in [begin, *ends[:-1]]]
         assert [release.start for release in releases] == 2 * starts
-        found = [(r.key, r.step, r.timestamp, round(r.values[0])) for r in releases]
+        found = [(r.key, r.step, r.timestamp, round(r.values["count"])) for r in releases]
     else:
         found = [(r.key, r.step, r.timestamp, round(r.value)) for r in releases]
     assert found == expected
@@ -151,7 +151,7 @@ def test_keys_that_nobody_listed(
     count = counting(monkeypatch, VIEWS[name], kind, path, dp.SelectKeys(shards=1))
     releases = run(lambda p: p | feed(rows_of(name)) | count).releases
     found = {
-        (r.key, r.step, r.timestamp): round(r.values[0] if kind == "vectors" else r.value)
+        (r.key, r.step, r.timestamp): round(r.values["count"] if kind == "vectors" else r.value)
         for r in releases
     }
     expected = {(key, *n[:2]): n[2] for key in "ab" for n in by_hand(name, key)}

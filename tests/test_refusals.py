@@ -80,6 +80,8 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     mechanisms.Endless: {},
     mechanisms.DecayedBLT: {"horizon": 8, "decay": 0.5},
     mechanisms.SlidingBLT: {"horizon": 8, "window": 3},
+    mechanisms.Differences: {"horizon": 8, "window": 3, "inner": mechanisms.Simple2(8)},
+    mechanisms.SingleSteps: {"horizon": 8},
     mechanisms.Sparse: {"segment": 3, "segments": 6},
     mechanisms.Unbounded: {"base": mechanisms.BinaryTree},
     metrics.Count: {},
@@ -101,7 +103,7 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     statistics.Triangles: DEGREES,
 }
 
-RESULTS = {"AggregateRelease", "Checked", "Counter", "Rejected", "Release", "Share"}
+RESULTS = {"Checked", "Counter", "Rejected", "Release", "Share", "TickRelease"}
 RESULTS |= {"SparseCounter", "TopRelease", "UnboundedCounter", "VectorRelease"}
 OTHERS = {"NonNegative", "SystemEntropy"}  # which take nothing
 OTHERS |= {"Mechanism", "Metric", "Statistic"}  # abstract
@@ -175,6 +177,7 @@ NAMED: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(["start", "stop", "until"], TIME),
     "mechanism": (5, None, "BinaryTree", mechanisms.BinaryTree),  # of `calibrate`
     "count": (5, None, dp.PrefixCount),
+    "inner": (5, None, "BinaryTree", mechanisms.BinaryTree),  # of `Differences`
 }
 # What is beyond the range of a parameter of VALID.
 BEYOND: dict[str, tuple[Any, ...]] = {

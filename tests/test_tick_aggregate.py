@@ -92,7 +92,7 @@ def test_of_listed_keys(runner: str, path: str) -> None:
     for release in outcome.releases:
         assert all(
             (low is None) == (value is None)
-            for low, value in zip(release.lows, release.values, strict=True)
+            for low, value in zip(release.lows.values(), release.values.values(), strict=True)
         )
 
 
@@ -147,7 +147,8 @@ def test_of_the_last_ticks(users: dp.Users | None, last: int, path: str) -> None
     check_all(outcome.releases, found, since=lambda start: start - before, within=ROUNDED)
     assert not outcome.metrics()
     for release in outcome.releases:
-        assert len({release.stddevs[0], release.stddevs[-1]}) == 1
+        first, *_, last = release.stddevs.values()
+        assert first == last
 
 
 def test_of_the_last_ticks_without_an_end() -> None:
@@ -211,10 +212,10 @@ def test_of_selected_keys(path: str, users: dp.Users | None) -> None:
         mine = [row for row in found if row[0] == release.key and row[2] < release.timestamp]
         check(release, mine, users is not None, len({row[1]["who"] for row in mine}))
         ticks = release.step - since.setdefault(release.key, release.step)
-        fresh = [note for note in release.notes if note == "just shown"]
+        fresh = [note for note in release.notes.values() if note == "just shown"]
         assert bool(fresh) == (ticks < 10)
         if ticks < 10:
-            assert {*release.lows, *release.highs} == {None}
+            assert {*release.lows.values(), *release.highs.values()} == {None}
 
 
 def test_a_stream_whose_watermark_moves() -> None:
@@ -460,7 +461,10 @@ def test_replayable_noise_follows_what_counts(
     entropy = dp.ReplayableEntropy("SECRET_OF_TESTS", run_id="one")
     counted = aggregate(metrics=metrics, budget=dp.ZCDP(5), keys=keys, path=path, entropy=entropy)
     one, other = (
-        {(r.key, r.timestamp): np.array(r.values) for r in count(some, "n" >> counted).releases}
+        {
+            (r.key, r.timestamp): np.array([*r.values.values()])
+            for r in count(some, "n" >> counted).releases
+        }
         for some in (rows, [*rows, ("a", {}, (end_of(at) - 5 * SECOND))])
     )
     assert len(one) > 30
@@ -562,8 +566,8 @@ def test_what_is_expected_is_what_is_released_where_noise_is_0(users: dp.Users |
         assert [column.name for column in found.columns] == list(transform.columns)
         for name in ("value", "stddev", "low", "high"):
             said = [getattr(column, name) for column in found.columns]
-            assert known(said) == close(getattr(last, f"{name}s")), (key, name)
-        assert [column.note for column in found.columns] == list(last.notes)
+            assert known(said) == close([*getattr(last, f"{name}s").values()]), (key, name)
+        assert [column.note for column in found.columns] == list(last.notes.values())
         assert found.events == len(mine)
 
 
@@ -577,10 +581,12 @@ def test_errors_are_known_beforehand(budget: Any) -> None:
     stddevs = known([each["count"].stddev for each in expected])
     for release in count(ROWS, transform).releases:
         found = expected[release.step - 1].columns
-        assert known([column.stddev for column in found]) == close(release.stddevs)
+        assert known([column.stddev for column in found]) == close([*release.stddevs.values()])
         # Intervals of counts and sums are as wide whatever the noise was.
         lows, highs = (known([getattr(c, end) for c in found[:2]]) for end in ("low", "high"))
-        widths = np.subtract(known(release.highs[:2]), known(release.lows[:2]))
+        widths = np.subtract(
+            *(known([*ends.values()][:2]) for ends in (release.highs, release.lows))
+        )
         assert np.subtract(highs, lows).tolist() == close(widths.tolist())
     noisiest = transform.expected(mine)
     assert noisiest["count"].stddev == pytest.approx(max(stddevs), rel=1e-9)

@@ -34,6 +34,7 @@ class Argument:
         required, one of them must be given.
       counted: False if it changes neither what is counted nor the noise of a replay.
       short: a short name on a command line.
+      repeats: whether a command line may give it several times; the value is then a list.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Argument:
     one_of: str = ""
     counted: bool = True
     short: str = ""
+    repeats: bool = False
 
     def read(self, given: Any) -> Any:
         """The value of what was given, text or not; None stays None.
@@ -90,8 +92,8 @@ def parsed(group: str, table: str, counted: bool = True) -> tuple[Argument, ...]
 
     An entry is a line `name METAVAR: kind, words, ...` and its help, indented. Metavars in braces
     are choices. After the kind come the words of counts that take it, and any of `required`,
-    `uncounted`, `default=`, `example=`, `one_of=` and `short=`. A help line that begins with ! is
-    the remedy.
+    `several times`, `uncounted`, `default=`, `example=`, `one_of=` and `short=`. A help line that
+    begins with ! is the remedy.
     """
     entries = re.split(r"\n(?=\S)", textwrap.dedent(table).strip())
     return tuple(_entry(group, entry, counted) for entry in entries)
@@ -104,7 +106,8 @@ def _entry(group: str, entry: str, counted: bool) -> Argument:
     kind_name, *words = said.split(", ")
     kind: Kind = getattr(kinds, kind_name.upper())
     texts = dict(word.split("=", 1) for word in words if "=" in word)
-    applies = [word for word in words if "=" not in word and word not in ("required", "uncounted")]
+    flags = ("required", "several times", "uncounted")
+    applies = [word for word in words if "=" not in word and word not in flags]
     helps, _, remedy = " ".join(line.strip() for line in lines).partition(" ! ")
     choices = tuple(metavar[1:-1].split(",")) if metavar.startswith("{") else ()
     default: Any = False if kind is kinds.SWITCH else None
@@ -123,5 +126,6 @@ def _entry(group: str, entry: str, counted: bool) -> Argument:
         "required" in words,
         remedy=remedy,
         counted=counted and "uncounted" not in words,
+        repeats="several times" in words,
         **texts,
     )

@@ -24,7 +24,7 @@ from beam_dpcount.commands.files.inputs import files_of
 from beam_dpcount.commands.files.read import ReadEvents, all_events, notes, ready
 from beam_dpcount.commands.options import named_as_options, unknown_argument
 from beam_dpcount.commands.progress import CountReleases, Progress, counted
-from beam_dpcount.commands.report import UNBOUNDED, errors, past_horizon, rule_of_thumb, table
+from beam_dpcount.commands.report import UNBOUNDED, past_horizon
 from beam_dpcount.dofns.elements import PAST_HORIZON
 from beam_dpcount.transforms.runners import check_name
 
@@ -72,7 +72,7 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
         split = beam.FlatMap(task.split).with_output_types(tuple[str, Event])
         events |= "SplitKeys" >> split
     releases = events | "Count" >> transform
-    task.counter, task.entropy = transform.counter, transform.entropy
+    task.use(transform)
     if options.rejected:
         releases, rejected = releases
         row = beam.Map(rejected_row).with_output_types(tuple[Any, ...])
@@ -91,7 +91,7 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
     said = [*warned, *task.notes(), *notes(reader.source, files)]
     named = {data.path: name for data, name in zip(files, places.paths, strict=True)}
     if options.dry_run:
-        say([DRY, *said, *_there(options), *spending.foretold(task, named), *foretold(task)])
+        say([DRY, *said, *_there(options), *spending.foretold(task, named), *task.foretold()])
         return
     beside = None if options.output == STANDARD else manifest.path_of(place)
     made = place, beside, options.rejected, options.plot, options.report
@@ -109,7 +109,7 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
             task.truth = task.exact(all_events(reader.source), places)
         try:
             with Progress("drawing"):
-                past = past_horizon(task.counter.mechanism.horizon, late)
+                past = past_horizon(task.steps, late)
                 missing = drawing.draw(task, [*warned, *past])
         except InputError as error:
             raise InputError(f"{error}; the counts are complete: {task.where}") from None
@@ -145,7 +145,7 @@ def finished(pipeline: beam.Pipeline, options: argparse.Namespace, size: int) ->
 
 def report(task: Task, late: int) -> list[str]:
     """What the user reads at the end, with so many rows past the horizon. It shows no value."""
-    counter, options = task.counter, task.options
+    options = task.options
     return [
         task.written(),
         *([f"picture: {options.plot}"] if options.plot else []),
@@ -155,23 +155,9 @@ def report(task: Task, late: int) -> list[str]:
         *([f"rejected rows (private): {options.rejected}"] if options.rejected else []),
         *task.findings(),
         task.guarantee(),
-        errors(counter, task.estimate(), task.largest(), task.streams()),
+        task.errors(task.estimate()),
         *task.remarks(),
-        *past_horizon(counter.mechanism.horizon, late),
-    ]
-
-
-def foretold(task: Task) -> list[str]:
-    """What the report would say of privacy and of errors, and how these grow. It shows no value."""
-    counter = task.counter
-    return [
-        task.guarantee(),
-        errors(counter, task.estimate(), task.largest(), task.streams()),
-        *task.remarks(),
-        "",
-        table(counter, getattr(task.options, "every", None) or 1),
-        "",
-        rule_of_thumb(counter),
+        *past_horizon(task.steps, late),
     ]
 
 

@@ -28,7 +28,16 @@ from beam_dpcount.commands.files.formats import (
     value_of,
 )
 from beam_dpcount.commands.options import Parser, budget_of, entropy_of
-from beam_dpcount.commands.report import Estimate, many, one_run, protected
+from beam_dpcount.commands.report import (
+    Estimate,
+    errors,
+    many,
+    one_run,
+    protected,
+    rule_of_thumb,
+    table,
+)
+from beam_dpcount.counters.charged import CounterSpender
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.moments import zone_of
 from beam_dpcount.noise.entropy import Entropy
@@ -50,6 +59,12 @@ def texts_of(cell: object) -> list[str]:
     """The texts of a cell that holds one, several or none."""
     several = cell if isinstance(cell, list | tuple) else [cell]
     return [str(one) for one in several if one is not None]
+
+
+def described(counter: Counter) -> dict[str, Any]:
+    """A counter in words, without what the manifest says elsewhere."""
+    left_out = ("budget", "also_satisfies", "neighbouring_relation")
+    return {name: text for name, text in counter.describe().items() if name not in left_out}
 
 
 class Task(ABC):
@@ -149,6 +164,26 @@ class Task(ABC):
         """How many ticks a run releases, where another one may release more of the same clock."""
         return None
 
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> Task:
+        """The task that these options ask for."""
+        return cls(options)
+
+    def use(self, transform: Any) -> None:
+        """Takes over what the transform counts with, once it is applied."""
+        self.counter, self.entropy = transform.counter, transform.entropy
+
+    @property
+    def spender(self) -> Any:
+        """What spends the budget, for an account."""
+        at_clock = not self.people_are_public
+        return CounterSpender(self.counter, self.entropy, at_clock, self.options.user)
+
+    @property
+    def steps(self) -> int:
+        """How many releases a stream has at most."""
+        return self.counter.mechanism.horizon
+
     def finish(self, releases: Any) -> Any:
         """What is written of the releases."""
         return releases
@@ -161,6 +196,19 @@ class Task(ABC):
         """The texts that options list, for --check; None where there are none."""
         return None
 
+    # What a private look at the rows finds, for --check
+
+    def beyond_bounds(self, events: Sequence[tuple[str, str, int | None, Any]]) -> int | None:
+        """How many events (person, key, time, value) bounds on people leave out.
+
+        None: `suggest_bounds` says it.
+        """
+        return None
+
+    def never(self, values: Iterable[Any]) -> list[str]:
+        """Public texts of options that no row has, in words."""
+        return []
+
     # What is said before and after the run
 
     @abstractmethod
@@ -169,6 +217,40 @@ class Task(ABC):
 
     @abstractmethod
     def estimate(self) -> Estimate: ...
+
+    def errors(self, estimate: Estimate) -> str:
+        """The errors to expect."""
+        return errors(self.counter, estimate, self.largest(), self.streams())
+
+    def foretold(self) -> list[str]:
+        """What a dry run says of privacy and of errors, and how these grow. It shows no value."""
+        return [
+            self.guarantee(),
+            self.errors(self.estimate()),
+            *self.remarks(),
+            "",
+            table(self.counter, getattr(self.options, "every", None) or 1),
+            "",
+            rule_of_thumb(self.counter),
+        ]
+
+    def mechanism(self) -> Mapping[str, Any]:
+        """What the manifest says of the counter."""
+        return described(self.counter)
+
+    @property
+    def mechanisms(self) -> str:
+        """What counts, in a few words."""
+        return f"{self.counter.mechanism.name}, horizon {self.steps:,}"
+
+    @property
+    def drawn_by(self) -> str:
+        """The law of the noise."""
+        return type(self.counter.law).__name__
+
+    def meaning(self, name: str) -> str | None:
+        """What a column of the output holds, if it is not what others of its name do."""
+        return None
 
     def covers(self) -> str:
         """Whose releases the guarantee covers."""

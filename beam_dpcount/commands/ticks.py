@@ -14,6 +14,7 @@ Options that are not listed here go to Beam, e.g. --runner.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -33,6 +34,7 @@ from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.commands.report import Estimate, many
 from beam_dpcount.commands.start import command
 from beam_dpcount.commands.task import Listed, Task
+from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.noise.laws import DiscreteLaplace
 from beam_dpcount.statistics.items import places as places_of
@@ -57,9 +59,31 @@ class Ticks(Task):
     """
     names = select.NAMES
 
-    counts = "ticks numbers several people select truth"
+    counts = "ticks numbers sentence several people select truth"
     changes: ClassVar[Changes] = {"key": {"help": "the keys; default: one count of all rows"}}
     titles: ClassVar[Mapping[str, str]] = {"budget": ALL_KEYS}
+
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> Task:
+        from beam_dpcount.commands import sentence  # here: it imports Beam, and --help does not
+
+        return sentence.Sentence(options) if sentence.given(options) else cls(options)
+
+    @property
+    def engine(self) -> Any:
+        """What counts, or one of several that do."""
+        return self.count
+
+    @property
+    def counts_with(self) -> Any:
+        """The calibrated counter."""
+        return self.engine.counter
+
+    @property
+    def grid(self) -> Grid:
+        """All ticks of the clock."""
+        grid: Grid = self.engine.clock
+        return grid
 
     def check(self) -> None:
         self._check_keys()
@@ -186,9 +210,9 @@ class Ticks(Task):
 
     def _not_ended(self) -> list[str]:
         """A note on ticks that are not released because they have not ended."""
-        left, open_ticks = self.count.ticks_left, self.count.ticks_open
+        left, open_ticks = self.count.ticks_left, self.engine.ticks_open
         if self.options.path == "streaming" and open_ticks:
-            ticks = self.counter.mechanism.horizon
+            ticks = self.steps
             return [
                 "note: --path streaming takes the end of the files for the end of the clock: all "
                 f"{many(ticks, 'tick')} are written, also those that have not ended "
@@ -196,7 +220,7 @@ class Ticks(Task):
             ]
         if not left:
             return []
-        note = f"note: ticks that have ended by {self.count.cutoff} (--until) are written; "
+        note = f"note: ticks that have ended by {self.engine.cutoff} (--until) are written; "
         note += f"the other {left:,} are charged as well"
         if self.options.secret_env is not None or self.options.secret_file is not None:
             note += "; a later run over the same rows repeats those and adds more, at no cost"

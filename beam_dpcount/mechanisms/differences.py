@@ -47,6 +47,9 @@ class Differences(Mechanism):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "window", check_window(self.window))
+        given: object = self.inner
+        if not isinstance(given, Mechanism):
+            raise TypeError(f"inner must be a mechanism, got {given!r}: give e.g. Simple2(horizon)")
         if type(self.inner) is not Simple2 and self.horizon > _LONGEST:
             raise UnsupportedHorizonError(
                 f"Differences of {self.inner.name} take up to {_LONGEST:,} steps, got "

@@ -86,7 +86,7 @@ class _Each(beam.PTransform[Any, Any]):
 
     def _checked(self, release: Any) -> Any:
         # By its fields: a worker that knows the schema only decodes it as a class of its own.
-        if getattr(release, "_fields", None) != Release._fields:
+        if getattr(release, "_fields", None) not in (Release._fields, VectorRelease._fields):
             raise TypeError(
                 f"elements must be releases, but one is a {type(release).__name__}: apply "
                 f"{type(self).__name__} to what a count gives out"

@@ -1983,4 +1983,53 @@ MUTANTS = (
         "tests/test_entries.py::"
         "test_shares_of_zcdp_have_no_epsilon_so_their_ledger_is_charged_whole",
     ),
+    # One sentence
+    Mutant(
+        "sentence",
+        "each view of a list has the whole budget",
+        f"{_TRANSFORMS}/sentence.py",
+        "    return [ledger.share(share).budget for share in shares]",
+        "    return [budget for share in shares]",
+        "tests/test_sentence.py::test_a_list_of_views_shares_the_budget_and_says_so",
+    ),
+    Mutant(
+        "sentence",
+        "a list of views does not claim its share",
+        f"{_TRANSFORMS}/sentence.py",
+        "        claim(self.budget, by=applied, spender=JoinedSpender(spenders))\n",
+        "",
+        "tests/test_sentence.py::test_a_list_of_views_shares_the_budget_and_says_so",
+    ),
+    Mutant(
+        "sentence",
+        "people of the last ticks are charged as one tick each",
+        f"{_TRANSFORMS}/views.py",
+        "        ones = plain.events * self.active\n",
+        "        ones = plain.events\n",
+        "tests/test_sentence.py::test_people_of_the_last_ticks_cost_their_ticks",
+    ),
+    Mutant(
+        "sentence",
+        "a person counts twice in a tick",
+        f"{_DOFNS}/active.py",
+        "            first = max(tick, until.get(key, 0) + 1)\n",
+        "            first = tick\n",
+        "tests/test_sentence.py::test_a_list_of_views_is_one_row_a_key_and_tick[bounded]",
+    ),
+    Mutant(
+        "sentence",
+        "a field of an object runs code of its class",
+        "beam_dpcount/reading.py",
+        "    return dict.get(held, name)\n",
+        "    return getattr(event, name, None)\n",
+        "tests/test_sentence.py::test_code_of_an_object_is_not_a_field",
+    ),
+    Mutant(
+        "sentence",
+        "a time of events is made of the stream",
+        f"{_TRANSFORMS}/sentence.py",
+        '        if self.time is not None and self.path == "streaming":\n',
+        "        if False:\n",
+        "tests/test_sentence.py::test_what_does_not_go_together_is_refused",
+    ),
 )
