@@ -45,7 +45,7 @@ def log(n: int = 120, seed: int = 1, people: int = 7) -> list[Row]:
         payload["level"] = chance.choice(["ERROR", "INFO"])
         payload["action"] = chance.choice(["view", "buy", "other"])
         del payload[chance.choice(["ms", "level", "action", "who"])]
-        payload.setdefault("who", None if chance.random() < 0.5 else "p1")
+        payload.setdefault("who", None if people > 7 or chance.random() < 0.5 else "p1")
         rows.append((chance.choice("aabc"), payload, micros))
     return rows
 

@@ -61,11 +61,22 @@ class Fold(Whole):
             yield from given
 
 
+RESTARTS = (
+    "releases of clock.restart(n) start anew every n ticks, which sums and fits over many ticks do "
+    "not follow: count clock.last(n) for the last n ticks, or the clock itself"
+)
+
+
 def step_of(release: Any, counter: LatticeCounter) -> int:
     """The step of the counter at a release: windows restart the counter, but not the step numbers.
 
-    A window at a clock has as many ticks as its counter has steps.
+    A window has as many ticks as its counter has steps.
+
+    Raises:
+      TypeError: the release is of a view that restarts, where windows of local days have fewer.
     """
+    if getattr(release, "restart", None) is not None:
+        raise TypeError(RESTARTS)
     step, horizon = release.step, counter.horizon
     return step if horizon is None else (step - 1) % horizon + 1
 
