@@ -22,6 +22,7 @@ from beam_dpcount.dofns.ticks import CountAllTicks, CountEachTick
 from beam_dpcount.statistics import Words
 from beam_dpcount.transforms.described import Described
 from tests import notebooks
+from tests.public import PUBLIC
 
 PURE = dp.PureDP(1.0)  # for which BridgedKAry is best, on the bounded path alone
 STEPS = 1000
@@ -132,8 +133,7 @@ def _displayed(found: Any) -> Iterator[tuple[str, str]]:
 
 
 def test_all_transforms_with_a_counter_are_here() -> None:
-    named = {name: getattr(dp, name) for name in dp.__all__}
-    described = {n for n, x in named.items() if isinstance(x, type) and issubclass(x, Described)}
+    described = {n for n, x in PUBLIC.items() if isinstance(x, type) and issubclass(x, Described)}
     assert described - {"LocalConvexRisk", "LocalMedian"} == set(MADE)  # theirs know no paths
     assert {name: type(make()).__name__ for name, make in MADE.items()} == {n: n for n in MADE}
 

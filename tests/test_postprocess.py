@@ -822,7 +822,10 @@ DECAYED = dp.calibrate(SquareRoot(64, decay=0.5), dp.ZCDP(0.5))
         (lambda: SlidingSum(2, DECAYED), "decay 0.5, whose differences are not sliding sums"),
         (lambda: SlidingSum(2, DECAYED), "leave out momentum and decay"),
         (lambda: SlidingSum(2, FORGETS), "sums: give the counter of a count, such as a TickCount"),
-        (lambda: dp.Isotonic(FORGETS), "fall: give the counter of a count, such as a TickCount"),
+        (
+            lambda: dp.post.Isotonic(FORGETS),
+            "fall: give the counter of a count, such as a TickCount",
+        ),
         (lambda: SlidingSum(50_001, VECTORS), "keeps 1000020 numbers a key, and at most 1000000"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -886,7 +889,7 @@ def test_releases_of_a_view_that_restarts_are_refused() -> None:
     hours = dp.Clock("1h", start="2026-03-28", ticks=47, zone="Europe/Paris")
     counter = TickCount(dp.ZCDP(1), hours.restart("1d"), keys=["a"]).counter
     release = Release("a", 25, hours.end_of(25), 1.0, 1.0, restart=2)
-    for use in (dp.SlidingSum(3, counter)._fold, dp.Isotonic(counter)._fold):
+    for use in (dp.post.SlidingSum(3, counter)._fold, dp.post.Isotonic(counter)._fold):
         with pytest.raises(TypeError, match=says(RESTARTS)):
             use.add(None, release)
     with pytest.raises(TypeError, match=says(RESTARTS)):

@@ -40,6 +40,7 @@ from tests.hostile import (
     after,
     ticks,
 )
+from tests.public import PUBLIC
 from tests.runners import SECOND, Row, feed
 from tests.scripted import ScriptedEntropy
 from tests.side_doors import SECRET, _noted_updates, outside  # noqa: F401
@@ -50,8 +51,8 @@ pytestmark = pytest.mark.usefixtures("no_state_cache")
 def test_every_transform_is_in_the_table() -> None:
     exported = {
         name
-        for name in dp.__all__
-        if isinstance(getattr(dp, name), type) and issubclass(getattr(dp, name), beam.PTransform)
+        for name, kind in PUBLIC.items()
+        if isinstance(kind, type) and issubclass(kind, beam.PTransform)
     }
     assert exported == {*EACH_ELEMENT, *EACH_TICK, *LOCAL, *AFTER}
     tables = (EACH_ELEMENT, EACH_TICK, LOCAL, AFTER)

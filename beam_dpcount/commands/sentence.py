@@ -34,6 +34,7 @@ from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.moments import instant
 from beam_dpcount.counters.people import Seen
 from beam_dpcount.mechanisms.single_steps import SingleSteps
+from beam_dpcount.noise.entropy import SystemEntropy
 from beam_dpcount.statistics.metrics import Items, Metric, People
 from beam_dpcount.statistics.metrics.base import Errors, OfField
 from beam_dpcount.statistics.metrics.rates import Comparison, Rate
@@ -163,7 +164,7 @@ class Sentence(Ticks):
 
     def use(self, transform: Any) -> None:
         self.counter = self.parts[0].engine.counter
-        self.entropy = transform.entropy or dp.SystemEntropy()
+        self.entropy = transform.entropy or SystemEntropy()
 
     @property
     def spender(self) -> Any:

@@ -178,7 +178,7 @@ class TopK(_Each):
       >>> count = dp.Histogram(dp.ZCDP(0.5), 1000, ["login", "logout"])
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     events = pipeline | beam.Create([("/home", "login")])
-      ...     top = events | count | dp.TopK(1, count)
+      ...     top = events | count | dp.post.TopK(1, count)
       ...     _ = top | beam.Map(lambda r: print(r.step, len(r.items)))
       1 1
     """
@@ -228,7 +228,7 @@ class TopKPerTick(beam.PTransform[Any, Any]):
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     events = pipeline | beam.Create(["login"])
       ...     timed = events | beam.Map(lambda e: beam.window.TimestampedValue(e, 30))
-      ...     top = timed | count | dp.TopKPerTick(1, count)
+      ...     top = timed | count | dp.post.TopKPerTick(1, count)
       ...     _ = top | beam.Map(lambda r: print(r.step, len(r.items)))
       1 1
     """
@@ -300,7 +300,7 @@ class RunningAverage(_Each):
       >>> import beam_dpcount as dp
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     events = pipeline | beam.Create([("/home", 1), ("/home", 0)])
-      ...     releases = events | dp.PrefixCount(dp.ZCDP(0.5), 1000) | dp.RunningAverage()
+      ...     releases = events | dp.PrefixCount(dp.ZCDP(0.5), 1000) | dp.post.RunningAverage()
       ...     _ = releases | beam.Map(lambda r: print(r.key, r.step))
       /home 1
       /home 2
@@ -364,7 +364,7 @@ class SlidingSum(_Folded):
       >>> count = dp.PrefixCount(dp.ZCDP(0.5), 1000)
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     events = pipeline | beam.Create([("/home", 1), ("/home", 0)])
-      ...     releases = events | count | dp.SlidingSum(10, count.counter)
+      ...     releases = events | count | dp.post.SlidingSum(10, count.counter)
       ...     _ = releases | beam.Map(lambda r: print(r.key, r.step))
       /home 1
       /home 2
@@ -429,7 +429,7 @@ class NonNegative(_Each):
       >>> import beam_dpcount as dp
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     events = pipeline | beam.Create([("/home", 1), ("/home", 0)])
-      ...     releases = events | dp.PrefixCount(dp.ZCDP(0.5), 1000) | dp.NonNegative()
+      ...     releases = events | dp.PrefixCount(dp.ZCDP(0.5), 1000) | dp.post.NonNegative()
       ...     _ = releases | beam.Map(lambda r: print(r.value >= 0))
       True
       True
@@ -483,7 +483,7 @@ class Isotonic(_Folded):
       >>> count = dp.PrefixCount(dp.ZCDP(0.5), 1000)
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     events = pipeline | beam.Create([("/home", 1), ("/home", 0)])
-      ...     releases = events | count | dp.Isotonic(count.counter)
+      ...     releases = events | count | dp.post.Isotonic(count.counter)
       ...     _ = releases | beam.Map(lambda r: print(r.key, r.step, r.value >= 0))
       /home 1 True
       /home 2 True
@@ -564,7 +564,7 @@ class ShrinkAcrossKeys(_Folded):
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     events = pipeline | beam.Create(["login"])
       ...     timed = events | beam.Map(lambda e: beam.window.TimestampedValue(e, 30))
-      ...     shrunk = timed | count | dp.ShrinkAcrossKeys(count)
+      ...     shrunk = timed | count | dp.post.ShrinkAcrossKeys(count)
       ...     _ = shrunk | beam.Map(lambda r: print(r.key, r.step, r.value >= 0))
       login 1 True
       logout 1 True
@@ -607,7 +607,7 @@ class Rounded(_Each):
       >>> import beam_dpcount as dp
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     events = pipeline | beam.Create([("/home", 1), ("/home", 0)])
-      ...     releases = events | dp.PrefixCount(dp.ZCDP(0.5), 1000) | dp.Rounded(10)
+      ...     releases = events | dp.PrefixCount(dp.ZCDP(0.5), 1000) | dp.post.Rounded(10)
       ...     _ = releases | beam.Map(lambda r: print(r.value % 10))
       0.0
       0.0
