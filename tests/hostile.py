@@ -272,8 +272,8 @@ def no_text(x: Any) -> Any:
 
 
 LOCAL: dict[str, Callable[[], Any]] = {
-    "LocalMedian": lambda: dp.LocalMedian(BUDGET, 4, value=no_text),
-    "LocalConvexRisk": lambda: dp.LocalConvexRisk(BUDGET, 4, gradient=hinge),
+    "LocalMedian": lambda: dp.local.LocalMedian(BUDGET, 4, value=no_text),
+    "LocalConvexRisk": lambda: dp.local.LocalConvexRisk(BUDGET, 4, gradient=hinge),
 }
 CLIENTS = [0.1, 0.4, 0.4, 0.9, 0.2, 0.3, 0.5, 0.6, 0.7]
 OTHER_CLIENTS = [7, -7, math.inf, NAN, None, SECRET, Odd(), Hidden(), [0.1]]
@@ -282,34 +282,31 @@ OTHER_CLIENTS = [7, -7, math.inf, NAN, None, SECRET, Odd(), Hidden(), [0.1]]
 def after(kind: Any, path: str) -> Any:
     """A count whose releases go through a post-processing transform."""
     options = {"path": path, "entropy": ScriptedEntropy()}
-    if kind is dp.TopK:
+    if kind is dp.post.TopK:
         counted = dp.Histogram(BUDGET, 4, ABC, **options)
         return beam.MapTuple(lambda key, x: (key, "abc"[x % 3])) | counted | kind(2, counted)
-    if kind is dp.LastPerTick:
+    if kind is dp.post.LastPerTick:
         return dp.PrefixCount(BUDGET, 4, bounds=(0, 2), **options) | kind(20)
     count = ticks(path=path)
-    if kind is dp.Monotone:
-        return count | kind(path=path)
     arguments: dict[Any, tuple[Any, ...]] = {
-        dp.SlidingSum: (2, count.counter, path),
-        dp.TopKPerTick: (2, ABC, path),
-        dp.Isotonic: (count.counter, "past", 2, path),
-        dp.ShrinkAcrossKeys: (count, path),
+        dp.post.SlidingSum: (2, count.counter, path),
+        dp.post.TopKPerTick: (2, ABC, path),
+        dp.post.Isotonic: (count.counter, "past", 2, path),
+        dp.post.ShrinkAcrossKeys: (count, path),
     }
     return count | kind(*arguments.get(kind, ()))
 
 
 AFTER = {
-    "Isotonic": dp.Isotonic,
-    "LastPerTick": dp.LastPerTick,
-    "Monotone": dp.Monotone,
-    "NonNegative": dp.NonNegative,
-    "Rounded": dp.Rounded,
-    "RunningAverage": dp.RunningAverage,
-    "ShrinkAcrossKeys": dp.ShrinkAcrossKeys,
-    "SlidingSum": dp.SlidingSum,
-    "TopK": dp.TopK,
-    "TopKPerTick": dp.TopKPerTick,
+    "Isotonic": dp.post.Isotonic,
+    "LastPerTick": dp.post.LastPerTick,
+    "NonNegative": dp.post.NonNegative,
+    "Rounded": dp.post.Rounded,
+    "RunningAverage": dp.post.RunningAverage,
+    "ShrinkAcrossKeys": dp.post.ShrinkAcrossKeys,
+    "SlidingSum": dp.post.SlidingSum,
+    "TopK": dp.post.TopK,
+    "TopKPerTick": dp.post.TopKPerTick,
 }
 
 # Of the same, keys that nobody listed, none of which is shown.

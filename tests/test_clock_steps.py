@@ -97,9 +97,9 @@ def test_what_follows_knows_the_steps_of_windows(path: str) -> None:
     def built(pipeline: beam.Pipeline) -> Any:
         releases = pipeline | feed(ROWS) | windows | count
         return (
-            releases | "Last" >> dp.SlidingSum(2, count.counter, path=path),
-            releases | "Average" >> dp.RunningAverage(count.counter),
-            releases | "Isotonic" >> dp.Isotonic(count.counter, path=path),
+            releases | "Last" >> dp.post.SlidingSum(2, count.counter, path=path),
+            releases | "Average" >> dp.post.RunningAverage(count.counter),
+            releases | "Isotonic" >> dp.post.Isotonic(count.counter, path=path),
         )
 
     # What windows forget is only known once the transform is applied.

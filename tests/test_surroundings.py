@@ -37,11 +37,11 @@ from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.dofns import versions
 from beam_dpcount.dofns.elements import CountEachElement
 from beam_dpcount.dofns.versions import VersionedDoFn, VersionError
+from beam_dpcount.errors import SecretError
 from beam_dpcount.mechanisms import recurrence
 from beam_dpcount.noise import replay
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
-from beam_dpcount.noise.replay import SecretError
 from beam_dpcount.states.codecs import StateCodec
 from beam_dpcount.transforms.distinct import DistinctUsers
 from beam_dpcount.transforms.sliding import SlidingCount

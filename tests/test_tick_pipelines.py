@@ -129,7 +129,7 @@ def by_hand(
             total = 0
             for other, x, micros in rows:
                 if other == key and (step - 1) * tick <= micros - origin < step * tick:
-                    with contextlib.suppress(dp.NotANumberError):
+                    with contextlib.suppress(dp.errors.NotANumberError):
                         total += counter.quantise(x)
             total = min(max(total, -cap), cap)
             state, value = counter.step_lattice(state, total, noise)

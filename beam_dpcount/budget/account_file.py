@@ -21,7 +21,7 @@ from beam_dpcount.budget.account import FORMAT, Account, AccountError, Run, acco
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.charges import MOST_DIGITS, Charge, Charges, charge_of
 from beam_dpcount.budget.odometer import PRESENCE, UNKNOWN, ColumnUse, ordered
-from beam_dpcount.checks import Error
+from beam_dpcount.errors import Error
 from beam_dpcount.version import __version__
 
 _WITHOUT_COLUMNS = 1  # the previous format

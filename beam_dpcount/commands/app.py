@@ -13,10 +13,9 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from beam_dpcount.budget.budgets import WeakBudgetWarning
-from beam_dpcount.checks import Error
 from beam_dpcount.commands import stop
 from beam_dpcount.commands.files import streams
+from beam_dpcount.errors import Error, WeakBudgetWarning
 
 Main = Callable[[Sequence[str] | None], None]
 

@@ -32,6 +32,7 @@ from beam_dpcount.counters.charged import CounterSpender, JoinedSpender
 from beam_dpcount.counters.clock import Clock, Last, Restart, now
 from beam_dpcount.counters.moments import instant, zone_of
 from beam_dpcount.counters.people import Seen
+from beam_dpcount.noise.entropy import SystemEntropy
 from beam_dpcount.statistics.metrics import Items, Metric, People
 from beam_dpcount.statistics.metrics.base import Errors, OfField
 from beam_dpcount.statistics.metrics.rates import Comparison, Rate
@@ -158,7 +159,7 @@ class Sentence(Ticks):
 
     def use(self, transform: Any) -> None:
         self.counter = self.parts[0].engine.counter
-        self.entropy = transform.entropy or dp.SystemEntropy()
+        self.entropy = transform.entropy or SystemEntropy()
 
     @property
     def spender(self) -> Any:

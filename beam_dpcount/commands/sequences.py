@@ -157,7 +157,7 @@ class Sequences(Task):
     def finish(self, releases: Any) -> Any:
         words = len(self.labels)
         kept = words if self.options.all else min(self.options.top, words)
-        return releases | "Top" >> dp.TopK(kept, self.labels)
+        return releases | "Top" >> dp.post.TopK(kept, self.labels)
 
     def listed(self) -> Listed:
         return Listed("--domain", self.letters, lambda _, event: texts_of(event.value))

@@ -21,9 +21,10 @@ from beam_dpcount.budget.costs import (
     dp_event,
     pure_cost,
 )
-from beam_dpcount.checks import Error, ParameterError
+from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.change import Change, check_unit
-from beam_dpcount.counters.lattice import Lattice, NotANumberError
+from beam_dpcount.counters.lattice import Lattice
+from beam_dpcount.errors import Error, NotANumberError
 from beam_dpcount.mechanisms.base import FloatArray, IntArray, Mechanism, State
 from beam_dpcount.noise.entropy import Noise, SystemNoise
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian

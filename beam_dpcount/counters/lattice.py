@@ -11,11 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from beam_dpcount.checks import Error
-
-
-class NotANumberError(Error, ValueError):
-    """An input that is not a number. The message never shows it."""
+from beam_dpcount.errors import NotANumberError
 
 
 def plain(x: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import apache_beam as beam
 
-from beam_dpcount.checks import Error
+from beam_dpcount.errors import Error
 from beam_dpcount.noise.replay import NOISE_FORMAT
 from beam_dpcount.version import __version__
 

@@ -189,7 +189,7 @@ class LocalMedian(_LocalRisk):
       >>> import beam_dpcount as dp
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     clients = pipeline | beam.Create([0.2, 0.4, 0.9])
-      ...     risk = clients | dp.LocalMedian(dp.ApproxDP(1.0, 1e-6), cells=16)
+      ...     risk = clients | dp.local.LocalMedian(dp.ApproxDP(1.0, 1e-6), cells=16)
       ...     _ = risk | beam.Map(lambda r: print(r.clients))
       3
     """
@@ -249,7 +249,7 @@ class LocalConvexRisk(_LocalRisk):
       ...
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     clients = pipeline | beam.Create([0.2, 0.4, 0.9])
-      ...     risk = clients | dp.LocalConvexRisk(dp.ZCDP(0.5), 16, gradient=slopes)
+      ...     risk = clients | dp.local.LocalConvexRisk(dp.ZCDP(0.5), 16, gradient=slopes)
       ...     _ = risk | beam.Map(lambda r: print(r.clients))
       3
     """

@@ -37,7 +37,7 @@ class LastPerTick(beam.PTransform[Any, Any]):
       ...     events = pipeline | beam.Create([("/home", 1), ("/home", 0)])
       ...     timed = events | beam.Map(lambda e: beam.window.TimestampedValue(e, 30))
       ...     releases = timed | dp.PrefixCount(dp.ZCDP(0.5), 1000)
-      ...     _ = releases | dp.LastPerTick(60) | beam.Map(lambda release: print(release.step))
+      ...     _ = releases | dp.post.LastPerTick(60) | beam.Map(lambda release: print(release.step))
       2
     """
 
