@@ -26,8 +26,8 @@ from beam_dpcount.commands.figures.pictures import STDDEVS, Running
 from beam_dpcount.commands.files import formats
 from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.commands.report import LEVEL, Estimate, many
+from beam_dpcount.commands.running_ticks import RunningTicks, SplitCells, SplitKeys
 from beam_dpcount.commands.task import described
-from beam_dpcount.commands.ticks import SplitCells, SplitKeys, Ticks
 from beam_dpcount.counters.charged import CounterSpender, JoinedSpender
 from beam_dpcount.counters.clock import Clock, Last, Restart, now
 from beam_dpcount.counters.moments import instant, zone_of
@@ -53,7 +53,7 @@ def given(options: argparse.Namespace) -> bool:
     return bool(options.metric or options.view or options.zone)
 
 
-class Sentence(Ticks):
+class Sentence(RunningTicks):
     """Of rows at the ticks of a public clock: metrics and views."""
 
     names: ClassVar[Mapping[str, str]] = {**select.NAMES, "ticks": "horizon"}

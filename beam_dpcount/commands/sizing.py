@@ -172,7 +172,8 @@ def _wanted(sizing: Sizing, budget: Budget, want: float) -> list[str]:
     @cache
     def with_budget(times: float) -> bool:
         number = float(f"{here * times:.2g}")
-        changed: Any = replace(budget, **{name: number})  # type: ignore[type-var]
+        kept: Any = budget
+        changed: Any = replace(kept, **{name: number})
         return enough(changed, 1.0)
 
     times = _least(with_budget, _LARGEST / here)
