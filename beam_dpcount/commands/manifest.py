@@ -117,7 +117,7 @@ def _meaning(task: Task, name: str) -> str:
     return placed.get(name) or _COLUMNS.get(name) or other
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
     return value if isinstance(value, str | int | float | bool) else str(value)

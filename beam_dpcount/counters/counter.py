@@ -110,7 +110,7 @@ class LatticeCounter(ABC):
         """The state before the first step."""
 
     @abstractmethod
-    def step_lattice(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
+    def step_lattice(self, state: State, x: object, noise: Noise) -> tuple[State, Any]:
         """`step` of a value that `quantise` has put on the lattice already."""
 
     def steps_lattice(
@@ -169,7 +169,7 @@ class LatticeCounter(ABC):
         """On which inputs are counted."""
         return Lattice(self.change.low, self.change.high, self.unit)
 
-    def step(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
+    def step(self, state: State, x: object, noise: Noise) -> tuple[State, Any]:
         """Take one step: a new state, and the private prefix sum (a float, or shape (dimension,)).
 
         Args:
@@ -204,7 +204,7 @@ class LatticeCounter(ABC):
         """A lattice value in the values' units: a float, or an array of floats."""
         return value * self.unit if self.dimension else float(value * self.unit)
 
-    def quantise(self, x: Any) -> Any:
+    def quantise(self, x: object) -> Any:
         """One input clipped to the bounds and rounded to the lattice, in multiples of the unit."""
         if self.dimension is not None:
             try:
@@ -394,7 +394,7 @@ def calibrate(
 
 @overload
 def calibrate(
-    mechanism: Any,
+    mechanism: object,
     budget: Budget,
     change: Change | None = None,
     dimension: int | None = None,
@@ -403,7 +403,7 @@ def calibrate(
 
 
 def calibrate(
-    mechanism: Any,
+    mechanism: object,
     budget: Budget,
     change: Change | None = None,
     dimension: int | None = None,

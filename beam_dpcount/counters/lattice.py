@@ -14,7 +14,7 @@ import numpy.typing as npt
 from beam_dpcount.errors import NotANumberError
 
 
-def plain(x: Any) -> Any:
+def plain(x: object) -> Any:
     """NumPy's floats as Python's, which are compared without a warning on the worker.
 
     NumPy compares in the precision of its own, and warns of bounds that lie beyond it.

@@ -218,7 +218,7 @@ def _check_field(results: Sequence[RowCheck]) -> None:
         raise CheckError(f"row {number}: {problem}")
 
 
-def _timed(row: Any) -> tuple[Any, int | None]:
+def _timed(row: object) -> tuple[Any, int | None]:
     """An element, and its time in microseconds if it is known."""
     if isinstance(row, TimestampedValue):
         return row.value, row.timestamp.micros

@@ -52,7 +52,7 @@ def check_choice(name: str, given: str, choices: tuple[str, ...]) -> str:
     return given
 
 
-def check_callable(name: str, given: Any) -> Any:
+def check_callable(name: str, given: object) -> Any:
     """`given`, None or a function, or a TypeError that says what to pass."""
     if given is not None and not callable(given):
         problem = f"{name} must be a function of an element's value, got {given!r}"

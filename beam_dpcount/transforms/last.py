@@ -41,7 +41,7 @@ class LastPerTick(beam.PTransform[Any, Any]):
       2
     """
 
-    def __init__(self, tick: Any, start: Any = 0) -> None:
+    def __init__(self, tick: object, start: object = 0) -> None:
         super().__init__()
         length, first = duration_of(tick), micros_of(start, "start")
         self._windows: Any = FixedWindows(Duration(micros=length), Timestamp(micros=first % length))

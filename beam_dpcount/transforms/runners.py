@@ -156,7 +156,7 @@ def _is_beams(kind: type) -> bool:
     return kind.__module__.startswith("apache_beam.runners.")
 
 
-def _underlying(runner: Any) -> Any:
+def _underlying(runner: object) -> Any:
     """What a notebook's runner runs on; others themselves."""
     return getattr(runner, "_underlying_runner", runner)
 
