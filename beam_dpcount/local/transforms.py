@@ -57,7 +57,7 @@ class MakeMessages(VersionedDoFn):
         yield from self._learner.messages(taken)
 
 
-def _taken(value: Function, element: Any) -> Any:
+def _taken(value: Function, element: object) -> Any:
     try:
         return value(element)
     except (Exception, SystemExit):  # whatever it is, that it happened is private
@@ -82,7 +82,7 @@ class LossOf(beam.CombineFn):
         return 0, np.zeros(2 * self._learner.cells)
 
     def add_input(
-        self, mutable_accumulator: tuple[int, FloatArray], element: Any
+        self, mutable_accumulator: tuple[int, FloatArray], element: object
     ) -> tuple[int, FloatArray]:
         clients, total = mutable_accumulator
         message = np.asarray(element, dtype=np.float64)

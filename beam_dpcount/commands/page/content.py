@@ -145,7 +145,7 @@ def _given(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
             yield name, _shown(value)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

@@ -69,7 +69,7 @@ def details(head: Sequence[str], rows: Sequence[Sequence[str]], number: int) -> 
     return el("details", el("summary", f"In numbers{some}"), table(head, rows))
 
 
-def data(value: Any) -> str:
+def data(value: object) -> str:
     """JSON that can stand in an attribute."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
