@@ -1840,7 +1840,7 @@ MUTANTS = (
         "pipelines/files.py",
         "    except csv.Error:\n",
         "    except StopIteration:\n",
-        "tests/test_start_pipelines.py::test_lines_that_cannot_be_read_are_no_events",
+        "tests/test_start_pipelines.py::test_lines_of_other_widths_are_skipped",
     ),
     Mutant(
         "pipelines",
