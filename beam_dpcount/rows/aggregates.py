@@ -1,4 +1,4 @@
-"""TickAggregate of rows."""
+"""TickCount of several metrics of rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Window: Any = beam.DoFn.WindowParam
 
 
 class TickAggregateRows(Rows):
-    """`TickAggregate` of rows: several private numbers per key, at every tick of a public clock.
+    """`TickCount` of rows: several private numbers per key, at every tick of a public clock.
 
     PCollection of rows with a schema -> PCollection of rows, one for each key at every tick: key,
     step, start and end of the tick in microseconds since the epoch (UTC), window_start, window_end,
@@ -36,7 +36,7 @@ class TickAggregateRows(Rows):
     <column>_high, the ends of its interval or null, and <column>_note, "" or why there is none. In
     columns of items "_" stands for whatever is not a letter or digit.
 
-    Guarantee: that of TickAggregate, for all metrics together.
+    Guarantee: that of TickCount, for all metrics together.
 
     Raises:
       ValueError, TypeError: as for TickCountRows, and for a metric that is not known, or takes no
