@@ -93,8 +93,8 @@ class TickAggregate(OfTicks):
 
     Guarantee: as for TickNumbers, of the values of all releases of all metrics of all keys: they
       together satisfy `budget` for inputs that differ in any one event, or with `users` in all
-      events of any one person. Each key has one vector of sums, each with noise of its own of one law,
-      scaled to what one event changes in all of them together:
+      events of any one person. Each key has one vector of sums, each with noise of its own of one
+      law, scaled to what one event changes in all of them together:
       `counter.l2_sensitivity` and `.l1_sensitivity` (docs/proofs/aggregates.md). All else, values
       and intervals, is computed from these noisy sums and public parameters. Public: what
       TickCount says, the metrics, their fields, bounds, units and weights.
