@@ -169,7 +169,7 @@ def suggest_bounds(
     if not isinstance(count, TickNumbers | PrefixCount | Histogram):
         raise TypeError(
             f"count must be a TickCount, PrefixCount or Histogram, got {type(count).__name__}: for "
-            "Items give a TickCount whose keys are the items"
+            "Items give a TickCount whose keys are its items"
         )
     if isinstance(count, TickNumbers) and isinstance(count.keys, SelectKeys):
         raise ValueError(
