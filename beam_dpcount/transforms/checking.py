@@ -149,11 +149,11 @@ def check(transform: object, rows: Iterable[object]) -> Checked:
       A `by` that forgets that it gets the payload alone: from ("/home", "ann") it takes the "n".
 
       >>> wrong = dp.Users(lambda pair: pair[1], events=2)
-      >>> clock = {"tick": 60, "start": 0, "horizon": 10, "keys": ["/home"]}
-      >>> count = dp.TickCount(dp.PureDP(1.0), **clock, value=lambda _: 1, users=wrong)
+      >>> clock = dp.Clock("1m", start=0, ticks=10)
+      >>> count = dp.TickCount(dp.PureDP(1.0), clock, keys=["/home"], users=wrong)
       >>> print(dp.check(count, [("/home", name) for name in ("ann", "anton", "inge", "ines")]))
       4 of 4 rows count as they are
-      1 person: the bound on each lets 1 of 4 rows count
+      1 person: the bound on each lets 2 of 4 rows count
       1 key
     """
     check_row = getattr(transform, "check_row", None)

@@ -208,10 +208,10 @@ class TopKPerTick(beam.PTransform[Any, Any]):
 
     Args:
       k: how many keys, from 1 to the number of keys.
-      keys: a sequence of distinct str; or the TickCount, TickHistogram or DistinctUsers that makes
-        the releases. One that selects keys has no list: then the k largest of the keys that are
-        shown at a tick, or all where they are fewer; a tick without any gives nothing.
-        Ties go by key. Streaming, it takes a clock of whole milliseconds.
+      keys: a sequence of distinct str; or the TickCount that makes the releases. One that selects
+        keys has no list: then the k largest of the keys that are shown at a tick, or all where they
+        are fewer; a tick without any gives nothing. Ties go by key. Streaming, it takes a clock of
+        whole milliseconds.
       path: "auto" (default) follows `is_bounded` of the input; "streaming" keeps the incomplete
         steps in state, (len(keys) + 1) numbers each; "bounded" groups by step.
 
@@ -224,11 +224,12 @@ class TopKPerTick(beam.PTransform[Any, Any]):
     Example:
       >>> import apache_beam as beam
       >>> import beam_dpcount as dp
-      >>> count = dp.TickHistogram(dp.ZCDP(0.5), 60, 0, horizon=1, domain=["login", "logout"])
+      >>> clock = dp.Clock("1m", start=0, ticks=1)
+      >>> named = {"keys": ["login", "logout"], "key": "action", "time": "at"}
+      >>> count = dp.TickCount(dp.ZCDP(0.1), clock, **named)
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
-      ...     events = pipeline | beam.Create(["login"])
-      ...     timed = events | beam.Map(lambda e: beam.window.TimestampedValue(e, 30))
-      ...     top = timed | count | dp.post.TopKPerTick(1, count)
+      ...     events = pipeline | beam.Create([{"action": "login", "at": 30}])
+      ...     top = events | count | dp.post.TopKPerTick(1, count)
       ...     _ = top | beam.Map(lambda r: print(r.step, len(r.items)))
       1 1
     """
@@ -334,13 +335,11 @@ class SlidingSum(_Folded):
     noise that both releases share cancels). Unbiased. A step whose partner is missing gives
     nothing, nor does a release that comes after a later one on the streaming path.
 
-    For one window alone `SlidingCount` (per element `mechanisms.SlidingBLT`) has less noise in long
-    streams, under budgets with delta or rho: at rho = 1/2 a largest variance of 4.2, 9.5 and 16.9
-    for 10, 100 and 1000 ticks, where this has 12.6, 19.3 and 26.0 of 2^16 ticks, and more of longer
-    streams. This is better for several windows, or counts beside them, under one budget; for pure
-    budgets; for windows of nearly the whole stream; and under ApproxDP in short streams: at
-    (1, 1e-6) of up to 200 ticks of bounded input, or 30 of unbounded (docs/choosing.md has a
-    table).
+    For one window alone a TickCount at `clock.last(n)` (per element `mechanisms.SlidingBLT`) has
+    less noise: at rho = 1/2 a largest variance of 4.2, 9.5 and 16.9 for 10, 100 and 1000 ticks,
+    where this has 12.6, 19.3 and 26.0 of 2^16 ticks, and more of longer streams. This is better for
+    several windows, or counts beside them, under one budget; for keys that nobody listed; and for
+    windows of nearly the whole stream (docs/choosing.md has a table).
 
     Args:
       window: how many elements, or ticks, from 1; public.
@@ -542,8 +541,8 @@ class ShrinkAcrossKeys(_Folded):
     (docs/choosing.md).
 
     Args:
-      count: the TickCount, TickHistogram or DistinctUsers that makes the releases, with keys that
-        are listed, as it is after applying it.
+      count: the TickCount that makes the releases, of one number, with keys that are listed, as it
+        is after applying it.
       path: "auto" (default) follows `is_bounded` of the input; "streaming" keeps the incomplete
         steps in state, (number of keys + 1) numbers each; "bounded" groups by step.
 
@@ -560,11 +559,12 @@ class ShrinkAcrossKeys(_Folded):
     Example:
       >>> import apache_beam as beam
       >>> import beam_dpcount as dp
-      >>> count = dp.TickHistogram(dp.ZCDP(0.5), 60, 0, horizon=1, domain=["login", "logout"])
+      >>> clock = dp.Clock("1m", start=0, ticks=1)
+      >>> named = {"keys": ["login", "logout"], "key": "action", "time": "at"}
+      >>> count = dp.TickCount(dp.ZCDP(0.1), clock, **named)
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
-      ...     events = pipeline | beam.Create(["login"])
-      ...     timed = events | beam.Map(lambda e: beam.window.TimestampedValue(e, 30))
-      ...     shrunk = timed | count | dp.post.ShrinkAcrossKeys(count)
+      ...     events = pipeline | beam.Create([{"action": "login", "at": 30}])
+      ...     shrunk = events | count | dp.post.ShrinkAcrossKeys(count)
       ...     _ = shrunk | beam.Map(lambda r: print(r.key, r.step, r.value >= 0))
       login 1 True
       logout 1 True
@@ -576,7 +576,7 @@ class ShrinkAcrossKeys(_Folded):
         count = getattr(count, "transform", count)  # that of "Name" >> count
         count = getattr(count, "numbers", None) or count
         if not isinstance(count, TickNumbers | TickHistogram | DistinctUsers):
-            wanted = "TickCount, TickHistogram or DistinctUsers that makes the releases"
+            wanted = "TickCount of one number that makes the releases"
             raise TypeError(f"count must be the {wanted}, got {count!r}")
         given = count.domain if isinstance(count, TickHistogram) else count.keys
         if isinstance(given, SelectKeys):

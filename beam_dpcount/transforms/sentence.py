@@ -175,9 +175,8 @@ class TickCount(Described):
     Example:
       >>> import apache_beam as beam
       >>> import beam_dpcount as dp
-      >>> from beam_dpcount.transforms.sentence import TickCount
       >>> hours = dp.Clock("1h", start="2026-01-15T00:00:00Z", ticks=2)
-      >>> count = TickCount(
+      >>> count = dp.TickCount(
       ...     dp.ApproxDP(1.0, 1e-6), hours, keys=["/home", "/cart"], key="page", time="at"
       ... )
       >>> events = [{"page": "/home", "at": "2026-01-15T00:10:00Z"}]
@@ -190,7 +189,7 @@ class TickCount(Described):
       /cart 2 count
       >>> views = [hours.each(), hours.last(2)]
       >>> several = [dp.Count(), dp.Mean("ms", 0, 5)]
-      >>> TickCount(dp.ZCDP(0.5), views, several, keys=dp.TOTAL).columns
+      >>> dp.TickCount(dp.ZCDP(0.5), views, several, keys=dp.TOTAL).columns
       ('count_each', 'mean_ms_each', 'count_last_2', 'mean_ms_last_2')
     """
 

@@ -188,10 +188,11 @@ class TickNumbers(Counting):
     Example:
       >>> import apache_beam as beam
       >>> import beam_dpcount as dp
+      >>> from beam_dpcount.transforms.ticks import TickNumbers
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     events = pipeline | beam.Create([("ERROR", 1), ("ERROR", 1)])
       ...     timed = events | beam.Map(lambda e: beam.window.TimestampedValue(e, 1_700_000_000))
-      ...     count = dp.TickCount(
+      ...     count = TickNumbers(
       ...         dp.ApproxDP(1.0, 1e-6), 3600, 1_699_999_200, horizon=2, keys=["INFO", "ERROR"]
       ...     )
       ...     _ = timed | count | beam.Map(lambda release: print(release.key, release.step))

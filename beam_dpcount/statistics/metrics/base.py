@@ -64,7 +64,7 @@ def _anything(*given: object) -> tuple[object, ...]:
 
 @dataclass(frozen=True)
 class Metric(ABC):
-    """One of the numbers that `TickAggregate` releases of each key. Frozen and picklable.
+    """One of the things that `TickCount` counts of each key. Frozen and picklable.
 
     Args:
       weight: how much of the budget it gets beside the others: its share of rho (or of the square
