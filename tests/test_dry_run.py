@@ -35,8 +35,10 @@ def said(kind: str, events: Path, *more: object) -> str:
         main=MAIN[name],
         overwrite=False,
     )
-    assert (ended.status, ended.err) == (0, ""), ended
-    return SIMULATED.sub("", ended.out)
+    assert ended.status == 0, ended
+    assert "--dry-run" not in more or not ended.err
+    assert all(line.startswith("warning: ") for line in ended.err.splitlines()), ended
+    return SIMULATED.sub("", ended.err + ended.out)
 
 
 @pytest.mark.parametrize("kind", KINDS)

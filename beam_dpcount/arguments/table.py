@@ -243,6 +243,9 @@ OUTPUT = parsed(
         with --account: columns that may be public in one run and protected in another; the
         account then claims nothing about them. :presence is that a row exists, with its time;
         :unknown are columns of runs in an account of an earlier version
+    verbose: switch, run files
+        print what every row counts, and the exact statements on privacy and errors, in place of a
+        summary of three lines; the manifest beside the output has them too
     dry_run: switch, run files
         count nothing, and say what a run would: what is guaranteed, and how large errors will
         be, step by step; nothing is spent or written

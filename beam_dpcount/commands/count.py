@@ -63,7 +63,7 @@ class Count(Task):
                 f"note: rows count 1 where {self.options.where} to the letter, and 0 elsewhere",
                 report.unchecked("the condition is", "its"),
             ]
-        alike = "note: without --value or --where every row counts 1, and their number is public"
+        alike = "warning: without --value or --where every row counts 1, and their number is public"
         return [f"{alike}: nothing is left to protect"]
 
     def estimate(self) -> Estimate:

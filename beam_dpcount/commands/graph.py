@@ -293,6 +293,19 @@ class Graph(Task):
             "node": "one vertex with all its pairs",
         }.get(self.options.relation, super().scope())
 
+    def unit(self) -> str:
+        unit = {
+            "edge": "one pair of vertices with all its rows",
+            "node": "one vertex with all its pairs",
+        }.get(self.options.relation)
+        if unit is None:
+            return super().unit()
+        unit += " (not that rows are there)"
+        if not self.options.asserted:
+            return unit
+        neighbours = many(self.options.max_degree, "neighbour")
+        return f"{unit}, if no vertex has more than {neighbours} (--asserted)"
+
     def written(self) -> str:
         return f"private graph statistics ({self._noun()}): {self.where}"
 

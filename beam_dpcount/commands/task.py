@@ -29,7 +29,7 @@ from beam_dpcount.commands.files.formats import (
     value_of,
 )
 from beam_dpcount.commands.options import Parser, budget_of, entropy_of
-from beam_dpcount.commands.report import Estimate, many, one_run, protected
+from beam_dpcount.commands.report import Estimate, many, most_rows, one_run, protected
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.noise.entropy import Entropy
 
@@ -167,6 +167,10 @@ class Task(ABC):
     def notes(self) -> list[str]:
         """What a row counts, and how much is released."""
 
+    def outlook(self) -> list[str]:
+        """Notes on a simulation: they differ from run to run, so that no manifest has them."""
+        return []
+
     @abstractmethod
     def estimate(self) -> Estimate: ...
 
@@ -190,6 +194,20 @@ class Task(ABC):
         if self.options.user is None:
             return "one row, not for all rows of a person"
         return protected(self.options, self.people_are_public)
+
+    def unit(self) -> str:
+        """What the guarantee protects, in a few words."""
+        options = self.options
+        if options.user is not None:
+            most, person = most_rows(options, of=""), f"one person ({options.user})"
+            if self.people_are_public:
+                return f"what {person} says in {most} (not whose rows they are)"
+            return f"{person} with {most}"
+        there = vars(options).get("relation") == "add_remove"
+        if not self.people_are_public:
+            return "one row, there or not" if there else "what one row says, and when"
+        says = "whether one row counts" if there else "what one row says"
+        return f"{says} (not that it is there)"
 
     def budget(self) -> str:
         """What all releases satisfy together."""

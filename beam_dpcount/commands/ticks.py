@@ -184,23 +184,32 @@ class Ticks(Task):
         releases = many(len(self.keys) * self.count.ticks_released, "release")
         return [*lines, *self._not_ended(), f"{size} = {releases}"]
 
+    def outlook(self) -> list[str]:
+        return select.outlook(self.selection) if self.selection is not None else []
+
     def _not_ended(self) -> list[str]:
         """A note on ticks that are not released because they have not ended."""
         left, open_ticks = self.count.ticks_left, self.count.ticks_open
         if self.options.path == "streaming" and open_ticks:
             ticks = self.counter.mechanism.horizon
             return [
-                "note: --path streaming takes the end of the files for the end of the clock: all "
-                f"{many(ticks, 'tick')} are written, also those that have not ended "
+                "warning: --path streaming takes the end of the files for the end of the clock: "
+                f"all {many(ticks, 'tick')} are written, also those that have not ended "
                 f"({ticks - open_ticks:,} have); leave it out to write only those that have"
             ]
         if not left:
             return []
-        note = f"note: ticks that have ended by {self.count.cutoff} (--until) are written; "
-        note += f"the other {left:,} are charged as well"
+        ticks = many(self.counter.mechanism.horizon, "tick")
+        notes = [
+            f"warning: {left:,} of {ticks} have not ended by {self.count.cutoff} (--until): they "
+            "are not written, but charged"
+        ]
         if self.options.secret_env is not None or self.options.secret_file is not None:
-            note += "; a later run over the same rows repeats those and adds more, at no cost"
-        return [note]
+            notes.append(
+                "note: a later run over the same rows repeats these ticks and adds those that have "
+                "ended since, at no cost"
+            )
+        return notes
 
     def _useless_limits(self) -> list[str]:
         """Notes on limits on people that leave rows out, or cost noise, for nothing."""
@@ -266,10 +275,11 @@ class Ticks(Task):
         elif options.where is not None:
             what += " that meet the condition"
         selected = self.selection is not None
+        clipped_ticks = f"what a tick has beyond {most} (--max-per-tick)"
         left_out = [
-            f"rows outside the clock{' or of other keys' * self._lists_keys}",
+            f"rows that are outside the clock{', of other keys' * self._lists_keys} or unreadable",
             *([select.HIDDEN] if selected else []),
-            f"what a tick has beyond {most} (--max-per-tick)",
+            clipped_ticks,
             *report.lost(options),
         ]
         if self.count.ticks_left:
@@ -284,6 +294,8 @@ class Ticks(Task):
             left_out.append(f"late rows{until} (--late {options.late})")
         what = f"{what}, each tick's part clipped to {most}"
         made = Estimate(what, ", ".join(title), left_out)
+        if options.max_per_tick is None:
+            made = replace(made, unlikely=clipped_ticks)
         if selected:
             named = " of a key named beforehand, shown or not,"
             title.append("only keys of high counts")

@@ -105,7 +105,7 @@ def estimated(task: Task) -> Pairs:
 
 def counted(task: Task) -> list[str]:
     """What the command says before it runs: what a row counts, and how much is released."""
-    return [_capital(note.removeprefix("note: ").strip()) for note in task.notes()]
+    return [_capital(report.unlabelled(note)) for note in [*task.notes(), *task.outlook()]]
 
 
 def account(task: Task) -> Pairs:
