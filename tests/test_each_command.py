@@ -125,7 +125,7 @@ def test_help_says_all_and_its_example_runs(
 ) -> None:
     parser = TASK[KINDS[kind].command].parser()
     assert all(action.help for action in parser._actions)
-    said = " ".join(parser.format_help().split())
+    said = " ".join(parser.format_help(everything=True).split())
     of_all = "all releases of all keys together" if KINDS[kind].at_ticks else "all releases of one"
     assert f"privacy budget, for {of_all}" in said
     assert ("post-processing of the private counts" in said) == (kind == "sequences")

@@ -13,6 +13,8 @@ from beam_dpcount.arguments.kinds import Kind
 from beam_dpcount.arguments.meant import did_you_mean
 from beam_dpcount.checks import ParameterError, spelled
 
+_FLAGS = ("required", "uncounted", "more")  # words of an entry that are not words of counts
+
 
 @dataclass(frozen=True)
 class Argument:
@@ -34,6 +36,7 @@ class Argument:
         required, one of them must be given.
       counted: False if it changes neither what is counted nor the noise of a replay.
       short: a short name on a command line.
+      more: shown by --help-all alone, as few runs need it.
     """
 
     name: str
@@ -50,6 +53,7 @@ class Argument:
     one_of: str = ""
     counted: bool = True
     short: str = ""
+    more: bool = False
 
     def read(self, given: Any) -> Any:
         """The value of what was given, text or not; None stays None.
@@ -90,8 +94,8 @@ def parsed(group: str, table: str, counted: bool = True) -> tuple[Argument, ...]
 
     An entry is a line `name METAVAR: kind, words, ...` and its help, indented. Metavars in braces
     are choices. After the kind come the words of counts that take it, and any of `required`,
-    `uncounted`, `default=`, `example=`, `one_of=` and `short=`. A help line that begins with ! is
-    the remedy.
+    `uncounted`, `more`, `default=`, `example=`, `one_of=` and `short=`. A help line that begins
+    with ! is the remedy.
     """
     entries = re.split(r"\n(?=\S)", textwrap.dedent(table).strip())
     return tuple(_entry(group, entry, counted) for entry in entries)
@@ -104,7 +108,7 @@ def _entry(group: str, entry: str, counted: bool) -> Argument:
     kind_name, *words = said.split(", ")
     kind: Kind = getattr(kinds, kind_name.upper())
     texts = dict(word.split("=", 1) for word in words if "=" in word)
-    applies = [word for word in words if "=" not in word and word not in ("required", "uncounted")]
+    applies = [word for word in words if "=" not in word and word not in _FLAGS]
     helps, _, remedy = " ".join(line.strip() for line in lines).partition(" ! ")
     choices = tuple(metavar[1:-1].split(",")) if metavar.startswith("{") else ()
     default: Any = False if kind is kinds.SWITCH else None
@@ -123,5 +127,6 @@ def _entry(group: str, entry: str, counted: bool) -> Argument:
         "required" in words,
         remedy=remedy,
         counted=counted and "uncounted" not in words,
+        more="more" in words,
         **texts,
     )

@@ -6,7 +6,7 @@ their timestamps (ties: by file and row), or without --timestamp in the order of
 cell is a key like others; a null in Parquet is not a key, and stops the command; in JSON it is an
 empty cell.
 The keys and the number, order and times of the rows are public; what a row counts is protected.
-Options that are not listed here go to Beam, e.g. --runner.
+Options that --help-all does not list go to Beam, e.g. --runner.
 """
 
 from __future__ import annotations
