@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from beam_dpcount.checks import Error
     from beam_dpcount.counters.change import Change
     from beam_dpcount.counters.choose import choose
+    from beam_dpcount.counters.clock import Clock
     from beam_dpcount.counters.counter import Counter, calibrate
     from beam_dpcount.counters.errors import half_width, largest_error, largest_half_width
     from beam_dpcount.counters.lattice import NotANumberError
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
     from beam_dpcount.counters.total import TOTAL
     from beam_dpcount.counters.unbounded import UnboundedCounter
     from beam_dpcount.dofns.releases import (
-        AggregateRelease,
         Rejected,
         Release,
+        TickRelease,
         TopRelease,
         VectorRelease,
     )
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from beam_dpcount.transforms.checking import Checked, CheckError, check
     from beam_dpcount.transforms.counts import PrefixCount
     from beam_dpcount.transforms.distinct import DistinctUsers
+    from beam_dpcount.transforms.elements import StatisticCount
     from beam_dpcount.transforms.graphs import (
         CutGraph,
         DegreeHistogram,
@@ -89,22 +91,21 @@ if TYPE_CHECKING:
     from beam_dpcount.transforms.runners import RunnerError, RunnerWarning
     from beam_dpcount.transforms.sequences import EpisodeCount, SubstringCount
     from beam_dpcount.transforms.sliding import SlidingCount
-    from beam_dpcount.transforms.statistics import StatisticCount
     from beam_dpcount.transforms.tick_histograms import TickHistogram
     from beam_dpcount.transforms.ticks import TickCount
     from beam_dpcount.transforms.users import BoundUsers
 
 # fmt: off
 __all__ = [
-    "TOTAL", "ZCDP", "AggregateRelease", "ApproxDP", "BoundUsers", "Change", "CheckError",
-    "Checked", "Count", "Counter", "CutGraph", "DegreeHistogram", "DistinctUsers", "EdgeCount",
-    "EpisodeCount", "Error", "HighDegreeCount", "Histogram", "HorizonError", "Isotonic", "Items",
-    "KStarCount", "LastPerTick", "Ledger", "LocalConvexRisk", "LocalMedian", "Mean", "Monotone",
-    "NonNegative", "NotANumberError", "OverspentError", "People", "PrefixCount", "PureDP",
-    "Quantiles", "Rate", "Rejected", "Release", "ReplayableEntropy", "Rounded", "RunnerError",
-    "RunnerWarning", "RunningAverage", "SecretError", "SelectKeys", "Share", "ShrinkAcrossKeys",
-    "SlidingCount", "SlidingSum", "SpanningForestCost", "SparseCounter", "StatisticCount",
-    "SubstringCount", "Sum", "SystemEntropy", "TickAggregate", "TickCount", "TickHistogram", "TopK",
+    "TOTAL", "ZCDP", "ApproxDP", "BoundUsers", "Change", "CheckError", "Checked", "Clock", "Count",
+    "Counter", "CutGraph", "DegreeHistogram", "DistinctUsers", "EdgeCount", "EpisodeCount", "Error",
+    "HighDegreeCount", "Histogram", "HorizonError", "Isotonic", "Items", "KStarCount",
+    "LastPerTick", "Ledger", "LocalConvexRisk", "LocalMedian", "Mean", "Monotone", "NonNegative",
+    "NotANumberError", "OverspentError", "People", "PrefixCount", "PureDP", "Quantiles", "Rate",
+    "Rejected", "Release", "ReplayableEntropy", "Rounded", "RunnerError", "RunnerWarning",
+    "RunningAverage", "SecretError", "SelectKeys", "Share", "ShrinkAcrossKeys", "SlidingCount",
+    "SlidingSum", "SpanningForestCost", "SparseCounter", "StatisticCount", "SubstringCount", "Sum",
+    "SystemEntropy", "TickAggregate", "TickCount", "TickHistogram", "TickRelease", "TopK",
     "TopKPerTick", "TopRelease", "TriangleCount", "UnboundedCounter", "Users", "Variance",
     "VectorRelease", "WeakBudgetWarning", "calibrate", "check", "choose", "half_width",
     "largest_error", "largest_half_width", "mechanisms", "metrics", "sparse_for", "suggest_bounds",
@@ -124,6 +125,7 @@ _NAMES = {
     "counters.change": "Change",
     "counters.counter": "Counter calibrate",
     "counters.choose": "choose",
+    "counters.clock": "Clock",
     "counters.errors": "half_width largest_error largest_half_width",
     "counters.lattice": "NotANumberError",
     "counters.people": "Users",
@@ -131,7 +133,7 @@ _NAMES = {
     "counters.sparse": "SparseCounter sparse_for",
     "counters.total": "TOTAL",
     "counters.unbounded": "UnboundedCounter",
-    "dofns.releases": "AggregateRelease Rejected Release TopRelease VectorRelease",
+    "dofns.releases": "Rejected Release TickRelease TopRelease VectorRelease",
     "statistics.metrics.counts": "Count",
     "statistics.metrics.items": "Items",
     "statistics.metrics.means": "Mean Variance",
@@ -144,6 +146,7 @@ _NAMES = {
     "transforms.checking": "CheckError Checked check",
     "transforms.counts": "PrefixCount",
     "transforms.distinct": "DistinctUsers",
+    "transforms.elements": "StatisticCount",
     "transforms.graphs": (
         "CutGraph DegreeHistogram EdgeCount HighDegreeCount KStarCount SpanningForestCost "
         "TriangleCount"
@@ -157,7 +160,6 @@ _NAMES = {
     "transforms.runners": "RunnerError RunnerWarning",
     "transforms.sequences": "EpisodeCount SubstringCount",
     "transforms.sliding": "SlidingCount",
-    "transforms.statistics": "StatisticCount",
     "transforms.tick_histograms": "TickHistogram",
     "transforms.ticks": "TickCount",
     "transforms.users": "BoundUsers",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MemberDescriptorType
 from typing import Any, Final
 
 import numpy as np
@@ -118,8 +119,9 @@ def text_of(value: Any) -> str | None:
 class Field:
     """Reads the field of this name from an event; None if it has none.
 
-    The field is an item of a mapping, or a field of a beam.Row, NamedTuple or dataclass. Properties
-    and methods are not fields, and a defaultdict gets no new key.
+    The field is an item of a mapping, a field of a beam.Row, NamedTuple or dataclass, or an
+    attribute that another object holds itself. Properties and methods are not fields, and a
+    defaultdict gets no new key.
     """
 
     name: str
@@ -135,7 +137,51 @@ class Field:
             return vars(event).get(name)
         if name in (class_attribute(kind, "__dataclass_fields__") or ()):
             return getattr(event, name)
-        return event.get(name) if isinstance(event, Mapping) else None
+        return event.get(name) if isinstance(event, Mapping) else _held(event, name)
+
+
+def _held(event: Any, name: str) -> Any:
+    """What an object holds under a name, in its dictionary or a slot; None if nothing.
+
+    No code of its class is run.
+    """
+    slot = class_attribute(type(event), name)
+    if type(slot) is MemberDescriptorType:
+        return slot.__get__(event)
+    try:
+        held = object.__getattribute__(event, "__dict__")
+    except AttributeError:
+        return None
+    return dict.get(held, name)
+
+
+def field_of(event: Any, name: str) -> Any:
+    """The field of this name; None if the event has none."""
+    return Field(name)(event)
+
+
+class Fields(Mapping[str, Any]):
+    """An event with fields, as a mapping from their names; attributes are those of the event."""
+
+    def __init__(self, event: Any) -> None:
+        self._event = event
+
+    def __getitem__(self, name: Any) -> Any:
+        if not isinstance(name, str):
+            return self._event[name]
+        content = field_of(self._event, name)
+        if content is None:
+            raise KeyError(name)
+        return content
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(fields_of(self._event))
+
+    def __len__(self) -> int:
+        return len(fields_of(self._event))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._event, name)
 
 
 def fields_of(event: object) -> list[str]:

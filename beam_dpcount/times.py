@@ -28,6 +28,13 @@ def duration(text: str) -> Fraction:
     return exact
 
 
+def local_days(text: str) -> int:
+    """The days in 1d or 2w, which with a time zone are days of its calendar; 0: text of others."""
+    unit = {"d": 1, "w": 7}.get(text[-1:], 0)
+    number = Fraction(text[:-1]) * unit if unit and is_number(text[:-1]) else Fraction(0)
+    return number.numerator if number.denominator == 1 else 0
+
+
 def every(length: Fraction) -> str:
     """How often, in words: every day, every 10 min, every 90 s."""
     for name, unit in (("week", 604_800), ("day", 86_400), ("hour", 3600), ("min", 60)):

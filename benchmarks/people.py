@@ -217,8 +217,8 @@ def show_streaming(people: int) -> None:
     print("|---|---|---|---|---|---|")
     for k in (1, 5, 20, 100):
         plain, _, _ = arriving(people, k, None)
-        first, rest, size = arriving(people, k, dp.Users(str, events=k))
-        _, _, timed = arriving(people, k, dp.Users(str, events=k, gap=TICK))
+        first, rest, size = arriving(people, k, dp.Users(str, events=k, per_key=1))
+        _, _, timed = arriving(people, k, dp.Users(str, events=k, gap=TICK, per_key=1))
         print(f"| {k} | {first:.1f} | {rest:.1f} | {plain:.1f} | {size:.0f} | {timed:.0f} |")
 
 

@@ -64,9 +64,9 @@ def said(rows: Sequence[Row], people: bool, firsts: int) -> dict[str, float | No
     some = len(latencies) > 0
     made: dict[str, Any] = {
         "count": len(rows),
-        "amount_sum": amounts.sum(),
-        "latency_mean": latencies.mean() if some else None,
-        "latency_variance": latencies.var() if some else None,
+        "sum_amount": amounts.sum(),
+        "mean_latency": latencies.mean() if some else None,
+        "variance_latency": latencies.var() if some else None,
     }
     given = [row[1].get("amount") for row in rows]
     large = [x > 2 for x in given if isinstance(x, int | float)]
@@ -87,14 +87,14 @@ def quantiles(rows: Sequence[Row]) -> list[float]:
 
 
 def check(
-    release: dp.AggregateRelease,
+    release: dp.TickRelease,
     rows: Sequence[Row],
     people: bool = False,
     firsts: int = 0,
     within: float = 1e-6,
 ) -> None:
     """That a release says what these events say; intervals only if that is all but exact."""
-    given = release.value
+    given = release.values
     for name, expected in said(rows, people, firsts).items():
         found: Any = given[name]
         if expected is None:
@@ -105,14 +105,15 @@ def check(
             assert abs(found - expected) < within * (1 + abs(expected)), (name, found, expected)
     exact, names = quantiles(rows), list(release.names)
     n = len(numbers(rows, "latency", *LATENCY))
-    for first in ("latency_p5", "linear_p5"):
+    for first in ("p5_latency", "p5_linear"):
         start = names.index(first)
         for i, x in enumerate(exact, start=start):
-            value, low, high = release.values[i], release.lows[i], release.highs[i]
+            name = names[i]
+            value, low, high = release.values[name], release.lows[name], release.highs[name]
             assert value is not None
-            bucket = 5 / 256 if first == "linear_p5" else x * (500 ** (1 / 256) - 1)
-            assert abs(value - x) <= 1.001 * bucket, (release.names[i], value, x)
-            if release.notes[i] == "" and within <= 1e-6:
+            bucket = 5 / 256 if first == "p5_linear" else x * (500 ** (1 / 256) - 1)
+            assert abs(value - x) <= 1.001 * bucket, (name, value, x)
+            if release.notes[name] == "" and within <= 1e-6:
                 assert low is not None
                 assert high is not None
                 assert low <= value <= high
@@ -121,7 +122,7 @@ def check(
                 # Where a rank is whole, all numbers between two are quantiles.
                 assert high - low <= 3.01 * bucket or abs(rank - round(rank)) < 1e-6
         if not exact:
-            assert release.notes[start] == "too small"
+            assert release.notes[first] == "too small"
 
 
 def aggregate(people: dp.Users | None = None, **options: Any) -> dp.TickAggregate:

@@ -18,6 +18,7 @@ MODULE: dict[str, Any] = {
     "graph": graph,
     "cuts": graph,
     "select": ticks,
+    "metrics": ticks,
 }
 MAIN = {kind: module.main for kind, module in MODULE.items()}
 TASK = {
@@ -28,10 +29,21 @@ MORE: dict[str, tuple[object, ...]] = {
     "count": ("--key", "who", "--where", "letter=a", "--timestamp", "time", "--horizon", 60),
     "ticks": ("--key", "who", "--keys", *KEYS, *CLOCK),
     "histogram": ("--key", "who", "--item", "letter", "--domain", "a", "b", "--horizon", 60),
-    "sequences": ("--letter", "letter", "--alphabet", "a", "b", "--max-length", 2, "--horizon", 60),
+    "sequences": ("--letter", "letter", "--domain", "a", "b", "--max-length", 2, "--horizon", 60),
     "graph": ("--edge", "u", "v", "--vertices", 5, "--what", "edges", "--horizon", 60),
     "cuts": ("--edge", "u", "v", "--vertices", 5, "--what", "cuts", "--horizon", 60),
     "select": ("--key", "who", "--select-keys", *CLOCK),
+    "metrics": (
+        "--key",
+        "who",
+        "--keys",
+        *KEYS,
+        *CLOCK,
+        "--metric",
+        "count",
+        "--metric",
+        "items(letter, a, b)",
+    ),
 }
 
 
@@ -90,6 +102,20 @@ def of(name: str, *columns: str, words: Sequence[object] | None = None, **more: 
     return Kind(name, **given)
 
 
+def measured(names: Sequence[str], words: Sequence[object], restarts: bool = False) -> Kind:
+    """A kind with metrics or views, whose columns have these names."""
+    public = [name for name in names if name.startswith(("count", "people"))]
+    ends = {
+        name: ("", "_stddev", "_low", "_high") if name in public else ("", "_low", "_high")
+        for name in names
+    }
+    cells = [f"{name}{end}" for name, some in ends.items() for end in some]
+    placed = ("key", "step", "start", "timestamp", *(("restart",) if restarts else ()))
+    private = tuple(name for name in cells if not name.endswith("_stddev"))
+    said = ("public: the keys and the clock", "note: of rows within the clock: ")
+    return Kind("metrics", tuple(words), (*placed, *cells), private, BOTH, said)
+
+
 def of_graph(what: str, *more: object, columns: tuple[str, ...] = (), **how: Any) -> Kind:
     return of("graph", *columns, words=(*ALONE, "--what", what, *more), **how)
 
@@ -106,6 +132,15 @@ KINDS = {
     "ticks": of("ticks", relations=BOTH, said=CLOCKED),
     "ticks of people": of("ticks", words=(*MORE["ticks"], *PEOPLE), relations=BOTH, said=CLOCKED),
     "select": of("select", relations=BOTH),
+    "metrics": measured(("count", "count_a", "count_b"), MORE["metrics"]),
+    "views": measured(
+        ("count_each", "count_last_2", "count"),
+        (*MORE["ticks"], "--view", "each", "--view", "last 2", "--view", "restart 3"), True),
+    "metrics of people": measured(
+        ("people_each", "count_each", "mean_u_each", "rate_each", "p50_u_each"),
+        (*MORE["ticks"], *PEOPLE, "--view", "each", "--metric", "people", "--metric", "count",
+         "--metric", "mean(u, 0, 4)", "--metric", "rate(letter = a)", "--metric",
+         "quantiles(u, 0, 4, 0.5)")),
     "histogram": of("histogram", "a", "b", relations=EITHER),
     "histogram of people": of("histogram", "a", "b", words=(*MORE["histogram"], *PEOPLE),
                               relations=EITHER),
@@ -117,5 +152,5 @@ KINDS = {
     "degrees": of_graph("degrees", "--max-degree", 3, columns=("1", "2", "3+"),
                         relations=("edge",)),
     "forest": of_graph("forest", "--max-weight", 5, "--weight", "u", relations=("edge",)),
-    "cuts": of("cuts", *PAIRS, relations=BOTH, said=("cuts: add up the weights",)),
+    "cuts": of("cuts", *PAIRS, relations=EITHER, said=("cuts: add up the weights",)),
 }  # fmt: skip

@@ -188,7 +188,7 @@ def tick_items(**options: Any) -> Any:
 
 
 # Of whom all events are.
-ONE_PERSON = dp.Users(lambda value: "p", 2)
+ONE_PERSON = dp.Users(lambda value: "p", 2, per_key=1)
 
 
 def distinct(**options: Any) -> dp.DistinctUsers:

@@ -117,14 +117,14 @@ def samples(path: Path) -> dict[str, str]:
     made["items"] = page_of(task_of(histogram.Histogram, output, *words, *usual))
     columns = *about, "rank", "word", "value", "low", "high"
     ranked = [("all", 9, "", i + 1, w, 900.0 - i, 800.0, 1000.0) for i, w in enumerate(names)]
-    words = "--letter", "l", "--alphabet", "a", "b", "--max-length", 2
+    words = "--letter", "l", "--domain", "a", "b", "--max-length", 2
     output = written(next(paths), columns, ranked)
     made["words"] = page_of(task_of(sequences.Sequences, output, *words, *usual))
     for what, vertices, more in (("degrees", 90, ("--max-degree", 80)), ("cuts", 45, ())):
         words = "--edge", "u", "v", "--vertices", vertices, "--what", what, *more
         output = next(paths)
         task = task_of(graph.Graph, output, *words, *usual)
-        domain = task.domain  # type: ignore[attr-defined]
+        domain = task.labels  # type: ignore[attr-defined]
         values = chance.normal(size=len(domain))
         written(output, (*about, *domain, "stddev"), [("all", 9, "", *values, 0.5)])
         made[what] = page_of(task)

@@ -38,7 +38,7 @@ def number(payload: Any) -> Any:
 
 
 def people(events: int, **options: Any) -> dp.Users:
-    return dp.Users(who, events, **options)
+    return dp.Users(who, events, **{"per_key": 1, **options})
 
 
 def tick_count(users: dp.Users | None, **options: Any) -> dp.TickCount:

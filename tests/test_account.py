@@ -589,14 +589,14 @@ LISTS: dict[str, tuple[Any, tuple[object, ...], tuple[str, ...]]] = {
         ("--item", "what", "--horizon", 20),
         ("buy\n", "view\nbuy\n", "buy\nview\n"),
     ),
-    "alphabet": (
+    "letters": (
         sequences.main,
         ("--letter", "what", "--max-length", 1, "--horizon", 20),
         ("buy\n", "view\nbuy\n", "buy\nview\n"),
     ),
     "words": (
         sequences.main,
-        ("--letter", "what", "--alphabet", "buy", "view", "--horizon", 20),
+        ("--letter", "what", "--domain", "buy", "view", "--horizon", 20),
         ("buy\n", "view\nbuy\n", "buy\nview\n"),
     ),
     "vertices": (

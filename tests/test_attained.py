@@ -39,7 +39,7 @@ each_budget = pytest.mark.parametrize(
 
 
 def users(events: int, **options: Any) -> dp.Users:
-    return dp.Users(str, events, **options)
+    return dp.Users(str, events, **{"per_key": 1, **options})
 
 
 def people(events: Sequence[Event], most: int, first: Additions = ()) -> Iterator[list[Event]]:
@@ -103,7 +103,7 @@ def test_a_persons_one_event_counts_under_all_of_its_items() -> None:
         domain=KEYS,
         max_items=2,
         value=items_of_pair,
-        users=dp.Users(who_of_pair, 1),
+        users=dp.Users(who_of_pair, 1, per_key=1),
     )
     event = ("", {"who": "p", "items": ["a", "c"]}, 5)
     releases = run(lambda p: p | feed([event]) | count).releases

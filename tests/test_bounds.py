@@ -54,7 +54,7 @@ def kept(rows: Sequence[Row], users: Users) -> list[Row]:
         most = users.events if users.keys is None else users.keys
         if (
             len(mine) < users.events
-            and keys[row[1]] < users.per_key
+            and keys[row[1]] < (users.per_key or users.events)
             and (row[1] in keys or len(keys) < most)
             and all(abs(row[2] - other[2]) >= (users.gap or 0) for other in mine)
         ):

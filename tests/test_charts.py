@@ -51,13 +51,13 @@ def tasks(path: Path) -> Iterator[tuple[str, Task]]:
     yield "histogram", task_of(histogram.Histogram, out, *items, *USUAL)
     columns = *ABOUT, "rank", "word", "value", "low", "high"
     written(out, columns, [("all", 9, "", 1, "ab", 7.0, 5.0, 9.0)])
-    words = "--letter", "l", "--alphabet", "a", "b", "--max-length", 2
+    words = "--letter", "l", "--domain", "a", "b", "--max-length", 2
     yield "words", task_of(sequences.Sequences, out, *words, *USUAL)
     edge = "--edge", "u", "v", "--vertices", 3, "--what"
     written(out, (*ABOUT, "1", "2+", "stddev"), [("all", 4, "", 6.0, 3.0, 1.0)])
     yield "degrees", task_of(graph.Graph, out, *edge, "degrees", "--max-degree", 2, *USUAL)
     task = task_of(graph.Graph, out, *edge, "cuts", *USUAL)
-    domain = task.domain  # type: ignore[attr-defined]
+    domain = task.labels  # type: ignore[attr-defined]
     written(out, (*ABOUT, *domain, "stddev"), [("all", 4, "", 8.0, -8.0, 0.0, 1.0)])
     yield "weights", task
 

@@ -67,7 +67,7 @@ CASES: dict[str, tuple[Any, Any, list[Any], dict[str, int]]] = {
         lambda v: dp.SubstringCount(BUDGET, 10, ["x", "y"], 2, value=v),
         _pair,
         ["x", "", None, "z"],
-        {"the value is not in the alphabet": 1},
+        {"the value is not in the domain": 1},
     ),
     "TriangleCount": (
         lambda v: dp.TriangleCount(BUDGET, 10, 3, max_degree=2, value=v),
@@ -202,7 +202,7 @@ def test_errors_of_element_id_are_shown_too() -> None:
 
 def test_an_error_of_by_says_what_it_is_given() -> None:
     rows = [("a", {"user": "ann"})]
-    wrong = dp.Users(lambda pair: pair[1]["user"], 3)
+    wrong = dp.Users(lambda pair: pair[1]["user"], 3, per_key=1)
     said = "row 1: users.by raised KeyError: 1; it is given the value of the (key, value) pair, "
     for count in (
         ticks(value=lambda _: 1, users=wrong),
@@ -214,7 +214,13 @@ def test_an_error_of_by_says_what_it_is_given() -> None:
         assert str(caught.value) == f"{said}not the pair"
         assert type(caught.value.__cause__) is KeyError
     items = dp.TickHistogram(
-        BUDGET, 10, 0, horizon=3, domain=["a"], value=lambda e: e[0], users=dp.Users(len, 2)
+        BUDGET,
+        10,
+        0,
+        horizon=3,
+        domain=["a"],
+        value=lambda e: e[0],
+        users=dp.Users(len, 2, per_key=1),
     )
     with pytest.raises(dp.CheckError, match=r"^row 1: value raised TypeError: .* subscriptable$"):
         dp.check(items, [7])
@@ -227,7 +233,7 @@ class Visit(NamedTuple):
 
 @pytest.mark.parametrize("payload", [{"user": "ann", "paid": 3}, Visit("ann", 3)])
 def test_a_field_that_no_row_has_is_an_error(payload: Any) -> None:
-    count = ticks(value=lambda _: 1, users=dp.Users("usr", 3))
+    count = ticks(value=lambda _: 1, users=dp.Users("usr", 3, per_key=1))
     missing = "the event has no person: it has no field 'usr', but 'user', 'paid'"
     with pytest.raises(dp.CheckError) as caught:
         dp.check(count, [("a", payload)] * 2)
@@ -239,7 +245,7 @@ def test_a_field_that_no_row_has_is_an_error(payload: Any) -> None:
 
 
 def test_a_field_within_another_needs_a_function() -> None:
-    count = ticks(value=lambda _: 1, users=dp.Users("user.id", 3))
+    count = ticks(value=lambda _: 1, users=dp.Users("user.id", 3, per_key=1))
     with pytest.raises(dp.CheckError) as caught:
         dp.check(count, [("a", {"user": {"id": "ann"}})])
     assert str(caught.value).endswith(
@@ -268,7 +274,8 @@ def test_a_wrong_person_stands_out() -> None:
     names = [f"{letter}{vowel}{n}" for n in range(5) for letter in "bcdf" for vowel in "aeo"]
     rows = [("a", name) for name in names] * 2
     wrong, right = (
-        ticks(value=lambda _: 1, users=dp.Users(by, 3)) for by in (lambda pair: pair[1], str)
+        ticks(value=lambda _: 1, users=dp.Users(by, 3, per_key=1))
+        for by in (lambda pair: pair[1], str)
     )
     found = dp.check(wrong, rows)
     assert found == (120, {}, 1, 3, 3)
@@ -283,7 +290,7 @@ def test_a_wrong_person_stands_out() -> None:
 def test_people_and_keys_are_those_that_count() -> None:
     rows: list[Any] = [("a", {"who": 7}), ("b", {"who": "7"}), ("z", {"who": "x"})]
     rows += [("a", {"who": None}), ("a", {"who": 7.0}), ("b", {"who": "y"})]
-    users = dp.Users("who", 2, keys=1)
+    users = dp.Users("who", 2, keys=1, per_key=1)
     made = ticks(value=lambda _: 1, users=users)
     # 7 and "7" are one person, of whom one key counts; z is not listed; two rows are nobody's.
     assert dp.check(made, rows)[2:] == (3, 3, 2)
@@ -291,7 +298,9 @@ def test_people_and_keys_are_those_that_count() -> None:
     elements = dp.PrefixCount(BUDGET, 9, value=lambda _: 1, users=users)
     assert dp.check(elements, rows)[2:] == (3, 3, 3)
     assert "a whole number, or a text that is not empty" in str(dp.check(elements, rows))
-    distinct = dp.DistinctUsers(BUDGET, 10, 0, horizon=3, keys=["a", "b"], users=dp.Users("who", 2))
+    distinct = dp.DistinctUsers(
+        BUDGET, 10, 0, horizon=3, keys=["a", "b"], users=dp.Users("who", 2, per_key=1)
+    )
     assert dp.check(distinct, rows)[2:] == (3, 3, 3)
     assert dp.check(dp.PrefixCount(BUDGET, 9), [("a", 1), ("b", 1)])[2:] == (2, None, None)
     assert dp.check(dp.LocalMedian(BUDGET, 4), [0.5, 0.7])[2:] == (None, None, None)
@@ -308,7 +317,7 @@ def test_a_gap_is_looked_at_where_times_are_known() -> None:
         domain=["x", "y"],
         max_items=2,
         value=lambda e: e["item"],
-        users=dp.Users("who", 2),
+        users=dp.Users("who", 2, per_key=1),
     )
     events = [{"who": "u", "item": ["x", "y"]}, {"who": "u", "item": "x"}, {"who": 1, "item": []}]
     assert dp.check(items, events)[2:] == (2, 2, 1)
@@ -353,7 +362,7 @@ def test_a_value_that_follows_from_other_events_is_an_error(name: str) -> None:
 
 def test_functions_that_remember_are_errors() -> None:
     rows = [("a", {"x": x}) for x in (5, 6, 5)]
-    people = ticks(value=lambda _: 1, users=dp.Users(_first_only(), 3))
+    people = ticks(value=lambda _: 1, users=dp.Users(_first_only(), 3, per_key=1))
     with pytest.raises(dp.CheckError, match=r"^row \d: users.by gave another person .*look-ups"):
         dp.check(people, rows)
     with pytest.raises(dp.CheckError, match=r"^row \d: what is counted differed"):

@@ -663,3 +663,34 @@ def test_every_release_is_counted() -> None:
     with progress.Progress(out=io.StringIO(), after=60):
         assert counters(pipeline.run()) == {"releases": 2345}
         assert progress.Progress._seen == 2345
+
+
+def test_a_directory_that_is_not_writable(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: mode == os.F_OK)  # root may write anywhere
+    text = fail(*arguments(events, *BUDGET))
+    assert f"directory {str(events.parent)!r} is not writable" in text
+
+
+def test_two_runs_draw_different_noise(events: Path) -> None:
+    output = events.parent / "counts.csv"
+    values = []
+    for _ in range(2):
+        succeed(*arguments(events, "--rho", 1e-6))
+        values.append(written(output))
+    assert values[0] != values[1]  # equal with a probability below 1e-15
+    assert [line[:3] for line in values[0]] == [line[:3] for line in values[1]]
+
+
+def test_an_output_written_before_is_no_input(tmp_path: Path, monkeypatch: Any) -> None:
+    """With a pattern that matches it, the second run would count the first one's releases."""
+    monkeypatch.chdir(tmp_path)
+    Path("in.csv").write_text("key,value\na,1\n")
+    words = ["--input", "*.csv", "--key", "key", "--value", "value", "--output", "out.csv"]
+    words += ["--bounds", "0", "1", "--horizon", "9"]
+    succeed(*words, *EXACT)
+    assert "out.csv" in fail(*words, *EXACT)
+
+
+def test_two_conditions_are_refused(events: Path) -> None:
+    words = ["--where", "amount=1", "--where", "who=a"]
+    assert "given twice" in fail("--input", events, "--key", "who", *words)

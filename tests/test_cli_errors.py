@@ -58,7 +58,9 @@ def test_ticks_and_people_are_as_the_transform_has_them(budget: tuple[str, ...])
     )
     assert changes.amply(given, calibrated(given)).change == bounded.counter.change
     given = errors.arguments().parse_ours([*budget, "--horizon", "24", "--per-user", "5"])
-    each = dp.PrefixCount(dp.PureDP(1.0), 24, users=dp.Users(lambda e: e, 5), value=lambda e: 1)
+    each = dp.PrefixCount(
+        dp.PureDP(1.0), 24, users=dp.Users(lambda e: e, 5, per_key=1), value=lambda e: 1
+    )
     assert changes.change_of(given) == each.counter.change
 
 

@@ -175,7 +175,7 @@ def events(tmp_path: Path) -> Path:
 def arguments(path: Path, *more: object) -> list[object]:
     return [
         *("--input", path, "--key", "who", "--letter", "what", "--timestamp", "time"),
-        *("--alphabet", "a", "b", "--max-length", 2, "--horizon", 20),
+        *("--domain", "a", "b", "--max-length", 2, "--horizon", 20),
         *("--output", path.parent / "counts.csv", *more),
     ]
 
@@ -191,8 +191,8 @@ def test_exact_counts_of_all_words(path: str, events: Path) -> None:
     assert exact(target) == expected
     assert f"private counts: {target}" in out
     assert "6 words, and a release after every row of a key (--every), up to 20;" in out
-    assert "not in the alphabet counts as no event: no word reaches across it (--rest" in out
-    assert "public: the keys, the alphabet, the words to count, and the number" in out
+    assert "not in the domain counts as no event: no word reaches across it (--rest" in out
+    assert "public: the keys, the domain, the words to count, and the number" in out
     assert out.startswith("warning: weak budget: ")
     last = {key: counts for (key, *_), counts in expected.items()}
     assert f"ann, after 9 rows:\n     1  a   {last['ann']['a']:.0f} ± 0\n" in out
@@ -227,10 +227,10 @@ def test_a_span_and_gaps_make_a_difference() -> None:
 def test_the_rest_is_one_letter(path: str, events: Path) -> None:
     """A cell without text is no event all the same."""
     words = arguments(events, *EXACT, "--path", path, "--all")
-    out = succeed(*words, "--alphabet", "a", "b", "z", "--rest", "z")
+    out = succeed(*words, "--domain", "a", "b", "z", "--rest", "z")
     expected = running(facts("ab", "z"), all_words("abz", 2), by_time=path == "bounded")
     assert exact(events.parent / "counts.csv") == expected
-    assert "not in the alphabet counts as the letter 'z' (--rest)" in out
+    assert "not in the domain counts as the letter 'z' (--rest)" in out
 
 
 @each_path
@@ -255,7 +255,7 @@ def test_parquet_nulls_and_letters_of_several_characters(path: str, tmp_path: Pa
     pq.write_table(pa.table({"n": letters}), source)
     (tmp_path / "letters.txt").write_text("7\n10\n\n", encoding="utf-8")
     (tmp_path / "words.txt").write_text("7 10\n10 7\n10\n", encoding="utf-8")
-    words = ["--input", source, "--letter", "n", "--alphabet-file", tmp_path / "letters.txt"]
+    words = ["--input", source, "--letter", "n", "--domain-file", tmp_path / "letters.txt"]
     words += ["--words-file", tmp_path / "words.txt", "--horizon", 9, "--output", output]
     succeed(*words, *EXACT, "--path", path)
     rows: list[Fact] = [(None, "all", str(n) if n in (7, 10) else None) for n in letters]
@@ -320,7 +320,7 @@ def test_the_report_names_five_keys(tmp_path: Path) -> None:
     source, output = tmp_path / "in.csv", tmp_path / "counts.csv"
     rows = [f"{key},{'xy'[i % 2]}" for n, key in enumerate("abcdef\t", 1) for i in range(n)]
     source.write_text("\n".join(["k,l", *rows]))
-    words = ["--input", source, "--key", "k", "--letter", "l", "--alphabet", "x", "y"]
+    words = ["--input", source, "--key", "k", "--letter", "l", "--domain", "x", "y"]
     words += ["--words", "xy", "--horizon", 30, "--output", output]
     out = succeed(*words, *EXACT)
     assert re.findall(r"(?m)^  (\S+), after (\d+) rows", out) == [
@@ -339,7 +339,7 @@ def test_the_last_words_of_the_keys_of_most_rows_are_drawn(
     source = tmp_path / "in.csv"
     rows = [f"{key},{'xxy'[i % 3]}" for n, key in enumerate("abcde", 3) for i in range(n)]
     source.write_text("\n".join(["k,l", *rows]))
-    words = ["--input", source, "--key", "k", "--letter", "l", "--alphabet", "x", "y"]
+    words = ["--input", source, "--key", "k", "--letter", "l", "--domain", "x", "y"]
     words += ["--words", "y", "xx", "x", "--top", 2, "--horizon", 30, "--all"]
     succeed(*words, "--output", tmp_path / "c.csv", "--plot", tmp_path / "c.png", *EXACT)
     (how,) = drawn
@@ -356,7 +356,7 @@ def test_the_last_words_of_the_keys_of_most_rows_are_drawn(
     ]
     assert all(len(set(row[1:])) == 1 for panel in panels for row in panel.rows)
     assert "Of 5 keys the 4 with most rows" in how["guarantee"]
-    assert how["title"] == "Private counts of words of l (in letters of the alphabet) by k"
+    assert how["title"] == "Private counts of words of l (in letters of the domain) by k"
     assert "holds with probability 95 % the count of a word in letters" in how["guarantee"]
     assert "largest private counts of 3: " in how["guarantee"]
 
@@ -381,7 +381,7 @@ def test_words_of_real_data(path: str, tmp_path: Path) -> None:
     common, output = common[:12], tmp_path / "counts.parquet"
     succeed(
         *("--input", source, "--letter", "EventId", "--timestamp", "Time", *HEALTH_TIME),
-        *("--alphabet", *common, "other", "--rest", "other", "--max-length", 3),
+        *("--domain", *common, "other", "--rest", "other", "--max-length", 3),
         *("--horizon", 2000, "--every", 500, "--path", path, *EXACT, "--all"),
         *("--output", output),
     )
@@ -404,7 +404,7 @@ def test_episodes_of_real_data(path: str, tmp_path: Path) -> None:
     common, output = common[:4], tmp_path / "counts.csv"
     succeed(
         *("--input", source, "--letter", "EventId", "--key", "Component"),
-        *("--alphabet", *common, "--max-length", 2, "--episodes", "--max-span", 6),
+        *("--domain", *common, "--max-length", 2, "--episodes", "--max-span", 6),
         *("--horizon", 1000, "--every", 100, "--path", path, *EXACT, "--all"),
         *("--output", output),
     )

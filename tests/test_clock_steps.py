@@ -17,7 +17,7 @@ from tests.runners import SECOND, Row, each_path, feed, run
 BUDGET = dp.ApproxDP(1.0, 1e-6)
 EXACT = dp.ApproxDP(1e9, 1e-6)
 WEEK: dict[str, Any] = {"tick": 86_400, "start": 0, "horizon": 7, "keys": ["a"]}
-WHO = dp.Users(itemgetter("who"), 3)
+WHO = dp.Users(itemgetter("who"), 3, per_key=1)
 TICK, TICKS = 10, 6
 ROWS: list[Row] = [
     (key, {"who": who, "n": 1}, at * SECOND)
@@ -61,7 +61,7 @@ def _clock(path: str, keys: Any) -> dict[str, Any]:
 
 def _windowed(keys: Any, path: str) -> dict[str, Any]:
     clock = _clock(path, keys)
-    count, people = [dp.Count()], dp.Users(itemgetter("who"), 40)
+    count, people = [dp.Count()], dp.Users(itemgetter("who"), 40, per_key=1)
     counted: dict[str, Any] = {
         "restarting": dp.TickAggregate(EXACT, **clock, metrics=count, window=2),
         "people's": dp.TickAggregate(EXACT, **clock, metrics=count, window=2, users=people),

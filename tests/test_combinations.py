@@ -186,12 +186,12 @@ def series(case: Case, releases: list[Any], ticks: int) -> Iterator[tuple[Any, n
     found: dict[Any, dict[int, float]] = {}
     for release in releases:
         origin = (release.step - 1) // ticks
-        if not hasattr(release, "values"):
+        if isinstance(release, dp.Release):
             found.setdefault((release.key, origin), {})[release.step] = release.value
             continue
         joint = case.made._ticks.joint
         units = [getattr(each, "step", 1) for each in joint.metrics for _ in each.columns]
-        for place, value in enumerate(release.values):
+        for place, value in enumerate(release.values.values()):
             one = value / units[place] * joint.multipliers[place]
             found.setdefault((release.key, place, origin), {})[release.step] = one
     for name, steps in found.items():

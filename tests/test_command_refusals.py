@@ -239,19 +239,19 @@ stray | stray
 --letter who --key who | 'who' | the keys as well | nothing would be protected
 --letter time | 'time' | the times as well | name another column
 --letter that | no column 'that'
---alphabet | --alphabet
-~--alphabet | --alphabet
---alphabet a b a | --alphabet: 'a' is there twice
---alphabet a '' | --alphabet holds "" | empty step
---alphabet a 'b c' | --alphabet: letter 'b c' holds a space
---alphabet-file events.csv | --alphabet | not allowed
+--domain | --domain
+~--domain | --domain
+--domain a b a | --domain: 'a' is there twice
+--domain a '' | --domain holds "" | empty step
+--domain a 'b c' | --domain: letter 'b c' holds a space
+--domain-file events.csv | --domain | not allowed
 --words ab | --words | not allowed | --max-length
---rest other | --rest 'other' is not in the alphabet | --alphabet
+--rest other | --rest 'other' is not in the domain | --domain
 --max-length 0 | --max-length must be a whole number from 1 | got 0
 --max-length x | --max-length | 'x'
 --max-length 25 | 2 letters make 67,108,862 words | smaller --max-length | --rest | --words
 --max-length 25 --episodes | make 67,108,862 episodes | --max-length,
---max-length 17 --mechanism SmoothBinary | 262142 counts take | a smaller --alphabet or --max-length
+--max-length 17 --mechanism SmoothBinary | 262142 counts take | a smaller --domain or --max-length
 --max-span 3 | --max-span is for --episodes
 --episodes --max-span 1 | --max-span 1 steps hold no episode of 2 letters
 --episodes --max-span 0 | --max-span must be a whole number from 1
@@ -262,7 +262,7 @@ stray | stray
 ~--max-length --words ac | --words: word 'ac' holds 'c', which is not
 ~--max-length --words a a | --words: 'a' is there twice
 ~--max-length --words a '' | --words: '' has no letters
-~--max-length --alphabet a b cc --words-file twice | --words: word 'a  b' is there
+~--max-length --domain a b cc --words-file twice | --words: word 'a  b' is there
 ~--max-length --words-file none | 'none': cannot be read
 ~--max-length --words-file blank | it is empty
 ~--max-length --words-file out.csv | another file
@@ -287,7 +287,7 @@ stray | stray
 --weight letter | --weight is not for --what edges, but for forest, cuts
 --what cuts --max-degree 2 | --max-degree is not for --what cuts
 --what cuts --unit 0.3 | --unit must divide 1 | got 0.3
---what cuts --relation edge | must be add_remove or replace_one, got edge
+--what cuts --relation edge | must be replace_one or add_remove, got edge
 --relation replace_one | --what edges must be edge or node, got replace_one
 --relation node | --relation node | --max-degree and --asserted
 --asserted | --asserted | --max-degree

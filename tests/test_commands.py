@@ -90,10 +90,10 @@ def in_a_process(program: str) -> str:
 
 def test_help_and_mistakes_load_no_beam() -> None:
     said = in_a_process(
-        "import contextlib, importlib, sys\n"
+        "import contextlib, pkgutil, sys\n"
         "from beam_dpcount.commands import COMMANDS\n"
         "for name in COMMANDS:\n"
-        "    main = importlib.import_module(f'beam_dpcount.commands.{name}').main\n"
+        "    main = pkgutil.resolve_name(f'beam_dpcount.commands.{name}:main')\n"
         "    with contextlib.suppress(SystemExit):\n"
         "        main(['--help'])\n"
         "    try:\n"

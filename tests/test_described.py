@@ -44,7 +44,7 @@ MADE: dict[str, Callable[[], Any]] = {
     "TickCount": lambda: dp.TickCount(PURE, 1, 0, horizon=STEPS, keys=["a", "b"]),
     "TickHistogram": lambda: dp.TickHistogram(PURE, 1, 0, horizon=STEPS, domain=["a", "b"]),
     "DistinctUsers": lambda: dp.DistinctUsers(
-        PURE, 1, 0, horizon=STEPS, keys=["a", "b"], users=dp.Users(str, 1)
+        PURE, 1, 0, horizon=STEPS, keys=["a", "b"], users=dp.Users(str, 1, per_key=1)
     ),
     "TickAggregate": lambda: dp.TickAggregate(
         PURE, 1, 0, horizon=STEPS, keys=["a", "b"], metrics=[dp.Count()]
@@ -282,10 +282,10 @@ def test_what_is_said_of_each(name: str) -> None:
 
 
 def test_domains() -> None:
-    assert dp.SubstringCount(BUDGET, 9, [*"ab"], 2).domain == ("a", "b", "aa", "ab", "ba", "bb")
-    assert dp.TriangleCount(BUDGET, 9, 7, max_degree=2).domain is None
+    assert dp.SubstringCount(BUDGET, 9, [*"ab"], 2).labels == ("a", "b", "aa", "ab", "ba", "bb")
+    assert dp.TriangleCount(BUDGET, 9, 7, max_degree=2).labels is None
     cut = dp.CutGraph(BUDGET, 9, ["a", "b", "c"])
-    assert (cut.domain, cut.vertices) == (("a-b", "a-c", "b-c"), ("a", "b", "c"))
+    assert (cut.labels, cut.vertices) == (("a-b", "a-c", "b-c"), ("a", "b", "c"))
     node: dict[str, Any] = {"relation": "node", "asserted": True}
-    assert dp.DegreeHistogram(BUDGET, 9, 9, max_degree=3, **node).domain == ("1", "2", "3")
-    assert dp.DegreeHistogram(BUDGET, 9, 9, max_degree=3).domain == ("1", "2", "3+")
+    assert dp.DegreeHistogram(BUDGET, 9, 9, max_degree=3, **node).labels == ("1", "2", "3")
+    assert dp.DegreeHistogram(BUDGET, 9, 9, max_degree=3).labels == ("1", "2", "3+")

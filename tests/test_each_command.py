@@ -227,8 +227,10 @@ def test_a_header_alone(kind: str, place: Path) -> None:
     log(place / "events.csv", [])
     pictures = ("--plot", place / "out.png", "--report", place / "r.html")
     out = counted(kind, place, *exactly(kind), *pictures)
-    zeros = [one[3] for one in read(place / "out.csv", KINDS[kind].columns)]
-    assert zeros == [0] * (36 if kind == "ticks" else 0)
+    how = KINDS[kind]
+    value = how.columns.index(how.private[0])
+    zeros = [one[value] for one in read(place / "out.csv", how.columns)]
+    assert zeros == [0] * (36 if how.at_ticks and not how.selects else 0)
     assert ("no key was shown: the private count of none was high enough" in out) == (
         kind == "select"
     )
@@ -515,7 +517,8 @@ def test_keys_that_are_drawn(kind: str, place: Path, monkeypatch: pytest.MonkeyP
     drawn = pictures.caught(monkeypatch)
     words = line(kind, place, *exactly(kind), "--plot", place / "out.png", "--key", "who")
     assert "--plot-keys" not in succeed(*words, main=main_of(kind))
-    strange = KEYS[5] if kind == "ticks" else "zoe"
+    listed = KINDS[kind].at_ticks and not KINDS[kind].selects
+    strange = KEYS[5] if listed else "zoe"
     out = succeed(*words, "--plot-keys", "bob", strange, main=main_of(kind))
     most, some = (
         [panel.name for panel in how["panels"]] if "panels" in how else how["only"] for how in drawn
@@ -523,7 +526,7 @@ def test_keys_that_are_drawn(kind: str, place: Path, monkeypatch: pytest.MonkeyP
     assert some == (["bob", strange] if "panels" not in drawn[1] else ["bob"])
     assert most is None or set(most) <= {*KEYS}
     warning = "warning: --plot-keys: 'zoe' has no releases, and is not drawn"
-    assert (warning in out.splitlines()) == (kind != "ticks")
+    assert (warning in out.splitlines()) == (not listed)
 
 
 # A command and its options: what is estimated, what is left out of it, and the picture's title.
@@ -543,8 +546,8 @@ ticks --path streaming | the count so far of a key's rows within the clock, each
 ticks --path streaming --late drop | the count so far of a key's rows within the clock, each tick's part clipped to 1,073,741,824 | rows that are outside the clock, of other keys or unreadable; what a tick has beyond 1,073,741,824 (--max-per-tick); late rows (--late drop) | running counts every 10 s: rows (within the clock)
 histogram | the true count of an item of the domain | items that are not of the domain | histogram of letter (items of the domain)
 histogram --separator ; --max-items 2 | the count of the first 2 items of the domain in a row | items that are not of the domain; those of a row beyond its first 2 (--max-items) | histogram of letter (the first 2 items of the domain in a row)
-sequences | the count of a word in letters of the alphabet | texts that are not of the alphabet | counts of words of letter (in letters of the alphabet)
-sequences --rest b --episodes --max-span 3 | the count of an episode's minimal occurrences in letters of the alphabet within 3 rows | what texts say that count as 'b' (--rest); cells without text; occurrences that are not within 3 rows (--max-span) | counts of episodes of letter (in letters of the alphabet, others as 'b', within 3 rows)
+sequences | the count of a word in letters of the domain | texts that are not of the domain | counts of words of letter (in letters of the domain)
+sequences --rest b --episodes --max-span 3 | the count of an episode's minimal occurrences in letters of the domain within 3 rows | what texts say that count as 'b' (--rest); cells without text; occurrences that are not within 3 rows (--max-span) | counts of episodes of letter (in letters of the domain, others as 'b', within 3 rows)
 graph --what edges | the number of edges of the graph on the given vertices | rows that name another vertex | number of edges
 graph --what edges --max-degree 1 | the number of edges of the graph on the given vertices (capped at 1 pairs a vertex) | rows that name another vertex; edges beyond the first 1 pairs of a vertex (--max-degree) | number of edges (capped at 1 pairs a vertex)
 graph --what triangles --max-degree 2 | the number of triangles of the graph on the given vertices (capped at 2 pairs a vertex) | rows that name another vertex; edges beyond the first 2 pairs of a vertex (--max-degree) | number of triangles (capped at 2 pairs a vertex)

@@ -19,6 +19,7 @@ from beam_dpcount.dofns.releases import Release, VectorRelease
 from beam_dpcount.states.codecs import statistic_codec
 from beam_dpcount.states.envelope import StateError
 from beam_dpcount.statistics import Episodes, Words
+from beam_dpcount.statistics.graph_counts import GraphStatistic
 from tests.runners import RUNNERS, Row, each_path, feed, run
 from tests.scripted import KeyedScript, ScriptedEntropy, random_script
 
@@ -32,7 +33,7 @@ SEQUENCES: dict[str, Callable[..., Any]] = {
     ),
     "episodes": lambda **given: dp.EpisodeCount(BUDGET, 60, [*"ab"], 2, **given),
     "spans": lambda **given: dp.EpisodeCount(
-        BUDGET, 60, [*"abc"], episodes=["ab", "cca"], max_span=4, **given
+        BUDGET, 60, [*"abc"], words=["ab", "cca"], max_span=4, **given
     ),
 }
 GRAPHS: dict[str, Callable[..., Any]] = {
@@ -207,3 +208,50 @@ def test_states_come_back_exactly_and_are_refused_by_others(kind: str) -> None:
             if another.statistic.dimension == statistic.dimension:
                 with pytest.raises(StateError, match="other parameters"):
                     statistic_codec(counter, another.statistic).decode(data)
+
+
+NUMBERS: dict[str, Callable[..., Any]] = {
+    "numbers": lambda **given: dp.PrefixCount(**COMMON, bounds=(-1, 3), unit=0.5, **given),
+    "endless numbers": lambda **given: dp.PrefixCount(BUDGET, **given),
+    "items": lambda **given: dp.Histogram(**COMMON, domain=[*"abc"], max_items=2, **given),
+    "fitted items": lambda **given: dp.Histogram(
+        **COMMON, domain=[*"abc"], fit_total=True, **given
+    ),
+    "endless items": lambda **given: dp.Histogram(BUDGET, domain=[*"abc"], **given),
+}
+
+
+@pytest.mark.parametrize("make", {**NUMBERS, **KINDS}.values(), ids={**NUMBERS, **KINDS})
+def test_a_named_count_is_the_count_of_its_statistic(make: Callable[..., Any]) -> None:
+    named = make(every=2)
+    given: dict[str, Any] = {"relation": named.relation, "every": named.every}
+    plain = dp.StatisticCount(named.budget, named.horizon, named.statistic, **given)
+    assert plain.counter.fingerprint == named.counter.fingerprint
+    assert plain.labels == named.labels == named.statistic.labels
+    of_counts = plain.annotations(), named.annotations()
+    assert of_counts[0] == of_counts[1]
+
+
+@pytest.mark.parametrize("make", {**NUMBERS, **KINDS}.values(), ids={**NUMBERS, **KINDS})
+def test_the_default_relation_is_one_except_of_distinct_pairs(make: Callable[..., Any]) -> None:
+    of_pairs = isinstance(make().statistic, GraphStatistic)
+    if make is not GRAPHS["node"]:
+        assert make().relation == ("edge" if of_pairs else "replace_one")
+
+
+@pytest.mark.parametrize("make", GRAPHS.values(), ids=GRAPHS)
+def test_distinct_pairs_have_no_replacement(make: Callable[..., Any]) -> None:
+    statistic = make().statistic
+    if isinstance(statistic, GraphStatistic):
+        with pytest.raises(ValueError, match="must be 'edge' or 'node', got 'replace_one'"):
+            statistic.change("replace_one")
+
+
+def test_a_statistic_says_whether_it_needs_a_horizon() -> None:
+    for name, make in KINDS.items():
+        statistic = make().statistic
+        with pytest.raises(ValueError, match="StatisticCount needs a horizon"):
+            dp.StatisticCount(BUDGET, None, statistic, relation=make().relation)
+        assert not statistic.endless, name
+    for make in NUMBERS.values():
+        assert make().statistic.endless

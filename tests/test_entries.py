@@ -153,7 +153,7 @@ def test_shares_of_zcdp_have_no_epsilon_so_their_ledger_is_charged_whole(file: P
     clock = [at_clock(share) for share in (ledger.share(0.5), ledger.spend(dp.PureDP(0.01)))]
     apply(*clock)
     assert spent(file) == Charge(Fraction(1), Fraction(1, 10**6))
-    people = dp.Users("who", events=5)
+    people = dp.Users("who", events=5, per_key=1)
     apply(dp.TickCount(ledger.rest(), **CLOCK, value=lambda _: 1, users=people))
     doubled = Charge(Fraction(1), Fraction(1, 10**6)).of_two()  # for a row it is two changes
     assert spent(file) == doubled
@@ -207,7 +207,7 @@ def test_other_units_are_refused_when_the_ledger_is_made(
         dp.Ledger(**ledger, account=file)
 
 
-PEOPLE = dp.Users("who", events=5)
+PEOPLE = dp.Users("who", events=5, per_key=1)
 TIMES: dict[str, Any] = {name: x for name, x in CLOCK.items() if name != "keys"}
 METRICS = [dp.metrics.Count(), dp.metrics.Mean("ms", 0, 5)]
 
@@ -302,14 +302,18 @@ def test_what_was_protected_may_be_given_up(pure: Path) -> None:
 def test_an_account_for_people_takes_transforms_for_them_alone(file: Path) -> None:
     create(str(file), dp.PureDP(3.0), "who")
     ledger = dp.Ledger(PURE, account=file)
-    for users in (None, dp.Users("session", events=5), dp.Users(lambda e: e["who"], events=5)):
+    for users in (
+        None,
+        dp.Users("session", events=5, per_key=1),
+        dp.Users(lambda e: e["who"], events=5, per_key=1),
+    ):
         said = "has 'session'" if users and users.by == "session" else "has none"
         with pytest.raises(AccountError, match=f"{said}: nothing would follow for that person"):
             apply(at_clock(ledger.share(0.1), value=lambda _: 1, users=users))
     with pytest.raises(AccountError, match="for one person"):
         ledger.share(0.1).claim("by hand", Protection("one person", 2))
     assert not spent(file)
-    whose = dp.Users("who", events=5)
+    whose = dp.Users("who", events=5, per_key=1)
     apply(at_clock(ledger.share(0.25), value=lambda _: 1, users=whose))
     assert spent(file) == Charge(Fraction(1, 4))
     (run,) = read_account(str(file)).runs.values()

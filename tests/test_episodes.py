@@ -73,7 +73,7 @@ def check(statistic: Episodes, stream: list[str]) -> None:
     np.testing.assert_array_equal(added, rows)
     assert statistic.pack(memory) == statistic.pack(memory_of_steps)
     for label, column in zip(statistic.labels, added.T.tolist(), strict=True):
-        episode = tuple(label) if "a" in statistic.alphabet else tuple(label.split(" "))
+        episode = tuple(label) if "a" in statistic.domain else tuple(label.split(" "))
         assert column == minimal(stream, episode, statistic.max_span), label
         assert sum(column) == greedy(stream, episode, statistic.max_span), label
 
@@ -82,16 +82,16 @@ def check(statistic: Episodes, stream: list[str]) -> None:
 def test_random_streams_have_the_occurrences_of_the_definition(span: int | None) -> None:
     draw = random.Random(5)
     every = [Episodes("abc"[:u], max_length=3, max_span=span) for u in (1, 2, 3)]
-    chosen = Episodes("abc", dictionary=["aba", "cc", "b", "cab", "abc"], max_span=span)
+    chosen = Episodes("abc", words=["aba", "cc", "b", "cab", "abc"], max_span=span)
     for _ in range(70):
         statistic = draw.choice([*every, chosen])
-        letters = ["", *statistic.alphabet]
+        letters = ["", *statistic.domain]
         check(statistic, draw.choices(letters, k=draw.randrange(1, 15)))
 
 
 def test_a_known_stream() -> None:
     # 'ab' in a a b b a b: windows [2, 3] and [5, 6]; [2, 4] and [1, 3] hold the first.
-    statistic = Episodes(("a", "b"), dictionary=["ab"])
+    statistic = Episodes(("a", "b"), words=["ab"])
     _, added = statistic.all(statistic.init(), np.array([[1], [1], [2], [2], [1], [2]]))
     assert added.ravel().tolist() == [0, 0, 1, 0, 0, 1]
 
@@ -109,7 +109,7 @@ def test_real_events_have_the_occurrences_of_the_definition(span: int | None) ->
     # The definition would take hours: `check` compares the faster oracle with it.
     for label, column in zip(statistic.labels, added.T, strict=True):
         assert column.sum() == greedy(stream, tuple(label.split(" ")), span), label
-    pair = Episodes(common, dictionary=[common[:2], [*common[:2], common[0]]], max_span=span)
+    pair = Episodes(common, words=[common[:2], [*common[:2], common[0]]], max_span=span)
     check(pair, stream[300:360])
 
 
@@ -148,7 +148,7 @@ def _last_before(steps: list[int], place: int) -> int:
 @cache
 def every_stream(statistic: Episodes, n: int) -> Any:
     """What all streams of n letters add: shape (letters + 1,) * n + (dimension, n)."""
-    letters = range(len(statistic.alphabet) + 1)
+    letters = range(len(statistic.domain) + 1)
     layer: list[tuple[Any, list[Any]]] = [(statistic.init(), [])]
     for _ in range(n):
         extended = []
@@ -169,7 +169,7 @@ def neighbours(statistic: Episodes, n: int, relation: str) -> Any:
     """For each position and pair of letters, the letters and all differences."""
     added = every_stream(statistic, n)
     for position in range(n):
-        for new, old in itertools.combinations(range(len(statistic.alphabet) + 1), 2):
+        for new, old in itertools.combinations(range(len(statistic.domain) + 1), 2):
             if relation == "replace_one" or new == 0:
                 change = added.take(new, position) - added.take(old, position)
                 yield old, new, change.reshape(-1, statistic.dimension, n)
@@ -190,7 +190,7 @@ def largest(statistic: Episodes, n: int, relation: str) -> tuple[int, int, int]:
     return tuple(int(most) for most in np.max(found, axis=0))  # type: ignore[return-value]
 
 
-# Alphabet, longest episode, steps, span; then the largest sum of P^2 + N^2 and its bound, for
+# Letters, longest episode, steps, span; then the largest sum of P^2 + N^2 and its bound, for
 # replace_one and for add_remove.
 CASES = [
     ("a", 3, 7, None, (3, 7), (3, 7)),
@@ -249,7 +249,7 @@ def test_each_episode_changes_at_most_what_is_proved_and_some_do() -> None:
     # ceil(m/2)^2 + floor(m/2)^2 for m letters: attained by 'b a .. a'.
     assert check_each_episode(Episodes("ab", max_length=4), 9) == {1: 1, 2: 2, 3: 5, 4: 8}
     assert check_each_episode(Episodes("abc", max_length=3), 7) == {1: 1, 2: 2, 3: 5}
-    long = Episodes("ab", dictionary=["baaaa", "aabaa", "babab", "abbba"])
+    long = Episodes("ab", words=["baaaa", "aabaa", "babab", "abbba"])
     assert check_each_episode(long, 10) == {5: 13}
 
 
@@ -285,7 +285,7 @@ def test_the_bound_of_one_episode(n: int) -> None:
 def test_within_a_span_the_square_of_the_length_is_attained() -> None:
     assert check_each_episode(Episodes("ab", max_length=3, max_span=4), 9) == {1: 1, 2: 4, 3: 9}
     for m in range(1, 9):
-        statistic = Episodes("a", dictionary=["a" * m], max_span=m)
+        statistic = Episodes("a", words=["a" * m], max_span=m)
         codes = np.ones((2 * m, 1), dtype=np.int64)
         _, whole = statistic.all(statistic.init(), codes)
         codes[m] = 0
@@ -385,7 +385,7 @@ def test_long_episodes_have_bounds_that_are_no_smaller(
 @pytest.mark.parametrize("span", [None, 3])
 @pytest.mark.parametrize("words", [["ab", "ba"], ["abc", "ca", "b"], ["aab", "cab", "cc"], ["aaa"]])
 def test_a_dictionary_changes_no_more_than_its_bound(words: list[str], span: int | None) -> None:
-    statistic = Episodes("abc", dictionary=words, max_span=span)
+    statistic = Episodes("abc", words=words, max_span=span)
     every = Episodes("abc", max_length=3).change("replace_one")
     for relation in RELATIONS:
         spread = statistic.change(relation).spread(Simple2(10))
@@ -431,8 +431,8 @@ def test_changes_say_what_they_are() -> None:
     )
     assert statistic.dimension == len(statistic.labels)
     assert statistic.summary == "episodes of up to 2 of 2 letters, within 9 steps"
-    assert Episodes("abc", dictionary=["ab", "c"]).summary == "2 episodes of 3 letters"
-    assert Episodes("abc", dictionary=[["a", "b"], "c"]).labels == ("ab", "c")
+    assert Episodes("abc", words=["ab", "c"]).summary == "2 episodes of 3 letters"
+    assert Episodes("abc", words=[["a", "b"], "c"]).labels == ("ab", "c")
     replaced, removed = (statistic.change(relation) for relation in RELATIONS)
     assert str(replaced) == "replace_one (what any one letter is, episodes of up to 2)"
     assert "its step is empty" in str(removed)
@@ -447,10 +447,10 @@ def test_changes_say_what_they_are() -> None:
     ("error", "message", "arguments"),
     [
         (ValueError, says(EITHER, noun="episodes"), {}),
-        (ValueError, says(EITHER, noun="episodes"), {"max_length": 2, "dictionary": ["ab"]}),
+        (ValueError, says(EITHER, noun="episodes"), {"max_length": 2, "words": ["ab"]}),
         (ValueError, "max_span=2 steps hold no episode of 3 letters: give a larger max_span",
          {"max_length": 3, "max_span": 2}),
-        (ValueError, "max_span=1", {"dictionary": ["a", "ab"], "max_span": 1}),
+        (ValueError, "max_span=1", {"words": ["a", "ab"], "max_span": 1}),
         (ValueError, "2 letters make 2,097,150 episodes .*at most 1,000,000.*smaller max_length",
          {"max_length": 20}),
         (ValueError, "more than 1,000,000,000,000,000,000", {"max_length": 10**9}),
@@ -458,13 +458,13 @@ def test_changes_say_what_they_are() -> None:
 )  # fmt: skip
 def test_bad_arguments_are_named(error: type, message: str, arguments: dict[str, Any]) -> None:
     with pytest.raises(error, match=message):
-        Episodes(**{"alphabet": "ab", **arguments})
+        Episodes(**{"domain": "ab", **arguments})
 
 
 @pytest.mark.slow
 def test_a_dictionary_has_at_most_a_million_prefixes() -> None:
     with pytest.raises(ValueError, match=r"1,000,001 different prefixes.*shorter episodes"):
-        Episodes("ab", dictionary=["a" * 10**6, "b"])
+        Episodes("ab", words=["a" * 10**6, "b"])
 
 
 def test_what_is_no_letter_is_an_empty_step() -> None:
@@ -478,7 +478,7 @@ def test_what_is_no_letter_is_an_empty_step() -> None:
 
 
 @pytest.mark.parametrize("span", [None, 4])
-@pytest.mark.parametrize("which", [{"max_length": 3}, {"dictionary": ["aba", "c", "cab"]}])
+@pytest.mark.parametrize("which", [{"max_length": 3}, {"words": ["aba", "c", "cab"]}])
 def test_a_stream_resumed_at_any_step_goes_on_as_if_uninterrupted(
     which: dict[str, Any], span: int | None
 ) -> None:

@@ -465,14 +465,14 @@ def test_any_event_at_a_clock_is_within_its_bounds_or_nothing(long: float) -> No
 def test_any_person_is_somebody_or_nobody(long: float) -> None:
     """Whatever a function gives for one, or raises of what data cause."""
     given: list[Any] = [None]
-    users = dp.Users(lambda value: given[0], 2)
+    users = dp.Users(lambda value: given[0], 2, per_key=1)
 
     def failing(value: Any) -> Any:
         raise given[0]
 
     parcels = StepParcels(WindowCheck(None), None)
     dofn = SendToPeople(users, parcels)
-    broken = SendToPeople(dp.Users(failing, 2), parcels)
+    broken = SendToPeople(dp.Users(failing, 2, per_key=1), parcels)
     for chance in chances(long, least=2000):
         given[0] = hostile_value(chance)
         ((person, entry),) = dofn.process(("k", 1), Placed())
@@ -592,7 +592,7 @@ def counts_by_tick(rows: list[dict[str, str]]) -> dict[str, float] | None:
 
 ROWS = ("--key", "key", "--timestamp", "time", *EXACT)
 CLOCK = ("--tick", "10", "--start", "0", "--horizon", "4")
-WORDS = ("--alphabet", "ann", "bob", "--max-length", "2")
+WORDS = ("--domain", "ann", "bob", "--max-length", "2")
 COMMANDS: dict[str, tuple[Any, tuple[object, ...], tuple[str, ...], Any]] = {
     "count": (
         count.main,

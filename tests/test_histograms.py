@@ -512,8 +512,8 @@ def both(rows: Sequence[Row], count: Histogram, k: int) -> Callable[[beam.Pipeli
 
     def build(pipeline: beam.Pipeline) -> tuple[Any, ...]:
         releases = pipeline | feed(rows) | count
-        top = releases | "Top" >> TopK(k, count.domain)
-        return releases, top, releases | "Largest" >> TopK(1, count.domain)
+        top = releases | "Top" >> TopK(k, count)
+        return releases, top, releases | "Largest" >> TopK(1, count)
 
     return build
 

@@ -206,7 +206,7 @@ def test_hostile_numbers_count_as_numbers_do(path: str) -> None:
     }
     last = {row.key: row.value for row in counted(counts, rows, "grpc") if row.step == 3}
     assert last == expected
-    last = {row.key: row.amount_sum for row in counted(sums, rows, "grpc") if row.step == 3}
+    last = {row.key: row.sum_amount for row in counted(sums, rows, "grpc") if row.step == 3}
     assert last == pytest.approx(expected, abs=1e-3)
 
 
@@ -320,7 +320,7 @@ TICKS: dict[str, Any] = {
 }
 WHOSE: dict[str, Any] = {"user": "user", "per_user": 9, "per_key": 9}
 MEAN = {"metric": "mean", "field": "amount", "low": 0, "high": 5}
-TIP = [{**MEAN, "field": "tip", "name": "amount_mean"}]
+TIP = [{**MEAN, "field": "tip", "name": "mean_amount"}]
 READ: dict[str, tuple[Callable[..., Any], dict[str, Any], list[dict[str, Any]]]] = {
     "sum": (PrefixCountRows, {"value": "amount", **ELEMENTS}, [{"value": "tip"}, {"id": "tip"}]),
     "items": (HistogramRows, {"item": "amount", "domain": ["1"], **ELEMENTS}, [{"item": "tip"}]),
@@ -376,7 +376,7 @@ def test_replays_show_nothing_of_fields_that_hold_the_same(
 
     def values(**other: Any) -> list[float]:
         releases = counted(kind(**{"key": "page", "timestamp": "at", **given, **other}), rows)
-        column = "amount_mean_low" if name == "metrics" else "value"
+        column = "mean_amount_low" if name == "metrics" else "value"
         return [getattr(row, column) for row in releases if row.key == "a"]
 
     first = values()

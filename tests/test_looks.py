@@ -180,8 +180,8 @@ def test_sums_of_a_tick_that_are_clipped(log: Path) -> None:
 def test_items_and_letters_that_never_occur(log: Path) -> None:
     said = look("histogram", log, "--domain", "buy", "veiw", wrong=True)
     assert "1 of 2 in --domain never occur: 'veiw'; 'veiw' may be 'view', which occurs" in said
-    said = look("sequences", log, "--alphabet", "buy", "view", "sell", wrong=True)
-    assert "1 of 3 in --alphabet never occur: 'sell'" in said
+    said = look("sequences", log, "--domain", "buy", "view", "sell", wrong=True)
+    assert "1 of 3 in --domain never occur: 'sell'" in said
 
 
 def test_graphs(log: Path) -> None:

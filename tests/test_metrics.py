@@ -15,6 +15,7 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount.counters.errors import chernoff
+from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.lattice import Lattice
 from beam_dpcount.dofns.aggregates import Reading
 from beam_dpcount.reading import read
@@ -405,7 +406,7 @@ def test_columns_have_names() -> None:
     )
     assert Joint(given).metrics == given
     names = [name for metric in given for name in metric.columns]
-    assert names == ["count", "x_p50", "x_p99_9", "mine"]
+    assert names == ["count", "p50_x", "p99_9_x", "mine"]
 
 
 def test_each_is_a_name_of_the_package() -> None:
@@ -434,19 +435,19 @@ def test_intervals_have_the_multiple_of_their_noise(budget: Any) -> None:
         budget, 1, 0, horizon=50, keys=["a"], metrics=[m.Count(), m.Sum("x", 0, 9)]
     )
     counter, joint = made.counter, Joint(tuple(made.metrics))
-    reading = Reading(counter, joint, 0.9, 10)
+    reading = Reading(counter, joint, 0.9, Grid(10, 0, 500, 50))
     stddevs = counter.stddevs(50)
-    releases = [*reading.releases("a", 1, 10, np.zeros((50, 2)), stddevs, 3)]
+    releases = [*reading.releases("a", 1, np.zeros((50, 2)), stddevs, 3)]
     assert [(r.step, r.start, r.timestamp) for r in releases[:2]] == [(1, 0, 10), (2, 10, 20)]
     for i, release in enumerate(releases):
         count = stddevs[i] / joint.multipliers[0]
-        assert release.stddevs[0] == pytest.approx(count)
+        assert release.stddevs["count"] == pytest.approx(count)
         if i < 3:
-            assert {*release.lows, *release.highs} == {None}
-            assert {*release.notes} == {"just shown"}
+            assert {*release.lows.values(), *release.highs.values()} == {None}
+            assert {*release.notes.values()} == {"just shown"}
             continue
-        assert release.highs[0] is not None
-        multiple = release.highs[0] / count
+        assert release.highs["count"] is not None
+        multiple = release.highs["count"] / count
         if isinstance(budget, dp.PureDP):
             norm2 = counter.mechanism.row_norm2(i + 1)
             bound = chernoff(counter.law, norm2, math.log(20)) * counter.grid

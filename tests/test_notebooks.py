@@ -84,7 +84,7 @@ def test_text_is_escaped() -> None:
 def test_what_is_private_is_not_shown() -> None:
     """Bounds of people are compared without noise: print them on purpose, or see nothing."""
     count = dp.TickCount(
-        PURE, 1, 0, horizon=5, keys=["a"], value=lambda _: 1, users=dp.Users(str, 1)
+        PURE, 1, 0, horizon=5, keys=["a"], value=lambda _: 1, users=dp.Users(str, 1, per_key=1)
     )
     suggested = dp.suggest_bounds([("a", "who", 1)], count)
     for private in (suggested, suggested.best):

@@ -71,7 +71,7 @@ TABLE: dict[str, tuple[str, ColumnUse]] = {
         "histogram",
         use(":presence", "::presence"),
     ),
-    f"sequences --horizon 9 --key page --letter what --alphabet a b --max-length 1 {AT}": (
+    f"sequences --horizon 9 --key page --letter what --domain a b --max-length 1 {AT}": (
         "sequences",
         use(":presence page date time", "what"),
     ),

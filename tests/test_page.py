@@ -386,7 +386,7 @@ def test_words(tmp_path: Path) -> None:
     header = "key", "step", "timestamp", "rank", "word", "value", "low", "high"
     rows = [("all", 9, "", 1, "<ab>", 7.0, 5.0, 9.0), ("all", 9, "", 2, "b", 3.0, 1.0, 5.0)]
     output = written(tmp_path / "out.csv", header, rows)
-    words = "--letter", "l", "--alphabet", "a", "b", "--max-length", 2, "--horizon", 9, "--rho", 1
+    words = "--letter", "l", "--domain", "a", "b", "--max-length", 2, "--horizon", 9, "--rho", 1
     parsed = Parsed(page_of(task_of(sequences.Sequences, output, *words)))
     assert parsed.said("bdi") == ["after 9 rows", "<ab>", "b"]
     assert parsed.said("td") == ["7.0 ± 2.0", "3.0 ± 2.0"]
@@ -430,7 +430,7 @@ def test_weights(tmp_path: Path) -> None:
     words = "--edge", "u", "v", "--vertices", 3, "--what", "cuts", "--horizon", 9, "--rho", 1
     output = tmp_path / "out.csv"
     task = task_of(graph.Graph, output, *words)
-    pairs = task.domain  # type: ignore[attr-defined]
+    pairs = task.labels  # type: ignore[attr-defined]
     header = "key", "step", "timestamp", *pairs, "stddev"
     written(output, header, [("all", 4, "", 8.0, -8.0, 0.0, 1.0)])
     parsed = Parsed(page_of(task))

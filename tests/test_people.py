@@ -632,7 +632,7 @@ def _note(release: Any, name: str) -> None:
 def applied() -> list[Any]:
     made = [
         tick_count(people(3, per_key=2, gap=20), late="drop"),
-        dp.TickHistogram(EXACT, **CLOCK, **HISTOGRAM, users=dp.Users(who_of_pair, 3)),
+        dp.TickHistogram(EXACT, **CLOCK, **HISTOGRAM, users=dp.Users(who_of_pair, 3, per_key=1)),
         dp.DistinctUsers(EXACT, **CLOCK, keys=KEYS, users=FEW, window=4),
         each("auto", "PrefixCount"),
         each("auto", "Histogram"),
@@ -669,7 +669,7 @@ def test_people_whom_utf_8_cannot_name_are_nobody(runner: str, path: str) -> Non
         return "\ud800" + PERSON if payload["who"] == PERSON else payload["who"]
 
     rows: list[Row] = [("a", {"who": PERSON, "n": 1}, i) for i in range(3)]
-    count = tick_count(dp.Users(escaped, 2), path=path)
+    count = tick_count(dp.Users(escaped, 2, per_key=1), path=path)
     outcome = run(lambda p: p | feed([*rows, STAYS[0]]) | count, runner)
     assert values(outcome.outputs[0]) == sums([(STAYS[0], ["c"])])
 
@@ -681,7 +681,7 @@ def test_people_are_named_in_no_error(caplog: pytest.LogCaptureFixture) -> None:
         raise ValueError(payload["who"])
 
     caplog.set_level(logging.DEBUG)
-    count = tick_count(dp.Users(failing, 3))
+    count = tick_count(dp.Users(failing, 3, per_key=1))
     outcome = run(lambda p: p | feed(TELLING) | count)
     assert not any(r.value for r in outcome.releases)  # they are nobody's
     assert "4711" not in caplog.text
@@ -754,7 +754,7 @@ def device(payload: Any) -> Any:
 def test_a_member_protects_the_same_people_as_its_bound() -> None:
     """One person may have many devices: what is left of that person's events is any one's."""
     outer = people(20, per_key=20)
-    inner = dp.DistinctUsers(EXACT, **CLOCK, keys=KEYS, users=dp.Users(device, 1))
+    inner = dp.DistinctUsers(EXACT, **CLOCK, keys=KEYS, users=dp.Users(device, 1, per_key=1))
     with pytest.raises(ValueError, match="the other: give both the same field or function"):
         dp.BoundUsers(outer, {"devices": inner})
     mine = dp.DistinctUsers(EXACT, **CLOCK, keys=KEYS, users=people(2))
@@ -766,7 +766,7 @@ def test_a_member_protects_the_same_people_as_its_bound() -> None:
 
 def test_a_histogram_beside_pairs_has_no_people_of_its_own() -> None:
     """Its `by` would be given the whole pair, and so name somebody else: the key, say."""
-    first = dp.Users(itemgetter(0), 1)
+    first = dp.Users(itemgetter(0), 1, per_key=1)
     histogram = dp.TickHistogram(EXACT, **CLOCK, domain=["x"], value=itemgetter(1))
     pairs = tick_count(None)
     with pytest.raises(ValueError, match="h would give its users"):
@@ -813,7 +813,7 @@ def test_what_was_given_to_a_bound_is_as_it_was() -> None:
 @pytest.mark.parametrize("path", PATHS)
 def test_events_without_keys_are_bounded_by_their_number_alone(path: str) -> None:
     histogram = dp.TickHistogram(EXACT, **CLOCK, domain=["x"], value=itemgetter("item"), path=path)
-    bound = dp.BoundUsers(dp.Users(itemgetter("who"), 7), {"h": histogram})
+    bound = dp.BoundUsers(dp.Users(itemgetter("who"), 7, per_key=1), {"h": histogram})
     assert bound.counters["h"].l2_sensitivity == pytest.approx(7 * histogram.counter.l2_sensitivity)
     rows: list[Row] = [("", {"who": "u", "item": "x"}, i * SECOND) for i in range(20)]
     built = lambda p: (p | feed(rows) | beam.Values() | bound)["h"]  # noqa: E731
@@ -912,7 +912,9 @@ def test_ids_of_contents_that_do_not_come_back_are_read_before() -> None:
 
 def test_check_says_who_has_no_person() -> None:
     rows = [TimestampedValue(("a", {"id": 7.0}), 1)]
-    numbers = tick_count(dp.Users(lambda payload: payload["id"], 3), value=lambda payload: 1)
+    numbers = tick_count(
+        dp.Users(lambda payload: payload["id"], 3, per_key=1), value=lambda payload: 1
+    )
     assert "no person" in str(dp.check(numbers, rows))
 
 

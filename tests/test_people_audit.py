@@ -226,7 +226,7 @@ def tick_count(
 ) -> Any:
     options = {name: given.pop(name) for name in ("events", "per_key", "gap") if name in given}
     most = given.pop("most_keys", None)
-    users = dp.Users(by, options.pop("events", 2), most, **options)
+    users = dp.Users(by, options.pop("events", 2), most, **{"per_key": 1, **options})
     given = {**CLOCK, "keys": keys, "value": number, **given}
     return dp.TickCount(budget, mechanism=mechanism, users=users, **given)
 
@@ -279,7 +279,7 @@ def test_numbers_of_two_signs_hide_a_person(relation: str, law: str) -> None:
 def test_histograms_hide_a_person(options: dict[str, Any], law: str, path: str) -> None:
     """With events of several items."""
     budget, mechanism = LAWS[law]
-    users = dp.Users(by, 3, **options)
+    users = dp.Users(by, 3, **{"per_key": 1, **options})
     count = dp.TickHistogram(
         *(budget,),
         **CLOCK,
@@ -320,7 +320,7 @@ def test_distinct_people_hide_a_person(window: int | None, law: str, path: str) 
         horizon=4,
         keys=["a", "b"],
         mechanism=mechanism,
-        users=dp.Users(by, 2),
+        users=dp.Users(by, 2, per_key=1),
         window=window,
     )
     sums = Sums(count, path)

@@ -174,7 +174,7 @@ AT_TICKS: dict[str, tuple[Callable[..., Any], str]] = {
         "n",
     ),
     "DistinctUsers": (
-        lambda **how: dp.DistinctUsers(BUDGET, **KEYS, users=dp.Users(who, 9), **how),
+        lambda **how: dp.DistinctUsers(BUDGET, **KEYS, users=dp.Users(who, 9, per_key=1), **how),
         "user",
     ),
     "BoundUsers": (bound, "user"),
@@ -274,7 +274,7 @@ def test_what_no_event_is_to_blame_for_stops(kind: str) -> None:
 
     with pytest.raises(error):
         dp.PrefixCount(BUDGET, 9, value=fail)._intake().codes("a", 1, 0)
-    sends = SendToPeople(dp.Users(fail, 2), StepParcels(WindowCheck(None), None))
+    sends = SendToPeople(dp.Users(fail, 2, per_key=1), StepParcels(WindowCheck(None), None))
     with pytest.raises(error):
         sends.process(("a", 1), _Placed())
     aggregate = dp.TickAggregate(BUDGET, **KEYS, metrics=FIELDS, value=fail)._ticks
@@ -303,7 +303,9 @@ def test_an_event_that_memory_does_not_suffice_to_send_stops() -> None:
 
 def test_what_our_own_code_raises_is_not_taken_for_data(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mistake of ours stops; it does not count nothing in silence."""
-    count = dp.TickCount(BUDGET, **KEYS, value=lambda _: 1, users=dp.Users(lambda _: "u", 2))
+    count = dp.TickCount(
+        BUDGET, **KEYS, value=lambda _: 1, users=dp.Users(lambda _: "u", 2, per_key=1)
+    )
     parcels = count.parcels(beam.Pipeline() | beam.Create([("a", 1)]))
     intake = dp.PrefixCount(BUDGET, 9, value=lambda _: None, on_reject="raise")._intake()
 
@@ -354,7 +356,7 @@ ASKING: dict[str, Callable[[], Any]] = {
     "TickCount": lambda: dp.TickCount(BUDGET, 10, 0, horizon=2, keys=["a"]),
     "TickHistogram": lambda: dp.TickHistogram(BUDGET, 10, 0, horizon=2, domain=["a"]),
     "DistinctUsers": lambda: dp.DistinctUsers(
-        BUDGET, 10, 0, horizon=2, keys=["a"], users=dp.Users("user", 2)
+        BUDGET, 10, 0, horizon=2, keys=["a"], users=dp.Users("user", 2, per_key=1)
     ),
     "TickAggregate": lambda: dp.TickAggregate(
         BUDGET, 10, 0, horizon=2, keys=["a"], metrics=[dp.Count()]

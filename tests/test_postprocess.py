@@ -29,7 +29,7 @@ from beam_dpcount.counters.sliding import (
     difference_variance,
     difference_variances,
 )
-from beam_dpcount.dofns.folds import Difference, RunningMaximum, TopOfKeys, top_items
+from beam_dpcount.dofns.folds import RESTARTS, Difference, RunningMaximum, TopOfKeys, top_items
 from beam_dpcount.dofns.releases import Release, TopRelease, VectorRelease
 from beam_dpcount.mechanisms import (
     BLT,
@@ -62,6 +62,7 @@ from beam_dpcount.transforms.postprocess import (
     rounded,
     running_average,
 )
+from beam_dpcount.transforms.sentence import TickCount
 from tests.messages import says
 from tests.runners import RUNNERS, feed, root, run
 from tests.scripted import ScriptedEntropy, SeededNoise
@@ -102,9 +103,9 @@ def test_the_largest_values_and_their_ties() -> None:
             )
 
 
-def test_a_top_of_another_domain_is_refused() -> None:
+def test_a_top_of_other_labels_is_refused() -> None:
     for values in ([1.0, 2.0], [1.0] * 4):
-        with pytest.raises(ValueError, match="values, but the domain has 3 items: give the domain"):
+        with pytest.raises(ValueError, match="values, but there are 3 labels: give those"):
             top_items(vector(values), 1, DOMAIN)
 
 
@@ -892,3 +893,18 @@ def test_transforms_pickle() -> None:
     for transform in (TopK(1, DOMAIN), Monotone(), SlidingSum(2, COUNTER), Rounded(2)):
         copy = pickle.loads(pickle.dumps(transform))
         assert type(copy) is type(transform)
+
+
+# Counts that start anew
+
+
+def test_releases_of_a_view_that_restarts_are_refused() -> None:
+    """Of local days: 24 and 23 hours, so that no step follows from its number."""
+    hours = dp.Clock("1h", start="2026-03-28", ticks=47, zone="Europe/Paris")
+    counter = TickCount(dp.ZCDP(1), hours.restart("1d"), keys=["a"]).counter
+    release = Release("a", 25, hours.end_of(25), 1.0, 1.0, restart=2)
+    for use in (dp.SlidingSum(3, counter)._fold, dp.Isotonic(counter)._fold):
+        with pytest.raises(TypeError, match=says(RESTARTS)):
+            use.add(None, release)
+    with pytest.raises(TypeError, match=says(RESTARTS)):
+        running_average(release, counter)

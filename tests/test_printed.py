@@ -35,7 +35,7 @@ def test_a_tick_is_said_as_in_commands_and_rows(tick: Any, micros: int) -> None:
     if not isinstance(tick, dt.timedelta):
         rows = TickCountRows("page", tick, **DAY, epsilon=1, delta=1e-6)
         assert rows.count._clock == count._clock
-    people = dp.Users(itemgetter("who"), 3, gap=tick)
+    people = dp.Users(itemgetter("who"), 3, gap=tick, per_key=1)
     assert people.micros == micros
 
 
@@ -51,7 +51,7 @@ def test_other_texts_are_refused(tick: str) -> None:
 
 def test_print_says_what_a_count_promises_and_how_well() -> None:
     count = dp.TickCount(
-        BUDGET, "1h", **DAY, users=dp.Users(itemgetter("who"), 3), value=lambda event: 1
+        BUDGET, "1h", **DAY, users=dp.Users(itemgetter("who"), 3, per_key=1), value=lambda event: 1
     )
     assert str(count) == repr(count)
     largest = count.counter.max_variance() ** 0.5
@@ -90,7 +90,7 @@ def test_print_says_it_of_every_transform_that_counts() -> None:
 def test_print_says_it_of_rows_and_of_bounds_too() -> None:
     rows = TickCountRows("page", "1h", **DAY, epsilon=1, delta=1e-6)
     assert str(rows) == str(rows.count).replace("TickCount", "TickCountRows")
-    users = dp.Users(itemgetter("who"), 3)
+    users = dp.Users(itemgetter("who"), 3, per_key=1)
     bound = dp.BoundUsers(users, {"a": TICKS["TickCount"](value=lambda event: 1)})
     assert str(bound).startswith(f"BoundUsers(\n  users: {users}\n  a: TickCount(\n    budget: rho")
 

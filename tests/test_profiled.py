@@ -18,6 +18,7 @@ from beam_dpcount.mechanisms import (
     BinaryTree,
     BridgedKAry,
     DecayedBLT,
+    Differences,
     Endless,
     NormalizedBLT,
     ProfiledBLT,
@@ -193,7 +194,7 @@ def test_what_needs_a_horizon_says_so() -> None:
     ):
         dp.choose(None, BUDGET)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="users= needs a horizon"):
-        dp.PrefixCount(BUDGET, value=int, users=dp.Users(by=str, events=2))
+        dp.PrefixCount(BUDGET, value=int, users=dp.Users(by=str, events=2, per_key=1))
     with pytest.raises(ValueError, match=says(NEEDS_HORIZON)):
         dp.SubstringCount(BUDGET, None, ["a"], 1)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=says(NO_END)):
@@ -228,7 +229,7 @@ def test_endless_may_be_named(mechanism: Any) -> None:
     assert counter.mechanism == Endless(70)
 
 
-@pytest.mark.parametrize("kind", [DecayedBLT, SlidingBLT, Sparse, Unbounded])
+@pytest.mark.parametrize("kind", [DecayedBLT, Differences, SlidingBLT, Sparse, Unbounded])
 @pytest.mark.parametrize("horizon", [None, 50])
 def test_what_takes_more_than_a_horizon_is_asked_for_as_an_instance(
     kind: Any, horizon: int | None

@@ -23,7 +23,7 @@ from beam_dpcount import mechanisms, metrics, statistics
 
 B = dp.ZCDP(0.5)
 CLOCK: dict[str, Any] = {"budget": B, "tick": 10, "start": 0, "stop": 30}
-PEOPLE = dp.Users("user", 2)
+PEOPLE = dp.Users("user", 2, per_key=1)
 COUNTER = dp.calibrate(mechanisms.BinaryTree(8), B)
 ITEMS = ["a", "b"]
 ELEMENTS: dict[str, Any] = {"budget": B, "horizon": 8}
@@ -37,6 +37,7 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     dp.ZCDP: {"rho": 0.5},
     dp.Ledger: {"budget": B},
     dp.Change: {},
+    dp.Clock: {"tick": 10, "start": 0, "ticks": 9},
     dp.SelectKeys: {},
     dp.ReplayableEntropy: {"variable": "SECRET", "run_id": "run"},
     dp.Users: {"by": "user", "events": 2},
@@ -44,8 +45,8 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     dp.PrefixCount: ELEMENTS,
     dp.Histogram: {**ELEMENTS, "domain": ITEMS},
     dp.StatisticCount: {**ELEMENTS, "statistic": statistics.Words(ITEMS, 2)},
-    dp.SubstringCount: {**ELEMENTS, "alphabet": ITEMS, "max_length": 2},
-    dp.EpisodeCount: {**ELEMENTS, "alphabet": ITEMS, "max_length": 2},
+    dp.SubstringCount: {**ELEMENTS, "domain": ITEMS, "max_length": 2},
+    dp.EpisodeCount: {**ELEMENTS, "domain": ITEMS, "max_length": 2},
     dp.CutGraph: {**ELEMENTS, "vertices": 4},
     dp.DegreeHistogram: EDGES,
     dp.EdgeCount: EDGES,
@@ -67,8 +68,8 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     dp.RunningAverage: {},
     dp.ShrinkAcrossKeys: {"count": dp.TickCount(**CLOCK, keys=[*"abcd"])},
     dp.SlidingSum: {"window": 2, "counter": COUNTER},
-    dp.TopK: {"k": 1, "domain": ITEMS},
-    dp.TopKPerTick: {"k": 1, "domain": ITEMS},
+    dp.TopK: {"k": 1, "labels": ITEMS},
+    dp.TopKPerTick: {"k": 1, "keys": ITEMS},
     dp.calibrate: {"mechanism": mechanisms.BinaryTree(8), "budget": B},
     dp.choose: {"horizon": 8, "budget": B},
     dp.half_width: {"counter": COUNTER, "t": 3},
@@ -80,6 +81,8 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     mechanisms.Endless: {},
     mechanisms.DecayedBLT: {"horizon": 8, "decay": 0.5},
     mechanisms.SlidingBLT: {"horizon": 8, "window": 3},
+    mechanisms.Differences: {"horizon": 8, "window": 3, "inner": mechanisms.Simple2(8)},
+    mechanisms.SingleSteps: {"horizon": 8},
     mechanisms.Sparse: {"segment": 3, "segments": 6},
     mechanisms.Unbounded: {"base": mechanisms.BinaryTree},
     metrics.Count: {},
@@ -91,8 +94,8 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     metrics.Variance: NUMBER,
     metrics.Quantiles: NUMBER,
     statistics.CutWeights: {"vertices": 4},
-    statistics.Words: {"alphabet": ITEMS, "max_length": 2},
-    statistics.Episodes: {"alphabet": ITEMS, "max_length": 2},
+    statistics.Words: {"domain": ITEMS, "max_length": 2},
+    statistics.Episodes: {"domain": ITEMS, "max_length": 2},
     statistics.Degrees: DEGREES,
     statistics.Edges: DEGREES,
     statistics.HighDegree: {**DEGREES, "threshold": 1},
@@ -101,7 +104,7 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     statistics.Triangles: DEGREES,
 }
 
-RESULTS = {"AggregateRelease", "Checked", "Counter", "Rejected", "Release", "Share"}
+RESULTS = {"Checked", "Counter", "Rejected", "Release", "Share", "TickRelease"}
 RESULTS |= {"SparseCounter", "TopRelease", "UnboundedCounter", "VectorRelease"}
 OTHERS = {"NonNegative", "SystemEntropy"}  # which take nothing
 OTHERS |= {"Mechanism", "Metric", "Statistic"}  # abstract
@@ -171,9 +174,11 @@ NAMED: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(["objective", "over", "scale"], CHOICE),
     **dict.fromkeys(["field", "name", "run", "run_id", "variable", "other"], TEXT),
     **dict.fromkeys(["tick", "gap"], LENGTH),
+    "zone": (5, True, "", "Mars", b"UTC", ["UTC"]),
     **dict.fromkeys(["start", "stop", "until"], TIME),
     "mechanism": (5, None, "BinaryTree", mechanisms.BinaryTree),  # of `calibrate`
     "count": (5, None, dp.PrefixCount),
+    "inner": (5, None, "BinaryTree", mechanisms.BinaryTree),  # of `Differences`
 }
 # What is beyond the range of a parameter of VALID.
 BEYOND: dict[str, tuple[Any, ...]] = {
@@ -190,9 +195,8 @@ BEYOND: dict[str, tuple[Any, ...]] = {
 RIGHT = [("low", 0), ("low", -1), ("momentum", 0), ("tau", 0), ("keys_delta", 0), ("name", "")]
 RIGHT += [("keys", {"a", "b"}), ("floor", 0)]
 # What a message calls a parameter that only the module's own classes have.
-INSTEAD = dict.fromkeys(["words", "episodes", "dictionary"], "max_length")  # what it stands for
-CALLED = {"dictionary": "words?|episodes?", "words": "words?", "episodes": "episodes?"}
-CALLED |= {"bounds": "bounds|low|high"}
+INSTEAD = {"words": "max_length"}  # what it stands for
+CALLED = {"words": "words?", "bounds": "bounds|low|high"}
 REMEDY = re.compile(
     r"\b(must|give|leave|use|take|choose|pass|list|raise|lower|write|add|set|declare|needs?|put)\b"
 )

@@ -627,7 +627,7 @@ def test_unbounded_input_has_no_whole_series() -> None:
 
 
 def test_people_and_items_are_keys_too() -> None:
-    users = dp.Users(lambda event: event, events=1)
+    users = dp.Users(lambda event: event, events=1, per_key=1)
     people = dp.DistinctUsers(BUDGET, 10, 0, horizon=2, keys=["a", "b"], users=users)
     items = dp.TickHistogram(BUDGET, 10, 0, horizon=2, domain=["a", "b"])
     for count in (people, items):

@@ -681,11 +681,11 @@ COUNTED: dict[str, tuple[Any, Sequence[Any]]] = {
     },
     "Histogram": (partial(dp.Histogram, horizon=9, domain=["a", "b"]), LETTERS),
     "SubstringCount": (
-        partial(dp.SubstringCount, horizon=9, alphabet=["a", "b"], max_length=2),
+        partial(dp.SubstringCount, horizon=9, domain=["a", "b"], max_length=2),
         LETTERS,
     ),
     "EpisodeCount": (
-        partial(dp.EpisodeCount, horizon=9, alphabet=["a", "b"], max_length=2),
+        partial(dp.EpisodeCount, horizon=9, domain=["a", "b"], max_length=2),
         LETTERS,
     ),
     **{
@@ -697,7 +697,7 @@ COUNTED: dict[str, tuple[Any, Sequence[Any]]] = {
             (dp.HighDegreeCount, {"threshold": 2}),
             (dp.DegreeHistogram, {"max_degree": 3}),
             (dp.SpanningForestCost, {"max_weight": 2}),
-            (dp.CutGraph, {}),
+            (dp.CutGraph, {"relation": "add_remove"}),
         )
     },
 }
@@ -716,8 +716,8 @@ PINNED = {
     "TickHistogram": "91396b54e2781047",
     "TickHistogram, streaming": "ad668e5bf481dd28",
     "Histogram": "e51bb9156af8611e",
-    "SubstringCount": "7ff2d8311e8acd06",
-    "EpisodeCount": "16a57c6c95156c9d",
+    "SubstringCount": "879b6673809d9ece",
+    "EpisodeCount": "4a2c695185bf3dc1",
     "EdgeCount": "6a5d468b1fb1e7b2",
     "TriangleCount": "dab643d9f6fa9fea",
     "KStarCount": "563ea22c6fb8bf42",

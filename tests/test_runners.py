@@ -267,7 +267,7 @@ WORDS: dict[str, tuple[object, ...]] = {
     ),
     "histogram": ("--key", "key", "--item", "what", "--domain", "a", "b", "--horizon", 9),
     "sequences": (
-        *("--key", "key", "--letter", "what", "--alphabet", "a", "b"),
+        *("--key", "key", "--letter", "what", "--domain", "a", "b"),
         *("--max-length", 1, "--horizon", 9),
     ),
     "graph": ("--edge", "key", "what", "--vertices", 3, "--what", "edges", "--horizon", 9),
@@ -357,7 +357,7 @@ def test_prism_is_kept_from_splitting_bundles_of_state(given: list[str]) -> None
     for runner, splits in (("PrismRunner", True), ("DirectRunner", True), ("FnApiRunner", False)):
         for path in ("streaming", "bounded"):
             clock: dict[str, Any] = {"tick": 9, "start": 0, "stop": 90, "keys": ["k"], "path": path}
-            people = dp.Users(str, 1)
+            people = dp.Users(str, 1, per_key=1)
             for made in (
                 dp.PrefixCount(BUDGET, 9, path=path),
                 dp.TickCount(BUDGET, **clock, value=str, users=people),

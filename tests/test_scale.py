@@ -45,7 +45,7 @@ def events_of(rng: random.Random, number: int) -> list[Any]:
 
 
 BOUNDS = [
-    dp.Users(str, events=1),
+    dp.Users(str, events=1, per_key=1),
     dp.Users(str, events=4, keys=2, per_key=3),
     dp.Users(str, events=9, keys=3, per_key=5, gap=20 * people.TICK),
     dp.Users(str, events=30, per_key=2, gap=5 * people.TICK),
@@ -93,7 +93,7 @@ def test_what_passes_is_what_the_rule_takes(
 def test_a_bundle_passes_on_what_it_has_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before its end, so that it holds no more than so many events."""
     monkeypatch.setattr(bounding, "_GATHERED", 10)
-    users = dp.Users(str, events=1)
+    users = dp.Users(str, events=1, per_key=1)
     send, passed = SendToShards(users, parts(users)[0]), []
     send.start_bundle()
     for n, event in enumerate(events_of(random.Random(1), 35), 1):
@@ -145,7 +145,7 @@ def test_bounding_costs_little_beside_a_grouping() -> None:
 
 def test_state_grows_with_the_keys_of_a_person() -> None:
     for k in (1, 4):
-        apart = dp.Users(str, events=k, gap=people.TICK)
-        assert people.arriving(3, k, dp.Users(str, events=k))[2] == 36 + 12 * k
+        apart = dp.Users(str, events=k, gap=people.TICK, per_key=1)
+        assert people.arriving(3, k, dp.Users(str, events=k, per_key=1))[2] == 36 + 12 * k
         assert people.arriving(3, k, apart)[2] == 36 + 20 * k
     assert people.arriving(3, 2, None)[2] == 0

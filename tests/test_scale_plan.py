@@ -363,7 +363,7 @@ def test_the_state_and_the_timer_of_a_shard(horizon: int) -> None:
 
 @pytest.mark.parametrize("gap", [None, 60])
 def test_the_state_of_a_person(gap: int | None) -> None:
-    users = dp.Users(lambda _: "person", events=4, gap=gap)
+    users = dp.Users(lambda _: "person", events=4, gap=gap, per_key=1)
     transform = ticks([*"abcd"], 1440, users=users, value=lambda _: 1, late="drop")
     found, cell = dofns_of(transform), Cell()
     sending, bounding = found[SendToPeople], found[BoundArriving]

@@ -177,15 +177,15 @@ def test_several_metrics_are_columns() -> None:
     last = rows["a", 3]
     assert (last.start, last.end) == (120 * SECOND, 180 * SECOND)
     assert (last.count, last.people) == pytest.approx((3, 2), abs=1e-3)
-    assert last.amount_mean == pytest.approx(8 / 3, abs=1e-3)
-    assert last.amount_mean_low <= last.amount_mean <= last.amount_mean_high
+    assert last.mean_amount == pytest.approx(8 / 3, abs=1e-3)
+    assert last.mean_amount_low <= last.mean_amount <= last.mean_amount_high
     assert last.count_stddev is not None
-    assert last.amount_mean_stddev is None
+    assert last.mean_amount_stddev is None
     assert (last.rate, last.large) == pytest.approx((2 / 3, 2 / 3), abs=1e-3)
     assert [last.count_1, last.count_2] == pytest.approx([2, 1], abs=1e-3)
     assert last.count_or_else == pytest.approx(0, abs=1e-3)
-    assert rows["b", 2].amount_mean is None
-    assert rows["b", 2].amount_mean_note == "too small"
+    assert rows["b", 2].mean_amount is None
+    assert rows["b", 2].mean_amount_note == "too small"
 
 
 # What is refused

@@ -260,7 +260,7 @@ PEOPLE = [payload(row, number) for number, row in enumerate(ROWS)]
             **CLOCK,
             window=3,
             keys=dp.SelectKeys(shards=2),
-            users=dp.Users(lambda e: e["who"], 6),
+            users=dp.Users(lambda e: e["who"], 6, per_key=1),
             path=path,
             entropy=ScriptedEntropy(1),
         ),
@@ -283,7 +283,7 @@ def test_one_bound_for_several_counts() -> None:
         {
             "events": count(value=lambda e: 1),
             "people": dp.DistinctUsers(
-                BUDGET, **CLOCK, keys=dp.SelectKeys(), users=dp.Users(who, 5)
+                BUDGET, **CLOCK, keys=dp.SelectKeys(), users=dp.Users(who, 5, per_key=1)
             ),
         },
     )
@@ -356,7 +356,7 @@ def test_the_largest_of_windows_that_start_anew() -> None:
             **{**CLOCK, "horizon": 8},
             window=4,
             keys=dp.SelectKeys(shards=2),
-            users=dp.Users(who, 40),
+            users=dp.Users(who, 40, per_key=1),
             path=path,
         )
 
@@ -533,7 +533,7 @@ def test_a_share_takes_its_delta_when_it_is_applied() -> None:
         **CLOCK,
         keys=dp.SelectKeys(delta=4e-7),
         value=lambda event: 1,
-        users=dp.Users(who, 5),
+        users=dp.Users(who, 5, per_key=1),
     )
     assert ledger.delta_for_keys() == 0
     _ = beam.Pipeline("FnApiRunner") | feed(PEOPLE, Any) | made

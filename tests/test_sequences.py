@@ -74,7 +74,7 @@ def test_words_of_healthapp_equal_brute_force(path: str, rest: str | None) -> No
                 seen[" ".join(map(str, word))] += 1
         if step % 100 == 0:
             release = outcome.releases[step // 100 - 1]
-            assert {w: n for w, n in zip(count.domain, release.value, strict=True) if n} == seen
+            assert {w: n for w, n in zip(count.labels, release.value, strict=True) if n} == seen
     assert len(seen) > 100
 
 
@@ -91,7 +91,7 @@ def test_episodes_of_healthapp_equal_their_definition(path: str, span: int | Non
     outcome = run(lambda p: p | feed(rows) | count)
     for release in outcome.releases:
         some = letters[: release.step]
-        for name, value in zip(count.domain, release.value, strict=True):
+        for name, value in zip(count.labels, release.value, strict=True):
             assert value == occurrences(name.split(" "), some, span)
     assert len(outcome.releases) == 4
 
@@ -177,7 +177,7 @@ def test_a_failing_callable_is_an_empty_step_and_shows_nothing(path: str) -> Non
         ),
         (lambda: dp.SubstringCount(EXACT, 9, [*"ab"], 2, every=10), "nothing would be released"),
         (lambda: dp.SubstringCount(EXACT, 9, [*"ab"], 2, pathh="x"), "pathh"),  # type: ignore[call-arg]
-        (lambda: dp.SubstringCount(EXACT, 9, "home", 2), r"alphabet .* give \['home'\], or list"),
+        (lambda: dp.SubstringCount(EXACT, 9, "home", 2), r"domain .* give \['home'\], or list"),
         (
             lambda: dp.SubstringCount(EXACT, 9, [*"ab"], 2, max_span=3),  # type: ignore[call-arg]
             "SubstringCount.* unexpected keyword argument 'max_span'",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.command_lines import BUDGET, command, fail, process
 from tests.each_command import KINDS, MAIN, log, rows
 
 SHORT = 180  # characters of a line, where a command has few limits
+LONG = ("select", "triangles", "metrics of people")
 PERSON = "what one person (v) says in at most 3 rows, 2 a key, in 2 keys (not whose rows they are)"
 PAIR = "one pair of vertices with all its rows (not that rows are there)"
 ROW = "what one row says (not that it is there)"
@@ -30,7 +32,10 @@ UNITS = {
     "triangles": f"{PAIR}, if no vertex has more than 4 neighbours (--asserted)",
     "degrees": PAIR,
     "forest": PAIR,
-    "cuts": "whether one row counts (not that it is there)",
+    "cuts": ROW,
+    "metrics": "one row, there or not",
+    "views": "one row, there or not",
+    "metrics of people": "one person (v) with at most 3 rows, 2 a key, in 2 keys",
 }
 
 
@@ -56,11 +61,10 @@ def test_a_command_ends_in_three_short_lines(kind: str, place: Path) -> None:
     assert guarantee.startswith("Guarantee: epsilon = 1, delta = 1e-06")
     assert f" for {UNITS[kind]}, over all releases" in guarantee
     assert guarantee.endswith(" in this run.")
-    assert error.startswith("Error to expect (95 %): a count")
+    assert error.startswith("Error to expect (95 %): ")
+    assert re.search(r"(a count|count\w*|people_each).* is within [\d.]+[,.]", error)
     assert left_out.startswith("Left out")
-    assert max(map(len, (guarantee, error, left_out))) <= SHORT + 30 * (
-        kind in ("select", "triangles")
-    )
+    assert max(map(len, (guarantee, error, left_out))) <= SHORT + 40 * (kind in LONG)
     assert f"manifest: {place / 'out.csv.manifest.json'} (the exact statements)" in done.out
     assert "note: " not in done.out + done.err
     assert all(line.startswith("warning: ") for line in done.err.splitlines())
@@ -106,6 +110,18 @@ def test_what_is_left_out_is_named(place: Path) -> None:
     assert "(--max-per-tick)" in left_out("ticks", "--max-per-tick", 3)
     assert left_out("count") == "Left out: nothing; rows after row 60 of a key have no release."
     assert "keys that are not shown" in left_out("select")
+
+
+def test_numbers_whose_error_is_not_public_have_intervals(place: Path) -> None:
+    done, _ = ended("metrics of people", place)
+    error = done.out.splitlines()[-2]
+    assert "people_each is within" in error
+    assert "mean_u_each, rate_each, p50_u_each: see the interval of each release" in error
+
+
+def test_what_rows_alone_count_is_whether_they_count(place: Path) -> None:
+    done, _ = ended("cuts", place, "--relation", "add_remove")
+    assert " for whether one row counts (not that it is there), over all releases" in done.out
 
 
 def test_the_word_of_the_user_is_part_of_the_guarantee(place: Path) -> None:

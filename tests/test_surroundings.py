@@ -126,12 +126,12 @@ def test_nothing_that_is_released_reads_the_machines_clock() -> None:
     "make",
     [
         lambda: ticks("streaming"),
-        lambda: ticks("streaming", users=dp.Users(str, 2), value=lambda event: 1),
+        lambda: ticks("streaming", users=dp.Users(str, 2, per_key=1), value=lambda event: 1),
         lambda: ticks(
             "streaming",
             budget=dp.ApproxDP(1.0, 1e-6),
             keys=dp.SelectKeys(),
-            users=dp.Users(str, 2),
+            users=dp.Users(str, 2, per_key=1),
             value=lambda event: 1,
             mechanism=None,
         ),
@@ -184,7 +184,7 @@ ODD = [
     *(1000 * SECOND - 1, 1030 * SECOND, 253_402_300_800 * SECOND),
     *(BEYOND - 1, BEYOND, BEYOND + 1, MAX_TIMESTAMP.micros - 1, MAX_TIMESTAMP.micros),
 ]
-PEOPLE: dict[str, Any] = {"users": dp.Users(itemgetter("who"), 50)}
+PEOPLE: dict[str, Any] = {"users": dp.Users(itemgetter("who"), 50, per_key=1)}
 
 
 @each_path
@@ -452,7 +452,7 @@ def test_of_people_who_come_twice_as_many_events_count_as_their_bound(path: str)
         for given, whole in ((rows, once), (rows * 2, twice)):
             assert values(run(lambda p, g=given, c=count: p | feed(g) | c))[-1] == whole
     people = dp.DistinctUsers(
-        NOISELESS, 10, 1000, 1030, keys=["a"], path=path, users=dp.Users(str, 2), **PLAIN
+        NOISELESS, 10, 1000, 1030, keys=["a"], path=path, users=dp.Users(str, 2, per_key=1), **PLAIN
     )
     for given in (rows, rows[::-1] + rows):
         assert values(run(lambda p, g=given: p | feed(g) | people))[-1] == 3

@@ -58,7 +58,7 @@ def end_of(step: int) -> int:
 
 
 def check_all(
-    releases: Sequence[dp.AggregateRelease],
+    releases: Sequence[dp.TickRelease],
     rows: Sequence[Row],
     keys: Sequence[str] = KEYS,
     people: bool = False,
@@ -76,7 +76,7 @@ def check_all(
         check(release, mine, people, len({row[1]["who"] for row in mine}), within)
 
 
-def place(release: dp.AggregateRelease) -> tuple[str, int]:
+def place(release: dp.TickRelease) -> tuple[str, int]:
     return release.key, release.timestamp
 
 
@@ -92,7 +92,7 @@ def test_of_listed_keys(runner: str, path: str) -> None:
     for release in outcome.releases:
         assert all(
             (low is None) == (value is None)
-            for low, value in zip(release.lows, release.values, strict=True)
+            for low, value in zip(release.lows.values(), release.values.values(), strict=True)
         )
 
 
@@ -147,7 +147,8 @@ def test_of_the_last_ticks(users: dp.Users | None, last: int, path: str) -> None
     check_all(outcome.releases, found, since=lambda start: start - before, within=ROUNDED)
     assert not outcome.metrics()
     for release in outcome.releases:
-        assert len({release.stddevs[0], release.stddevs[-1]}) == 1
+        first, *_, last = release.stddevs.values()
+        assert first == last
 
 
 def test_of_the_last_ticks_without_an_end() -> None:
@@ -211,10 +212,10 @@ def test_of_selected_keys(path: str, users: dp.Users | None) -> None:
         mine = [row for row in found if row[0] == release.key and row[2] < release.timestamp]
         check(release, mine, users is not None, len({row[1]["who"] for row in mine}))
         ticks = release.step - since.setdefault(release.key, release.step)
-        fresh = [note for note in release.notes if note == "just shown"]
+        fresh = [note for note in release.notes.values() if note == "just shown"]
         assert bool(fresh) == (ticks < 10)
         if ticks < 10:
-            assert {*release.lows, *release.highs} == {None}
+            assert {*release.lows.values(), *release.highs.values()} == {None}
 
 
 def test_a_stream_whose_watermark_moves() -> None:
@@ -345,7 +346,7 @@ def test_real_events(
         of_key.setdefault(row[0], []).append(row)
     for release in releases:
         mine = of_key.get(release.key, [])
-        given = release.value
+        given = release.values
         assert given["count"] == pytest.approx(len(mine), abs=1e-6)
         if people is not None:
             who_wrote = {row[1]["who"] for row in mine}
@@ -354,13 +355,13 @@ def test_real_events(
             continue
         hours = np.array([row[1]["hour"] for row in mine])
         cut = np.rint(np.clip(hours, 0, 24) / 0.001) * 0.001
-        assert given["hour_sum"] == pytest.approx(cut.sum(), abs=1e-5)
-        assert given["hour_mean"] == pytest.approx(cut.mean(), abs=1e-5)
-        if given["hour_variance"] is None:  # squares are rounded, to below what it is
+        assert given["sum_hour"] == pytest.approx(cut.sum(), abs=1e-5)
+        assert given["mean_hour"] == pytest.approx(cut.mean(), abs=1e-5)
+        if given["variance_hour"] is None:  # squares are rounded, to below what it is
             assert cut.var() < 1e-3
         else:
-            assert given["hour_variance"] == pytest.approx(cut.var(), abs=1e-3)
-        for q, name in ((0.5, "hour_p50"), (0.9, "hour_p90")):
+            assert given["variance_hour"] == pytest.approx(cut.var(), abs=1e-3)
+        for q, name in ((0.5, "p50_hour"), (0.9, "p90_hour")):
             exact = np.quantile(np.clip(hours, 0, 24), q, method="inverted_cdf")
             assert abs(given[name] - exact) <= 24 / 256 * 1.001
 
@@ -374,7 +375,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"last": 3, "window": 3}, "give one of last and window"),
     ({"last": 3, "mechanism": "BinaryTree"}, "leave mechanism out"),
     ({"last": 3, "keys": dp.SelectKeys(delta=1e-9)}, "list the keys"),
-    ({"last": 3, "metrics": [dp.People()], "users": dp.Users(who, 3)}, "in place of last"),
+    (
+        {"last": 3, "metrics": [dp.People()], "users": dp.Users(who, 3, per_key=1)},
+        "in place of last",
+    ),
     ({"last": 3, "budget": dp.PureDP(1.0)}, "takes Gaussian noise"),
     ({"keys": dp.SelectKeys(delta=1e-9), "metrics": [dp.Mean("x", 0, 1)]}, "add dp.Count"),
     ({"keys": dp.SelectKeys(delta=1e-9, at_least=2)}, "leave at_least out"),
@@ -395,19 +399,19 @@ def test_wrong_arguments_are_refused(options: dict[str, Any], said: str) -> None
 
 
 def test_people_of_windows_are_counted_by_windows_of_ticks() -> None:
-    windows, transform = beam.WindowInto(FixedWindows(40)), aggregate(dp.Users(who, 2))
+    windows, transform = beam.WindowInto(FixedWindows(40)), aggregate(dp.Users(who, 2, per_key=1))
     with pytest.raises(ValueError, match="give window, in ticks"):
         _ = beam.Pipeline() | feed(ROWS) | windows | transform
 
 
 def test_events_can_be_checked_before() -> None:
-    transform = aggregate(dp.Users(who, 2))
+    transform = aggregate(dp.Users(who, 2, per_key=1))
     good = {"who": "p", "amount": 1, "latency": 0.5}
     assert transform.problem(("a", good), 5) is None
     for event, said in [
         (("a", 7), "not a mapping"),
-        (("a", {**good, "amount": None}), "amount_sum: the value is not a number"),
-        (("a", {"who": "p", "amount": 1}), "latency_mean: the event has no such field"),
+        (("a", {**good, "amount": None}), "sum_amount: the value is not a number"),
+        (("a", {"who": "p", "amount": 1}), "mean_latency: the event has no such field"),
         (("z", good), "not among keys"),
         (("a", {**good, "who": ["p"]}), "no person"),
         ("a", "not a (key, value) pair"),
@@ -421,8 +425,8 @@ def test_bad_values_may_stop_the_pipeline_or_be_read_by_a_function() -> None:
         count([("a", 7, 5)], aggregate(on_reject="raise"))
     read = aggregate(value=lambda pair: dict([pair]))
     (release, *_) = count([("a", ("amount", 3), 5), ("a", 7, 6)], read).releases
-    assert release.value["count"] == pytest.approx(1, abs=1e-6)
-    assert release.value["amount_sum"] == pytest.approx(3, abs=1e-6)
+    assert release.values["count"] == pytest.approx(1, abs=1e-6)
+    assert release.values["sum_amount"] == pytest.approx(3, abs=1e-6)
 
 
 @each_path
@@ -438,7 +442,7 @@ def test_replayable_noise_is_the_same_again(path: str, monkeypatch: pytest.Monke
         assert first == second
         assert first
         third = count(ROWS, aggregate(metrics=more, **given)).releases
-        assert [r.values[0] for r in third] != [r.values[0] for r in first]
+        assert [r.values["count"] for r in third] != [r.values["count"] for r in first]
 
 
 @each_path
@@ -457,7 +461,10 @@ def test_replayable_noise_follows_what_counts(
     entropy = dp.ReplayableEntropy("SECRET_OF_TESTS", run_id="one")
     counted = aggregate(metrics=metrics, budget=dp.ZCDP(5), keys=keys, path=path, entropy=entropy)
     one, other = (
-        {(r.key, r.timestamp): np.array(r.values) for r in count(some, "n" >> counted).releases}
+        {
+            (r.key, r.timestamp): np.array([*r.values.values()])
+            for r in count(some, "n" >> counted).releases
+        }
         for some in (rows, [*rows, ("a", {}, (end_of(at) - 5 * SECOND))])
     )
     assert len(one) > 30
@@ -478,7 +485,7 @@ def test_what_is_replayed_holds_what_is_there_and_no_more(monkeypatch: pytest.Mo
     given: dict[str, Any] = {"keys": dp.SelectKeys(delta=1e-3), "path": "bounded"}
     metrics = [dp.Count(), dp.Quantiles("x", 0, 1, leaves=4096)]
     given |= {"metrics": metrics, "budget": dp.ZCDP(1)}
-    monkeypatch.setattr(aggregates._Aggregating, "_count_all_shards", plans.append)
+    monkeypatch.setattr(aggregates.Aggregating, "_count_all_shards", plans.append)
     with pytest.raises(TypeError):  # nothing counts
         beam.Pipeline() | feed(ROWS[:1]) | aggregate(**given)
     counting, width = CountAllVectorShards(plans[0]), plans[0].joint.width
@@ -521,19 +528,20 @@ def test_the_budget_is_split_by_weights_and_the_noise_is_what_is_said() -> None:
         metrics=[dp.Count(weight=2), dp.Sum("x", 0, 10)],
     )
     releases = [r for r in count(ROWS[:1], transform).releases if r.step == 2]
-    for place in (0, 1):
-        values = np.array([r.values[place] for r in releases], dtype=float)
-        (stddev,) = {r.stddevs[place] for r in releases}
+    for name in releases[0].names:
+        values = np.array([r.values[name] for r in releases], dtype=float)
+        (stddev,) = {r.stddevs[name] for r in releases}
         assert stddev is not None
         assert 0.85 < values.std() / stddev < 1.17  # false alarms: 1 in 10^5
         assert len({*values}) > 200
-    assert np.abs(np.corrcoef([r.values for r in releases], rowvar=False)[0, 1]) < 0.25  # type: ignore[arg-type]
+    assert np.abs(np.corrcoef([[*r.values.values()] for r in releases], rowvar=False)[0, 1]) < 0.25  # type: ignore[arg-type]
     assert transform.counter.l2_sensitivity > 0
     first = releases[0]
-    assert first.stddevs[1] is not None
-    assert first.stddevs[0] is not None
+    of_count, amounts, *_ = first.stddevs.values()
+    assert amounts is not None
+    assert of_count is not None
     # Half the noise, relative to the most that an event adds.
-    assert first.stddevs[1] / 10 == pytest.approx(2 * first.stddevs[0], rel=0.05)
+    assert amounts / 10 == pytest.approx(2 * of_count, rel=0.05)
 
 
 # Errors beforehand
@@ -558,8 +566,8 @@ def test_what_is_expected_is_what_is_released_where_noise_is_0(users: dp.Users |
         assert [column.name for column in found.columns] == list(transform.columns)
         for name in ("value", "stddev", "low", "high"):
             said = [getattr(column, name) for column in found.columns]
-            assert known(said) == close(getattr(last, f"{name}s")), (key, name)
-        assert [column.note for column in found.columns] == list(last.notes)
+            assert known(said) == close([*getattr(last, f"{name}s").values()]), (key, name)
+        assert [column.note for column in found.columns] == list(last.notes.values())
         assert found.events == len(mine)
 
 
@@ -573,10 +581,12 @@ def test_errors_are_known_beforehand(budget: Any) -> None:
     stddevs = known([each["count"].stddev for each in expected])
     for release in count(ROWS, transform).releases:
         found = expected[release.step - 1].columns
-        assert known([column.stddev for column in found]) == close(release.stddevs)
+        assert known([column.stddev for column in found]) == close([*release.stddevs.values()])
         # Intervals of counts and sums are as wide whatever the noise was.
         lows, highs = (known([getattr(c, end) for c in found[:2]]) for end in ("low", "high"))
-        widths = np.subtract(known(release.highs[:2]), known(release.lows[:2]))
+        widths = np.subtract(
+            *(known([*ends.values()][:2]) for ends in (release.highs, release.lows))
+        )
         assert np.subtract(highs, lows).tolist() == close(widths.tolist())
     noisiest = transform.expected(mine)
     assert noisiest["count"].stddev == pytest.approx(max(stddevs), rel=1e-9)
@@ -590,13 +600,13 @@ def test_what_is_expected_is_of_what_people_have_that_counts() -> None:
     payloads = [{"who": name, "amount": 1} for name in ("u", "v", "") for _ in range(10)]
     found = transform.expected([*payloads, 7])
     assert (found.events, found.counted) == (31, 6)
-    assert found["count"].value == found["amount_sum"].value == 6
+    assert found["count"].value == found["sum_amount"].value == 6
     assert found["people"].value == 2
     assert dict(found.problems)["beyond a person's bound"] == 14
     assert dict(found.problems)["no person"] == 10
     assert "of a key with 31 such events, of which 6 count, at the noisiest tick" in str(found)
     assert "1 event: the value is not a mapping from fields to values" in str(found)
-    assert "30 events: latency_mean: the event has no such field" in str(found)
+    assert "30 events: mean_latency: the event has no such field" in str(found)
 
 
 @pytest.mark.parametrize(
@@ -620,7 +630,7 @@ def test_what_is_expected_shows_itself_when_it_is_printed_alone() -> None:
     for shown in (repr(found), repr(found["count"]), str(found["count"])):
         assert "77" not in shown
     few = transform.expected([{"latency": 0.5}, 7, {}], tick=2)
-    assert re.search(r"^latency_mean +- +- +too small$", str(few), re.M)
+    assert re.search(r"^mean_latency +- +- +too small$", str(few), re.M)
     assert few["count"].value == 2
     with pytest.raises(KeyError):
         found["mean"]
@@ -630,7 +640,7 @@ def test_what_is_expected_shows_itself_when_it_is_printed_alone() -> None:
 
 
 def test_it_is_described() -> None:
-    said = aggregate(dp.Users(who, 2)).display_data()
+    said = aggregate(dp.Users(who, 2, per_key=1)).display_data()
     assert "Quantiles(" in said["metrics"]
     assert "branching=None" not in said["metrics"]
     assert "9 metrics together" in said["neighbouring_relation"]
@@ -641,9 +651,9 @@ def test_errors_are_described_in_the_units_of_the_columns() -> None:
     some = [m.Count(), m.Sum("amount", *AMOUNT), m.Mean("latency", *LATENCY)]
     made = aggregate(budget=dp.ZCDP(0.5), metrics=some)
     found, said = made.expected(()), made.display_data()
-    count, total = (f"{found[name].stddev:g}" for name in ("count", "amount_sum"))
+    count, total = (f"{found[name].stddev:g}" for name in ("count", "sum_amount"))
     lattice = " (those of the counter are on the lattice that all metrics share)"
-    assert said["largest_stddev_of_columns"] == f"count {count}, amount_sum {total}{lattice}"
+    assert said["largest_stddev_of_columns"] == f"count {count}, sum_amount {total}{lattice}"
     assert float(count) < 10 < float(total) < float(said["largest_stddev"])
     alone = aggregate(budget=dp.ZCDP(0.5), metrics=[m.Mean("latency", *LATENCY)])
     known = alone.display_data()["largest_stddev_of_columns"]
@@ -651,11 +661,11 @@ def test_errors_are_described_in_the_units_of_the_columns() -> None:
 
 
 def test_rows_have_a_schema() -> None:
-    def plain(release: dp.AggregateRelease) -> str:
-        return f"{type(release).__name__} {release.key} {release.step} {release.notes[0]!r}"
+    def plain(release: dp.TickRelease) -> str:
+        return f"{type(release).__name__} {release.key} {release.step} {release.notes['count']!r}"
 
     seen = run(
         lambda p: p | feed(ROWS) | aggregate() | beam.Reshuffle() | beam.Map(plain), "grpc"
     ).releases
-    assert seen[0] == "AggregateRelease a 1 ''"
+    assert seen[0] == "TickRelease a 1 ''"
     assert len(seen) == len(KEYS) * TICKS

@@ -39,8 +39,9 @@ import beam_dpcount as dp
 from beam_dpcount.budget.ledger import Ledger
 from beam_dpcount.budget.shares import ClaimedError
 from beam_dpcount.counters.change import TOO_COARSE
-from beam_dpcount.counters.clock import NO_END, OFF_GRID, Clock, clock_of
+from beam_dpcount.counters.clock import NO_END, clock_of
 from beam_dpcount.counters.counter import TAKES_GAUSSIAN
+from beam_dpcount.counters.grid import OFF_GRID, Grid
 from beam_dpcount.dofns import ticks as tick_dofns
 from beam_dpcount.dofns.intake import RejectedElementError
 from beam_dpcount.dofns.releases import Release
@@ -1058,7 +1059,7 @@ def test_a_key_that_is_added_changes_no_other_keys_noise(monkeypatch: pytest.Mon
     assert releases(["a"]) == releases(["c", "a", "b"])
 
 
-def cell_of(clock: Clock, keys: Sequence[str]) -> bytes:
+def cell_of(clock: Grid, keys: Sequence[str]) -> bytes:
     """What a key of `damaged` keeps at the start, at another clock or among other keys."""
     counter = scripted(["a"], bounds=(0, 10**6)).counter
     return tick_codec(counter, clock, keys).encode(counter.init())

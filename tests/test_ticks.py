@@ -25,16 +25,9 @@ import beam_dpcount as dp
 from beam_dpcount import mechanisms
 from beam_dpcount.counters.change import TickChange
 from beam_dpcount.counters.clip import least_most
-from beam_dpcount.counters.clock import (
-    NO_END,
-    Clock,
-    check_keys,
-    clock_of,
-    duration_of,
-    instant,
-    micros_of,
-    seconds,
-)
+from beam_dpcount.counters.clock import NO_END, check_keys, clock_of
+from beam_dpcount.counters.grid import Grid
+from beam_dpcount.counters.moments import duration_of, instant, micros_of, seconds
 from beam_dpcount.mechanisms import (
     BLT,
     BinaryTree,
@@ -161,14 +154,14 @@ def test_lengths_of_ticks(given: Any, micros: int) -> None:
 
 
 def test_ticks_up_to_stop_or_horizon() -> None:
-    assert clock_of(10, 0, 60) == Clock(10_000_000, 0, 60_000_000, 6)
+    assert clock_of(10, 0, 60) == Grid(10_000_000, 0, 60_000_000, 6)
     assert clock_of(10, 0, 61).steps == 7  # the last tick is cut short
     assert clock_of(10, 0, 61).stop == 61_000_000
     assert clock_of(10, 0, horizon=6) == clock_of(10, 0, 60)
     assert clock_of(10, 0, 60, 6) == clock_of(10, 0, 60)
-    assert clock_of(10, 0, 60, 9) == Clock(10_000_000, 0, 60_000_000, 9)
+    assert clock_of(10, 0, 60, 9) == Grid(10_000_000, 0, 60_000_000, 9)
     assert clock_of(10, 0, 0.000001).steps == 1
-    assert clock_of(10, 0, 9, 1) == Clock(10_000_000, 0, 9_000_000, 1)
+    assert clock_of(10, 0, 9, 1) == Grid(10_000_000, 0, 9_000_000, 1)
     assert clock_of(10, 0, 10).steps == 1
     assert clock_of(dt.timedelta(days=1), "2024-01-01T00:00:00Z", "2025-01-01T00:00:00Z").steps == (
         366
@@ -208,7 +201,7 @@ def test_an_event_counts_from_the_first_tick_that_ends_after_it(
 ) -> None:
     """From the definition: release i counts start <= ts < start + i * tick, and ts < stop."""
     stop = start + steps * tick - (tick // 2 if cut else 0)
-    clock = Clock(tick, start, stop, steps)
+    clock = Grid(tick, start, stop, steps)
     for micros in (start + after, stop - 1, stop, start, start - 1, start + tick, start + tick - 1):
         step = clock.step_at(micros, start)
         if not start <= micros < stop:
@@ -222,7 +215,7 @@ def test_an_event_counts_from_the_first_tick_that_ends_after_it(
 @examples
 @given(times, lengths, st.integers(1, 1000))
 def test_alarms_are_never_early_in_whole_milliseconds(start: int, tick: int, step: int) -> None:
-    clock = Clock(tick, start, start + 1000 * tick, 1000)
+    clock = Grid(tick, start, start + 1000 * tick, 1000)
     late = clock.alarm(start, step) - clock.end(start, step)
     assert 0 <= late < 1000
     assert clock.alarm(start, step) % 1000 == 0
@@ -240,7 +233,7 @@ def test_each_window_has_a_clock_of_its_own(
     near: int, tick: int, ticks: int, shift: int, length: int
 ) -> None:
     start, size = near // 1000 * 1000, tick * ticks
-    clock = Clock(tick, start, start + length, 10**6).in_windows(size, start + shift * tick)
+    clock = Grid(tick, start, start + length, 10**6).in_windows(size, start + shift * tick)
     assert clock.steps == ticks
     origins = clock.origins()
     assert all((origin - start) % tick == 0 for origin in origins)
@@ -500,7 +493,7 @@ CELL_COUNTER = dp.calibrate(BinaryTree(STEPS), dp.ZCDP(0.5))
 WHOLE = tick_codec(CELL_COUNTER, CLOCK, KEYS_OF_CELLS).encode((2, 31_415, 926_535), b"", PENDING)
 
 
-def cells(clock: Clock = CLOCK, keys: Sequence[str] = KEYS_OF_CELLS) -> StateCodec:
+def cells(clock: Grid = CLOCK, keys: Sequence[str] = KEYS_OF_CELLS) -> StateCodec:
     return tick_codec(CELL_COUNTER, clock, keys)
 
 

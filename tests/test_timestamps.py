@@ -154,7 +154,7 @@ def test_utc_needs_no_time_zone_database(monkeypatch: pytest.MonkeyPatch) -> Non
     def absent(name: str) -> None:
         raise AssertionError(name)
 
-    monkeypatch.setattr("beam_dpcount.arguments.timestamps.ZoneInfo", absent)
+    monkeypatch.setattr("beam_dpcount.counters.moments.ZoneInfo", absent)
     assert parser("iso", "UTC")("1970-01-01T00:00:01") == 1_000000
 
 

@@ -49,7 +49,7 @@ def counts(**given: Any) -> dict[str, Any]:
         "each": dp.TickAggregate(budget, **given, metrics=SOME, window=1, users=WHO),
         "last": dp.TickAggregate(budget, **given, metrics=SOME, last=2, users=WHO),
         "sliding": dp.SlidingCount(budget, **given, value=one, window=2),
-        "distinct": dp.DistinctUsers(budget, **given, users=dp.Users("who", 2)),
+        "distinct": dp.DistinctUsers(budget, **given, users=dp.Users("who", 2, per_key=1)),
     }
 
 
@@ -94,8 +94,8 @@ def test_values_need_not_be_mappings_if_no_field_is_read(path: str) -> None:
         return times | beam.Map(lambda pair: given[pair[1]]) | count
 
     last = run(build).releases[-1]
-    assert last.value["count"] == pytest.approx(4, abs=1e-3)
-    assert last.value["error_rate"] == pytest.approx(1 / 4, abs=1e-3)
+    assert last.values["count"] == pytest.approx(4, abs=1e-3)
+    assert last.values["error_rate"] == pytest.approx(1 / 4, abs=1e-3)
 
 
 class Event(NamedTuple):
@@ -116,7 +116,7 @@ def test_rows_are_values_if_it_is_said_what_counts_of_them() -> None:
     anyhow = dp.TickAggregate(dp.ZCDP(1e12), **TOTAL, metrics=[dp.Count()], users=WHO)
     for count, n in ((said, 6), (anyhow, 4)):
         last = run(lambda p, count=count: p | feed(ROWS) | rows | count).releases[-1]
-        assert last.value["count"] == pytest.approx(n, abs=1e-3)
+        assert last.values["count"] == pytest.approx(n, abs=1e-3)
 
 
 def test_events_can_be_checked_before() -> None:
@@ -170,7 +170,11 @@ def test_items_have_no_total() -> None:
 
 def test_a_person_reads_the_value() -> None:
     count = dp.TickCount(
-        dp.ZCDP(1e12), **TOTAL, value=one, users=dp.Users(itemgetter("who"), 1), path="bounded"
+        dp.ZCDP(1e12),
+        **TOTAL,
+        value=one,
+        users=dp.Users(itemgetter("who"), 1, per_key=1),
+        path="bounded",
     )
     releases = run(lambda p: p | feed(ROWS) | beam.Map(anything) | count).releases
     assert [round(release.value) for release in releases] == [1, 2, 2, 3, 3, 3]

@@ -39,7 +39,7 @@ dp.Quantiles("latency", 0, 5, q=[0.5], leaves=64, scale="log", branching=4, name
 dp.Mean("latency", 0, 5, unit=0.1, weight=2)
 dp.SlidingCount(budget, 60, 0, 600, window=5, keys=["a"], bounds=(0, 2), late="drop", other="a")
 dp.SubstringCount(budget, 100, ["a", "b"], 2, every=10, mechanism="BinaryTree")
-dp.EpisodeCount(budget, 100, ["a", "b"], episodes=["ab"], max_span=5, allow_runner=True)
+dp.EpisodeCount(budget, 100, ["a", "b"], words=["ab"], max_span=5, allow_runner=True)
 dp.TriangleCount(budget, 100, vertices=10, max_degree=3, asserted=True, relation="node")
 dp.CutGraph(budget, 100, vertices=["a", "b"], element_id=None, value=None)
 dp.LocalMedian(budget, cells=16)

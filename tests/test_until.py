@@ -49,10 +49,16 @@ DOORS: dict[str, Callable[[Any, Any], Any]] = {
         BUDGET, **CLOCK, keys=keys, metrics=COUNT, **more
     ),
     "people's vectors": lambda keys, more: dp.TickAggregate(
-        BUDGET, **CLOCK, keys=keys, metrics=COUNT, users=dp.Users(WHO, 12), window=4, **more
+        BUDGET,
+        **CLOCK,
+        keys=keys,
+        metrics=COUNT,
+        users=dp.Users(WHO, 12, per_key=1),
+        window=4,
+        **more,
     ),
     "distinct": lambda keys, more: dp.DistinctUsers(
-        BUDGET, **CLOCK, keys=keys, users=dp.Users(WHO, 3), **more
+        BUDGET, **CLOCK, keys=keys, users=dp.Users(WHO, 3, per_key=1), **more
     ),
     "histogram": lambda keys, more: dp.TickHistogram(
         BUDGET, **CLOCK, domain=keys, value=lambda pair: pair[0], **more

@@ -219,7 +219,7 @@ def of_windows(kind: Any, ticks: int, window: int, **bound: Any) -> Any:
     """A count that starts anew in each window of so many ticks; a bound is for all of them."""
     clock: dict[str, Any] = {"tick": 1, "start": 0, "horizon": ticks, "window": window}
     clock |= {"metrics": [dp.Count()], "mechanism": kind, "keys": ["a"]}
-    users = dp.Users(lambda event: event["who"], **bound)
+    users = dp.Users(lambda event: event["who"], **{"per_key": 1, **bound})
     return lambda **more: dp.TickAggregate(dp.ApproxDP(1.0, 1e-4), **clock | more, users=users)
 
 
@@ -298,7 +298,7 @@ SOMEBODY: list[tuple[Any, str]] = [
 
 def person(by: Any, payload: Any) -> str:
     parcels: Any = TickParcels(None, ("k",))  # type: ignore[arg-type]
-    found: str = parcels.person(dp.Users(by, 1).person_of, ("k", payload))
+    found: str = parcels.person(dp.Users(by, 1, per_key=1).person_of, ("k", payload))
     return found
 
 
@@ -306,7 +306,7 @@ def person(by: Any, payload: Any) -> str:
 def test_who_is_neither_a_text_nor_a_whole_number_is_nobody(found: Any) -> None:
     """Half a surrogate pair too: coders refuse it, and a pipeline that stops shows that it came."""
     assert person(lambda payload: payload, found) == ""
-    assert "no person" in str(dp.Users(lambda payload: payload, 1).examine(found)[0])
+    assert "no person" in str(dp.Users(lambda payload: payload, 1, per_key=1).examine(found)[0])
     assert rows_person(found) == ""
 
 
@@ -314,7 +314,7 @@ def test_who_is_neither_a_text_nor_a_whole_number_is_nobody(found: Any) -> None:
 def test_texts_and_whole_numbers_are_people(found: Any, name: str) -> None:
     """To the letter; the same in rows and commands."""
     assert person(lambda payload: payload, found) == name
-    assert dp.Users(lambda payload: payload, 1).examine(found) == (None, name)
+    assert dp.Users(lambda payload: payload, 1, per_key=1).examine(found) == (None, name)
     is_long = not isinstance(found, str) and not -(2**63) <= int(found) < 2**63
     assert rows_person(found) == ("" if is_long else name)  # coders of rows take 64 bits
     if isinstance(found, str) or type(found) is int:
@@ -376,7 +376,7 @@ def test_a_field_says_whose_an_event_is(kind: str) -> None:
     # Names that are no fields; what they name on the object is not looked at.
     for name in ("usr", "secret", "items", "count", "__class__", "as_dict"):
         assert person(name, made("ann")) == ""
-    users = dp.Users("usr", 1)
+    users = dp.Users("usr", 1, per_key=1)
     assert users.examine(made("ann"))[0] == (
         "the event has no person: field 'usr' does not hold a whole number, or a text that is not "
         "empty"
@@ -392,17 +392,17 @@ def test_a_field_of_what_has_no_fields_is_nobodys() -> None:
 
 
 def test_users_by_a_field_are_shown_and_pickled() -> None:
-    users = dp.Users("user", 3)
+    users = dp.Users("user", 3, per_key=1)
     assert pickle.loads(pickle.dumps(users)) == users
     assert repr(users).startswith("Users(by='user', events=3")
     assert "a person (field 'user')" in str(users)
     clock: dict[str, Any] = {"tick": 1, "start": 0, "horizon": 5, "keys": ["a"]}
     count = dp.TickCount(dp.PureDP(1.0), **clock, value=lambda _: 1, users=users)
     assert "(field 'user')" in count.display_data()["users"]
-    inner = dp.DistinctUsers(dp.PureDP(1.0), **clock, users=dp.Users("user", 1))
+    inner = dp.DistinctUsers(dp.PureDP(1.0), **clock, users=dp.Users("user", 1, per_key=1))
     dp.BoundUsers(users, {"people": inner})  # the same field is the same people
     with pytest.raises(ValueError, match="give both the same field or function"):
-        dp.BoundUsers(dp.Users("device", 3), {"people": inner})
+        dp.BoundUsers(dp.Users("device", 3, per_key=1), {"people": inner})
 
 
 @pytest.mark.parametrize("kind", [mechanisms.SmoothBinary, NormalizedBLT])

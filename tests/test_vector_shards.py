@@ -48,7 +48,7 @@ def released(plan: Any, events: Events, path: str) -> dict[tuple[str, int], Mapp
     """What the DoFns say of these events, by key and tick."""
     sums = sums_of(plan, events)
     run = streamed if path == "streaming" else bounded
-    return {(r.key, r.step): r.value for r in run(plan, sums)}
+    return {(r.key, r.step): r.values for r in run(plan, sums)}
 
 
 each_path = pytest.mark.parametrize("path", ["bounded", "streaming"])
@@ -65,7 +65,7 @@ def test_no_sum_but_the_number_of_events_shows_a_key(path: str) -> None:
             assert not released(plan, [("alone", 2, v)], path)
             shown = released(plan, [("two", 2, v), ("two", 3, v), ("alone", 1, 100)], path)
             assert [*shown] == [("two", 3), ("two", 4)]
-            assert shown["two", 3]["v_sum"] == pytest.approx(2 * v, abs=1e-3)
+            assert shown["two", 3]["sum_v"] == pytest.approx(2 * v, abs=1e-3)
 
 
 @each_way
@@ -80,9 +80,9 @@ def test_sums_of_a_tick_are_clipped(path: str, sign: int, monkeypatch: pytest.Mo
     events = [("much", 2, sign * 10.0)] * 10 + [("much", 3, sign * 10.0)] + [("few", 1, 1.0)] * 2
     found = released(plan, events, path)
     for step, times in ((2, 3), (3, 4), (4, 4)):
-        expected = {"v_sum": 10 * sign * times, "count": times, "small": 2 * sign * times}
+        expected = {"sum_v": 10 * sign * times, "count": times, "small": 2 * sign * times}
         assert found["much", step] == pytest.approx(expected, abs=1e-3)
-    assert found["few", 1] == pytest.approx({"v_sum": 2, "count": 2, "small": 2}, abs=1e-3)
+    assert found["few", 1] == pytest.approx({"sum_v": 2, "count": 2, "small": 2}, abs=1e-3)
 
 
 # Replayable noise: other noise for whatever decides otherwise

@@ -156,7 +156,7 @@ LINES = {
     "count": "--key k --value v --bounds 0 2 --timestamp t",
     "ticks": "--key k --keys a b --timestamp t --tick 1 --start 0",
     "histogram": "--item v --domain 1 2",
-    "sequences": "--letter v --alphabet 1 2 --max-length 2",
+    "sequences": "--letter v --domain 1 2 --max-length 2",
     "graph": "--what edges --edge v t --vertices 9",
 }
 

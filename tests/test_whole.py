@@ -192,7 +192,7 @@ BAD_CELLS = ("", "none", "nan", "1e999", "-5", '"a,b"', '"two\nlines"', SECRET)
 LINES: dict[str, tuple[str, tuple[str, ...]]] = {
     "count": ("--value what --bounds 0 1", ("0", "1", *BAD_CELLS)),
     "histogram": ("--item what --domain a b", ("a", "b", *BAD_CELLS)),
-    "sequences": ("--letter what --alphabet a b --max-length 2", ("a", "b", *BAD_CELLS)),
+    "sequences": ("--letter what --domain a b --max-length 2", ("a", "b", *BAD_CELLS)),
     "graph": ("--what edges --edge what other --vertices 4", ("0", "2", "3", "7", *BAD_CELLS)),
     "ticks": (
         "--tick 1 --start 0 --keys a b",

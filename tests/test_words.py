@@ -34,7 +34,7 @@ from beam_dpcount.statistics.letters import (
     EITHER,
     NOT_A_LETTER,
     UNKNOWN,
-    check_alphabet,
+    check_letters,
     check_words,
     read_letter,
     spell,
@@ -69,8 +69,8 @@ def all_differences(letters: int, steps: int, longest: int, relation: str) -> np
 
 def by_definition(statistic: Words, stream: Sequence[str | None]) -> np.ndarray:
     """How often each word is a block of the first t letters, for each t; shape (steps, words)."""
-    alphabet = statistic.alphabet
-    if statistic.dictionary is None:
+    alphabet = statistic.domain
+    if statistic.words is None:
         blocks = [
             block
             for j in range(1, statistic.longest + 1)
@@ -79,7 +79,7 @@ def by_definition(statistic: Words, stream: Sequence[str | None]) -> np.ndarray:
         words = [tuple(alphabet[i] for i in block) for block in blocks]
     else:
         single = all(len(letter) == 1 for letter in alphabet)
-        words = [tuple(w if single else w.split(" ")) for w in statistic.dictionary]
+        words = [tuple(w if single else w.split(" ")) for w in statistic.words]
     column = {word: place for place, word in enumerate(words)}
     counts = np.zeros((len(stream), len(words)), dtype=np.int64)
     for j in {len(word) for word in words}:
@@ -109,24 +109,24 @@ def examples() -> list[tuple[Words, int]]:
     rng = random.Random(5)
     cases = [(Words("ab", 3), 40), (Words("a", 4), 30), (Words("abc", 1), 30)]
     cases.append((Words(["open", "read", "x"], 3), 60))
-    cases.append((Words(["open", "x"], dictionary=["x open x", ("open",), ["x", "x"]]), 60))
+    cases.append((Words(["open", "x"], words=["x open x", ("open",), ["x", "x"]]), 60))
     for _ in range(20):
         alphabet = "abcd"[: rng.randint(1, 4)]
         made = {
             "".join(rng.choices(alphabet, k=rng.randint(1, 5))) for _ in range(rng.randint(1, 9))
         }
-        cases.append((Words(alphabet, dictionary=sorted(made, key=lambda w: rng.random())), 60))
-    cases.append((Words("ab", dictionary=["ab" * 40, "a"]), 200))  # beyond 64 bits
+        cases.append((Words(alphabet, words=sorted(made, key=lambda w: rng.random())), 60))
+    cases.append((Words("ab", words=["ab" * 40, "a"]), 200))  # beyond 64 bits
     return cases
 
 
 @pytest.mark.parametrize(("statistic", "steps"), examples())
 def test_counts_are_those_of_the_definition_after_every_letter(statistic: Words, steps: int):
     rng = random.Random(steps)
-    letters = [*statistic.alphabet, None, ""]
-    weights = [8] * len(statistic.alphabet) + [1, 1]
+    letters = [*statistic.domain, None, ""]
+    weights = [8] * len(statistic.domain) + [1, 1]
     streams = [rng.choices(letters, weights, k=steps) for _ in range(4)]
-    streams.append(["a", "b"] * 100 if set("ab") <= set(statistic.alphabet) else [])
+    streams.append(["a", "b"] * 100 if set("ab") <= set(statistic.domain) else [])
     for stream in streams:
         sums, codes = run(statistic, stream)
         np.testing.assert_array_equal(sums, by_definition(statistic, [s or None for s in stream]))
@@ -156,12 +156,12 @@ def test_an_event_log_is_counted_as_defined(rest: str | None):
     assert sums[-1, : len(common)].sum() == sum(kind in common for kind in kinds)
 
 
-def test_labels_are_in_order_of_length_then_of_the_alphabet():
+def test_labels_are_in_order_of_length_then_of_the_domain():
     assert Words("ba", 2).labels == ("b", "a", "bb", "ba", "ab", "aa")
     assert Words(["up", "down"], 2).labels[:3] == ("up", "down", "up up")
-    assert Words("ab", dictionary=["ba", "a"]).labels == ("ba", "a")
-    assert Words(["up", "x"], dictionary=[["x", "up"], "up"]).labels == ("x up", "up")
-    for statistic in (Words("abc", 4), Words("abc", dictionary=["a", "bc"])):
+    assert Words("ab", words=["ba", "a"]).labels == ("ba", "a")
+    assert Words(["up", "x"], words=[["x", "up"], "up"]).labels == ("x up", "up")
+    for statistic in (Words("abc", 4), Words("abc", words=["a", "bc"])):
         assert statistic.dimension == len(statistic.labels) == len(set(statistic.labels))
         assert statistic.labels is statistic.labels
 
@@ -246,7 +246,7 @@ def test_letters_of_one_kind_can_only_be_there_or_not():
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_a_dictionary_of_all_words_costs_what_all_words_cost(longest: int, relation: str):
     every = Words("ab", longest)
-    listed = Words("ab", dictionary=every.labels)
+    listed = Words("ab", words=every.labels)
     for mechanism in encoders(20):
         # Below where few words hold a letter: there are two words of one letter, not more.
         assert listed.change(relation).spread(mechanism) == every.change(relation).spread(mechanism)
@@ -274,13 +274,13 @@ def test_no_neighbours_differ_by_more_in_a_dictionary(
     changed, touched = np.abs(d).sum(axis=1), (d != 0).any(axis=1)
     ratios = []
     for chosen in dictionaries(letters, longest, seed=letters):
-        statistic = Words(every.alphabet, dictionary=[every.labels[i] for i in chosen])
+        statistic = Words(every.domain, words=[every.labels[i] for i in chosen])
         change = statistic.change(relation)
         for mechanism, squared in by_word.items():
             reach = change.spread(mechanism)
             ratio = squared[:, chosen].sum(axis=1).max() / float(reach.l2_squared)
             ratios += [ratio] if type(mechanism) is Simple2 else []
-            assert ratio <= ABOVE, (mechanism, statistic.dictionary)
+            assert ratio <= ABOVE, (mechanism, statistic.words)
             assert changed[:, chosen].sum(axis=1).max() <= reach.l1
             assert touched[:, chosen].sum(axis=1).max() <= reach.touched
             assert reach.l2_squared <= every.change(relation).spread(mechanism).l2_squared
@@ -290,19 +290,19 @@ def test_no_neighbours_differ_by_more_in_a_dictionary(
 
 def test_words_that_do_not_overlap_themselves_cost_less():
     alphabet = "abcdefgh"
-    listed = Words(alphabet, dictionary=["abcd", "efgh", "hgfe", "dcba"])
+    listed = Words(alphabet, words=["abcd", "efgh", "hgfe", "dcba"])
     tree, every = BinaryTree(1000), Words(alphabet, 4)
     c2 = tree.l2_sensitivity_squared
     assert listed.change("replace_one").spread(tree) == (4, 4 * c2, 4)
     assert listed.change("add_remove").spread(tree) == (2, 2 * c2, 2)
     assert every.change("replace_one").spread(tree).l1 == 20
-    once = Words("ab", dictionary=["aaaa"]).change("replace_one").spread(Simple2(9))
+    once = Words("ab", words=["aaaa"]).change("replace_one").spread(Simple2(9))
     assert once == (4, 4, 1)
 
 
 def test_bounds_of_integer_encoders_are_exact():
     for mechanism in (Simple2(100), BinaryTree(100), SmoothBinary(100), KAry(100)):
-        for statistic in (Words("ab", 3), Words("ab", dictionary=["aba", "bb"])):
+        for statistic in (Words("ab", 3), Words("ab", words=["aba", "bb"])):
             reach = statistic.change("replace_one").spread(mechanism)
             assert isinstance(reach.l2_squared, Fraction)
             assert reach.l2_squared.denominator == 1
@@ -312,7 +312,7 @@ def test_bounds_of_integer_encoders_are_exact():
 
 
 def exceeded(statistic: Words, steps: int, mechanism: Mechanism) -> bool:
-    d = differences(statistic, len(statistic.alphabet), steps, "replace_one")
+    d = differences(statistic, len(statistic.domain), steps, "replace_one")
     reach = statistic.change("replace_one").spread(mechanism)
     return bool(
         through(mechanism, d).max() > float(reach.l2_squared) * ABOVE
@@ -329,7 +329,7 @@ def test_the_published_bound_is_exceeded(longest: int):
 
 @pytest.mark.slow
 def test_a_bound_that_forgets_that_words_overlap_themselves_is_exceeded(monkeypatch):
-    repeated = Words("ab", dictionary=["aaa", "aba"])
+    repeated = Words("ab", words=["aaa", "aba"])
     assert not exceeded(repeated, 7, BinaryTree(7))
     monkeypatch.setattr(module, "_packed", lambda at, apart: 1)
     module._worst.cache_clear()
@@ -341,13 +341,13 @@ def test_a_bound_that_forgets_that_words_overlap_themselves_is_exceeded(monkeypa
 
 def test_a_bound_that_takes_columns_for_orthogonal_is_exceeded(monkeypatch):
     monkeypatch.setattr(WordsChange, "_lags", lambda change, m: (_column(m), *[Fraction(0)] * 9))
-    for statistic in (Words("ab", 2), Words("ab", dictionary=["aa", "b"])):
+    for statistic in (Words("ab", 2), Words("ab", words=["aa", "b"])):
         assert exceeded(statistic, 5, SquareRoot(5))
 
 
 def test_a_bound_that_forgets_the_new_letter_is_exceeded(monkeypatch):
     monkeypatch.setattr(WordsChange, "_sides", 1)
-    for statistic in (Words("ab", 2), Words("ab", dictionary=["aa", "b"])):
+    for statistic in (Words("ab", 2), Words("ab", words=["aa", "b"])):
         assert exceeded(statistic, 5, Simple2(5))
 
 
@@ -386,9 +386,9 @@ def test_words_are_spelled_without_clashes():
     assert check_words(["a b", " b  a"], ("b", "a", " ")) == ((2, 3, 1), (3, 1, 3, 3, 2))
     assert check_words(["up x", ["x", "up"], ("up",)], ("up", "x")) == ((1, 2), (2, 1), (1,))
     assert check_words(["up\tx"], ("up\tx", "b")) == ((1,),)
-    assert check_alphabet(" ab") == (" ", "a", "b")
-    assert check_alphabet(np.array(["up", "x"])) == ("up", "x")
-    assert check_alphabet([Kind.A]) == ("a",)
+    assert check_letters(" ab") == (" ", "a", "b")
+    assert check_letters(np.array(["up", "x"])) == ("up", "x")
+    assert check_letters([Kind.A]) == ("a",)
 
 
 @pytest.mark.parametrize(
@@ -419,7 +419,7 @@ def test_unknown_relations_are_refused():
 
 @pytest.mark.parametrize(("letters", "size"), [(2, 1), (255, 1), (256, 2), (70_000, 4)])
 def test_what_is_remembered_is_packed(letters: int, size: int):
-    statistic = Words([f"k{i}" for i in range(letters)], dictionary=[["k0"] * 6, ["k1"]])
+    statistic = Words([f"k{i}" for i in range(letters)], words=[["k0"] * 6, ["k1"]])
     for memory in ((), (1,), (letters, 1, 2), (letters,) * 5):
         data = statistic.pack(memory)
         assert len(data) == size * 5  # whatever it is: sizes are seen by many
@@ -431,20 +431,20 @@ def test_what_is_remembered_is_packed(letters: int, size: int):
         (letters + 1).to_bytes(size + (letters == 255), "little").rjust(size * 5, b"\1"),
     ]
     for data in bad:
-        with pytest.raises(ValueError, match="no letters of this alphabet"):
+        with pytest.raises(ValueError, match="no letters of this domain"):
             statistic.unpack(data)
 
 
 def test_statistics_are_values():
-    for statistic in (Words("ab", 2), Words(["up", "x"], dictionary=[["x", "up"]])):
+    for statistic in (Words("ab", 2), Words(["up", "x"], words=[["x", "up"]])):
         assert len(statistic.labels) == statistic.dimension  # fills the caches
         again = pickle.loads(pickle.dumps(statistic))
         assert again == statistic == replace(statistic) == eval(repr(statistic))
-        assert set(vars(again)) == {"alphabet", "max_length", "dictionary"}
+        assert set(vars(again)) == {"domain", "max_length", "words"}
         assert again.step((1,), (2,)) == statistic.step((1,), (2,))
         assert hash(again) == hash(statistic)
     assert Words("ab", 2).summary == "words of up to 2 of 2 letters"
-    assert Words("ab", dictionary=["ab"]).summary == "1 words of 2 letters"
+    assert Words("ab", words=["ab"]).summary == "1 words of 2 letters"
     assert str(Words("ab", 2).change("add_remove")).startswith("add_remove (whether any one letter")
 
 

@@ -13,7 +13,12 @@ from beam_dpcount.arguments.kinds import Kind
 from beam_dpcount.arguments.meant import did_you_mean
 from beam_dpcount.checks import ParameterError, spelled
 
-_FLAGS = ("required", "uncounted", "more")  # words of an entry that are not words of counts
+_FLAGS = (
+    "required",
+    "several times",
+    "uncounted",
+    "more",
+)  # no words of counts
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,7 @@ class Argument:
       counted: False if it changes neither what is counted nor the noise of a replay.
       short: a short name on a command line.
       more: shown by --help-all alone, as few runs need it.
+      repeats: whether a command line may give it several times; the value is then a list.
     """
 
     name: str
@@ -54,6 +60,7 @@ class Argument:
     counted: bool = True
     short: str = ""
     more: bool = False
+    repeats: bool = False
 
     def read(self, given: Any) -> Any:
         """The value of what was given, text or not; None stays None.
@@ -94,8 +101,8 @@ def parsed(group: str, table: str, counted: bool = True) -> tuple[Argument, ...]
 
     An entry is a line `name METAVAR: kind, words, ...` and its help, indented. Metavars in braces
     are choices. After the kind come the words of counts that take it, and any of `required`,
-    `uncounted`, `more`, `default=`, `example=`, `one_of=` and `short=`. A help line that begins
-    with ! is the remedy.
+    `several times`, `uncounted`, `more`, `default=`, `example=`, `one_of=` and `short=`. A help
+    line that begins with ! is the remedy.
     """
     entries = re.split(r"\n(?=\S)", textwrap.dedent(table).strip())
     return tuple(_entry(group, entry, counted) for entry in entries)
@@ -128,5 +135,6 @@ def _entry(group: str, entry: str, counted: bool) -> Argument:
         remedy=remedy,
         counted=counted and "uncounted" not in words,
         more="more" in words,
+        repeats="several times" in words,
         **texts,
     )

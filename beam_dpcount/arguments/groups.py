@@ -15,6 +15,7 @@ from beam_dpcount.arguments.argument import Argument
 from beam_dpcount.arguments.kinds import COLUMNS, plain
 from beam_dpcount.budget.budgets import ZCDP, ApproxDP, Budget, PureDP
 from beam_dpcount.checks import ParameterError, check_whole
+from beam_dpcount.counters.clock import Clock
 from beam_dpcount.counters.people import Users
 from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.noise.replay import ReplayableEntropy
@@ -89,6 +90,29 @@ def clock(values: Values) -> dict[str, Any]:
         remedy = "give a later {stop}, or {horizon}, the number of ticks, in its place"
         raise refusal("stop", f"{{stop}} must be after {{start}}, {got}", remedy)
     return {"tick": values["tick"], "horizon": values["horizon"], **times}
+
+
+def sentence_clock(values: Values, ends: bool) -> Clock:
+    """The clock of a count that may have views.
+
+    Args:
+      values: of its arguments.
+      ends: whether it must end, for a count of all rows so far.
+    """
+    zone = values["zone"]
+    local = values if zone is None else {**values, "timezone": zone}
+    tick = getattr(values["tick"], "text", "") or values["tick"]
+    if values["stop"] is None and values["horizon"] is None:
+        if ends:
+            raise refusal(
+                "stop",
+                "give {stop}, the time of the end, or {horizon}, the number of ticks",
+                "without an end, give {view=}each, or another view than so-far",
+            )
+        start = moment("start", values["start"], local["timezone"])
+        return Clock(tick, start, zone=zone)
+    given = clock(local)
+    return Clock(tick, given["start"], given["horizon"], given["stop"], zone)
 
 
 # Keys that nobody listed

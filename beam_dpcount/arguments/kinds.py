@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from fractions import Fraction
 from numbers import Real
@@ -80,6 +80,24 @@ def _share(given: Any) -> Any:
 
 def _duration(given: Any) -> Any:
     return duration(plain(given)) if isinstance(given, str) else given
+
+
+class Length(Fraction):
+    """Seconds that remember how they were written: with a time zone 1d is a day of its calendar,
+    and 24h are hours."""
+
+    text: str = ""
+
+    def __repr__(self) -> str:
+        return f"Fraction({self.numerator}, {self.denominator})"
+
+
+def _length(given: Any) -> Any:
+    if not isinstance(given, str):
+        return given
+    length = Length(duration(plain(given)))
+    length.text = plain(given)
+    return length
 
 
 def _moment(given: Any) -> Any:
@@ -202,6 +220,7 @@ DURATION = Kind(
     _duration,
     "give seconds, or a unit (s, m, h, d, w), e.g. {}",
 )
+TICK = replace(DURATION, read=_length)
 MOMENT = Kind(float | str, "be a time", _moment)
 MECHANISM = Kind(str, "be the name of a mechanism", _mechanism)
 CONDITION = Kind(str, "be a condition", _text)

@@ -4,7 +4,7 @@ An entry is `name METAVAR: kind, words, ...` with its help below; see `parsed`. 
 counts take it: those that have all of them.
   files, fields: a command line that reads files; a transform whose input has fields. rows: both.
   elements, ticks: a release after every row; at the ticks of a clock.
-  numbers, items, metrics: what is counted.
+  numbers, items, metrics: what is counted. sentence: any of them, at the views of a clock.
   people, select, several, thinned, rejects: it may protect people; show keys by their counts; read
     cells that hold several texts; release after every so many rows; refuse values.
   calibrated, run, truth: its noise is calibrated; it releases; it may draw exact counts.
@@ -72,6 +72,11 @@ ROWS = parsed(
         rate, sum, variance, and the arguments of that metric by their names, such as {"metric":
         "mean", "field": "latency", "low": 0, "high": 5} or {"metric": "rate", "where": "level =
         ERROR"}
+    metric METRIC: text, sentence files, several times
+        what is counted: count, people (needs {user}), 'sum(COLUMN, LOW, HIGH)', 'mean(COLUMN, LOW,
+        HIGH)', 'variance(COLUMN, LOW, HIGH)', 'quantiles(COLUMN, LOW, HIGH, 0.5, 0.95)',
+        'rate(COLUMN = TEXT)' or 'items(COLUMN, ITEM, ITEM)'; each may have weight=W, its part of
+        the budget beside others', and name=NAME, of its column. Give it once for each
     id COLUMN: ids, elements fields
         the {column} of a public, unique id; replayable noise needs it
     timestamp COLUMN ...: times, elements files
@@ -95,7 +100,7 @@ ROWS = parsed(
 CLOCK = parsed(
     "clock",
     """
-    tick TIME: duration, ticks, required, example=10m
+    tick TIME: tick, ticks, required, example=10m
         the time between releases: seconds, or with a unit (s, m, h, d, w) as in 10m
     start TIME: moment, ticks, required
         seconds since 1970, or ISO 8601 such as 2024-01-31T00:00:00Z (without an offset: in
@@ -107,6 +112,12 @@ CLOCK = parsed(
     until TIME: moment, ticks run, uncounted, more
         write only ticks that have ended by then (default now; not a later time); rows of later
         ticks have no influence. All ticks of the clock are charged, whatever TIME is
+    view VIEW: text, sentence files, several times
+        what a release is of: so-far (default), each (tick alone), 'last N' (ticks, or a time such
+        as 7d) or 'restart N' (anew after so many). Several share the budget. Give it once for each
+    zone NAME: text, sentence files, more
+        days and weeks of {tick} and {view} are days of this time zone, such as Europe/Paris, of 23
+        to 25 hours; {start} and {stop} without an offset are local times there
     other: name, ticks fields
         a key of {keys}, under which rows with unlisted keys count
     """,

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from decimal import ROUND_FLOOR, Context, Decimal
 from itertools import pairwise
 from numbers import Real
-from zoneinfo import ZoneInfo
 
+from beam_dpcount.counters.moments import zone_of
 from beam_dpcount.times import LONGEST_TEXT, NUMBER, is_number
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
@@ -47,7 +47,7 @@ def parser(format: str, timezone: str) -> Callable[[object], int]:
       timezone: of times without an offset, such as ``UTC`` or ``Europe/Paris``. Where clocks repeat
         an hour, its first run is meant.
     """
-    zone = zone_of(timezone)
+    zone = zone_of(timezone, "--timezone")
     if format == "unix":
         return _Unix("seconds since 1970, format 'unix'", zone, digits=6)
     if format == "unix-ms":
@@ -55,19 +55,6 @@ def parser(format: str, timezone: str) -> Callable[[object], int]:
     if format == "iso":
         return _Iso("ISO 8601 such as 2024-01-31T23:59:59Z, format 'iso'", zone)
     return _Strptime(format, zone)
-
-
-def zone_of(name: str) -> dt.tzinfo:
-    """The time zone of this name, or a ValueError."""
-    if name == "UTC":  # needs no time zone database
-        return dt.timezone.utc
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        raise ValueError(
-            f"unknown time zone {name!r}: give --timezone a name such as UTC or Europe/Paris "
-            "(where the system has no time zone database, pip install tzdata)"
-        ) from None
 
 
 class _Parser:

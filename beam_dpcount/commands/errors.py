@@ -48,7 +48,7 @@ _DRY = {
     for name in (
         *("input", "output", "key", "user", "tick", "start", "stop", "gap"),
         *("select-keys", "select-delta", "select-every", "at-least"),
-        *("item", "domain", "fit-total", "letter", "alphabet", "edge", "vertices", "what"),
+        *("item", "domain", "fit-total", "letter", "edge", "vertices", "what"),
         *("where", "value", "timestamp", "separator", "every", "dry-run"),
     )
 }

@@ -67,7 +67,7 @@ WHAT = {
         ("max_degree", "asserted", "weight"),
     ),
     "cuts": What(
-        "weights of pairs", "CutGraph", (), ("unit", "weight"), ("add_remove", "replace_one")
+        "weights of pairs", "CutGraph", (), ("unit", "weight"), ("replace_one", "add_remove")
     ),
 }
 _PARAMETERS = ("max_degree", "asserted", "k", "threshold", "max_weight", "unit", "weight")
@@ -134,12 +134,12 @@ class Graph(Task):
             f"T/{_RELEASES}, or 1"
         },
         "relation": {
-            "choices": ("edge", "node", "add_remove", "replace_one"),
+            "choices": ("edge", "node", "replace_one", "add_remove"),
             "default": None,
             "help": "what is protected: edge (default), all rows of any one pair of vertices; "
-            "node, all rows of any one vertex (needs --asserted). For cuts: add_remove (default), "
-            "that any one row counts or not; replace_one, that it has any other edge and weight, "
-            "for twice the noise",
+            "node, all rows of any one vertex (needs --asserted). For cuts: replace_one (default), "
+            "that any one row has any other edge and weight; add_remove, whether it counts at all, "
+            "which takes half the noise",
         },
     }
 
@@ -170,7 +170,7 @@ class Graph(Task):
         if "" in (first, second, options.weight):
             raise InputError("--edge and --weight must name columns, got an empty name")
         fewer = "a smaller --max-degree" if options.what == "degrees" else "fewer vertices"
-        self.what, self.remedies = what, {"domain": f"give {fewer}"}
+        self.what, self.remedies = what, {"labels": f"give {fewer}"}
 
     def source(self) -> formats.Source:
         options = self.options
@@ -193,8 +193,8 @@ class Graph(Task):
             every=options.every,
             **self.shared(places),
         )
-        self.domain: tuple[str, ...] | None = made.domain
-        self.columns = formats.RELEASES if self.domain is None else formats.vectors(self.domain)
+        self.labels: tuple[str, ...] | None = made.labels
+        self.columns = formats.RELEASES if self.labels is None else formats.vectors(self.labels)
         return made
 
     def _vertices(self, places: formats.Places) -> int | list[str]:
@@ -319,7 +319,7 @@ class Graph(Task):
         of = "" if options.what in ("forest", "cuts") else "number of "
         by = f" by {options.key}" * bool(options.key)
         title = f"Private {of}{noun}{estimate.in_title}{by}"
-        if self.domain is None:
+        if self.labels is None:
             forest = "a minimum forest's weights" if options.what == "forest" else None
             return self.running(title, sum_of=forest)
         last = self.output.last
@@ -328,7 +328,7 @@ class Graph(Task):
         drawn: Any = {"title": title, "choice": choice, "keys": last.keys(), "panels": panels}
         drawn["remark"] = estimate.remark
         if options.what == "degrees":
-            return Degrees(**drawn, covers=estimate.bars, domain=self.domain)
+            return Degrees(**drawn, covers=estimate.bars, domain=self.labels)
         names = self.vertices if isinstance(self.vertices, list) else list(map(str, range(self.n)))
         covers = (
             "Lines on the scale: 1.96 standard deviations of the noise of each weight; what is "

@@ -89,7 +89,7 @@ def findings(task: Task, source: Source, transform: Any) -> Found:
         return found
     _keys_and_rows(task, rows, found)
     _names(rows, found)
-    _times(task, rows, parse, found)
+    _times(task, rows, transform, parse, found)
     _values(task, rows, found)
     _limits(task, rows, transform, found)
     if not rows.counted:
@@ -171,6 +171,8 @@ class _Rows:
         if isinstance(event.value, int | float) and not isinstance(event.value, bool):
             self.numbers.append(float(event.value))
             self.ones += event.value != 0
+        elif event.value is not None:  # the fields of a row where a condition holds
+            self.ones += 1
         self.nobody += task.options.user is not None and not event.person
         if failed:
             return
@@ -247,13 +249,12 @@ def _meant(name: str, others: Tally[str], option: str) -> str:
     return f"{name!r} may be {folded[near[0]]!r}, which occurs" if near else ""
 
 
-def _times(task: Task, rows: _Rows, parse: _Parse, found: Found) -> None:
+def _times(task: Task, rows: _Rows, transform: Any, parse: _Parse, found: Found) -> None:
     if parse.reasons and task.people_are_public:
         (reason, _), *_ = parse.reasons.most_common(1)
         n = sum(parse.reasons.values())
         found.wrong.append(f"{many(n, 'time')} cannot be read, and the first stops a run: {reason}")
-    count: Any = getattr(task, "count", None)
-    clock = getattr(count, "_clock", None)
+    clock = getattr(task, "grid", None)
     first, last = (_FIRST, _LAST) if clock is None else (clock.start, clock.stop)
     if rows.micros:
         low, high = min(rows.micros), max(rows.micros)
@@ -266,7 +267,7 @@ def _times(task: Task, rows: _Rows, parse: _Parse, found: Found) -> None:
                 "its end"
             )
         if clock is not None and rows.open:
-            _open_ticks(rows, count.cutoff, found)
+            _open_ticks(rows, transform.cutoff, found)
         if 2 * (before + after) <= len(rows.micros):
             return
         where = "the years 1990 to 2100" if clock is None else "the clock"
@@ -317,6 +318,7 @@ def _values(task: Task, rows: _Rows, found: Found) -> None:
         found.facts.append(f"{many(rows.ones, 'row')} with {options.where}")
         if not rows.ones:
             found.wrong.append(f"no row has {options.where}: is its spelling right?")
+    found.wrong += task.never(value for *_, value in rows.events)
     for reason, n in rows.problems.most_common():
         found.facts.append(f"{many(n, 'row')} ({n / rows.number:.1%}): {reason}")
         if "not a number" in reason or 2 * n > rows.number:
@@ -329,7 +331,7 @@ def _limits(task: Task, rows: _Rows, transform: Any, found: Found) -> None:
     if options.user is not None:
         _people(task, rows, transform, found)
     if not task.people_are_public:
-        _ticks(rows, transform, found)
+        _ticks(task, rows, found)
     if getattr(options, "max_degree", None) is not None:
         _degrees(task, rows, found)
 
@@ -344,6 +346,15 @@ def _people(task: Task, rows: _Rows, transform: Any, found: Found) -> None:
         found.wrong.append(f"most rows have no {options.user}")
     events = rows.events
     if not events:
+        return
+    if (beyond := task.beyond_bounds(events)) is not None:
+        found.facts.append(
+            f"{len({person for person, *_ in events} - {''}):,} people; the limit on each "
+            f"(--per-user {options.per_user:,}) leaves out {many(beyond, 'row')} "
+            f"({beyond / len(events):.1%}), those without a person among them"
+        )
+        if 2 * beyond > len(events):
+            found.wrong.append("most rows are left out by the limit on each person")
         return
     if getattr(options, "select_keys", False):
         transform = replace(transform, keys=sorted({key for _, key, *_ in events}))
@@ -375,21 +386,24 @@ def _people(task: Task, rows: _Rows, transform: Any, found: Found) -> None:
         )
 
 
-def _ticks(rows: _Rows, transform: Any, found: Found) -> None:
+def _ticks(task: Any, rows: _Rows, found: Found) -> None:
     """What a tick has beyond --max-per-tick."""
-    counter, clock = transform.counter, transform._clock
+    counter, clock = task.counts_with, task.grid
     sums: dict[tuple[str, int], int] = defaultdict(int)
     for _, key, micros, value in rows.events:
-        step = clock.step_at(micros, clock.start)
+        if isinstance(value, dict):
+            sums[key, clock.tick_of(micros)] += 1
+            continue
         try:
-            sums[key, step] += int(counter.quantise(value))
+            sums[key, clock.tick_of(micros)] += int(counter.quantise(value))
         except NotANumberError:
             continue
-    most = counter.change.largest(counter.unit)
+    most = counter.change.most if counter.dimension else counter.change.largest(counter.unit)
+    unit = 1 if counter.dimension else counter.unit
     clipped = sum(abs(total) > most for total in sums.values())
     if clipped:
         found.facts.append(
-            f"{clipped:,} ticks of keys are clipped to {most * counter.unit:,.10g} (--max-per-tick)"
+            f"{clipped:,} ticks of keys are clipped to {most * unit:,.10g} (--max-per-tick)"
         )
 
 

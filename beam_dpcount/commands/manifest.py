@@ -21,7 +21,7 @@ from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.commands.files.beside import beside
 from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.commands.files.inputs import remedy
-from beam_dpcount.commands.report import errors, unlabelled
+from beam_dpcount.commands.report import unlabelled
 
 if TYPE_CHECKING:
     from beam_dpcount.commands.task import Task
@@ -39,9 +39,6 @@ _LEFT_OUT = frozenset(
     "dry_run",
     "verbose",
 }
-
-# Of a counter's description: of keys that are selected it knows nothing.
-_ELSEWHERE = frozenset(("budget", "also_satisfies", "neighbouring_relation"))
 
 _MAY = (
     "Publish the output, and keep it for as long as you like.",
@@ -92,11 +89,11 @@ def text(task: Task, budget: Budget) -> str:
         "protects": task.scope(),
         "neighbours": str(counter.change),
         "public": task.public(),
-        "mechanism": {n: x for n, x in counter.describe().items() if n not in _ELSEWHERE},
+        "mechanism": task.mechanism(),
         **task.released_ticks(),
         "estimates": estimate.what,
         "left_out": list(estimate.left_out),
-        "errors": errors(counter, estimate, task.largest(), task.streams()),
+        "errors": task.errors(estimate),
         "remarks": task.remarks(),
         "notes": [unlabelled(note) for note in task.notes()],
         "columns": {name: _meaning(task, name) for name, _ in task.table().schema},
@@ -117,6 +114,8 @@ def _budget(task: Task, budget: Budget) -> dict[str, float]:
 
 
 def _meaning(task: Task, name: str) -> str:
+    if own := task.meaning(name):
+        return own
     at_clock, keyed = not task.people_are_public, task.options.key is not None
     placed = {
         "key": "what is counted apart" if keyed else 'always "all": there is one count',

@@ -185,8 +185,10 @@ class Store(argparse.Action):
     def __call__(self, parser: Any, namespace: Any, values: Any, name: Any = None) -> None:
         if self._argument.kind is CONDITION and getattr(namespace, self.dest) is not None:
             parser.error(f"argument {name}: given twice; only one condition can be counted")
+        earlier = (getattr(namespace, self.dest) or []) if self._argument.repeats else None
         try:
-            setattr(namespace, self.dest, self._argument.read(values))
+            value = self._argument.read(values)
+            setattr(namespace, self.dest, value if earlier is None else [*earlier, value])
         except ParameterError as error:
             said = error.in_options(option, {}).removeprefix(f"{option(self.dest)} ")
             parser.error(f"argument {name}: {said}")

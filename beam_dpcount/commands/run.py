@@ -24,14 +24,7 @@ from beam_dpcount.commands.files.inputs import files_of
 from beam_dpcount.commands.files.read import ReadEvents, all_events, notes, ready
 from beam_dpcount.commands.options import named_as_options, unknown_argument
 from beam_dpcount.commands.progress import CountReleases, Progress, counted
-from beam_dpcount.commands.report import (
-    UNBOUNDED,
-    WARNING,
-    errors,
-    past_horizon,
-    rule_of_thumb,
-    table,
-)
+from beam_dpcount.commands.report import UNBOUNDED, WARNING, past_horizon
 from beam_dpcount.dofns.elements import PAST_HORIZON
 from beam_dpcount.transforms.runners import check_name
 
@@ -80,7 +73,7 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
         split = beam.FlatMap(task.split).with_output_types(tuple[str, Event])
         events |= "SplitKeys" >> split
     releases = events | "Count" >> transform
-    task.counter, task.entropy = transform.counter, transform.entropy
+    task.use(transform)
     if options.rejected:
         releases, rejected = releases
         row = beam.Map(rejected_row).with_output_types(tuple[Any, ...])
@@ -101,16 +94,8 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
     told = [line for line in told if line not in warnings]
     named = {data.path: name for data, name in zip(files, places.paths, strict=True)}
     if options.dry_run:
-        say(
-            [
-                DRY,
-                *warnings,
-                *told,
-                *_there(options),
-                *spending.foretold(task, named),
-                *foretold(task),
-            ]
-        )
+        foretold = [*_there(options), *spending.foretold(task, named), *task.foretold()]
+        say([DRY, *warnings, *told, *foretold])
         return
     beside = None if options.output == STANDARD else manifest.path_of(place)
     made = place, beside, options.rejected, options.plot, options.report
@@ -127,7 +112,7 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
         streams.give_out(place)
     else:
         manifest.write(place, about)
-    past = past_horizon(task.counter.mechanism.horizon, late)
+    past = past_horizon(task.steps, late)
     if options.plot or options.report:
         if options.show_truth:
             task.truth = task.exact(all_events(reader.source), places)
@@ -138,7 +123,7 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
             raise InputError(f"{error}; the counts are complete: {task.where}") from None
     warn([*past, *missing, *_of_truth(options)])
     try:
-        say([*outputs(task), *(exactly(task) if verbose else summary.lines(task))])
+        say([*outputs(task), *(task.statements() if verbose else summary.lines(task))])
     except OSError as error:
         raise InputError(f"{error}; the counts are complete: {task.where}") from None
 
@@ -187,27 +172,6 @@ def outputs(task: Task) -> list[str]:
         *([f"report: {options.report}"] if options.report else []),
         *([f"rejected rows (private): {options.rejected}"] if options.rejected else []),
         *task.findings(),
-    ]
-
-
-def exactly(task: Task) -> list[str]:
-    """The exact statements on privacy and errors. They show no value."""
-    return [
-        task.guarantee(),
-        errors(task.counter, task.estimate(), task.largest(), task.streams()),
-        *task.remarks(),
-    ]
-
-
-def foretold(task: Task) -> list[str]:
-    """What a run would say of privacy and of errors, and how these grow. It shows no value."""
-    counter = task.counter
-    return [
-        *exactly(task),
-        "",
-        table(counter, getattr(task.options, "every", None) or 1),
-        "",
-        rule_of_thumb(counter),
     ]
 
 

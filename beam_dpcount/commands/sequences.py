@@ -1,16 +1,16 @@
 """Private running counts of words, or of episodes, in the sequences of letters of an event log.
 
 Reads CSV, JSON lines or Parquet; the rows of a key are a sequence of letters, texts of a column out
-of a public alphabet. Counts all words of up to so many letters, or given ones: a word counts once
+of a public domain. Counts all words of up to so many letters, or given ones: a word counts once
 for every place where its letters stand, with no other row between them; with --episodes once for
 every shortest stretch of rows that holds them in order. Writes, after every so many rows of a key,
 the words of the largest private counts: key, step, timestamp, rank, word, value, low, high, where
 low to high is the 95 % band of a word named beforehand; it misses more often for words chosen
-because they are on top. A row without a letter of the alphabet is a step without an event, which no
+because they are on top. A row without a letter of the domain is a step without an event, which no
 word reaches across; see --rest.
 Rows of a key are taken in the order of their timestamps (ties: by file and row), or without
 --timestamp in the order of the files. Without --key all rows have the key "all".
-The keys, the alphabet, the words to count and the number, order and times of the rows are public;
+The keys, the domain, the words to count and the number, order and times of the rows are public;
 the letter of a row is protected. An empty cell is a key like others; a null in Parquet stops the
 command if it is a key. Options that are not listed here go to Beam, e.g. --runner.
 """
@@ -34,7 +34,7 @@ from beam_dpcount.commands.report import LEVEL, Estimate, how_often, many, unche
 from beam_dpcount.commands.start import command
 from beam_dpcount.commands.task import Listed, Task, texts_of
 from beam_dpcount.counters.counter import Counter
-from beam_dpcount.statistics.letters import check_alphabet, check_words
+from beam_dpcount.statistics.letters import check_letters, check_words
 
 _TOP = 10
 _RELEASES = 100  # by default, up to the horizon
@@ -47,10 +47,10 @@ class Sequences(Task):
     """Of words or episodes of letters."""
 
     name = "sequences"
-    known = "the alphabet, the words to count, and the number, order and times of the rows."
+    known = "the domain, the words to count, and the number, order and times of the rows."
     example = r"""
     beam-dpcount sequences --input out/demo/events.csv --key page \
-      --letter action --alphabet view purchase --max-length 2 \
+      --letter action --domain view purchase --max-length 2 \
       --timestamp timestamp --timestamp-format iso --horizon 20000 \
       --epsilon 1 --delta 1e-6 --output out/words.csv
     """
@@ -62,12 +62,12 @@ class Sequences(Task):
             """
             letter COLUMN: keys, required
                 the letters
-            alphabet LETTER ...: texts, required, one_of=alphabet
+            domain LETTER ...: texts, required, one_of=domain
                 all (public) letters
-            alphabet_file FILE: text, one_of=alphabet, more
+            domain_file FILE: text, one_of=domain, more
                 the same, one per line; blank lines are skipped
             rest LETTER: text, more
-                count texts that are not in the alphabet as this one letter of it; default: as no
+                count texts that are not in the domain as this one letter of it; default: as no
                 event, which cells without text always are
             """,
         ),
@@ -118,7 +118,7 @@ class Sequences(Task):
         super().check()
         self.kind = "episode" if self.options.episodes else "word"
         self.remedies = {
-            "domain": "give a smaller --alphabet or --max-length, or fewer --words",
+            "labels": "give a smaller --domain or --max-length, or fewer --words",
             "max_length": "give a smaller --max-length, group the rare letters under one name "
             f"(--rest), or name with --words the {self.kind}s to count",
         }
@@ -129,15 +129,13 @@ class Sequences(Task):
     def transform(self, places: Places) -> dp.SubstringCount | dp.EpisodeCount:
         options, words = self.options, None
         opt.check_top(options)
-        letters = self.listed_texts("alphabet", places.paths)
+        letters = self.listed_texts("domain", places.paths)
         if options.max_length is None:
             words = self.listed_texts("words", places.paths)
-        check_letters(letters, words)
+        check_options(letters, words)
         self.letters = letters
         if options.rest is not None and options.rest not in letters:
-            raise InputError(
-                f"--rest {options.rest!r} is not in the alphabet: add it to --alphabet"
-            )
+            raise InputError(f"--rest {options.rest!r} is not in the domain: add it to --domain")
         if options.max_span is not None and not options.episodes:
             raise InputError("--max-span is for --episodes; words have no rows between letters")
         check_whole("horizon", options.horizon)
@@ -147,21 +145,22 @@ class Sequences(Task):
         given |= self.shared(places)
         given["value"] = partial(letter_of, frozenset(letters), options.rest)
         counted = self.given, options.horizon, letters, options.max_length
+        given["words"] = words
         made: dp.SubstringCount | dp.EpisodeCount = (
-            dp.EpisodeCount(*counted, episodes=words, max_span=options.max_span, **given)
+            dp.EpisodeCount(*counted, max_span=options.max_span, **given)
             if options.episodes
-            else dp.SubstringCount(*counted, words=words, **given)
+            else dp.SubstringCount(*counted, **given)
         )
-        self.domain: Sequence[str] = made.domain or ()
+        self.labels: Sequence[str] = made.labels or ()
         return made
 
     def finish(self, releases: Any) -> Any:
-        words = len(self.domain)
+        words = len(self.labels)
         kept = words if self.options.all else min(self.options.top, words)
-        return releases | "Top" >> dp.TopK(kept, self.domain)
+        return releases | "Top" >> dp.TopK(kept, self.labels)
 
     def listed(self) -> Listed:
-        return Listed("--alphabet", self.letters, lambda _, event: texts_of(event.value))
+        return Listed("--domain", self.letters, lambda _, event: texts_of(event.value))
 
     def table(self) -> Table:
         """The words of each release, a row each; low and high are value -/+ its `half_width`."""
@@ -175,9 +174,9 @@ class Sequences(Task):
             then = "time passes" if options.episodes else "no word reaches across it"
             other = f"as no event: {then} (--rest counts them as a letter)"
         lines = [
-            f"note: a text of {options.letter} that is not in the alphabet counts {other}",
+            f"note: a text of {options.letter} that is not in the domain counts {other}",
             unchecked("the letters are", "their", self.letters),
-            f"note: {many(len(self.domain), self.kind)}, and {how_often(options)}",
+            f"note: {many(len(self.labels), self.kind)}, and {how_often(options)}",
         ]
         if options.min_count is not None:
             left_out = f"private counts below {options.min_count:g} are left out (--min-count)"
@@ -186,10 +185,10 @@ class Sequences(Task):
 
     def estimate(self) -> Estimate:
         options = self.options
-        what, title = "the count of a word in letters of the alphabet", "in letters of the alphabet"
-        left_out = ["texts that are not of the alphabet"]
+        what, title = "the count of a word in letters of the domain", "in letters of the domain"
+        left_out = ["texts that are not of the domain"]
         if options.episodes:
-            what = "the count of an episode's minimal occurrences in letters of the alphabet"
+            what = "the count of an episode's minimal occurrences in letters of the domain"
         if options.rest is not None:
             title += f", others as {options.rest!r}"
             others = f"what texts say that count as {options.rest!r} (--rest)"
@@ -248,7 +247,7 @@ class Sequences(Task):
 
     def _chosen(self) -> str:
         """What choosing the words does to their counts; empty if all are there."""
-        options, words = self.options, len(self.domain)
+        options, words = self.options, len(self.labels)
         if options.top >= words and options.min_count is None:
             return ""
         return (
@@ -259,14 +258,14 @@ class Sequences(Task):
         )
 
 
-def check_letters(letters: Sequence[str], words: Sequence[str] | None) -> None:
+def check_options(letters: Sequence[str], words: Sequence[str] | None) -> None:
     """Raise InputError, which names the option, for an invalid letter or word."""
     try:
-        check_alphabet(letters)
+        check_letters(letters)
     except ParameterError:
         raise
     except ValueError as error:
-        raise InputError(f"--alphabet: {error}") from None
+        raise InputError(f"--domain: {error}") from None
     for word in words or ():
         if not word.strip():
             raise InputError(f"--words: {word!r} has no letters; leave it out")

@@ -21,7 +21,6 @@ from beam_dpcount.budget.odometer import PRESENCE, ColumnUse, listed, ordered
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands import repeats, stop
 from beam_dpcount.commands.files.formats import InputError
-from beam_dpcount.counters.charged import charges_of
 from beam_dpcount.noise.replay import NOISE_FORMAT, ReplayableEntropy
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def entered(
     mark, noise = _mark(task, inputs, flags), task.entropy.noise_mark
     use, allowed = task.column_use(), options.allow_public or ()
     with _named(options), accounts.locked(path) as (account, add):
-        full, why = charges_of(task.counter, opt.budget_of(options), _beside(options), account)
+        full, why = task.spender.charges(opt.budget_of(options), _beside(options), account)
         again = account.replayed(mark)
         charges = full if again is None else Charges(Charge(), Charge())
         if again is None:  # else it uses the columns of the run that it repeats
@@ -131,7 +130,7 @@ def foretold(task: Task, paths: Mapping[str, str]) -> list[str]:
         return [_FREE.format(path)]
     use, noise = task.column_use(), task.entropy.noise_mark
     with _named(options), accounts.locked(path) as (account, _):
-        charges, why = charges_of(task.counter, opt.budget_of(options), _beside(options), account)
+        charges, why = task.spender.charges(opt.budget_of(options), _beside(options), account)
         inputs = _looked_at(paths) if noise else []
         account.admit(charges, use, options.user, options.allow_public or (), why, noise, inputs)
     again = ""
@@ -251,7 +250,7 @@ def _mark(task: Task, inputs: list[list[Any]], flags: Sequence[str]) -> str:
         return ""
     # The lists as this run read them. Their files may change, or can be read only once.
     what = (
-        *(task.name, dp.__version__, NOISE_FORMAT, task.counter.fingerprint),
+        *(task.name, dp.__version__, NOISE_FORMAT, task.spender.fingerprint),
         *(sorted((name, repr(x)) for name, x in counted.items()), sorted(task.lists.items())),
         inputs,
     )

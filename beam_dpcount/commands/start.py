@@ -20,6 +20,6 @@ def command(task: type[Task]) -> Main:
         with notes_aside(options.output), stop.others_temporary():
             from beam_dpcount.commands.run import run  # here: it imports Beam, and --help does not
 
-            run(task(options), flags, parser.names())
+            run(task.of(options), flags, parser.names())
 
     return main

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import beam_dpcount as dp
 from beam_dpcount.commands import manifest
 from beam_dpcount.commands.report import LEVEL
 
@@ -21,7 +20,7 @@ def lines(task: Task) -> list[str]:
     return [
         f"manifest: {where} (the exact statements)",
         guarantee(task),
-        error(task),
+        f"Error to expect ({100 * LEVEL:g} %): {task.error()}",
         left_out(task),
     ]
 
@@ -36,22 +35,9 @@ def guarantee(task: Task) -> str:
     )
 
 
-def error(task: Task) -> str:
-    """How far a count, and the worst of all counts, may be from what they estimate."""
-    counter, estimate = task.counter, task.estimate()
-    one = dp.largest_half_width(counter, LEVEL)
-    largest = dp.largest_error(counter, task.streams())
-    chosen = " The first releases of a shown key are too high." * bool(estimate.chosen)
-    level = f"{100 * LEVEL:g} %"
-    return (
-        f"Error to expect ({level}): a count{estimate.of} is within {one:.3g}, "
-        f"{task.largest()} below {largest:.3g}.{chosen}"
-    )
-
-
 def left_out(task: Task) -> str:
     """What no stated error covers."""
-    estimate, horizon = task.estimate(), task.counter.mechanism.horizon
+    estimate, horizon = task.estimate(), task.steps
     some = [each for each in estimate.left_out if each != estimate.unlikely]
     if not some:
         return f"Left out: nothing; rows after row {horizon:,} of a key have no release."

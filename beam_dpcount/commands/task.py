@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+import beam_dpcount as dp
 from beam_dpcount.arguments import groups
-from beam_dpcount.arguments import timestamps as times
 from beam_dpcount.arguments.argument import Argument
 from beam_dpcount.arguments.table import Changes, applying
 from beam_dpcount.budget.budgets import Budget
@@ -29,8 +29,20 @@ from beam_dpcount.commands.files.formats import (
     value_of,
 )
 from beam_dpcount.commands.options import Parser, budget_of, entropy_of
-from beam_dpcount.commands.report import Estimate, many, most_rows, one_run, protected
+from beam_dpcount.commands.report import (
+    LEVEL,
+    Estimate,
+    errors,
+    many,
+    most_rows,
+    one_run,
+    protected,
+    rule_of_thumb,
+    table,
+)
+from beam_dpcount.counters.charged import CounterSpender
 from beam_dpcount.counters.counter import Counter
+from beam_dpcount.counters.moments import zone_of
 from beam_dpcount.noise.entropy import Entropy
 
 if TYPE_CHECKING:
@@ -50,6 +62,12 @@ def texts_of(cell: object) -> list[str]:
     """The texts of a cell that holds one, several or none."""
     several = cell if isinstance(cell, list | tuple) else [cell]
     return [str(one) for one in several if one is not None]
+
+
+def described(counter: Counter) -> dict[str, Any]:
+    """A counter in words, without what the manifest says elsewhere."""
+    left_out = ("budget", "also_satisfies", "neighbouring_relation")
+    return {name: text for name, text in counter.describe().items() if name not in left_out}
 
 
 class Task(ABC):
@@ -149,6 +167,26 @@ class Task(ABC):
         """How many ticks a run releases, where another one may release more of the same clock."""
         return None
 
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> Task:
+        """The task that these options ask for."""
+        return cls(options)
+
+    def use(self, transform: Any) -> None:
+        """Takes over what the transform counts with, once it is applied."""
+        self.counter, self.entropy = transform.counter, transform.entropy
+
+    @property
+    def spender(self) -> Any:
+        """What spends the budget, for an account."""
+        at_clock = not self.people_are_public
+        return CounterSpender(self.counter, self.entropy, at_clock, self.options.user)
+
+    @property
+    def steps(self) -> int:
+        """How many releases a stream has at most."""
+        return self.counter.mechanism.horizon
+
     def finish(self, releases: Any) -> Any:
         """What is written of the releases."""
         return releases
@@ -160,6 +198,19 @@ class Task(ABC):
     def listed(self) -> Listed | None:
         """The texts that options list, for --check; None where there are none."""
         return None
+
+    # What a private look at the rows finds, for --check
+
+    def beyond_bounds(self, events: Sequence[tuple[str, str, int | None, Any]]) -> int | None:
+        """How many events (person, key, time, value) bounds on people leave out.
+
+        None: `suggest_bounds` says it.
+        """
+        return None
+
+    def never(self, values: Iterable[Any]) -> list[str]:
+        """Public texts of options that no row has, in words."""
+        return []
 
     # What is said before and after the run
 
@@ -173,6 +224,51 @@ class Task(ABC):
 
     @abstractmethod
     def estimate(self) -> Estimate: ...
+
+    def errors(self, estimate: Estimate) -> str:
+        """The errors to expect."""
+        return errors(self.counter, estimate, self.largest(), self.streams())
+
+    def error(self) -> str:
+        """The same in a few words."""
+        estimate = self.estimate()
+        one = dp.largest_half_width(self.counter, LEVEL)
+        largest = dp.largest_error(self.counter, self.streams())
+        chosen = " The first releases of a shown key are too high." * bool(estimate.chosen)
+        most = f"{self.largest()} below {largest:.3g}"
+        return f"a count{estimate.of} is within {one:.3g}, {most}.{chosen}"
+
+    def statements(self) -> list[str]:
+        """The exact statements on privacy and errors. They show no value."""
+        return [self.guarantee(), self.errors(self.estimate()), *self.remarks()]
+
+    def foretold(self) -> list[str]:
+        """The exact statements, and how errors grow, for a dry run."""
+        return [
+            *self.statements(),
+            "",
+            table(self.counter, getattr(self.options, "every", None) or 1),
+            "",
+            rule_of_thumb(self.counter),
+        ]
+
+    def mechanism(self) -> Mapping[str, Any]:
+        """What the manifest says of the counter."""
+        return described(self.counter)
+
+    @property
+    def mechanisms(self) -> str:
+        """What counts, in a few words."""
+        return f"{self.counter.mechanism.name}, horizon {self.steps:,}"
+
+    @property
+    def drawn_by(self) -> str:
+        """The law of the noise."""
+        return type(self.counter.law).__name__
+
+    def meaning(self, name: str) -> str | None:
+        """What a column of the output holds, if it is not what others of its name do."""
+        return None
 
     def covers(self) -> str:
         """Whose releases the guarantee covers."""
@@ -262,7 +358,7 @@ class Task(ABC):
             columns=columns,
             only=options.plot_keys,
             time_axis=options.timestamp is not None,
-            zone=times.zone_of(options.timezone),
+            zone=zone_of(options.timezone),
             single=options.key is None,
             **how,
         )

@@ -15,6 +15,7 @@ Options that --help-all does not list go to Beam, e.g. --runner.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -34,6 +35,7 @@ from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.commands.report import Estimate, many
 from beam_dpcount.commands.start import command
 from beam_dpcount.commands.task import Listed, Task
+from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.noise.laws import DiscreteLaplace
 from beam_dpcount.statistics.items import places as places_of
@@ -58,9 +60,35 @@ class Ticks(Task):
     """
     names = select.NAMES
 
-    counts = "ticks numbers several people select truth"
-    changes: ClassVar[Changes] = {"key": {"help": "the keys; default: one count of all rows"}}
+    counts = "ticks numbers sentence several people select truth"
+    changes: ClassVar[Changes] = {
+        "key": {"help": "the keys; default: one count of all rows"},
+        "value": {"more": True},  # --metric says it, and more
+        "bounds": {"more": True},
+    }
     titles: ClassVar[Mapping[str, str]] = {"budget": ALL_KEYS}
+
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> Task:
+        from beam_dpcount.commands import sentence  # here: it imports Beam, and --help does not
+
+        return sentence.Sentence(options) if sentence.given(options) else cls(options)
+
+    @property
+    def engine(self) -> Any:
+        """What counts, or one of several that do."""
+        return self.count
+
+    @property
+    def counts_with(self) -> Any:
+        """The calibrated counter."""
+        return self.engine.counter
+
+    @property
+    def grid(self) -> Grid:
+        """All ticks of the clock."""
+        grid: Grid = self.engine.clock
+        return grid
 
     def check(self) -> None:
         self._check_keys()
@@ -190,9 +218,9 @@ class Ticks(Task):
 
     def _not_ended(self) -> list[str]:
         """A note on ticks that are not released because they have not ended."""
-        left, open_ticks = self.count.ticks_left, self.count.ticks_open
+        left, open_ticks = self.count.ticks_left, self.engine.ticks_open
         if self.options.path == "streaming" and open_ticks:
-            ticks = self.counter.mechanism.horizon
+            ticks = self.steps
             return [
                 "warning: --path streaming takes the end of the files for the end of the clock: "
                 f"all {many(ticks, 'tick')} are written, also those that have not ended "
@@ -200,10 +228,9 @@ class Ticks(Task):
             ]
         if not left:
             return []
-        ticks = many(self.counter.mechanism.horizon, "tick")
         notes = [
-            f"warning: {left:,} of {ticks} have not ended by {self.count.cutoff} (--until): they "
-            "are not written, but charged"
+            f"warning: {left:,} of {many(self.steps, 'tick')} have not ended by "
+            f"{self.engine.cutoff} (--until): they are not written, but charged"
         ]
         if self.options.secret_env is not None or self.options.secret_file is not None:
             notes.append(

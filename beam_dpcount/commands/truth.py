@@ -8,8 +8,8 @@ from typing import Any
 
 import beam_dpcount as dp
 from beam_dpcount.commands.files.formats import Places
-from beam_dpcount.counters.clock import Clock
 from beam_dpcount.counters.counter import Counter
+from beam_dpcount.counters.grid import Grid
 
 
 def of_elements(
@@ -37,7 +37,7 @@ def of_ticks(
     events: Iterable[Any],
     split: Callable[[Any], Iterable[Any]] | None,
     counter: Counter,
-    clock: Clock,
+    clock: Grid,
     columns: Mapping[str, Sequence[Any]],
 ) -> dict[str, list[float]]:
     """The running count of a key at each of its releases, which are the rows of `columns`.

@@ -7,6 +7,7 @@ it may be two changes, see `times`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -16,7 +17,7 @@ from beam_dpcount.budget.budgets import ZCDP, Budget
 from beam_dpcount.budget.charges import TWO_CHANGES, Charge, Charges, written
 from beam_dpcount.budget.conversions import float_up
 from beam_dpcount.budget.costs import GaussianCost, PureCost
-from beam_dpcount.budget.spender import Protection
+from beam_dpcount.budget.spender import Protection, Unknown
 from beam_dpcount.counters.change import TickChange
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.users import UserChange
@@ -51,6 +52,49 @@ class CounterSpender:
 
     def charges(self, budget: Budget, keys_delta: float, account: Account) -> tuple[Charges, str]:
         return charges_of(self.counter, budget, keys_delta, account)
+
+
+@dataclass(frozen=True)
+class JoinedSpender:
+    """Several counters that spend one share together, a part of its budget each.
+
+    Fields:
+      parts: the counters. They protect alike.
+    """
+
+    parts: Sequence[CounterSpender]
+
+    @property
+    def _dearest(self) -> CounterSpender:
+        """The one of which an event may cost most, beside its budget."""
+        return max(self.parts, key=lambda part: part.protects.event_cost)
+
+    @property
+    def protects(self) -> Protection:
+        return self._dearest.protects
+
+    @property
+    def at_clock(self) -> bool:
+        return self.parts[0].at_clock
+
+    @property
+    def user(self) -> str | None:
+        return self.parts[0].user
+
+    @property
+    def entropy(self) -> Entropy:
+        return self.parts[0].entropy
+
+    @property
+    def fingerprint(self) -> str:
+        return repr([part.fingerprint for part in self.parts])
+
+    def charges(self, budget: Budget, keys_delta: float, account: Account) -> tuple[Charges, str]:
+        # Of the whole budget, as the parts compose to it: no counter knows all of them.
+        if account.user is not None:
+            charge = account.charge(budget, keys_delta)
+            return Charges(charge, charge.of_two()), ""
+        return Unknown(self.protects).charges(budget, keys_delta, account)
 
 
 def times(counter: Counter, for_person: bool) -> int:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from beam_dpcount import mechanisms
-from beam_dpcount.budget.budgets import Budget, PureDP
+from beam_dpcount.budget.budgets import ZCDP, Budget, PureDP
 from beam_dpcount.checks import ParameterError, check_flag, check_whole
 from beam_dpcount.counters.change import Change
 from beam_dpcount.counters.counter import Counter, UnsupportedBudgetError, calibrate
@@ -20,7 +20,10 @@ from beam_dpcount.mechanisms.base import (
     is_mechanism_class,
 )
 from beam_dpcount.mechanisms.decayed_blt import DecayedBLT
+from beam_dpcount.mechanisms.differences import Differences
 from beam_dpcount.mechanisms.profiled import Endless
+from beam_dpcount.mechanisms.simple import Simple2
+from beam_dpcount.mechanisms.single_steps import SingleSteps
 from beam_dpcount.mechanisms.sliding_blt import SlidingBLT
 from beam_dpcount.mechanisms.sparse import Sparse
 from beam_dpcount.mechanisms.unbounded import Unbounded
@@ -33,12 +36,14 @@ _REASONS: dict[type[Exception], str] = {
     UnsupportedHorizonError: "horizon",
     ScaleError: "scale of its noise",  # out of range for this one; others may need less noise
 }
+_COMPARED = 1 << 12  # steps up to which all mechanisms are compared for differences
 _STEPS = 300  # of which the cost of one is measured
 _LARGE = 1000  # numbers of state that no default takes
 _HEADING = ("mechanism", "noise", "max stddev", "mean stddev", "state", "draws/step")
 # Those that take more than a horizon, and how they are made.
 _INSTANCES = {
     DecayedBLT: "DecayedBLT(horizon, decay=0.99)",
+    Differences: "Differences(horizon, window=100, inner=SmoothLaplace(horizon))",
     SlidingBLT: "SlidingBLT(horizon, window=100)",
     Sparse: "Sparse(segment=100, segments=50)",
     Unbounded: "Unbounded(SmoothLaplace)",
@@ -264,6 +269,46 @@ def resolve(
         made_for = f"but the mechanism was made for {mechanism.horizon}"
         raise ValueError(f"horizon is {horizon}, {made_for}: give both the same")
     return mechanism
+
+
+def resolve_last(
+    horizon: int,
+    window: int,
+    budget: Budget,
+    replays: bool = False,
+    change: Change | None = None,
+    dimension: int | None = None,
+    unit: float = 1,
+) -> Mechanism:
+    """The mechanism of least exact error for sums over the last `window` steps.
+
+    SlidingBLT, or under noise that a pure budget takes differences of prefix sums.
+    """
+    if window == 1:
+        return SingleSteps(horizon)
+    made: list[Mechanism] = []
+    if not isinstance(budget, PureDP):
+        made.append(SlidingBLT(horizon, window))
+    if not isinstance(budget, ZCDP):
+        kinds = mechanisms.ALL if horizon <= _COMPARED else (Simple2,)
+        plain = (_made(kind, horizon, replays) for kind in kinds if horizon <= kind.quick)
+        made += [
+            Differences(horizon, window, inner)
+            for inner in plain
+            if "laplace" in inner.laws and inner.state_size <= _LARGE
+        ]
+    best, least, problem = None, math.inf, None
+    for mechanism in made:
+        try:
+            largest = _largest_stddev(mechanism, budget, change, dimension, unit)
+        except tuple(_REASONS) as error:
+            problem = error
+            continue
+        if largest < least:
+            best, least = mechanism, largest
+    if best is None:
+        raise problem or ValueError(f"no mechanism takes {budget!r}")
+    return best
 
 
 def _best(

@@ -1,259 +1,466 @@
-"""The clock of a tick count, and its arithmetic.
+"""Clock and its views: the public ticks at which a count is released, and what it counts at each.
 
-Times are integers: microseconds since the epoch, UTC. Nothing here knows of Beam.
+Nothing here knows of Beam. The arithmetic of ticks is in grid.py, local days are in days.py.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, fields, replace
-from fractions import Fraction
-from functools import cached_property
-from numbers import Real
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from beam_dpcount.checks import ParameterError
+import numpy as np
+
+from beam_dpcount.checks import ParameterError, check_whole
+from beam_dpcount.counters.days import (
+    check_day_start,
+    day_starts,
+    last_year,
+    local_time,
+    moment_of,
+)
+from beam_dpcount.counters.grid import Grid, grid_of
+from beam_dpcount.counters.moments import (
+    LAST,
+    SECOND,
+    duration_of,
+    instant,
+    micros_of,
+    seconds,
+    zone_of,
+)
 from beam_dpcount.counters.total import ALL, Total
-from beam_dpcount.mechanisms.base import check_horizon
-from beam_dpcount.times import duration
+from beam_dpcount.mechanisms.base import MAX_HORIZON, check_horizon
+from beam_dpcount.times import is_number, local_days
 
 LATE = ("fold", "drop")
-
-_SECOND = 1_000_000
-_MICROSECOND = dt.timedelta(microseconds=1)
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
-# The years 1 to 9999, as datetime has them: times beyond are mostly milliseconds by mistake.
-_FIRST, _LAST = -62_135_596_800 * _SECOND, 253_402_300_800 * _SECOND
 LARGEST = 2**62  # sums that fit 64 bits with room to spare
+_DAY = 86_400 * SECOND
 NO_END = "give stop, the end of the count, or horizon, the number of ticks"
-OFF_GRID = (
-    "windows of {size} from {offset} do not end on the clock's ticks of {tick} from {start}: give "
-    "windows whose size is a multiple of tick, and a start that is a border of a window"
-)
 # Why an event does not count.
 OUTSIDE = "the time lies outside [start, stop)"
 UNLISTED = "the key is not among keys"
 
 
-def micros_of(moment: object, name: str) -> int:
-    """A public point in time, the parameter `name`, as microseconds since the epoch, exactly.
+@dataclass(frozen=True, repr=False)
+class Clock:
+    """The public ticks of a count: a release at the end of each.
 
-    `moment` is in seconds since the epoch (a number), an aware datetime, ISO 8601 text with an
-    offset, or anything with whole `micros`, such as Beam's Timestamp.
+    A clock is data: all ticks are computed when it is made, with the time zone database of this
+    machine. Workers get them, and ask no database.
 
-    Raises:
-      ValueError, TypeError: it is none of these, has no time zone, has a fraction of a microsecond,
-        or lies outside the years 1 to 9999.
-    """
-    remedy = f'give {name} as seconds since 1970, or as text such as "2024-01-31T00:00:00Z"'
-    if isinstance(moment, str):
-        made = _parsed(moment, name, remedy)
-    elif isinstance(moment, dt.datetime):
-        made = moment
-    else:
-        micros = _whole(moment, name, remedy)
-        if not _FIRST <= micros < _LAST:
-            problem = f"{name} lies outside the years 1 to 9999, got {moment!r}"
-            raise ValueError(f"{problem}: {remedy} (not milliseconds)")
-        return micros
-    if made.utcoffset() is None:
-        remedy = "add an offset such as Z or +02:00, or tzinfo=datetime.timezone.utc"
-        raise ValueError(f"{name} has no time zone, got {moment!r}: {remedy}")
-    return (made - _EPOCH) // _MICROSECOND
+    A count at the clock itself is of all events so far: release i counts those before the end of
+    tick i. Its views count otherwise: `each()`, `last(n)`, `restart(n)`. Their n is a number of
+    ticks, or a duration ("1d", a timedelta) that is a whole number of them.
 
+    Args:
+      tick: the time between releases: seconds, text with a unit (s, m, h, d, w) such as "1h", or a
+        timedelta.
+      start: when the first tick begins: seconds since 1970, a Timestamp, an aware datetime, or ISO
+        8601 text with an offset. With `zone` also a date, or a time without an offset.
+      ticks: how many there are. Default: as many as reach `stop`.
+      stop: events at or after it do not count. As for `start`. With neither ticks nor stop the
+        clock has no end, which views take: each, last and restart.
+      zone: an IANA name such as "Europe/Paris". Days and weeks ("1d", "2w") are then days of its
+        calendar, of 23 to 25 hours where clocks are changed: as ticks, which start at local
+        midnight, and in `restart("1d")`, which starts anew at each. "24h" is always 24 hours. A day
+        begins at its first midnight, or when clocks first show it. A day that a zone left out has
+        no tick. Without an end, such a clock goes on for a hundred years.
 
-def duration_of(tick: Any, name: str = "tick") -> int:
-    """The length of a tick in microseconds, exactly.
-
-    `tick` is seconds (a number), text with a unit (s, m, h, d, w) such as "1h", a timedelta, or
-    anything with whole `micros`: Beam's Duration.
+    Attributes:
+      is_endless: whether it has no end.
+      grid: all ticks, as data.
 
     Raises:
-      ValueError, TypeError: it is none of these, not positive, or has a fraction of a microsecond.
+      ValueError, TypeError: an argument is outside its range; start is not a local midnight, though
+        ticks are days; or clocks in the zone never show start or stop, or show it twice.
+
+    Example:
+      >>> import beam_dpcount as dp
+      >>> hours = dp.Clock("1h", start="2026-01-15T00:00:00Z", ticks=48)
+      >>> [view.name for view in (hours, hours.each(), hours.last("7h"), hours.restart("1d"))]
+      ['so far', 'each', 'last 7', 'restart 24']
+      >>> days = dp.Clock("1d", start="2026-03-28", ticks=3, zone="Europe/Paris")
+      >>> [(days.end_of(tick) - days.end_of(tick - 1)) // 3_600_000_000 for tick in (1, 2, 3)]
+      [24, 23, 24]
     """
-    remedy = f"give {name} in seconds, e.g. {name}=60, as text with a unit, such as 15m or 1h, or "
-    remedy += "as a timedelta"
-    if isinstance(tick, str):
-        try:
-            return int(duration(tick.strip()) * _SECOND)
-        except ValueError:
-            problem = f"must be a positive time of whole microseconds, got {tick!r}"
-            raise ParameterError(name, problem, remedy) from None
-    timed = isinstance(tick, dt.timedelta)
-    micros = tick // _MICROSECOND if timed else _whole(tick, name, remedy)
-    if micros <= 0:
-        raise ValueError(f"{name} must be positive, got {tick!r}: {remedy}")
-    return micros
 
+    tick: Any = field(compare=False)
+    start: Any = field(compare=False)
+    ticks: int | None = field(default=None, compare=False)
+    stop: Any = field(default=None, compare=False)
+    zone: str | None = None
+    is_endless: bool = field(init=False)
+    grid: Grid = field(init=False)
 
-def _parsed(text: str, name: str, remedy: str) -> dt.datetime:
-    given = text
-    if text[-1:] in ("Z", "z"):  # Python 3.10 knows no Z
-        text = text[:-1] + "+00:00"
-    try:
-        if re.search(r"[.,]\d{7}", text):  # later Pythons would cut it off
-            raise ValueError
-        return dt.datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(
-            f"{name} is not an ISO 8601 time in whole microseconds, got {given!r}: {remedy}"
-        ) from None
+    name = "so far"
+    suffix = ""
 
+    def __post_init__(self) -> None:
+        zone = None if self.zone is None else zone_of(self.zone)
+        first = moment_of(self.start, "start", zone)
+        stop = None if self.stop is None else moment_of(self.stop, "stop", zone)
+        ticks = None if self.ticks is None else check_whole("ticks", self.ticks)
+        if self.days:
+            grid = _day_grid(self, first, stop)
+        else:
+            length = duration_of(self.tick)
+            _check_first(self.tick, first, length)
+            if stop is None and ticks is None:
+                ticks = min((LAST - first) // length, MAX_HORIZON)
+            start = self.start, first
+            grid = _even_grid(length, start, (self.stop, stop), ticks, "ticks")
+        object.__setattr__(self, "grid", grid)
+        object.__setattr__(self, "is_endless", self.ticks is None and self.stop is None)
 
-def _whole(value: object, name: str, remedy: str) -> int:
-    micros = getattr(value, "micros", None)
-    if isinstance(micros, int):
-        return micros
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a time, got {value!r}: {remedy}")
-    try:
-        # A number's shortest text, not its binary value, is what was written: 0.1 is exact.
-        exact = Fraction(str(value)) * _SECOND
-    except ValueError:
-        raise ValueError(f"{name} must be finite, got {value!r}: {remedy}") from None
-    if exact.denominator != 1:
-        raise ValueError(f"{name} must be whole microseconds, got {value!r}: {remedy}")
-    return exact.numerator
+    @property
+    def clock(self) -> Clock:
+        """Itself, as of a view."""
+        return self
+
+    @property
+    def horizon(self) -> int | None:
+        """How many ticks there are; None: there is no end."""
+        return None if self.is_endless else self.grid.steps
+
+    @property
+    def days(self) -> int:
+        """How many local calendar days a tick is; 0: ticks are equally long."""
+        return self._local_days(self.tick, "tick")
+
+    def end_of(self, tick: int) -> int:
+        """When a tick ends, in microseconds since 1970. 0: when the first tick, 1, begins."""
+        return self.grid.end(self.grid.origins()[0], tick)
+
+    def tick_of(self, micros: Any) -> Any:
+        """The tick, from 1, of a time in microseconds since 1970; 0: none. Or those of an array."""
+        many = isinstance(micros, np.ndarray)
+        return self.grid.ticks_of(micros) if many else self.grid.tick_of(micros)
+
+    def each(self) -> Each:
+        """The view of each tick alone."""
+        return Each(self)
+
+    def last(self, n: Any) -> Last:
+        """The view of the last n ticks, at each of them."""
+        return Last(self, n)
+
+    def restart(self, n: Any) -> Restart:
+        """The view of all events since the count started anew, as it does every n ticks.
+
+        A clock that ends within a window of n ticks goes on to the end of that window.
+        """
+        return Restart(self, n)
+
+    def ticks_in(self, length: Any, name: str) -> int:
+        """How many ticks a length is, the parameter `name`: the one rule of units.
+
+        A whole number, or text of one, is a number of ticks. Text with a unit and timedeltas are
+        durations.
+
+        Raises:
+          ValueError, TypeError: it is neither, or not a whole number of ticks.
+        """
+        if not _is_duration(length):
+            whole = int(length) if isinstance(length, str) and length.isdecimal() else length
+            try:
+                return check_whole(name, whole, unit="ticks")
+            except ParameterError as error:
+                remedy = f'{{{name}=}}7, or as a duration such as {{{name}=}}"1d"'
+                raise ParameterError(name, error.problem, f"give {remedy}") from None
+        days, own = self._local_days(length, name), self.days
+        if days and not own:
+            problem = f"is {length!r}, days of {self.zone}, not all of which have as many ticks"
+            remedy = f'give a number of ticks, or hours: {{{name}=}}"{24 * days}h"'
+            raise ParameterError(name, problem, remedy)
+        if own and not days:
+            problem = f"is {length!r}, but ticks are days of {self.zone}, of 23 to 25 hours"
+            raise ParameterError(name, problem, f'give a number of ticks, or {{{name}=}}"{own}d"')
+        given, tick = (days, own) if own else (duration_of(length, name), self.grid.tick)
+        whole, rest = divmod(given, tick)
+        if rest or not whole:
+            problem = f"is {length!r}, which is not a whole number of ticks of {self.length}"
+            raise ParameterError(name, problem, "give a number of ticks, or a multiple of tick")
+        return whole
+
+    def _local_days(self, length: Any, name: str) -> int:
+        """How many days of the zone's calendar a length is; 0: it is time that passes."""
+        if self.zone is None:
+            return 0
+        if not isinstance(length, str):
+            if duration_of(length, name) % _DAY:
+                return 0
+            problem = f"is {length!r}: days of 24 hours, or of {self.zone}?"
+            raise ParameterError(name, problem, f'give text: {{{name}=}}"1d" or {{{name}=}}"24h"')
+        if length.strip()[-1:] not in ("d", "w"):
+            return 0
+        days = local_days(length.strip())
+        if days < 1:
+            problem = f"is {length!r}, which is not a whole number of days of {self.zone}"
+            raise ParameterError(name, problem, f'give days or hours: {{{name}=}}"1d" or "36h"')
+        return days
+
+    @property
+    def length(self) -> str:
+        """Of a tick, in words."""
+        if self.days:
+            return f"{self.days}d in {self.zone}"
+        return self.tick if isinstance(self.tick, str) else seconds(self.grid.tick)
+
+    def __repr__(self) -> str:
+        given = {one.name: getattr(self, one.name) for one in fields(self) if one.init}
+        shown = (f"{name}={value!r}" for name, value in given.items() if value is not None)
+        return f"Clock({', '.join(shown)})"
 
 
 @dataclass(frozen=True)
-class Clock:
-    """A public grid of ticks: release i, from 1, counts events with origin <= ts < end(origin, i).
+class View(ABC):
+    """What a count counts at the ticks of a clock: made by the clock's methods."""
 
-    Times are in microseconds. Made by `clock_of`.
+    clock: Clock
+
+    def __post_init__(self) -> None:
+        clock: Any = self.clock
+        if not isinstance(clock, Clock):
+            kind = type(clock).__name__
+            raise TypeError(f"views are of a Clock, got {kind}: give e.g. Clock(...).each()")
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """In words, as the command line has it."""
+
+    @property
+    def suffix(self) -> str:
+        """Of columns."""
+        return "_" + self.name.replace(" ", "_")
+
+    @property
+    def grid(self) -> Grid:
+        """All ticks, as data."""
+        return self.clock.grid
+
+    def each(self) -> Each:
+        """Refused: a view has no views."""
+        raise self._refusal("each()")
+
+    def last(self, n: Any) -> Last:
+        """Refused: a view has no views."""
+        raise self._refusal(f"last({n!r})")
+
+    def restart(self, n: Any) -> Restart:
+        """Refused: a view has no views."""
+        raise self._refusal(f"restart({n!r})")
+
+    def _refusal(self, call: str) -> ValueError:
+        remedy = f"take each of the clock, as a list: [..., clock.{call}]"
+        return ValueError(f"{self.name!r} is a view, and has no view {call}: {remedy}")
+
+    def _check_length(self, ticks: int) -> None:
+        most = self.clock.grid.steps
+        if ticks > most:
+            problem = f"{self.name!r} is of {ticks} ticks, but the clock has {most}"
+            remedy = f"give at most {most}, or a clock of more {{ticks}}"
+            raise ParameterError("n", problem, remedy, whole=True)
+
+
+@dataclass(frozen=True)
+class Each(View):
+    """Each tick alone."""
+
+    name = "each"
+
+
+@dataclass(frozen=True)
+class Last(View):
+    """The last ticks, at each of them.
 
     Args:
-      tick: its length.
-      start, stop: events outside [start, stop) do not count.
-      steps: the number of ticks of one count.
-      window: the length of windows, each with a count of its own; None: one count, from `start`.
-      offset: where windows start, modulo their length.
+      clock: whose.
+      ticks: how many: as `Clock.ticks_in` reads them. At most as many as the clock has.
     """
 
-    tick: int
-    start: int
-    stop: int
-    steps: int
-    window: int | None = None
-    offset: int = 0
+    ticks: Any
 
-    def __getstate__(self) -> dict[str, Any]:
-        # No caches: that there is one tells that an event was read.
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    def in_windows(self, size: int, offset: int) -> Clock:
-        """The same clock, started anew in each window [offset + k size, offset + (k + 1) size).
-
-        Raises:
-          ValueError: windows do not end on ticks, or on whole milliseconds.
-        """
-        if size % self.tick or (offset - self.start) % self.tick:
-            grid = {"tick": seconds(self.tick), "start": instant(self.start)}
-            raise ValueError(OFF_GRID.format(size=seconds(size), offset=seconds(offset), **grid))
-        if size % 1000 or offset % 1000:
-            raise ValueError(
-                f"windows of {seconds(size)} from {seconds(offset)} are cut to milliseconds when "
-                "Beam encodes them: give a size and an offset of whole milliseconds"
-            )
-        return replace(self, steps=size // self.tick, window=size, offset=offset % size)
-
-    def origins(self) -> range:
-        """The times at which counts start: of every window with a part in [start, stop)."""
-        if self.window is None:
-            return range(self.start, self.start + 1)
-        first = self.start - (self.start - self.offset) % self.window
-        return range(first, self.stop, self.window)
-
-    def passed_at(self, origin: int) -> int:
-        """How many ticks of counts before end before the one from `origin` starts: so the ticks of
-        all counts are numbered, from 1."""
-        return (origin - self._first) // self.tick
-
-    def origin_after(self, passed: int) -> int:
-        """The origin of the count before which so many ticks end."""
-        return self._first + passed * self.tick
-
-    @cached_property
-    def _first(self) -> int:
-        return self.origins()[0]
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        ticks = self.clock.ticks_in(self.ticks, "n")
+        object.__setattr__(self, "ticks", ticks)
+        self._check_length(ticks)
 
     @property
-    def ticks(self) -> int:
-        """How many ticks there are, of all counts."""
-        return len(self.origins()) * self.steps
+    def name(self) -> str:
+        return f"last {self.ticks}"
 
-    def ended(self, origin: int, until: int | None) -> int:
-        """How many ticks of the count from `origin` have ended at a time; all, if it is None."""
-        if until is None:
-            return self.steps
-        return min(max((until - origin) // self.tick, 0), self.steps)
 
-    def all_ended(self, until: int | None) -> int:
-        """The same for all counts."""
-        if until is None:
-            return self.ticks
-        return min(max((until - self.origins()[0]) // self.tick, 0), self.ticks)
+@dataclass(frozen=True)
+class Restart(View):
+    """All events since the count last started anew: a window, of its own count.
 
-    def last_end(self, until: int) -> int:
-        """When the last tick that has ended at a time did; the first start if none has."""
-        return self.origins()[0] + self.all_ended(until) * self.tick
+    Args:
+      clock: whose.
+      ticks: after how many it starts anew: as `Clock.ticks_in` reads them, or local days; then the
+        largest number of ticks of a window.
 
-    def step_at(self, micros: int, origin: int) -> int:
-        """The tick of the count from `origin` in which an event falls; 0 if it does not count."""
-        return self.steps_from(origin)(micros)
+    Attributes:
+      days: after how many local days it starts anew; 0: after equally many ticks. Windows of days
+        end at midnights of the zone. The first starts with the clock, and may have fewer ticks.
+      grid: the ticks, with the windows. The counter of a window is made for the largest number of
+        ticks that one has. Windows with fewer end early.
+    """
 
-    def steps_from(self, origin: int, until: int | None = None) -> Callable[[int], int]:
-        """`step_at` of one count, as a quick function of the time alone.
+    ticks: Any
+    days: int = field(init=False)
 
-        Events of ticks that have not ended by `until` do not count.
-        """
-        first, stop, tick, steps = max(self.start, origin), self.stop, self.tick, self.steps
-        ended = self.ended(origin, until)
+    suffix = ""  # releases have the number of the restart
+    _grid: Grid = field(init=False, repr=False)
 
-        def step_at(micros: int) -> int:
-            if not first <= micros < stop:
-                return 0
-            # Beam cuts times to milliseconds, towards 0: before 1970 that may leave the window.
-            step = min((micros - origin) // tick + 1, steps)
-            return step if step <= ended else 0
-
-        return step_at
-
-    def end(self, origin: int, step: int) -> int:
-        """When tick `step` of the count from `origin` ends: the release's timestamp."""
-        return origin + step * self.tick
-
-    def alarm(self, origin: int, step: int) -> int:
-        """When to release tick `step`: at its end, in whole milliseconds, within the window.
-
-        Beam's timers know no finer times. Rounded down, a timer could leave out events, so it is
-        rounded up. Some runners refuse timers beyond the last millisecond of a window.
-        """
-        micros = -(-self.end(origin, step) // 1000) * 1000
-        return micros if self.window is None else min(micros, origin + self.window - 1000)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        clock, days = self.clock, 0
+        if not clock.days and _is_duration(self.ticks):
+            days = clock._local_days(self.ticks, "n")
+        ticks = 0 if days else clock.ticks_in(self.ticks, "n")
+        for name, value in (("days", days), ("ticks", ticks)):
+            object.__setattr__(self, name, value)
+        self._check_length(ticks)
+        grid = self._at_midnights(days) if days else self._after(ticks)
+        object.__setattr__(self, "ticks", grid.steps)
+        object.__setattr__(self, "_grid", grid)
+        self._check_length(grid.steps)
 
     @property
-    def fingerprint(self) -> str:
-        """All that pending sums depend on: windows may go on beyond an earlier stop."""
-        return repr((self.tick, self.start, self.window, self.offset, self.steps))
+    def name(self) -> str:
+        return f"restart {self.days}d" if self.days else f"restart {self.ticks}"
 
-    def describe(self) -> Mapping[str, str]:
-        """The public parameters, for display data and annotations."""
-        return {
-            "tick": seconds(self.tick),
-            "start": instant(self.start),
-            "stop": instant(self.stop),
-            "ticks": str(self.steps),
-            "window": "global" if self.window is None else f"fixed, of {seconds(self.window)}",
-        }
+    @property
+    def grid(self) -> Grid:
+        return self._grid
+
+    def _after(self, ticks: int) -> Grid:
+        """Windows of so many ticks each."""
+        clock, grid = self.clock, self.clock.grid
+        if clock.days:
+            windows = -(-grid.steps // ticks)
+            bounds = _day_bounds(clock, grid.start, windows * ticks)
+            return grid_of(grid.start, grid.stop, bounds, bounds[:-1:ticks], clock.length)
+        if clock.is_endless:  # whole windows, before the years end
+            grid = replace(grid, stop=grid.start + grid.steps // ticks * ticks * grid.tick)
+        return grid.in_windows(ticks * grid.tick, grid.start)
+
+    def _at_midnights(self, days: int) -> Grid:
+        """Windows of so many local days each."""
+        clock, grid, zone = self.clock, self.clock.grid, zone_of(self.clock.zone)
+        stop = min(grid.stop, last_year(grid.start)) if clock.is_endless else grid.stop
+        first = local_time(grid.start, zone).date()
+        starts = []
+        for end in day_starts(first, days, zone):
+            if end >= stop:
+                break
+            starts.append(max(end, grid.start))  # the first day may have begun before
+        else:
+            raise _too_late(f"windows of {self.name!r}", grid.start, "n")
+        for at in (*starts, end):
+            if (at - grid.start) % grid.tick:
+                problem = f"{self.name!r} starts anew at {instant(at)}, midnight in {clock.zone}, "
+                problem += f"which is not a border of ticks of {clock.length}"
+                remedy = "give a shorter {tick}, such as 30m, or a {start} at such a border"
+                raise ParameterError("n", problem, remedy, whole=True)
+        bounds = range(grid.start, end + 1, grid.tick)
+        return grid_of(grid.start, stop, bounds, starts, f"{days}d in {clock.zone}")
 
 
-def clock_of(tick: object, start: object, stop: object = None, horizon: object = None) -> Clock:
-    """The clock of public parameters as users give them; see `duration_of` and `micros_of`.
+def _is_duration(length: Any) -> bool:
+    """Whether a length is one of time, rather than a number of ticks."""
+    if isinstance(length, str):
+        return not is_number(length)
+    return isinstance(length, dt.timedelta) or hasattr(length, "micros")
+
+
+def _even_grid(
+    length: int,
+    start: tuple[Any, int],
+    stop: tuple[Any, int | None],
+    ticks: object,
+    name: str,
+) -> Grid:
+    """A grid of equally long ticks.
+
+    Args:
+      length: of a tick.
+      start: when the first begins: as given, and in microseconds.
+      stop: the same.
+      ticks: how many, the parameter `name`; None: as many as reach stop.
+    """
+    (_, first), (given, last) = start, stop
+    if type(given) is int and given > 0 and ticks != 1 and (last or 0) < first + length:
+        # Most likely a number of ticks, given by position.
+        problem = f"is {given}, a time before the first tick ends, {instant(first + length)}"
+        remedy = f"for {given} ticks give {{{name}=}}{given} in its place"
+        raise ParameterError("stop", problem, remedy)
+    _check_order(first, last, start[0], given)
+    needed = 0 if last is None else -(-(last - first) // length)
+    steps = check_horizon(needed if ticks is None else ticks)
+    _check_needed(steps, needed, name)
+    end = first + steps * length
+    if end > LAST:
+        raise _too_late(f"{steps} ticks of {seconds(length)}", first, name)
+    return Grid(length, first, end if last is None else last, steps)
+
+
+def _day_grid(clock: Clock, first: int, last: int | None) -> Grid:
+    """A grid of ticks of local days."""
+    _check_order(first, last, clock.start, clock.stop)
+    if clock.ticks is None:
+        bounds = _day_bounds(clock, first, None, last_year(first) if last is None else last)
+    else:
+        bounds = _day_bounds(clock, first, clock.ticks)
+        if bounds[-1] < (last or first):
+            needed = len(_day_bounds(clock, first, None, last)) - 1
+            _check_needed(clock.ticks, needed, "ticks")
+    return grid_of(first, bounds[-1] if last is None else last, bounds, [first], clock.length)
+
+
+def _day_bounds(clock: Clock, first: int, ticks: int | None, reach: int | None = None) -> list[int]:
+    """When so many ticks of local days begin, and the last one ends; or as many as reach a time."""
+    zone = zone_of(clock.zone)
+    bounds = []
+    for at in day_starts(check_day_start(first, zone), clock.days, zone):
+        bounds.append(at)
+        if len(bounds) > ticks if ticks is not None else at >= (reach or first):
+            return bounds
+    raise _too_late(f"ticks of {clock.length}", first, "ticks")
+
+
+def _check_first(tick: Any, first: int, length: int) -> None:
+    if first + length > LAST:
+        problem = f"is {tick!r}, so the first one would end after the year 9999"
+        raise ParameterError("tick", problem, "give a length in seconds, e.g. {tick=}3600")
+
+
+def _check_order(first: int, last: int | None, start: Any, stop: Any) -> None:
+    if last is not None and last <= first:
+        raise ValueError(f"stop must be after start, got start={start!r} and stop={stop!r}")
+
+
+def _check_needed(ticks: int, needed: int, name: str) -> None:
+    if ticks < needed:
+        problem = f"is {ticks}, but there are {needed} ticks from start to stop"
+        remedy = f"give {{{name}=}}{needed} or more, or leave it out"
+        raise ParameterError(name, problem, remedy)
+
+
+def _too_late(ticks: str, first: int, name: str) -> ValueError:
+    problem = f"{ticks} from {instant(first)} end after the year 9999"
+    return ValueError(f"{problem}: give a smaller {name}")
+
+
+def clock_of(tick: object, start: object, stop: object = None, horizon: object = None) -> Grid:
+    """The grid of public parameters as transforms take them; see `Clock`.
 
     By default `horizon`, the number of ticks, is that of those that reach `stop`.
 
@@ -262,30 +469,11 @@ def clock_of(tick: object, start: object, stop: object = None, horizon: object =
         whole number as `stop` comes before the first tick ends.
     """
     length, first = duration_of(tick), micros_of(start, "start")
-    if first + length > _LAST:
-        problem = f"is {tick!r}, so the first one would end after the year 9999"
-        raise ParameterError("tick", problem, "give a length in seconds, e.g. {tick=}3600")
+    _check_first(tick, first, length)
     if stop is None and horizon is None:
         raise ValueError(NO_END)
     last = None if stop is None else micros_of(stop, "stop")
-    if type(stop) is int and stop > 0 and horizon != 1 and (last or 0) < first + length:
-        # Most likely a number of ticks, given by position.
-        problem = f"is {stop}, a time before the first tick ends, {instant(first + length)}"
-        remedy = f"for {stop} ticks give {{horizon=}}{stop} in its place"
-        raise ParameterError("stop", problem, remedy)
-    if last is not None and last <= first:
-        raise ValueError(f"stop must be after start, got start={start!r} and stop={stop!r}")
-    needed = 0 if last is None else -(-(last - first) // length)
-    steps = check_horizon(needed if horizon is None else horizon)
-    if steps < needed:
-        problem = f"is {steps}, but there are {needed} ticks from start to stop"
-        remedy = f"give a horizon of at least {needed}, or leave it out"
-        raise ParameterError("horizon", problem, remedy)
-    end = first + steps * length
-    if end > _LAST:
-        ticks = f"{steps} ticks of {seconds(length)} from {instant(first)}"
-        raise ValueError(f"{ticks} end after the year 9999: give a smaller horizon")
-    return Clock(length, first, end if last is None else last, steps)
+    return _even_grid(length, (start, first), (stop, last), horizon, "horizon")
 
 
 def now() -> int:
@@ -310,12 +498,12 @@ def until_of(until: object) -> int:
     return micros
 
 
-def check_window(window: int, clock: Clock, name: str = "window") -> None:
+def check_window(window: int, clock: Grid, name: str = "window") -> None:
     """Refuse a window of more ticks than the clock has: most likely it was meant in seconds."""
     if window <= clock.steps:
         return
     remedy = f"windows are measured in ticks, here of {seconds(clock.tick)}, not in seconds: "
-    meant, rest = divmod(window * _SECOND, clock.tick)
+    meant, rest = divmod(window * SECOND, clock.tick)
     if not rest and meant <= clock.steps:
         remedy += f"for {window} s give {{{name}=}}{meant}"
     else:
@@ -325,21 +513,7 @@ def check_window(window: int, clock: Clock, name: str = "window") -> None:
 
 def ticks_left(tick: object, start: object) -> int:
     """How many ticks end before the year 10000; as users give them."""
-    return (_LAST - micros_of(start, "start")) // duration_of(tick)
-
-
-def seconds(micros: int) -> str:
-    """Microseconds as text, in seconds."""
-    whole, part = divmod(abs(micros), _SECOND)
-    text = f"{whole}.{part:06}".rstrip("0").rstrip(".")
-    return f"{'-' if micros < 0 else ''}{text} s"
-
-
-def instant(micros: int) -> str:
-    """Microseconds since the epoch as ISO 8601 text."""
-    if micros == _LAST:
-        return "10000-01-01T00:00:00Z"
-    return (_EPOCH + micros * _MICROSECOND).isoformat().replace("+00:00", "Z")
+    return (LAST - micros_of(start, "start")) // duration_of(tick)
 
 
 def check_keys(keys: object) -> tuple[str, ...]:
@@ -371,6 +545,6 @@ def check_keys(keys: object) -> tuple[str, ...]:
 
 def countable(most: int, tick: int) -> str:
     """The largest count of a tick, and what it is per second, in words."""
-    rate = most * _SECOND / tick
+    rate = most * SECOND / tick
     number = f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
     return f"up to {most:,} events a tick, {number} a second"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from beam_dpcount.checks import check_flag, check_whole
-from beam_dpcount.counters.clock import duration_of, seconds
+from beam_dpcount.counters.moments import duration_of, seconds
 from beam_dpcount.reading import Field, Function, call, read, text_of
 
 NOBODY = ""  # the person of an event without one
@@ -37,8 +37,9 @@ class Users:
         many people there are, and why events have none.
       events: k, the most events of one person that count, in all keys together.
       keys: the most keys of one person; default: as many as there are events.
-      per_key: the most events of one person in one key. Default 1, which is people, each once a
-        key, and costs the least noise.
+      per_key: the most events of one person in one key. Default: as many as there are events, for
+        counts and sums; for `People`, each of whom counts once a key, 1. With per_key=1 any count
+        is one of people, and has the least noise.
       gap: the least time between two events of a person, in seconds or as a timedelta: one at 12:00
         and one at 13:00 are an hour apart. With several events a key, a gap of many ticks takes
         far less noise; with one, or a gap below a tick, it lowers none. Streaming, it needs
@@ -53,19 +54,19 @@ class Users:
       >>> import beam_dpcount as dp
       >>> people = dp.Users("user", events=5)
       >>> print(people)
-      at most 5 events a person (field 'user'), in 5 keys, 1 a key
+      at most 5 events a person (field 'user'), in 5 keys, 5 a key
       >>> count = dp.TickCount(
       ...     dp.ApproxDP(1.0, 1e-6), 3600, 0, horizon=1000, keys=["a", "b"],
       ...     value=lambda event: 1, users=people,
       ... )
-      >>> round(count.counter.l2_sensitivity, 2)  # two keys of a person count, an event each
-      1.41
+      >>> round(count.counter.l2_sensitivity, 2)  # all five events may fall into one counter
+      5.0
     """
 
     by: str | Callable[[Any], Any]
     events: int
     keys: int | None = None
-    per_key: int = 1
+    per_key: int | None = None
     gap: Any = None
     asserted: bool = False
 
@@ -79,7 +80,7 @@ class Users:
             )
         for name in ("events", "keys", "per_key"):
             given = getattr(self, name)
-            if given is not None or name != "keys":
+            if given is not None or name == "events":
                 object.__setattr__(self, name, check_whole(name, given))
         check_flag("asserted", self.asserted)
         if self.gap is not None:
@@ -93,7 +94,8 @@ class Users:
     def bound(self, items: int = 1) -> Bound:
         """The rule, for events of so many items, each of which is a key."""
         keys = self.events * items if self.keys is None else self.keys
-        return Bound(self.events, keys, min(self.per_key, self.events), self.micros)
+        per_key = self.events if self.per_key is None else min(self.per_key, self.events)
+        return Bound(self.events, keys, per_key, self.micros)
 
     @property
     def person_of(self) -> Function:

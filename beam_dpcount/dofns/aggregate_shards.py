@@ -96,7 +96,7 @@ class SumVectorShards(SumShards):
 
 
 class CountVectorShards(CountShards):
-    """Streaming: at each tick the AggregateReleases of a shard's keys that are shown, by key."""
+    """Streaming: at each tick the TickReleases of a shard's keys that are shown, by key."""
 
     _plan: AggregateShardPlan
 
@@ -113,7 +113,7 @@ class CountVectorShards(CountShards):
     def _made(self, key: str, step: int, micros: int, value: Any, stddev: float) -> Any:
         sums, since = value
         (made,) = self._plan.reading.releases(
-            key, step, micros, sums[None], np.array([stddev]), int(since <= FRESH)
+            key, step, sums[None], np.array([stddev]), int(since <= FRESH)
         )
         return made
 
@@ -138,7 +138,7 @@ def _dense(sums: Mapping[int, int], limits: IntArray) -> IntArray:
 
 
 class CountAllVectorShards(CountAllShards):
-    """Bounded, after the grouping: all AggregateReleases of a group's keys that are shown."""
+    """Bounded, after the grouping: all TickReleases of a group's keys that are shown."""
 
     _plan: AggregateShardPlan
 
@@ -181,6 +181,5 @@ class CountAllVectorShards(CountAllShards):
     def _made(self, key: str, since: int, values: Any, origin: int) -> Iterator[Any]:
         clock = self._plan.clock
         stddevs = np.array(self._stddevs[since - 1 : since - 1 + len(values)])
-        end, rows = clock.end(origin, since), np.asarray(values)
         step = clock.passed_at(origin) + since
-        return self._plan.reading.releases(key, step, end, rows, stddevs, FRESH)
+        return self._plan.reading.releases(key, step, np.asarray(values), stddevs, FRESH)

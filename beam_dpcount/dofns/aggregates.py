@@ -20,6 +20,7 @@ from apache_beam.utils import windowed_value
 
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.errors import chernoffs
+from beam_dpcount.counters.grid import Grid
 from beam_dpcount.dofns.intake import RejectedElementError
 from beam_dpcount.dofns.parcels import ReadyTicks, TickParcels
 from beam_dpcount.dofns.pending_vectors import (
@@ -30,7 +31,7 @@ from beam_dpcount.dofns.pending_vectors import (
     take_vector,
     tick_of,
 )
-from beam_dpcount.dofns.releases import AggregateRelease
+from beam_dpcount.dofns.releases import TickRelease
 from beam_dpcount.dofns.ticks import (
     GATHERED,
     CountAllTicks,
@@ -148,7 +149,8 @@ class OfVectors:
     def reading(self) -> Reading:
         """What makes releases of vectors."""
         plan: Any = self
-        return Reading(plan.counter, self.joint, self.level, plan.clock.tick)
+        how = {"names": plan.names, "numbered": plan.numbered}
+        return Reading(plan.counter, self.joint, self.level, plan.clock, **how)
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -166,43 +168,56 @@ class Reading:
       counter: of the vectors, or of one of their coordinates.
       joint: the metrics.
       level: of confidence intervals.
-      tick: in microseconds.
+      clock: the ticks.
+      names: the columns, if not those of the metrics. Columns of metrics beyond are not released.
+      numbered: as for TickPlan.
     """
 
-    def __init__(self, counter: Counter, joint: Joint, level: float, tick: int) -> None:
-        self._counter, self._joint, self._level, self._tick = counter, joint, level, tick
-        self._names = joint.columns
+    def __init__(
+        self,
+        counter: Counter,
+        joint: Joint,
+        level: float,
+        clock: Grid,
+        names: Sequence[str] | None = None,
+        numbered: bool = False,
+    ) -> None:
+        self._counter, self._joint, self._level, self._clock = counter, joint, level, clock
+        self._names, self._numbered = list(joint.columns if names is None else names), numbered
 
     def releases(
-        self, key: str, first: int, end: int, values: FloatArray, stddevs: FloatArray, fresh: int
-    ) -> Iterator[AggregateRelease]:
+        self, key: str, first: int, values: FloatArray, stddevs: FloatArray, fresh: int
+    ) -> Iterator[TickRelease]:
         """The releases of ticks one after the other.
 
         Args:
           key: whose they are.
-          first, end: the number of the first tick, and when it ends.
+          first: the first tick, numbered over the whole clock.
           values: noisy sums, shape (n, width).
           stddevs: of their noise, shape (n,).
           fresh: how many of them come just after the key was shown.
         """
+        borders, names = self._clock.borders(first, len(values)), self._names
         for at in range(0, len(values), _AT_ONCE):
             some = slice(at, at + _AT_ONCE)
             made = self._joint.measure(
-                values[some], stddevs[some], self._multiples(stddevs[some]), self._level
+                values[some], stddevs[some], self.multiples(stddevs[some]), self._level
             )
             rows = zip(*(_optional(each) for each in made), strict=True)
             for place, (numbers, errors, lows, highs) in enumerate(rows, start=at):
-                moment = end + place * self._tick
                 notes = ["" if number is not None else TOO_SMALL for number in numbers]
                 if place < fresh:
                     lows = highs = [None] * len(notes)
                     notes = [note or JUST_SHOWN for note in notes]
-                yield AggregateRelease(
-                    *(key, first + place, moment - self._tick, moment, self._names, numbers),
-                    *(errors, lows, highs, notes),
+                step = first + place
+                restart = self._clock.count_of(step)[0] + 1 if self._numbered else None
+                columns = (numbers, errors, lows, highs, notes)
+                yield TickRelease(
+                    *(key, step, borders[place], borders[place + 1], restart, names),
+                    *(dict(zip(names, column, strict=False)) for column in columns),
                 )
 
-    def _multiples(self, stddevs: FloatArray) -> Callable[[float], FloatArray]:
+    def multiples(self, stddevs: FloatArray) -> Callable[[float], FloatArray]:
         """As for `Errors`: exact for normal noise; of Laplace noise by Chernoff's bound, which
         holds for sums of any draws, and is the wider the fewer there are."""
         law, grid = self._counter.law, self._counter.grid
@@ -295,7 +310,7 @@ class VectorParcels(TickParcels):
 
     asks_first = True
 
-    def __init__(self, intake: TickIntake, first: Additions, restart: int | None = None) -> None:
+    def __init__(self, intake: TickIntake, first: Additions, restart: Grid | None = None) -> None:
         super().__init__(intake, (), None, restart)
         self._first = first
 
@@ -324,7 +339,7 @@ class ReadyVectors(ReadyTicks):
 
 
 class CountEachVector(CountEachTick):
-    """Streaming: an AggregateRelease of each key at each tick, as CountEachTick."""
+    """Streaming: an TickRelease of each key at each tick, as CountEachTick."""
 
     _plan: AggregatePlan
 
@@ -343,7 +358,7 @@ class CountEachVector(CountEachTick):
         return x, said_of(step, x), memory
 
     def _made(self, key: str, step: int, micros: int, value: Any, stddev: float) -> Any:
-        (made,) = self._plan.reading.releases(key, step, micros, value[None], np.array([stddev]), 0)
+        (made,) = self._plan.reading.releases(key, step, value[None], np.array([stddev]), 0)
         return made
 
 
@@ -371,8 +386,8 @@ class CountAllVectors(CountAllTicks):
         else:
             noise = self._draws.noise(key, window, b"")
             values = plan.counter.release_lattice(xs, noise)
-        step, first = clock.passed_at(origin) + 1, clock.end(origin, 1)
-        for made in plan.reading.releases(key, step, first, values, stddevs, 0):
+        first = clock.passed_at(origin) + 1
+        for made in plan.reading.releases(key, first, values, stddevs, 0):
             yield _placed(made, min(made.timestamp, last), windows)
 
     def _replayed(self, xs: IntArray, key: str, window: Any) -> list[Any]:

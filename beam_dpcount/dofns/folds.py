@@ -61,11 +61,22 @@ class Fold(Whole):
             yield from given
 
 
+RESTARTS = (
+    "releases of clock.restart(n) start anew every n ticks, which sums and fits over many ticks do "
+    "not follow: count clock.last(n) for the last n ticks, or the clock itself"
+)
+
+
 def step_of(release: Any, counter: LatticeCounter) -> int:
     """The step of the counter at a release: windows restart the counter, but not the step numbers.
 
-    A window at a clock has as many ticks as its counter has steps.
+    A window has as many ticks as its counter has steps.
+
+    Raises:
+      TypeError: the release is of a view that restarts, where windows of local days have fewer.
     """
+    if getattr(release, "restart", None) is not None:
+        raise TypeError(RESTARTS)
     step, horizon = release.step, counter.horizon
     return step if horizon is None else (step - 1) % horizon + 1
 
@@ -289,14 +300,14 @@ def _with(release: Any, values: FloatArray, stddev: float) -> Any:
     return release._replace(value=float(values[0]) if scalar else values.tolist(), stddev=stddev)
 
 
-def top_items(release: Any, k: int, domain: Sequence[str]) -> TopRelease:
-    """The k items of the largest values of a VectorRelease; ties in the order of the domain."""
+def top_items(release: Any, k: int, labels: Sequence[str]) -> TopRelease:
+    """The k items of the largest values of a VectorRelease; ties in the order of the labels."""
     key, step, timestamp, values, stddev = release
-    if len(values) != len(domain):
-        problem = f"a release has {len(values)} values, but the domain has {len(domain)} items"
-        raise ValueError(f"{problem}: give the domain of the histogram")
+    if len(values) != len(labels):
+        problem = f"a release has {len(values)} values, but there are {len(labels)} labels"
+        raise ValueError(f"{problem}: give those of the transform that counts")
     best = largest(values, k)
-    items, counts = [domain[i] for i in best], [values[i] for i in best]
+    items, counts = [labels[i] for i in best], [values[i] for i in best]
     return TopRelease(key, step, timestamp, items, counts, stddev)
 
 

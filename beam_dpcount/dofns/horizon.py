@@ -10,7 +10,8 @@ import logging
 
 from apache_beam.metrics.metric import Metrics
 
-from beam_dpcount.counters.clock import Clock, instant
+from beam_dpcount.counters.grid import Grid
+from beam_dpcount.counters.moments import instant
 
 NAMESPACE = "beam_dpcount"
 RELEASED, LEFT = "ticks_released", "ticks_left"
@@ -21,9 +22,9 @@ _LOGGER = logging.getLogger(__name__)
 class Horizon:
     """Reports how many ticks of a clock are released, in a worker."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Grid) -> None:
         self._ticks = clock.ticks
-        self._end = instant(clock.end(clock.origins()[-1], clock.steps))
+        self._end = instant(clock.closing(clock.origins()[-1]))
         self._last = max(1, self._ticks // 10)  # the last tenth
         self._released = Metrics.gauge(NAMESPACE, RELEASED)
         self._left = Metrics.gauge(NAMESPACE, LEFT)

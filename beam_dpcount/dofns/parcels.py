@@ -8,7 +8,7 @@ from typing import Any
 
 from apache_beam.coders import FastPrimitivesCoder
 
-from beam_dpcount.counters.clock import Clock
+from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.people import NOBODY, person_from
 from beam_dpcount.dofns.intake import Excess, Lost, has_str_key
 from beam_dpcount.dofns.rows import is_row
@@ -80,7 +80,8 @@ class TickParcels(Parcels):
       intake: what reads events.
       keys: the public keys, in their order.
       split: makes (key, value) pairs of an event; None: it is one.
-      restart: after how many ticks a key counts anew, and is another to the bound; None: never.
+      restart: the ticks, in whose windows a key counts anew, and is another to the bound; None:
+        never.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class TickParcels(Parcels):
         intake: TickIntake,
         keys: Sequence[str],
         split: Callable[[Any], Iterable[Any]] | None = None,
-        restart: int | None = None,
+        restart: Grid | None = None,
     ) -> None:
         self._intake, self._split, self._keys, self._restart = intake, split, tuple(keys), restart
         self._places = {key: place for place, key in enumerate(self._keys)}
@@ -106,8 +107,7 @@ class TickParcels(Parcels):
         if not items:
             return None
         if self._restart is not None:
-            epoch, step = divmod(step - 1, self._restart)
-            step += 1
+            epoch, step = self._restart.count_of(step)
         return self._packed(step, epoch, items)
 
     def _packed(self, step: int, epoch: int, items: Iterable[tuple[str, int]]) -> bytes:
@@ -267,7 +267,7 @@ class StepParcels(Parcels):
 class ReadyTicks:
     """Reads what TickParcels made, as TickIntake reads events."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Grid) -> None:
         self.clock, self.origin, self._window = clock, 0, None
 
     def __reduce__(self) -> Any:

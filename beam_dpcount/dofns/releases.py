@@ -3,7 +3,7 @@
 No postponed annotations here: Beam would turn every field into a logical type.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Optional
 
 from apache_beam.coders import RowCoder
@@ -21,6 +21,8 @@ class Release(NamedTuple):
         Elements without a time have Beam's least one.
       value: the private prefix count. Unbiased, so it may be negative or fall.
       stddev: the standard deviation of the noise; public, known before any data.
+      name: of the column: what is counted and, at a clock, in which view, such as "count_each".
+      restart: where a count starts anew, the number of its start, from 1; else None.
     """
 
     key: str
@@ -28,6 +30,18 @@ class Release(NamedTuple):
     timestamp: int
     value: float
     stddev: float
+    name: str = "count"
+    restart: Optional[int] = None  # noqa: UP045  (a row schema on Python 3.10)
+
+    @property
+    def values(self) -> dict[str, float]:
+        """The value by its column, as a TickRelease has it."""
+        return {self.name: self.value}
+
+    @property
+    def stddevs(self) -> dict[str, float]:
+        """The standard deviation by its column."""
+        return {self.name: self.stddev}
 
 
 class VectorRelease(NamedTuple):
@@ -45,15 +59,18 @@ class VectorRelease(NamedTuple):
     stddev: float
 
 
-class AggregateRelease(NamedTuple):
-    """What is private and known of the events of one key, at one tick: a number a metric.
+class TickRelease(NamedTuple):
+    """What is private and known of the events of one key, at one tick: several numbers.
+
+    (key, timestamp) is the primary key, and so is (key, step).
 
     Fields:
       key: whose events.
-      step: the number of the tick, from 1, over the whole clock, with `window=` too.
-      start, timestamp: where the tick begins and ends; event time, microseconds since the epoch,
-        UTC. What is released is of all events since the clock (or window) began, not of this tick.
-      names: the columns, in the order of the metrics.
+      step: the number of the tick, from 1, over the whole clock, also where a count starts anew.
+      start, timestamp: when the tick begins and ends; event time, microseconds since the epoch,
+        UTC. What is released is of the events of a view, not only of this tick.
+      restart: where a count starts anew, the number of its start, from 1; else None.
+      names: the columns, in the order in which metrics and views were given.
       values: a number for each of them; None where `notes` says why.
       stddevs: the standard deviation of its noise, for counts and sums: public. None for others.
       lows, highs: its confidence interval; None where there is none.
@@ -65,17 +82,30 @@ class AggregateRelease(NamedTuple):
     step: int
     start: int
     timestamp: int
+    restart: Optional[int]  # noqa: UP045  (a row schema on Python 3.10)
     names: Sequence[str]
-    values: Sequence[Optional[float]]  # noqa: UP045  (a row schema on Python 3.10)
-    stddevs: Sequence[Optional[float]]  # noqa: UP045
-    lows: Sequence[Optional[float]]  # noqa: UP045
-    highs: Sequence[Optional[float]]  # noqa: UP045
-    notes: Sequence[str]
+    values: Mapping[str, Optional[float]]  # noqa: UP045
+    stddevs: Mapping[str, Optional[float]]  # noqa: UP045
+    lows: Mapping[str, Optional[float]]  # noqa: UP045
+    highs: Mapping[str, Optional[float]]  # noqa: UP045
+    notes: Mapping[str, str]
 
     @property
-    def value(self) -> dict[str, Optional[float]]:  # noqa: UP045
-        """The values by their columns."""
-        return dict(zip(self.names, self.values))  # noqa: B905
+    def value(self) -> Optional[float]:  # noqa: UP045
+        """The value, where there is one column."""
+        return self.values[self._only("value")]
+
+    @property
+    def stddev(self) -> Optional[float]:  # noqa: UP045
+        """The standard deviation, where there is one column."""
+        return self.stddevs[self._only("stddev")]
+
+    def _only(self, wanted: str) -> str:
+        if len(self.names) != 1:
+            known = ", ".join(self.names)
+            example = f"release.{wanted}s[{self.names[0]!r}]"
+            raise AttributeError(f"the release has the columns {known}: take e.g. {example}")
+        return self.names[0]
 
 
 class TopRelease(NamedTuple):
@@ -115,5 +145,5 @@ class Rejected(NamedTuple):
         return f"Rejected(key={self.key!r}, timestamp={self.timestamp}, reason={self.reason!r})"
 
 
-for _row in (Release, VectorRelease, AggregateRelease, TopRelease, Rejected):
+for _row in (Release, VectorRelease, TickRelease, TopRelease, Rejected):
     registry.register_coder(_row, RowCoder)

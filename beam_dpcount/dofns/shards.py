@@ -30,13 +30,21 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import Timestamp
 
-from beam_dpcount.counters.clock import LARGEST, Clock
+from beam_dpcount.counters.clock import LARGEST
 from beam_dpcount.counters.columns import Columns, NoiseOf, Sums, advance, all_ticks, counted
 from beam_dpcount.counters.counter import Counter
+from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.selection import Selection
 from beam_dpcount.dofns.horizon import Horizon
 from beam_dpcount.dofns.releases import Release
-from beam_dpcount.dofns.ticks import SEED, TickIntake, origin_of, window_from
+from beam_dpcount.dofns.ticks import (
+    SEED,
+    TickIntake,
+    name_of,
+    origin_of,
+    restart_of,
+    window_from,
+)
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.noise.entropy import Draws, Entropy, Noise
@@ -72,11 +80,11 @@ class ShardPlan:
       shards: over how many keys are spread.
       counted: what else decides which events count, for replayable noise and for states.
       alone: on the bounded path, whether each shard is a group of its own, as for `groups_of`.
-      until: as for TickPlan.
+      until, names, numbered: as for TickPlan.
     """
 
     selection: Selection
-    clock: Clock
+    clock: Grid
     cap: int
     fold: bool
     entropy: Entropy
@@ -84,6 +92,8 @@ class ShardPlan:
     counted: Any = None
     alone: bool = False
     until: int | None = None
+    names: Sequence[str] | None = None
+    numbered: bool = False
 
     @property
     def counter(self) -> Counter:
@@ -233,8 +243,9 @@ class CountShards(VersionedDoFn):
         plan, codec = self._plan, self._codec
         clock, data = plan.clock, cell.read()
         columns, pending = codec.decode(data)
-        step = columns.step + 1
-        if step > clock.steps:
+        origin, step = origin_of(clock, window), columns.step + 1
+        steps = clock.steps_of(origin)
+        if step > steps:
             return
         due = take_due(pending, arrived.read(), step, plan.fold, self._tick_of)
         arrived.clear()
@@ -242,9 +253,9 @@ class CountShards(VersionedDoFn):
         columns, digest, shown = plan.tick(self._draws, window, columns, digest, sums)
         # State first: what is yielded must never be ahead of what is remembered.
         cell.write(codec.encode(columns, digest, pending))
-        if step < clock.steps:
+        if step < steps:
             self._set(timer, window, step + 1)
-        origin, stddev = origin_of(clock, window), self._stddevs[step - 1]
+        stddev = self._stddevs[step - 1]
         tick, micros = clock.passed_at(origin) + step, clock.end(origin, step)
         if shard == 0:  # all shards have the same ticks
             self._horizon.passed(tick)
@@ -267,7 +278,8 @@ class CountShards(VersionedDoFn):
 
     def _made(self, key: str, step: int, micros: int, value: Any, stddev: float) -> Any:
         """A release; its step is numbered over the whole clock."""
-        return Release(key, step, micros, value, stddev)
+        plan = self._plan
+        return Release(key, step, micros, value, stddev, name_of(plan), restart_of(plan, step))
 
     def _set(self, timer: Any, window: Any, step: int) -> None:
         clock = self._plan.clock
@@ -317,7 +329,7 @@ class CountAllShards(VersionedDoFn):
     def setup(self) -> None:
         plan, clock = self._plan, self._plan.clock
         self._draws = plan.draws("bounded")
-        most = clock.ended(clock.origins()[0], plan.until)
+        most = min(clock.steps, clock.all_ended(plan.until))  # of any count
         self._stddevs = plan.counter.stddevs(most).tolist()
         self._horizon = Horizon(clock)
 
@@ -398,10 +410,11 @@ class CountAllShards(VersionedDoFn):
     def _made(self, key: str, since: int, values: Any, origin: int) -> Iterator[Any]:
         """The releases of a key from a tick on."""
         clock, stddevs = self._plan.clock, self._stddevs
-        passed = clock.passed_at(origin)
+        passed, name = clock.passed_at(origin), name_of(self._plan)
+        restart = restart_of(self._plan, passed + 1)
         for step, value in enumerate(values, start=since):
             micros = clock.end(origin, step)
-            yield Release(key, passed + step, micros, value, stddevs[step - 1])
+            yield Release(key, passed + step, micros, value, stddevs[step - 1], name, restart)
 
 
 def joined_sums(batches: Iterable[bytes], cap: int, skipped: int = 0) -> tuple[list[str], Sums]:

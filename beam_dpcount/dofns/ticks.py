@@ -21,8 +21,8 @@ from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
 from beam_dpcount.checks import Error
-from beam_dpcount.counters.clock import Clock
 from beam_dpcount.counters.counter import LatticeCounter
+from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.total import ALL
 from beam_dpcount.dofns.horizon import Horizon
 from beam_dpcount.dofns.intake import Intake, has_str_key, is_pair
@@ -100,7 +100,7 @@ class TickIntake:
 
     def __init__(
         self,
-        clock: Clock,
+        clock: Grid,
         keys: Iterable[str] | None,
         numbers: Intake,
         strict: bool = False,
@@ -176,19 +176,19 @@ class _Texts:
         return True
 
 
-def origin_of(clock: Clock, window: Any) -> int:
+def origin_of(clock: Grid, window: Any) -> int:
     """When the count of a window starts, in microseconds."""
     return clock.start if clock.window is None else window.start.micros
 
 
-def window_from(clock: Clock, origin: int) -> Any:
+def window_from(clock: Grid, origin: int) -> Any:
     """The window whose count starts at `origin`."""
     if clock.window is None:
         return GlobalWindow()
-    return IntervalWindow(Timestamp(micros=origin), Timestamp(micros=origin + clock.window))
+    return IntervalWindow(Timestamp(micros=origin), Timestamp(micros=clock.closing(origin)))
 
 
-def has_count(clock: Clock, window: object) -> bool:
+def has_count(clock: Grid, window: object) -> bool:
     """Whether a window is one of the clock's, with releases even without events.
 
     Beam cuts times to milliseconds after it has given them a window, and a Flatten may mix windows:
@@ -198,15 +198,15 @@ def has_count(clock: Clock, window: object) -> bool:
         return isinstance(window, GlobalWindow)
     return (
         isinstance(window, IntervalWindow)
-        and window.end.micros - window.start.micros == clock.window
         and window.start.micros in clock.origins()
+        and window.end.micros == clock.closing(window.start.micros)
     )
 
 
 class SeedKeys(VersionedDoFn):
     """Streaming: a SEED of each key at each of these times, for keys without events."""
 
-    def __init__(self, origins: range) -> None:
+    def __init__(self, origins: Sequence[int]) -> None:
         self._origins = origins
 
     def process(self, key: str) -> Iterator[Any]:
@@ -217,7 +217,7 @@ class SeedKeys(VersionedDoFn):
 class ReadTicks(VersionedDoFn):
     """Streaming: (key, value) to (key, tick and sum, packed into 16 bytes), one a tick and bundle.
 
-    Ticks are those of all windows, numbered one after the other: see `Clock.passed_at`.
+    Ticks are those of all windows, numbered one after the other: see `Grid.passed_at`.
 
     So a key with most of the events is summed where they are read, by many workers, before its one
     cell takes them. A sum has the time of its earliest event, and each tick its own: together with
@@ -319,7 +319,8 @@ class TickPlan:
     """What counts which events of a clock, and how.
 
     Args:
-      counter: the calibrated counter of each key, its horizon the clock's steps.
+      counter: the calibrated counter of each key, its horizon the clock's steps: the largest number
+        of ticks of a count. Counts of fewer ticks end early.
       clock: the ticks.
       keys: all public keys, in their order.
       cap: a tick's sum is clipped to +-cap, on the lattice.
@@ -330,10 +331,12 @@ class TickPlan:
       ahead: on the streaming path, how many timers of a key are set at a time.
       until: on the bounded path, ticks that have not ended by then are not released. The noise does
         not depend on it, so a later run repeats what an earlier one released.
+      names: the columns of releases; None: what is counted says.
+      numbered: releases have the number of the clock's start that they are of.
     """
 
     counter: LatticeCounter
-    clock: Clock
+    clock: Grid
     keys: Sequence[str]
     cap: int
     fold: bool
@@ -342,6 +345,8 @@ class TickPlan:
     alone: bool = False
     ahead: int = 1
     until: int | None = None
+    names: Sequence[str] | None = None
+    numbered: bool = False
 
     def draws(self, path: str) -> Draws:
         """The noise of the counter, another on each path.
@@ -353,6 +358,16 @@ class TickPlan:
         counter, counted = self.counter, (path, (self.fold, self.counted))
         parameters = ascii((self.clock, self.cap, counted, counter.fingerprint))
         return self.entropy.draws(counter.law, counter.dimension, parameters)
+
+
+def name_of(plan: Any) -> str:
+    """The column of what counts numbers."""
+    return "count" if plan.names is None else str(plan.names[0])
+
+
+def restart_of(plan: Any, step: int) -> int | None:
+    """The number, from 1, of the clock's start that a tick is of; None if it is not shown."""
+    return plan.clock.count_of(step)[0] + 1 if plan.numbered else None
 
 
 class CountEachTick(VersionedDoFn):
@@ -411,7 +426,8 @@ class CountEachTick(VersionedDoFn):
         step = self._tick_of(element[1])
         if step <= passed + released:
             # No later tick counts what belongs to another window.
-            if not plan.fold or step <= passed or released >= plan.clock.steps:
+            is_over = released >= plan.clock.steps_of(plan.clock.origin_after(passed))
+            if not plan.fold or step <= passed or is_over:
                 return
             step = passed + released + 1
         memory = self._noted(memory, step, element[1], later)
@@ -430,9 +446,10 @@ class CountEachTick(VersionedDoFn):
         clock, counter, data = plan.clock, plan.counter, cell.read() or b""
         state, digest = codec.decode(data), codec.digest_of(data)
         passed, memory = self._parted(codec.memory_of(data))
-        if state[0] >= clock.steps:  # the count of the next window
-            passed += clock.steps
-            if clock.window is None or clock.origin_after(passed) not in clock.origins():
+        steps = clock.steps_of(clock.origin_after(passed))
+        if state[0] >= steps:  # the count of the next window
+            passed += steps
+            if clock.place_of(passed + 1) is None:
                 return
             state = counter.init()
             digest = draws.begin(key, window_from(clock, clock.origin_after(passed)))
@@ -453,7 +470,7 @@ class CountEachTick(VersionedDoFn):
     # What of it is of numbers.
 
     def _tick_of(self, data: bytes) -> int:
-        """The tick that sums are of, numbered as for `Clock.passed_at`."""
+        """The tick that sums are of, numbered as for `Grid.passed_at`."""
         step: int = PAIR.unpack_from(data)[0]
         return step
 
@@ -468,16 +485,15 @@ class CountEachTick(VersionedDoFn):
 
     def _made(self, key: str, step: int, micros: int, value: Any, stddev: float) -> Any:
         """A release; its step is numbered over the whole clock."""
-        return Release(key, step, micros, value, stddev)
+        plan = self._plan
+        return Release(key, step, micros, value, stddev, name_of(plan), restart_of(plan, step))
 
     def _set(self, timer: Any, tick: int) -> None:
-        """Set the timer of a tick, numbered as for `Clock.passed_at`, if there is one."""
-        clock = self._plan.clock
-        counts, step = divmod(tick - 1, clock.steps)
-        origin = clock.origin_after(counts * clock.steps)
-        if origin not in clock.origins() or (counts and clock.window is None):
+        """Set the timer of a tick, numbered as for `Grid.passed_at`, if there is one."""
+        place = self._plan.clock.place_of(tick)
+        if place is None:
             return
-        moment = Timestamp(micros=clock.alarm(origin, step + 1))
+        moment = Timestamp(micros=self._plan.clock.alarm(*place))
         if self._plan.ahead > 1:
             timer.set(moment, dynamic_timer_tag=str(tick))
         else:
@@ -507,8 +523,7 @@ class CountAllTicks(VersionedDoFn):
     def setup(self) -> None:
         plan, clock = self._plan, self._plan.clock
         self._draws = plan.draws("bounded")
-        # The first count has the most ticks that have ended.
-        most = clock.ended(clock.origins()[0], plan.until)
+        most = min(clock.steps, clock.all_ended(plan.until))  # of any count
         self._stddevs = plan.counter.stddevs(most).tolist()
         self._horizon = Horizon(clock)
 
@@ -538,11 +553,12 @@ class CountAllTicks(VersionedDoFn):
             noise = self._draws.noise(key, window, b"")
             values = self._plan.counter.release_lattice(xs, noise).tolist()
         last, windows = window.max_timestamp().micros, (GlobalWindow(),)
-        passed = clock.passed_at(origin)
+        passed, name = clock.passed_at(origin), name_of(self._plan)
+        restart = restart_of(self._plan, passed + 1)
         # A later count may have fewer.
         for step, (value, stddev) in enumerate(zip(values, self._stddevs, strict=False), start=1):
             micros = clock.end(origin, step)
-            made = Release(key, passed + step, micros, value, stddev)
+            made = Release(key, passed + step, micros, value, stddev, name, restart)
             yield _placed(made, min(micros, last), windows)
 
     def _replayed(self, xs: IntArray, key: str, window: object) -> list[float]:

@@ -1,12 +1,22 @@
-"""Checks that elements lie in the windows that their PCollection declares."""
+"""Windows of unequal lengths; and checks that elements lie in those that are declared."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from apache_beam.transforms.window import GlobalWindow, IntervalWindow
+from apache_beam.coders.coders import Coder, IntervalWindowCoder
+from apache_beam.transforms.window import (
+    FixedWindows,
+    GlobalWindow,
+    IntervalWindow,
+    NonMergingWindowFn,
+    WindowFn,
+)
+from apache_beam.utils.timestamp import Duration, Timestamp
 
 from beam_dpcount.checks import Error
+from beam_dpcount.counters.grid import Grid, Runs, UnevenGrid
+from beam_dpcount.counters.moments import instant, seconds
 
 _MILLISECOND = 1000  # to which Beam cuts the bounds of windows
 OTHER_WINDOWS = (
@@ -17,6 +27,60 @@ OTHER_WINDOWS = (
 
 class UnexpectedWindowError(Error, ValueError):
     """An element lies in other windows than its PCollection declares; windows are public."""
+
+
+class UnevenWindows(NonMergingWindowFn):
+    """Windows between public times, as local days are. Other times are in none.
+
+    Args:
+      borders: when windows begin, and the last one ends, in microseconds. They travel as data.
+    """
+
+    def __init__(self, borders: Runs) -> None:
+        self._borders = borders
+
+    def assign(self, assign_context: Any) -> list[IntervalWindow]:
+        following = self._borders.rank(assign_context.timestamp.micros)
+        if not 0 < following < len(self._borders):
+            return []
+        bounds = self._borders[following - 1 : following + 1]
+        return [IntervalWindow(*(Timestamp(micros=at) for at in bounds))]
+
+    def get_window_coder(self) -> Coder:
+        return IntervalWindowCoder()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UnevenWindows) and self._borders == other._borders
+
+    def __hash__(self) -> int:
+        return hash(self._borders)
+
+
+def windows_of(clock: Grid) -> WindowFn:
+    """The windows in which a clock starts anew."""
+    if isinstance(clock, UnevenGrid):
+        return UnevenWindows(Runs.of([*clock.starts, clock.bounds[-1]]))
+    return FixedWindows(Duration(micros=clock.window or 0), Timestamp(micros=clock.offset))
+
+
+def windows_of_ticks(clock: Grid) -> WindowFn:
+    """Windows in each of which lies the release of one tick, made at its end.
+
+    Raises:
+      ValueError: the clock is finer than Beam's windows.
+    """
+    bounds = clock.bounds if isinstance(clock, UnevenGrid) else None
+    runs = ((clock.start, clock.tick, 2),) if bounds is None else bounds.runs
+    if any(first % 1000 or (count > 1 and step % 1000) for first, step, count in runs):
+        raise ValueError(
+            f"windows are of whole milliseconds, but ticks are of {seconds(clock.tick)} from "
+            f"{instant(clock.start)}: give such a tick and start"
+        )
+    # The release at the end of a tick is the last millisecond of its window.
+    if bounds is not None:
+        return UnevenWindows(Runs((first + 1000, step, count) for first, step, count in runs))
+    offset = Timestamp(micros=(clock.start + 1000) % clock.tick)
+    return FixedWindows(Duration(micros=clock.tick), offset)
 
 
 class WindowCheck:

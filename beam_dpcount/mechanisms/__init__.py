@@ -1,5 +1,6 @@
 """The mechanisms: one file each, and one entry in ALL, but for Endless, Unbounded, Sparse,
-SlidingBLT and DecayedBLT, which do not release prefix sums of a horizon."""
+SlidingBLT, DecayedBLT, SingleSteps and Differences, which do not release prefix sums of a horizon.
+"""
 
 from beam_dpcount.mechanisms.base import HorizonError, Mechanism
 from beam_dpcount.mechanisms.binary import BinaryTree
@@ -7,10 +8,12 @@ from beam_dpcount.mechanisms.binned import Binned
 from beam_dpcount.mechanisms.blt import BLT, NormalizedBLT
 from beam_dpcount.mechanisms.bridged import BridgedKAry
 from beam_dpcount.mechanisms.decayed_blt import DecayedBLT
+from beam_dpcount.mechanisms.differences import Differences
 from beam_dpcount.mechanisms.honaker import Honaker
 from beam_dpcount.mechanisms.kary import KAry
 from beam_dpcount.mechanisms.profiled import Endless, ProfiledBLT
 from beam_dpcount.mechanisms.simple import Simple1, Simple2, TwoLevel
+from beam_dpcount.mechanisms.single_steps import SingleSteps
 from beam_dpcount.mechanisms.sliding_blt import SlidingBLT
 from beam_dpcount.mechanisms.smooth import SmoothBinary
 from beam_dpcount.mechanisms.smooth_laplace import SmoothLaplace
@@ -42,6 +45,7 @@ __all__ = [
     "Binned",
     "BridgedKAry",
     "DecayedBLT",
+    "Differences",
     "Endless",
     "Honaker",
     "HorizonError",
@@ -51,6 +55,7 @@ __all__ = [
     "ProfiledBLT",
     "Simple1",
     "Simple2",
+    "SingleSteps",
     "SlidingBLT",
     "SmoothBinary",
     "SmoothLaplace",

@@ -51,7 +51,7 @@ class TickAggregateRows(Rows):
       ... )
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     rows = pipeline | beam.Create([beam.Row(page="/home", at=30, ms=120.5)])
-      ...     _ = rows | count | beam.Map(lambda row: print(row.key, row.step, row.ms_mean_note))
+      ...     _ = rows | count | beam.Map(lambda row: print(row.key, row.step, row.mean_ms_note))
       /home 1 too small
     """
 
@@ -138,7 +138,7 @@ class ToAggregateRow(VersionedDoFn):
             "window_end": last,
         }
         found = (release.values, release.stddevs, release.lows, release.highs, release.notes)
-        for column, *numbers in zip(self._columns, *found, strict=True):
-            ends = ("", *(f"_{end}" for end in _ENDS), "_note")
-            row |= {f"{column}{end}": each for end, each in zip(ends, numbers, strict=True)}
+        ends = ("", *(f"_{end}" for end in _ENDS), "_note")
+        for column, name in zip(self._columns, release.names, strict=True):
+            row |= {f"{column}{end}": each[name] for end, each in zip(ends, found, strict=True)}
         yield Row(**row)  # type: ignore[no-untyped-call]

@@ -73,7 +73,7 @@ class ToCountRow(VersionedDoFn):
     """From releases to rows."""
 
     def process(self, release: Any, window: Any = _Window) -> Iterator[CountRow]:
-        key, step, micros, value, stddev = release
+        key, step, micros, value, stddev = release[:5]
         yield CountRow(key, step, time_of(micros), value, stddev, *bounds_of(window))
 
 

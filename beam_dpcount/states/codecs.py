@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from beam_dpcount.counters.clock import Clock
 from beam_dpcount.counters.columns import Columns
 from beam_dpcount.counters.counter import LatticeCounter
+from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.people import Seen
 from beam_dpcount.mechanisms.base import State
 from beam_dpcount.states.envelope import CHECK, FORMAT, HEAD, Envelope, Part, corrupt
@@ -30,8 +30,8 @@ OTHER_COUNTER = (
     "stream, and spends its budget anew"
 )
 OTHER_STATISTIC = (
-    "the state belongs to a statistic with other parameters (domain, alphabet, words, vertices "
-    "or bounds): resume with those it was started with"
+    "the state belongs to a statistic with other parameters (domain, words, vertices or "
+    "bounds): resume with those it was started with"
 )
 OTHER_CLOCK = (
     "the state belongs to another clock (tick, start, horizon or windows): resume with the one it "
@@ -151,7 +151,7 @@ def statistic_codec(
 
 
 def tick_codec(
-    counter: LatticeCounter, clock: Clock, keys: Sequence[str], digest_size: int = 0
+    counter: LatticeCounter, clock: Grid, keys: Sequence[str], digest_size: int = 0
 ) -> StateCodec:
     """For a counter at a clock; the memory is the pending sums, see `add_to`.
 
@@ -175,7 +175,7 @@ class ShardCodec(Envelope):
         self,
         counter: LatticeCounter,
         said: str,
-        clock: Clock,
+        clock: Grid,
         digest_size: int,
         shown: Any = np.bool_,
     ) -> None:

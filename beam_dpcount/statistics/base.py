@@ -36,12 +36,16 @@ class Statistic(ABC):
       adds_one: whether every element, refused ones too, adds 1 to exactly one coordinate, and
         nothing else. Releases are then fitted to the number of elements, see `FittedCounter`. The
         last coordinate has no label, and is not released.
+      endless: whether it can be counted without a horizon: an element changes its own step only.
+      remedy: what to do if a key's state would be too large to rewrite; None if it never is.
     """
 
     width: ClassVar[int] = 1
     of_pairs: ClassVar[bool] = False
     unreadable: ClassVar[str] = "the value could not be read"
     adds_one: ClassVar[bool] = False
+    endless: ClassVar[bool] = False
+    remedy: ClassVar[str | None] = "count fewer"
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # no caches

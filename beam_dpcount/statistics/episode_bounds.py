@@ -69,7 +69,7 @@ def reach(
 
 
 def reach_of_all(letters: int, longest: int, replaces: bool, limited: bool) -> Reach:
-    """What all episodes of 1 to `longest` letters change, `letters` in the alphabet."""
+    """What all episodes of 1 to `longest` letters change, `letters` in the domain."""
     pairs = [False, True] if replaces and letters > 1 else [False]
     return _fieldwise_max(
         _reach_in_order(letters, min(longest, ORDERED), pair, limited).plus(

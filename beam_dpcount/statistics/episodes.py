@@ -49,7 +49,7 @@ class Episodes(LetterStatistic):
     """How many minimal occurrences each episode has had, by the letter that ends them.
 
     Args:
-      alphabet, max_length, dictionary: as for LetterStatistic.
+      domain, max_length, words: as for LetterStatistic.
       max_span: count only minimal occurrences of at most this many steps, end - start + 1.
 
     Empty letters are gaps: time passes, and nothing ends. A letter takes time proportional to the
@@ -64,10 +64,11 @@ class Episodes(LetterStatistic):
     max_span: int | None = None
 
     noun: ClassVar[str] = "episodes"
+    remedy: ClassVar[str | None] = "count shorter episodes, or give a list of episodes"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.dictionary is not None and self._prefixes > MOST_WORDS:
+        if self.words is not None and self._prefixes > MOST_WORDS:
             raise ValueError(
                 f"the dictionary's episodes have {self._prefixes:,} different prefixes, and at "
                 f"most {MOST_WORDS:,} can be remembered: give fewer or shorter episodes"
@@ -161,15 +162,15 @@ class Episodes(LetterStatistic):
 
     @cached_property
     def _prefixes(self) -> int:
-        return self.dimension if self.dictionary is None else len(self._tree)
+        return self.dimension if self.words is None else len(self._tree)
 
     @cached_property
     def _ends(self) -> tuple[_Ends, ...]:
         """What a letter extends, for each letter."""
-        u = len(self.alphabet)
-        if self.dictionary is None:
+        u = len(self.domain)
+        if self.words is None:
             # An episode is the number that its letters, digits 1 .. u, write in base u, the first
-            # letter leading: 1, 2, 3, ... are all in order of length, then of the alphabet.
+            # letter leading: 1, 2, 3, ... are all in order of length, then of the domain.
             every = [np.arange(letter, self._prefixes + 1, u) for letter in range(1, u + 1)]
             return tuple(_Ends(p, (p - 1) // u, p - 1) for p in every)
         coordinates = np.full(self._prefixes + 1, -1, dtype=np.int64)

@@ -38,7 +38,7 @@ def check_state(state_size: int, dimension: int, remedy: str) -> None:
     """Raise ParameterError if a key's state would be too large to rewrite at every element."""
     if state_size * dimension > MOST_STATE:
         raise ParameterError(
-            "domain",
+            "labels",
             f"{dimension} counts take {state_size} numbers of state each, {state_size * dimension} "
             f"a key, and at most {MOST_STATE} can be rewritten at every element",
             remedy,
@@ -122,6 +122,10 @@ class Items(Statistic):
     removals: bool = False
 
     unreadable: ClassVar[str] = "the value could not be taken as items"
+    endless: ClassVar[bool] = True
+    remedy: ClassVar[str | None] = (
+        "use TickHistogram, or give a smaller domain (group the rare items under one name)"
+    )
 
     def __post_init__(self) -> None:
         check_flag("removals", self.removals)

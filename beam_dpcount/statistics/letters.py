@@ -1,6 +1,6 @@
-"""Letters of a small public alphabet, and words of them: how they are read and named.
+"""Letters of a small public domain, and words of them: how they are read and named.
 
-A letter is coded by its place in the alphabet, from 1; 0 is the empty letter: no event.
+A letter is coded by its place in the domain, from 1; 0 is the empty letter: no event.
 """
 
 from __future__ import annotations
@@ -21,23 +21,21 @@ from beam_dpcount.statistics.items import places
 MOST_WORDS = 10**6
 EMPTY = (0,)
 
-EITHER = (
-    "give either max_length, to count all {noun} up to it, or a list of {noun} to count, not both"
-)
+EITHER = "give either max_length, to count all {noun} up to it, or words, to count these, not both"
 NOT_A_LETTER = "the value is not a letter: not a str"
-UNKNOWN = "the value is a letter that is not in the alphabet"
+UNKNOWN = "the value is a letter that is not in the domain"
 
 
-def check_alphabet(alphabet: object) -> tuple[str, ...]:
-    """`alphabet` as a tuple of distinct plain strings. A str is the sequence of its characters.
+def check_letters(domain: object) -> tuple[str, ...]:
+    """`domain` as a tuple of distinct plain strings. A str is the sequence of its characters.
 
     Raises:
       TypeError, ValueError: it is something else, or two words could have one label.
     """
-    example = 'give the public letters in a fixed order, e.g. alphabet=["open", "read", "close"]'
-    letters = check_texts("alphabet", alphabet, "letter", example, spread=True)
+    example = 'give the public letters in a fixed order, e.g. domain=["open", "read", "close"]'
+    letters = check_texts("domain", domain, "letter", example, spread=True)
     if "" in letters:
-        raise ParameterError("alphabet", 'holds "", which stands for an empty step', "leave it out")
+        raise ParameterError("domain", 'holds "", which stands for an empty step', "leave it out")
     if not _single(letters):
         spaced = next((letter for letter in letters if " " in letter), None)
         if spaced is not None:
@@ -47,7 +45,7 @@ def check_alphabet(alphabet: object) -> tuple[str, ...]:
 
 
 def read_letter(payload: object, known: Mapping[str, int]) -> tuple[tuple[int], str | None]:
-    """The code of a letter, by `places` of the alphabet, and why it does not count, if it does not.
+    """The code of a letter, by `places` of the domain, and why it does not count, if it does not.
 
     None or "" is the empty letter, which is not a rejection. The reason does not show the payload.
     """
@@ -62,34 +60,32 @@ def read_letter(payload: object, known: Mapping[str, int]) -> tuple[tuple[int], 
     return (EMPTY, UNKNOWN) if place is None else ((place,), None)
 
 
-def spell(letters: Iterable[str], alphabet: Sequence[str]) -> str:
-    """The label of a word, which no other word of the alphabet has."""
-    return ("" if _single(alphabet) else " ").join(letters)
+def spell(letters: Iterable[str], domain: Sequence[str]) -> str:
+    """The label of a word, which no other word of the domain has."""
+    return ("" if _single(domain) else " ").join(letters)
 
 
-def check_words(
-    words: object, alphabet: Sequence[str], noun: str = "words"
-) -> tuple[tuple[int, ...], ...]:
-    """A dictionary as tuples of the letters' codes, in its order.
+def check_words(words: object, domain: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+    """Words as tuples of their letters' codes, in their order.
 
     A word is a str, its letters single characters or else separated by spaces, or a sequence of
-    letters. Messages call words by the noun.
+    letters.
 
     Raises:
-      TypeError, ValueError: a word is not of the alphabet or is there twice, or there are none.
+      TypeError, ValueError: a word is not of the domain or is there twice, or there are none.
     """
     example = 'give the ones to count in a fixed order, e.g. ["ab", "ba"] or [("open", "close")]'
     if isinstance(words, str | bytes | Mapping) or not isinstance(words, Sequence | np.ndarray):
-        problem = f"{noun} must be a sequence of {noun}, got {type(words).__name__}"
+        problem = f"words must be a sequence of words, got {type(words).__name__}"
         raise TypeError(f"{problem}: {example}")
     if not len(words):
-        raise ValueError(f"there are no {noun}: {example}")
-    known, one = places(alphabet), noun.removesuffix("s")
+        raise ValueError(f"there are no words: {example}")
+    known = places(domain)
     coded: dict[tuple[int, ...], None] = {}
     for word in words:
-        codes = _code(word, f"{one} {word!r}", known, _single(alphabet), example)
+        codes = _code(word, f"word {word!r}", known, _single(domain), example)
         if codes in coded:
-            raise ValueError(f"{one} {word!r} is there twice: give each {one} once")
+            raise ValueError(f"word {word!r} is there twice: give each word once")
         coded[codes] = None
     return tuple(coded)
 
@@ -110,50 +106,51 @@ def _code(
         if not isinstance(letter, str):
             raise TypeError(f"{name} holds {letter!r}, which is not a str: {example}")
         if str.__str__(letter) not in known:
-            problem = f"{name} holds {letter!r}, which is not in the alphabet"
+            problem = f"{name} holds {letter!r}, which is not in the domain"
             raise ValueError(f"{problem}: add it there, or leave the word out")
     return tuple(known[str.__str__(letter)] for letter in letters)
 
 
-def _single(alphabet: Sequence[str]) -> bool:
-    return all(len(letter) == 1 for letter in alphabet)
+def _single(domain: Sequence[str]) -> bool:
+    return all(len(letter) == 1 for letter in domain)
 
 
 @dataclass(frozen=True)
 class LetterStatistic(Statistic):
-    """Counts of words of an alphabet: of all words up to a length, or of those of a dictionary.
+    """Counts of words of letters: of all words up to a length, or of listed ones.
 
     Args:
-      alphabet: the public letters, a sequence of distinct str.
-      max_length: count all words of up to this many letters, by length, then in alphabet order.
-      dictionary: or count these only, in this order, as `check_words` takes them; kept as labels.
+      domain: the public letters, a sequence of distinct str.
+      max_length: count all words of up to this many letters, by length, then
+        in the order of the domain.
+      words: or count these only, in this order, as `check_words` takes them; kept as labels.
 
     Raises:
       ValueError, TypeError: an argument is out of range, both or neither of max_length and
-        dictionary are given, or there would be more than 10^6 words.
+        words are given, or there would be more than 10^6 words.
     """
 
-    alphabet: tuple[str, ...]
+    domain: tuple[str, ...]
     max_length: int | None = None
-    dictionary: tuple[str, ...] | None = None
+    words: tuple[str, ...] | None = None
 
     noun: ClassVar[str] = "words"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "alphabet", check_alphabet(self.alphabet))
-        if (self.max_length is None) == (self.dictionary is None):
+        object.__setattr__(self, "domain", check_letters(self.domain))
+        if (self.max_length is None) == (self.words is None):
             raise ValueError(EITHER.format(noun=self.noun))
-        if self.dictionary is not None:
-            coded = check_words(self.dictionary, self.alphabet, self.noun)
-            words = ([self.alphabet[code - 1] for code in word] for word in coded)
-            labels = tuple(spell(letters, self.alphabet) for letters in words)
-            object.__setattr__(self, "dictionary", labels)
+        if self.words is not None:
+            coded = check_words(self.words, self.domain)
+            words = ([self.domain[code - 1] for code in word] for word in coded)
+            labels = tuple(spell(letters, self.domain) for letters in words)
+            object.__setattr__(self, "words", labels)
             return
         object.__setattr__(self, "max_length", check_whole("max_length", self.max_length))
         self._check_size()
 
     def _check_size(self) -> None:
-        letters, longest = len(self.alphabet), self.longest
+        letters, longest = len(self.domain), self.longest
         number = longest if letters == 1 else 0
         for j in range(1, 1 if letters == 1 else longest + 1):
             number += letters**j
@@ -172,16 +169,16 @@ class LetterStatistic(Statistic):
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        if self.dictionary is not None:
-            return self.dictionary
-        words = (w for j in range(1, self.longest + 1) for w in product(self.alphabet, repeat=j))
-        return tuple(spell(word, self.alphabet) for word in words)
+        if self.words is not None:
+            return self.words
+        words = (w for j in range(1, self.longest + 1) for w in product(self.domain, repeat=j))
+        return tuple(spell(word, self.domain) for word in words)
 
     @property
     def dimension(self) -> int:
-        if self.dictionary is not None:
-            return len(self.dictionary)
-        return sum(len(self.alphabet) ** j for j in range(1, self.longest + 1))
+        if self.words is not None:
+            return len(self.words)
+        return sum(len(self.domain) ** j for j in range(1, self.longest + 1))
 
     @property
     def longest(self) -> int:
@@ -196,24 +193,24 @@ class LetterStatistic(Statistic):
 
     @property
     def summary(self) -> str:
-        if self.dictionary is None:
-            return f"{self.noun} of up to {self.longest} of {len(self.alphabet)} letters"
-        return f"{self.dimension} {self.noun} of {len(self.alphabet)} letters"
+        if self.words is None:
+            return f"{self.noun} of up to {self.longest} of {len(self.domain)} letters"
+        return f"{self.dimension} {self.noun} of {len(self.domain)} letters"
 
     @property
     def _counted(self) -> dict[str, Any]:
         """What is counted, as LettersChange takes it."""
-        listed = None if self.dictionary is None else self.coded
-        return {"letters": len(self.alphabet), "max_length": self.max_length, "dictionary": listed}
+        listed = None if self.words is None else self.coded
+        return {"letters": len(self.domain), "max_length": self.max_length, "dictionary": listed}
 
     @cached_property
     def _places(self) -> dict[str, int]:
-        return places(self.alphabet)
+        return places(self.domain)
 
     @cached_property
     def coded(self) -> tuple[Codes, ...]:
         """The dictionary's words as codes of letters."""
-        return check_words(self.dictionary, self.alphabet)
+        return check_words(self.words, self.domain)
 
 
 @dataclass(frozen=True)
@@ -223,7 +220,7 @@ class LettersChange(SpreadChange):
     Args:
       relation: "replace_one" (default): a letter is any other, or its step is empty. "add_remove":
         the letter is there, or its step is empty.
-      letters: the size of the alphabet.
+      letters: the size of the domain.
       max_length: all words up to it are counted.
       dictionary: or these, as codes of letters.
     """

@@ -27,6 +27,8 @@ class Numbers(Statistic):
     unit: float
 
     unreadable: ClassVar[str] = "the value could not be taken as a number"
+    endless: ClassVar[bool] = True
+    remedy: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
         for name in ("low", "high", "unit"):  # NumPy's would be divided in their own precision

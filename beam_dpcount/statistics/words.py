@@ -17,6 +17,7 @@ from functools import cached_property, lru_cache
 from itertools import combinations
 from operator import itemgetter
 from struct import pack, unpack
+from typing import ClassVar
 
 import numpy as np
 
@@ -34,6 +35,8 @@ class Words(LetterStatistic):
     number of words. Args, raises: see LetterStatistic.
     """
 
+    remedy: ClassVar[str | None] = "count shorter words, or give a list of words"
+
     def init(self) -> Codes:
         """The last letters that a word may yet extend: at most one less than the longest word."""
         return ()
@@ -45,7 +48,7 @@ class Words(LetterStatistic):
         base, keep, lookup = self._steps
         ends = (*memory, letter)
         # A word is the number that its letters, digits 1 .. u, write in base u, the first letter
-        # leading: 1, 2, 3, ... are all words in order of length, then of the alphabet.
+        # leading: 1, 2, 3, ... are all words in order of length, then of the domain.
         number, weight, additions = 0, 1, []
         for digit in reversed(ends):
             number += digit * weight
@@ -83,7 +86,7 @@ class Words(LetterStatistic):
         return tuple(last[breaks[-1] + 1 if len(breaks) else 0 :].tolist()), added
 
     def pack(self, memory: Codes) -> bytes:
-        """One, two or four bytes a letter, by the alphabet's size; 0 for those before a break.
+        """One, two or four bytes a letter, by the domain's size; 0 for those before a break.
 
         The length never varies: a runner that reports sizes of state would show empty letters.
         """
@@ -98,7 +101,7 @@ class Words(LetterStatistic):
             memory = tuple(itertools.dropwhile(operator.not_, codes))
             if all(1 <= code <= u for code in memory):
                 return memory
-        raise ValueError("these bytes hold no letters of this alphabet and length")
+        raise ValueError("these bytes hold no letters of this domain and length")
 
     def change(self, relation: str) -> WordsChange:
         return WordsChange(relation=relation, **self._counted)
@@ -106,15 +109,15 @@ class Words(LetterStatistic):
     @cached_property
     def _steps(self) -> tuple[int, int, dict[int, int] | None]:
         """The base, the letters to remember and each word's place: what a step needs."""
-        u, lookup = len(self.alphabet), None
-        if self.dictionary is not None:
+        u, lookup = len(self.domain), None
+        if self.words is not None:
             numbers = (sum(c * u**age for age, c in enumerate(reversed(w))) for w in self.coded)
             lookup = {number: place for place, number in enumerate(numbers)}
         return u, self.longest - 1, lookup
 
     @property
     def _letter(self) -> tuple[str, int]:
-        u = len(self.alphabet)
+        u = len(self.domain)
         return ("B", 1) if u < 2**8 else ("H", 2) if u < 2**16 else ("I", 4)
 
 

@@ -16,8 +16,8 @@ from apache_beam.transforms.window import GlobalWindows
 from beam_dpcount.budget.budgets import Budget, PureDP
 from beam_dpcount.budget.shares import Share
 from beam_dpcount.checks import ParameterError, check_whole
-from beam_dpcount.counters.clock import Clock
 from beam_dpcount.counters.counter import Counter
+from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.joint import JointChange, JointUserChange
 from beam_dpcount.counters.people import Seen, Users
 from beam_dpcount.counters.selection import JointSelection, Selection, SelectKeys, selection_of
@@ -40,7 +40,7 @@ from beam_dpcount.dofns.aggregates import (
     VectorParcels,
 )
 from beam_dpcount.dofns.intake import has_str_key
-from beam_dpcount.dofns.releases import AggregateRelease
+from beam_dpcount.dofns.releases import TickRelease
 from beam_dpcount.dofns.ticks import TickIntake
 from beam_dpcount.mechanisms import Mechanism, sliding_blt
 from beam_dpcount.noise.entropy import Entropy
@@ -58,7 +58,7 @@ from beam_dpcount.transforms.sliding import check_end, horizon_of
 class TickAggregate(OfTicks):
     """Counts, sums, means, quantiles, rates, people etc. by key, at every tick of a public clock.
 
-    PCollection[KV[str, Mapping]] with event times -> PCollection[AggregateRelease]: release i of a
+    PCollection[KV[str, Mapping]] with event times -> PCollection[TickRelease]: release i of a
     key says what there was of its events with start <= time < start + i * tick. So a row is of
     all events since `start`, not of its tick alone; with `window`, of all since the window began;
     with `last`, of those of the last ticks.
@@ -119,7 +119,7 @@ class TickAggregate(OfTicks):
       ...         metrics=[dp.Count(), dp.Mean("latency", 0, 5)],
       ...     )
       ...     _ = timed | latencies | beam.Map(lambda row: print(row.key, row.step, *row.names))
-      home 1 count latency_mean
+      home 1 count mean_latency
     """
 
     budget: Budget | Share
@@ -164,7 +164,7 @@ class TickAggregate(OfTicks):
         if self.last is not None:
             options["horizon"] = horizon_of(self)
         inside = Inside(restart=self.window, last=self.last)
-        self._ticks: _Aggregating = _Aggregating(**options, inside=inside)
+        self._ticks: Aggregating = Aggregating(**options, inside=inside)
         self.keys, self.metrics = self._ticks.keys, self._ticks.joint.metrics
         self._fix()
 
@@ -206,18 +206,18 @@ class TickAggregate(OfTicks):
           ... )
           >>> found = latencies.expected([{"latency": 0.1 * (i % 9)} for i in range(1000)])
           >>> print([column.name for column in found.columns], round(found["count"].stddev))
-          ['count', 'latency_mean'] 14
+          ['count', 'mean_latency'] 14
         """
         return self._ticks.expected(events, tick)
 
-    def expand(self, events: PCollection[Any]) -> PCollection[AggregateRelease]:
+    def expand(self, events: PCollection[Any]) -> PCollection[TickRelease]:
         if self.last is not None:
             check_end(self, events)
         return self._apply(events)
 
 
 @dataclass(eq=False, repr=False)
-class _Aggregating(RestartingTicks):
+class Aggregating(RestartingTicks):
     """A TickCount of vectors."""
 
     _: KW_ONLY
@@ -231,7 +231,7 @@ class _Aggregating(RestartingTicks):
     _count_shards = CountVectorShards
     _count_all_shards = CountAllVectorShards
     _ready = ReadyVectors
-    _released = AggregateRelease
+    _released = TickRelease
 
     def _check_unlisted(self) -> None:
         super()._check_unlisted()
@@ -276,7 +276,7 @@ class _Aggregating(RestartingTicks):
     def _decides(self) -> str:
         return repr(self.joint.metrics)
 
-    def _at(self, clock: Clock, *ways: bool) -> dict[bool, Counter]:
+    def _at(self, clock: Grid, *ways: bool) -> dict[bool, Counter]:
         try:
             counters = super()._at(clock, *ways)
         except ScaleError as error:
@@ -293,7 +293,7 @@ class _Aggregating(RestartingTicks):
             )
         return counters
 
-    def _of_person(self, users: Users, clock: Clock) -> JointUserChange:
+    def _of_person(self, users: Users, clock: Grid) -> JointUserChange:
         plain: Any = super()._of_person(users, clock)
         known = {field.name: getattr(plain, field.name) for field in fields(plain)}
         one: Any = self._change
@@ -330,23 +330,23 @@ class _Aggregating(RestartingTicks):
             for place, amount in additions:
                 sums[place] += amount
         variance = counter.max_variance() if tick is None else counter.variance(tick)
-        reading = Reading(counter, joint, self.confidence, self._clock.tick)
+        reading = Reading(counter, joint, self.confidence, self._clock)
         noise = np.array([math.sqrt(variance)])
         exact = np.array([sums], dtype=np.float64)
-        (release,) = reading.releases("", tick or 1, 0, exact, noise, 0)
+        (release,) = reading.releases("", tick or 1, exact, noise, 0)
         return expected_of(release, (many, counted), problems, tick, self.confidence)
 
     @property
     def _numbers_of(self) -> AggregateIntake:
         return AggregateIntake(self.joint, self.on_reject == "raise", self.value)
 
-    def _intake(self, clock: Clock, until: int | None = None) -> TickIntake:
+    def _intake(self, clock: Grid, until: int | None = None) -> TickIntake:
         numbers: Any = self._numbers_of
         strict = self.on_unknown == "raise"
         return TickIntake(clock, self._listed or None, numbers, strict, self.other, until)
 
     def parcels(self, events: PCollection[object]) -> VectorParcels:
-        return VectorParcels(self._whole_intake(events), self.joint.first, self.inside.restart)
+        return VectorParcels(self._whole_intake(events), self.joint.first, self._restarts)
 
     def _vectors(self, counter: Any) -> dict[str, Any]:
         most = counter.change.most
@@ -379,7 +379,7 @@ class _Aggregating(RestartingTicks):
             return f"the element is not a (key, value) pair but {type(event).__name__}", ()
         return self._numbers_of.examine(event[1])
 
-    def _windowed(self, events: PCollection[object]) -> Clock:
+    def _windowed(self, events: PCollection[object]) -> Grid:
         is_global = isinstance(events.windowing.windowfn, GlobalWindows)
         if not is_global and (self.inside.restart is not None or self.joint.first):
             problem = f"{events.windowing.windowfn!r} would count anew in each window"

@@ -31,6 +31,7 @@ def bounded_events(
     streaming: bool,
     output: Any = Any,
     windowing: Any = None,
+    by_shard: Any = BoundShards,
 ) -> PCollection[Any]:
     """What parcels give back of the events that count, in the events' windows.
 
@@ -44,6 +45,7 @@ def bounded_events(
       streaming: whether events are taken as they arrive.
       output: the type of what comes back.
       windowing: windows of what comes back; default: those of the events.
+      by_shard: bounds the people of a shard, where they are grouped.
     """
     is_global = isinstance(events.windowing.windowfn, GlobalWindows)
     if streaming:
@@ -55,7 +57,7 @@ def bounded_events(
         send = beam.ParDo(SendToShards(users, parcels))
         sent = events | "SendToPeople" >> send.with_output_types(tuple[int, bytes])
         by_person = once_per_window(sent, GlobalWindows()) | "ByPerson" >> beam.GroupByKey()
-        bounding = BoundShards(bound, parcels)
+        bounding = by_shard(bound, parcels)
     left = by_person | "BoundUsers" >> beam.ParDo(bounding).with_output_types(output)
     if windowing is None and is_global:  # as it is; WindowInto costs as much as all the rest
         left._windowing = events.windowing

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from beam_dpcount.checks import ParameterError
-from beam_dpcount.counters.clock import micros_of, seconds
 from beam_dpcount.counters.lattice import NotANumberError
+from beam_dpcount.counters.moments import micros_of, seconds
 from beam_dpcount.counters.people import Seen, Users
 from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.reading import text_of
@@ -164,6 +164,7 @@ def suggest_bounds(
       1 2 1.000 4.3
       3 3 0.707 8.9
     """
+    count = getattr(count, "numbers", None) or count
     if not isinstance(count, TickCount | PrefixCount | Histogram):
         raise TypeError(
             f"count must be a TickCount, PrefixCount or Histogram, got {type(count).__name__}: for "

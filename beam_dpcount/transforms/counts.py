@@ -7,11 +7,11 @@ from dataclasses import KW_ONLY, dataclass
 from beam_dpcount.counters.change import Change, check_bounds, check_unit
 from beam_dpcount.statistics.base import Statistic
 from beam_dpcount.statistics.numbers import Numbers
-from beam_dpcount.transforms.elements import EachElement
+from beam_dpcount.transforms.elements import NamedCount
 
 
 @dataclass(eq=False, repr=False)
-class PrefixCount(EachElement):
+class PrefixCount(NamedCount):
     """A private running sum per key, released after every element.
 
     PCollection[KV[str, number]] -> PCollection[Release], one release per element; with
@@ -103,12 +103,8 @@ class PrefixCount(EachElement):
     bounds: tuple[float, float] = (0, 1)
     unit: float = 1
 
-    _smaller = None
     _counts_numbers = True
 
-    def _check_mechanism(self) -> None:
-        pass  # `resolve` says where a horizon is missing, or is one too many
-
-    def _made(self) -> Statistic:
+    def _build(self) -> Statistic:
         change = Change(*check_bounds(self.bounds), relation=self.relation)
         return Numbers(change.low, change.high, check_unit(self.unit, change))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any
 
 from apache_beam.pvalue import PCollection
@@ -81,7 +81,7 @@ class DistinctUsers(OfTicks):
     def __post_init__(self) -> None:
         super().__init__()
         users = check_users(self.users)
-        if users.keys is not None or users.per_key != 1 or users.gap is not None:
+        if users.keys is not None or users.per_key not in (None, 1) or users.gap is not None:
             raise ValueError(
                 "each person counts once a key: give Users(by, events) without keys, per_key or gap"
             )
@@ -92,6 +92,7 @@ class DistinctUsers(OfTicks):
             )
         options = {one.name: getattr(self, one.name) for one in fields(self)}
         del options["window"]
+        options["users"] = replace(users, per_key=1)
         if self.window is not None:
             check_whole("window", self.window)
         self._ticks = RestartingTicks(**options, value=one, inside=Inside(restart=self.window))

@@ -1,10 +1,9 @@
-"""What transforms that release after every element share: two paths, one account."""
+"""StatisticCount: a statistic of a growing stream, released privately after every element."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Any, ClassVar
 
 import apache_beam as beam
@@ -50,31 +49,71 @@ NEEDS_HORIZON = (
 
 
 @dataclass(eq=False, repr=False)
-class EachElement(Counting):
-    """A release of one counter per key after every element, or every few; see PrefixCount.
+class StatisticCount(Counting):
+    """A private statistic of each key's stream, released after every element or every few.
 
-    `statistic` is what is counted.
+    PCollection[KV[str, anything]] -> PCollection[Release], or of VectorRelease where the statistic
+    has several coordinates; with on_reject="collect", -> (releases, rejected). For statistics of
+    your own; SubstringCount, TriangleCount and others have a transform each. Order as for
+    PrefixCount.
+
+    Args:
+      statistic: what is counted, such as `statistics.Triangles(100, max_degree=5)`.
+      relation: the neighbouring relation, as `statistic.change` takes it.
+      budget, horizon, every, on_reject, mechanism, value, element_id, path, entropy, allow_runner,
+        users: as for PrefixCount; Unbounded needs a statistic that is `endless`, Sparse one number.
+
+    Guarantee: for each key, and window, the values of all its releases together satisfy `budget`
+      for streams that differ as `statistic.change(relation)` says. It rests on that method, which
+      for a statistic of your own is your word: test it by brute force. Public, so not protected:
+      the keys, the statistic's parameters, and the number, order and timestamps of the elements.
+      Noise and retries as for PrefixCount.
+
+    Attributes:
+      counter: as for PrefixCount.
+      labels: what the coordinates of a release count, as a tuple of texts; None for one number.
+
+    Raises:
+      ValueError, TypeError: as for PrefixCount.
+
+    Example:
+      >>> import beam_dpcount as dp
+      >>> from beam_dpcount.statistics import Triangles
+      >>> triangles = Triangles(100, max_degree=5)
+      >>> count = dp.StatisticCount(dp.ZCDP(0.5), 1000, triangles, relation="edge")
+      >>> count.counter.mechanism.name
+      'ProfiledBLT'
     """
 
     horizon: int | None
+    statistic: Statistic
     _: KW_ONLY
     every: int = 1
     element_id: Callable[[Any], Any] | None = None
 
     counter: LatticeCounter = field(init=False)
-    statistic: Statistic = field(init=False)
 
-    # The remedy where a key's state would be too large to rewrite; None: it never is.
-    _smaller: ClassVar[str | None] = "count fewer"
-
-    @abstractmethod
-    def _made(self) -> Statistic:
+    def _build(self) -> Statistic:
         """What is counted."""
+        given: Any = self.statistic
+        if not isinstance(given, Statistic):
+            example = "give e.g. statistics.Triangles(100, max_degree=5)"
+            raise TypeError(f"statistic must be a Statistic, got {given!r}: {example}")
+        return given
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """What the coordinates of a release count; None for one number."""
+        return self.statistic.labels
 
     def _check_mechanism(self) -> None:
         """Raise ValueError for a mechanism, or a lack of horizon, that this count cannot take."""
-        if self.horizon is None or isinstance(self.mechanism, Unbounded | Sparse):
-            raise ValueError(NEEDS_HORIZON.format(count=type(self).__name__))
+        if not self.statistic.endless:
+            if self.horizon is None or isinstance(self.mechanism, Unbounded | Sparse):
+                raise ValueError(NEEDS_HORIZON.format(count=type(self).__name__))
+        elif isinstance(self.mechanism, Sparse) and self.statistic.dimension is not None:
+            problem = "Sparse counts single numbers, not histograms"
+            raise ValueError(f"{problem}: give a horizon, or Unbounded")
 
     def _set_up(self) -> None:
         check_callable("element_id", self.element_id)
@@ -84,22 +123,22 @@ class EachElement(Counting):
                 "element, such as its file and row, or partition and offset: without it a replay "
                 "in another order shows which elements have equal values"
             )
+        self.statistic = self._build()
         self._check_mechanism()
         check_whole("every", self.every)
         if self.horizon is not None and self.every > check_horizon(self.horizon):
             problem = f"is {self.every} steps, but the horizon has only {self.horizon}"
             remedy = "nothing would be released; give a smaller every"
             raise ParameterError("every", problem, remedy)
-        self.statistic = self._made()
         change, dimension = self._change(), self.statistic.dimension
         unit = self.statistic.lattice_unit
         how: dict[str, Any] = {"change": change, "dimension": dimension, "unit": unit}
         self._counters = self._calibrated((False, True), self.mechanism, self.horizon, **how)
         if self.statistic.adds_one:
             self._counters = {path: fitted(counter) for path, counter in self._counters.items()}
-        if self._smaller is not None:
+        if self.statistic.remedy is not None:
             for counter in self._counters.values():
-                check_state(_state_size(counter), dimension or 1, self._smaller)
+                check_state(_state_size(counter), dimension or 1, self.statistic.remedy)
         self.counter = self._counters[self.path == "streaming"]
 
     def _change(self) -> Change:
@@ -157,6 +196,26 @@ class EachElement(Counting):
             "entropy": repr(self._entropy),
             **self._account,
         }
+
+
+@dataclass(eq=False, repr=False)
+class NamedCount(StatisticCount):
+    """A StatisticCount whose fields have the names of its statistic's parameters."""
+
+    statistic: Statistic = field(init=False)
+
+    _kind: ClassVar[type[Statistic]]
+
+    def _build(self) -> Statistic:
+        return self._of(self._kind)
+
+    def _of(self, kind: type[Statistic]) -> Statistic:
+        """A statistic of these fields, which then show its parameters as it has them."""
+        names = [one.name for one in fields(kind)]
+        statistic = kind(**{name: getattr(self, name) for name in names})
+        for name in names:
+            setattr(self, name, getattr(statistic, name))
+        return statistic
 
 
 def _state_size(counter: Any) -> int:

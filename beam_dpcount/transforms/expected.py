@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from beam_dpcount.dofns.releases import AggregateRelease
+from beam_dpcount.dofns.releases import TickRelease
 
 _HEAD = ("column", "without noise", "standard deviation", "interval")
 
@@ -100,15 +100,18 @@ def check_events(events: Any) -> Iterable[Any]:
 
 
 def expected_of(
-    release: AggregateRelease,
+    release: TickRelease,
     events: tuple[int, int],
     problems: Mapping[str, int],
     tick: int | None,
     confidence: float,
 ) -> Expected:
     """`Expected` of what is released where the noise is 0; of so many events so many count."""
-    fields = (release.names, release.values, release.stddevs, release.lows, release.highs)
-    columns = [ExpectedColumn(*each) for each in zip(*fields, release.notes, strict=True)]
+    found = (release.values, release.stddevs, release.lows, release.highs)
+    columns = []
+    for name in release.names:
+        value, stddev, low, high = (numbers[name] for numbers in found)
+        columns.append(ExpectedColumn(name, value, stddev, low, high, release.notes[name]))
     return Expected(tuple(columns), *events, tuple(problems.items()), tick, confidence)
 
 

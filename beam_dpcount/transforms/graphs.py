@@ -3,41 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields
-from typing import Any, ClassVar, cast
+from dataclasses import KW_ONLY, dataclass, field
 
-from beam_dpcount.statistics import Statistic
 from beam_dpcount.statistics.cuts import CutWeights
 from beam_dpcount.statistics.graph_counts import (
     Degrees,
     Edges,
-    GraphStatistic,
     HighDegree,
     KStars,
     SpanningForest,
     Triangles,
 )
-from beam_dpcount.transforms.statistics import StatisticCount
+from beam_dpcount.transforms.elements import NamedCount
 
 Vertices = int | Sequence[str]
 
 
 @dataclass(eq=False, repr=False)
-class _GraphCount(StatisticCount):
-    """A count of `_kind`, which has fields of the same names."""
+class _GraphCount(NamedCount):
+    """A count in a graph of distinct pairs."""
 
     vertices: Vertices
     _: KW_ONLY
     max_degree: int | None = None
     asserted: bool = False
     relation: str = "edge"
-
-    statistic: Statistic = field(init=False)
-
-    _kind: ClassVar[type[GraphStatistic]]
-
-    def _made(self) -> Statistic:
-        return self._kind(**{one.name: getattr(self, one.name) for one in fields(self._kind)})
 
 
 @dataclass(eq=False, repr=False)
@@ -173,7 +163,7 @@ class HighDegreeCount(_GraphCount):
 class DegreeHistogram(_GraphCount):
     """How many vertices have 1, 2, .. D neighbours, privately; else as EdgeCount.
 
-    PCollection[KV[str, (u, v)]] -> PCollection[VectorRelease], its value aligned to `domain`: "1",
+    PCollection[KV[str, (u, v)]] -> PCollection[VectorRelease], its value aligned to `labels`: "1",
     "2", .. "D+". The last counts vertices with more neighbours, too. Those without any are left
     over: the number of vertices minus the sum of the values.
 
@@ -187,7 +177,7 @@ class DegreeHistogram(_GraphCount):
     Example:
       >>> import beam_dpcount as dp
       >>> count = dp.DegreeHistogram(dp.ZCDP(0.5), 1000, 100, max_degree=3)
-      >>> count.domain
+      >>> count.labels
       ('1', '2', '3+')
     """
 
@@ -225,11 +215,11 @@ class SpanningForestCost(_GraphCount):
 
 
 @dataclass(eq=False, repr=False)
-class CutGraph(StatisticCount):
+class CutGraph(NamedCount):
     """A private synthetic graph per key: the weight of every pair of vertices.
 
     PCollection[KV[str, (u, v, weight)]] -> PCollection[VectorRelease], its value aligned to
-    `domain`, the pairs. An element adds its weight, from -1 to 1, to that of the pair; (u, v) adds
+    `labels`, the pairs. An element adds its weight, from -1 to 1, to that of the pair; (u, v) adds
     1. Any number of cuts, or anything else computed from the weights, costs nothing more: see
     `beam_dpcount.statistics.cut_values`.
 
@@ -238,8 +228,8 @@ class CutGraph(StatisticCount):
         n (n-1) / 2 numbers: let `every` be large.
       vertices: the public vertices: a number n, for the vertices 0 .. n-1, or distinct str.
       unit: weights are rounded to multiples of it. It divides 1. Default 1: whole edges.
-      relation: "add_remove" (default): one update is there, or its step is empty. "replace_one":
-        it is any other, of any pair; it takes twice the noise.
+      relation: "replace_one" (default): one update is any other, of any pair. "add_remove": it is
+        there, or its step is empty, which takes half the noise.
       on_reject: as for EdgeCount. Weights outside [-1, 1] are refused too, not clipped.
 
     Guarantee: for each key, and window, the values of all its releases together satisfy `budget`
@@ -251,7 +241,7 @@ class CutGraph(StatisticCount):
 
     Attributes:
       counter: as for PrefixCount, of vectors.
-      domain: the pairs, as texts "u-v".
+      labels: the pairs, as texts "u-v".
       vertices: as they were given, for `cut_values`.
 
     Source: [FHU22], section 5.1.
@@ -259,18 +249,12 @@ class CutGraph(StatisticCount):
     Example:
       >>> import beam_dpcount as dp
       >>> count = dp.CutGraph(dp.ZCDP(0.5), 1000, ["a", "b", "c"], every=100)
-      >>> count.domain
+      >>> count.labels
       ('a-b', 'a-c', 'b-c')
     """
 
     vertices: Vertices
     _: KW_ONLY
     unit: float = 1
-    relation: str = "add_remove"
 
-    statistic: Statistic = field(init=False)
-
-    def _made(self) -> Statistic:
-        made = CutWeights(cast(Any, self.vertices), self.unit)
-        self.vertices = made.vertices
-        return made
+    _kind = CutWeights

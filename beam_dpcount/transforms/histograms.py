@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar
 
 from beam_dpcount.checks import check_flag
-from beam_dpcount.mechanisms import Sparse
 from beam_dpcount.statistics.base import Statistic
 from beam_dpcount.statistics.items import Items, OneItem
-from beam_dpcount.transforms.elements import EachElement
+from beam_dpcount.transforms.elements import NamedCount
 
 
 @dataclass(eq=False, repr=False)
-class Histogram(EachElement):
+class Histogram(NamedCount):
     """Private running counts of every item of a public domain, released after every element.
 
     PCollection[KV[str, item or items]] -> PCollection[VectorRelease], one release per element,
@@ -63,7 +61,7 @@ class Histogram(EachElement):
 
     Attributes:
       counter: as for PrefixCount, of vectors.
-      domain: the items, as a tuple.
+      domain, labels: the items, as a tuple.
 
     Raises:
       ValueError, TypeError: as for PrefixCount, and at construction where a key's state
@@ -88,18 +86,6 @@ class Histogram(EachElement):
     removals: bool = False
     fit_total: bool = False
 
-    _smaller: ClassVar[str | None] = (
-        "use TickHistogram, or give a smaller domain (group the rare items under one name)"
-    )
-
-    def _check_mechanism(self) -> None:
-        if isinstance(self.mechanism, Sparse):
-            problem = "Sparse counts single numbers, not histograms"
-            raise ValueError(f"{problem}: give a horizon, or Unbounded")
-
-    def _made(self) -> Statistic:
+    def _build(self) -> Statistic:
         check_flag("fit_total", self.fit_total)
-        kind = OneItem if self.fit_total else Items
-        made = kind(self.domain, self.max_items, self.removals)  # type: ignore[arg-type]
-        self.domain = made.domain
-        return made
+        return self._of(OneItem if self.fit_total else Items)

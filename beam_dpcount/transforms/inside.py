@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,8 @@ class Inside:
     Args:
       restart: the count starts anew after so many ticks, which are windows of its own.
       last: releases are sums over the last so many ticks; None: over all so far.
+      names: the columns of releases; None: what is counted says.
+      numbered: releases have the number of the restart that they are of.
       split: makes (key, value) pairs of an event that is not one; None: events are pairs. It is
         used where people are bounded here: elsewhere events come as pairs.
       fingerprint: what else decides which events count, for replayable noise.
@@ -26,6 +28,8 @@ class Inside:
 
     restart: int | None = None
     last: int | None = None
+    names: Sequence[str] | None = None
+    numbered: bool = False
     split: Split | None = None
     fingerprint: Any = None
     bounds: bool = True

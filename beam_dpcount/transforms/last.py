@@ -10,7 +10,7 @@ from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import FixedWindows
 from apache_beam.utils.timestamp import Duration, Timestamp
 
-from beam_dpcount.counters.clock import duration_of, micros_of
+from beam_dpcount.counters.moments import duration_of, micros_of
 
 
 class LastPerTick(beam.PTransform[Any, Any]):

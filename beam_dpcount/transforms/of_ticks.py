@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 from apache_beam.pvalue import PCollection
-from apache_beam.transforms.window import FixedWindows
+from apache_beam.transforms.window import WindowFn
 
 from beam_dpcount.counters.selection import Selection
 from beam_dpcount.dofns.parcels import Parcels
@@ -33,7 +33,7 @@ class OfTicks(Described):
         """When keys that nobody listed are shown; None where they were."""
         return self._ticks.selection
 
-    def tick_windows(self) -> FixedWindows:
+    def tick_windows(self) -> WindowFn:
         """As for TickCount."""
         return self._ticks.tick_windows()
 

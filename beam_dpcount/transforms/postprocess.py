@@ -18,7 +18,7 @@ from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import GlobalWindows
 
 from beam_dpcount.budget.conversions import positive
-from beam_dpcount.checks import check_whole
+from beam_dpcount.checks import check_texts, check_whole
 from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.counters.sliding import difference_variance
@@ -41,7 +41,7 @@ from beam_dpcount.dofns.releases import Release, TopRelease, VectorRelease
 from beam_dpcount.mechanisms import Sparse, Unbounded
 from beam_dpcount.mechanisms.base import Mechanism
 from beam_dpcount.mechanisms.fading import FadingBLT
-from beam_dpcount.statistics.items import MOST_STATE, check_domain
+from beam_dpcount.statistics.items import MOST_STATE
 from beam_dpcount.transforms.distinct import DistinctUsers
 from beam_dpcount.transforms.inputs import PATHS, check_choice, in_windows, once_per_window
 from beam_dpcount.transforms.tick_histograms import TickHistogram
@@ -87,7 +87,7 @@ class _Each(beam.PTransform[Any, Any]):
 
     def _checked(self, release: Any) -> Any:
         # By its fields: a worker that knows the schema only decodes it as a class of its own.
-        if getattr(release, "_fields", None) != Release._fields:
+        if getattr(release, "_fields", None) not in (Release._fields, VectorRelease._fields):
             raise TypeError(
                 f"elements must be releases, but one is a {type(release).__name__}: apply "
                 f"{type(self).__name__} to what a count gives out"
@@ -140,6 +140,7 @@ def _is_streaming(releases: PCollection[object], path: str) -> bool:
 
 
 _USE_TOP_K = ": use TopK"
+_FROM = "give them in their order, or the transform that counts them"
 
 
 def _declared(releases: PCollection[Any], takes: tuple[Any, ...], hint: str = "") -> Any:
@@ -157,14 +158,14 @@ def _declared(releases: PCollection[Any], takes: tuple[Any, ...], hint: str = ""
 class TopK(_Each):
     """The k items of the largest counts, of every release of a histogram.
 
-    PCollection[VectorRelease] -> PCollection[TopRelease]. Ties go by the order of the domain.
+    PCollection[VectorRelease] -> PCollection[TopRelease]. Ties go by the order of the labels.
     `stddev` stays that of every single count; those on top were chosen for being large, so they
     are biased upwards, and it does not say how likely the order is right.
 
     Args:
-      k: how many items, from 1 to the size of the domain.
-      domain: the items, in the order in which Histogram was given them; or the transform that
-        makes the releases, such as that Histogram.
+      k: how many items, from 1 to the number of labels.
+      labels: what the values of a release count, in their order; or the transform that makes the
+        releases, such as a Histogram.
 
     Guarantee: post-processing; costs nothing.
 
@@ -178,7 +179,7 @@ class TopK(_Each):
       >>> count = dp.Histogram(dp.ZCDP(0.5), 1000, ["login", "logout"])
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     events = pipeline | beam.Create([("/home", "login")])
-      ...     top = events | count | dp.TopK(1, count.domain)
+      ...     top = events | count | dp.TopK(1, count)
       ...     _ = top | beam.Map(lambda r: print(r.step, len(r.items)))
       1 1
     """
@@ -187,13 +188,14 @@ class TopK(_Each):
     gives = TopRelease
     hint = ": for counts of keys use TopKPerTick"
 
-    def __init__(self, k: int, domain: Sequence[str] | Any) -> None:
+    def __init__(self, k: int, labels: Sequence[str] | Any) -> None:
         super().__init__()
-        self._domain = check_domain(getattr(domain, "domain", domain))
-        self._k = check_whole("k", k, len(self._domain))
+        given = getattr(labels, "labels", labels)
+        self._labels = check_texts("labels", given, "label", _FROM)
+        self._k = check_whole("k", k, len(self._labels))
 
     def _function(self, release: Any) -> Any:
-        return top_items(release, self._k, self._domain)
+        return top_items(release, self._k, self._labels)
 
 
 class TopKPerTick(beam.PTransform[Any, Any]):
@@ -206,13 +208,13 @@ class TopKPerTick(beam.PTransform[Any, Any]):
     `stddev` the largest. Ties and bias are as for TopK.
 
     Args:
-      k: how many keys, from 1 to the size of the domain.
-      domain: the keys, a sequence of distinct str; or the TickCount, TickHistogram or DistinctUsers
-        that makes the releases. One that selects keys has no domain: then the k largest of the keys
-        that are shown at a tick, or all where they are fewer; a tick without any gives nothing.
+      k: how many keys, from 1 to the number of keys.
+      keys: a sequence of distinct str; or the TickCount, TickHistogram or DistinctUsers that makes
+        the releases. One that selects keys has no list: then the k largest of the keys that are
+        shown at a tick, or all where they are fewer; a tick without any gives nothing.
         Ties go by key. Streaming, it takes a clock of whole milliseconds.
       path: "auto" (default) follows `is_bounded` of the input; "streaming" keeps the incomplete
-        steps in state, (len(domain) + 1) numbers each; "bounded" groups by step.
+        steps in state, (len(keys) + 1) numbers each; "bounded" groups by step.
 
     Guarantee: post-processing; costs nothing.
 
@@ -227,21 +229,21 @@ class TopKPerTick(beam.PTransform[Any, Any]):
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     events = pipeline | beam.Create(["login"])
       ...     timed = events | beam.Map(lambda e: beam.window.TimestampedValue(e, 30))
-      ...     top = timed | count | dp.TopKPerTick(1, count.domain)
+      ...     top = timed | count | dp.TopKPerTick(1, count)
       ...     _ = top | beam.Map(lambda r: print(r.step, len(r.items)))
       1 1
     """
 
-    def __init__(self, k: int, domain: Sequence[str] | Any, path: str = "auto") -> None:
+    def __init__(self, k: int, keys: Sequence[str] | Any, path: str = "auto") -> None:
         super().__init__()
-        given = domain
-        if isinstance(domain, beam.PTransform):
-            given = getattr(domain, "domain", getattr(domain, "keys", domain))
+        given = keys
+        if isinstance(keys, beam.PTransform):
+            given = getattr(keys, "domain", getattr(keys, "keys", keys))
         if isinstance(given, SelectKeys):
-            self._top: _Folded | _TopOfShown = _TopOfShown(check_whole("k", k), domain, path)
+            self._top: _Folded | _TopOfShown = _TopOfShown(check_whole("k", k), keys, path)
         else:
-            items = check_domain(given)
-            self._top = _TopOfListed(TopOfKeys(check_whole("k", k, len(items)), items), path)
+            listed = check_texts("keys", given, "key", _FROM)
+            self._top = _TopOfListed(TopOfKeys(check_whole("k", k, len(listed)), listed), path)
 
     def expand(self, releases: PCollection[Any]) -> PCollection[Any]:
         return self._top.expand(releases)
@@ -608,6 +610,7 @@ class ShrinkAcrossKeys(_Folded):
 
     def __init__(self, count: object, path: str = "auto") -> None:
         count = getattr(count, "transform", count)  # that of "Name" >> count
+        count = getattr(count, "numbers", None) or count
         if not isinstance(count, TickCount | TickHistogram | DistinctUsers):
             wanted = "TickCount, TickHistogram or DistinctUsers that makes the releases"
             raise TypeError(f"count must be the {wanted}, got {count!r}")
@@ -617,7 +620,8 @@ class ShrinkAcrossKeys(_Folded):
             remedy = "list the keys, or leave ShrinkAcrossKeys out"
             raise ValueError(f"{problem}, so that a fit to them is of large ones only: {remedy}")
         _check_rising(count.counter, "ShrinkAcrossKeys")
-        super().__init__(ShrunkKeys(count.counter, check_domain(given)), path)
+        keys = check_texts("keys", given, "key", "count listed keys")
+        super().__init__(ShrunkKeys(count.counter, keys), path)
 
 
 class Rounded(_Each):

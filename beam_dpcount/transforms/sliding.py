@@ -15,15 +15,9 @@ from apache_beam.transforms.window import GlobalWindows
 
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.shares import Share
-from beam_dpcount.counters.clock import (
-    check_keys,
-    check_window,
-    clock_of,
-    duration_of,
-    seconds,
-    ticks_left,
-)
+from beam_dpcount.counters.clock import check_keys, check_window, clock_of, ticks_left
 from beam_dpcount.counters.counter import UnsupportedBudgetError
+from beam_dpcount.counters.moments import duration_of, seconds
 from beam_dpcount.counters.people import Users
 from beam_dpcount.counters.sliding import difference_variances
 from beam_dpcount.counters.total import Total

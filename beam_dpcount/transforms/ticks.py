@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Self
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms import window as windows
-from apache_beam.utils.timestamp import Duration, Timestamp
 
 from beam_dpcount.budget.budgets import warn_if_weak
 from beam_dpcount.budget.shares import Share
@@ -22,16 +21,15 @@ from beam_dpcount.counters.clock import (
     LATE,
     OUTSIDE,
     UNLISTED,
-    Clock,
     check_keys,
     check_window,
     clock_of,
     countable,
-    instant,
-    seconds,
     until_of,
 )
 from beam_dpcount.counters.counter import Counter
+from beam_dpcount.counters.grid import Grid
+from beam_dpcount.counters.moments import instant
 from beam_dpcount.counters.people import Bound, Users
 from beam_dpcount.counters.selection import Selection, SelectKeys, selection_of
 from beam_dpcount.counters.total import ALL, Total
@@ -54,6 +52,8 @@ from beam_dpcount.dofns.ticks import (
     check_timed,
     groups_of,
 )
+from beam_dpcount.dofns.users import BoundShards
+from beam_dpcount.dofns.windows import windows_of, windows_of_ticks
 from beam_dpcount.mechanisms import Mechanism, SlidingBLT, Sparse, Unbounded
 from beam_dpcount.statistics.numbers import Numbers
 from beam_dpcount.transforms.bounding import bounded_events
@@ -228,13 +228,9 @@ class TickCount(Counting):
     def _set_up(self) -> None:
         check_choice("late", self.late, LATE)
         check_choice("on_unknown", self.on_unknown, _POLICIES)
-        self._clock = self._whole = clock_of(self.tick, self.start, self.stop, self.horizon)
+        self._whole, self._clock = self._grids()
         self._until, self._streams = until_of(self.until), self.path == "streaming"
         self._check_until(self._streams)
-        if (restart := self.inside.restart) is not None:
-            check_window(restart, self._whole)
-            size = restart * self._whole.tick
-            self._clock = self._whole.in_windows(size, self._whole.start)
         self._select = self.keys if isinstance(self.keys, SelectKeys) else None
         self._is_total = isinstance(self.keys, Total)
         self._listed: tuple[str, ...] = ()
@@ -265,13 +261,26 @@ class TickCount(Counting):
         self.selection = self._selecting(self.counter)
         self._used = self._clock
 
+    def _grids(self) -> tuple[Grid, Grid]:
+        """The clock, and the same in the windows in which it starts anew."""
+        whole = clock_of(self.tick, self.start, self.stop, self.horizon)
+        if (restart := self.inside.restart) is None:
+            return whole, whole
+        check_window(restart, whole)
+        return whole, whole.in_windows(restart * whole.tick, whole.start)
+
+    @property
+    def _restarts(self) -> Grid | None:
+        """The clock in the windows in which it starts anew, if it does."""
+        return None if self.inside.restart is None else self._clock
+
     @property
     def _dimension(self) -> int | None:
         """How many numbers a vector has; None: single numbers are counted."""
         return None
 
     @property
-    def clock(self) -> Clock:
+    def clock(self) -> Grid:
         """The public grid of ticks."""
         return self._whole
 
@@ -286,7 +295,7 @@ class TickCount(Counting):
             problem = "is for bounded input: in a stream the watermark says which ticks have ended"
             raise ParameterError("until", problem, "leave {until} out")
 
-    def _until_on(self, streaming: bool, clock: Clock) -> int | None:
+    def _until_on(self, streaming: bool, clock: Grid) -> int | None:
         """By when ticks must have ended to be released; None: the watermark decides."""
         # The end of a tick: what workers get does not tell when the transform was made.
         return None if streaming else clock.last_end(self._until)
@@ -350,7 +359,7 @@ class TickCount(Counting):
                 "one of mechanisms.ALL, or leave mechanism out"
             )
 
-    def _at(self, clock: Clock, *ways: bool) -> dict[bool, Counter]:
+    def _at(self, clock: Grid, *ways: bool) -> dict[bool, Counter]:
         mechanism: Any = self.mechanism
         if isinstance(mechanism, Mechanism):
             mechanism = replace(mechanism, horizon=clock.steps)
@@ -365,7 +374,7 @@ class TickCount(Counting):
             return None
         return selection_of(self._select, self._whole_budget, counter, self._keys_delta)
 
-    def _of_person(self, users: Users, clock: Clock) -> UserChange:
+    def _of_person(self, users: Users, clock: Grid) -> UserChange:
         """What all events of one person change that count."""
         one, bound, windows = self._change, users.bound(self.max_items), len(clock.origins())
         keys, restarts = bound.keys, 1
@@ -459,6 +468,7 @@ class TickCount(Counting):
                 *(events, self.users, bound, self.parcels(events), streaming),
                 output=tuple[str, bytes],
                 windowing=self._restarting(),
+                by_shard=self._bound_shards,
             )
             intake = self._ready(clock)
         elif self.inside.restart is not None:
@@ -470,6 +480,8 @@ class TickCount(Counting):
             "counted": self._fingerprint(bound),
             "alone": spreads_groups(events.pipeline),
             "until": until,
+            "names": self.inside.names,
+            "numbered": self.inside.numbered,
         }
         if selection is not None and self._select is not None:
             shards = self._shard_plan(selection, clock, shards=self._select.shards, **how)
@@ -485,7 +497,7 @@ class TickCount(Counting):
             return releases
         return releases | "Rejoin" >> beam.WindowInto(windows.GlobalWindows())
 
-    def _intake(self, clock: Clock, until: int | None = None) -> TickIntake:
+    def _intake(self, clock: Grid, until: int | None = None) -> TickIntake:
         numbers = Intake(self.counter, self._numbers, self.on_reject, self.value)
         strict = self.on_unknown == "raise"
         return TickIntake(clock, self._listed or None, numbers, strict, self.other, until)
@@ -498,12 +510,11 @@ class TickCount(Counting):
     def parcels(self, events: PCollection[object]) -> TickParcels:
         """How events travel to their person."""
         kind = TickParcels if self._listed else TextParcels
-        return kind(
-            self._whole_intake(events), self._listed, self.inside.split, self.inside.restart
-        )
+        return kind(self._whole_intake(events), self._listed, self.inside.split, self._restarts)
 
     # What is made of numbers; vectors take others.
 
+    _bound_shards: ClassVar[Any] = BoundShards
     _ready: ClassVar[Any] = ReadyTicks
     _plan: ClassVar[Any] = TickPlan
     _shard_plan: ClassVar[Any] = ShardPlan
@@ -518,10 +529,9 @@ class TickCount(Counting):
 
     def _restarting(self) -> Any:
         """The windows in each of which the count starts anew; None: those of the input."""
-        if (restart := self.inside.restart) is None:
+        if self.inside.restart is None:
             return None
-        size, start = restart * self._whole.tick, self._clock.offset
-        return windows.FixedWindows(Duration(micros=size), Timestamp(micros=start))
+        return windows_of(self._clock)
 
     def _each_tick(
         self, events: PCollection[Any], intake: TickIntake, plan: TickPlan
@@ -607,7 +617,7 @@ class TickCount(Counting):
         return self._in_windows_of(events, releases, intake.clock)
 
     def _in_windows_of(
-        self, events: PCollection[Any], releases: PCollection[Release], clock: Clock
+        self, events: PCollection[Any], releases: PCollection[Release], clock: Grid
     ) -> PCollection[Release]:
         """Releases that were made in the global window, in the windows of the events."""
         function = events.windowing.windowfn
@@ -616,21 +626,13 @@ class TickCount(Counting):
             return releases
         return releases | "Window" >> beam.WindowInto(function)
 
-    def tick_windows(self) -> windows.FixedWindows:
+    def tick_windows(self) -> windows.WindowFn:
         """Windows in each of which lie the releases of one tick, which ends where a tick does.
 
         Raises:
           ValueError: the clock is finer than Beam's windows.
         """
-        tick, start = self._whole.tick, self._whole.start
-        if tick % 1000 or start % 1000:
-            raise ValueError(
-                f"windows are of whole milliseconds, but ticks are of {seconds(tick)} from "
-                f"{instant(start)}: give such a tick and start"
-            )
-        # The release at the end of a tick is the last millisecond of its window.
-        offset = Timestamp(micros=(start + 1000) % tick)
-        return windows.FixedWindows(Duration(micros=tick), offset)
+        return windows_of_ticks(self._whole)
 
     def problem(self, event: object, micros: int | None = None) -> str | None:
         """Why an event does not count as it is; see `beam_dpcount.check`."""
@@ -679,7 +681,7 @@ class TickCount(Counting):
         until = self._until_on(self._streams, self._used)
         return until is not None and until <= micros < self._clock.stop
 
-    def _windowed(self, events: PCollection[object]) -> Clock:
+    def _windowed(self, events: PCollection[object]) -> Grid:
         """The clock in the input's windows."""
         function = events.windowing.windowfn
         if self.inside.last is not None and not isinstance(function, windows.GlobalWindows):

@@ -107,6 +107,14 @@ class BoundUsers(beam.PTransform[Any, Any]):
     def _member(self, name: object, count: object) -> Member:
         if not isinstance(name, str):
             raise TypeError(f"counts must have names of text, got {name!r}")
+        numbers = getattr(count, "numbers", None)
+        if numbers is not None:
+            if not getattr(count, "takes_pairs", False):
+                raise ValueError(
+                    f"{name} reads the key or the time of events, and behind a bound events are "
+                    "pairs at their time: leave key, time and TOTAL out, and make pairs before"
+                )
+            count = numbers
         if not isinstance(count, _MEMBERS):
             raise TypeError(
                 f"{name} is {type(count).__name__}, which promises something about one event, and "

@@ -29,9 +29,9 @@ ROOT = Path(__file__).resolve().parents[2]
 TITLES = {
     "count": ("Requests so far", ""),
     "people": ("People so far", ""),
-    "latency_mean": ("Mean latency so far", "s"),
-    "latency_p95": ("Latency that 95 % stay below", "s"),
-    "failed_mean": ("Failed requests so far", "%"),
+    "mean_latency": ("Mean latency so far", "s"),
+    "p95_latency": ("Latency that 95 % stay below", "s"),
+    "mean_failed": ("Failed requests so far", "%"),
 }
 
 

@@ -12,7 +12,7 @@ import argparse
 import math
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +62,9 @@ class Keep(beam.DoFn):
     def start_bundle(self) -> None:
         self._lines: list[dict[str, Any]] = []
 
-    def process(self, release: dp.AggregateRelease) -> None:
-        shown = {name: _plain(value) for name, value in release._asdict().items()}
+    def process(self, release: dp.TickRelease) -> None:
+        given = {name: value for name, value in release._asdict().items() if name != "restart"}
+        shown = {name: _plain(value) for name, value in given.items()}
         self._lines.append({"life": self._life, **shown})
 
     def finish_bundle(self) -> None:
@@ -75,6 +76,8 @@ def _plain(value: Any) -> Any:
     """As JSON has it, which has no number without an end."""
     if isinstance(value, str | int):
         return value
+    if isinstance(value, Mapping):
+        value = value.values()
     return [None if isinstance(x, float) and not math.isfinite(x) else x for x in value]
 
 

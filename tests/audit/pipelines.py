@@ -172,7 +172,7 @@ CASES: dict[str, Case] = {
     "TickHistogram": Case(of_items, [1], "add", True),
     "SlidingCount": Case(at_ticks(dp.SlidingCount, window=2), [1], "add", True),
     "DistinctUsers": Case(
-        at_ticks(dp.DistinctUsers, users=dp.Users(who, 1)), [PERSON], "all", True
+        at_ticks(dp.DistinctUsers, users=dp.Users(who, 1, per_key=1)), [PERSON], "all", True
     ),
     "TickAggregate": Case(at_ticks(dp.TickAggregate, metrics=COUNT_AND_SUM), [PERSON], "add", True),
     "BoundUsers": Case(bounded, [PERSON], "all", True, most=2),
@@ -192,7 +192,7 @@ class _Note(beam.DoFn):
         self._seen: list[tuple[str, int, Any]] = []
 
     def process(self, release: Any) -> None:
-        values = release.values if hasattr(release, "names") else release.value
+        values = [*release.values.values()] if hasattr(release, "names") else release.value
         self._seen.append((release.key, release.step, values))
 
     def finish_bundle(self) -> None:

@@ -58,7 +58,7 @@ def ticks(kind: Any, **more: Any) -> Callable[[Any, dp.SelectKeys], Any]:
 
 
 def counted(events: int, **more: Any) -> Callable[[Any, dp.SelectKeys], Any]:
-    users = dp.Users(who, events, **more)
+    users = dp.Users(who, events, **{"per_key": 1, **more})
     return ticks(dp.TickCount, value=lambda _: 1, users=users)
 
 
@@ -71,7 +71,7 @@ CASES: dict[str, Case] = {
     "a person in 2 keys": Case(counted(2), keys=2),
     "a person with 2 events in a key": Case(counted(2, keys=1, per_key=2), each=2),
     "a person, counted once a key": Case(
-        ticks(dp.DistinctUsers, users=dp.Users(who, 2)), keys=2, each=3
+        ticks(dp.DistinctUsers, users=dp.Users(who, 2, per_key=1)), keys=2, each=3
     ),
 }
 

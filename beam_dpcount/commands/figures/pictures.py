@@ -72,6 +72,7 @@ class Running(Picture):
       time_axis: draw against time if every release has one, else against steps.
       zone: of the times on the axis.
       sum_of: what is summed, if releases are sums and not counts.
+      of: what releases are, if neither.
       single: there is but one key, whose name says nothing and is not drawn.
     """
 
@@ -82,6 +83,7 @@ class Running(Picture):
     time_axis: bool = True
     zone: tzinfo = timezone.utc
     sum_of: str | None = None
+    of: str | None = None
     single: bool = False
 
 

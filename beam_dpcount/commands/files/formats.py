@@ -321,6 +321,11 @@ class Table:
     def schema(self) -> list[tuple[str, type]]:
         return [("key", str), ("step", int), ("timestamp", int), *self.columns]
 
+    def rows(self, release: Any, timed: bool) -> Iterable[tuple[Any, ...]]:
+        """The rows of a release; without times their cells are empty."""
+        placed = release.key, release.step, release.timestamp if timed else None
+        return ((*placed, *cells) for cells in self.cells(release))
+
 
 def _one_value(release: Any) -> list[tuple[Any, ...]]:
     return [(release.value, release.stddev)]

@@ -136,7 +136,7 @@ class Output:
 
 
 def _cell(kind: type, cell: str) -> Any:
-    return None if kind is int and not cell else kind(cell)
+    return None if kind is not str and not cell else kind(cell)
 
 
 def _typed(kind: type, cell: Any) -> Any:
@@ -172,8 +172,7 @@ class WriteTable(beam.PTransform[PCollection[Any], PCollection[str]]):
         return releases | "Row" >> rows | "Write" >> self._write
 
     def _rows(self, release: Any) -> Iterator[tuple[Any, ...]]:
-        placed = release.key, release.step, release.timestamp if self._timed else None
-        return ((*placed, *cells) for cells in self._table.cells(release))
+        yield from self._table.rows(release, self._timed)
 
 
 class WriteRows(beam.PTransform[PCollection[tuple[Any, ...]], PCollection[str]]):

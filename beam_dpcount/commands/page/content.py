@@ -97,7 +97,7 @@ def estimated(task: Task) -> Pairs:
         pairs.append(("Left out (no band covers it)", f"{_capital('; '.join(estimate.left_out))}."))
     if estimate.chosen:
         pairs.append(("Chosen", estimate.chosen))
-    said = report.errors(task.counter, plain, task.largest(), task.streams())
+    said = task.errors(plain)
     pairs.append(("Errors", said))
     pairs += [("Also", remark) for remark in task.remarks()]
     return pairs
@@ -110,7 +110,6 @@ def counted(task: Task) -> list[str]:
 
 def account(task: Task) -> Pairs:
     """What was spent, on what."""
-    counter = task.counter
     covers = f"All releases {task.covers()}together".replace("  ", " ")
     return [
         ("Budget", task.budget()),
@@ -119,7 +118,7 @@ def account(task: Task) -> Pairs:
         *([("Account", task.account)] if task.account else []),
         (
             "Noise",
-            f"{type(counter.law).__name__}, drawn from {_source(task)}",
+            f"{task.drawn_by}, drawn from {_source(task)}",
         ),
     ]
 
@@ -132,9 +131,8 @@ def _source(task: Task) -> str:
 
 def parameters(task: Task) -> Pairs:
     """The options that say what is counted and how. No paths, nor where secrets are."""
-    counter = task.counter
     pairs = [
-        ("mechanism", f"{counter.mechanism.name}, horizon {counter.mechanism.horizon:,}"),
+        ("mechanism", task.mechanisms),
         ("command", f"{task.name}, beam_dpcount {dp.__version__}"),
     ]
     return pairs + [(opt.option(name), text) for name, text in _given(task.options)]

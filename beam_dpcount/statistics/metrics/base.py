@@ -185,12 +185,13 @@ class OfField(Metric):
     low: float
     high: float
 
-    _suffix: ClassVar[str] = ""
+    _prefix: ClassVar[str] = ""
+    _needs_field: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        kind = type(self).__name__
-        if not isinstance(self.field, str):
+        kind, given = type(self).__name__, _anything(self.field)[0]
+        if not isinstance(given, str) and (given is not None or self._needs_field):
             raise TypeError(
                 f"{kind} needs the name of a field, got {self.field!r}: give e.g. "
                 f'{kind}("latency", 0, 5)'
@@ -201,11 +202,13 @@ class OfField(Metric):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return (self.name or f"{self.field}_{self._suffix}",)
+        if _anything(self.field)[0] is None:
+            return (self.name or self._prefix,)
+        return (self.name or f"{self._prefix}_{self.field}",)
 
     @property
     def fields(self) -> tuple[str, ...]:
-        return (self.field,)
+        return () if _anything(self.field)[0] is None else (self.field,)
 
     @cached_property
     def lattice(self) -> Lattice:
@@ -215,13 +218,17 @@ class OfField(Metric):
     def code(self, event: Mapping[str, object]) -> int | None:
         """The event's number as a whole one; None where there is none."""
         try:
-            return self.lattice.one(event[self.field])
+            return self.lattice.one(self._content(event))
         except (LookupError, NotANumberError):
             return None
 
+    def _content(self, event: Any) -> Any:
+        """What may be the event's number."""
+        return event[self.field] if self.fields else event
+
     def problem(self, event: Mapping[str, object]) -> str | None:
         try:
-            value = event[self.field]
+            value = self._content(event)
         except LookupError:
             return f"{self.columns[0]}: {MISSING}"
         if self.code(event) is None:

@@ -59,7 +59,7 @@ class Centred(OnLattice):
 
 @dataclass(frozen=True)
 class Mean(Centred):
-    """The mean of the numbers in a field, with Fieller's interval. Its column: `<field>_mean`.
+    """The mean of the numbers in a field, with Fieller's interval. Its column: `mean_<field>`.
 
     Events without a number in the field are left out of it: it has a count of its own.
 
@@ -71,7 +71,7 @@ class Mean(Centred):
         ten that divides the bounds into 10^4 to 10^5 parts.
     """
 
-    _suffix: ClassVar[str] = "mean"
+    _prefix: ClassVar[str] = "mean"
 
     @property
     def width(self) -> int:
@@ -99,7 +99,7 @@ class Mean(Centred):
 @dataclass(frozen=True)
 class Variance(Centred):
     """The variance of the numbers in a field (of all of them, ddof=0). Its column:
-    `<field>_variance`.
+    `variance_<field>`.
 
     It has a count, a sum and a sum of squares of its own, around the centre, and its interval is
     that of the mean squares around each mean within the mean's interval, which takes a fifth of
@@ -112,7 +112,7 @@ class Variance(Centred):
         Squares of more than 2^18 steps of the lattice are rounded to 2^-18 of the largest.
     """
 
-    _suffix: ClassVar[str] = "variance"
+    _prefix: ClassVar[str] = "variance"
 
     @cached_property
     def square(self) -> int:

@@ -37,7 +37,7 @@ _TIES = 1e-3  # of an event: a rank that is reached but for this is reached
 
 @dataclass(frozen=True)
 class Quantiles(OfField):
-    """Quantiles of the numbers in a field, with intervals. Its columns: `<field>_p50` etc.
+    """Quantiles of the numbers in a field, with intervals. Its columns: `p50_<field>` etc.
 
     The q-quantile is the least number that at least q n of the n numbers do not exceed. The value
     is interpolated within a bucket. The interval ends at edges of buckets: it leaves out those
@@ -88,8 +88,8 @@ class Quantiles(OfField):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        first = self.name or self.field
-        return tuple(f"{first}_p{_percent(q)}" for q in self.q)
+        of = self.name or self.field
+        return tuple(f"p{_percent(q)}_{of}" for q in self.q)
 
     def planned(self, pure: bool) -> Quantiles:
         if self.branching is not None:

@@ -18,18 +18,31 @@ from beam_dpcount.statistics.metrics.base import (
 
 @dataclass(frozen=True)
 class Sum(OnLattice):
-    """The sum of the numbers in a field. Its column: `<field>_sum`.
+    """The sum of the numbers in a field, or of events that are numbers. Its column: `sum_<field>`.
 
     An event without a number in the field adds 0.
 
     Args:
-      field: its name.
-      low, high: numbers are clipped to them.
+      field: its name. Default: the value of an event is itself the number, and the column `sum`.
+      low, high: numbers are clipped to them. Required.
       unit: and then rounded to multiples of it. Default: the power of ten that divides the larger
         of |low| and |high| into 10^4 to 10^5 parts.
     """
 
-    _suffix: ClassVar[str] = "sum"
+    field: str | None = None  # type: ignore[assignment]
+    low: float = None  # type: ignore[assignment]
+    high: float = None  # type: ignore[assignment]
+
+    _prefix: ClassVar[str] = "sum"
+    _needs_field: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.low is None or self.high is None:
+            raise TypeError(
+                f"Sum needs bounds, got low={self.low!r}, high={self.high!r}: give what numbers "
+                'are clipped to, e.g. Sum("amount", 0, 100), or Sum(low=0, high=100) of the values'
+            )
+        super().__post_init__()
 
     @property
     def _extent(self) -> float:

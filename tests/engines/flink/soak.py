@@ -89,7 +89,7 @@ def loads(options: Namespace) -> Load:
     keys = [f"key{n}" for n in range(options.keys if options.count == "ticks" else KEYS)]
     more: dict[str, Any] = {"value": lambda pair: 1}
     if options.count == "people":
-        more["users"] = dp.Users(lambda pair: pair[1], events=1)
+        more["users"] = dp.Users(lambda pair: pair[1], events=1, per_key=1)
     horizon = last // tick + 1
     clock = {"horizon": horizon, "keys": keys, "path": "streaming"}
     ticks = dp.TickCount(budget, tick / 1e6, 0, **clock, **more)

@@ -1,0 +1,648 @@
+"""`ticks` with --metric, --view or --zone: metrics and views of a clock, under one budget."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+
+import beam_dpcount as dp
+from beam_dpcount.arguments import groups
+from beam_dpcount.arguments import metrics as given_metrics
+from beam_dpcount.arguments import timestamps as times
+from beam_dpcount.arguments.metrics import metrics_of, views_of
+from beam_dpcount.budget.budgets import PureDP
+from beam_dpcount.commands import options as opt
+from beam_dpcount.commands import report, select
+from beam_dpcount.commands.figures import keys as plot_keys
+from beam_dpcount.commands.figures.pictures import STDDEVS, Running
+from beam_dpcount.commands.files import formats
+from beam_dpcount.commands.files.formats import InputError
+from beam_dpcount.commands.report import LEVEL, Estimate, many
+from beam_dpcount.commands.task import described
+from beam_dpcount.commands.ticks import SplitCells, SplitKeys, Ticks
+from beam_dpcount.counters.charged import CounterSpender, JoinedSpender
+from beam_dpcount.counters.clock import Clock, Last, Restart, now
+from beam_dpcount.counters.grid import Grid
+from beam_dpcount.counters.moments import instant, zone_of
+from beam_dpcount.counters.people import Seen
+from beam_dpcount.mechanisms.single_steps import SingleSteps
+from beam_dpcount.statistics.metrics import Items, Metric, People
+from beam_dpcount.statistics.metrics.base import Errors, OfField
+from beam_dpcount.statistics.metrics.rates import Comparison, Rate
+from beam_dpcount.times import every
+from beam_dpcount.transforms.sentence import TickCount
+from beam_dpcount.transforms.views import ViewVectors
+
+_DIGITS = 2  # below the leading one of a standard deviation
+_ERRORS = (
+    "how far off {names} may be depends on how many rows there are: each release has its interval "
+    "(`beam-dpcount errors --metric ... --events N` says how wide it is)"
+)
+
+
+def given(options: argparse.Namespace) -> bool:
+    """Whether options ask for more than one running count or sum."""
+    return bool(options.metric or options.view or options.zone)
+
+
+def is_public(metric: Metric) -> bool:
+    """Whether the standard deviations of its columns are public."""
+    metric = metric.planned(pure=False)
+    ones = np.ones((1, metric.width))
+    found = metric.measure(ones, Errors(ones, lambda level: np.ones(1)), LEVEL)
+    return not bool(np.isnan(found.stddevs).any())
+
+
+class Sentence(Ticks):
+    """Of rows at the ticks of a public clock: metrics and views."""
+
+    names = select.NAMES | {"ticks": "horizon"}
+
+    @cached_property
+    def metrics(self) -> list[Metric]:
+        """What is counted."""
+        return metrics_of(self.options.metric)
+
+    def check(self) -> None:
+        options = self.options
+        self._check_keys()
+        for metric in self.metrics:
+            if isinstance(metric, OfField) and not metric.fields:
+                raise InputError("--metric sum needs a column: give e.g. --metric 'sum(X, 0, 100)'")
+            if isinstance(metric, People) and options.user is None:
+                raise InputError(
+                    "--metric people needs --user COLUMN and --per-user K, which say who they are"
+                )
+        for name in ("value", "unit", "bounds"):
+            if name in options.given:
+                text = "'sum(COLUMN, LOW, HIGH, unit=U)'"
+                raise InputError(
+                    f"{opt.option(name)} is of a plain running sum: give --metric {text} in its "
+                    "place, beside --metric, --view and --zone"
+                )
+        if options.separator is not None and options.user is None:
+            raise InputError(
+                "--separator with --metric, --view or --zone needs --user: leave it out, or count "
+                "rows so far, without these three"
+            )
+        groups.check_people(vars(options))
+        groups.check_select(vars(options))
+
+    def source(self) -> formats.Source:
+        measure = FieldsOfRow(tuple(self._columns), self._numbers, self.options.where)
+        return self.read(measure.columns, measure, per_tick=True)
+
+    @property
+    def _columns(self) -> list[str]:
+        """The columns that metrics read."""
+        return list(dict.fromkeys(name for metric in self.metrics for name in metric.fields))
+
+    @property
+    def _numbers(self) -> frozenset[str]:
+        """Those of them that hold numbers."""
+        return frozenset(
+            name for metric in self.metrics if reads_numbers(metric) for name in metric.fields
+        )
+
+    def transform(self, places: formats.Places) -> Any:
+        options, values = self.options, vars(self.options)
+        self.keys: list[str] = []
+        if options.key is None:
+            self.keys = [formats.ALL]
+        elif not options.select_keys:
+            self.keys = self.listed_texts("keys", places.paths)
+        if self.keys:
+            plot_keys.check_listed(options, self.keys)
+        entropy = opt.entropy_of(options, ([*map(opt.real_path, places.paths)], self.keys))
+        most = opt.most_items(options, "--keys", self.keys or None)
+        if options.separator is not None:
+            kind: Any = SplitKeys if self.keys else SplitCells
+            known = (self.keys,) if self.keys else ()
+            self.split = kind(*known, options.separator, most)
+        people = groups.people(values, formats.person_of)
+        if people is not None:
+            people = replace(people, per_key=options.per_key)
+            if options.per_key is None:  # for what is said of people
+                alone = all(isinstance(metric, People) for metric in self.metrics)
+                options.per_key = 1 if alone else options.per_user
+        clock = groups.sentence_clock(values, given_metrics.needs_end(options.view))
+        until = groups.moment("until", options.until, options.timezone)
+        if until is None and clock.is_endless and options.path != "streaming":
+            until = Fraction(now(), 10**6)
+        self.views = views_of(options.view, clock)
+        keys: Any = self.keys or groups.selection(values)
+        self.count: Any = TickCount(
+            self.given,
+            self.views,
+            self.metrics,
+            keys=dp.TOTAL if options.key is None else keys,
+            users=people,
+            until=until,
+            value=formats.value_of,
+            entropy=entropy,
+            **{
+                name: values[name]
+                for name in ("mechanism", "relation", "max_per_tick", "late", "path")
+            },
+        )
+        return self.count
+
+    @property
+    def parts(self) -> Sequence[Any]:
+        """What counts: one engine, or several that share the budget."""
+        parts: Sequence[Any] = self.count._parts
+        return parts
+
+    def use(self, transform: Any) -> None:
+        self.counter = self.parts[0].engine.counter
+        self.entropy = transform.entropy or dp.SystemEntropy()
+
+    @property
+    def spender(self) -> Any:
+        how = self.entropy, True, self.options.user
+        spenders = [CounterSpender(part.engine.counter, *how) for part in self.parts]
+        return spenders[0] if len(spenders) == 1 else JoinedSpender(spenders)
+
+    def budget(self) -> str:
+        return str(self.given) if self.selection is None else super().budget()
+
+    # What is written
+
+    def table(self) -> formats.Table:
+        public = [is_public(m) for _ in self.views for m in self.metrics for _ in m.columns]
+        columns = tuple(zip(self.count.columns, public, strict=True))
+        counter = None
+        if len(self.parts) == 1 and not isinstance(self.engine, ViewVectors):
+            counter = self.counter
+        numbered = any(isinstance(view, Restart) for view in self.views)
+        table = TickTable(
+            columns=[],
+            cells=TickCells(self.engine.clock, columns, numbered, counter),
+            keys=self.keys,
+        )
+        names = [name for name, _ in table.schema]
+        for name in names:
+            if names.count(name) > 1:
+                raise InputError(
+                    f"--metric: two columns of the output are called {name!r}: give a metric "
+                    "another name, such as 'mean(X, 0, 5, name=average)'"
+                )
+        return table
+
+    # What is said
+
+    def notes(self) -> list[str]:
+        options, selection = self.options, self.selection
+        where = "" if options.where is None else f" where {options.where} to the letter"
+        names = ", ".join(self.count.columns)
+        lines = [f"note: of rows{where} within the clock: {names}; {self.engine.countable}"]
+        lines += [
+            "note: an empty cell is a missing value, and counts nothing in metrics of its column"
+        ] * bool(self._columns)
+        lines += report.of_people(options, self.people_are_public)
+        if len(self.views) > 1:
+            lines.append(
+                "note: the views share the budget in equal parts; people are bounded in each alone"
+            )
+        if selection is not None:
+            lines += select.notes(options, selection)
+        named = ["metrics and --where name" if options.where else "metrics name"]
+        if self._columns or options.where:
+            lines.append(report.unchecked(f"texts that {named[0]} are", "their"))
+        if options.key is not None and selection is None:
+            lines.append(report.unchecked("keys are", "their", self.keys))
+        fit = f"--timestamp-format {options.timestamp_format}"
+        lines.append(
+            f"note: rows whose times do not fit {fit} count nothing (--check says how many)"
+        )
+        given = [options.start, options.stop, options.until]
+        if any(isinstance(t, str) and t and times.lacks_offset(t) for t in given):
+            zone = options.zone or options.timezone
+            lines.append(f"note: times without an offset are taken as {zone}")
+        if selection is not None:
+            shown = "how many keys are shown depends on their counts"
+            return [*lines, *self._not_ended(), f"{self._ticks()}; {shown}"]
+        size = f"{many(len(self.keys), 'key')} x {self._ticks()}"
+        releases = many(len(self.keys) * self.count.ticks_released, "release")
+        return [*lines, *self._not_ended(), f"{size} = {releases}"]
+
+    def _not_ended(self) -> list[str]:
+        if self.count.ticks_left and self.grid.steps > 1 and self._is_endless:
+            return [f"note: ticks that have ended by {self.engine.cutoff} (--until) are written"]
+        return super()._not_ended()
+
+    @property
+    def engine(self) -> Any:
+        return self.parts[0].engine
+
+    @property
+    def _is_endless(self) -> bool:
+        return bool(self.views[0].clock.is_endless)
+
+    @property
+    def steps(self) -> int:
+        return self.grid.steps
+
+    def _ticks(self) -> str:
+        if self._is_endless:
+            return f"{many(self.count.ticks_released, 'tick')} that have ended"
+        if not self.count.ticks_left:
+            return many(self.steps, "tick")
+        return f"{self.count.ticks_released:,} of {many(self.steps, 'tick')}"
+
+    def estimate(self) -> Estimate:
+        options = self.options
+        selected = self.selection is not None
+        lists = options.key is not None and not selected
+        change: Any = self.counter.change
+        beyond = f"what a key has beyond {change.most:,} rows a tick (--max-per-tick)"
+        left_out = [
+            f"rows that are outside the clock{', of other keys' * lists} or unreadable",
+            *([select.HIDDEN] if selected else []),
+            beyond,
+        ]
+        if self._numbers:
+            left_out.append("what of numbers is beyond the bounds of a metric or rounded off")
+        if self.count.ticks_left and not self._is_endless:
+            left_out.insert(0, "rows of ticks that have not ended (--until)")
+        if options.separator is not None:
+            left_out.append(f"keys of a cell beyond its first {options.max_items:,} (--max-items)")
+        if options.path == "streaming":
+            until = "" if options.late == "drop" else ", until the next tick"
+            left_out.append(f"late rows{until} (--late {options.late})")
+        views = " and ".join(view.name for view in self.views)
+        what = f"the same number of the rows within the clock ({views})"
+        of, chosen = (" of a key named beforehand", select.CHOSEN) if selected else ("", "")
+        made = Estimate(what, views, left_out, of, chosen)
+        if options.max_per_tick is None:
+            made = replace(made, unlikely=beyond)
+        return report.bounded(options, made)
+
+    def errors(self, estimate: Estimate) -> str:
+        lines = [f"{name}: {said}" for name, said in self.stddevs().items()]
+        unknown = self._unknown()
+        if unknown:
+            lines.append(_ERRORS.format(names=", ".join(unknown)))
+        said = f"Error to expect: {'; '.join(lines)}."
+        return f"{said} {estimate.remark}".rstrip()
+
+    def error(self) -> str:
+        lines = [f"{name} is within {half:.3g}" for name, (half, _) in self._halves().items()]
+        unknown = self._unknown()
+        if unknown:
+            lines.append(f"{', '.join(unknown)}: see the interval of each release")
+        chosen = " The first releases of a shown key are too high." * (self.selection is not None)
+        return f"{', '.join(lines)}.{chosen}"
+
+    def _halves(self) -> dict[str, tuple[float, float]]:
+        """Of each column within what it is 95 % of the time, and its largest standard deviation."""
+        found = {}
+        for part in self.parts:
+            for name, stddev in largest_stddevs(part).items():
+                found[name] = stddev * half_widths(part.engine.counter), stddev
+        return {name: found[name] for name in self.count.columns if name in found}
+
+    def stddevs(self) -> dict[str, str]:
+        """The largest standard deviation of each column, where it is public, in words."""
+        return {
+            name: f"95 % of the time within {half:.3g}, the standard deviation at most {stddev:.3g}"
+            for name, (half, stddev) in self._halves().items()
+        }
+
+    def _unknown(self) -> list[str]:
+        known = self.stddevs()
+        return [name for name in self.count.columns if name not in known]
+
+    def foretold(self) -> list[str]:
+        lines = [*self.statements(), ""]
+        for part in self.parts:
+            counter = part.engine.counter
+            lines.append(f"{part.label}: {counter.mechanism.name}, {type(counter.law).__name__}")
+        return lines
+
+    def mechanism(self) -> Mapping[str, Any]:
+        return {part.label: described(part.engine.counter) for part in self.parts}
+
+    @property
+    def drawn_by(self) -> str:
+        laws = dict.fromkeys(type(part.engine.counter.law).__name__ for part in self.parts)
+        return " and ".join(laws)
+
+    @property
+    def mechanisms(self) -> str:
+        names = dict.fromkeys(part.engine.counter.mechanism.name for part in self.parts)
+        return f"{' and '.join(names)}, {self._ticks()}"
+
+    def released_ticks(self) -> dict[str, Any]:
+        if self.options.path == "streaming":
+            return {}
+        of = None if self._is_endless else self.steps
+        return {
+            "until": self.engine.cutoff,
+            "ticks": {"released": self.count.ticks_released, "of": of},
+        }
+
+    def meaning(self, name: str) -> str | None:
+        """What a column of the output holds."""
+        placed = {
+            "step": "which tick of the clock it is at the end of, from 1",
+            "start": "when that tick begins, ISO 8601",
+            "timestamp": "when that tick ends, ISO 8601",
+            "restart": "which start of the count it is, from 1",
+        }
+        if name in placed:
+            return placed[name]
+        parts = {
+            "_stddev": "the standard deviation of the noise in {}; public",
+            "_low": "the lower end of the 95 % interval of {}; empty if there is none",
+            "_high": "the upper end of it",
+        }
+        for end, text in parts.items():
+            if name.removesuffix(end) in self.count.columns and name.endswith(end):
+                return text.format(name.removesuffix(end))
+        if name in self.count.columns:
+            return f"the private value of {name}; empty if there are too few rows beside the noise"
+        return None
+
+    # What a private look at the rows finds
+
+    def beyond_bounds(self, events: Sequence[tuple[str, str, int | None, Any]]) -> int:
+        bound, restarts = self.count.users.bound(), self.engine._restarts
+        seen: dict[str, Seen] = defaultdict(Seen)
+        beyond = 0
+        for person, key, micros, _ in sorted(events, key=lambda event: event[2] or 0):
+            window = restarts.count_of(restarts.tick_of(micros))[0] if restarts else 0
+            taken = person and bound.take(seen[person], [(key, window)], micros or 0)
+            beyond += not taken
+        return beyond
+
+    def never(self, values: Iterable[Any]) -> list[str]:
+        wanted: dict[str, Comparison] = {}
+        for metric in self.metrics:
+            if isinstance(metric, Rate) and isinstance(metric.where, Comparison):
+                wanted[f"{metric.where} (--metric rate)"] = metric.where
+            if isinstance(metric, Items):
+                for item in metric.domain:
+                    named = f"{metric.field} = {item} (--metric items)"
+                    wanted[named] = Comparison(metric.field, "=", item)
+        for value in values:
+            for name in [name for name, where in wanted.items() if where(value or {})]:
+                del wanted[name]
+        return [f"no row has {name}: is its spelling right?" for name in wanted]
+
+    # What is drawn
+
+    @property
+    def _drawn(self) -> str:
+        """The column that is drawn: the first."""
+        return str(self.count.columns[0])
+
+    def _rows_drawn(self) -> dict[str, list[Any]]:
+        """Its releases. Those without a value are left out."""
+        columns, name = self.output.columns(), self._drawn
+        kept = [row for row, value in enumerate(columns[name]) if value is not None]
+        values, lows, highs = ([columns[f"{name}{end}"][row] for row in kept] for end in _ENDS)
+        halves = [
+            math.inf if low is None or high is None else max(high - x, x - low) / STDDEVS
+            for x, low, high in zip(values, lows, highs, strict=True)
+        ]
+        ends = [times.parser("iso", "UTC")(columns["timestamp"][row]) for row in kept]
+        return {
+            "key": [columns["key"][row] for row in kept],
+            "step": [columns["step"][row] for row in kept],
+            "timestamp": ends,
+            "value": values,
+            "stddev": halves,
+        }
+
+    def picture(self) -> Running:
+        options, estimate = self.options, self.estimate()
+        columns = self._rows_drawn()
+        by = "" if options.key is None else f" by {options.key}"
+        title = f"Private {self._drawn} {every(options.tick)}{by}"
+        chosen: dict[str, Any] = {"order": self.keys}
+        if self.selection is not None:
+            chosen = {"selected": True}
+        others = self.count.columns[1:]
+        choice = [f"Drawn: {self._drawn}; {', '.join(others)} are in the data."] if others else []
+        return Running(
+            title=title,
+            covers="Band: the 95 % interval of each release by itself, or wider.",
+            remark=estimate.remark,
+            choice=choice,
+            keys=set(columns["key"]),
+            columns=columns,
+            only=options.plot_keys,
+            zone=zone_of(options.zone or options.timezone),
+            single=options.key is None,
+            of=self._drawn,
+            **chosen,
+        )
+
+    def exact(self, events: Iterable[Any], _: formats.Places) -> dict[str, list[float]]:
+        """What is drawn, of all rows within the clock; people are not bounded."""
+        columns, view, grid = self._rows_drawn(), self.views[0], self.grid
+        pure = isinstance(self.given, PureDP)
+        metric = self.metrics[0].planned(pure)
+        truth, last = Truth(metric, view, self.count.ticks_released), self.count.ticks_released
+        for element in events:
+            step = grid.tick_of(element.timestamp.micros)
+            for key, event in (element.value,) if self.split is None else self.split(element.value):
+                if 0 < step <= last and event.value is not None:
+                    truth.add(key, step, event)
+        found: dict[str, list[float]] = {key: [] for key in dict.fromkeys(columns["key"])}
+        for key, step in zip(columns["key"], columns["step"], strict=True):
+            found[key].append(truth.at(key, step))
+        return found
+
+
+_ENDS = ("", "_low", "_high")
+
+
+def half_widths(counter: Any) -> float:
+    """Within how many standard deviations noise is 95 % of the time, at the noisiest tick."""
+    stddev = math.sqrt(counter.max_variance())
+    return dp.largest_half_width(counter, LEVEL) / stddev if stddev else 0.0
+
+
+def largest_stddevs(part: Any) -> dict[str, float]:
+    """The largest standard deviations of a part's columns, where they are public."""
+    engine = part.engine
+    if not isinstance(engine, ViewVectors):
+        return {part.names[0]: math.sqrt(engine.counter.max_variance())}
+    columns = engine.expected((), None).columns
+    named = zip(part.names, columns, strict=False)
+    return {name: column.stddev for name, column in named if column.stddev is not None}
+
+
+def reads_numbers(metric: Metric) -> bool:
+    """Whether the fields of a metric hold numbers."""
+    if isinstance(metric, Rate):
+        where = metric.where
+        return isinstance(where, Comparison) and where.sign not in ("=", "!=")
+    return isinstance(metric, OfField)
+
+
+@dataclass(frozen=True)
+class FieldsOfRow:
+    """From the cells of a row to the fields that metrics read; None if the row does not count.
+
+    Args:
+      names: of the fields.
+      numbers: those that hold numbers. In CSV their cells are text.
+      where: COLUMN=VALUE; other rows do not count.
+    """
+
+    names: tuple[str, ...]
+    numbers: frozenset[str]
+    where: str | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns whose cells it takes, in their order."""
+        known, _ = formats.counted(None, self.where)
+        return (*self.names, *known)
+
+    def __call__(self, *cells: object) -> dict[str, object] | None:
+        if self.where is not None:
+            _, holds = formats.counted(None, self.where)
+            if not holds(cells[-1]):
+                return None
+        named = zip(self.names, cells, strict=False)
+        return {name: self._cell(name, cell) for name, cell in named if cell != ""}
+
+    def _cell(self, name: str, cell: object) -> object:
+        if name in self.numbers:
+            return formats.number(cell)
+        return int(cell) if isinstance(cell, float) and cell.is_integer() else cell
+
+
+def rounded(number: float | None, scale: float | None) -> float | None:
+    """A number without the digits that its noise makes meaningless.
+
+    It is rounded to a power of ten, from 1/100 to 1/1000 of the scale: of its standard deviation,
+    or half of its interval. Rounding adds less than 1/200 of that.
+    """
+    if number is None or scale is None or not 0 < scale < math.inf:
+        return number
+    return round(float(number), _DIGITS - math.floor(math.log10(scale))) + 0.0
+
+
+@lru_cache(maxsize=1 << 16)
+def half_width_at(counter: Any, step: int) -> float:
+    """Within what noise is 95 % of the time."""
+    if isinstance(counter.mechanism, SingleSteps) and step > 1:
+        return half_width_at(counter, 1)
+    return dp.half_width(counter, step, LEVEL)
+
+
+@dataclass(frozen=True)
+class TickCells:
+    """From a release to the cells of a row.
+
+    Args:
+      clock: the ticks.
+      columns: of metrics and views, and whether their standard deviations are public.
+      numbered: whether a count starts anew, so that there is a column `restart`.
+      counter: of releases that are one number each, and bring no intervals.
+    """
+
+    clock: Grid
+    columns: tuple[tuple[str, bool], ...]
+    numbered: bool
+    counter: Any
+
+    @property
+    def schema(self) -> list[tuple[str, type]]:
+        placed = [("key", str), ("step", int), ("start", str), ("timestamp", str)]
+        placed += [("restart", int)] * self.numbered
+        for name, public in self.columns:
+            ends = ("", "_stddev", "_low", "_high") if public else _ENDS
+            placed += [(f"{name}{end}", float) for end in ends]
+        return placed
+
+    def __call__(self, release: Any) -> list[tuple[Any, ...]]:
+        start = self.clock.borders(release.step, 1)[0]
+        cells = [release.key, release.step, instant(start), instant(release.timestamp)]
+        cells += [release.restart] * self.numbered
+        for name, public in self.columns:
+            value, stddev, low, high = self._numbers(release, name)
+            scale = stddev
+            if scale is None and low is not None and high is not None:
+                scale = (high - low) / 2
+            shown = (value, stddev, low, high) if public else (value, low, high)
+            cells += [rounded(number, scale) for number in shown]
+        return [tuple(cells)]
+
+    def _numbers(self, release: Any, name: str) -> tuple[float | None, ...]:
+        if self.counter is None:
+            found = release.values, release.stddevs, release.lows, release.highs
+            return tuple(each[name] for each in found)
+        # Within its count: one that starts anew has the errors of its first ticks again.
+        step = self.clock.count_of(release.step)[1] if self.numbered else release.step
+        half = half_width_at(self.counter, step)
+        return release.value, release.stddev, release.value - half, release.value + half
+
+
+@dataclass(frozen=True)
+class TickTable(formats.Table):
+    """A row a key and tick, with all columns."""
+
+    @property
+    def schema(self) -> list[tuple[str, type]]:
+        cells: Any = self.cells
+        schema: list[tuple[str, type]] = cells.schema
+        return schema
+
+    def rows(self, release: Any, timed: bool) -> Iterable[tuple[Any, ...]]:
+        return self.cells(release)
+
+
+class Truth:
+    """What a metric says of rows themselves, in a view. PRIVATE."""
+
+    def __init__(self, metric: Metric, view: Any, ticks: int) -> None:
+        self._metric, self._view, self._ticks = metric, view, ticks
+        self._sums: dict[str, np.ndarray] = {}
+        self._people: dict[tuple[str, int], set[str]] = {}
+
+    def add(self, key: str, step: int, event: Any) -> None:
+        """Count a row."""
+        if isinstance(self._metric, People):
+            self._people.setdefault((key, step), set()).add(event.person)
+            return
+        if key not in self._sums:
+            self._sums[key] = np.zeros((self._ticks, self._metric.width))
+        for place, amount in self._metric.additions(event.value):
+            self._sums[key][step - 1, place] += amount
+
+    def _first(self, step: int) -> int:
+        """The first tick that a release is of."""
+        if isinstance(self._view, Clock):
+            return 1
+        if isinstance(self._view, Last):
+            return max(1, step - int(self._view.ticks) + 1)
+        if isinstance(self._view, Restart):
+            return step - self._view.grid.count_of(step)[1] + 1
+        return step
+
+    def at(self, key: str, step: int) -> float:
+        """What there is at the end of a tick; NaN if nothing can be said."""
+        first = self._first(step)
+        if isinstance(self._metric, People):
+            some = (self._people.get((key, one), set()) for one in range(first, step + 1))
+            return float(len(set().union(*some) - {""}))
+        if key not in self._sums:
+            sums = np.zeros((1, self._metric.width))
+        else:
+            sums = self._sums[key][first - 1 : step].sum(axis=0)[None, :]
+        errors = Errors(np.zeros_like(sums), lambda level: np.zeros(1))
+        return float(self._metric.measure(sums, errors, LEVEL).values[0, 0])

@@ -1,0 +1,229 @@
+"""Reads events by the fields that a user names, and joins what several counts say of a tick."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.coders import BytesCoder
+from apache_beam.transforms.userstate import BagStateSpec
+from apache_beam.transforms.window import GlobalWindow, TimestampedValue
+from apache_beam.utils import windowed_value
+from apache_beam.utils.timestamp import Timestamp
+
+from beam_dpcount.counters.grid import Grid
+from beam_dpcount.dofns.aggregates import Reading
+from beam_dpcount.dofns.intake import has_str_key, is_pair
+from beam_dpcount.dofns.releases import Release, TickRelease
+from beam_dpcount.dofns.versions import VersionedDoFn
+from beam_dpcount.reading import UNREADABLE, Fields, field_of, read, text_of
+
+_FORMAT = 1  # of what a join keeps of a tick
+_PLACE = struct.Struct("<q")
+_NEVER = GlobalWindow().max_timestamp().micros
+
+# Aliases, because the declared defaults are Beam's markers and not of the parameters' types.
+_placed: Any = windowed_value.create
+
+
+@dataclass(frozen=True)
+class Ones:
+    """What Count counts of an event: 1; nothing if `value` returns None for it."""
+
+    value: Callable[[Any], Any] | None = None
+
+    def __call__(self, event: Any) -> int | None:
+        return None if self.value is not None and self.value(event) is None else 1
+
+
+@dataclass(frozen=True)
+class NumberOf:
+    """What Sum counts of an event: the number in a field."""
+
+    field: str
+    value: Callable[[Any], Any] | None = None
+
+    def __call__(self, event: Any) -> Any:
+        return field_of(event if self.value is None else self.value(event), self.field)
+
+
+@dataclass(frozen=True)
+class FieldsOf:
+    """An event as a mapping from its fields, for metrics that read them."""
+
+    value: Callable[[Any], Any] | None = None
+
+    def __call__(self, event: Any) -> Any:
+        content = event if self.value is None else self.value(event)
+        return content if content is None or isinstance(content, Mapping) else Fields(content)
+
+
+@dataclass(frozen=True)
+class EventReader:
+    """The key, the payload and the time of an event.
+
+    Args:
+      key: reads the key; None: events are (key, payload) pairs.
+      total: the one key of all events, the keys of pairs included; None: each has its own.
+      time: reads the time, as microseconds; None: events carry it.
+    """
+
+    key: Callable[[Any], Any] | None = None
+    total: str | None = None
+    time: Callable[[Any], int] | None = None
+
+    def pair(self, event: Any) -> tuple[str, Any] | None:
+        """(key, payload); None if there is no key."""
+        if self.total is not None:
+            return self.total, event[1] if is_pair(event) else event
+        if self.key is None:
+            return (str.__str__(event[0]), event[1]) if has_str_key(event) else None
+        key = read(self.key, event)
+        text = None if key is UNREADABLE else text_of(key)
+        return None if text is None else (text, event)
+
+    def micros(self, event: Any) -> int | None:
+        """The time of an event, where a field has it; None if it cannot be read."""
+        if self.time is None:
+            return None
+        micros = read(self.time, event)
+        return None if micros is UNREADABLE else micros
+
+
+class ReadEvents(VersionedDoFn):
+    """Events to (key, payload), at their time. An event without a key or a time leaves no trace."""
+
+    def __init__(self, reader: EventReader, clock: Grid) -> None:
+        self._reader, self._first, self._stop = reader, clock.start, clock.stop
+
+    def process(self, event: Any) -> Iterable[Any]:
+        pair = self._reader.pair(event)
+        if pair is None:
+            return ()
+        if self._reader.time is None:
+            return (pair,)
+        micros = self._reader.micros(event)
+        if micros is None or not self._first <= micros < self._stop:
+            return ()
+        return (TimestampedValue(pair, Timestamp(micros=micros)),)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a join knows: the columns, and how many parts make a row.
+
+    Args:
+      clock: the ticks.
+      names: the columns, in their order.
+      many: how many parts there are.
+      keys: all keys, in their order.
+    """
+
+    clock: Grid
+    names: Sequence[str]
+    many: int
+    keys: Sequence[str]
+
+    def row(self, key: str, step: int, parts: Iterable[bytes]) -> TickRelease:
+        """The row that parts make."""
+        found: list[dict[str, Any]] = [{} for _ in range(5)]
+        restart = None
+        for part in parts:
+            _, _, number, *columns = json.loads(part)
+            restart = restart if number is None else number
+            for known, column in zip(found, columns, strict=True):
+                known.update(column)
+        start, end = self.clock.borders(step, 1)
+        columns = ({name: each[name] for name in self.names} for each in found)
+        return TickRelease(key, step, start, end, restart, list(self.names), *columns)
+
+
+class ToPart(VersionedDoFn):
+    """A release of one count to ((key, step), its part of the row, as bytes).
+
+    Args:
+      part: which part it is.
+      reading: knows intervals, where releases are of one number; None: they have them.
+      level: of these intervals.
+      ticks: how many there are. Counts that start anew may go on beyond, but rows do not.
+      places: the place of each key, on bounded input: to (place, (step, part)) instead.
+    """
+
+    def __init__(
+        self,
+        part: int,
+        reading: Reading | None,
+        level: float,
+        ticks: int,
+        places: Mapping[str, int] | None,
+    ) -> None:
+        self._part, self._reading, self._level, self._ticks = part, reading, level, ticks
+        self._places = places
+
+    def process(self, release: Any) -> Iterator[Any]:
+        if release.step > self._ticks:
+            return
+        columns: Sequence[Mapping[str, Any]]
+        if self._reading is None:
+            found = (release.values, release.stddevs, release.lows, release.highs, release.notes)
+            columns = [dict(each) for each in found]
+        else:
+            columns = self._of_number(release)
+        part = json.dumps([_FORMAT, self._part, release.restart, *columns]).encode()
+        if self._places is None:
+            yield (release.key, release.step), part
+        else:
+            yield self._places[release.key], _PLACE.pack(release.step) + part
+
+    def _of_number(self, release: Release) -> list[dict[str, Any]]:
+        stddevs = np.array([release.stddev])
+        multiples = self._reading.multiples(stddevs) if self._reading is not None else None
+        half = release.stddev * float(multiples(self._level)[0]) if multiples is not None else 0.0
+        ends = release.value - half, release.value + half
+        found: list[Any] = [release.value, release.stddev, *ends, ""]
+        return [{release.name: each} for each in found]
+
+
+class JoinEach(VersionedDoFn):
+    """Streaming: parts of a key's tick to the row, once all of them are there.
+
+    A cell a key and tick, which is cleared then. Parts hold noised releases only.
+    """
+
+    PARTS = BagStateSpec("parts", BytesCoder())
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def process(
+        self, element: tuple[tuple[str, int], bytes], bag: Any = beam.DoFn.StateParam(PARTS)
+    ) -> Iterator[Any]:
+        (key, step), part = element
+        found = {json.loads(each)[1]: each for each in (*bag.read(), part)}
+        if len(found) < self._parts.many:
+            bag.add(part)
+            return
+        bag.clear()
+        row = self._parts.row(key, step, found.values())
+        yield TimestampedValue(row, Timestamp(micros=min(row.timestamp, _NEVER)))
+
+
+class JoinAll(VersionedDoFn):
+    """Bounded, after the grouping by key: all rows of a key, by time."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[Any]:
+        place, packed = element
+        steps: dict[int, list[bytes]] = {}
+        for each in packed:
+            steps.setdefault(_PLACE.unpack_from(each)[0], []).append(each[_PLACE.size :])
+        for step in sorted(steps):
+            row = self._parts.row(self._parts.keys[place], step, steps[step])
+            yield _placed(row, min(row.timestamp, _NEVER), (GlobalWindow(),))

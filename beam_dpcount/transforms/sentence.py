@@ -1,0 +1,745 @@
+"""TickCount: what is counted, at which clock and in which view, for which keys, protecting whom."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import KW_ONLY, dataclass, field, replace
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+from apache_beam.pvalue import PCollection
+from apache_beam.transforms.window import GlobalWindows, WindowFn
+
+from beam_dpcount.budget.budgets import Budget, PureDP
+from beam_dpcount.budget.ledger import Ledger, claim, plain_budget
+from beam_dpcount.budget.shares import Share
+from beam_dpcount.checks import ParameterError
+from beam_dpcount.counters.charged import CounterSpender, JoinedSpender
+from beam_dpcount.counters.clock import Clock, Each, Last, Restart
+from beam_dpcount.counters.moments import datetime_of, micros_of, zone_of
+from beam_dpcount.counters.people import Users
+from beam_dpcount.counters.selection import Selection, SelectKeys
+from beam_dpcount.counters.total import ALL, Total
+from beam_dpcount.dofns.aggregates import Reading
+from beam_dpcount.dofns.events import (
+    EventReader,
+    FieldsOf,
+    JoinAll,
+    JoinEach,
+    NumberOf,
+    Ones,
+    Parts,
+    ReadEvents,
+    ToPart,
+)
+from beam_dpcount.dofns.releases import TickRelease
+from beam_dpcount.dofns.rows import RowElementError, is_row_type
+from beam_dpcount.mechanisms import Mechanism
+from beam_dpcount.noise.entropy import Entropy
+from beam_dpcount.reading import Field
+from beam_dpcount.statistics.metrics import Count, Metric, People, Sum
+from beam_dpcount.statistics.metrics.joint import Joint, check_metrics
+from beam_dpcount.transforms.bounding import check_users
+from beam_dpcount.transforms.checking import RowCheck
+from beam_dpcount.transforms.described import Described
+from beam_dpcount.transforms.expected import Expected
+from beam_dpcount.transforms.inputs import (
+    check_callable,
+    check_entropy,
+    in_windows,
+    once_per_window,
+    use_streaming,
+)
+from beam_dpcount.transforms.inside import Inside
+from beam_dpcount.transforms.ticks import TickCount as TickNumbers
+from beam_dpcount.transforms.views import (
+    STREAMING_ACTIVE,
+    ActivePeople,
+    View,
+    ViewNumbers,
+    ViewVectors,
+)
+
+_SHOWS_KEYS = Count(name="(number of events that shows keys)")
+_NUMBERS = (Count, Sum, People)
+_KEYS = (
+    "give keys=[...] with the public keys, keys=dp.SelectKeys() if they are private, or "
+    "keys=dp.TOTAL for one total"
+)
+
+
+class Part(NamedTuple):
+    """One engine, and what it counts.
+
+    Fields:
+      view: of the clock.
+      metrics: which it counts.
+      names: their columns.
+      share: of the budget.
+      engine: what counts them.
+    """
+
+    view: View
+    metrics: tuple[Metric, ...]
+    names: tuple[str, ...]
+    share: Fraction
+    engine: Any
+
+    @property
+    def label(self) -> str:
+        return f"{', '.join(self.names)}"
+
+
+@dataclass(eq=False, repr=False)
+class TickCount(Described):
+    """A private count of events by key, released at every tick of a public clock.
+
+    PCollection of events with event times -> PCollection[Release], one for each key at the end of
+    every tick, events or not; PCollection[TickRelease] if there are several numbers. (key, step)
+    and (key, timestamp) are primary keys: step is the tick, numbered over the whole clock.
+
+    Events are (key, payload) pairs; or rows, dicts, NamedTuples, dataclasses or objects, if `key`
+    names the field of the key.
+
+    Args:
+      budget: PureDP, ApproxDP, ZCDP or a share of a `Ledger`: what all releases of all keys may
+        cost together.
+      clock: a `Clock`, for all events so far, or one of its views: `clock.each()`, each tick alone;
+        `clock.last(n)`, the last n ticks; `clock.restart(n)`, all events since the count started
+        anew, every n ticks. Or a list of them: each takes an equal part of the budget, and people
+        are bounded for each alone.
+      what: what is counted: Count() (the default), Sum, Mean, Variance, Quantiles, Rate, People,
+        Items, or a list of them. Count() counts 1 an event, whatever its value. Metrics of a list
+        share the budget by their weights.
+      keys: all public keys, distinct texts; events with other keys do not count. Or
+        `SelectKeys()`, where nobody knows them, or which there are is private. Or `TOTAL`: all
+        events count under one key, "all".
+      users: Users(by, events): protect all events of one person, not only one.
+      mechanism: a name, class or instance, for a count so far or one that restarts. Default: the
+        one of least exact error for the view, the budget, and what one event or person changes.
+      relation: "add_remove" (default): one event (or person) is there or not; "replace_one": it is
+        another one, which costs up to twice as much.
+      max_per_tick: the sum of a key's events in one tick is clipped to this many times the largest
+        value. Default 2^30, or less if 64 bits would not hold all sums, or noise would grow.
+      until: on bounded input only ticks that have ended by then are released. Default: now.
+      late: what happens, in streaming, to events of ticks that were released already: "fold"
+        (default): they count at the next tick; "drop": they do not count.
+      on_unknown: "drop" (default), or "raise": an event with an unknown key, or one that is not a
+        pair although `key` is not given, stops the pipeline, which shows that it is there.
+      on_reject: the same for an event that counts nothing because of its value.
+      other: a key of `keys`, under which events with keys that are not listed count.
+      confidence: the level of the intervals of a TickRelease, of each by itself.
+      value: makes what metrics read out of an event's payload. Default: the payload itself. An
+        event for which it returns None, or raises an error, does not count.
+      key: the name of the field that holds the key, or a function of the event: a text or a whole
+        number. An event in which it is missing or None does not count. Default: events are pairs.
+      time: on bounded input, the name of the field that holds the time, or a function of the event:
+        as `start` of the clock. An event in which it is missing or not a time does not count.
+        Default: elements carry their event time.
+      path: "bounded", "streaming" or "auto", as the input is.
+      entropy: where the noise comes from; default the operating system.
+      allow_runner: as for PrefixCount.
+
+    Guarantee: the values of all releases of all keys, in all columns, together satisfy `budget` for
+      inputs that differ in any one event (the unit: one event), as `relation` says: whether it
+      happened, when within the clock, and what it holds are protected. With `users` the unit is one
+      person: inputs differ in all events of any one person, whoever that is. It does not follow
+      that one event is protected by `budget` alone: without it, others of its person's may count in
+      its place, which costs up to 2 rho (4 rho where numbers have two signs; 2 epsilon if pure).
+      Public: keys, clock, views, all parameters, and number, order and timestamps of the releases,
+      which depend on nothing else; with SelectKeys which keys are shown is released, under a part
+      of delta. On bounded input releases come by key, as `keys` are given, then by time, unless a
+      runner spreads them over machines. Parts of a list of views compose: their budgets add up to
+      `budget`. Events that count nothing (no key, time, number or person) leave no trace, but one
+      without any time, or that is a row although `key` is not given, stops the pipeline. Streaming:
+      the guarantee holds where the watermark's schedule and the order of arrival are public or
+      fixed, and a person's events change neither for others. What a bound on people, `max_per_tick`
+      or the bounds of a metric leave out is missing from the releases: a bias that no stddev
+      covers. Sensitivity: `counter.l1_sensitivity` and `.l2_sensitivity`
+      (docs/proofs/items_and_ticks.md, people.md, aggregates.md, sliding.md, selection.md).
+
+    Attributes:
+      columns: the names of what is released, in their order.
+      counter: the calibrated counter of each key, if there is one part.
+      counters: that of each part, by its columns.
+      selection: when keys are shown; None if they were listed.
+
+    Raises:
+      ValueError, TypeError: an argument is out of range, or arguments do not go together; and when
+        applied, for input in windows other than the global one.
+
+    Example:
+      >>> import apache_beam as beam
+      >>> import beam_dpcount as dp
+      >>> from beam_dpcount.transforms.sentence import TickCount
+      >>> hours = dp.Clock("1h", start="2026-01-15T00:00:00Z", ticks=2)
+      >>> count = TickCount(
+      ...     dp.ApproxDP(1.0, 1e-6), hours, keys=["/home", "/cart"], key="page", time="at"
+      ... )
+      >>> events = [{"page": "/home", "at": "2026-01-15T00:10:00Z"}]
+      >>> with beam.Pipeline("FnApiRunner") as pipeline:
+      ...     releases = pipeline | beam.Create(events) | count
+      ...     _ = releases | beam.Map(lambda r: print(r.key, r.step, r.name))
+      /home 1 count
+      /home 2 count
+      /cart 1 count
+      /cart 2 count
+      >>> views = [hours.each(), hours.last(2)]
+      >>> several = [dp.Count(), dp.Mean("ms", 0, 5)]
+      >>> TickCount(dp.ZCDP(0.5), views, several, keys=dp.TOTAL).columns
+      ('count_each', 'mean_ms_each', 'count_last_2', 'mean_ms_last_2')
+    """
+
+    budget: Budget | Share
+    clock: Clock | Each | Last | Restart | Sequence[Any]
+    what: Metric | Sequence[Metric] = Count()
+    _: KW_ONLY
+    keys: Sequence[str] | SelectKeys | Total | None = None
+    users: Users | None = None
+    mechanism: Mechanism | type[Mechanism] | str | None = None
+    relation: str = "add_remove"
+    max_per_tick: int | None = None
+    until: Any = None
+    late: str = "fold"
+    on_unknown: str = "drop"
+    on_reject: str = "drop"
+    other: str | None = None
+    confidence: float = 0.95
+    value: Callable[[Any], Any] | None = None
+    key: str | Callable[[Any], Any] | None = None
+    time: str | Callable[[Any], Any] | None = None
+    path: str = "auto"
+    entropy: Entropy | None = None
+    allow_runner: bool = False
+
+    columns: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self._views = _check_views(self.clock)
+        self._metrics = _check_what(self.what)
+        check_callable("value", self.value)
+        _check_confidence(self.confidence)
+        self._check_keys()
+        self._check_people()
+        self._check_views_of_keys()
+        self._reader = self._reading()
+        self._budget, self._account = plain_budget(self.budget)
+        self._parts = self._made_parts()
+        names = [self._named(view, metric) for view in self._views for metric in self._metrics]
+        self.columns = _check_columns([name for some in names for name in some])
+        self._fix()
+
+    # What is refused before anything runs.
+
+    def _check_keys(self) -> None:
+        if self.keys is None:
+            problem = "key names the field of the key, but" if self.key is not None else "there are"
+            raise ValueError(f"{problem} no keys: {_KEYS}")
+        if isinstance(self.keys, type) and issubclass(self.keys, Total):
+            raise TypeError("keys is the class Total: give keys=dp.TOTAL")
+        if isinstance(self.keys, Total):
+            for name, plain in (("key", None), ("other", None), ("on_unknown", "drop")):
+                if getattr(self, name) != plain:
+                    raise ValueError(f"{name} is for events of several keys: leave it out of TOTAL")
+        for name in ("key", "time"):
+            given = getattr(self, name)
+            if given is not None and not callable(given) and not (isinstance(given, str) and given):
+                raise TypeError(
+                    f"{name} must be the name of a field or a function of the event, got {given!r}:"
+                    f' e.g. {name}="{"page" if name == "key" else "at"}"'
+                )
+        if self.time is not None and self.path == "streaming":
+            raise ValueError(_TIMES_OF_STREAMS)
+
+    def _check_people(self) -> None:
+        people = any(isinstance(metric, People) for metric in self._metrics)
+        if self.users is None:
+            if people:
+                raise ValueError(
+                    "People counts each person once a key, and needs to know who they are: give "
+                    "users=Users(by, events)"
+                )
+            return
+        users = check_users(self.users)
+        if not people:
+            return
+        if users.asserted:
+            raise ValueError(
+                "each person's first events are found while people's events are bounded, so that "
+                "nothing is left to assert: leave asserted out"
+            )
+        alone = len(self._metrics) == 1
+        lasts = any(isinstance(view, Last) for view in self._views)
+        if (alone or lasts) and (users.per_key not in (None, 1) or users.gap is not None):
+            raise ValueError(
+                "People counts each person once a key: give Users(by, events), no per_key or gap"
+            )
+        if lasts and self.path == "streaming":
+            raise ValueError(STREAMING_ACTIVE)
+
+    def _check_views_of_keys(self) -> None:
+        views = self._views
+        if isinstance(self.keys, SelectKeys):
+            if len(views) > 1:
+                raise ValueError(
+                    "SelectKeys with a list of views would show other keys in each: give one view, "
+                    "or a TickCount for each of them"
+                )
+            if isinstance(views[0], Last):
+                raise ValueError(
+                    "SelectKeys shows keys by counts that only grow, and sums over the last ticks "
+                    "fall too: list the keys, or take clock.each() or clock.restart(n)"
+                )
+            if views[0].clock.is_endless and not isinstance(views[0], Clock):
+                raise ValueError(
+                    "SelectKeys needs a clock that ends: give Clock(..., ticks=...) or stop"
+                )
+        for view in views:
+            if isinstance(view, Clock) and view.is_endless:
+                raise ValueError(
+                    "a count of all events so far needs a clock that ends: give Clock(..., "
+                    "ticks=...) or stop, or count clock.each(), .last(n) or .restart(n)"
+                )
+        plain = len(views) == 1 and not isinstance(views[0], Each | Last)
+        if self.mechanism is not None and not plain:
+            raise ParameterError(
+                "mechanism",
+                "is for one count, so far or one that restarts, as other views have their own",
+                "leave {mechanism} out",
+            )
+
+    # The engines.
+
+    def _reading(self) -> EventReader:
+        key: Any = Field(self.key) if isinstance(self.key, str) else self.key
+        total = ALL if isinstance(self.keys, Total) else None
+        time: Any = None
+        if self.time is not None:
+            take = Field(self.time) if isinstance(self.time, str) else self.time
+            time = MicrosOf(take, self._clock.zone)
+        return EventReader(key, total, time)
+
+    @property
+    def _clock(self) -> Clock:
+        return self._views[0].clock
+
+    @property
+    def _key_texts(self) -> Any:
+        return (ALL,) if isinstance(self.keys, Total) else self.keys
+
+    def _named(self, view: View, metric: Metric) -> tuple[str, ...]:
+        return tuple(name + view.suffix for name in metric.columns)
+
+    def _made_parts(self) -> list[Part]:
+        groups = [(view, some) for view in self._views for some in self._groups(view)]
+        pure = isinstance(self._budget, PureDP)
+        weights = [_weight(some, pure) / _weight(self._metrics, pure) for _, some in groups]
+        shares = [weight / len(self._views) for weight in weights]
+        budgets = _split(self._budget, self.budget, shares)
+        parts = []
+        for (view, some), share, budget in zip(groups, shares, budgets, strict=True):
+            names = tuple(name for metric in some for name in self._named(view, metric))
+            parts.append(Part(view, some, names, share, self._engine(budget, view, some, names)))
+        return parts
+
+    def _groups(self, view: View) -> list[tuple[Metric, ...]]:
+        """The metrics that one engine counts in a view."""
+        people = tuple(metric for metric in self._metrics if isinstance(metric, People))
+        others = tuple(metric for metric in self._metrics if not isinstance(metric, People))
+        if isinstance(view, Last) and people and others:
+            return [others, people]
+        return [self._metrics]
+
+    def _engine(
+        self, budget: Budget | Share, view: View, metrics: tuple[Metric, ...], names: Sequence[str]
+    ) -> Any:
+        """What counts these metrics in a view."""
+        numbered, people = isinstance(view, Restart), _counts_people(metrics)
+        users = self.users
+        active = view.ticks if people and isinstance(view, Last) else None
+        if active is not None:
+            view = view.clock.each()
+        elif isinstance(view, Each) and (people or isinstance(self.keys, SelectKeys)):
+            view = view.clock.restart(1)  # whose counts bound people, and show keys, anew
+        restart = view.ticks if isinstance(view, Restart) else None
+        last = view.ticks if isinstance(view, Last) else 1 if isinstance(view, Each) else None
+        options: dict[str, Any] = {
+            "budget": budget,
+            "tick": view.clock.tick,
+            "start": view.clock.start,
+            "keys": self._key_texts,
+            "users": users,
+            "mechanism": self.mechanism,
+            "relation": self.relation,
+            "max_per_tick": self.max_per_tick,
+            "until": self.until,
+            "late": self.late,
+            "on_unknown": self.on_unknown,
+            "on_reject": self.on_reject,
+            "other": self.other,
+            "path": self.path,
+            "entropy": self.entropy,
+            "allow_runner": self.allow_runner,
+            "view": view,
+            "inside": Inside(restart=restart, last=last, names=tuple(names), numbered=numbered),
+        }
+        if not self._is_number(metrics):
+            return self._vectors(options, metrics)
+        (metric,) = metrics
+        if isinstance(metric, Sum):
+            options |= {"bounds": (metric.low, metric.high), "unit": metric.step}
+            options["value"] = self._number_of(metric)
+        else:
+            options["value"] = Ones(self.value)
+        if not isinstance(metric, People) or users is None:
+            return ViewNumbers(**options)
+        if active is not None:
+            return ActivePeople(**options, active=active)
+        return ViewNumbers(**{**options, "users": replace(users, per_key=1)})
+
+    def _is_number(self, metrics: tuple[Metric, ...]) -> bool:
+        if len(metrics) > 1 or type(metrics[0]) not in _NUMBERS:
+            return False
+        return not (isinstance(self.keys, SelectKeys) and isinstance(metrics[0], Sum))
+
+    def _number_of(self, metric: Sum) -> Callable[[Any], Any] | None:
+        if metric.field is not None:
+            return NumberOf(metric.field, self.value)
+        if self.value is None and self.users is not None and not self.users.asserted:
+            raise ValueError(
+                "Sum without a field sums what events hold, which users takes the person out of: "
+                'give the field, e.g. Sum("amount", 0, 100), or value=lambda event: event["amount"]'
+            )
+        return self.value
+
+    def _vectors(self, options: dict[str, Any], metrics: tuple[Metric, ...]) -> Any:
+        if isinstance(self.keys, SelectKeys) and not any(isinstance(m, Count) for m in metrics):
+            metrics = (*metrics, _SHOWS_KEYS)
+        value: Any = FieldsOf(self.value) if Joint(metrics).needs_mapping else self.value
+        return ViewVectors(
+            **options, metrics=check_metrics(metrics), confidence=self.confidence, value=value
+        )
+
+    # What it is.
+
+    @property
+    def _engine_alone(self) -> Any:
+        """The engine, if there is one."""
+        return self._parts[0].engine if len(self._parts) == 1 else None
+
+    @property
+    def counter(self) -> Any:
+        """The calibrated counter of each key, if there is one part; see `counters`."""
+        if self._engine_alone is None:
+            raise AttributeError("there are several counters: take .counters, by their columns")
+        return self._engine_alone.counter
+
+    @property
+    def counters(self) -> dict[str, Any]:
+        """The calibrated counter of each part, by its columns."""
+        return {part.label: part.engine.counter for part in self._parts}
+
+    @property
+    def selection(self) -> Selection | None:
+        """When keys are shown; None if they were listed."""
+        found: Selection | None = self._parts[0].engine.selection
+        return found
+
+    @property
+    def grid(self) -> Any:
+        """All ticks, as data."""
+        return self._clock.grid
+
+    @property
+    def ticks_released(self) -> int:
+        """How many of the clock's ticks are released, on bounded input."""
+        return int(self._parts[0].engine.ticks_released)
+
+    @property
+    def ticks_left(self) -> int:
+        """How many ticks are not released because they have not ended."""
+        return int(self._parts[0].engine.ticks_left)
+
+    def tick_windows(self) -> WindowFn:
+        """Windows in each of which lie the releases of one tick.
+
+        Raises:
+          ValueError: the clock is finer than Beam's windows.
+        """
+        windows: WindowFn = self._parts[0].engine.tick_windows()
+        return windows
+
+    def problem(self, event: Any, micros: int | None = None) -> str | None:
+        """Why an event does not count as it is; see `beam_dpcount.check`."""
+        return self.check_row(event, micros).problem
+
+    def check_row(self, event: Any, micros: int | None = None) -> RowCheck:
+        """What becomes of an event; see `beam_dpcount.check`."""
+        engine, reader = self._parts[0].engine, self._reader
+        pair = reader.pair(event)
+        if pair is None and self.key is None:
+            checked: RowCheck = engine.check_row(event, micros)
+            return checked
+        if pair is None:
+            return RowCheck(f"the event has no key in {self.key!r}", keys=())
+        if self.time is not None:
+            micros = reader.micros(event)
+            if micros is None:
+                return RowCheck(f"the event has no time in {self.time!r}", keys=(pair[0],))
+        for part in self._parts:
+            found: RowCheck = part.engine.check_row(pair, micros)
+            if found.problem is not None:
+                return found
+        return found
+
+    def expected(self, events: Any, tick: int | None = None) -> Expected:
+        """What would be known of a key that had these events, and how well: `print` it.
+
+        Nothing is counted or spent, and no noise is drawn: what it returns is computed from the
+        events, so give it made-up ones, or public ones.
+
+        Args:
+          events: payloads, all of one key. Of each person as many count as `users` lets count in a
+            key; its gap is left out of account.
+          tick: the number of the tick, from 1; default: the one with the most noise.
+
+        Raises:
+          ValueError: there is no such tick, or there are several views.
+          TypeError: events are not a list of payloads, but one, or a data frame.
+        """
+        if len(self._views) > 1 or self._engine_alone is None:
+            raise ValueError("expected is of one view: give a TickCount of each alone")
+        engine = self._engine_alone
+        if not isinstance(engine, ViewVectors):
+            (view,), names = self._views, tuple(self._parts[0].names)
+            other = copy(self)
+            other.__dict__["_is_number"] = lambda metrics: False
+            engine = other._engine(self._budget, view, self._metrics, names)
+        found: Expected = engine.expected(events, tick)
+        return found
+
+    @property
+    def numbers(self) -> TickNumbers | None:
+        """The engine, if there is one and it counts numbers; else None."""
+        engine = self._engine_alone
+        is_plain = isinstance(engine, ViewNumbers) and not isinstance(engine, ActivePeople)
+        return engine if is_plain else None
+
+    @property
+    def takes_pairs(self) -> bool:
+        """Whether events are (key, payload) pairs."""
+        return self._reader == EventReader()
+
+    # Where it is applied.
+
+    def expand(self, events: PCollection[Any]) -> PCollection[Any]:
+        streaming = self._check_input(events)
+        reader = self._reader
+        if reader != EventReader():
+            pairs: Any = beam.ParDo(ReadEvents(reader, self._clock.grid))
+            events = events | "ReadEvents" >> pairs.with_output_types(tuple[str, Any])
+        self._parts = [part._replace(engine=copy(part.engine)) for part in self._parts]
+        if len(self._parts) == 1:
+            releases: PCollection[Any] = events | "TickCount" >> self._parts[0].engine
+            self._show_applied(events.pipeline)
+            return releases
+        applied = events.pipeline.transforms_stack[-1].full_label
+        by = None if self.users is None else self.users.by
+        user, entropy = by if isinstance(by, str) else None, check_entropy(self.entropy)
+        counters = (part.engine.counter for part in self._parts)
+        named = entropy.named(applied)
+        spenders = [CounterSpender(counter, named, True, user) for counter in counters]
+        claim(self.budget, by=applied, spender=JoinedSpender(spenders))
+        rows = self._joined(events, streaming)
+        self._show_applied(events.pipeline)
+        return rows
+
+    def _check_input(self, events: PCollection[Any]) -> bool:
+        """Whether it is counted on the streaming path; or an error that says what is wrong."""
+        function = events.windowing.windowfn
+        if not isinstance(function, GlobalWindows):
+            raise ValueError(
+                f"{function!r} would count anew in each window: use the global window, and a clock "
+                "that starts anew, clock.restart(n)"
+            )
+        pairs = self.key is None and not isinstance(self.keys, Total)
+        if pairs and is_row_type(events.element_type):
+            raise RowElementError(
+                "events are rows: say which field holds the public key, e.g. key='page', or make "
+                "pairs before, e.g. beam.Map(lambda row: (row.page, row))"
+            )
+        streaming = use_streaming(events, self.path)
+        if streaming and self.time is not None:
+            raise ValueError(_TIMES_OF_STREAMS)
+        people = _counts_people(self._metrics)
+        if streaming and people and any(isinstance(view, Last) for view in self._views):
+            raise ValueError(STREAMING_ACTIVE)
+        if events.is_bounded and self._clock.is_endless and self.until is None:
+            raise ValueError(
+                f"the input is bounded, and the clock has no end, so that {self._clock.grid.steps} "
+                "ticks might be released: give the clock ticks or stop, or until (only ticks that "
+                "have ended by then are released)"
+            )
+        return streaming
+
+    def _joined(self, events: PCollection[Any], streaming: bool) -> PCollection[TickRelease]:
+        """One row a key and tick of all parts."""
+        keys = self._parts[0].engine.keys
+        parts = Parts(self._clock.grid, self.columns, len(self._parts), keys)
+        places = None if streaming else {key: place for place, key in enumerate(keys)}
+        kind: Any = tuple[tuple[str, int], bytes] if streaming else tuple[int, bytes]
+        made = []
+        for number, part in enumerate(self._parts):
+            releases = events | part.label >> part.engine
+            reading = None
+            if not isinstance(part.engine, ViewVectors):
+                joint = Joint(part.metrics)
+                reading = Reading(part.engine.counter, joint, self.confidence, parts.clock)
+            how = self.confidence, parts.clock.ticks, places
+            to_part: Any = beam.ParDo(ToPart(number, reading, *how))
+            made.append(releases | f"Part{number + 1}" >> to_part.with_output_types(kind))
+        together = tuple(made) | "Flatten" >> beam.Flatten()
+        if streaming:
+            join: Any = beam.ParDo(JoinEach(parts))
+            rows: Any = together | "Join" >> join.with_output_types(TickRelease)
+            return rows
+        join = beam.ParDo(JoinAll(parts))
+        grouped = once_per_window(together, GlobalWindows()) | "GroupByKey" >> beam.GroupByKey()
+        rows = grouped | "Join" >> join.with_output_types(TickRelease)
+        in_windows(rows, GlobalWindows())
+        return rows
+
+    # What is shown.
+
+    def _describe(self) -> Mapping[str, str]:
+        first = dict(self._parts[0].engine._describe())
+        first |= {"what": ", ".join(map(repr, self._metrics)), "columns": ", ".join(self.columns)}
+        first["views"] = ", ".join(view.name for view in self._views)
+        if self.users is not None:
+            first["users"] = f"{first['users']}; {_norms(self._parts)}"
+        if isinstance(self.keys, Total):
+            first["keys"] = "one total"
+        if len(self._parts) == 1:
+            return first
+        for name in ("mechanism", "noise", "horizon", "also_satisfies", "window"):
+            first.pop(name, None)
+        first |= {"budget": str(self._budget), **self._account}
+        first["views"] += f": the budget is split among them, {_shares(self._parts)}"
+        for part in self._parts:
+            own = part.engine._describe()
+            known = ("budget", "mechanism", "noise", "neighbouring_relation")
+            first[f"part {part.label}"] = ", ".join(f"{name}: {own[name]}" for name in known)
+        largest = (
+            f"{part.label} {math.sqrt(part.engine.counter.max_variance()):.3g}"
+            for part in self._parts
+        )
+        first["largest_stddev_of_columns"] = ", ".join(largest)
+        return first
+
+
+_TIMES_OF_STREAMS = (
+    "time is for bounded input, as events of a stream carry their time: leave it out, and give "
+    "elements their timestamps where they are read"
+)
+
+
+@dataclass(frozen=True)
+class MicrosOf:
+    """The time of an event in microseconds, from a field or a function.
+
+    Args:
+      take: what holds it.
+      zone: of times without an offset; None: they are not times. Of an hour that clocks show twice
+        the first is meant.
+    """
+
+    take: Callable[[Any], Any]
+    zone: str | None
+
+    def __call__(self, event: Any) -> int:
+        given = self.take(event)
+        if self.zone is not None and isinstance(given, str | dt.datetime):
+            local = datetime_of(given, "time") if isinstance(given, str) else given
+            if local.utcoffset() is None:
+                given = local.replace(tzinfo=zone_of(self.zone))
+        return micros_of(given, "time")
+
+
+def _check_views(given: Any) -> tuple[View, ...]:
+    views = tuple(given) if isinstance(given, list | tuple) else (given,)
+    example = 'give dp.Clock("1h", start="2026-01-15T00:00:00Z", ticks=24) or one of its views'
+    for view in views:
+        if not isinstance(view, Clock | Each | Last | Restart):
+            raise TypeError(
+                f"clock must be a Clock, a view of one or a list, got {view!r}: {example}"
+            )
+    if not views:
+        raise ValueError(f"clock is an empty list: {example}")
+    if any(view.clock != views[0].clock for view in views):
+        raise ValueError("views are of different clocks: take them of one clock")
+    return views
+
+
+def _check_what(given: Any) -> tuple[Metric, ...]:
+    example = 'give e.g. dp.Count(), or [dp.Count(), dp.Mean("ms", 0, 5)]'
+    some = tuple(given) if isinstance(given, list | tuple) else (given,)
+    for metric in some:
+        if not isinstance(metric, Metric):
+            hint = ", with brackets" if isinstance(metric, type) else ""
+            raise TypeError(f"what must be a metric or a list, got {metric!r}: {example}{hint}")
+    if not some:
+        raise ValueError(f"what is an empty list: {example}")
+    return check_metrics(some)
+
+
+def _check_confidence(given: Any) -> None:
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise TypeError(f"confidence must be a number, got {given!r}: give e.g. 0.95")
+    if not 0 < given < 1:
+        problem = f"must be between 0 and 1, got {given!r}"
+        raise ParameterError("confidence", problem, "give e.g. {confidence=}0.95")
+
+
+def _check_columns(names: Sequence[str]) -> tuple[str, ...]:
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(
+                f"two columns are called {name!r}: give a metric another name=..., or a TickCount "
+                "of its own, with a share of a Ledger"
+            )
+    return tuple(names)
+
+
+def _counts_people(metrics: Sequence[Metric]) -> bool:
+    return any(isinstance(metric, People) for metric in metrics)
+
+
+def _weight(metrics: Sequence[Metric], pure: bool) -> Fraction:
+    """What metrics get of a budget, beside others."""
+    return sum((Fraction(m.weight) ** (1 if pure else 2) for m in metrics), Fraction(0))
+
+
+def _split(budget: Budget, given: Budget | Share, shares: Sequence[Fraction]) -> list[Any]:
+    """The budgets of parts: what was given, if there is one part; their sum is at most it."""
+    if len(shares) == 1:
+        return [given]
+    ledger = Ledger(budget)
+    return [ledger.share(share).budget for share in shares]  # type: ignore[arg-type]
+
+
+def _shares(parts: Sequence[Part]) -> str:
+    return ", ".join(f"{part.label} {float(100 * part.share):.3g} %" for part in parts)
+
+
+def _norms(parts: Sequence[Part]) -> str:
+    """What a person changes in all releases, in words."""
+    found = (f"{part.engine.counter.l2_sensitivity:.3g}" for part in parts)
+    return f"L2 norm of what a person changes: {', '.join(found)}"
+
+
+__all__ = ["TickCount"]
