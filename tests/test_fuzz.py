@@ -645,7 +645,8 @@ def test_any_file_is_counted_right_or_refused_in_a_line(long: float, tmp_path: P
         assert SECRET not in ended.out + ended.err, said
         if ended.status:
             assert ended.status == 2, said
-            (line,) = ended.err.splitlines()
+            *warnings, line = ended.err.splitlines()
+            assert all(one.startswith("warning: ") for one in warnings), said
             assert line.startswith(f"error: {place / name}"), said
             assert [path.name for path in place.iterdir()] == [name], said
         else:

@@ -245,7 +245,8 @@ def test_the_command_writes_ticks_that_have_ended(log: Path) -> None:
     succeed(account, "--create", "--rho", 5, main=account_command.main)
     first = succeed(*command(log, "--until", 59, "--account", account), main=ticks.main)
     assert "2 keys x 5 of 8 ticks = 10 releases" in first
-    assert "by 1970-01-01T00:00:59Z (--until) are written; the other 3 are charged as well" in first
+    open_ticks = "warning: 3 of 8 ticks have not ended by 1970-01-01T00:00:59Z (--until): they are"
+    assert f"{open_ticks} not written, but charged\n" in first
     early = lines(log)
     assert len(early) == 10
     about = json.loads((log.parent / "out.csv.manifest.json").read_text())
@@ -296,12 +297,13 @@ def test_the_streaming_path_says_that_all_ticks_are_written(
     assert "also those that have not ended" not in succeed(*words, main=ticks.main)
     monkeypatch.setattr(clocks, "now", lambda: 45 * SECOND)
     out = succeed(*words, main=ticks.main)
-    assert "note: --path streaming takes the end of the files for the end of the clock: " in out
+    assert "warning: --path streaming takes the end of the files for the end of the clock: " in out
     assert "all 8 ticks are written, also those that have not ended (4 have)" in out
 
 
 def test_a_dry_run_says_that_all_ticks_are_charged(log: Path) -> None:
     out = succeed(*command(log, "--until", 59, "--dry-run"), main=ticks.main)
-    assert "the other 3 are charged as well" in out
+    assert "3 of 8 ticks have not ended" in out
+    assert "they are not written, but charged" in out
     assert "2 keys x 5 of 8 ticks = 10 releases" in out
     assert not (log.parent / "out.csv").exists()

@@ -41,7 +41,11 @@ class RunningTicks(Task):
     names: ClassVar[Mapping[str, str]] = select.NAMES
 
     counts = "ticks numbers sentence several people select truth"
-    changes: ClassVar[Changes] = {"key": {"help": "the keys; default: one count of all rows"}}
+    changes: ClassVar[Changes] = {
+        "key": {"help": "the keys; default: one count of all rows"},
+        "value": {"more": True},  # --metric says it, and more
+        "bounds": {"more": True},
+    }
     titles: ClassVar[Mapping[str, str]] = {"budget": ALL_KEYS}
 
     @property
@@ -185,23 +189,31 @@ class RunningTicks(Task):
         releases = many(len(self.keys) * self.count.ticks_released, "release")
         return [*lines, *self._not_ended(), f"{size} = {releases}"]
 
+    def outlook(self) -> list[str]:
+        return select.outlook(self.selection) if self.selection is not None else []
+
     def _not_ended(self) -> list[str]:
         """A note on ticks that are not released because they have not ended."""
         left, open_ticks = self.count.ticks_left, self.engine.ticks_open
         if self.options.path == "streaming" and open_ticks:
             ticks = self.steps
             return [
-                "note: --path streaming takes the end of the files for the end of the clock: all "
-                f"{many(ticks, 'tick')} are written, also those that have not ended "
+                "warning: --path streaming takes the end of the files for the end of the clock: "
+                f"all {many(ticks, 'tick')} are written, also those that have not ended "
                 f"({ticks - open_ticks:,} have); leave it out to write only those that have"
             ]
         if not left:
             return []
-        note = f"note: ticks that have ended by {self.engine.cutoff} (--until) are written; "
-        note += f"the other {left:,} are charged as well"
+        notes = [
+            f"warning: {left:,} of {many(self.steps, 'tick')} have not ended by "
+            f"{self.engine.cutoff} (--until): they are not written, but charged"
+        ]
         if self.options.secret_env is not None or self.options.secret_file is not None:
-            note += "; a later run over the same rows repeats those and adds more, at no cost"
-        return [note]
+            notes.append(
+                "note: a later run over the same rows repeats these ticks and adds those that have "
+                "ended since, at no cost"
+            )
+        return notes
 
     def _useless_limits(self) -> list[str]:
         """Notes on limits on people that leave rows out, or cost noise, for nothing."""
@@ -267,10 +279,11 @@ class RunningTicks(Task):
         elif options.where is not None:
             what += " that meet the condition"
         selected = self.selection is not None
+        clipped_ticks = f"what a tick has beyond {most} (--max-per-tick)"
         left_out = [
-            f"rows outside the clock{' or of other keys' * self._lists_keys}",
+            f"rows that are outside the clock{', of other keys' * self._lists_keys} or unreadable",
             *([select.HIDDEN] if selected else []),
-            f"what a tick has beyond {most} (--max-per-tick)",
+            clipped_ticks,
             *report.lost(options),
         ]
         if self.count.ticks_left:
@@ -285,6 +298,8 @@ class RunningTicks(Task):
             left_out.append(f"late rows{until} (--late {options.late})")
         what = f"{what}, each tick's part clipped to {most}"
         made = Estimate(what, ", ".join(title), left_out)
+        if options.max_per_tick is None:
+            made = replace(made, unlikely=clipped_ticks)
         if selected:
             named = " of a key named beforehand, shown or not,"
             title.append("only keys of high counts")

@@ -6,10 +6,10 @@ import argparse
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -56,7 +56,7 @@ def given(options: argparse.Namespace) -> bool:
 class Sentence(RunningTicks):
     """Of rows at the ticks of a public clock: metrics and views."""
 
-    names: ClassVar[Mapping[str, str]] = {**select.NAMES, "ticks": "horizon"}
+    names = select.NAMES | {"ticks": "horizon"}
 
     @cached_property
     def metrics(self) -> list[Metric]:
@@ -247,10 +247,11 @@ class Sentence(RunningTicks):
         options = self.options
         selected = self.selection is not None
         lists = options.key is not None and not selected
+        beyond = f"what a key has beyond {self.most:,} rows a tick (--max-per-tick)"
         left_out = [
-            f"rows outside the clock{' or of other keys' * lists}",
+            f"rows that are outside the clock{', of other keys' * lists} or unreadable",
             *([select.HIDDEN] if selected else []),
-            f"what a key has beyond {self.most:,} rows a tick (--max-per-tick)",
+            beyond,
         ]
         if self._numbers:
             left_out.append("what of numbers is beyond the bounds of a metric or rounded off")
@@ -265,6 +266,8 @@ class Sentence(RunningTicks):
         what = f"the same number of the rows within the clock ({views})"
         of, chosen = (" of a key named beforehand", select.CHOSEN) if selected else ("", "")
         made = Estimate(what, views, left_out, of, chosen)
+        if options.max_per_tick is None:
+            made = replace(made, unlikely=beyond)
         return report.bounded(options, made)
 
     def errors(self, estimate: Estimate) -> str:
@@ -275,24 +278,35 @@ class Sentence(RunningTicks):
         said = f"Error to expect: {'; '.join(lines)}."
         return f"{said} {estimate.remark}".rstrip()
 
-    def stddevs(self) -> dict[str, str]:
-        """The largest standard deviation of each column, where it is public, in words."""
+    def error(self) -> str:
+        lines = [f"{name} is within {half:.3g}" for name, (half, _) in self._halves().items()]
+        unknown = self._unknown()
+        if unknown:
+            lines.append(f"{', '.join(unknown)}: see the interval of each release")
+        chosen = " The first releases of a shown key are too high." * (self.selection is not None)
+        return f"{', '.join(lines)}.{chosen}"
+
+    def _halves(self) -> dict[str, tuple[float, float]]:
+        """Of each column within what it is 95 % of the time, and its largest standard deviation."""
         found = {}
         for part in self.parts:
             for name, stddev in largest_stddevs(part).items():
-                half = stddev * half_widths(part.engine.counter)
-                found[name] = (
-                    f"95 % of the time within {half:.3g}, the standard deviation at most "
-                    f"{stddev:.3g}"
-                )
+                found[name] = stddev * half_widths(part.engine.counter), stddev
         return {name: found[name] for name in self.count.columns if name in found}
+
+    def stddevs(self) -> dict[str, str]:
+        """The largest standard deviation of each column, where it is public, in words."""
+        return {
+            name: f"95 % of the time within {half:.3g}, the standard deviation at most {stddev:.3g}"
+            for name, (half, stddev) in self._halves().items()
+        }
 
     def _unknown(self) -> list[str]:
         known = self.stddevs()
         return [name for name in self.count.columns if name not in known]
 
     def foretold(self) -> list[str]:
-        lines = [self.guarantee(), self.errors(self.estimate()), *self.remarks()]
+        lines = [*self.statements(), ""]
         for part in self.parts:
             counter = part.engine.counter
             lines.append(f"{part.label}: {counter.mechanism.name}, {type(counter.law).__name__}")

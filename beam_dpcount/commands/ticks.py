@@ -6,10 +6,11 @@ value, stddev. The keys and the clock are public, and given here. That a row is 
 protected, and so are its time, its key and what it counts: rows with other keys, or outside the
 clock, leave no trace in the output. With --select-keys no keys are given, and which ones there are
 is protected too: a key is written from the tick on at which its own private count is high enough.
+
 An empty cell is a key like others: give '' to count it. A row that cannot be read (a time in
 another format, a null key, a line with an open quote or too few cells) counts nothing and leaves no
 trace; --check tells whoever holds the rows how many there are, and why.
-Options that are not listed here go to Beam, e.g. --runner.
+Options that --help-all does not list go to Beam, e.g. --runner.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 # Part of some scripts' spelling and of emoji; other characters without a look of their own are not.
 _JOINERS = "\u200c\u200d"
