@@ -55,5 +55,5 @@ class WeakBudgetWarning(UserWarning):
 
     It is weak from epsilon = 3, delta = 1e-5 or rho = 0.18 on. Transforms and ledgers warn;
     `calibrate`, which may get a share, does not. To silence it:
-    `warnings.filterwarnings("ignore", category=beam_dpcount.WeakBudgetWarning)`.
+    `warnings.filterwarnings("ignore", category=beam_dpcount.errors.WeakBudgetWarning)`.
     """

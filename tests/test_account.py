@@ -590,7 +590,7 @@ LISTS: dict[str, tuple[Any, tuple[object, ...], tuple[str, ...]]] = {
         ("--item", "what", "--horizon", 20),
         ("buy\n", "view\nbuy\n", "buy\nview\n"),
     ),
-    "letters": (
+    "domain of letters": (
         sequences.main,
         ("--letter", "what", "--max-length", 1, "--horizon", 20),
         ("buy\n", "view\nbuy\n", "buy\nview\n"),
@@ -622,7 +622,7 @@ def test_lists_that_can_be_read_once_are_told_apart(again: Shop, name: str) -> N
         path = listed_by(texts)
         reader = int(path.rpartition("/")[2])
         out = again.log.parent / f"list{n}.csv"
-        succeed(*common, f"--{name}-file", path, "--output", out, main=main)
+        succeed(*common, f"--{name.split()[0]}-file", path, "--output", out, main=main)
     os.close(reader)
     runs = read_account(str(again.account)).runs
     assert [run.again for run in runs.values()] == [None] * 3
