@@ -1,5 +1,6 @@
 """The documentation says what is so: its code runs, its commands run, its tests exist."""
 
+import csv
 import doctest
 import gzip
 import json
@@ -9,13 +10,16 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
 from beam_dpcount.commands import bounds, choose, count, graph, histogram, sequences, ticks
+from beam_dpcount.commands.files.formats import Places
 from benchmarks.papers import __main__ as papers
 from tests.public import HOMES, MODULES
+from tests.runners import run
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -172,6 +176,36 @@ def test_console_examples_run(page: Path, demo: Path, tmp_path: Path) -> None:
             printed = run_words(words, tmp_path / "page")
         if expected and printed is not None:
             assert agrees(expected, printed), printed
+
+
+@pytest.mark.pipeline
+def test_the_steps_of_yaml_beside_questions_run(demo: Path) -> None:
+    """Each is one TickCount of the demo's log, and has the columns of the command above it."""
+    pytest.importorskip("docstring_parser")  # of the extra yaml
+    import yaml  # type: ignore[import-untyped]
+    from apache_beam.yaml.yaml_provider import parse_providers
+    from apache_beam.yaml.yaml_transform import YamlTransform
+
+    text = (ROOT / "docs" / "guide" / "questions.md").read_text(encoding="utf-8")
+    provider = ROOT / "beam_dpcount" / "rows" / "provider.yaml"
+    providers = parse_providers("", yaml.safe_load(provider.read_text()))
+    with open(demo / "out" / "demo" / "events.csv", newline="") as file:
+        some = [row | {"ms": int(row["ms"])} for row in csv.DictReader(file)][::40]
+    pairs = re.findall(
+        r"```console\n([^`]*)```\n(?:\n```text\n[^`]*```\n)?\n```yaml\n([^`]*)```", text
+    )
+    assert len(pairs) == text.count("```yaml") == 5
+    for command, step in pairs:
+        steps = [{"type": "Create", "config": {"elements": some}}, yaml.safe_load(step)]
+        chain = json.dumps({"type": "chain", "transforms": steps})
+        built: list[Any] = run(lambda p, chain=chain: p | YamlTransform(chain, providers)).outputs
+        words = shlex.split(command.replace("\\\n", " ").removeprefix("$ beam-dpcount ticks"))
+        task = ticks.Ticks.of(ticks.Ticks.parser().parse_known_args(words)[0])
+        task.check()
+        task.transform(Places([]))
+        names = [name for name, _ in task.table().schema]
+        assert {tuple(seen.value._asdict()) for seen in built[0]} <= {tuple(names)}
+        assert built[0] or "select_keys" in step
 
 
 @pytest.mark.exhaustive

@@ -32,7 +32,7 @@ Said = dict[tuple[str, int], dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The log of `demo`, for some weeks, with a duration; people come again on other days."""
+    """The log of `demo`, for some weeks; people come again on other days."""
     place = tmp_path_factory.mktemp("log")
     rows: list[list[str]] = []
     for day in range(DAYS):
@@ -41,7 +41,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
         eventlog.write(one, events=60, keys=PAGES, seed=day, day=str(date))
         with open(one, newline="") as file:
             _, *found = csv.reader(file)
-        for number, (at, page, _, action) in enumerate(found):
+        for number, (at, page, _, action, _) in enumerate(found):
             person = f"p{(number * 7 + day * 11) % 90}"
             rows.append([at, page, person, action, str((number * 37 + day) % 300)])
         one.unlink()
