@@ -610,7 +610,7 @@ def test_arguments_of_other_types_are_refused() -> None:
     ):
         dp.Isotonic(count)
     for other in (count, count.counter, KEYS, dp.Histogram(BUDGET, 9, ["a"])):
-        with pytest.raises(TypeError, match="count must be the TickCount, TickHistogram"):
+        with pytest.raises(TypeError, match="count must be the TickCount of one number"):
             dp.ShrinkAcrossKeys(other)
     pipeline = beam.Pipeline()
     vectors = pipeline | beam.Create([]).with_output_types(VectorRelease)
