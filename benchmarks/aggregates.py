@@ -1,4 +1,4 @@
-"""Errors of TickAggregate's quantiles and means beside other ways to the same, at one budget.
+"""Errors of TickCount's quantiles and means beside other ways to the same, at one budget.
 
 Quantiles: at the end of a stream, of 1,000 ticks at each of which they are released, beside a tree
 of buckets that is released once, when all is over: of the shape that PipelineDP has (Google's

@@ -34,7 +34,6 @@ from beam_dpcount.counters.columns import Sums, all_ticks
 from beam_dpcount.dofns.shards import SIDE_BY_SIDE
 from beam_dpcount.mechanisms.base import FloatArray, IntArray
 from beam_dpcount.noise.entropy import SystemEntropy
-from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks.people import peak
 
 PEOPLE, KEYS, MOST = 10_000_000, 1_000_000, 32
@@ -108,21 +107,14 @@ def first_of_each(events: Events, keys: int) -> Events:
     return Events(*(array[kept] for array in events))
 
 
-def count_of(ticks: int, **options: Any) -> TickNumbers:
+def count_of(ticks: int, **options: Any) -> dp.TickCount:
     """At most 32 events of a person, and one in a key; ticks of a second."""
-    users = dp.Users(_person, events=MOST, per_key=1)
-    clock: dict[str, Any] = {"tick": 1, "start": 0, "horizon": ticks}
-    return TickNumbers(
-        BUDGET, **clock, keys=dp.SelectKeys(), value=_one, users=users, path="bounded", **options
-    )
+    clock, users = dp.Clock(1, start=0, ticks=ticks), dp.Users(_person, MOST, per_key=1)
+    return dp.TickCount(BUDGET, clock, keys=dp.SelectKeys(), users=users, path="bounded", **options)
 
 
 def _person(value: str) -> str:
     return value
-
-
-def _one(_: str) -> int:
-    return 1
 
 
 def figures(truth: IntArray, last: FloatArray) -> Figures:

@@ -27,7 +27,6 @@ from apache_beam.utils import windowed_value
 import beam_dpcount as dp
 from beam_dpcount.dofns.shards import SIDE_BY_SIDE
 from beam_dpcount.mechanisms.base import IntArray
-from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks.people import peak
 from benchmarks.plain import Sink, WithTime
 
@@ -90,14 +89,9 @@ class Grouped(beam.PTransform[Any, Any]):
         return events | beam.GroupByKey() | beam.ParDo(Sizes())
 
 
-def count_of(ticks: int, path: str, keys: Any, budget: Any = BUDGET) -> TickNumbers:
+def count_of(ticks: int, path: str, keys: Any, budget: Any = BUDGET) -> dp.TickCount:
     """Events at ticks of a second."""
-    clock: dict[str, Any] = {"tick": 1, "start": 0, "horizon": ticks}
-    return TickNumbers(budget, **clock, keys=keys, value=_one, path=path)
-
-
-def _one(_: int) -> int:
-    return 1
+    return dp.TickCount(budget, dp.Clock(1, start=0, ticks=ticks), keys=keys, path=path)
 
 
 def _grouped(keys: int, ticks: int, at_least: int) -> Any:

@@ -23,7 +23,6 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindow, GlobalWind
 from apache_beam.utils import windowed_value
 
 import beam_dpcount as dp
-from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks.timing import cpu
 
 START, TICK = 1_700_000_000, 60  # seconds
@@ -255,7 +254,8 @@ class PlainTicks(beam.PTransform[Any, Any]):
         return sums | beam.GroupByKey() | beam.ParDo(RunningSum()).with_output_types(dp.Release)
 
 
-def ticks_of(path: str, keys: int, ticks: int, budget: Any) -> TickNumbers:
+def ticks_of(path: str, keys: int, ticks: int, budget: Any) -> dp.TickCount:
     """The private counterpart."""
     names: Sequence[str] = [f"key-{i:05d}" for i in range(keys)]
-    return TickNumbers(budget, TICK, START, horizon=ticks, keys=names, path=path)
+    clock = dp.Clock(TICK, start=START, ticks=ticks)
+    return dp.TickCount(budget, clock, dp.Sum(low=0, high=1, unit=1), keys=names, path=path)

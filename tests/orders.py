@@ -104,14 +104,13 @@ def releases_of(events: Any, path: str) -> dict[str, Any]:
     again = _counts("Again", path)
     counter = again.counter
     for label, post in {
-        "sliding": dp.SlidingSum(3, counter),
-        "monotone": dp.Monotone(),
-        "isotonic": dp.Isotonic(counter),
-        "series": "Series" >> dp.Isotonic(counter, over="series"),
-        "shrunk": dp.ShrinkAcrossKeys(again),
-        "nonnegative": dp.NonNegative(),
-        "top": dp.TopKPerTick(2, KEYS),
-        "last": dp.LastPerTick(2 * TICK),
+        "sliding": dp.post.SlidingSum(3, counter),
+        "isotonic": dp.post.Isotonic(counter),
+        "series": "Series" >> dp.post.Isotonic(counter, over="series"),
+        "shrunk": dp.post.ShrinkAcrossKeys(again),
+        "nonnegative": dp.post.NonNegative(),
+        "top": dp.post.TopKPerTick(2, KEYS),
+        "last": dp.post.LastPerTick(2 * TICK),
     }.items():
         made[label] = made["counts"] | post
     return made
@@ -130,11 +129,10 @@ def selected_of(events: Any, path: str) -> dict[str, Any]:
         "counts": counts,
         "histogram": events | items,
         "windows": windowed | anew,
-        "nonnegative": counts | dp.NonNegative(),
-        "monotone": counts | dp.Monotone(),
-        "isotonic": counts | dp.Isotonic(count.counter),
-        "last": counts | dp.LastPerTick(2 * TICK),
-        "top": counts | dp.TopKPerTick(2, count),
+        "nonnegative": counts | dp.post.NonNegative(),
+        "isotonic": counts | dp.post.Isotonic(count.counter),
+        "last": counts | dp.post.LastPerTick(2 * TICK),
+        "top": counts | dp.post.TopKPerTick(2, count),
     }
 
 

@@ -11,7 +11,6 @@ from apache_beam.transforms.window import FixedWindows
 
 import beam_dpcount as dp
 from beam_dpcount.checks import ParameterError
-from beam_dpcount.rows import TickAggregateRows
 from beam_dpcount.transforms.aggregates import TickAggregate
 from beam_dpcount.transforms.distinct import DistinctUsers
 from beam_dpcount.transforms.sliding import SlidingCount
@@ -34,9 +33,6 @@ DOORS = {
     ),
     "SlidingCount": lambda window: SlidingCount(BUDGET, **WEEK, window=window),
     "DistinctUsers": lambda window: DistinctUsers(BUDGET, **WEEK, users=WHO, window=window),
-    "rows": lambda window: TickAggregateRows(
-        "page", **WEEK, metrics=["count"], window=window, epsilon=1, delta=1e-6
-    ),
 }
 
 
@@ -101,9 +97,9 @@ def test_what_follows_knows_the_steps_of_windows(path: str) -> None:
     def built(pipeline: beam.Pipeline) -> Any:
         releases = pipeline | feed(ROWS) | windows | count
         return (
-            releases | "Last" >> dp.SlidingSum(2, count.counter, path=path),
-            releases | "Average" >> dp.RunningAverage(count.counter),
-            releases | "Isotonic" >> dp.Isotonic(count.counter, path=path),
+            releases | "Last" >> dp.post.SlidingSum(2, count.counter, path=path),
+            releases | "Average" >> dp.post.RunningAverage(count.counter),
+            releases | "Isotonic" >> dp.post.Isotonic(count.counter, path=path),
         )
 
     # What windows forget is only known once the transform is applied.

@@ -203,5 +203,5 @@ def test_it_is_a_frozen_value_that_says_what_it_releases():
     assert counter.fingerprint != dp.calibrate(DecayedBLT(100, 0.751), HALF).fingerprint
     with pytest.raises(UnsupportedHorizonError, match=r"DecayedBLT takes up to 2\^30 steps"):
         dp.calibrate(DecayedBLT(2**30 + 1, 0.5), HALF)
-    with pytest.raises(dp.HorizonError):
+    with pytest.raises(dp.errors.HorizonError):
         DecayedBLT(4, 0.5).release(inputs(5), random_script(9))

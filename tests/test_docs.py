@@ -1,20 +1,25 @@
 """The documentation says what is so: its code runs, its commands run, its tests exist."""
 
+import csv
 import doctest
 import gzip
+import json
 import re
 import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
-import beam_dpcount as dp
 from beam_dpcount.commands import bounds, choose, count, graph, histogram, sequences, ticks
+from beam_dpcount.commands.files.formats import Places
 from benchmarks.papers import __main__ as papers
+from tests.public import HOMES, MODULES
+from tests.runners import run
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -87,7 +92,7 @@ def agrees(expected: str, printed: str) -> bool:
 
 
 @pytest.mark.pipeline
-@pytest.mark.filterwarnings("error::beam_dpcount.WeakBudgetWarning")
+@pytest.mark.filterwarnings("error::beam_dpcount.errors.WeakBudgetWarning")
 @pytest.mark.parametrize(("name", "code", "expected"), EXAMPLES)
 def test_python_examples_print_what_they_claim(name, code, expected, capfd):
     """What a text block below an example claims, "..." for noise; or else anything at all."""
@@ -136,7 +141,7 @@ def run_words(words: list[str], place: Path) -> str | None:
         check=False,
     )
     assert done.returncode == 0, (words, done.stderr)
-    assert "weak budget" not in done.stdout
+    assert "weak budget" not in done.stdout + done.stderr
     return done.stdout
 
 
@@ -144,9 +149,10 @@ def run_words(words: list[str], place: Path) -> str | None:
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory after `beam-dpcount demo`."""
     place = tmp_path_factory.mktemp("demo")
-    printed = run_words(["beam-dpcount", "demo"], place)
+    run_words(["beam-dpcount", "demo"], place)
     guarantee, *_ = blocks((ROOT / "docs" / "privacy.md").read_text(encoding="utf-8"), "text")
-    assert agrees(f"...{guarantee}...", printed)
+    about = (place / "out" / "demo" / "ticks.csv.manifest.json").read_text(encoding="utf-8")
+    assert agrees(guarantee, json.loads(about)["guarantee"])
     return place
 
 
@@ -172,6 +178,36 @@ def test_console_examples_run(page: Path, demo: Path, tmp_path: Path) -> None:
             assert agrees(expected, printed), printed
 
 
+@pytest.mark.pipeline
+def test_the_steps_of_yaml_beside_questions_run(demo: Path) -> None:
+    """Each is one TickCount of the demo's log, and has the columns of the command above it."""
+    pytest.importorskip("docstring_parser")  # of the extra yaml
+    import yaml  # type: ignore[import-untyped]
+    from apache_beam.yaml.yaml_provider import parse_providers
+    from apache_beam.yaml.yaml_transform import YamlTransform
+
+    text = (ROOT / "docs" / "guide" / "questions.md").read_text(encoding="utf-8")
+    provider = ROOT / "beam_dpcount" / "rows" / "provider.yaml"
+    providers = parse_providers("", yaml.safe_load(provider.read_text()))
+    with open(demo / "out" / "demo" / "events.csv", newline="") as file:
+        some = [row | {"ms": int(row["ms"])} for row in csv.DictReader(file)][::40]
+    pairs = re.findall(
+        r"```console\n([^`]*)```\n(?:\n```text\n[^`]*```\n)?\n```yaml\n([^`]*)```", text
+    )
+    assert len(pairs) == text.count("```yaml") == 5
+    for command, step in pairs:
+        steps = [{"type": "Create", "config": {"elements": some}}, yaml.safe_load(step)]
+        chain = json.dumps({"type": "chain", "transforms": steps})
+        built: list[Any] = run(lambda p, chain=chain: p | YamlTransform(chain, providers)).outputs
+        words = shlex.split(command.replace("\\\n", " ").removeprefix("$ beam-dpcount ticks"))
+        task = ticks.Ticks.of(ticks.Ticks.parser().parse_known_args(words)[0])
+        task.check()
+        task.transform(Places([]))
+        names = [name for name, _ in task.table().schema]
+        assert {tuple(seen.value._asdict()) for seen in built[0]} <= {tuple(names)}
+        assert built[0] or "select_keys" in step
+
+
 @pytest.mark.exhaustive
 def test_the_site_builds_without_a_warning(tmp_path):
     words = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html"]
@@ -183,11 +219,11 @@ def test_the_site_builds_without_a_warning(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    for name in dp.__all__:  # each is in the reference
-        if name not in ("mechanisms", "metrics"):  # modules, with pages of their own
-            found = f'id="beam_dpcount.{name}"'
-            pages = (tmp_path / "site" / "reference").glob("*.html")
-            assert any(found in page.read_text(encoding="utf-8") for page in pages), name
+    reference = (tmp_path / "site" / "reference").glob("*.html")
+    text = "".join(page.read_text(encoding="utf-8") for page in reference)
+    for home in HOMES.values():
+        for name in set(home.__all__) - MODULES:
+            assert f'id="{home.__name__}.{name}"' in text, name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

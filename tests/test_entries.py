@@ -129,7 +129,9 @@ def test_overspending_is_refused_before_anything_runs(pure: Path) -> None:
     ledger = dp.Ledger(PURE, **how)
     share, less = ledger.share(0.75, "clicks"), ledger.share(0.25)
     before = pure.read_bytes()
-    with pytest.raises(dp.OverspentError, match=r"costs epsilon = 0\.75, but of its epsilon = 3"):
+    with pytest.raises(
+        dp.errors.OverspentError, match=r"costs epsilon = 0\.75, but of its epsilon = 3"
+    ):
         apply(per_element(share))
     assert pure.read_bytes() == before
     assert share.claimed_by is None  # the ledger does not count it either
@@ -230,7 +232,7 @@ KINDS: dict[str, tuple[Callable[[Any], Any], bool]] = {
     "Histogram": (lambda x: dp.Histogram(x, 20, ["x", "y"]), False),
     "TriangleCount": (lambda x: dp.TriangleCount(x, 20, vertices=9, max_degree=3), False),
     "SubstringCount": (lambda x: dp.SubstringCount(x, 20, ["x", "y"], max_length=2), False),
-    "LocalMedian": (lambda x: dp.LocalMedian(x, 16, value=len), False),
+    "LocalMedian": (lambda x: dp.local.LocalMedian(x, 16, value=len), False),
     "TickCount": (at_clock, True),
     "people": (lambda x: at_clock(x, value=lambda _: 1, users=PEOPLE), True),
     "TickHistogram": (lambda x: TickHistogram(x, domain=["x", "y"], value=str, **TIMES), True),
@@ -355,7 +357,7 @@ def test_the_same_replayable_noise_is_refused(pure: Path, secret: str) -> None:
 
 def test_without_its_secret_replayable_noise_has_no_account(pure: Path) -> None:
     entropy = dp.ReplayableEntropy("NO_SUCH_SECRET", run_id="May")
-    with pytest.raises(dp.SecretError, match="NO_SUCH_SECRET is not set here"):
+    with pytest.raises(dp.errors.SecretError, match="NO_SUCH_SECRET is not set here"):
         apply(at_clock(dp.Ledger(PURE, account=pure).rest(), entropy=entropy))
     assert not spent(pure)
 
@@ -465,7 +467,7 @@ def test_ledgers_at_once_do_not_overspend(pure: Path) -> None:
         try:
             share.claim("mine")
             ended.append("charged")
-        except dp.OverspentError:
+        except dp.errors.OverspentError:
             ended.append("refused")
 
     threads = [threading.Thread(target=once) for _ in range(8)]
@@ -484,7 +486,7 @@ PROCESS = """
     sys.stdin.readline()
     try:
         ledger.rest().claim("mine")
-    except dp.OverspentError:
+    except dp.errors.OverspentError:
         print("refused")
 """
 

@@ -359,7 +359,7 @@ def test_windows_start_anew_and_sliding_sums_take_what_is_fitted(path: str) -> N
 
     def build(pipeline: beam.Pipeline) -> tuple[Any, ...]:
         releases = pipeline | feed(ROWS) | beam.WindowInto(FixedWindows(20)) | count
-        return releases, releases | dp.SlidingSum(5, count.counter, path=path)
+        return releases, releases | dp.post.SlidingSum(5, count.counter, path=path)
 
     releases, sums = run(build).outputs
     assert len(releases) == len(sums) == 120

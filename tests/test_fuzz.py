@@ -31,6 +31,7 @@ from beam_dpcount.commands import count, graph, histogram, sequences, ticks
 from beam_dpcount.counters.clock import clock_of
 from beam_dpcount.counters.people import Seen
 from beam_dpcount.counters.selection import Selection
+from beam_dpcount.counters.sparse import sparse_for
 from beam_dpcount.dofns.elements import CountEachElement, ReadElements
 from beam_dpcount.dofns.gathered import CountGathered, GatherNumbers
 from beam_dpcount.dofns.intake import RejectedElementError
@@ -188,7 +189,7 @@ KINDS: dict[str, Callable[[], Kind]] = {
         dp.calibrate(dp.mechanisms.Unbounded(BinaryTree), dp.PureDP(1.0))
     ),
     "sparse": lambda: of_counter(
-        dp.calibrate(dp.sparse_for(10, 1000, dp.PureDP(1.0)), dp.PureDP(1.0))
+        dp.calibrate(sparse_for(10, 1000, dp.PureDP(1.0)), dp.PureDP(1.0))
     ),
     "words": lambda: of_statistic(Words("abc", 3), "replace_one", [*"abcacbzacabcb"]),
     "episodes": lambda: of_statistic(Episodes("abc", 2), "replace_one", [*"abcacbzacabcb"]),
@@ -644,7 +645,8 @@ def test_any_file_is_counted_right_or_refused_in_a_line(long: float, tmp_path: P
         assert SECRET not in ended.out + ended.err, said
         if ended.status:
             assert ended.status == 2, said
-            (line,) = ended.err.splitlines()
+            *warnings, line = ended.err.splitlines()
+            assert all(one.startswith("warning: ") for one in warnings), said
             assert line.startswith(f"error: {place / name}"), said
             assert [path.name for path in place.iterdir()] == [name], said
         else:

@@ -602,8 +602,8 @@ NESTED = (
     *(Row(key=key) for key in (None, True, ["a"], {"a": 1}, b"a", math.nan, 1.5)),
 )
 OF_ROWS: dict[str, Any] = {
-    **{"key": "key", "value": "n", "timestamp": "at", "timestamp_format": "unix", "keys": [*KEYS]},
-    **{"tick": 20, "start": AT, "horizon": 4, "bounds": [0, 2], "rho": 1e12},
+    **{"key": "key", "timestamp": "at", "timestamp_format": "unix", "keys": [*KEYS]},
+    **{"tick": 20, "start": AT, "horizon": 4, "metrics": ["sum(n, 0, 2)"], "rho": 1e12},
 }
 
 
@@ -631,7 +631,7 @@ def test_no_row_of_a_yaml_pipeline_is_seen(capfd: pytest.CaptureFixture[str]) ->
 
     provider = resources("beam_dpcount.rows") / "provider.yaml"
     providers = parse_providers("", yaml.safe_load(provider.read_text()))
-    config = {name: x for name, x in OF_ROWS.items() if name not in ("value", "bounds")}
+    config = OF_ROWS | {"metrics": ["rate(n = 1)", "count"]}
 
     def seen(rows: Sequence[Row]) -> Outside:
         elements = [

@@ -20,7 +20,7 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 
 import beam_dpcount as dp
 from beam_dpcount.counters.clock import OUTSIDE, UNLISTED
-from beam_dpcount.rows import HistogramRows, PrefixCountRows, TickAggregateRows, TickCountRows
+from beam_dpcount.rows import HistogramRows, PrefixCountRows, TickCountRows
 from beam_dpcount.rows.fields import ReadRow, TimeOf, plain, text
 from tests.fuzz import Closed, Open
 from tests.runners import each_path, root, run
@@ -93,13 +93,13 @@ PEOPLE: dict[str, Any] = {"user": "user", "per_user": 3, "per_key": 3}
 METRICS = ["count", {"metric": "sum", "field": "amount", "low": -1, "high": 5}]
 MADE: dict[str, Callable[[str], Any]] = {
     "count": lambda path: TickCountRows(
-        "page", **CLOCK, **PEOPLE, keys=["a", "b"], value="amount", path=path
+        "page", **CLOCK, **PEOPLE, keys=["a", "b"], metrics=["sum(amount, 0, 1)"], path=path
     ),
     "other": lambda path: TickCountRows("page", **CLOCK, keys=["a", "b"], other="b", path=path),
     "selected": lambda path: TickCountRows(
         "page", **CLOCK, select_keys=True, select_delta=1e-9, select_shards=2, path=path
     ),
-    "metrics": lambda path: TickAggregateRows(
+    "metrics": lambda path: TickCountRows(
         "page", **CLOCK, **PEOPLE, keys=["a", "b"], metrics=METRICS, path=path
     ),
 }
@@ -178,7 +178,7 @@ def test_no_row_stops_a_clock(kind: str, path: str, capfd: pytest.CaptureFixture
     whole = [row._replace(user=f"{i}") for i, row in enumerate(COUNTED)]
 
     # By another name, as values are not looked at; without the noise, which metrics always have.
-    value = "count" if kind == "metrics" else "value"
+    value = "sum_amount" if kind == "count" else "count"
     shown = beam.Select("key", "step", shown=lambda row: round(getattr(row, value), 2) + 0.0)
 
     def seen(rows: list[Any]) -> Any:
@@ -196,18 +196,17 @@ def test_hostile_numbers_count_as_numbers_do(path: str) -> None:
     of_sum = {"metric": "sum", "field": "amount", "low": -1, "high": 5}
     names = [name for name in HOSTILE if not isinstance(HOSTILE[name], str)]
     rows = [Wild(name, amount=Name(name)) for name in names]
-    counts = TickCountRows("page", **CLOCK, keys=names, value="amount", bounds=[-1, 5], path=path)
-    sums = TickAggregateRows("page", **CLOCK, keys=names, metrics=[of_sum], path=path)
+    alone = TickCountRows("page", **CLOCK, keys=names, metrics=[of_sum], path=path)
+    sums = TickCountRows("page", **CLOCK, keys=names, metrics=["count", of_sum], path=path)
     most = ("huge", "beyond 64 bits", "beyond floats", "fraction", "decimal")
     expected = {
         **dict.fromkeys(names, 0),
         **dict.fromkeys((*most, "longdouble", "float16"), 5),
         **dict.fromkeys(("huge below", "infinite"), -1),
     }
-    last = {row.key: row.value for row in counted(counts, rows, "grpc") if row.step == 3}
-    assert last == expected
-    last = {row.key: row.sum_amount for row in counted(sums, rows, "grpc") if row.step == 3}
-    assert last == pytest.approx(expected, abs=1e-3)
+    for made in (alone, sums):
+        last = {row.key: row.sum_amount for row in counted(made, rows, "grpc") if row.step == 3}
+        assert last == pytest.approx(expected, abs=1e-3)
 
 
 @pytest.mark.pipeline
@@ -295,14 +294,15 @@ def test_what_stops_a_count_of_every_row_says_so_without_data(name: str) -> None
 
 
 @pytest.mark.pipeline
-def test_rows_go_to_the_windows_of_their_times() -> None:
-    windowed = beam.WindowInto(FixedWindows(60)) | TickCountRows(
-        *("page", 30, 0), horizon=4, keys=["a"], **AT
-    )
-    rows = counted(windowed, [Wild(at=10), Wild(at=70), Wild(at=80)])
-    assert [(row.window_start // 10**6, row.step, row.value) for row in rows] == [
-        *((0, 1, 1), (0, 2, 1), (60, 3, 2), (60, 4, 2))  # steps are those of the whole clock
+def test_rows_start_anew_in_windows_of_ticks() -> None:
+    made = TickCountRows("page", tick=30, start=0, horizon=4, keys=["a"], view="restart 1m", **AT)
+    rows = counted(made, [Wild(at=10), Wild(at=70), Wild(at=80)])
+    assert [(row.restart, row.step, row.count) for row in rows] == [
+        *((1, 1, 1), (1, 2, 1), (2, 3, 2), (2, 4, 2))  # steps are those of the whole clock
     ]
+    windowed = beam.WindowInto(FixedWindows(60)) | made
+    with pytest.raises(ValueError, match="a clock that starts anew"):
+        counted(windowed, [Wild(at=10)])
 
 
 # Noise
@@ -324,8 +324,12 @@ TIP = [{**MEAN, "field": "tip", "name": "mean_amount"}]
 READ: dict[str, tuple[Callable[..., Any], dict[str, Any], list[dict[str, Any]]]] = {
     "sum": (PrefixCountRows, {"value": "amount", **ELEMENTS}, [{"value": "tip"}, {"id": "tip"}]),
     "items": (HistogramRows, {"item": "amount", "domain": ["1"], **ELEMENTS}, [{"item": "tip"}]),
-    "ticks": (TickCountRows, {"value": "amount", **TICKS}, [{"value": "tip"}, {"value": None}]),
-    "metrics": (TickAggregateRows, {"metrics": [MEAN], **TICKS}, []),
+    "ticks": (
+        TickCountRows,
+        {"metrics": ["sum(amount, 0, 1)"], **TICKS},
+        [{"metrics": ["sum(tip, 0, 1)"]}, {"metrics": None}],
+    ),
+    "metrics": (TickCountRows, {"metrics": [MEAN], **TICKS}, [{"metrics": TIP}, {"view": "each"}]),
 }
 OTHERS = [
     *({"key": "at2"}, {"timestamp": "at2"}, {"timestamp_format": "unix"}, {"timezone": "CET"}),
@@ -358,7 +362,7 @@ REPLAYED: dict[str, tuple[Callable[..., Any], dict[str, Any], list[dict[str, Any
         [{"other": None}, {"keys": ["a", "b"]}],
     ),
     "people": (TickCountRows, {**WHOSE, **TICKS}, [{"keys": ["a", "b"]}]),
-    "metrics": (TickAggregateRows, {"metrics": [MEAN], **TICKS}, [{"metrics": TIP}]),
+    "metrics": (TickCountRows, {"metrics": [MEAN], **TICKS}, [{"metrics": TIP}]),
 }
 
 
@@ -376,7 +380,7 @@ def test_replays_show_nothing_of_fields_that_hold_the_same(
 
     def values(**other: Any) -> list[float]:
         releases = counted(kind(**{"key": "page", "timestamp": "at", **given, **other}), rows)
-        column = "mean_amount_low" if name == "metrics" else "value"
+        column = {"metrics": "mean_amount_low", "sum": "value"}.get(name, "count")
         return [getattr(row, column) for row in releases if row.key == "a"]
 
     first = values()
@@ -393,12 +397,12 @@ def test_run_ids_are_texts_and_not_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    "names", [["key"], ["step"], ["window_end"], ["x", "x_low"], ["a_note", "a"]]
+    "names", [["key"], ["step"], ["timestamp"], ["x", "x_low"], ["a_stddev", "a"]]
 )
 def test_no_column_of_a_metric_hides_another(names: list[str]) -> None:
     metrics = [{"metric": "sum", "field": "amount", "high": 5, "name": name} for name in names]
     with pytest.raises(ValueError, match="metrics make two columns called"):
-        TickAggregateRows("page", **CLOCK, keys=["a"], metrics=metrics)
+        TickCountRows("page", **CLOCK, keys=["a"], metrics=metrics)
 
 
 # Tried out
@@ -418,7 +422,7 @@ def test_check_takes_rows() -> None:
         no_key[: len(no_time)]: 1,
         no_time: 1,
     }
-    with pytest.raises(dp.CheckError, match=r"row 1: AttributeError: .*amount"):
+    with pytest.raises(dp.errors.CheckError, match=r"row 1: AttributeError: .*amount"):
         dp.check(count, [Row(page="a", at=5)])
 
 
@@ -436,6 +440,6 @@ def test_check_takes_rows_at_ticks(kind: str) -> None:
         "timestamp, field 'at': the timestamp lies outside the years 1 to 9999",
     }
     assert set(found.problems.values()) == {1}
-    untimed = TickCountRows("page", 60, 0, horizon=3, keys=["a"], rho=1)
+    untimed = TickCountRows("page", tick=60, start=0, horizon=3, keys=["a"], rho=1)
     timed = [TimestampedValue(Wild(), 10), TimestampedValue(Wild(), 1000)]
     assert dp.check(untimed, timed).problems == {OUTSIDE: 1}

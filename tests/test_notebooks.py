@@ -12,6 +12,7 @@ import beam_dpcount as dp
 from beam_dpcount.budget.shares import ClaimedError
 from beam_dpcount.counters.change import TickChange
 from beam_dpcount.counters.selection import selection_of
+from beam_dpcount.counters.sparse import sparse_for
 from beam_dpcount.notebooks import table
 from beam_dpcount.transforms.ticks import TickNumbers
 from tests import notebooks
@@ -23,7 +24,7 @@ COUNTERS: list[Callable[[], Any]] = [
     lambda: dp.calibrate(dp.mechanisms.BinaryTree(1000), PURE),
     lambda: dp.calibrate(dp.mechanisms.SquareRoot(100), dp.ZCDP(0.1), dimension=3, unit=0.5),
     lambda: dp.calibrate(dp.mechanisms.Unbounded(dp.mechanisms.SmoothBinary), dp.ZCDP(0.1)),
-    lambda: dp.calibrate(dp.sparse_for(10, 1000, PURE), PURE),
+    lambda: dp.calibrate(sparse_for(10, 1000, PURE), PURE),
 ]
 
 

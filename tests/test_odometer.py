@@ -59,6 +59,10 @@ TABLE: dict[str, tuple[str, ColumnUse]] = {
         "ticks",
         use("", ":presence page bought date time who"),
     ),
+    f"ticks --metric mean(ms,0,5) --metric rate(what=buy) --where bought=1 --view each {CLOCK}": (
+        "ticks",
+        use("", ":presence ms what bought date time"),
+    ),
     f"ticks --key page --select-keys --where what=buy=now {CLOCK}": (
         "ticks",
         use("", ":presence page what date time"),
@@ -90,7 +94,7 @@ TASKS: dict[str, Any] = {
 
 def task_of(words: str, *more: object, budget: str = "--epsilon 1 --delta 1e-6") -> Task:
     name, *given = f"{words} {budget} --input x.csv --output o.csv".split()
-    task: Task = TASKS[name](TASKS[name].parser().parse_args([*given, *map(str, more)]))
+    task: Task = TASKS[name].of(TASKS[name].parser().parse_args([*given, *map(str, more)]))
     return task
 
 
@@ -136,7 +140,7 @@ KINDS = {
 def test_outputs_follow_what_a_command_says_of_columns(kind: str, tmp_path: Path) -> None:
     """Without noise: which releases there are shows public columns alone, and no other is used."""
     name = {"people": "ticks", "elements of people": "histogram"}.get(kind, kind)
-    task = TASKS[{"select": "ticks", "cuts": "graph"}.get(name, name)]
+    task = TASKS[{"select": "ticks", "metrics": "ticks", "cuts": "graph"}.get(name, name)]
     words: tuple[object, ...] = (*KINDS[kind], *EXACT)
     words += ("--select-delta", "1e-7") if kind == "select" else ()
     main, first = MAIN[name], rows()
@@ -150,7 +154,7 @@ def test_outputs_follow_what_a_command_says_of_columns(kind: str, tmp_path: Path
         return placed, out.read_text(encoding="utf-8")
 
     given = ["--input", "x.csv", *words, "--output", "o.csv"]
-    used = task(task.parser().parse_args([*map(str, given)])).column_use()
+    used = task.of(task.parser().parse_args([*map(str, given)])).column_use()
     placed, whole = released(first)
     names, cells = [*CELLS], first[0].split(",")
     for place, name in [*enumerate(names), (-1, PRESENCE)]:

@@ -202,7 +202,7 @@ def test_a_gap_needs_that_late_events_are_dropped(monkeypatch: pytest.MonkeyPatc
     def folding(*arguments: Any, fold: bool, **options: Any) -> Any:
         return TickPlan(*arguments, fold=True, **options)
 
-    monkeypatch.setattr(tick_transforms.TickCount, "_plan", staticmethod(folding))  # the mutant
+    monkeypatch.setattr(tick_transforms.TickNumbers, "_plan", staticmethod(folding))  # the mutant
     assert change(count).tolist() == [0, 0, 0, 2] + [0] * 8
     assert size(count, change(count)) > float(limit[1]) / fine**2 * 1.01
 

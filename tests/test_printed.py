@@ -34,8 +34,8 @@ def test_a_tick_is_said_as_in_commands_and_rows(tick: Any, micros: int) -> None:
     count = TickNumbers(BUDGET, tick, **DAY)
     assert count._clock.tick == micros
     if not isinstance(tick, dt.timedelta):
-        rows = TickCountRows("page", tick, **DAY, epsilon=1, delta=1e-6)
-        assert rows.count._clock == count._clock
+        rows = TickCountRows("page", tick=tick, **DAY, epsilon=1, delta=1e-6)
+        assert rows.count.grid == count.clock
     people = dp.Users(itemgetter("who"), 3, gap=tick, per_key=1)
     assert people.micros == micros
 
@@ -44,7 +44,7 @@ def test_a_tick_is_said_as_in_commands_and_rows(tick: Any, micros: int) -> None:
 def test_other_texts_are_refused(tick: str) -> None:
     for made in (
         lambda: TickNumbers(BUDGET, tick, **DAY),
-        lambda: TickCountRows("page", tick, **DAY, epsilon=1, delta=1e-6),
+        lambda: TickCountRows("page", tick=tick, **DAY, epsilon=1, delta=1e-6),
     ):
         with pytest.raises(ParameterError, match="tick must be a positive time of whole micro"):
             made()
@@ -89,8 +89,8 @@ def test_print_says_it_of_every_transform_that_counts() -> None:
 
 
 def test_print_says_it_of_rows_and_of_bounds_too() -> None:
-    rows = TickCountRows("page", "1h", **DAY, epsilon=1, delta=1e-6)
-    assert str(rows) == str(rows.count).replace("TickCount", "TickCountRows")
+    rows = TickCountRows("page", tick="1h", **DAY, epsilon=1, delta=1e-6)
+    assert str(rows) == str(rows.count).replace("TickCount", "TickCountRows", 1)
     users = dp.Users(itemgetter("who"), 3, per_key=1)
     bound = dp.BoundUsers(users, {"a": TICKS["TickCount"](value=lambda event: 1)})
     assert str(bound).startswith(f"BoundUsers(\n  users: {users}\n  a: TickCount(\n    budget: rho")

@@ -22,10 +22,13 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindow, IntervalWi
 
 import beam_dpcount as dp
 from beam_dpcount.commands import count, histogram, ticks
+from beam_dpcount.counters.sparse import sparse_for
 from beam_dpcount.dofns.intake import Intake
+from beam_dpcount.errors import SecretError
 from beam_dpcount.noise import replay
+from beam_dpcount.noise.entropy import SystemEntropy
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
-from beam_dpcount.noise.replay import NO_ID, Expansion, Replay, ReplayableEntropy, SecretError
+from beam_dpcount.noise.replay import NO_ID, Expansion, Replay, ReplayableEntropy
 from beam_dpcount.states.codecs import StateCodec
 from beam_dpcount.states.envelope import OTHER_ENTROPY
 from beam_dpcount.transforms.inputs import DRAWS_EARLY
@@ -836,7 +839,7 @@ def test_noise_that_is_drawn_early_is_refused(path: str) -> None:
         horizon = 20 if isinstance(mechanism, dp.mechanisms.KAry) else None
         with pytest.raises(ValueError, match=says(DRAWS_EARLY)):
             counts(ROWS, path, budget=dp.PureDP(1), mechanism=mechanism, horizon=horizon)
-    sparse = dp.sparse_for(3, 20, dp.PureDP(1))
+    sparse = sparse_for(3, 20, dp.PureDP(1))
     with pytest.raises(ValueError, match="SystemEntropy"):
         counts(ROWS, path, budget=dp.PureDP(1), mechanism=sparse, horizon=None)
     # By name, or left out, the variant without subtraction is taken.
@@ -860,7 +863,7 @@ def test_replayable_noise_needs_its_history() -> None:
     with pytest.raises(TypeError, match="replay"):
         entropy().source(LAWS[0], None)
     with pytest.raises(TypeError, match="not replayable"):
-        dp.SystemEntropy().replay(LAWS[0], None, "x")
+        SystemEntropy().replay(LAWS[0], None, "x")
 
 
 def test_states_of_another_entropy_are_refused() -> None:

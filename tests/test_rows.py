@@ -215,8 +215,8 @@ def test_rows_as_events_without_a_key(form: str, runner: str) -> None:
             rows
             | "Stamp" >> stamp.with_output_types(Any)
             | TickHistogram(EXACT, **CLOCK, domain=["buy"], value=lambda row: row.action),
-            rows | dp.LocalMedian(EXACT, 4, value=lambda row: len(row.action) / 4),
-            rows | dp.LocalConvexRisk(EXACT, 4, **slopes),
+            rows | dp.local.LocalMedian(EXACT, 4, value=lambda row: len(row.action) / 4),
+            rows | dp.local.LocalConvexRisk(EXACT, 4, **slopes),
         )
 
     ticks, median, _ = run(build, runner).outputs

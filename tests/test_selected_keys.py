@@ -334,7 +334,7 @@ def test_items_and_the_largest_of_them() -> None:
     tops = []
     for path in ("bounded", "streaming"):
         histogram = items(path)
-        tops.append(seen_of(histogram | dp.TopKPerTick(2, histogram, path), rows))
+        tops.append(seen_of(histogram | dp.post.TopKPerTick(2, histogram, path), rows))
     assert tops[0] == tops[1]
     for top in (seen.value for seen in tops[0]):
         shown = {s.value.key: s.value.value for s in made["bounded"] if s.value.step == top.step}
@@ -345,8 +345,8 @@ def test_items_and_the_largest_of_them() -> None:
 def test_the_largest_of_a_live_stream() -> None:
     rows = sorted(BASKETS, key=lambda row: row[2])
     live, bounded = items("streaming"), items("bounded")
-    found = run_stream(live | dp.TopKPerTick(2, live), *by_ticks(rows)).outputs[0]
-    assert found == seen_of(bounded | dp.TopKPerTick(2, bounded, "bounded"), rows)
+    found = run_stream(live | dp.post.TopKPerTick(2, live), *by_ticks(rows)).outputs[0]
+    assert found == seen_of(bounded | dp.post.TopKPerTick(2, bounded, "bounded"), rows)
 
 
 def test_the_largest_of_windows_that_start_anew() -> None:
@@ -365,7 +365,7 @@ def test_the_largest_of_windows_that_start_anew() -> None:
     tops = []
     for path in ("bounded", "streaming"):
         counted = people(path)
-        found = seen_of(counted | dp.TopKPerTick(1, counted, path), PEOPLE)
+        found = seen_of(counted | dp.post.TopKPerTick(1, counted, path), PEOPLE)
         tops.append([(s.value.timestamp, s.value.step, round(s.value.values[0])) for s in found])
     assert sorted(tops[0]) == sorted(tops[1])
     assert [step for _, step, _ in sorted(tops[0])] == [*range(1, 9)]

@@ -373,8 +373,8 @@ def test_other_transforms_take_it_as_they_take_counts_of_numbers() -> None:
     (last,) = run(
         lambda p: (
             (p | feed(rows) | bound)["events"]
-            | dp.ShrinkAcrossKeys(bound._counts["events"])
-            | dp.TopKPerTick(1, counts["events"])
+            | dp.post.ShrinkAcrossKeys(bound._counts["events"])
+            | dp.post.TopKPerTick(1, counts["events"])
             | beam.Filter(lambda top: top.step == say.TICKS)
         )
     ).releases

@@ -273,7 +273,7 @@ def test_windows_of_the_input_are_refused() -> None:
 def test_other_transforms_know_that_it_counts_no_prefixes() -> None:
     count = sliding()
     with pytest.raises(ValueError, match="releases sums over the last 3 steps"):
-        dp.SlidingSum(2, count.counter)
+        dp.post.SlidingSum(2, count.counter)
     with pytest.raises(TypeError, match="SlidingCount"):
         dp.BoundUsers(people(2), {"recent": count})
     with pytest.raises(TypeError, match="got SlidingCount"):
@@ -291,7 +291,7 @@ def test_what_does_not_count_is_told() -> None:
 def test_top_keys_of_a_tick_follow(path: str) -> None:
     count = exact(1, path=path)
     rows: list[Row] = [("b", 1, 5), ("c", 1, 15 * SECOND)]
-    top = run(lambda p: p | feed(rows) | count | dp.TopKPerTick(1, count.keys)).releases
+    top = run(lambda p: p | feed(rows) | count | dp.post.TopKPerTick(1, count.keys)).releases
     assert [r.items for r in top[:2]] == [["b"], ["c"]]
     assert all(a.step < b.step for a, b in pairwise(top))
 

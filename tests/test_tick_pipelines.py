@@ -129,7 +129,7 @@ def by_hand(
             total = 0
             for other, x, micros in rows:
                 if other == key and (step - 1) * tick <= micros - origin < step * tick:
-                    with contextlib.suppress(dp.NotANumberError):
+                    with contextlib.suppress(dp.errors.NotANumberError):
                         total += counter.quantise(x)
             total = min(max(total, -cap), cap)
             state, value = counter.step_lattice(state, total, noise)
@@ -721,7 +721,7 @@ class CountTaken(CountEachTick):
 
 
 def test_a_hot_key_reaches_its_cell_once_a_tick_and_bundle(monkeypatch: Any) -> None:
-    monkeypatch.setattr(tick_transforms.TickCount, "_count_each", CountTaken)
+    monkeypatch.setattr(tick_transforms.TickNumbers, "_count_each", CountTaken)
     _taken.clear()
     count = scripted(path="streaming")
     rows: list[Row] = [("aab"[i % 3], 1, i * SECOND // 20) for i in range(2400)]
@@ -921,7 +921,7 @@ class CountBundles(CountTaken):
 @pytest.mark.parametrize("windows", [None, 20])
 def test_a_clock_that_is_tried_out_takes_few_bundles(windows: int | None, monkeypatch: Any) -> None:
     """The local runner makes one for each round of timers, which costs more than all else."""
-    monkeypatch.setattr(tick_transforms.TickCount, "_count_each", CountBundles)
+    monkeypatch.setattr(tick_transforms.TickNumbers, "_count_each", CountBundles)
     _taken.clear()
     count = exact(["a", "b"], horizon=640, path="streaming")
     rows: list[Row] = [("a", 1, 5 * SECOND), ("b", 1, 6400 * SECOND - 1)]
@@ -956,7 +956,7 @@ def test_a_stream_sets_one_timer_at_a_time() -> None:
 
 def test_windows_have_as_many_seeds_as_keys(monkeypatch: Any) -> None:
     """And not one for each window, which may be a year of hours, with a cell and a timer each."""
-    monkeypatch.setattr(tick_transforms.TickCount, "_count_each", CountTaken)
+    monkeypatch.setattr(tick_transforms.TickNumbers, "_count_each", CountTaken)
     _taken.clear()
     count = scripted(path="streaming", mechanism="SmoothBinary")
     rows = [row for row in some_rows(40) if 0 <= row[2] < 120 * SECOND]

@@ -19,7 +19,7 @@ from beam_dpcount.checks import ParameterError
 from beam_dpcount.commands import account as account_command
 from beam_dpcount.commands import ticks
 from beam_dpcount.counters import clock as clocks
-from beam_dpcount.rows import TickAggregateRows, TickCountRows
+from beam_dpcount.rows import TickCountRows
 from beam_dpcount.transforms.aggregates import TickAggregate
 from beam_dpcount.transforms.distinct import DistinctUsers
 from beam_dpcount.transforms.sliding import SlidingCount
@@ -188,10 +188,11 @@ def test_a_clock_without_an_end_ends_with_until() -> None:
     assert [r.step for r in run(lambda p: p | feed(ROWS) | endless).releases] == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("kind", [TickCountRows, TickAggregateRows])
-def test_rows_take_it_too(kind: Any) -> None:
-    more = {"metrics": ["count"]} if kind is TickAggregateRows else {}
-    count = kind("key", **CLOCK, keys=["a"], epsilon=1, delta=1e-6, until="25", **more)
+@pytest.mark.parametrize("metrics", [["count"], ["count", "rate(key = a)"]])
+def test_rows_take_it_too(metrics: Any) -> None:
+    count = TickCountRows(
+        "key", **CLOCK, keys=["a"], epsilon=1, delta=1e-6, until="25", metrics=metrics
+    )
     rows = [BeamRow(key="a"), BeamRow(key="a")]
     schema = RowTypeConstraint.from_fields([("key", str)])
     timed: Any = beam.Map(lambda row: TimestampedValue(row, 3))
@@ -244,7 +245,8 @@ def test_the_command_writes_ticks_that_have_ended(log: Path) -> None:
     succeed(account, "--create", "--rho", 5, main=account_command.main)
     first = succeed(*command(log, "--until", 59, "--account", account), main=ticks.main)
     assert "2 keys x 5 of 8 ticks = 10 releases" in first
-    assert "by 1970-01-01T00:00:59Z (--until) are written; the other 3 are charged as well" in first
+    open_ticks = "warning: 3 of 8 ticks have not ended by 1970-01-01T00:00:59Z (--until): they are"
+    assert f"{open_ticks} not written, but charged\n" in first
     early = lines(log)
     assert len(early) == 10
     about = json.loads((log.parent / "out.csv.manifest.json").read_text())
@@ -295,12 +297,13 @@ def test_the_streaming_path_says_that_all_ticks_are_written(
     assert "also those that have not ended" not in succeed(*words, main=ticks.main)
     monkeypatch.setattr(clocks, "now", lambda: 45 * SECOND)
     out = succeed(*words, main=ticks.main)
-    assert "note: --path streaming takes the end of the files for the end of the clock: " in out
+    assert "warning: --path streaming takes the end of the files for the end of the clock: " in out
     assert "all 8 ticks are written, also those that have not ended (4 have)" in out
 
 
 def test_a_dry_run_says_that_all_ticks_are_charged(log: Path) -> None:
     out = succeed(*command(log, "--until", 59, "--dry-run"), main=ticks.main)
-    assert "the other 3 are charged as well" in out
+    assert "3 of 8 ticks have not ended" in out
+    assert "they are not written, but charged" in out
     assert "2 keys x 5 of 8 ticks = 10 releases" in out
     assert not (log.parent / "out.csv").exists()

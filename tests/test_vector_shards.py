@@ -12,6 +12,7 @@ from apache_beam.transforms.window import GlobalWindow
 
 import beam_dpcount as dp
 from beam_dpcount.dofns.shards import ShardPlan
+from beam_dpcount.noise.entropy import SystemEntropy
 from beam_dpcount.transforms.aggregates import TickAggregate
 from beam_dpcount.transforms.ticks import TickNumbers
 from tests.aggregates import EXACT, m
@@ -31,7 +32,7 @@ def aggregate(metrics: Sequence[Any], **options: Any) -> TickAggregate:
 def plan_of(count: Any, **options: Any) -> Any:
     """What counts the shards of a transform, as it makes it."""
     inner = count._ticks if isinstance(count, TickAggregate) else count
-    given = {"fold": True, "entropy": dp.SystemEntropy(), "shards": 1, "cap": 1, **options}
+    given = {"fold": True, "entropy": SystemEntropy(), "shards": 1, "cap": 1, **options}
     given["cap"] = inner._change.largest(inner._unit)
     return inner._shard_plan(inner.selection, inner._clock, **given)
 
@@ -77,7 +78,7 @@ def test_sums_of_a_tick_are_clipped(path: str, sign: int, monkeypatch: pytest.Mo
     monkeypatch.setenv("SECRET_OF_TESTS", SECRET)
     metrics = [m.Sum("v", -10, 10, unit=1), m.Count(), m.Sum("v", -2, 2, unit=1, name="small")]
     replayed = dp.ReplayableEntropy("SECRET_OF_TESTS", run_id="one")
-    entropy = replayed if path == "replayed" else dp.SystemEntropy()
+    entropy = replayed if path == "replayed" else SystemEntropy()
     plan = plan_of(aggregate(metrics, max_per_tick=3), entropy=entropy)
     events = [("much", 2, sign * 10.0)] * 10 + [("much", 3, sign * 10.0)] + [("few", 1, 1.0)] * 2
     found = released(plan, events, path)

@@ -37,5 +37,5 @@ TICKS = {
         BUDGET, **CLOCK, window=2, keys=["buy", "/home"], **more
     ),
 }
-OTHERS = {"LocalMedian": lambda **more: dp.LocalMedian(BUDGET, 4, **more)}
+OTHERS = {"LocalMedian": lambda **more: dp.local.LocalMedian(BUDGET, 4, **more)}
 ALL = {**KEYED, **TICKS, **OTHERS}

@@ -16,6 +16,7 @@ from beam_dpcount.arguments.kinds import COLUMNS, plain
 from beam_dpcount.budget.budgets import ZCDP, ApproxDP, Budget, PureDP
 from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.counters.clock import Clock
+from beam_dpcount.counters.moments import zone_of
 from beam_dpcount.counters.people import Users
 from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.noise.replay import ReplayableEntropy
@@ -59,7 +60,7 @@ def budget(values: Values) -> Budget:
 # The clock
 
 
-def moment(name: str, given: Any, timezone: str) -> Any:
+def moment(name: str, given: object, timezone: str) -> Any:
     """Text in seconds since 1970: it is that number, or ISO 8601. All else stays as it is."""
     if not isinstance(given, str):
         return given
@@ -92,6 +93,15 @@ def clock(values: Values) -> dict[str, Any]:
     return {"tick": values["tick"], "horizon": values["horizon"], **times}
 
 
+def _check_zone(name: str) -> None:
+    try:
+        zone_of(name)
+    except ValueError:
+        remedy = "give a name such as UTC or Europe/Paris (where the system has no time zone "
+        remedy += "database, pip install tzdata)"
+        raise ParameterError("zone", f"is not a time zone, got {name!r}", remedy) from None
+
+
 def sentence_clock(values: Values, ends: bool) -> Clock:
     """The clock of a count that may have views.
 
@@ -100,6 +110,8 @@ def sentence_clock(values: Values, ends: bool) -> Clock:
       ends: whether it must end, for a count of all rows so far.
     """
     zone = values["zone"]
+    if zone is not None:
+        _check_zone(zone)
     local = values if zone is None else {**values, "timezone": zone}
     tick = getattr(values["tick"], "text", "") or values["tick"]
     if values["stop"] is None and values["horizon"] is None:
@@ -189,14 +201,21 @@ def check_people(values: Values) -> None:
         )
 
 
-def people(values: Values, by: Callable[[Any], Any]) -> Users | None:
-    """Whom to protect; None: one row. `by` finds whose a row is in what was read of it."""
+def people(values: Values, by: Callable[[Any], Any], whole: bool = False) -> Users | None:
+    """Whom to protect; None: one row.
+
+    Args:
+      values: of the arguments.
+      by: finds whose a row is in what was read of it.
+      whole: by default as many rows of a person count in a key as in all; else as `per_key` says.
+    """
     if values["user"] is None:
         return None
     for name in _LIMITS:
         if values[name] is not None:
             check_whole(name, values[name])
-    return Users(by, values["per_user"], values["max_keys"], per_key(values), values.get("gap"))
+    in_key = values["per_key"] if whole else per_key(values)
+    return Users(by, values["per_user"], values["max_keys"], in_key, values.get("gap"))
 
 
 def per_key(values: Values) -> int:

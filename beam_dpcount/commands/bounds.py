@@ -22,7 +22,6 @@ from beam_dpcount.budget.budgets import weakness
 from beam_dpcount.checks import check_whole
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.files import formats
-from beam_dpcount.transforms.ticks import TickNumbers
 
 EXAMPLE = r"""
 beam-dpcount bounds --input out/demo/events.csv --key page \
@@ -82,6 +81,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     from beam_dpcount.commands.files.inputs import files_of
     from beam_dpcount.commands.files.read import all_events, notes, ready
     from beam_dpcount.commands.looks import Unread
+    from beam_dpcount.transforms.ticks import TickNumbers
 
     source = ready(source_of(options))
     files, unread = files_of(source), Unread()

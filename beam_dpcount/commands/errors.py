@@ -3,6 +3,9 @@
 For counts after every row (--horizon) or at the ticks of a clock (--ticks), by the mechanism that
 they would take. With --relation, --bounds, --unit, --max-per-tick and the limits on people as they
 will be there. Noise does not depend on data: nothing is read, and nothing spent.
+With --metric or --view, as `ticks` takes them, it says how far off each column is for made-up
+rows: --events N of them, or of each of --people P. --want 5% says from how many rows on, and from
+which budget on, all columns are as near as that.
 It is for `count`, and `ticks` with --keys. For all else (--select-keys, --gap, `histogram`,
 `sequences`, `graph`) give the command itself --dry-run: it says its errors, counts nothing, and
 spends nothing.
@@ -20,7 +23,7 @@ from typing import Any
 
 import beam_dpcount as dp
 from beam_dpcount.arguments.argument import parsed
-from beam_dpcount.arguments.table import Changes, applying
+from beam_dpcount.arguments.table import ARGUMENTS, Changes, applying
 from beam_dpcount.budget.budgets import Budget, weakness
 from beam_dpcount.checks import check_whole
 from beam_dpcount.commands import changes
@@ -56,6 +59,17 @@ _DRY = {
 
 OWN = (
     *changes.STEPS,
+    *(replace(one, group="count", applies="") for one in ARGUMENTS if one.repeats),
+    *parsed(
+        "count",
+        """
+        events N: whole, example=1000
+            with --metric, --view or --want: how many rows a release is of, as you expect; with
+            --people, of each person
+        people P: whole, example=500
+            how many people they are of
+        """,
+    ),
     *parsed(
         "count",
         """
@@ -72,6 +86,10 @@ OWN = (
         visible N: positive, example=13
             the least budget of this kind at which a count of N is {VISIBLE} standard deviations, at
             the noisiest release
+        want SHARE: part, example=5%
+            with --events: from how many rows on, and from which budget on, half of the 95 %
+            interval of each column is within this share: of a count or sum, or of the range of
+            other numbers
         plot PNG: text
             draw the errors over the steps
         """,
@@ -80,7 +98,10 @@ OWN = (
 _CHANGES: Changes = {
     "user": None,
     "per_user": {"help": "protect a person of whom at most K rows count, in all keys together"},
-    "per_key": {"help": "the most rows of a person in one key (default 1)"},
+    "per_key": {
+        "help": "the most rows of a person in one key (default 1; with {metric} or {view}: as many "
+        "as in all)"
+    },
     "mechanism": {
         "help": "as for the commands that count; default: the one of least largest error"
     },
@@ -97,7 +118,15 @@ def arguments() -> opt.Parser:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command; mistakes in the options are ValueErrors or TypeErrors."""
     options = arguments().parse_ours(argv, _DRY)
-    budget, steps = opt.budget_of(options), changes.steps_of(options)
+    budget = opt.budget_of(options)
+    if options.metric or options.view or options.want or options.events or options.people:
+        from beam_dpcount.commands import sizing  # here: it imports Beam, and --help does not
+
+        with opt.named_as_options(options):
+            said = sizing.lines(options, budget)
+        print(*([f"warning: {weak}"] if (weak := weakness(budget)) else []), *said, sep="\n")
+        return
+    steps = changes.steps_of(options)
     _check_plot(options.plot)
     with opt.named_as_options(options):
         check_whole("keys", options.keys)

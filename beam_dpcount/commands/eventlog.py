@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-COLUMNS = ("timestamp", "page", "session", "action")
+COLUMNS = ("timestamp", "page", "session", "action", "ms")
 
 _NAMES = (  # most popular first
     "home search products cart login account checkout deals orders reviews "
@@ -19,6 +19,7 @@ PAGES = tuple(f"/{name}" for name in _NAMES.split())
 
 _DAY_MS = 86_400_000
 _EVENTS_PER_SESSION = 4
+_MEDIAN_MS, _SPREAD_MS, _LONGEST_MS = 300, 0.8, 5000  # how long a page took
 _SESSION_SPREAD = 200  # events, about five minutes of the default log at midday
 
 
@@ -86,7 +87,10 @@ def write(
 
     pages = np.array(page_names(keys))[page].tolist()
     sessions = [f"{identifier:016x}" for identifier in identifiers[visit].tolist()]
-    rows = zip(timestamps.tolist(), pages, sessions, actions.tolist(), strict=True)
+    # From a generator of its own, so that the other columns do not depend on it.
+    took = np.random.default_rng([seed, 1]).lognormal(np.log(_MEDIAN_MS), _SPREAD_MS, events)
+    numbers = np.minimum(took.astype(np.int64), _LONGEST_MS).tolist()
+    rows = zip(timestamps.tolist(), pages, sessions, actions.tolist(), numbers, strict=True)
     with open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)

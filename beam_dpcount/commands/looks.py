@@ -26,7 +26,7 @@ from beam_dpcount.commands.files.formats import Event, InputError, Source
 from beam_dpcount.commands.files.read import all_events
 from beam_dpcount.commands.report import many
 from beam_dpcount.counters.clock import UNLISTED
-from beam_dpcount.counters.lattice import NotANumberError
+from beam_dpcount.errors import NotANumberError
 from beam_dpcount.times import is_number
 
 if TYPE_CHECKING:
@@ -186,7 +186,12 @@ class _Rows:
         reasons = [self._transform.problem(one, micros) for one in split]
         if reasons and all(map(_matters, reasons)):
             self.problems[str(reasons[0])] += 1
-        stays = [one for one, why in zip(split, reasons, strict=True) if _still_counts(why)]
+        counts = [self._task.row_counts(self._transform, one, micros) for one in split]
+        stays = [
+            one
+            for one, why, known in zip(split, reasons, counts, strict=True)
+            if (_still_counts(why) if known is None else known)
+        ]
         self.counted += bool(stays)
         self.events += [(event.person, name, micros, event.value) for name, _ in stays]
 

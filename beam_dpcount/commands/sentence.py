@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -26,18 +26,18 @@ from beam_dpcount.commands.figures.pictures import STDDEVS, Running
 from beam_dpcount.commands.files import formats
 from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.commands.report import LEVEL, Estimate, many
+from beam_dpcount.commands.running_ticks import RunningTicks, SplitCells, SplitKeys
 from beam_dpcount.commands.task import described
-from beam_dpcount.commands.ticks import SplitCells, SplitKeys, Ticks
 from beam_dpcount.counters.charged import CounterSpender, JoinedSpender
 from beam_dpcount.counters.clock import Clock, Last, Restart, now
-from beam_dpcount.counters.grid import Grid
-from beam_dpcount.counters.moments import instant
+from beam_dpcount.counters.moments import instant, zone_of
 from beam_dpcount.counters.people import Seen
-from beam_dpcount.mechanisms.single_steps import SingleSteps
+from beam_dpcount.noise.entropy import SystemEntropy
 from beam_dpcount.statistics.metrics import Items, Metric, People
 from beam_dpcount.statistics.metrics.base import Errors, OfField
 from beam_dpcount.statistics.metrics.rates import Comparison, Rate
 from beam_dpcount.times import every
+from beam_dpcount.transforms.columns import TickColumns, columns_of
 from beam_dpcount.transforms.sentence import TickCount
 from beam_dpcount.transforms.views import ViewVectors
 
@@ -53,18 +53,10 @@ def given(options: argparse.Namespace) -> bool:
     return bool(options.metric or options.view or options.zone)
 
 
-def is_public(metric: Metric) -> bool:
-    """Whether the standard deviations of its columns are public."""
-    metric = metric.planned(pure=False)
-    ones = np.ones((1, metric.width))
-    found = metric.measure(ones, Errors(ones, lambda level: np.ones(1)), LEVEL)
-    return not bool(np.isnan(found.stddevs).any())
-
-
-class Sentence(Ticks):
+class Sentence(RunningTicks):
     """Of rows at the ticks of a public clock: metrics and views."""
 
-    names: ClassVar[Mapping[str, str]] = {**select.NAMES, "ticks": "horizon"}
+    names = select.NAMES | {"ticks": "horizon"}
 
     @cached_property
     def metrics(self) -> list[Metric]:
@@ -127,12 +119,10 @@ class Sentence(Ticks):
             kind: Any = SplitKeys if self.keys else SplitCells
             known = (self.keys,) if self.keys else ()
             self.split = kind(*known, options.separator, most)
-        people = groups.people(values, formats.person_of)
-        if people is not None:
-            people = replace(people, per_key=options.per_key)
-            if options.per_key is None:  # for what is said of people
-                alone = all(isinstance(metric, People) for metric in self.metrics)
-                options.per_key = 1 if alone else options.per_user
+        people = groups.people(values, formats.person_of, whole=True)
+        if people is not None and options.per_key is None:  # for what is said of people
+            alone = all(isinstance(metric, People) for metric in self.metrics)
+            options.per_key = 1 if alone else options.per_user
         clock = groups.sentence_clock(values, given_metrics.needs_end(options.view))
         until = groups.moment("until", options.until, options.timezone)
         if until is None and clock.is_endless and options.path != "streaming":
@@ -156,6 +146,12 @@ class Sentence(Ticks):
         return self.count
 
     @property
+    def most(self) -> int:
+        """The most rows of a key and tick that count."""
+        change: Any = self.counter.change
+        return int(change.most)
+
+    @property
     def parts(self) -> Sequence[Any]:
         """What counts: one engine, or several that share the budget."""
         parts: Sequence[Any] = self.count._parts
@@ -163,7 +159,7 @@ class Sentence(Ticks):
 
     def use(self, transform: Any) -> None:
         self.counter = self.parts[0].engine.counter
-        self.entropy = transform.entropy or dp.SystemEntropy()
+        self.entropy = transform.entropy or SystemEntropy()
 
     @property
     def spender(self) -> Any:
@@ -177,25 +173,14 @@ class Sentence(Ticks):
     # What is written
 
     def table(self) -> formats.Table:
-        public = [is_public(m) for _ in self.views for m in self.metrics for _ in m.columns]
-        columns = tuple(zip(self.count.columns, public, strict=True))
-        counter = None
-        if len(self.parts) == 1 and not isinstance(self.engine, ViewVectors):
-            counter = self.counter
-        numbered = any(isinstance(view, Restart) for view in self.views)
-        table = TickTable(
-            columns=[],
-            cells=TickCells(self.engine.clock, columns, numbered, counter),
-            keys=self.keys,
-        )
-        names = [name for name, _ in table.schema]
-        for name in names:
-            if names.count(name) > 1:
+        columns = columns_of(self.count)
+        for name in columns.names:
+            if columns.names.count(name) > 1:
                 raise InputError(
                     f"--metric: two columns of the output are called {name!r}: give a metric "
                     "another name, such as 'mean(X, 0, 5, name=average)'"
                 )
-        return table
+        return TickTable([], TickCells(columns), keys=self.keys)
 
     # What is said
 
@@ -262,10 +247,11 @@ class Sentence(Ticks):
         options = self.options
         selected = self.selection is not None
         lists = options.key is not None and not selected
+        beyond = f"what a key has beyond {self.most:,} rows a tick (--max-per-tick)"
         left_out = [
-            f"rows outside the clock{' or of other keys' * lists}",
+            f"rows that are outside the clock{', of other keys' * lists} or unreadable",
             *([select.HIDDEN] if selected else []),
-            f"what a key has beyond {self.counter.change.most:,} rows a tick (--max-per-tick)",
+            beyond,
         ]
         if self._numbers:
             left_out.append("what of numbers is beyond the bounds of a metric or rounded off")
@@ -280,6 +266,8 @@ class Sentence(Ticks):
         what = f"the same number of the rows within the clock ({views})"
         of, chosen = (" of a key named beforehand", select.CHOSEN) if selected else ("", "")
         made = Estimate(what, views, left_out, of, chosen)
+        if options.max_per_tick is None:
+            made = replace(made, unlikely=beyond)
         return report.bounded(options, made)
 
     def errors(self, estimate: Estimate) -> str:
@@ -290,24 +278,35 @@ class Sentence(Ticks):
         said = f"Error to expect: {'; '.join(lines)}."
         return f"{said} {estimate.remark}".rstrip()
 
-    def stddevs(self) -> dict[str, str]:
-        """The largest standard deviation of each column, where it is public, in words."""
+    def error(self) -> str:
+        lines = [f"{name} is within {half:.3g}" for name, (half, _) in self._halves().items()]
+        unknown = self._unknown()
+        if unknown:
+            lines.append(f"{', '.join(unknown)}: see the interval of each release")
+        chosen = " The first releases of a shown key are too high." * (self.selection is not None)
+        return f"{', '.join(lines)}.{chosen}"
+
+    def _halves(self) -> dict[str, tuple[float, float]]:
+        """Of each column within what it is 95 % of the time, and its largest standard deviation."""
         found = {}
         for part in self.parts:
             for name, stddev in largest_stddevs(part).items():
-                half = stddev * half_widths(part.engine.counter)
-                found[name] = (
-                    f"95 % of the time within {half:.3g}, the standard deviation at most "
-                    f"{stddev:.3g}"
-                )
+                found[name] = stddev * half_widths(part.engine.counter), stddev
         return {name: found[name] for name in self.count.columns if name in found}
+
+    def stddevs(self) -> dict[str, str]:
+        """The largest standard deviation of each column, where it is public, in words."""
+        return {
+            name: f"95 % of the time within {half:.3g}, the standard deviation at most {stddev:.3g}"
+            for name, (half, stddev) in self._halves().items()
+        }
 
     def _unknown(self) -> list[str]:
         known = self.stddevs()
         return [name for name in self.count.columns if name not in known]
 
     def foretold(self) -> list[str]:
-        lines = [self.guarantee(), self.errors(self.estimate()), *self.remarks()]
+        lines = [*self.statements(), ""]
         for part in self.parts:
             counter = part.engine.counter
             lines.append(f"{part.label}: {counter.mechanism.name}, {type(counter.law).__name__}")
@@ -369,6 +368,10 @@ class Sentence(Ticks):
             beyond += not taken
         return beyond
 
+    def row_counts(self, transform: Any, element: Any, micros: int | None) -> bool:
+        # What is wrong with it for one metric may be right for another.
+        return bool(transform.check_row(element, micros).names)
+
     def never(self, values: Iterable[Any]) -> list[str]:
         wanted: dict[str, Comparison] = {}
         for metric in self.metrics:
@@ -426,7 +429,7 @@ class Sentence(Ticks):
             keys=set(columns["key"]),
             columns=columns,
             only=options.plot_keys,
-            zone=times.zone_of(options.zone or options.timezone),
+            zone=zone_of(options.zone or options.timezone),
             single=options.key is None,
             of=self._drawn,
             **chosen,
@@ -521,60 +524,22 @@ def rounded(number: float | None, scale: float | None) -> float | None:
     return round(float(number), _DIGITS - math.floor(math.log10(scale))) + 0.0
 
 
-@lru_cache(maxsize=1 << 16)
-def half_width_at(counter: Any, step: int) -> float:
-    """Within what noise is 95 % of the time."""
-    if isinstance(counter.mechanism, SingleSteps) and step > 1:
-        return half_width_at(counter, 1)
-    return dp.half_width(counter, step, LEVEL)
-
-
 @dataclass(frozen=True)
 class TickCells:
-    """From a release to the cells of a row.
+    """From a release to the cells of a row: times in ISO 8601, rounded numbers."""
 
-    Args:
-      clock: the ticks.
-      columns: of metrics and views, and whether their standard deviations are public.
-      numbered: whether a count starts anew, so that there is a column `restart`.
-      counter: of releases that are one number each, and bring no intervals.
-    """
-
-    clock: Grid
-    columns: tuple[tuple[str, bool], ...]
-    numbered: bool
-    counter: Any
-
-    @property
-    def schema(self) -> list[tuple[str, type]]:
-        placed = [("key", str), ("step", int), ("start", str), ("timestamp", str)]
-        placed += [("restart", int)] * self.numbered
-        for name, public in self.columns:
-            ends = ("", "_stddev", "_low", "_high") if public else _ENDS
-            placed += [(f"{name}{end}", float) for end in ends]
-        return placed
+    columns: TickColumns
 
     def __call__(self, release: Any) -> list[tuple[Any, ...]]:
-        start = self.clock.borders(release.step, 1)[0]
-        cells = [release.key, release.step, instant(start), instant(release.timestamp)]
-        cells += [release.restart] * self.numbered
-        for name, public in self.columns:
-            value, stddev, low, high = self._numbers(release, name)
-            scale = stddev
-            if scale is None and low is not None and high is not None:
-                scale = (high - low) / 2
-            shown = (value, stddev, low, high) if public else (value, low, high)
-            cells += [rounded(number, scale) for number in shown]
+        start, end = instant(self.columns.start(release)), instant(release.timestamp)
+        cells = [release.key, release.step, start, end]
+        cells += [release.restart] * self.columns.numbered
+        for column, found in self.columns.cells(release):
+            scale = found.stddev
+            if scale is None and found.low is not None and found.high is not None:
+                scale = (found.high - found.low) / 2
+            cells += [rounded(number, scale) for number in column.numbers(found)]
         return [tuple(cells)]
-
-    def _numbers(self, release: Any, name: str) -> tuple[float | None, ...]:
-        if self.counter is None:
-            found = release.values, release.stddevs, release.lows, release.highs
-            return tuple(each[name] for each in found)
-        # Within its count: one that starts anew has the errors of its first ticks again.
-        step = self.clock.count_of(release.step)[1] if self.numbered else release.step
-        half = half_width_at(self.counter, step)
-        return release.value, release.stddev, release.value - half, release.value + half
 
 
 @dataclass(frozen=True)
@@ -584,17 +549,18 @@ class TickTable(formats.Table):
     @property
     def schema(self) -> list[tuple[str, type]]:
         cells: Any = self.cells
-        schema: list[tuple[str, type]] = cells.schema
-        return schema
+        placed: dict[str, type] = {"key": str, "step": int, "start": str, "timestamp": str}
+        placed["restart"] = int
+        return [(name, placed.get(name, float)) for name in cells.columns.names]
 
-    def rows(self, release: Any, timed: bool) -> Iterable[tuple[Any, ...]]:
+    def rows(self, release: object, timed: bool) -> Iterable[tuple[Any, ...]]:
         return self.cells(release)
 
 
 class Truth:
     """What a metric says of rows themselves, in a view. PRIVATE."""
 
-    def __init__(self, metric: Metric, view: Any, ticks: int) -> None:
+    def __init__(self, metric: Metric, view: object, ticks: int) -> None:
         self._metric, self._view, self._ticks = metric, view, ticks
         self._sums: dict[str, np.ndarray] = {}
         self._people: dict[tuple[str, int], set[str]] = {}

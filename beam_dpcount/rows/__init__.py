@@ -4,15 +4,14 @@ For Beam YAML, for pipelines in other languages, and for whoever has rows alread
 transform around the one of its name; docs/rows.md has examples.
 """
 
-from beam_dpcount.rows.aggregates import TickAggregateRows
-from beam_dpcount.rows.counts import HistogramRows, PrefixCountRows, TickCountRows
+from beam_dpcount.rows.counts import HistogramRows, PrefixCountRows
 from beam_dpcount.rows.releases import CountRow, ItemRow
+from beam_dpcount.rows.ticks import TickCountRows
 
 __all__ = [
     "CountRow",
     "HistogramRows",
     "ItemRow",
     "PrefixCountRows",
-    "TickAggregateRows",
     "TickCountRows",
 ]

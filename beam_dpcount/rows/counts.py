@@ -1,4 +1,4 @@
-"""PrefixCount, Histogram and TickCount of rows."""
+"""PrefixCount and Histogram of rows."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import Any, ClassVar
 
 from beam_dpcount.arguments import groups
 from beam_dpcount.arguments.table import Changes
-from beam_dpcount.rows.base import REQUIRED, Rows, Values, keys_of, shared
+from beam_dpcount.rows.base import REQUIRED, Rows, Values, shared
 from beam_dpcount.rows.fields import Values as Contents
 from beam_dpcount.rows.fields import text
 from beam_dpcount.rows.releases import ItemRow, ToItemRows
 from beam_dpcount.transforms.counts import PrefixCount
 from beam_dpcount.transforms.histograms import Histogram
-from beam_dpcount.transforms.ticks import TickNumbers
 
 _VALUE, _ID = itemgetter(0), itemgetter(2)  # of what is read of a row
 
@@ -99,41 +98,3 @@ class HistogramRows(Rows):
 
     def row_type(self) -> Any:
         return ItemRow
-
-
-class TickCountRows(Rows):
-    """`TickCount` of rows: a private running sum per key, at every tick of a public clock.
-
-    PCollection of rows with a schema -> PCollection[CountRow], one for each key at every tick.
-
-    Guarantee: that of TickCount: that a row is there is protected, with its key, time and value.
-
-    Raises:
-      ValueError, TypeError: at construction, as for TickCount; when applied, as for
-        PrefixCountRows.
-
-    Example:
-      >>> import apache_beam as beam
-      >>> from beam_dpcount.rows import TickCountRows
-      >>> with beam.Pipeline("FnApiRunner") as pipeline:
-      ...     rows = pipeline | beam.Create([beam.Row(page="/home", at=1_700_000_000)])
-      ...     count = TickCountRows(
-      ...         "page", tick="1h", start=1_700_000_000, horizon="2", keys=["/home"],
-      ...         timestamp="at", epsilon=1, delta="1e-6",
-      ...     )
-      ...     _ = rows | count | beam.Map(lambda row: print(row.key, row.step, row.timestamp))
-      /home 1 1700003600000000
-      /home 2 1700007200000000
-    """
-
-    counts = "ticks numbers people select"
-    first = ("key", "tick", "start", "stop")
-    drops = True
-
-    def transform(self, values: Values) -> TickNumbers:
-        given = shared(type(self), values) | groups.clock(values)
-        keys = keys_of(values)
-        return TickNumbers(groups.budget(values), keys=keys, value=_VALUE, **given)
-
-    def content(self, values: Values) -> Contents:
-        return Contents(values["value"], values["user"], None)

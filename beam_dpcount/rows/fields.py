@@ -17,6 +17,7 @@ from apache_beam.typehints.schemas import named_fields_from_element_type
 from apache_beam.utils.timestamp import Timestamp
 
 from beam_dpcount.arguments import timestamps as times
+from beam_dpcount.counters.total import ALL
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.reading import UNREADABLE, read, text_of
 
@@ -170,7 +171,7 @@ class ReadRow(VersionedDoFn):
     """From a row to its key and what is counted of it, at its time.
 
     Args:
-      key: the field of the key.
+      key: the field of the key; None: all rows have the one of a total.
       payload: what is counted, as a function of the row.
       timestamp: the field of the time; None: the row has one already.
       time_of: reads it.
@@ -180,7 +181,7 @@ class ReadRow(VersionedDoFn):
 
     def __init__(
         self,
-        key: str,
+        key: str | None,
         payload: Callable[[Any], Any],
         timestamp: str | None,
         time_of: TimeOf,
@@ -195,7 +196,7 @@ class ReadRow(VersionedDoFn):
         Raises:
           ValueError: there is no key or no time. The message shows nothing of the row.
         """
-        key = text(cell(row, self._key))
+        key = ALL if self._key is None else text(cell(row, self._key))
         if key is None:
             raise ValueError(f"key, field {self._key!r}: {_NO_KEY}")
         payload = self._payload(row)
@@ -243,10 +244,12 @@ class Values:
 class Mappings:
     """(the fields that metrics read, person) of a row."""
 
-    def __init__(self, fields: Sequence[str], user: str | None) -> None:
-        self._fields, self._user = tuple(fields), user
+    def __init__(self, fields: Mapping[str, bool], user: str | None) -> None:
+        """`fields` says of each whether it is read as a number alone."""
+        self._fields = {name: plain if number else simple for name, number in fields.items()}
+        self._user = user
 
     def __call__(self, row: Any) -> tuple[Mapping[str, Any], Any]:
         user = None if self._user is None else person(cell(row, self._user))
-        cells = {name: read(simple, cell(row, name)) for name in self._fields}
+        cells = {name: read(kind, cell(row, name)) for name, kind in self._fields.items()}
         return {name: None if x is UNREADABLE else x for name, x in cells.items()}, user

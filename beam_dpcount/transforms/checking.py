@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from apache_beam.transforms.window import TimestampedValue
 
-from beam_dpcount.checks import Error
 from beam_dpcount.counters.people import Seen, Users
+from beam_dpcount.errors import CheckError
 from beam_dpcount.reading import FunctionError, fields_of
 
 _REMEDY = (
@@ -70,10 +70,6 @@ def _lacking(name: str, fields: Sequence[str]) -> str:
         remedy = f"give a function, such as by=lambda event: event{path}"
         problem += f"; for a field within another {remedy}"
     return problem
-
-
-class CheckError(Error, ValueError):
-    """A row stopped `check`: a function raised, or the transform does not take such rows."""
 
 
 class Checked(NamedTuple):
@@ -222,7 +218,7 @@ def _check_field(results: Sequence[RowCheck]) -> None:
         raise CheckError(f"row {number}: {problem}")
 
 
-def _timed(row: Any) -> tuple[Any, int | None]:
+def _timed(row: object) -> tuple[Any, int | None]:
     """An element, and its time in microseconds if it is known."""
     if isinstance(row, TimestampedValue):
         return row.value, row.timestamp.micros

@@ -29,7 +29,6 @@ from beam_dpcount.dofns.folds import (
     FoldGroup,
     IsotonicPast,
     IsotonicSeries,
-    RunningMaximum,
     ShrunkKeys,
     TopOfKeys,
     TopOfShown,
@@ -179,7 +178,7 @@ class TopK(_Each):
       >>> count = dp.Histogram(dp.ZCDP(0.5), 1000, ["login", "logout"])
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     events = pipeline | beam.Create([("/home", "login")])
-      ...     top = events | count | dp.TopK(1, count)
+      ...     top = events | count | dp.post.TopK(1, count)
       ...     _ = top | beam.Map(lambda r: print(r.step, len(r.items)))
       1 1
     """
@@ -230,7 +229,7 @@ class TopKPerTick(beam.PTransform[Any, Any]):
       >>> count = dp.TickCount(dp.ZCDP(0.1), clock, **named)
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     events = pipeline | beam.Create([{"action": "login", "at": 30}])
-      ...     top = events | count | dp.TopKPerTick(1, count)
+      ...     top = events | count | dp.post.TopKPerTick(1, count)
       ...     _ = top | beam.Map(lambda r: print(r.step, len(r.items)))
       1 1
     """
@@ -302,7 +301,7 @@ class RunningAverage(_Each):
       >>> import beam_dpcount as dp
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     events = pipeline | beam.Create([("/home", 1), ("/home", 0)])
-      ...     releases = events | dp.PrefixCount(dp.ZCDP(0.5), 1000) | dp.RunningAverage()
+      ...     releases = events | dp.PrefixCount(dp.ZCDP(0.5), 1000) | dp.post.RunningAverage()
       ...     _ = releases | beam.Map(lambda r: print(r.key, r.step))
       /home 1
       /home 2
@@ -364,7 +363,7 @@ class SlidingSum(_Folded):
       >>> count = dp.PrefixCount(dp.ZCDP(0.5), 1000)
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     events = pipeline | beam.Create([("/home", 1), ("/home", 0)])
-      ...     releases = events | count | dp.SlidingSum(10, count.counter)
+      ...     releases = events | count | dp.post.SlidingSum(10, count.counter)
       ...     _ = releases | beam.Map(lambda r: print(r.key, r.step))
       /home 1
       /home 2
@@ -429,7 +428,7 @@ class NonNegative(_Each):
       >>> import beam_dpcount as dp
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     events = pipeline | beam.Create([("/home", 1), ("/home", 0)])
-      ...     releases = events | dp.PrefixCount(dp.ZCDP(0.5), 1000) | dp.NonNegative()
+      ...     releases = events | dp.PrefixCount(dp.ZCDP(0.5), 1000) | dp.post.NonNegative()
       ...     _ = releases | beam.Map(lambda r: print(r.value >= 0))
       True
       True
@@ -439,48 +438,13 @@ class NonNegative(_Each):
         return non_negative(release)
 
 
-class Monotone(_Folded):
-    """The largest release so far: counts that never fall.
-
-    PCollection of Release or VectorRelease -> the same; each coordinate by itself. For counts
-    whose exact values never fall: without negative values or removals. `stddev` stays that of a
-    release's noise before: the largest of many releases is biased upwards, by more than one stddev
-    after long stretches without events. **It does harm**: over all releases of three real streams
-    the root mean square error was 1.4 to 2.2 times that of the releases (docs/choosing.md);
-    `Isotonic` has 0.9 of it.
-
-    Args:
-      path: "auto" (default) follows `is_bounded` of the input; "streaming" keeps one number a key
-        and coordinate in state, and takes releases in the order in which they come; "bounded"
-        groups by key and sorts by step.
-
-    Guarantee: post-processing; costs nothing.
-
-    Raises:
-      ValueError, TypeError: as for TopKPerTick.
-
-    Example:
-      >>> import apache_beam as beam
-      >>> import beam_dpcount as dp
-      >>> with beam.Pipeline("FnApiRunner") as pipeline:
-      ...     events = pipeline | beam.Create([("/home", 1), ("/home", 0)])
-      ...     releases = events | dp.PrefixCount(dp.ZCDP(0.5), 1000) | dp.Monotone()
-      ...     _ = releases | beam.Map(lambda r: print(r.key, r.step))
-      /home 1
-      /home 2
-    """
-
-    def __init__(self, *, path: str = "auto") -> None:
-        super().__init__(RunningMaximum(), path)
-
-
 class Isotonic(_Folded):
     """Counts that never fall, from releases that do: the nearest series by weighted squares.
 
     PCollection of Release or VectorRelease -> the same; each coordinate by itself. Releases are
     weighted by 1 / stddev^2, and nothing is below 0. `stddev` stays that of a release's noise
     before. Over the past values are biased upwards, on real streams by 0.3 to 0.4 stddevs of a
-    release, a quarter of what Monotone adds. Root mean square errors there (docs/choosing.md) were
+    release. Root mean square errors there (docs/choosing.md) were
     0.89 to 0.95 times those of the releases over the past, 0.49 to 0.77 over the series; where most
     counts are about 0, NonNegative alone gains more than over the past.
 
@@ -518,7 +482,7 @@ class Isotonic(_Folded):
       >>> count = dp.PrefixCount(dp.ZCDP(0.5), 1000)
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     events = pipeline | beam.Create([("/home", 1), ("/home", 0)])
-      ...     releases = events | count | dp.Isotonic(count.counter)
+      ...     releases = events | count | dp.post.Isotonic(count.counter)
       ...     _ = releases | beam.Map(lambda r: print(r.key, r.step, r.value >= 0))
       /home 1 True
       /home 2 True
@@ -600,7 +564,7 @@ class ShrinkAcrossKeys(_Folded):
       >>> count = dp.TickCount(dp.ZCDP(0.1), clock, **named)
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     events = pipeline | beam.Create([{"action": "login", "at": 30}])
-      ...     shrunk = events | count | dp.ShrinkAcrossKeys(count)
+      ...     shrunk = events | count | dp.post.ShrinkAcrossKeys(count)
       ...     _ = shrunk | beam.Map(lambda r: print(r.key, r.step, r.value >= 0))
       login 1 True
       logout 1 True
@@ -643,7 +607,7 @@ class Rounded(_Each):
       >>> import beam_dpcount as dp
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     events = pipeline | beam.Create([("/home", 1), ("/home", 0)])
-      ...     releases = events | dp.PrefixCount(dp.ZCDP(0.5), 1000) | dp.Rounded(10)
+      ...     releases = events | dp.PrefixCount(dp.ZCDP(0.5), 1000) | dp.post.Rounded(10)
       ...     _ = releases | beam.Map(lambda r: print(r.value % 10))
       0.0
       0.0

@@ -152,7 +152,7 @@ class _Split(VersionedDoFn):
     def __init__(self, value: Function | None) -> None:
         self._value = value
 
-    def process(self, event: Any, windowed: Any = _WindowedValue) -> list[tuple[str, int]]:
+    def process(self, event: object, windowed: Any = _WindowedValue) -> list[tuple[str, int]]:
         check_timed(windowed.timestamp_micros)  # whatever its items are
         return self.pairs(event)
 
@@ -165,7 +165,7 @@ class _Split(VersionedDoFn):
         # An event that cannot be read counts nothing, and nothing may show that there was one.
         return [] if items is UNREADABLE else [(item, 1) for item in items]
 
-    def payload(self, event: Any) -> Any:
+    def payload(self, event: object) -> Any:
         """The item or items of an event."""
         return event if self._value is None else call("value", self._value, event)
 

@@ -662,7 +662,7 @@ class TickNumbers(Counting):
             counted=amount,
         )
 
-    def _examine(self, event: Any) -> tuple[str | None, Any]:
+    def _examine(self, event: object) -> tuple[str | None, Any]:
         """Why an event does not count as it is, and what it counts."""
         intake = Intake(self.counter, self._numbers, "raise", self.value)
         problem, (amount,), _ = intake.examine(event)

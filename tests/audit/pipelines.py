@@ -337,8 +337,8 @@ def slopes(client: Any, points: FloatArray) -> FloatArray:
 
 
 LOCAL: dict[str, Callable[[], Any]] = {
-    "LocalMedian": lambda: dp.LocalMedian(BUDGET, 4),
-    "LocalConvexRisk": lambda: dp.LocalConvexRisk(BUDGET, 4, gradient=slopes),
+    "LocalMedian": lambda: dp.local.LocalMedian(BUDGET, 4),
+    "LocalConvexRisk": lambda: dp.local.LocalConvexRisk(BUDGET, 4, gradient=slopes),
 }
 HELD = (0.0, 0.3, 0.6, 1.0, None)  # by a client
 

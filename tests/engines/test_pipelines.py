@@ -217,7 +217,7 @@ def test_keys_that_nobody_listed(at_least: int, path: str, engine: Engine) -> No
 @each_path
 def test_the_largest_of_keys_that_nobody_listed(path: str, engine: Engine) -> None:
     made = ticks(budget=dp.ZCDP(0.2), keys=dp.SelectKeys(delta=1e-3, shards=3), path=path)
-    top = made | dp.TopKPerTick(2, made, path)
+    top = made | dp.post.TopKPerTick(2, made, path)
     outcome = same(engine, lambda p: p | feed(many_keys()) | top, path)
     assert outcome.releases[-1].step == 12
 

@@ -144,12 +144,12 @@ def test_bounded_releases_are_not_late_for_groupings_by_window(on_prism: Engine)
     def build(pipeline: beam.Pipeline) -> Any:
         events = pipeline | feed([("home", 1, at * 1_000_000) for at in range(60)])
         counts, clock = dp.PrefixCount(EXACT, 60), TickNumbers(EXACT, 10, 0, 60, keys=["home"])
-        sliding = dp.SlidingSum(2, counts.counter)
+        sliding = dp.post.SlidingSum(2, counts.counter)
         each, timed = events | counts, events | clock
         return (
-            each | "LastOfEach" >> dp.LastPerTick(10),
-            each | sliding | "LastSum" >> dp.LastPerTick(10),
-            timed | "LastTick" >> dp.LastPerTick(20),
+            each | "LastOfEach" >> dp.post.LastPerTick(10),
+            each | sliding | "LastSum" >> dp.post.LastPerTick(10),
+            timed | "LastTick" >> dp.post.LastPerTick(20),
         )
 
     outputs = on_prism.run(build).outputs

@@ -19,7 +19,8 @@ import numpy.typing as npt
 
 from beam_dpcount.checks import ParameterError, check_real
 from beam_dpcount.counters.change import Change, check_unit
-from beam_dpcount.counters.lattice import Lattice, NotANumberError, plain
+from beam_dpcount.counters.lattice import Lattice, plain
+from beam_dpcount.errors import NotANumberError
 
 FloatArray = npt.NDArray[np.float64]
 Additions = tuple[tuple[int, int], ...]  # (coordinate from 0, amount)

@@ -1,0 +1,121 @@
+"""The columns of what a TickCount releases, as tables and rows with a schema have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from beam_dpcount.counters.clock import Restart
+from beam_dpcount.counters.errors import half_width
+from beam_dpcount.counters.grid import Grid
+from beam_dpcount.mechanisms.single_steps import SingleSteps
+from beam_dpcount.statistics.metrics.base import Errors, Metric
+from beam_dpcount.transforms.sentence import TickCount
+from beam_dpcount.transforms.views import ViewVectors
+
+PLACED = ("key", "step", "start", "timestamp")
+LEVEL = 0.95
+Number = float | None
+
+
+class Cells(NamedTuple):
+    """What a release says in one column; None: nothing."""
+
+    value: Number
+    stddev: Number
+    low: Number
+    high: Number
+
+
+class TickColumn(NamedTuple):
+    """A metric in a view.
+
+    Fields:
+      name: of the column.
+      public: whether the standard deviations of its noise are public.
+    """
+
+    name: str
+    public: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of its value, standard deviation if it is public, and interval."""
+        ends = ("", "_stddev", "_low", "_high") if self.public else ("", "_low", "_high")
+        return tuple(f"{self.name}{end}" for end in ends)
+
+    def numbers(self, cells: Cells) -> tuple[Number, ...]:
+        """What stands in them."""
+        return cells if self.public else (cells.value, cells.low, cells.high)
+
+
+@dataclass(frozen=True)
+class TickColumns:
+    """From a release of a TickCount to its cells. Picklable.
+
+    Args:
+      clock: the ticks, and when the count starts anew.
+      columns: of metrics and views.
+      numbered: whether a count starts anew, so that there is a column `restart`.
+      counter: of releases that are one number each, and bring no intervals; None: they bring them.
+      level: of these intervals.
+    """
+
+    clock: Grid
+    columns: tuple[TickColumn, ...]
+    numbered: bool
+    counter: Any
+    level: float = LEVEL
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All columns. Those of a place come first."""
+        some = (name for column in self.columns for name in column.names)
+        return (*PLACED, *(["restart"] * self.numbered), *some)
+
+    def start(self, release: Any) -> int:
+        """When the tick of a release begins, in microseconds."""
+        return self.clock.borders(release.step, 1)[0]
+
+    def cells(self, release: Any) -> Iterator[tuple[TickColumn, Cells]]:
+        """What a release says, by column."""
+        if self.counter is not None:
+            # Within its count: one that starts anew has the errors of its first ticks again.
+            half = _half_width(self.counter, self.clock.count_of(release.step)[1], self.level)
+            ends = release.value - half, release.value + half
+            yield self.columns[0], Cells(release.value, release.stddev, *ends)
+            return
+        found = release.values, release.stddevs, release.lows, release.highs
+        for column in self.columns:
+            yield column, Cells(*(numbers[column.name] for numbers in found))
+
+
+def columns_of(count: TickCount) -> TickColumns:
+    """The columns of a count."""
+    public = [is_public(m) for _ in count._views for m in count._metrics for _ in m.columns]
+    columns = tuple(map(TickColumn, count.columns, public))
+    numbered = any(isinstance(view, Restart) for view in count._views)
+    engine, parts = count._parts[0].engine, len(count._parts)
+    counter = engine.counter if parts == 1 and not isinstance(engine, ViewVectors) else None
+    clock = engine._restarts or engine.clock
+    return TickColumns(clock, columns, numbered, counter, count.confidence)
+
+
+def is_public(metric: Metric) -> bool:
+    """Whether the standard deviations of a metric's columns are public."""
+    metric = metric.planned(pure=False)
+    ones = np.ones((1, metric.width))
+    found = metric.measure(ones, Errors(ones, lambda level: np.ones(1)), LEVEL)
+    return not bool(np.isnan(found.stddevs).any())
+
+
+@lru_cache(maxsize=1 << 16)
+def _half_width(counter: Any, step: int, level: float) -> float:
+    """Within what of the truth a release is."""
+    if isinstance(counter.mechanism, SingleSteps) and step > 1:
+        return _half_width(counter, 1, level)
+    return half_width(counter, step, level)
