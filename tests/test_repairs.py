@@ -617,7 +617,7 @@ def test_arguments_of_other_types_are_refused() -> None:
     ):
         dp.post.Isotonic(count)
     for other in (count, count.counter, KEYS, dp.Histogram(BUDGET, 9, ["a"])):
-        with pytest.raises(TypeError, match="count must be the TickCount, TickHistogram"):
+        with pytest.raises(TypeError, match="count must be the TickCount of one number"):
             dp.post.ShrinkAcrossKeys(other)
     pipeline = beam.Pipeline()
     vectors = pipeline | beam.Create([]).with_output_types(VectorRelease)
