@@ -896,3 +896,15 @@ def test_releases_of_a_view_that_restarts_are_refused() -> None:
             use.add(None, release)
     with pytest.raises(TypeError, match=says(RESTARTS)):
         running_average(release, counter)
+
+
+def test_counters_of_single_ticks_have_no_sums_over_ticks() -> None:
+    clock = dp.Clock(10, 0, 8)
+    people = dp.Users("who", 3)
+    alone = TickCount(dp.ZCDP(1), clock.each(), dp.People(), keys=["a"], users=people).counter
+    events = TickCount(dp.ZCDP(1), clock.each(), keys=["a"]).counter
+    for counter in (alone, events):
+        with pytest.raises(ValueError, match="the counter of a count at the clock itself"):
+            dp.post.SlidingSum(3, counter)
+        with pytest.raises(ValueError, match="the counter of a count at the clock itself"):
+            dp.post.Isotonic(counter)

@@ -34,10 +34,11 @@ from beam_dpcount.counters.moments import (
     zone_of,
 )
 from beam_dpcount.counters.total import ALL, Total
-from beam_dpcount.mechanisms.base import MAX_HORIZON, check_horizon
+from beam_dpcount.mechanisms.base import check_horizon
 from beam_dpcount.times import is_number, local_days
 
 LATE = ("fold", "drop")
+ENDLESS = 2**30  # ticks of a clock without an end: 34 years of seconds; what SlidingBLT takes
 LARGEST = 2**62  # sums that fit 64 bits with room to spare
 _DAY = 86_400 * SECOND
 NO_END = "give stop, the end of the count, or horizon, the number of ticks"
@@ -64,7 +65,8 @@ class Clock:
         8601 text with an offset. With `zone` also a date, or a time without an offset.
       ticks: how many there are. Default: as many as reach `stop`.
       stop: events at or after it do not count. As for `start`. With neither ticks nor stop the
-        clock has no end, which views take: each, last and restart.
+        clock has no end, which views take: each, last and restart. It stops after 2^30 ticks (34
+        years of seconds), or with the year 9999.
       zone: an IANA name such as "Europe/Paris". Days and weeks ("1d", "2w") are then days of its
         calendar, of 23 to 25 hours where clocks are changed: as ticks, which start at local
         midnight, and in `restart("1d")`, which starts anew at each. "24h" is always 24 hours. A day
@@ -111,7 +113,7 @@ class Clock:
             length = duration_of(self.tick)
             _check_first(self.tick, first, length)
             if stop is None and ticks is None:
-                ticks = min((LAST - first) // length, MAX_HORIZON)
+                ticks = min((LAST - first) // length, ENDLESS)
             start = self.start, first
             grid = _even_grid(length, start, (self.stop, stop), ticks, "ticks")
         object.__setattr__(self, "grid", grid)
