@@ -898,13 +898,14 @@ def test_releases_of_a_view_that_restarts_are_refused() -> None:
         running_average(release, counter)
 
 
-def test_counters_of_single_ticks_have_no_sums_over_ticks() -> None:
+def test_releases_of_single_ticks_have_no_sums_over_ticks() -> None:
     clock = dp.Clock(10, 0, 8)
     people = dp.Users("who", 3)
-    alone = TickCount(dp.ZCDP(1), clock.each(), dp.People(), keys=["a"], users=people).counter
+    counter = TickCount(dp.ZCDP(1), clock.each(), dp.People(), keys=["a"], users=people).counter
+    fold: Any = dp.post.SlidingSum(3, counter)._fold
+    for step in (2, 8):
+        with pytest.raises(TypeError, match=says(RESTARTS)):
+            fold.add(None, Release("a", step, 10, 1.0, 1.0))
     events = TickCount(dp.ZCDP(1), clock.each(), keys=["a"]).counter
-    for counter in (alone, events):
-        with pytest.raises(ValueError, match="the counter of a count at the clock itself"):
-            dp.post.SlidingSum(3, counter)
-        with pytest.raises(ValueError, match="the counter of a count at the clock itself"):
-            dp.post.Isotonic(counter)
+    with pytest.raises(ValueError, match="give the counter of a count, such as a TickCount of the"):
+        dp.post.SlidingSum(3, events)

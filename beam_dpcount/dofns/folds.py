@@ -62,8 +62,8 @@ class Fold(Whole):
 
 
 RESTARTS = (
-    "releases of clock.restart(n) start anew every n ticks, which sums and fits over many ticks do "
-    "not follow: count clock.last(n) for the last n ticks, or the clock itself"
+    "releases of clock.restart(n) start anew every n ticks, those of clock.each() at every tick, and "
+    "sums and fits over many ticks do not follow: count clock.last(n), or the clock itself"
 )
 
 
@@ -75,9 +75,9 @@ def step_of(release: Any, counter: LatticeCounter) -> int:
     Raises:
       TypeError: the release is of a view that restarts, where windows of local days have fewer.
     """
-    if getattr(release, "restart", None) is not None:
-        raise TypeError(RESTARTS)
     step, horizon = release.step, counter.horizon
+    if getattr(release, "restart", None) is not None or (horizon == 1 and step > 1):
+        raise TypeError(RESTARTS)
     return step if horizon is None else (step - 1) % horizon + 1
 
 

@@ -312,7 +312,6 @@ class RunningAverage(_Each):
         super().__init__()
         if counter is not None:
             _check_counter(counter)
-            _check_steps(counter)
         self._counter = counter
 
     def expand(self, releases: PCollection[Any]) -> PCollection[Any]:
@@ -374,7 +373,6 @@ class SlidingSum(_Folded):
     def __init__(self, window: int, counter: LatticeCounter, path: str = "auto") -> None:
         window = check_whole("window", window)
         _check_counter(counter)
-        _check_steps(counter)
         _check_prefix_sums(counter, "whose differences are not sliding sums")
         horizon = counter.horizon
         if horizon is not None:
@@ -395,15 +393,6 @@ def _check_counter(counter: object) -> None:
         raise TypeError(f"counter must be that of a transform, e.g. count.counter, got {counter!r}")
 
 
-def _check_steps(counter: LatticeCounter) -> None:
-    """Raise ValueError where each release starts anew: steps of one counter say nothing of others."""
-    if counter.horizon == 1:
-        raise ValueError(
-            "the counter has one step, as each tick is counted alone: give the counter of a count at "
-            "the clock itself"
-        )
-
-
 def _check_prefix_sums(counter: LatticeCounter, problem: str) -> None:
     """Raise ValueError for what is released of other workloads."""
     mechanism = counter.mechanism
@@ -412,7 +401,7 @@ def _check_prefix_sums(counter: LatticeCounter, problem: str) -> None:
         given = f"{base.name} releases {base.workload}"
         remedy = "leave out momentum and decay"
         if isinstance(base.workload, LastSteps):
-            remedy = "give the counter of a count at the clock itself, not of .each() or .last(n)"
+            remedy = "give the counter of a count, such as a TickCount of the clock itself"
         elif isinstance(base, FadingBLT):  # which is made for them
             remedy = "give the counter of a count, such as a TickCount or PrefixCount"
         raise ValueError(f"{given}, {problem}: {remedy}")
@@ -506,7 +495,6 @@ class Isotonic(_Folded):
         self, counter: LatticeCounter, over: str = "past", blocks: int = 64, path: str = "auto"
     ) -> None:
         _check_counter(counter)
-        _check_steps(counter)
         self._over = check_choice("over", over, ("past", "series"))
         check_whole("blocks", blocks)
         if blocks < 2:
