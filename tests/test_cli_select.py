@@ -16,7 +16,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from beam_dpcount.commands import options as opt
-from beam_dpcount.commands import ticks
+from beam_dpcount.commands import at_ticks, ticks
 from beam_dpcount.commands.figures import counts as plots
 from beam_dpcount.commands.figures import running
 from beam_dpcount.commands.figures.pictures import Running
@@ -137,7 +137,7 @@ def test_cells_of_several_keys(log: Path) -> None:
 
 
 def test_the_first_keys_of_a_cell() -> None:
-    split = ticks.SplitCells(";", 2)
+    split = at_ticks.SplitCells(";", 2)
     event = Event(1, "x", 1)
     assert list(split(("b;b;a;c", event))) == [("b", event), ("a", event)]
     assert list(split(("", event))) == [("", event)]

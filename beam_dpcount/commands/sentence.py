@@ -6,12 +6,9 @@ import argparse
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
-
-import numpy as np
 
 import beam_dpcount as dp
 from beam_dpcount.arguments import groups
@@ -21,26 +18,27 @@ from beam_dpcount.arguments.metrics import metrics_of, views_of
 from beam_dpcount.budget.budgets import PureDP
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands import report, select
+from beam_dpcount.commands.at_ticks import AtTicks, SplitCells, SplitKeys
 from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.figures.pictures import STDDEVS, Running
 from beam_dpcount.commands.files import formats
 from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.commands.report import LEVEL, Estimate, many
 from beam_dpcount.commands.task import described
-from beam_dpcount.commands.ticks import SplitCells, SplitKeys, Ticks
+from beam_dpcount.commands.tick_table import FieldsOfRow, TickCells, TickTable, reads_numbers
+from beam_dpcount.commands.truth import Truth
 from beam_dpcount.counters.charged import CounterSpender, JoinedSpender
-from beam_dpcount.counters.clock import Clock, Last, Restart, now
-from beam_dpcount.counters.moments import instant, zone_of
+from beam_dpcount.counters.clock import now
+from beam_dpcount.counters.moments import zone_of
 from beam_dpcount.counters.people import Seen
 from beam_dpcount.statistics.metrics import Items, Metric, People
-from beam_dpcount.statistics.metrics.base import Errors, OfField
+from beam_dpcount.statistics.metrics.base import OfField
 from beam_dpcount.statistics.metrics.rates import Comparison, Rate
 from beam_dpcount.times import every
-from beam_dpcount.transforms.columns import TickColumns, columns_of
+from beam_dpcount.transforms.columns import columns_of
 from beam_dpcount.transforms.sentence import TickCount
 from beam_dpcount.transforms.views import ViewVectors
 
-_DIGITS = 2  # below the leading one of a standard deviation
 _ERRORS = (
     "how far off {names} may be depends on how many rows there are: each release has its interval "
     "(`beam-dpcount errors --metric ... --events N` says how wide it is)"
@@ -52,7 +50,7 @@ def given(options: argparse.Namespace) -> bool:
     return bool(options.metric or options.view or options.zone)
 
 
-class Sentence(Ticks):
+class Sentence(AtTicks):
     """Of rows at the ticks of a public clock: metrics and views."""
 
     names: ClassVar[Mapping[str, str]] = {**select.NAMES, "ticks": "horizon"}
@@ -159,6 +157,10 @@ class Sentence(Ticks):
     def use(self, transform: Any) -> None:
         self.counter = self.parts[0].engine.counter
         self.entropy = transform.entropy or dp.SystemEntropy()
+
+    @property
+    def fingerprint(self) -> str:
+        return str(self.spender.fingerprint)
 
     @property
     def spender(self) -> Any:
@@ -271,7 +273,9 @@ class Sentence(Ticks):
         unknown = self._unknown()
         if unknown:
             lines.append(_ERRORS.format(names=", ".join(unknown)))
-        said = f"Error to expect: {'; '.join(lines)}."
+        names = dict.fromkeys(part.engine.counter.mechanism.name for part in self.parts)
+        how = f"{' and '.join(names)}, {self.drawn_by} noise"
+        said = f"Error to expect ({how}): {'; '.join(lines)}."
         return f"{said} {estimate.remark}".rstrip()
 
     def stddevs(self) -> dict[str, str]:
@@ -291,7 +295,7 @@ class Sentence(Ticks):
         return [name for name in self.count.columns if name not in known]
 
     def foretold(self) -> list[str]:
-        lines = [self.guarantee(), self.errors(self.estimate()), *self.remarks()]
+        lines = [self.guarantee(), self.errors(self.estimate()), *self.remarks(), ""]
         for part in self.parts:
             counter = part.engine.counter
             lines.append(f"{part.label}: {counter.mechanism.name}, {type(counter.law).__name__}")
@@ -454,131 +458,3 @@ def largest_stddevs(part: Any) -> dict[str, float]:
     columns = engine.expected((), None).columns
     named = zip(part.names, columns, strict=False)
     return {name: column.stddev for name, column in named if column.stddev is not None}
-
-
-def reads_numbers(metric: Metric) -> bool:
-    """Whether the fields of a metric hold numbers."""
-    if isinstance(metric, Rate):
-        where = metric.where
-        return isinstance(where, Comparison) and where.sign not in ("=", "!=")
-    return isinstance(metric, OfField)
-
-
-@dataclass(frozen=True)
-class FieldsOfRow:
-    """From the cells of a row to the fields that metrics read; None if the row does not count.
-
-    Args:
-      names: of the fields.
-      numbers: those that hold numbers. In CSV their cells are text.
-      where: COLUMN=VALUE; other rows do not count.
-    """
-
-    names: tuple[str, ...]
-    numbers: frozenset[str]
-    where: str | None = None
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns whose cells it takes, in their order."""
-        known, _ = formats.counted(None, self.where)
-        return (*self.names, *known)
-
-    def __call__(self, *cells: object) -> dict[str, object] | None:
-        if self.where is not None:
-            _, holds = formats.counted(None, self.where)
-            if not holds(cells[-1]):
-                return None
-        named = zip(self.names, cells, strict=False)
-        return {name: self._cell(name, cell) for name, cell in named if cell != ""}
-
-    def _cell(self, name: str, cell: object) -> object:
-        if name in self.numbers:
-            return formats.number(cell)
-        return int(cell) if isinstance(cell, float) and cell.is_integer() else cell
-
-
-def rounded(number: float | None, scale: float | None) -> float | None:
-    """A number without the digits that its noise makes meaningless.
-
-    It is rounded to a power of ten, from 1/100 to 1/1000 of the scale: of its standard deviation,
-    or half of its interval. Rounding adds less than 1/200 of that.
-    """
-    if number is None or scale is None or not 0 < scale < math.inf:
-        return number
-    return round(float(number), _DIGITS - math.floor(math.log10(scale))) + 0.0
-
-
-@dataclass(frozen=True)
-class TickCells:
-    """From a release to the cells of a row: times in ISO 8601, rounded numbers."""
-
-    columns: TickColumns
-
-    def __call__(self, release: Any) -> list[tuple[Any, ...]]:
-        start, end = instant(self.columns.start(release)), instant(release.timestamp)
-        cells = [release.key, release.step, start, end]
-        cells += [release.restart] * self.columns.numbered
-        for column, found in self.columns.cells(release):
-            scale = found.stddev
-            if scale is None and found.low is not None and found.high is not None:
-                scale = (found.high - found.low) / 2
-            cells += [rounded(number, scale) for number in column.numbers(found)]
-        return [tuple(cells)]
-
-
-@dataclass(frozen=True)
-class TickTable(formats.Table):
-    """A row a key and tick, with all columns."""
-
-    @property
-    def schema(self) -> list[tuple[str, type]]:
-        cells: Any = self.cells
-        placed: dict[str, type] = {"key": str, "step": int, "start": str, "timestamp": str}
-        placed["restart"] = int
-        return [(name, placed.get(name, float)) for name in cells.columns.names]
-
-    def rows(self, release: Any, timed: bool) -> Iterable[tuple[Any, ...]]:
-        return self.cells(release)
-
-
-class Truth:
-    """What a metric says of rows themselves, in a view. PRIVATE."""
-
-    def __init__(self, metric: Metric, view: Any, ticks: int) -> None:
-        self._metric, self._view, self._ticks = metric, view, ticks
-        self._sums: dict[str, np.ndarray] = {}
-        self._people: dict[tuple[str, int], set[str]] = {}
-
-    def add(self, key: str, step: int, event: Any) -> None:
-        """Count a row."""
-        if isinstance(self._metric, People):
-            self._people.setdefault((key, step), set()).add(event.person)
-            return
-        if key not in self._sums:
-            self._sums[key] = np.zeros((self._ticks, self._metric.width))
-        for place, amount in self._metric.additions(event.value):
-            self._sums[key][step - 1, place] += amount
-
-    def _first(self, step: int) -> int:
-        """The first tick that a release is of."""
-        if isinstance(self._view, Clock):
-            return 1
-        if isinstance(self._view, Last):
-            return max(1, step - int(self._view.ticks) + 1)
-        if isinstance(self._view, Restart):
-            return step - self._view.grid.count_of(step)[1] + 1
-        return step
-
-    def at(self, key: str, step: int) -> float:
-        """What there is at the end of a tick; NaN if nothing can be said."""
-        first = self._first(step)
-        if isinstance(self._metric, People):
-            some = (self._people.get((key, one), set()) for one in range(first, step + 1))
-            return float(len(set().union(*some) - {""}))
-        if key not in self._sums:
-            sums = np.zeros((1, self._metric.width))
-        else:
-            sums = self._sums[key][first - 1 : step].sum(axis=0)[None, :]
-        errors = Errors(np.zeros_like(sums), lambda level: np.zeros(1))
-        return float(self._metric.measure(sums, errors, LEVEL).values[0, 0])

@@ -172,8 +172,8 @@ def _wanted(sizing: Sizing, budget: Budget, want: float) -> list[str]:
     @cache
     def with_budget(times: float) -> bool:
         number = float(f"{here * times:.2g}")
-        changed: Any = replace(budget, **{name: number})  # type: ignore[type-var]
-        return enough(changed, 1.0)
+        kind: Any = budget
+        return enough(replace(kind, **{name: number}), 1.0)
 
     times = _least(with_budget, _LARGEST / here)
     bought = f"no {name} up to {_LARGEST:g} does"

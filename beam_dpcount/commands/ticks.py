@@ -15,10 +15,8 @@ Options that are not listed here go to Beam, e.g. --runner.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import cached_property
-from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import beam_dpcount as dp
@@ -27,38 +25,30 @@ from beam_dpcount.arguments import timestamps as times
 from beam_dpcount.arguments.table import ALL_KEYS, Changes
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands import report, select, truth
+from beam_dpcount.commands.at_ticks import AtTicks, SplitCells, SplitKeys
 from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.figures.pictures import Running
 from beam_dpcount.commands.files import formats
-from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.commands.report import Estimate, many
 from beam_dpcount.commands.start import command
-from beam_dpcount.commands.task import Listed, Task
-from beam_dpcount.counters.grid import Grid
+from beam_dpcount.commands.task import Task
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.noise.laws import DiscreteLaplace
-from beam_dpcount.statistics.items import places as places_of
-from beam_dpcount.statistics.items import read_items
 from beam_dpcount.times import every
 
 if TYPE_CHECKING:
-    from beam_dpcount.counters.selection import Selection
+    pass
 
 
-class Ticks(Task):
+class Ticks(AtTicks):
     """Of the rows of public keys, or of keys that nobody listed, at the ticks of a public clock."""
 
-    name = "ticks"
-    known = "the keys and the clock, and with them the number and times of the releases."
-    people_are_public = False
     example = r"""
     beam-dpcount ticks --input out/demo/events.csv --key page \
       --keys /home /cart /deals --timestamp timestamp --timestamp-format iso \
       --tick 1h --start 2026-01-15T00:00:00Z --stop 2026-01-16T00:00:00Z \
       --epsilon 1 --delta 1e-6 --output out/ticks.csv
     """
-    names: ClassVar[Mapping[str, str]] = select.NAMES
-
     counts = "ticks numbers sentence several people select truth"
     changes: ClassVar[Changes] = {"key": {"help": "the keys; default: one count of all rows"}}
     titles: ClassVar[Mapping[str, str]] = {"budget": ALL_KEYS}
@@ -69,40 +59,9 @@ class Ticks(Task):
 
         return sentence.Sentence(options) if sentence.given(options) else cls(options)
 
-    @property
-    def engine(self) -> Any:
-        """What counts, or one of several that do."""
-        return self.count
-
-    @property
-    def counts_with(self) -> Any:
-        """The calibrated counter."""
-        return self.engine.counter
-
-    @property
-    def grid(self) -> Grid:
-        """All ticks of the clock."""
-        grid: Grid = self.engine.clock
-        return grid
-
     def check(self) -> None:
         self._check_keys()
         super().check()
-
-    def _check_keys(self) -> None:
-        options = self.options
-        which = ("keys", "keys_file", "select_keys", "separator")
-        given = [name for name in which if getattr(options, name) not in (None, False)]
-        if options.key is None and given:
-            raise InputError(
-                f"{opt.option(given[0])} needs --key COLUMN, which has the keys; without --key all "
-                "rows are one count"
-            )
-        if options.key is not None and given in ([], ["separator"]):
-            raise InputError(
-                f"--key {options.key} needs the keys: give --keys KEY ... or --keys-file FILE if "
-                "they are public, or --select-keys; without --key all rows are one count"
-            )
 
     def source(self) -> formats.Source:
         return self.read(*formats.counted(self.options.value, self.options.where), per_tick=True)
@@ -140,28 +99,8 @@ class Ticks(Task):
         )
         return self.count
 
-    @property
-    def selection(self) -> Selection | None:
-        """When keys are shown, in what is in use; None where they are listed."""
-        return self.count.selection
-
-    @property
-    def _lists_keys(self) -> bool:
-        """Whether rows of other keys are left out."""
-        return self.options.key is not None and self.selection is None
-
     def table(self) -> formats.Table:
         return replace(formats.RELEASES, keys=self.keys)
-
-    def listed(self) -> Listed | None:
-        if not self.keys or self.options.key is None:
-            return None
-        separator, most = self.options.separator, self.options.max_items
-
-        def keys(key: str, _: formats.Event) -> list[str]:
-            return [key] if separator is None else key.split(separator)
-
-        return Listed("--keys", self.keys, keys, most)
 
     def notes(self) -> list[str]:
         options, selection = self.options, self.selection
@@ -208,24 +147,6 @@ class Ticks(Task):
         releases = many(len(self.keys) * self.count.ticks_released, "release")
         return [*lines, *self._not_ended(), f"{size} = {releases}"]
 
-    def _not_ended(self) -> list[str]:
-        """A note on ticks that are not released because they have not ended."""
-        left, open_ticks = self.count.ticks_left, self.engine.ticks_open
-        if self.options.path == "streaming" and open_ticks:
-            ticks = self.steps
-            return [
-                "note: --path streaming takes the end of the files for the end of the clock: all "
-                f"{many(ticks, 'tick')} are written, also those that have not ended "
-                f"({ticks - open_ticks:,} have); leave it out to write only those that have"
-            ]
-        if not left:
-            return []
-        note = f"note: ticks that have ended by {self.engine.cutoff} (--until) are written; "
-        note += f"the other {left:,} are charged as well"
-        if self.options.secret_env is not None or self.options.secret_file is not None:
-            note += "; a later run over the same rows repeats those and adds more, at no cost"
-        return [note]
-
     def _useless_limits(self) -> list[str]:
         """Notes on limits on people that leave rows out, or cost noise, for nothing."""
         options, change = self.options, self.counter.change
@@ -260,22 +181,8 @@ class Ticks(Task):
         without = dp.calibrate(counter.mechanism, counter.budget, every, unit=counter.unit)
         return bool(without.law == counter.law)
 
-    def _ticks(self) -> str:
-        """How many ticks are released, in words."""
-        if not self.count.ticks_left:
-            return many(self.counter.mechanism.horizon, "tick")
-        return f"{self.count.ticks_released:,} of {many(self.counter.mechanism.horizon, 'tick')}"
-
     def _releases(self) -> int:
         return len(self.keys) * self.counter.mechanism.horizon
-
-    @cached_property
-    def _shown(self) -> int | None:
-        """How many keys were written, as whoever has the file can tell; None where it is afar."""
-        try:
-            return self.output.written_keys()
-        except InputError:
-            return None
 
     def estimate(self) -> Estimate:
         options, change = self.options, self.counter.change
@@ -314,55 +221,6 @@ class Ticks(Task):
             made = replace(made, title=", ".join(title), of=named, chosen=select.CHOSEN)
         return report.bounded(options, made)
 
-    def budget(self) -> str:
-        if self.selection is None:
-            return super().budget()
-        return select.budget_in_words(self.given, self.selection)
-
-    def covers(self) -> str:
-        if self.options.key is None:
-            return ""
-        return f"of all keys{', and which keys have any,' if self.selection else ''} "
-
-    def public(self) -> str:
-        if self.options.key is None:
-            return "the clock, and with it the number and times of the releases."
-        if self.selection is None:
-            return self.known
-        return "the clock, and which private counts show a key, but not which keys there are."
-
-    def written(self) -> str:
-        keys = len(self.keys) if self.selection is None else self._shown
-        if keys is None:
-            return f"{super().written()} ({self._ticks()})"
-        shown = "" if self.selection is None else " shown"
-        return f"{super().written()} ({many(keys, 'key')}{shown}, {self._ticks()})"
-
-    def released_ticks(self) -> dict[str, Any]:
-        count = self.count
-        if self.options.path == "streaming":
-            return {}
-        ticks = {"released": count.ticks_released, "of": count.counter.mechanism.horizon}
-        return {"until": count.cutoff, "ticks": ticks}
-
-    @property
-    def releases_nothing(self) -> bool:
-        return self.options.path != "streaming" and not self.count.ticks_released
-
-    @property
-    def ticks_released(self) -> int | None:
-        return None if self.options.path == "streaming" else self.count.ticks_released
-
-    def findings(self) -> list[str]:
-        if self.releases_nothing:
-            return ["no tick has ended yet, so none is written: run again once one has"]
-        if self.selection is None or self._shown != 0:
-            return []
-        return ["no key was shown: the private count of none was high enough"]
-
-    def streams(self) -> int:
-        return 1 if self.selection is not None else len(self.keys)
-
     def largest(self) -> str:
         if self.selection is not None:
             of = many(self.counter.mechanism.horizon, "count")
@@ -382,37 +240,6 @@ class Ticks(Task):
         title = f"Private running {kind}: {what}{self.estimate().in_title}{by}"
         chosen = {"selected": True} if self.selection is not None else {"order": self.keys}
         return self.running(title, sum_of=options.value, **chosen)
-
-
-class SplitKeys:
-    """From an event under a cell of several keys to the event under each of them.
-
-    At most the first `most` in the order of the public keys; others leave no trace.
-    """
-
-    def __init__(self, keys: Sequence[str], separator: str, most: int) -> None:
-        self._keys, self._known = keys, places_of(keys)
-        self._separator, self._most = separator, most
-
-    def __call__(self, element: tuple[str, formats.Event]) -> Iterator[tuple[str, formats.Event]]:
-        cell, event = element
-        codes, _ = read_items(cell.split(self._separator), self._known, self._most, removals=False)
-        return ((self._keys[code - 1], event) for code in codes)
-
-
-class SplitCells:
-    """From an event under a cell of several keys to the event under each of them.
-
-    At most the first `most` of the cell, each once.
-    """
-
-    def __init__(self, separator: str, most: int) -> None:
-        self._separator, self._most = separator, most
-
-    def __call__(self, element: tuple[str, formats.Event]) -> Iterator[tuple[str, formats.Event]]:
-        cell, event = element
-        keys = dict.fromkeys(cell.split(self._separator))
-        return ((key, event) for key in islice(keys, self._most))
 
 
 main = command(Ticks)
