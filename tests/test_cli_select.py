@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from matplotlib.figure import Figure
 
-from beam_dpcount.commands import options as opt
 from beam_dpcount.commands import at_ticks, ticks
+from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.figures import counts as plots
 from beam_dpcount.commands.figures import running
 from beam_dpcount.commands.figures.pictures import Running
