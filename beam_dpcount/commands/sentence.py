@@ -29,6 +29,7 @@ from beam_dpcount.commands.tick_table import FieldsOfRow, TickCells, TickTable, 
 from beam_dpcount.commands.truth import Truth
 from beam_dpcount.counters.charged import CounterSpender, JoinedSpender
 from beam_dpcount.counters.clock import now
+from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.moments import zone_of
 from beam_dpcount.counters.people import Seen
 from beam_dpcount.statistics.metrics import Items, Metric, People
@@ -36,7 +37,7 @@ from beam_dpcount.statistics.metrics.base import OfField
 from beam_dpcount.statistics.metrics.rates import Comparison, Rate
 from beam_dpcount.times import every
 from beam_dpcount.transforms.columns import columns_of
-from beam_dpcount.transforms.sentence import TickCount
+from beam_dpcount.transforms.sentence import Part, TickCount
 from beam_dpcount.transforms.views import ViewVectors
 
 _ERRORS = (
@@ -149,12 +150,12 @@ class Sentence(AtTicks):
         return int(change.most)
 
     @property
-    def parts(self) -> Sequence[Any]:
+    def parts(self) -> Sequence[Part]:
         """What counts: one engine, or several that share the budget."""
-        parts: Sequence[Any] = self.count._parts
+        parts: Sequence[Part] = self.count._parts
         return parts
 
-    def use(self, transform: Any) -> None:
+    def use(self, transform: TickCount) -> None:
         self.counter = self.parts[0].engine.counter
         self.entropy = transform.entropy or dp.SystemEntropy()
 
@@ -163,7 +164,7 @@ class Sentence(AtTicks):
         return str(self.spender.fingerprint)
 
     @property
-    def spender(self) -> Any:
+    def spender(self) -> CounterSpender | JoinedSpender:
         how = self.entropy, True, self.options.user
         spenders = [CounterSpender(part.engine.counter, *how) for part in self.parts]
         return spenders[0] if len(spenders) == 1 else JoinedSpender(spenders)
@@ -301,7 +302,7 @@ class Sentence(AtTicks):
             lines.append(f"{part.label}: {counter.mechanism.name}, {type(counter.law).__name__}")
         return lines
 
-    def mechanism(self) -> Mapping[str, Any]:
+    def mechanism(self) -> Mapping[str, object]:
         return {part.label: described(part.engine.counter) for part in self.parts}
 
     @property
@@ -347,7 +348,7 @@ class Sentence(AtTicks):
 
     # What a private look at the rows finds
 
-    def beyond_bounds(self, events: Sequence[tuple[str, str, int | None, Any]]) -> int:
+    def beyond_bounds(self, events: Sequence[tuple[str, str, int | None, object]]) -> int:
         bound, restarts = self.count.users.bound(), self.engine._restarts
         seen: dict[str, Seen] = defaultdict(Seen)
         beyond = 0
@@ -357,11 +358,11 @@ class Sentence(AtTicks):
             beyond += not taken
         return beyond
 
-    def row_counts(self, transform: Any, element: Any, micros: int | None) -> bool:
+    def row_counts(self, transform: TickCount, element: object, micros: int | None) -> bool:
         # What is wrong with it for one metric may be right for another.
         return bool(transform.check_row(element, micros).names)
 
-    def never(self, values: Iterable[Any]) -> list[str]:
+    def never(self, values: Iterable[object]) -> list[str]:
         wanted: dict[str, Comparison] = {}
         for metric in self.metrics:
             if isinstance(metric, Rate) and isinstance(metric.where, Comparison):
@@ -444,13 +445,13 @@ class Sentence(AtTicks):
 _ENDS = ("", "_low", "_high")
 
 
-def half_widths(counter: Any) -> float:
+def half_widths(counter: Counter) -> float:
     """Within how many standard deviations noise is 95 % of the time, at the noisiest tick."""
     stddev = math.sqrt(counter.max_variance())
     return dp.largest_half_width(counter, LEVEL) / stddev if stddev else 0.0
 
 
-def largest_stddevs(part: Any) -> dict[str, float]:
+def largest_stddevs(part: Part) -> dict[str, float]:
     """The largest standard deviations of a part's columns, where they are public."""
     engine = part.engine
     if not isinstance(engine, ViewVectors):

@@ -9,6 +9,7 @@ from typing import Any
 
 from beam_dpcount.commands.files import formats
 from beam_dpcount.counters.moments import instant
+from beam_dpcount.dofns.releases import Release, TickRelease
 from beam_dpcount.statistics.metrics import Metric
 from beam_dpcount.statistics.metrics.base import OfField
 from beam_dpcount.statistics.metrics.rates import Comparison, Rate
@@ -76,9 +77,9 @@ class TickCells:
 
     columns: TickColumns
 
-    def __call__(self, release: Any) -> list[tuple[Any, ...]]:
+    def __call__(self, release: Release | TickRelease) -> list[tuple[object, ...]]:
         start, end = instant(self.columns.start(release)), instant(release.timestamp)
-        cells = [release.key, release.step, start, end]
+        cells: list[object] = [release.key, release.step, start, end]
         cells += [release.restart] * self.columns.numbered
         for column, found in self.columns.cells(release):
             scale = found.stddev

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 import beam_dpcount as dp
-from beam_dpcount.commands.files.formats import Places
+from beam_dpcount.commands.files.formats import Event, Places
 from beam_dpcount.commands.report import LEVEL
-from beam_dpcount.counters.clock import Clock, Last, Restart
+from beam_dpcount.counters.clock import Clock, Last, Restart, View
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.grid import Grid
 from beam_dpcount.statistics.metrics import Metric, People
@@ -75,22 +75,27 @@ def _quantised(counter: Counter, value: object) -> int:
         return 0
 
 
+def fields_of(event: Event) -> Mapping[str, object]:
+    """What metrics read of an event."""
+    return event.value if isinstance(event.value, Mapping) else {}
+
+
 class Truth:
     """What a metric says of rows themselves, in a view. PRIVATE."""
 
-    def __init__(self, metric: Metric, view: Any, ticks: int) -> None:
+    def __init__(self, metric: Metric, view: Clock | View, ticks: int) -> None:
         self._metric, self._view, self._ticks = metric, view, ticks
         self._sums: dict[str, np.ndarray] = {}
         self._people: dict[tuple[str, int], set[str]] = {}
 
-    def add(self, key: str, step: int, event: Any) -> None:
+    def add(self, key: str, step: int, event: Event) -> None:
         """Count a row."""
         if isinstance(self._metric, People):
             self._people.setdefault((key, step), set()).add(event.person)
             return
         if key not in self._sums:
             self._sums[key] = np.zeros((self._ticks, self._metric.width))
-        for place, amount in self._metric.additions(event.value):
+        for place, amount in self._metric.additions(fields_of(event)):
             self._sums[key][step - 1, place] += amount
 
     def _first(self, step: int) -> int:

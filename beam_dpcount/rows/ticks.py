@@ -74,7 +74,7 @@ class TickCountRows(Rows):
         clock = groups.sentence_clock(values, needs_end(given))
         until = groups.moment("until", values["until"], values["timezone"])
         what = [repr(each) for each in self._metrics], given
-        count: Any = TickCount(
+        count = TickCount(
             groups.budget(values),
             views_of(given, clock),
             self._metrics,
@@ -87,7 +87,7 @@ class TickCountRows(Rows):
             **{name: values[name] for name in _SAME},
         )
         self._columns = columns_of(count)
-        return count  # type: ignore[no-any-return]
+        return count
 
     def more_fields(self) -> list[Field]:
         numbers = {each.field for each in self._metrics if isinstance(each, OfField)}
