@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from beam_dpcount.errors import Error
+
 _PARAMETER = re.compile(r"\{(\w+)(=?)\}")
 
 
@@ -22,14 +24,6 @@ def spelled(text: str, spell: Callable[[str], str], between: str) -> str:
       between: what stands between its name and a value.
     """
     return _PARAMETER.sub(lambda match: spell(match[1]) + between * bool(match[2]), text)
-
-
-class Error(Exception):
-    """The base class of this package's errors; the others derive from it and from a built-in one.
-
-    So `except ValueError` still catches what is a ValueError. Wrong arguments may also be refused
-    with a plain ValueError or TypeError.
-    """
 
 
 class ParameterError(Error, ValueError):

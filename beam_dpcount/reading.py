@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from beam_dpcount.checks import Error
+from beam_dpcount.errors import Error
 
 Function = Callable[[Any], Any]  # of the user, of an event
 

@@ -1,4 +1,4 @@
-"""Errors of TickAggregate's quantiles and means beside other ways to the same, at one budget.
+"""Errors of TickCount's quantiles and means beside other ways to the same, at one budget.
 
 Quantiles: at the end of a stream, of 1,000 ticks at each of which they are released, beside a tree
 of buckets that is released once, when all is over: of the shape that PipelineDP has (Google's
@@ -23,6 +23,8 @@ from beam_dpcount.mechanisms import BinaryTree
 from beam_dpcount.mechanisms.base import FloatArray
 from beam_dpcount.statistics.metrics import Mean, Quantiles
 from beam_dpcount.statistics.metrics.joint import Joint
+from beam_dpcount.transforms.aggregates import TickAggregate
+from beam_dpcount.transforms.ticks import TickNumbers
 
 TICKS, HIGH = 1000, 5.0
 Q = (0.5, 0.95)
@@ -92,7 +94,7 @@ def sums_of(joint: Joint, xs: FloatArray) -> Any:
 
 def ours(xs: FloatArray, budget: Any, ticks: int) -> tuple[Callable[[], list[float]], Any]:
     """Quantiles at the last tick of a TickAggregate, with one release at each of so many."""
-    made = dp.TickAggregate(
+    made = TickAggregate(
         budget, 1, 0, horizon=ticks, keys=["a"], metrics=[Quantiles("x", 0, HIGH, Q)]
     )
     joint, counter = Joint(tuple(made.metrics)), made.counter
@@ -136,7 +138,7 @@ def stddev_of_mean(budget: Any, at: float) -> tuple[float, float]:
     To first order, for a count that is known well: noise of the sum, and of the count times how far
     the mean is from the centre.
     """
-    aggregated = dp.TickAggregate(
+    aggregated = TickAggregate(
         budget, 1, 0, horizon=TICKS, keys=["a"], metrics=[Mean("x", 0, HIGH)]
     )
     joint = Joint(tuple(aggregated.metrics))
@@ -147,7 +149,7 @@ def stddev_of_mean(budget: Any, at: float) -> tuple[float, float]:
     one = math.hypot(total * mean.step, (at - mean.centre * mean.step) * count)
     ledger = dp.Ledger(budget)
     both = [
-        dp.TickCount(
+        TickNumbers(
             ledger.share(0.5), 1, 0, horizon=TICKS, keys=["a"], bounds=bounds, unit=unit
         ).counter.stddevs(TICKS)[-1]
         for bounds, unit in (((0, 1), 1), ((0, HIGH), mean.step))

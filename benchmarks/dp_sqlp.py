@@ -109,19 +109,12 @@ def first_of_each(events: Events, keys: int) -> Events:
 
 def count_of(ticks: int, **options: Any) -> dp.TickCount:
     """At most 32 events of a person, and one in a key; ticks of a second."""
-    users = dp.Users(_person, events=MOST, per_key=1)
-    clock: dict[str, Any] = {"tick": 1, "start": 0, "horizon": ticks}
-    return dp.TickCount(
-        BUDGET, **clock, keys=dp.SelectKeys(), value=_one, users=users, path="bounded", **options
-    )
+    clock, users = dp.Clock(1, start=0, ticks=ticks), dp.Users(_person, MOST, per_key=1)
+    return dp.TickCount(BUDGET, clock, keys=dp.SelectKeys(), users=users, path="bounded", **options)
 
 
 def _person(value: str) -> str:
     return value
-
-
-def _one(_: str) -> int:
-    return 1
 
 
 def figures(truth: IntArray, last: FloatArray) -> Figures:

@@ -91,12 +91,7 @@ class Grouped(beam.PTransform[Any, Any]):
 
 def count_of(ticks: int, path: str, keys: Any, budget: Any = BUDGET) -> dp.TickCount:
     """Events at ticks of a second."""
-    clock: dict[str, Any] = {"tick": 1, "start": 0, "horizon": ticks}
-    return dp.TickCount(budget, **clock, keys=keys, value=_one, path=path)
-
-
-def _one(_: int) -> int:
-    return 1
+    return dp.TickCount(budget, dp.Clock(1, start=0, ticks=ticks), keys=keys, path=path)
 
 
 def _grouped(keys: int, ticks: int, at_least: int) -> Any:

@@ -29,6 +29,7 @@ from apache_beam.utils import windowed_value
 
 import beam_dpcount as dp
 from beam_dpcount.dofns.ticks import SEED, CountEachTick, ReadTicks
+from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks.cells import Bag, Cell, Timer
 from benchmarks.jobs import dofns_of
 from benchmarks.timing import table
@@ -114,7 +115,7 @@ def moments(found: Sequence[Any], partitions: int, idle: int | None) -> Iterator
 class Engine:
     """The DoFns of a streaming TickCount, their states, and a watermark that is moved by hand."""
 
-    def __init__(self, count: dp.TickCount) -> None:
+    def __init__(self, count: TickNumbers) -> None:
         found, keys = dofns_of(count), count.keys
         self._read, self._count, self._keys = found[ReadTicks], found[CountEachTick], [*keys]
         self._count.setup()
@@ -157,10 +158,10 @@ class Engine:
         self._count.process(element, placed, cell, timer, bag)
 
 
-def count_of(ticks: int, keys: Sequence[str], late: str, **how: Any) -> dp.TickCount:
+def count_of(ticks: int, keys: Sequence[str], late: str, **how: Any) -> TickNumbers:
     """Of events, each of which counts 1, from time 0."""
     clock: dict[str, Any] = {"tick": TICK, "start": 0, "horizon": ticks, "path": "streaming"}
-    return dp.TickCount(how.pop("budget", LARGE), **clock, keys=keys, late=late, **how)
+    return TickNumbers(how.pop("budget", LARGE), **clock, keys=keys, late=late, **how)
 
 
 # What the rule promises

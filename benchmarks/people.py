@@ -25,6 +25,7 @@ from apache_beam.utils import windowed_value
 import beam_dpcount as dp
 from beam_dpcount.dofns.ticks import SEED, CountEachTick, ReadTicks
 from beam_dpcount.dofns.users import BoundArriving, SendToPeople
+from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks.jobs import dofns_of
 from benchmarks.soak import Cell
 
@@ -78,9 +79,9 @@ def _one(_: str) -> int:
     return 1
 
 
-def count_of(path: str, keys: Sequence[str], users: dp.Users | None) -> dp.TickCount:
+def count_of(path: str, keys: Sequence[str], users: dp.Users | None) -> TickNumbers:
     """The count of events, with such a bound on people; without one, of all."""
-    return dp.TickCount(
+    return TickNumbers(
         *(dp.ApproxDP(1.0, 1e-6), TICK, 0),
         horizon=TICKS,
         keys=keys,

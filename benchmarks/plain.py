@@ -257,4 +257,5 @@ class PlainTicks(beam.PTransform[Any, Any]):
 def ticks_of(path: str, keys: int, ticks: int, budget: Any) -> dp.TickCount:
     """The private counterpart."""
     names: Sequence[str] = [f"key-{i:05d}" for i in range(keys)]
-    return dp.TickCount(budget, TICK, START, horizon=ticks, keys=names, path=path)
+    clock = dp.Clock(TICK, start=START, ticks=ticks)
+    return dp.TickCount(budget, clock, dp.Sum(low=0, high=1, unit=1), keys=names, path=path)

@@ -22,6 +22,7 @@ from beam_dpcount.dofns.shards import CountShards, SumShards
 from beam_dpcount.dofns.ticks import SEED, CountEachTick, ReadTicks
 from beam_dpcount.dofns.users import BoundArriving, SendToPeople
 from beam_dpcount.states.wire import PAIR, pack_batch
+from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks import plain
 from benchmarks.cells import Bag, Cell, Timer
 from benchmarks.jobs import dofns_of
@@ -66,10 +67,10 @@ def placed(element: Any, micros: int = 1) -> Any:
     return windowed_value.create(element, micros, (_WINDOW,))
 
 
-def ticks(keys: Any, **how: Any) -> dp.TickCount:
+def ticks(keys: Any, **how: Any) -> TickNumbers:
     """A count of minutes."""
     clock: dict[str, Any] = {"tick": 60, "start": 0, "horizon": HORIZON, "path": "streaming"}
-    return dp.TickCount(BUDGET, **clock, keys=keys, **how)
+    return TickNumbers(BUDGET, **clock, keys=keys, **how)
 
 
 def bundle(dofn: Any, elements: Sequence[Any]) -> Callable[[], None]:

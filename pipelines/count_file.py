@@ -28,25 +28,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     options, flags = parser.parse_known_args(argv)
     count = dp.TickCount(
         dp.ApproxDP(options.epsilon, options.delta),
-        tick=3600,
-        start=files.seconds_of(options.start),
-        horizon=24,
+        # The zone is that of times without an offset.
+        dp.Clock("1h", start=options.start, ticks=24, zone="UTC"),
         keys=PAGES,
-        value=lambda event: 1,  # every event counts 1
+        key="page",
+        time="timestamp",
         # Of each session three events count, in all, and one of each page. Noise hides that many.
-        users=dp.Users(by=lambda event: event.session, events=3),
+        users=dp.Users("session", 3, per_key=1),
     )
     # Public, so that you may look at it before anything is counted.
     print(f"standard deviation of the noise: at most {count.counter.max_variance() ** 0.5:.1f}")
     with beam.Pipeline(options=files.beam_options(flags)) as pipeline:
-        views = (
-            pipeline
-            | files.lines(options.input)
-            | beam.FlatMap(files.events_of)
-            # beam.Filter(lambda event: event.action == "purchase") may stand here: at a clock it is
-            # hidden whether an event counts. Per element (pipelines/triangles.py) it is not.
-            | beam.Map(lambda event: (event.page, event))
-        )
+        views = pipeline | files.lines(options.input) | beam.FlatMap(files.events_of)
+        # beam.Filter(lambda event: event.action == "purchase") may stand here: at a clock it is
+        # hidden whether an event counts. Per element (pipelines/triangles.py) it is not.
         files.write(views | count, options.output)
 
 

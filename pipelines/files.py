@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 import csv
-import datetime as dt
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.combiners import ToList
-from apache_beam.transforms.window import TimestampedValue
+
+import beam_dpcount as dp
 
 csv.field_size_limit(2**31 - 1)  # a long cell is a cell like any other
 
@@ -21,8 +21,9 @@ RELEASE = ("key", "step", "timestamp", "value", "stddev")
 
 
 class Event(NamedTuple):
-    """A line of the log that `beam-dpcount demo` makes: timestamp,page,session,action."""
+    """A line of the log that `beam-dpcount demo` makes: its cells, as text."""
 
+    timestamp: str
     page: str
     session: str
     action: str
@@ -61,39 +62,35 @@ def cells_of(line: bytes) -> list[str]:
         return []
 
 
-def seconds_of(cell: str) -> float | None:
-    """The Unix time of an ISO timestamp, in UTC if it names no zone; None if it cannot be read."""
-    try:
-        time = dt.datetime.fromisoformat(cell.replace("Z", "+00:00"))
-    except ValueError:
-        return None
-    return (time if time.tzinfo else time.replace(tzinfo=dt.timezone.utc)).timestamp()
-
-
-def events_of(line: bytes) -> Iterator[TimestampedValue[Event]]:
-    """The event of a line, at its time. A line that cannot be read is no event, and stops nothing.
+def events_of(line: bytes) -> Iterator[Event]:
+    """The event of a line. A line with too few or too many cells is skipped, and stops nothing.
 
     At a clock that is private, too: no release, log line or error says that there was such a line.
     """
     cells = cells_of(line)
-    time = seconds_of(cells[0]) if len(cells) == 4 else None
-    if time is not None:
-        yield TimestampedValue(Event(*cells[1:]), time)
+    if len(cells) == len(Event._fields):
+        yield Event(*cells)
 
 
-def write(rows: PCollection[Sequence[Any]], path: str, columns: Iterable[str] = RELEASE) -> None:
+def write(releases: PCollection[Any], path: str, columns: Sequence[str] = RELEASE) -> None:
     """Write releases, sorted: the order in which they come could tell of the events."""
     _ = (
-        rows
+        releases
         | "Gather" >> ToList()
         | "Sort" >> beam.FlatMap(sorted)
-        | "As CSV" >> beam.Map(as_csv)
+        | "As CSV" >> beam.Map(as_csv, columns)
         | "Write" >> beam.io.WriteToText(path, header=",".join(columns), shard_name_template="")
     )
 
 
-def as_csv(row: Sequence[Any]) -> str:
-    """A line of CSV, without its end."""
+def as_csv(release: dp.Release | dp.TickRelease, columns: Sequence[str] = RELEASE) -> str:
+    """A release as a line of CSV, without its end.
+
+    Columns are fields of the release ("key"), or of what was counted ("mean_ms").
+    """
+    counted = release.values
     text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(row)
+    csv.writer(text, lineterminator="").writerow(
+        counted[name] if name in counted else getattr(release, name) for name in columns
+    )
     return text.getvalue()

@@ -25,21 +25,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     options, flags = parser.parse_known_args(argv)
     count = dp.TickCount(
         dp.ApproxDP(options.epsilon, options.delta),
-        tick=3600,
-        start=files.seconds_of(options.start),
-        horizon=24,
+        dp.Clock("1h", start=options.start, ticks=24, zone="UTC"),
         keys=dp.SelectKeys(),  # half of delta pays for it; at_least=10 leaves rare keys out
-        value=lambda event: 1,
-        users=dp.Users(by=lambda event: event.session, events=3),
+        key="page",
+        time="timestamp",
+        users=dp.Users("session", 3, per_key=1),
     )
     print(count.selection)  # which private counts show a key, and how soon
     with beam.Pipeline(options=files.beam_options(flags)) as pipeline:
-        views = (
-            pipeline
-            | files.lines(options.input)
-            | beam.FlatMap(files.events_of)
-            | beam.Map(lambda event: (event.page, event))
-        )
+        views = pipeline | files.lines(options.input) | beam.FlatMap(files.events_of)
         files.write(views | count, options.output)
 
 

@@ -18,13 +18,8 @@ PAGES = ["/home", "/search", "/products", "/cart", "/checkout", "/deals"]
 METRICS = [
     dp.Count(name="views"),
     dp.People(name="sessions"),
-    dp.Mean("bought", 0, 1, name="share_bought"),  # numbers are clipped to 0 .. 1
+    dp.Rate("action = purchase", name="share_bought"),
 ]
-
-
-def fields_of(event: files.Event) -> dict[str, object]:
-    """What the metrics read. A field that holds no number adds nothing to its own metric only."""
-    return {"session": event.session, "bought": int(event.action == "purchase")}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -34,28 +29,23 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--start", default="2026-01-15T00:00:00Z", help="of the day; default: %(default)s"
     )
     options, flags = parser.parse_known_args(argv)
-    numbers = dp.TickAggregate(
+    numbers = dp.TickCount(
         dp.ApproxDP(options.epsilon, options.delta),
-        tick=3600,
-        start=files.seconds_of(options.start),
-        horizon=24,
+        dp.Clock("1h", start=options.start, ticks=24, zone="UTC"),
+        METRICS,
         keys=PAGES,
-        metrics=METRICS,
-        users=dp.Users(by=lambda fields: fields["session"], events=3, per_key=3),
+        key="page",
+        time="timestamp",
+        users=dp.Users("session", 3),
     )
     # How far off each number would be, of 500 made-up sessions that look at a page once.
-    print(numbers.expected([{"session": f"s{i}", "bought": i % 10 == 0} for i in range(500)]))
+    actions = ["purchase", *["view"] * 9] * 50
+    print(numbers.expected([{"session": f"s{i}", "action": a} for i, a in enumerate(actions)]))
     with beam.Pipeline(options=files.beam_options(flags)) as pipeline:
-        rows = (
-            pipeline
-            | files.lines(options.input)
-            | beam.FlatMap(files.events_of)
-            | beam.Map(lambda event: (event.page, fields_of(event)))
-            | numbers
-            # A release has intervals, too: lows and highs, and notes where a number is left out.
-            | beam.Map(lambda one: (one.key, one.step, one.timestamp, *one.values))
-        )
-        files.write(rows, options.output, ["key", "step", "timestamp", *numbers.columns])
+        events = pipeline | files.lines(options.input) | beam.FlatMap(files.events_of)
+        # A release has intervals, too: lows and highs, and notes where a number is left out.
+        columns = ["key", "step", "timestamp", *numbers.columns]
+        files.write(events | numbers, options.output, columns)
 
 
 if __name__ == "__main__":

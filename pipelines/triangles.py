@@ -8,6 +8,7 @@ public; protected is any one pair, a and b, in all lines that name it.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator, Sequence
 
 import apache_beam as beam
@@ -21,6 +22,15 @@ GRAPH = "all"  # the key: a graph for each key would be counted by itself
 Edge = tuple[str, tuple[int, int] | None]
 
 
+def seconds_of(cell: str) -> float | None:
+    """The Unix time of an ISO timestamp, in UTC if it names no zone; None if it cannot be read."""
+    try:
+        time = dt.datetime.fromisoformat(cell.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return (time if time.tzinfo else time.replace(tzinfo=dt.timezone.utc)).timestamp()
+
+
 def edges_of(line: bytes) -> Iterator[TimestampedValue[Edge]]:
     """The edge of a line, at its time; None where the line holds no edge.
 
@@ -28,7 +38,7 @@ def edges_of(line: bytes) -> Iterator[TimestampedValue[Edge]]:
     without a time is left out, as times are public.
     """
     time, *pair = [*files.cells_of(line), "", "", ""][:3]
-    seconds = files.seconds_of(time)
+    seconds = seconds_of(time)
     if seconds is not None:
         numbers = [int(cell) for cell in pair if cell.isdecimal() and len(cell) < 10]
         edge = (numbers[0], numbers[1]) if len(numbers) == 2 else None

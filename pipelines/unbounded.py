@@ -62,12 +62,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         entropy = dp.ReplayableEntropy(options.secret_env, run_id=f"unbounded from {start}")
     count = dp.TickCount(
         dp.ApproxDP(options.epsilon, options.delta),
-        tick=options.tick,
-        start=start,
-        stop=start + options.seconds,  # the last tick: the budget is for so many
+        # Its end is the last tick: the budget is for so many.
+        dp.Clock(options.tick, start=start, stop=start + options.seconds),
         keys=PAGES,
-        value=lambda event: 1,
-        users=dp.Users(by=lambda event: event.session, events=3),
+        key="page",
+        users=dp.Users("session", 3, per_key=1),
         entropy=entropy,
     )
     chosen = files.beam_options(flags)
@@ -79,18 +78,11 @@ def main(argv: Sequence[str] | None = None) -> None:
             # watermark ends the ticks; an event's time must be its own, not that of its arrival.
             | PeriodicImpulse(start, start + options.seconds, 0.1)
             | "Next line" >> beam.ParDo(NextLine(options.input))
-            | beam.FlatMap(event_of)
-            | beam.Map(lambda event: (event.page, event))
+            | beam.FlatMap(files.events_of)
         )
         # Your own sink goes here. Key and step are a release's primary key: after a failure it may
         # come again. Releases of a tick come in no order that means anything: sort by key and step.
         _ = views | count | "Append" >> beam.ParDo(Append(options.output))
-
-
-def event_of(line: bytes) -> Iterator[files.Event]:
-    """The event of a line, which keeps the time that it came with."""
-    for timed in files.events_of(line):
-        yield timed.value
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import beam_dpcount as dp
+from beam_dpcount.transforms.aggregates import TickAggregate
 from tests.people import who
 from tests.runners import SECOND, Row
 
@@ -125,10 +126,10 @@ def check(
             assert release.notes[first] == "too small"
 
 
-def aggregate(people: dp.Users | None = None, **options: Any) -> dp.TickAggregate:
+def aggregate(people: dp.Users | None = None, **options: Any) -> TickAggregate:
     given: dict[str, Any] = {"budget": EXACT, "keys": KEYS, **CLOCK, "users": people}
     given |= {"metrics": metrics(people is not None), **options}
-    return dp.TickAggregate(**given)
+    return TickAggregate(**given)
 
 
 __all__ = ["aggregate", "check", "log", "metrics", "who"]

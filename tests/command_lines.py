@@ -47,12 +47,18 @@ class Ended:
 
 
 def command(
-    *words: object, main: Callable[..., None] = count.main, overwrite: bool = True
+    *words: object,
+    main: Callable[..., None] = count.main,
+    overwrite: bool = True,
+    verbose: bool = True,
 ) -> Ended:
     """Run a command in this process, as its module would.
 
-    Tests run it again for the same outputs; `overwrite=False` has it refused.
+    Tests run it again for the same outputs; `overwrite=False` has it refused. They read the exact
+    statements; `verbose=False` leaves it at the summary of them.
     """
+    if verbose and "--output" in words:
+        words = (*words, "--verbose")
     if overwrite and "--output" in words and "--overwrite" not in words:
         words = (*words, "--overwrite")
     loggers = [logging.getLogger(name) for name in (None, "apache_beam")]
@@ -83,27 +89,29 @@ def process(*words: object, name: str = "count", **environment: str) -> Ended:
 
 
 def succeed(*words: object, **options: Any) -> str:
-    """What a command printed that must succeed, without a word on stderr."""
+    """What a command printed that must succeed: first warnings, which alone are on stderr."""
     ended = command(*words, **options)
     # A slow machine may show how far it has come.
     said = re.sub(r"(?m)^[\d,]+ releases in .*\n", "", ended.err)
-    assert (ended.status, said) == (0, "")
+    assert (ended.status, re.sub(r"(?m)^warning: .*\n", "", said)) == (0, "")
     assert "Traceback" not in ended.out
-    return ended.out
+    assert "--output" not in words or "--dry-run" in words or "warning: " not in ended.out
+    return said + ended.out
 
 
 def fail(*words: object, run: Callable[..., Ended] = command, started: bool = True) -> str:
-    """The one line that a command printed that must fail; all, where it must not start."""
+    """The one error that a command printed that must fail; all, where it must not start."""
     ended = run(*words)
-    assert started or not ended.out
-    assert "Traceback" not in ended.err
-    assert ended.status == 2, ended.err
-    assert ended.err.startswith("error: ")
-    assert ended.err.endswith("\n")
-    assert len(ended.err.splitlines()) == 1
+    said = re.sub(r"(?m)^warning: .*\n", "", ended.err)
+    assert started or not ended.out + ended.err.removesuffix(said)
+    assert "Traceback" not in said
+    assert ended.status == 2, said
+    assert said.startswith("error: ")
+    assert said.endswith("\n")
+    assert len(said.splitlines()) == 1
     assert SECRET_TEXT not in ended.err
     assert str(SECRET) not in ended.err
-    return ended.err
+    return said
 
 
 def without(words: Sequence[object], *options: str) -> list[object]:

@@ -14,6 +14,11 @@ import apache_beam as beam
 
 import beam_dpcount as dp
 from beam_dpcount.statistics import Words
+from beam_dpcount.transforms.aggregates import TickAggregate
+from beam_dpcount.transforms.distinct import DistinctUsers
+from beam_dpcount.transforms.sliding import SlidingCount
+from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests.runners import SECOND, Row
 from tests.scripted import ScriptedEntropy
 from tests.side_doors import SECRET
@@ -177,32 +182,32 @@ ABC = ("a", "b", "c")
 LATE = ("fold", "drop")
 
 
-def ticks(**options: Any) -> dp.TickCount:
+def ticks(**options: Any) -> TickNumbers:
     given = {"bounds": (0, 2), "entropy": ScriptedEntropy(), "keys": ABC, **CLOCK, **options}
-    return dp.TickCount(BUDGET, **given)
+    return TickNumbers(BUDGET, **given)
 
 
 def tick_items(**options: Any) -> Any:
     given = {"max_items": 2, "entropy": ScriptedEntropy(), "domain": ABC, **CLOCK, **options}
-    return beam.Values() | dp.TickHistogram(BUDGET, **given)
+    return beam.Values() | TickHistogram(BUDGET, **given)
 
 
 # Of whom all events are.
 ONE_PERSON = dp.Users(lambda value: "p", 2, per_key=1)
 
 
-def distinct(**options: Any) -> dp.DistinctUsers:
+def distinct(**options: Any) -> DistinctUsers:
     given = {"entropy": ScriptedEntropy(), "keys": ABC, **CLOCK, **options}
     del given["max_per_tick"]
-    return dp.DistinctUsers(BUDGET, users=ONE_PERSON, **given)
+    return DistinctUsers(BUDGET, users=ONE_PERSON, **given)
 
 
-def sliding(**options: Any) -> dp.SlidingCount:
+def sliding(**options: Any) -> SlidingCount:
     given = {"bounds": (0, 2), "entropy": ScriptedEntropy(), "keys": ABC, **CLOCK, **options}
-    return dp.SlidingCount(BUDGET, window=2, **given)
+    return SlidingCount(BUDGET, window=2, **given)
 
 
-def aggregate(**options: Any) -> dp.TickAggregate:
+def aggregate(**options: Any) -> TickAggregate:
     metrics = [
         dp.Count(),
         dp.Sum("n", 0, 2),
@@ -214,7 +219,15 @@ def aggregate(**options: Any) -> dp.TickAggregate:
         dp.Items("n", ["1", "2"], max_items=2),
     ]
     given = {"entropy": ScriptedEntropy(), "keys": ABC, **CLOCK, **options}
-    return dp.TickAggregate(BUDGET, metrics=metrics, users=ONE_PERSON, **given)
+    return TickAggregate(BUDGET, metrics=metrics, users=ONE_PERSON, **given)
+
+
+def sentence(**options: Any) -> dp.TickCount:
+    """Two views of two things, which are joined."""
+    clock = dp.Clock(CLOCK["tick"], CLOCK["start"], CLOCK.get("horizon"), CLOCK.get("stop"))
+    views = [clock, clock.each()]
+    given = {"entropy": ScriptedEntropy(), "keys": ABC, "users": ONE_PERSON, **options}
+    return dp.TickCount(BUDGET, views, [dp.Count(), dp.Mean("n", 0, 2)], **given)
 
 
 FIELDS: list[Row] = [(key, {"n": n}, micros) for key, n, micros in KEYED]
@@ -240,7 +253,10 @@ EACH_TICK: dict[str, tuple[Callable[..., Any], list[Row], list[Row]]] = {
     "SlidingCount": (sliding, KEYED, MORE),
     "TickAggregate": (aggregate, FIELDS, MORE_FIELDS),
     "BoundUsers": (one_of_bound, KEYED, MORE),
+    "sentence": (sentence, FIELDS, MORE_FIELDS),
 }
+# What dp.TickCount counts with; "TickCount" in these tables is that of numbers, "sentence" itself.
+ENGINES = {"DistinctUsers", "SlidingCount", "TickAggregate", "TickHistogram"}
 
 
 def hinge(x: Any, points: Any) -> Any:
@@ -256,8 +272,8 @@ def no_text(x: Any) -> Any:
 
 
 LOCAL: dict[str, Callable[[], Any]] = {
-    "LocalMedian": lambda: dp.LocalMedian(BUDGET, 4, value=no_text),
-    "LocalConvexRisk": lambda: dp.LocalConvexRisk(BUDGET, 4, gradient=hinge),
+    "LocalMedian": lambda: dp.local.LocalMedian(BUDGET, 4, value=no_text),
+    "LocalConvexRisk": lambda: dp.local.LocalConvexRisk(BUDGET, 4, gradient=hinge),
 }
 CLIENTS = [0.1, 0.4, 0.4, 0.9, 0.2, 0.3, 0.5, 0.6, 0.7]
 OTHER_CLIENTS = [7, -7, math.inf, NAN, None, SECRET, Odd(), Hidden(), [0.1]]
@@ -266,34 +282,31 @@ OTHER_CLIENTS = [7, -7, math.inf, NAN, None, SECRET, Odd(), Hidden(), [0.1]]
 def after(kind: Any, path: str) -> Any:
     """A count whose releases go through a post-processing transform."""
     options = {"path": path, "entropy": ScriptedEntropy()}
-    if kind is dp.TopK:
+    if kind is dp.post.TopK:
         counted = dp.Histogram(BUDGET, 4, ABC, **options)
         return beam.MapTuple(lambda key, x: (key, "abc"[x % 3])) | counted | kind(2, counted)
-    if kind is dp.LastPerTick:
+    if kind is dp.post.LastPerTick:
         return dp.PrefixCount(BUDGET, 4, bounds=(0, 2), **options) | kind(20)
     count = ticks(path=path)
-    if kind is dp.Monotone:
-        return count | kind(path=path)
     arguments: dict[Any, tuple[Any, ...]] = {
-        dp.SlidingSum: (2, count.counter, path),
-        dp.TopKPerTick: (2, ABC, path),
-        dp.Isotonic: (count.counter, "past", 2, path),
-        dp.ShrinkAcrossKeys: (count, path),
+        dp.post.SlidingSum: (2, count.counter, path),
+        dp.post.TopKPerTick: (2, ABC, path),
+        dp.post.Isotonic: (count.counter, "past", 2, path),
+        dp.post.ShrinkAcrossKeys: (count, path),
     }
     return count | kind(*arguments.get(kind, ()))
 
 
 AFTER = {
-    "Isotonic": dp.Isotonic,
-    "LastPerTick": dp.LastPerTick,
-    "Monotone": dp.Monotone,
-    "NonNegative": dp.NonNegative,
-    "Rounded": dp.Rounded,
-    "RunningAverage": dp.RunningAverage,
-    "ShrinkAcrossKeys": dp.ShrinkAcrossKeys,
-    "SlidingSum": dp.SlidingSum,
-    "TopK": dp.TopK,
-    "TopKPerTick": dp.TopKPerTick,
+    "Isotonic": dp.post.Isotonic,
+    "LastPerTick": dp.post.LastPerTick,
+    "NonNegative": dp.post.NonNegative,
+    "Rounded": dp.post.Rounded,
+    "RunningAverage": dp.post.RunningAverage,
+    "ShrinkAcrossKeys": dp.post.ShrinkAcrossKeys,
+    "SlidingSum": dp.post.SlidingSum,
+    "TopK": dp.post.TopK,
+    "TopKPerTick": dp.post.TopKPerTick,
 }
 
 # Of the same, keys that nobody listed, none of which is shown.

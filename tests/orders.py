@@ -24,6 +24,9 @@ from apache_beam.runners.portability.prism_runner import PrismRunner
 from apache_beam.transforms.window import FixedWindows
 
 import beam_dpcount as dp
+from beam_dpcount.transforms.sliding import SlidingCount
+from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests.runners import RUNNERS, feed
 from tests.scripted import ScriptedEntropy
 
@@ -70,9 +73,9 @@ class _Note(beam.DoFn):
             file.write(json.dumps(record) + "\n")
 
 
-def _counts(name: str, path: str, **options: Any) -> dp.TickCount:
+def _counts(name: str, path: str, **options: Any) -> TickNumbers:
     entropy = dp.ReplayableEntropy(VARIABLE, run_id="order of releases")
-    made = dp.TickCount(
+    made = TickNumbers(
         BUDGET, TICK, 0, horizon=TICKS, keys=KEYS, path=path, entropy=entropy, **options
     )
     return name >> made
@@ -82,7 +85,7 @@ def releases_of(events: Any, path: str) -> dict[str, Any]:
     """All collections that are looked at, by name."""
     counts = _counts("Count", path)
     entropy = dp.ReplayableEntropy(VARIABLE, run_id="order of items")
-    histogram = dp.TickHistogram(
+    histogram = TickHistogram(
         BUDGET,
         TICK,
         0,
@@ -92,7 +95,7 @@ def releases_of(events: Any, path: str) -> dict[str, Any]:
         entropy=entropy,
         value=lambda event: event[0],
     )
-    own = dp.SlidingCount(
+    own = SlidingCount(
         *(BUDGET, TICK, 0), window=3, horizon=TICKS, keys=KEYS, path=path, entropy=entropy
     )
     made = {"counts": events | counts, "histogram": events | histogram, "own": events | own}
@@ -101,14 +104,13 @@ def releases_of(events: Any, path: str) -> dict[str, Any]:
     again = _counts("Again", path)
     counter = again.counter
     for label, post in {
-        "sliding": dp.SlidingSum(3, counter),
-        "monotone": dp.Monotone(),
-        "isotonic": dp.Isotonic(counter),
-        "series": "Series" >> dp.Isotonic(counter, over="series"),
-        "shrunk": dp.ShrinkAcrossKeys(again),
-        "nonnegative": dp.NonNegative(),
-        "top": dp.TopKPerTick(2, KEYS),
-        "last": dp.LastPerTick(2 * TICK),
+        "sliding": dp.post.SlidingSum(3, counter),
+        "isotonic": dp.post.Isotonic(counter),
+        "series": "Series" >> dp.post.Isotonic(counter, over="series"),
+        "shrunk": dp.post.ShrinkAcrossKeys(again),
+        "nonnegative": dp.post.NonNegative(),
+        "top": dp.post.TopKPerTick(2, KEYS),
+        "last": dp.post.LastPerTick(2 * TICK),
     }.items():
         made[label] = made["counts"] | post
     return made
@@ -118,22 +120,19 @@ def selected_of(events: Any, path: str) -> dict[str, Any]:
     """The same of keys that nobody listed. Replayed noise of a shard would follow all its keys."""
     keys, budget = dp.SelectKeys(shards=3), dp.ApproxDP(5.0, 1e-3)
     options: dict[str, Any] = {"horizon": TICKS, "path": path, "entropy": ScriptedEntropy(1)}
-    count = "Select" >> dp.TickCount(budget, TICK, 0, keys=keys, **options)
-    items = dp.TickHistogram(
-        *(budget, TICK, 0), domain=keys, **options, value=lambda event: event[0]
-    )
+    count = "Select" >> TickNumbers(budget, TICK, 0, keys=keys, **options)
+    items = TickHistogram(*(budget, TICK, 0), domain=keys, **options, value=lambda event: event[0])
     windowed = events | beam.WindowInto(FixedWindows(2 * TICK))
-    anew = "SelectInWindows" >> dp.TickCount(budget, TICK, 0, keys=keys, **options)
+    anew = "SelectInWindows" >> TickNumbers(budget, TICK, 0, keys=keys, **options)
     counts = events | count
     return {
         "counts": counts,
         "histogram": events | items,
         "windows": windowed | anew,
-        "nonnegative": counts | dp.NonNegative(),
-        "monotone": counts | dp.Monotone(),
-        "isotonic": counts | dp.Isotonic(count.counter),
-        "last": counts | dp.LastPerTick(2 * TICK),
-        "top": counts | dp.TopKPerTick(2, count),
+        "nonnegative": counts | dp.post.NonNegative(),
+        "isotonic": counts | dp.post.Isotonic(count.counter),
+        "last": counts | dp.post.LastPerTick(2 * TICK),
+        "top": counts | dp.post.TopKPerTick(2, count),
     }
 
 

@@ -12,6 +12,9 @@ import numpy as np
 from apache_beam.transforms.window import FixedWindows
 
 import beam_dpcount as dp
+from beam_dpcount.transforms.distinct import DistinctUsers
+from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests.runners import SECOND, Outcome, Row
 
 EXACT = dp.ZCDP(1e12)  # its noise is 0
@@ -41,10 +44,10 @@ def people(events: int, **options: Any) -> dp.Users:
     return dp.Users(who, events, **{"per_key": 1, **options})
 
 
-def tick_count(users: dp.Users | None, **options: Any) -> dp.TickCount:
+def tick_count(users: dp.Users | None, **options: Any) -> TickNumbers:
     given: dict[str, Any] = {"budget": EXACT, "mechanism": "SmoothBinary", "keys": KEYS, **CLOCK}
     given |= {"value": number, "bounds": (0, 2), "users": users, **options}
-    return dp.TickCount(**given)
+    return TickNumbers(**given)
 
 
 def crowd(busy: int = 100, others: int = 60) -> list[Row]:
@@ -132,7 +135,7 @@ HISTOGRAM: dict[str, Any] = {"domain": ["x", "y", "z"], "max_items": 2}
 def several(events: Any, path: str) -> dict[str, Any]:
     """All that counts people at a clock."""
     late = {"late": "drop"}
-    histogram = dp.TickHistogram(
+    histogram = TickHistogram(
         EXACT,
         **CLOCK,
         **HISTOGRAM,
@@ -144,7 +147,7 @@ def several(events: Any, path: str) -> dict[str, Any]:
     distinct = {"keys": KEYS, "mechanism": "SmoothBinary", "path": path}
     members = {
         "shared": tick_count(None, path=path),
-        "shared items": dp.TickHistogram(
+        "shared items": TickHistogram(
             EXACT, **CLOCK, **HISTOGRAM, mechanism="SmoothBinary", path=path, value=items_of_pair
         ),
     }
@@ -156,9 +159,8 @@ def several(events: Any, path: str) -> dict[str, Any]:
         "asserted": events
         | "Asserted" >> tick_count(people(20, per_key=20, asserted=True), path=path),
         "items": events | "Items" >> histogram,
-        "distinct": events | "Distinct" >> dp.DistinctUsers(EXACT, **CLOCK, **distinct, users=FEW),
-        "daily": events
-        | "Daily" >> dp.DistinctUsers(EXACT, **CLOCK, **distinct, users=FEW, window=4),
+        "distinct": events | "Distinct" >> DistinctUsers(EXACT, **CLOCK, **distinct, users=FEW),
+        "daily": events | "Daily" >> DistinctUsers(EXACT, **CLOCK, **distinct, users=FEW, window=4),
         "windows": events
         | beam.WindowInto(FixedWindows(4 * TICK))
         | "Windows" >> tick_count(people(20, per_key=20), path=path),

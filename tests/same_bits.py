@@ -33,6 +33,10 @@ def counts() -> Iterator[tuple[str, Any, list[Any]]]:
     """A name, a transform, and events as (key, value, seconds), by sentence."""
     import beam_dpcount as dp
     from beam_dpcount import mechanisms
+    from beam_dpcount.transforms.aggregates import TickAggregate
+    from beam_dpcount.transforms.distinct import DistinctUsers
+    from beam_dpcount.transforms.sliding import SlidingCount
+    from beam_dpcount.transforms.ticks import TickNumbers
 
     budgets = {"pure": dp.PureDP(1), "approx": dp.ApproxDP(1, 1e-6), "zcdp": dp.ZCDP(0.5)}
     people = {"one event": None, "people": dp.Users(itemgetter(1), 3, per_key=2)}
@@ -78,23 +82,23 @@ def counts() -> Iterator[tuple[str, Any, list[Any]]]:
     fields = [({"x": x, "who": f"p{i % 4}"}, x) for i, x in enumerate(numbers)]
     metrics = [dp.metrics.Count(), dp.metrics.Mean("x", 0, 1), dp.metrics.Quantiles("x", 0, 1)]
     ticks: dict[str, tuple[Callable[..., Any], list[Any]]] = {
-        "TickCount": (lambda b, **o: dp.TickCount(b, **clock, value=itemgetter(0), **o), []),
+        "TickCount": (lambda b, **o: TickNumbers(b, **clock, value=itemgetter(0), **o), []),
         "SlidingCount": (
-            lambda b, **o: dp.SlidingCount(b, **clock, window=2, value=itemgetter(0), **o),
+            lambda b, **o: SlidingCount(b, **clock, window=2, value=itemgetter(0), **o),
             [],
         ),
         "TickAggregate": (
-            lambda b, **o: dp.TickAggregate(b, **clock, metrics=metrics, value=itemgetter(0), **o),
+            lambda b, **o: TickAggregate(b, **clock, metrics=metrics, value=itemgetter(0), **o),
             [(of, f"p{i % 4}", i) for i, (of, _) in enumerate(fields)],
         ),
         "TickAggregate, window": (
-            lambda b, **o: dp.TickAggregate(
+            lambda b, **o: TickAggregate(
                 b, **clock, window=2, metrics=metrics[:2], value=itemgetter(0), **o
             ),
             [(of, f"p{i % 4}", i) for i, (of, _) in enumerate(fields)],
         ),
         "DistinctUsers": (
-            lambda b, users, **o: dp.DistinctUsers(
+            lambda b, users, **o: DistinctUsers(
                 b, **clock, window=2, users=dp.Users(itemgetter(1), 3, per_key=1), **o
             ),
             [],

@@ -30,8 +30,9 @@ COMMANDS = (
     f"errors --ticks 24 {BUDGET}",
 )
 MADE = {
-    "out/demo/counts.csv": b"key,step,timestamp,value,stddev",
-    "out/demo/counts.png": b"\x89PNG",
+    "out/demo/ticks.csv": b"key,step,timestamp,value,stddev",
+    "out/demo/ticks.png": b"\x89PNG",
+    "out/demo/ticks.html": b"<!doctype html>",
     "out/counts.csv": b"key,step,timestamp,value,stddev",
     "out/counts.png": b"\x89PNG",
     "out/counts.html": b"<!doctype html>",

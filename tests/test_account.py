@@ -30,6 +30,7 @@ from beam_dpcount.commands.files import beside
 from beam_dpcount.counters.change import Change, TickChange
 from beam_dpcount.counters.charged import CounterSpender, charges_of
 from beam_dpcount.counters.users import UserChange, group_of
+from beam_dpcount.noise.entropy import SystemEntropy
 from beam_dpcount.statistics.graph_change import GraphChange
 from tests.command_lines import Ended, command, succeed
 from tests.command_lines import fail as failed
@@ -459,8 +460,8 @@ def test_runs_at_once_do_not_overspend(file: Path, tmp_path: Path) -> None:
 
     class Task:
         name = "count"
-        spender = CounterSpender(calibrated(PURE), dp.SystemEntropy(), False, None)
-        entropy = dp.SystemEntropy()
+        spender = CounterSpender(calibrated(PURE), SystemEntropy(), False, None)
+        entropy = SystemEntropy()
         releases_nothing = False
         options = count.Count.parser().parse_args(
             ["--input", "i", "--key", "k", "--horizon", "9", "--epsilon", "1", "--output", "o.csv"]
@@ -590,7 +591,7 @@ LISTS: dict[str, tuple[Any, tuple[object, ...], tuple[str, ...]]] = {
         ("--item", "what", "--horizon", 20),
         ("buy\n", "view\nbuy\n", "buy\nview\n"),
     ),
-    "letters": (
+    "domain of letters": (
         sequences.main,
         ("--letter", "what", "--max-length", 1, "--horizon", 20),
         ("buy\n", "view\nbuy\n", "buy\nview\n"),
@@ -622,7 +623,7 @@ def test_lists_that_can_be_read_once_are_told_apart(again: Shop, name: str) -> N
         path = listed_by(texts)
         reader = int(path.rpartition("/")[2])
         out = again.log.parent / f"list{n}.csv"
-        succeed(*common, f"--{name}-file", path, "--output", out, main=main)
+        succeed(*common, f"--{name.split()[0]}-file", path, "--output", out, main=main)
     os.close(reader)
     runs = read_account(str(again.account)).runs
     assert [run.again for run in runs.values()] == [None] * 3

@@ -13,12 +13,12 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount import mechanisms
+from beam_dpcount.errors import HorizonError
 from beam_dpcount.mechanisms import (
     BLT,
     BinaryTree,
     Binned,
     BridgedKAry,
-    HorizonError,
     KAry,
     Mechanism,
     NormalizedBLT,

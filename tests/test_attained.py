@@ -20,6 +20,8 @@ from beam_dpcount import mechanisms
 from beam_dpcount.counters.change import Change, TickChange
 from beam_dpcount.counters.joint import JointChange, JointUserChange, Part
 from beam_dpcount.counters.users import UserChange
+from beam_dpcount.transforms.aggregates import TickAggregate
+from beam_dpcount.transforms.tick_histograms import TickHistogram
 from tests.people import EXACT, items_of_pair, who_of_pair
 from tests.runners import feed, run
 
@@ -88,7 +90,7 @@ def several_items(items: int, most: int) -> list[Event]:
 @each_relation
 def test_each_event_of_a_person_counts_under_several_items(relation: str) -> None:
     """Two events of two items each are in four counters, not in two."""
-    count = dp.TickHistogram(
+    count = TickHistogram(
         *(dp.ZCDP(0.5),), **CLOCK, domain=KEYS, max_items=2, relation=relation, users=users(2)
     )
     persons = people(several_items(4, 2), 2)
@@ -97,7 +99,7 @@ def test_each_event_of_a_person_counts_under_several_items(relation: str) -> Non
 
 
 def test_a_persons_one_event_counts_under_all_of_its_items() -> None:
-    count = dp.TickHistogram(
+    count = TickHistogram(
         *(EXACT, 10, 0),
         horizon=1,
         domain=KEYS,
@@ -120,7 +122,7 @@ def test_distinct_people_count_once_beside_their_events(
     relation: str, budget: Any, most: int
 ) -> None:
     """In each of three keys an event is a person's first, and both sums change."""
-    aggregate = dp.TickAggregate(
+    aggregate = TickAggregate(
         *(budget,),
         **CLOCK,
         keys=KEYS[:3],
@@ -141,7 +143,7 @@ def test_distinct_people_count_once_beside_their_events(
 @pytest.mark.parametrize("bound", [None, 1, 2], ids=["event", "person", "two of a person"])
 def test_a_sum_of_two_signs_may_change_by_twice_as_much(budget: Any, bound: int | None) -> None:
     """From -1 to 1, at one tick of one key: 4 squared, not 2."""
-    aggregate = dp.TickAggregate(
+    aggregate = TickAggregate(
         *(budget,),
         **CLOCK,
         keys=KEYS[:2],

@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_dpcount as dp
+from beam_dpcount.errors import HorizonError
 from beam_dpcount.mechanisms import binned_tables
-from beam_dpcount.mechanisms.base import HorizonError, UnsupportedHorizonError
+from beam_dpcount.mechanisms.base import UnsupportedHorizonError
 from beam_dpcount.mechanisms.binned import Binned
 from beam_dpcount.mechanisms.square_root import coefficients
 from beam_dpcount.mechanisms.workload import PREFIX_SUMS, Workload, toeplitz

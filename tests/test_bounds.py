@@ -17,6 +17,8 @@ import pytest
 import beam_dpcount as dp
 from beam_dpcount.commands import bounds
 from beam_dpcount.counters.people import Users
+from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests import command_lines
 from tests.command_lines import SECRET, SECRET_TEXT
 from tests.real_data import real
@@ -39,9 +41,9 @@ def some_rows(n: int = 300, seed: int = 1) -> list[Row]:
     ]
 
 
-def clocked(**more: Any) -> dp.TickCount:
+def clocked(**more: Any) -> TickNumbers:
     given = {"keys": KEYS, "mechanism": "SmoothBinary", "bounds": (-1, 3), **more}
-    return dp.TickCount(given.pop("budget", EXACT), 10, 0, horizon=6, **given)
+    return TickNumbers(given.pop("budget", EXACT), 10, 0, horizon=6, **given)
 
 
 def kept(rows: Sequence[Row], users: Users) -> list[Row]:
@@ -134,7 +136,7 @@ def test_collegemsg(given: dict[str, Any], events: int, keys: int) -> None:
     lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines()[1:]]
     start = int(lines[0][2]) // 86_400 * 86_400
     listed = sorted({dst for _, dst, _ in lines})
-    count = dp.TickCount(BUDGET, 86_400, start, horizon=195, keys=listed)
+    count = TickNumbers(BUDGET, 86_400, start, horizon=195, keys=listed)
     rows = ((src, dst, int(time)) for src, dst, time in lines)
     (row,) = dp.suggest_bounds(rows, count, **given).rows
     assert (row.kept_events, row.kept_keys) == (events, keys)
@@ -249,7 +251,7 @@ def test_people_are_texts_or_whole_numbers_as_for_users() -> None:
 def test_other_counts_are_refused() -> None:
     clock: dict[str, Any] = {"tick": 10, "start": 0, "horizon": 6}
     with pytest.raises(TypeError, match="give a TickCount whose keys are its items"):
-        dp.suggest_bounds([], dp.TickHistogram(BUDGET, **clock, domain=["a"]))  # type: ignore[arg-type]
+        dp.suggest_bounds([], TickHistogram(BUDGET, **clock, domain=["a"]))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="leave gap out"):
         dp.suggest_bounds([], dp.PrefixCount(BUDGET, 10), events=[2], gap=[5])
 

@@ -14,6 +14,9 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP
 import beam_dpcount as dp
 from beam_dpcount.counters.clock import OUTSIDE, UNLISTED
 from beam_dpcount.rows import TickCountRows
+from beam_dpcount.transforms.distinct import DistinctUsers
+from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests.runners import feed, run
 
 BUDGET = dp.ApproxDP(1.0, 1e-6)
@@ -21,8 +24,8 @@ CLIPPED = "the value lies outside the bounds (0, 1) and is clipped"
 UNKNOWN = "the value names an item that is not in the domain"
 
 
-def ticks(**options: Any) -> dp.TickCount:
-    return dp.TickCount(BUDGET, 10, 0, horizon=3, keys=["a", "b"], **options)
+def ticks(**options: Any) -> TickNumbers:
+    return TickNumbers(BUDGET, 10, 0, horizon=3, keys=["a", "b"], **options)
 
 
 def test_what_would_be_rejected_clipped_or_unknown_is_counted() -> None:
@@ -82,13 +85,13 @@ CASES: dict[str, tuple[Any, Any, list[Any], dict[str, int]]] = {
         {CLIPPED: 1},
     ),
     "TickHistogram": (
-        lambda v: dp.TickHistogram(BUDGET, 10, 0, horizon=3, domain=["x"], value=v),
+        lambda v: TickHistogram(BUDGET, 10, 0, horizon=3, domain=["x"], value=v),
         _alone,
         ["x", "z"],
         {UNKNOWN: 1},
     ),
     "LocalMedian": (
-        lambda v: dp.LocalMedian(BUDGET, 8, value=v),
+        lambda v: dp.local.LocalMedian(BUDGET, 8, value=v),
         _alone,
         [0.5, 2, "x"],
         {
@@ -97,7 +100,7 @@ CASES: dict[str, tuple[Any, Any, list[Any], dict[str, int]]] = {
         },
     ),
     "LocalConvexRisk": (
-        lambda v: dp.LocalConvexRisk(BUDGET, 8, value=v, gradient=_slopes),
+        lambda v: dp.local.LocalConvexRisk(BUDGET, 8, value=v, gradient=_slopes),
         _alone,
         [0.5, 5],
         {"the slopes decrease and are made to increase": 1},
@@ -125,9 +128,11 @@ def test_a_mistyped_field_is_an_error(name: str) -> None:
     rows = [element({"x": contents[0]})] * 2
     given = "; it is given the value of the (key, value) pair, not the pair"
     hint = re.escape(given) if element is _pair else ""
-    with pytest.raises(dp.CheckError, match=rf"^row 1: value raised KeyError: 'purchse'{hint}$"):
+    with pytest.raises(
+        dp.errors.CheckError, match=rf"^row 1: value raised KeyError: 'purchse'{hint}$"
+    ):
         dp.check(make(lambda e: e["purchse"]), rows)
-    with pytest.raises(dp.CheckError, match=r"^row 1: value raised NameError"):
+    with pytest.raises(dp.errors.CheckError, match=r"^row 1: value raised NameError"):
         dp.check(make(lambda e: purchse), rows)  # type: ignore[name-defined]  # noqa: F821
 
 
@@ -151,13 +156,13 @@ class Click(NamedTuple):
 
 
 def test_what_stops_a_pipeline_is_an_error() -> None:
-    histogram = dp.TickHistogram(BUDGET, 10, 0, horizon=3, domain=["buy"])
-    for transform in (histogram, dp.LocalMedian(BUDGET, 4), dp.PrefixCount(BUDGET, 9)):
+    histogram = TickHistogram(BUDGET, 10, 0, horizon=3, domain=["buy"])
+    for transform in (histogram, dp.local.LocalMedian(BUDGET, 4), dp.PrefixCount(BUDGET, 9)):
         for row in (Click("buy"), beam.Row(action="buy")):  # type: ignore[attr-defined]
-            with pytest.raises(dp.CheckError, match=r"^row 1: "):
+            with pytest.raises(dp.errors.CheckError, match=r"^row 1: "):
                 dp.check(transform, [row])
     untimed = TimestampedValue(("a", 1), MIN_TIMESTAMP)
-    with pytest.raises(dp.CheckError, match=r"^row 1: UntimedElementError"):
+    with pytest.raises(dp.errors.CheckError, match=r"^row 1: UntimedElementError"):
         dp.check(ticks(), [untimed])
 
 
@@ -177,7 +182,7 @@ def test_rows_of_ticks_that_have_not_ended_do_not_count() -> None:
     expected = {late: 2, OUTSIDE: 1}
     assert dp.check(ticks(until=15), rows).problems == expected
     clock = {"tick": 10, "start": 0, "horizon": 3, "domain": ["a", "b"]}
-    items = dp.TickHistogram(BUDGET, **clock, value=lambda pair: pair[0], until=15)
+    items = TickHistogram(BUDGET, **clock, value=lambda pair: pair[0], until=15)
     assert dp.check(items, rows).problems == expected
     people = dp.Users(lambda n: f"p{n}", 5, per_key=5)
     found = dp.check(ticks(until=15, users=people, value=lambda _: 1), rows)
@@ -186,16 +191,18 @@ def test_rows_of_ticks_that_have_not_ended_do_not_count() -> None:
 
 def test_rows_that_are_no_pairs() -> None:
     for transform in (dp.PrefixCount(BUDGET, 10), ticks()):
-        with pytest.raises(dp.CheckError, match=r"row 2: TypeError: elements must be .* pairs"):
+        with pytest.raises(
+            dp.errors.CheckError, match=r"row 2: TypeError: elements must be .* pairs"
+        ):
             dp.check(transform, [("a", 1), "ab"])
-        with pytest.raises(dp.CheckError, match=r"row 1: .* not a str but int"):
+        with pytest.raises(dp.errors.CheckError, match=r"row 1: .* not a str but int"):
             dp.check(transform, [(7, 1)])
 
 
 def test_errors_of_element_id_are_shown_too() -> None:
     count = dp.PrefixCount(BUDGET, 10, element_id=lambda e: e.id)
     with pytest.raises(
-        dp.CheckError, match=r"^row 1: element_id raised AttributeError: .*not the pair$"
+        dp.errors.CheckError, match=r"^row 1: element_id raised AttributeError: .*not the pair$"
     ):
         dp.check(count, [("a", 1)])
 
@@ -207,13 +214,13 @@ def test_an_error_of_by_says_what_it_is_given() -> None:
     for count in (
         ticks(value=lambda _: 1, users=wrong),
         dp.PrefixCount(BUDGET, 9, value=lambda _: 1, users=wrong),
-        dp.DistinctUsers(BUDGET, 10, 0, horizon=3, keys=["a"], users=wrong),
+        DistinctUsers(BUDGET, 10, 0, horizon=3, keys=["a"], users=wrong),
     ):
-        with pytest.raises(dp.CheckError) as caught:
+        with pytest.raises(dp.errors.CheckError) as caught:
             dp.check(count, rows)
         assert str(caught.value) == f"{said}not the pair"
         assert type(caught.value.__cause__) is KeyError
-    items = dp.TickHistogram(
+    items = TickHistogram(
         BUDGET,
         10,
         0,
@@ -222,7 +229,9 @@ def test_an_error_of_by_says_what_it_is_given() -> None:
         value=lambda e: e[0],
         users=dp.Users(len, 2, per_key=1),
     )
-    with pytest.raises(dp.CheckError, match=r"^row 1: value raised TypeError: .* subscriptable$"):
+    with pytest.raises(
+        dp.errors.CheckError, match=r"^row 1: value raised TypeError: .* subscriptable$"
+    ):
         dp.check(items, [7])
 
 
@@ -235,7 +244,7 @@ class Visit(NamedTuple):
 def test_a_field_that_no_row_has_is_an_error(payload: Any) -> None:
     count = ticks(value=lambda _: 1, users=dp.Users("usr", 3, per_key=1))
     missing = "the event has no person: it has no field 'usr', but 'user', 'paid'"
-    with pytest.raises(dp.CheckError) as caught:
+    with pytest.raises(dp.errors.CheckError) as caught:
         dp.check(count, [("a", payload)] * 2)
     assert str(caught.value) == f"row 1: {missing}"
     found = dp.check(count, [("a", payload), ("a", {"usr": "ann"}), ("a", 7)])
@@ -246,7 +255,7 @@ def test_a_field_that_no_row_has_is_an_error(payload: Any) -> None:
 
 def test_a_field_within_another_needs_a_function() -> None:
     count = ticks(value=lambda _: 1, users=dp.Users("user.id", 3, per_key=1))
-    with pytest.raises(dp.CheckError) as caught:
+    with pytest.raises(dp.errors.CheckError) as caught:
         dp.check(count, [("a", {"user": {"id": "ann"}})])
     assert str(caught.value).endswith(
         "it has no field 'user.id', but 'user'; for a field within another give a function, such "
@@ -256,7 +265,7 @@ def test_a_field_within_another_needs_a_function() -> None:
 
 
 def test_what_counts_nothing() -> None:
-    for transform in (dp.NonNegative(), beam.Map(print), None):
+    for transform in (dp.post.NonNegative(), beam.Map(print), None):
         with pytest.raises(TypeError, match=r"check takes a transform that counts"):
             dp.check(transform, [])
     assert dp.check(ticks(), []) == (0, {}, 0, None, None)
@@ -298,12 +307,12 @@ def test_people_and_keys_are_those_that_count() -> None:
     elements = dp.PrefixCount(BUDGET, 9, value=lambda _: 1, users=users)
     assert dp.check(elements, rows)[2:] == (3, 3, 3)
     assert "a whole number, or a text that is not empty" in str(dp.check(elements, rows))
-    distinct = dp.DistinctUsers(
+    distinct = DistinctUsers(
         BUDGET, 10, 0, horizon=3, keys=["a", "b"], users=dp.Users("who", 2, per_key=1)
     )
     assert dp.check(distinct, rows)[2:] == (3, 3, 3)
     assert dp.check(dp.PrefixCount(BUDGET, 9), [("a", 1), ("b", 1)])[2:] == (2, None, None)
-    assert dp.check(dp.LocalMedian(BUDGET, 4), [0.5, 0.7])[2:] == (None, None, None)
+    assert dp.check(dp.local.LocalMedian(BUDGET, 4), [0.5, 0.7])[2:] == (None, None, None)
 
 
 def test_a_gap_is_looked_at_where_times_are_known() -> None:
@@ -311,7 +320,7 @@ def test_a_gap_is_looked_at_where_times_are_known() -> None:
     rows: list[Any] = [("a", {"who": "x"})] * 3
     assert dp.check(made, rows).within == 3
     assert dp.check(made, [TimestampedValue(row, 4 * i) for i, row in enumerate(rows)]).within == 2
-    items = dp.TickHistogram(
+    items = TickHistogram(
         *(BUDGET, 10, 0),
         horizon=3,
         domain=["x", "y"],
@@ -358,23 +367,25 @@ def test_a_value_that_follows_from_other_events_is_an_error(name: str) -> None:
     def value(event: Any) -> Any:
         return given.pop() if given else contents[-1]
 
-    with pytest.raises(dp.CheckError, match=r"^row 1: what is counted differed .* alone"):
+    with pytest.raises(dp.errors.CheckError, match=r"^row 1: what is counted differed .* alone"):
         dp.check(make(value), [element({}), element({})])
 
 
 def test_functions_that_remember_are_errors() -> None:
     rows = [("a", {"x": x}) for x in (5, 6, 5)]
     people = ticks(value=lambda _: 1, users=dp.Users(_first_only(), 3, per_key=1))
-    with pytest.raises(dp.CheckError, match=r"^row \d: users.by gave another person .*look-ups"):
+    with pytest.raises(
+        dp.errors.CheckError, match=r"^row \d: users.by gave another person .*look-ups"
+    ):
         dp.check(people, rows)
-    with pytest.raises(dp.CheckError, match=r"^row \d: what is counted differed"):
+    with pytest.raises(dp.errors.CheckError, match=r"^row \d: what is counted differed"):
         dp.check(ticks(value=_counting()), rows)
     with pytest.raises(
-        dp.CheckError, match=r"^row \d: value raised StopIteration: , when called again: it"
+        dp.errors.CheckError, match=r"^row \d: value raised StopIteration: , when called again: it"
     ):
         dp.check(ticks(value=_failing_later()), rows[:1])
     ids = _counting()
-    with pytest.raises(dp.CheckError, match=r"^row \d: element_id gave another id"):
+    with pytest.raises(dp.errors.CheckError, match=r"^row \d: element_id gave another id"):
         dp.check(dp.PrefixCount(BUDGET, 9, value=lambda _: 1, element_id=ids), rows[:1])
 
 

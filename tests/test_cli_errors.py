@@ -13,6 +13,7 @@ import beam_dpcount as dp
 from beam_dpcount.commands import changes, errors, report
 from beam_dpcount.commands import options as opt
 from beam_dpcount.mechanisms import BinaryTree
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests.command_lines import PNG, fail, succeed
 from tests.command_lines import command as run
 
@@ -48,12 +49,12 @@ def calibrated(given: Any) -> Any:
 @pytest.mark.parametrize("budget", [BUDGET, ("--epsilon", "1"), ("--rho", "0.05")])
 def test_ticks_and_people_are_as_the_transform_has_them(budget: tuple[str, ...]) -> None:
     given = errors.arguments().parse_ours([*budget, "--ticks", "24", "--keys", "3"])
-    plain = dp.TickCount(dp.PureDP(1.0), 60, 0, horizon=24, keys=["a", "b", "c"])
+    plain = TickNumbers(dp.PureDP(1.0), 60, 0, horizon=24, keys=["a", "b", "c"])
     assert changes.amply(given, calibrated(given)).change == plain.counter.change
     people = dp.Users(lambda e: e, 7, keys=2, per_key=3)
     words = [*budget, "--ticks", "24", "--keys", "3", "--per-user", "7", "--max-keys", "2"]
     given = errors.arguments().parse_ours([*words, "--per-key", "3"])
-    bounded = dp.TickCount(
+    bounded = TickNumbers(
         dp.PureDP(1.0), 60, 0, horizon=24, keys=["a", "b", "c"], users=people, value=lambda e: 1
     )
     assert changes.amply(given, calibrated(given)).change == bounded.counter.change

@@ -250,7 +250,9 @@ def test_a_gap_takes_less_noise(log: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_exact_counts_are_of_all_rows_and_the_picture_says_so(log: Path) -> None:
     picture = ("--plot", log.parent / "out.png", "--show-truth")
     people = ("--user", "who", "--per-user", 1)
-    note = "note: the exact counts include what bounding people leaves out (--user): they are apart"
+    note = (
+        "warning: the exact counts include what bounding people leaves out (--user): they are apart"
+    )
     assert note in succeed("count", log, *EXACT, *people, *picture)
     assert note not in succeed("count", log, *EXACT, *picture)
     options = count.Count.parser().parse_args(

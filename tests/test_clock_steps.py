@@ -11,6 +11,10 @@ from apache_beam.transforms.window import FixedWindows
 
 import beam_dpcount as dp
 from beam_dpcount.checks import ParameterError
+from beam_dpcount.transforms.aggregates import TickAggregate
+from beam_dpcount.transforms.distinct import DistinctUsers
+from beam_dpcount.transforms.sliding import SlidingCount
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests.runners import SECOND, Row, each_path, feed, run
 
 BUDGET = dp.ApproxDP(1.0, 1e-6)
@@ -24,11 +28,11 @@ ROWS: list[Row] = [
 ]
 
 DOORS = {
-    "TickAggregate": lambda window: dp.TickAggregate(
+    "TickAggregate": lambda window: TickAggregate(
         BUDGET, **WEEK, metrics=[dp.Count()], window=window
     ),
-    "SlidingCount": lambda window: dp.SlidingCount(BUDGET, **WEEK, window=window),
-    "DistinctUsers": lambda window: dp.DistinctUsers(BUDGET, **WEEK, users=WHO, window=window),
+    "SlidingCount": lambda window: SlidingCount(BUDGET, **WEEK, window=window),
+    "DistinctUsers": lambda window: DistinctUsers(BUDGET, **WEEK, users=WHO, window=window),
 }
 
 
@@ -59,13 +63,13 @@ def _windowed(keys: Any, path: str) -> dict[str, Any]:
     clock = _clock(path, keys)
     count, people = [dp.Count()], dp.Users(itemgetter("who"), 40, per_key=1)
     counted: dict[str, Any] = {
-        "restarting": dp.TickAggregate(EXACT, **clock, metrics=count, window=2),
-        "people's": dp.TickAggregate(EXACT, **clock, metrics=count, window=2, users=people),
-        "distinct": dp.DistinctUsers(EXACT, **clock, users=people, window=2),
+        "restarting": TickAggregate(EXACT, **clock, metrics=count, window=2),
+        "people's": TickAggregate(EXACT, **clock, metrics=count, window=2, users=people),
+        "distinct": DistinctUsers(EXACT, **clock, users=people, window=2),
     }
     windowed: dict[str, Any] = {
-        "numbers": dp.TickCount(EXACT, **clock, value=itemgetter("n")),
-        "vectors": dp.TickAggregate(EXACT, **clock, metrics=count),
+        "numbers": TickNumbers(EXACT, **clock, value=itemgetter("n")),
+        "vectors": TickAggregate(EXACT, **clock, metrics=count),
     }
     for name, made in windowed.items():
         counted[name] = beam.WindowInto(FixedWindows(2 * TICK)) | made
@@ -87,15 +91,15 @@ def test_steps_are_numbered_over_the_whole_clock(path: str, keys: Any, name: str
 @each_path
 def test_what_follows_knows_the_steps_of_windows(path: str) -> None:
     """A difference reaches back within its window, and knows the errors of its counter."""
-    count = dp.TickCount(EXACT, **_clock(path, ["a"]), value=itemgetter("n"))
+    count = TickNumbers(EXACT, **_clock(path, ["a"]), value=itemgetter("n"))
     windows = beam.WindowInto(FixedWindows(3 * TICK))
 
     def built(pipeline: beam.Pipeline) -> Any:
         releases = pipeline | feed(ROWS) | windows | count
         return (
-            releases | "Last" >> dp.SlidingSum(2, count.counter, path=path),
-            releases | "Average" >> dp.RunningAverage(count.counter),
-            releases | "Isotonic" >> dp.Isotonic(count.counter, path=path),
+            releases | "Last" >> dp.post.SlidingSum(2, count.counter, path=path),
+            releases | "Average" >> dp.post.RunningAverage(count.counter),
+            releases | "Isotonic" >> dp.post.Isotonic(count.counter, path=path),
         )
 
     # What windows forget is only known once the transform is applied.

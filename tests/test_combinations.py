@@ -21,6 +21,11 @@ from apache_beam.transforms.window import FixedWindows
 
 import beam_dpcount as dp
 from beam_dpcount.checks import ParameterError
+from beam_dpcount.transforms.aggregates import TickAggregate
+from beam_dpcount.transforms.distinct import DistinctUsers
+from beam_dpcount.transforms.sliding import SlidingCount
+from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests.runners import SECOND, Row, feed, run
 from tests.scripted import ScriptedEntropy
 
@@ -83,13 +88,13 @@ def _drawn(chance: random.Random) -> Case:
         users, gap = None, 0
     made: Any
     if kind == "count":
-        made = dp.TickCount(BUDGET, **clock, **numbers, **other, keys=keys, users=users)
+        made = TickNumbers(BUDGET, **clock, **numbers, **other, keys=keys, users=users)
     elif kind == "histogram":
         clock |= {"max_items": chance.randint(1, len(keys)), "value": itemgetter("i")}
-        made = dp.TickHistogram(BUDGET, **clock, domain=keys, users=users)
+        made = TickHistogram(BUDGET, **clock, domain=keys, users=users)
     elif kind == "people":
         users, gap = replace(users, keys=None, per_key=1, gap=None), 0
-        made = dp.DistinctUsers(BUDGET, **clock, **other, keys=keys, users=users, window=size)
+        made = DistinctUsers(BUDGET, **clock, **other, keys=keys, users=users, window=size)
     elif kind == "metrics":
         some: list[Any] = [
             m.Count(),
@@ -101,20 +106,20 @@ def _drawn(chance: random.Random) -> Case:
         own = random.Random(f"{horizon} {k} {size} {gap}")  # other draws stay as they are
         if own.random() < 0.4 and not some[-1].once:
             clock |= {"window": None, "last": own.choice([1, 2, 3]), "mechanism": None}
-        made = dp.TickAggregate(BUDGET, **clock, **other, keys=keys, metrics=some)
+        made = TickAggregate(BUDGET, **clock, **other, keys=keys, metrics=some)
     elif kind == "sliding":
         clock |= {"window": chance.choice([1, 2, 3]), "mechanism": None, "users": users}
         del clock["mechanism"]
-        made = dp.SlidingCount(BUDGET, **clock, **numbers, **other, keys=keys)
+        made = SlidingCount(BUDGET, **clock, **numbers, **other, keys=keys)
     else:
         made = dp.BoundUsers(
             users,
             {
-                "count": dp.TickCount(BUDGET, **clock, **numbers, **other, keys=keys),
-                "histogram": dp.TickHistogram(
+                "count": TickNumbers(BUDGET, **clock, **numbers, **other, keys=keys),
+                "histogram": TickHistogram(
                     BUDGET, **clock, domain=["x", "y"], max_items=2, value=_items
                 ),
-                "people": dp.DistinctUsers(
+                "people": DistinctUsers(
                     *(BUDGET, TICK, 0),
                     **{name: x for name, x in clock.items() if name not in ("tick", "start")},
                     keys=keys,
@@ -242,7 +247,7 @@ def test_a_gap_of_parts_of_a_tick_is_rounded_down() -> None:
     users = dp.Users(itemgetter("u"), 2, per_key=2, gap=1.5 * TICK)
     clock: dict[str, Any] = {"tick": TICK, "start": 0, "horizon": 3, "mechanism": "Simple1"}
     clock |= {"value": itemgetter("v"), "entropy": ScriptedEntropy(0)}
-    made = dp.TickCount(BUDGET, **clock, keys=["a"], users=users)
+    made = TickNumbers(BUDGET, **clock, keys=["a"], users=users)
     case = Case("count", made, None, 3, True, 1.5 * TICK, "add_remove")
     mine: list[Row] = [("a", {"u": PERSON, "v": 1}, at * SECOND) for at in (0, 3 * TICK // 2)]
     (found,) = shares(case, mine, [])

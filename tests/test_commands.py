@@ -37,7 +37,7 @@ def test_the_worked_example_is_a_command(
     words = ["--key", "who", "--text", "said", "--word", "buy", "--horizon", "9", "--plot"]
     exact = [str(picture), "--rho", "1e12", "--mechanism", "SmoothBinary", "--output", str(out)]
     try:
-        door.main(["mentions", "--input", str(log), *words, *exact])
+        door.main(["mentions", "--input", str(log), *words, *exact, "--verbose"])
         with pytest.raises(ValueError, match="--horizon must be from 1 to 2"):
             door.main(
                 ["mentions", "--input", str(log), *words, *exact, "--overwrite", "--horizon", "0"]

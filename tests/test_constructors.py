@@ -16,6 +16,7 @@ from beam_dpcount.counters import choose as choosing
 from beam_dpcount.counters.choose import resolve
 from beam_dpcount.mechanisms import blt_tables, square_root
 from beam_dpcount.transforms import counting
+from beam_dpcount.transforms.ticks import TickNumbers
 
 fresh = itertools.count(1)  # budgets and horizons that no other test has asked about
 
@@ -46,7 +47,7 @@ def named(budget, horizon):
 
 
 def at_ticks(budget, horizon):
-    return dp.TickCount(budget, 300, 0, horizon=horizon, keys=["a"])
+    return TickNumbers(budget, 300, 0, horizon=horizon, keys=["a"])
 
 
 makers = pytest.mark.parametrize("make", [made, named, at_ticks])

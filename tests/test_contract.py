@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 
 import beam_dpcount as dp
 from beam_dpcount import mechanisms
-from beam_dpcount.mechanisms.base import MAX_HORIZON, HorizonError
+from beam_dpcount.errors import HorizonError
+from beam_dpcount.mechanisms.base import MAX_HORIZON
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace
 from beam_dpcount.states.codecs import StateCodec
@@ -249,7 +250,7 @@ def test_steps_in_a_row_are_those_one_by_one(kind, taken):
     assert values.tolist() == expected
     assert others.drawn == script.drawn
     assert len(mechanism.steps(found, xs[:0], others)[1]) == 0
-    with pytest.raises(dp.HorizonError):
+    with pytest.raises(dp.errors.HorizonError):
         mechanism.steps(start, xs[: 51 - taken], others)
 
 
@@ -664,11 +665,11 @@ def test_counters_stop_at_the_horizon(kind, budget):
     state = counter.init()
     for x in (1, 0, 1):
         state, _ = counter.step(state, x, noise)
-    with pytest.raises(dp.HorizonError, match="step 4 is beyond the horizon of 3"):
+    with pytest.raises(dp.errors.HorizonError, match="step 4 is beyond the horizon of 3"):
         counter.step(state, 1, noise)
-    with pytest.raises(dp.HorizonError, match="4 steps do not fit the horizon of 3"):
+    with pytest.raises(dp.errors.HorizonError, match="4 steps do not fit the horizon of 3"):
         counter.release([1, 0, 1, 1])
-    with pytest.raises(dp.HorizonError, match="horizon of 3"):
+    with pytest.raises(dp.errors.HorizonError, match="horizon of 3"):
         counter.stddevs(4)
     for t in (0, -1, 4):
         with pytest.raises(ValueError, match=f"from 1 to the horizon 3, got {t}"):

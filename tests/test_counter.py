@@ -130,7 +130,7 @@ def test_what_is_no_number_is_refused_without_showing_it(value, dimension):
         lambda: counter.quantise(element),
         lambda: counter.step(state, element, noise),
     ):
-        with pytest.raises(dp.NotANumberError) as caught:
+        with pytest.raises(dp.errors.NotANumberError) as caught:
             attempt()
         shown = f"{caught.value} {caught.value!r}"
         assert "4711" not in shown
@@ -145,7 +145,7 @@ def test_what_is_no_number_is_refused_without_showing_it(value, dimension):
 def test_streams_with_something_that_is_no_number_are_refused_without_showing_it(value):
     noise = Script(np.zeros(3))
     for xs in ([0, value, 1], [value]):
-        with pytest.raises(dp.NotANumberError) as caught:
+        with pytest.raises(dp.errors.NotANumberError) as caught:
             counter_of().release(xs, noise)
         assert "4711" not in str(caught.value)
         assert "secret" not in str(caught.value)
@@ -157,7 +157,7 @@ def test_messages_do_not_depend_on_the_value(values):
     """Not even on its length, which numpy's name for a type of strings would show."""
     messages = set()
     for value in values:
-        with pytest.raises(dp.NotANumberError) as caught:
+        with pytest.raises(dp.errors.NotANumberError) as caught:
             counter_of().release([value])
         messages.add(str(caught.value))
     assert len(messages) == 1, messages
@@ -165,7 +165,7 @@ def test_messages_do_not_depend_on_the_value(values):
 
 @pytest.mark.parametrize("value", [1.0, [1.0], [1.0] * 4, [[1.0] * 3], [[1.0], [1.0, 2.0]], None])
 def test_vectors_of_another_shape_are_refused(value):
-    with pytest.raises(dp.NotANumberError, match="not 3 numbers"):
+    with pytest.raises(dp.errors.NotANumberError, match="not 3 numbers"):
         counter_of(dimension=3).quantise(value)
 
 

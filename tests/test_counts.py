@@ -88,7 +88,7 @@ def by_hand(
                 break
             try:
                 state, value = counter.step(state, x, noise)
-            except dp.NotANumberError:
+            except dp.errors.NotANumberError:
                 state, value = counter.step(state, 0, noise)
             stddev = math.sqrt(counter.variance(step))
             releases.append(Release(key, step, micros, value, pytest.approx(stddev, rel=1e-12)))

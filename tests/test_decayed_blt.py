@@ -16,6 +16,7 @@ from beam_dpcount.mechanisms import DecayedBLT, SquareRoot
 from beam_dpcount.mechanisms import fading_tables as tables
 from beam_dpcount.mechanisms.base import UnsupportedHorizonError
 from beam_dpcount.states.codecs import StateCodec
+from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks.fit_fading import decay_limit, fit, ladders
 from tests.audit.exact import audit
 from tests.fading import encoded, exactly_encoded, inputs, rational, stepped, streams
@@ -183,7 +184,7 @@ def test_ticks_can_decay(path):
     rows: list[Row] = [("a", 1, 5 * SECOND), ("a", 1, 5 * SECOND), ("a", 1, 25 * SECOND)]
     mechanism = DecayedBLT(4, 0.5)
     clock = {"tick": 10, "start": 0, "horizon": 4, "keys": ["a"], "path": path}
-    count = dp.TickCount(dp.ZCDP(1e12), **clock, mechanism=mechanism)
+    count = TickNumbers(dp.ZCDP(1e12), **clock, mechanism=mechanism)
     releases = run(lambda p: p | feed(rows) | count).releases
     assert [round(r.value, 3) for r in releases] == [2, 1, 1.5, 0.75]
 
@@ -202,5 +203,5 @@ def test_it_is_a_frozen_value_that_says_what_it_releases():
     assert counter.fingerprint != dp.calibrate(DecayedBLT(100, 0.751), HALF).fingerprint
     with pytest.raises(UnsupportedHorizonError, match=r"DecayedBLT takes up to 2\^30 steps"):
         dp.calibrate(DecayedBLT(2**30 + 1, 0.5), HALF)
-    with pytest.raises(dp.HorizonError):
+    with pytest.raises(dp.errors.HorizonError):
         DecayedBLT(4, 0.5).release(inputs(5), random_script(9))

@@ -20,8 +20,15 @@ import beam_dpcount as dp
 from beam_dpcount.dofns.elements import CountEachElement, CountWholeKey
 from beam_dpcount.dofns.ticks import CountAllTicks, CountEachTick
 from beam_dpcount.statistics import Words
+from beam_dpcount.transforms.aggregates import TickAggregate
 from beam_dpcount.transforms.described import Described
+from beam_dpcount.transforms.distinct import DistinctUsers
+from beam_dpcount.transforms.sliding import SlidingCount
+from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests import notebooks
+from tests.hostile import ENGINES
+from tests.public import PUBLIC
 
 PURE = dp.PureDP(1.0)  # for which BridgedKAry is best, on the bounded path alone
 STEPS = 1000
@@ -41,17 +48,18 @@ MADE: dict[str, Callable[[], Any]] = {
     "SpanningForestCost": lambda: dp.SpanningForestCost(**GRAPH, max_weight=2),
     "StatisticCount": lambda: dp.StatisticCount(PURE, STEPS, Words("ab", 2)),
     "CutGraph": lambda: dp.CutGraph(**GRAPH),
-    "TickCount": lambda: dp.TickCount(PURE, 1, 0, horizon=STEPS, keys=["a", "b"]),
-    "TickHistogram": lambda: dp.TickHistogram(PURE, 1, 0, horizon=STEPS, domain=["a", "b"]),
-    "DistinctUsers": lambda: dp.DistinctUsers(
+    "TickCount": lambda: TickNumbers(PURE, 1, 0, horizon=STEPS, keys=["a", "b"]),
+    "TickHistogram": lambda: TickHistogram(PURE, 1, 0, horizon=STEPS, domain=["a", "b"]),
+    "DistinctUsers": lambda: DistinctUsers(
         PURE, 1, 0, horizon=STEPS, keys=["a", "b"], users=dp.Users(str, 1, per_key=1)
     ),
-    "TickAggregate": lambda: dp.TickAggregate(
+    "TickAggregate": lambda: TickAggregate(
         PURE, 1, 0, horizon=STEPS, keys=["a", "b"], metrics=[dp.Count()]
     ),
-    "SlidingCount": lambda: dp.SlidingCount(
+    "SlidingCount": lambda: SlidingCount(
         dp.ZCDP(0.1), 1, 0, horizon=STEPS, window=10, keys=["a", "b"]
     ),
+    "sentence": lambda: dp.TickCount(PURE, dp.Clock(1, 0, ticks=STEPS), keys=["a", "b"]),
 }
 
 
@@ -60,7 +68,9 @@ def test_arguments_are_fixed(name: str) -> None:
     """Else releases would be charged to a budget that their noise was not made for."""
     transform = MADE[name]()
     for argument in [field.name for field in dataclasses.fields(transform)]:
-        with pytest.raises(AttributeError, match=f"{argument} of {name} is fixed: make another"):
+        with pytest.raises(
+            AttributeError, match=f"{argument} of {transform.default_label()} is fixed"
+        ):
             setattr(transform, argument, getattr(transform, argument))
     with pytest.raises(AttributeError):
         transform.counter = transform.counter
@@ -132,10 +142,11 @@ def _displayed(found: Any) -> Iterator[tuple[str, str]]:
 
 
 def test_all_transforms_with_a_counter_are_here() -> None:
-    named = {name: getattr(dp, name) for name in dp.__all__}
-    described = {n for n, x in named.items() if isinstance(x, type) and issubclass(x, Described)}
-    assert described - {"LocalConvexRisk", "LocalMedian"} == set(MADE)  # theirs know no paths
-    assert {name: type(make()).__name__ for name, make in MADE.items()} == {n: n for n in MADE}
+    described = {n for n, x in PUBLIC.items() if isinstance(x, type) and issubclass(x, Described)}
+    described -= {"LocalConvexRisk", "LocalMedian"}  # theirs know no paths
+    assert described | ENGINES == set(MADE) - {"sentence"}
+    named = {name: make().default_label() for name, make in MADE.items() if name != "sentence"}
+    assert named == {name: name for name in named}
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -228,7 +239,7 @@ SAID: dict[str, tuple[Callable[[], Any], dict[str, str], tuple[str, ...]]] = {
         ("SmoothBinary", "replace_one", "at most 2", "down"),
     ),
     "TickCount": (
-        lambda: dp.TickCount(BUDGET, 60, "2024-01-01T00:00:00Z", mechanism="SmoothBinary", **DAY),
+        lambda: TickNumbers(BUDGET, 60, "2024-01-01T00:00:00Z", mechanism="SmoothBinary", **DAY),
         {
             **{"horizon": "120", "tick": "60 s", "start": "2024-01-01T00:00:00Z", "keys": "2"},
             **{"stop": "2024-01-02T00:00:00Z", "late": "fold", "max_per_tick": "1073741824"},

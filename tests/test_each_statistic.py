@@ -220,8 +220,10 @@ NUMBERS: dict[str, Callable[..., Any]] = {
     "endless items": lambda **given: dp.Histogram(BUDGET, domain=[*"abc"], **given),
 }
 
+ELEMENTS = {**NUMBERS, **KINDS}
 
-@pytest.mark.parametrize("make", {**NUMBERS, **KINDS}.values(), ids={**NUMBERS, **KINDS})
+
+@pytest.mark.parametrize("make", ELEMENTS.values(), ids=ELEMENTS)
 def test_a_named_count_is_the_count_of_its_statistic(make: Callable[..., Any]) -> None:
     named = make(every=2)
     given: dict[str, Any] = {"relation": named.relation, "every": named.every}
@@ -232,7 +234,7 @@ def test_a_named_count_is_the_count_of_its_statistic(make: Callable[..., Any]) -
     assert of_counts[0] == of_counts[1]
 
 
-@pytest.mark.parametrize("make", {**NUMBERS, **KINDS}.values(), ids={**NUMBERS, **KINDS})
+@pytest.mark.parametrize("make", ELEMENTS.values(), ids=ELEMENTS)
 def test_the_default_relation_is_one_except_of_distinct_pairs(make: Callable[..., Any]) -> None:
     of_pairs = isinstance(make().statistic, GraphStatistic)
     if make is not GRAPHS["node"]:

@@ -28,6 +28,11 @@ from beam_dpcount.budget.odometer import ColumnUse
 from beam_dpcount.budget.spender import Protection
 from beam_dpcount.commands import account as printing
 from beam_dpcount.commands import count, ticks
+from beam_dpcount.transforms.aggregates import TickAggregate
+from beam_dpcount.transforms.distinct import DistinctUsers
+from beam_dpcount.transforms.sliding import SlidingCount
+from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests.command_lines import command, fail, succeed
 
 SECRET = "0123456789abcdef0123456789abcdef"
@@ -70,7 +75,7 @@ def per_element(budget: Any, **more: Any) -> Any:
 
 
 def at_clock(budget: Any, **more: Any) -> Any:
-    return dp.TickCount(budget, **CLOCK, **more)
+    return TickNumbers(budget, **CLOCK, **more)
 
 
 # When it is charged
@@ -124,7 +129,9 @@ def test_overspending_is_refused_before_anything_runs(pure: Path) -> None:
     ledger = dp.Ledger(PURE, **how)
     share, less = ledger.share(0.75, "clicks"), ledger.share(0.25)
     before = pure.read_bytes()
-    with pytest.raises(dp.OverspentError, match=r"costs epsilon = 0\.75, but of its epsilon = 3"):
+    with pytest.raises(
+        dp.errors.OverspentError, match=r"costs epsilon = 0\.75, but of its epsilon = 3"
+    ):
         apply(per_element(share))
     assert pure.read_bytes() == before
     assert share.claimed_by is None  # the ledger does not count it either
@@ -154,7 +161,7 @@ def test_shares_of_zcdp_have_no_epsilon_so_their_ledger_is_charged_whole(file: P
     apply(*clock)
     assert spent(file) == Charge(Fraction(1), Fraction(1, 10**6))
     people = dp.Users("who", events=5, per_key=1)
-    apply(dp.TickCount(ledger.rest(), **CLOCK, value=lambda _: 1, users=people))
+    apply(TickNumbers(ledger.rest(), **CLOCK, value=lambda _: 1, users=people))
     doubled = Charge(Fraction(1), Fraction(1, 10**6)).of_two()  # for a row it is two changes
     assert spent(file) == doubled
     assert [str(run.charges.presence) for run in read_account(str(file)).runs.values()] == [
@@ -181,7 +188,7 @@ def test_delta_for_keys_is_charged_beside_epsilon(file: Path) -> None:
     create(str(file), dp.ApproxDP(3.0, 1e-5), None)
     ledger = dp.Ledger(PURE, keys_delta=1e-6, account=file)
     clock = CLOCK | {"keys": dp.SelectKeys(1e-7)}
-    apply(dp.TickCount(ledger.share(0.5), **clock))
+    apply(TickNumbers(ledger.share(0.5), **clock))
     assert spent(file) == Charge(Fraction(1, 2), Fraction(1, 10**7))
 
 
@@ -225,13 +232,13 @@ KINDS: dict[str, tuple[Callable[[Any], Any], bool]] = {
     "Histogram": (lambda x: dp.Histogram(x, 20, ["x", "y"]), False),
     "TriangleCount": (lambda x: dp.TriangleCount(x, 20, vertices=9, max_degree=3), False),
     "SubstringCount": (lambda x: dp.SubstringCount(x, 20, ["x", "y"], max_length=2), False),
-    "LocalMedian": (lambda x: dp.LocalMedian(x, 16, value=len), False),
+    "LocalMedian": (lambda x: dp.local.LocalMedian(x, 16, value=len), False),
     "TickCount": (at_clock, True),
     "people": (lambda x: at_clock(x, value=lambda _: 1, users=PEOPLE), True),
-    "TickHistogram": (lambda x: dp.TickHistogram(x, domain=["x", "y"], value=str, **TIMES), True),
-    "SlidingCount": (lambda x: dp.SlidingCount(x, window=2, **CLOCK), True),
-    "DistinctUsers": (lambda x: dp.DistinctUsers(x, **CLOCK, users=PEOPLE), True),
-    "TickAggregate": (lambda x: dp.TickAggregate(x, metrics=METRICS, **CLOCK), True),
+    "TickHistogram": (lambda x: TickHistogram(x, domain=["x", "y"], value=str, **TIMES), True),
+    "SlidingCount": (lambda x: SlidingCount(x, window=2, **CLOCK), True),
+    "DistinctUsers": (lambda x: DistinctUsers(x, **CLOCK, users=PEOPLE), True),
+    "TickAggregate": (lambda x: TickAggregate(x, metrics=METRICS, **CLOCK), True),
 }
 
 
@@ -350,7 +357,7 @@ def test_the_same_replayable_noise_is_refused(pure: Path, secret: str) -> None:
 
 def test_without_its_secret_replayable_noise_has_no_account(pure: Path) -> None:
     entropy = dp.ReplayableEntropy("NO_SUCH_SECRET", run_id="May")
-    with pytest.raises(dp.SecretError, match="NO_SUCH_SECRET is not set here"):
+    with pytest.raises(dp.errors.SecretError, match="NO_SUCH_SECRET is not set here"):
         apply(at_clock(dp.Ledger(PURE, account=pure).rest(), entropy=entropy))
     assert not spent(pure)
 
@@ -381,7 +388,7 @@ def test_what_is_not_the_same_does_not_go_on(pure: Path) -> None:
     def resumed(fraction: float = 0.25, *, label: str = "A", **more: Any) -> Charge:
         before, columns = spent(pure), more.pop("columns", {})
         ledger = dp.Ledger(PURE, account=pure, run="shop", resumes=True, **columns)
-        apply(dp.TickCount(ledger.share(fraction), **CLOCK | more), labels=label)
+        apply(TickNumbers(ledger.share(fraction), **CLOCK | more), labels=label)
         return spent(pure) - before
 
     assert not resumed()
@@ -460,7 +467,7 @@ def test_ledgers_at_once_do_not_overspend(pure: Path) -> None:
         try:
             share.claim("mine")
             ended.append("charged")
-        except dp.OverspentError:
+        except dp.errors.OverspentError:
             ended.append("refused")
 
     threads = [threading.Thread(target=once) for _ in range(8)]
@@ -479,7 +486,7 @@ PROCESS = """
     sys.stdin.readline()
     try:
         ledger.rest().claim("mine")
-    except dp.OverspentError:
+    except dp.errors.OverspentError:
         print("refused")
 """
 

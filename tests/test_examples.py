@@ -8,9 +8,8 @@ import inspect
 import apache_beam as beam
 import pytest
 
-import beam_dpcount as dp
+from tests.public import PUBLIC
 
-PUBLIC = {name: getattr(dp, name) for name in dp.__all__ if name != "mechanisms"}
 TRANSFORMS = [
     name
     for name, given in PUBLIC.items()

@@ -28,12 +28,13 @@ import beam_dpcount as dp
 from beam_dpcount.dofns.elements import CountEachElement
 from beam_dpcount.dofns.kept import KeptCoder
 from beam_dpcount.dofns.ticks import SEED, CountEachTick
-from beam_dpcount.noise.entropy import Entropy
+from beam_dpcount.noise.entropy import Entropy, SystemEntropy
 from beam_dpcount.states import codecs, envelope
 from beam_dpcount.states.envelope import OTHER_FORMAT, UPGRADE, StateError
 from beam_dpcount.states.wire import PAIR
 from beam_dpcount.transforms import elements
 from beam_dpcount.transforms import ticks as tick_transforms
+from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks.jobs import dofns_of
 from tests.cells import Kept as Outside
 from tests.messages import says
@@ -66,7 +67,7 @@ STREAMS: dict[str, tuple[Callable[..., Any], list[Any]]] = {
         [(0, 1), (1, 2), (0, 1), (0, 2), (1, 2), (0, 2), (2, 3)],
     ),
     "TickCount": (
-        lambda **given: dp.TickCount(
+        lambda **given: TickNumbers(
             *(BUDGET, 10, 0),
             **{"horizon": 4, "keys": ["a", "b"], "mechanism": "BinaryTree"},
             max_per_tick=2**20,  # part of the parameters that states are pinned with
@@ -249,7 +250,7 @@ class Downstream(beam.DoFn):
 @pytest.fixture(autouse=True)
 def _watched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(elements, "CountEachElement", WatchedElements)
-    monkeypatch.setattr(tick_transforms.TickCount, "_count_each", WatchedTicks)
+    monkeypatch.setattr(tick_transforms.TickNumbers, "_count_each", WatchedTicks)
 
 
 def source(payloads: list[Any]) -> Any:
@@ -336,9 +337,9 @@ def test_failures_at_the_end_of_a_bundle_and_after_it_change_nothing(name: str) 
 @some_streams
 def test_system_entropy_draws_anew_and_is_consistent(name: str) -> None:
     """The test can fail. Of the attempts one is kept, with one value for each step."""
-    whole, _ = outcome(name, entropy=dp.SystemEntropy())
+    whole, _ = outcome(name, entropy=SystemEntropy())
     last = len(whole.kept) - 1
-    watch, releases = outcome(name, ("given", last), entropy=dp.SystemEntropy())
+    watch, releases = outcome(name, ("given", last), entropy=SystemEntropy())
     assert any(len(tally) == 2 for tally in watch.released.values())
     assert [(r.key, r.step) for r in releases] == sorted(watch.released)
     assert all(repr(list(r[2:])) in watch.released[r.key, r.step] for r in releases)

@@ -30,6 +30,7 @@ from beam_dpcount.mechanisms.trees import Forest
 from beam_dpcount.states.codecs import statistic_codec
 from beam_dpcount.states.envelope import StateError
 from beam_dpcount.statistics.items import Items, OneItem
+from beam_dpcount.transforms.tick_histograms import TickHistogram
 from tests.runners import feed, run
 from tests.scripted import ScriptedEntropy, SeededNoise, random_script
 
@@ -358,7 +359,7 @@ def test_windows_start_anew_and_sliding_sums_take_what_is_fitted(path: str) -> N
 
     def build(pipeline: beam.Pipeline) -> tuple[Any, ...]:
         releases = pipeline | feed(ROWS) | beam.WindowInto(FixedWindows(20)) | count
-        return releases, releases | dp.SlidingSum(5, count.counter, path=path)
+        return releases, releases | dp.post.SlidingSum(5, count.counter, path=path)
 
     releases, sums = run(build).outputs
     assert len(releases) == len(sums) == 120
@@ -409,7 +410,7 @@ def test_what_has_no_public_total_is_refused() -> None:
         with pytest.raises(ValueError, match=said):
             dp.Histogram(budget, 9, AB, fit_total=True, **options)  # type: ignore[arg-type]
         dp.Histogram(budget, 9, AB, **options)  # type: ignore[arg-type]
-    histogram_of_ticks: Any = dp.TickHistogram
+    histogram_of_ticks: Any = TickHistogram
     with pytest.raises(TypeError, match="fit_total"):
         histogram_of_ticks(budget, 60, 0, horizon=9, domain=AB, fit_total=True)
 

@@ -31,6 +31,7 @@ from beam_dpcount.commands import count, graph, histogram, sequences, ticks
 from beam_dpcount.counters.clock import clock_of
 from beam_dpcount.counters.people import Seen
 from beam_dpcount.counters.selection import Selection
+from beam_dpcount.counters.sparse import sparse_for
 from beam_dpcount.dofns.elements import CountEachElement, ReadElements
 from beam_dpcount.dofns.gathered import CountGathered, GatherNumbers
 from beam_dpcount.dofns.intake import RejectedElementError
@@ -53,6 +54,7 @@ from beam_dpcount.states.envelope import CORRUPT, StateError
 from beam_dpcount.states.wire import PAIR, add_to, batches_of, parcel_of
 from beam_dpcount.statistics import Edges, Episodes, SpanningForest, Words
 from beam_dpcount.statistics.items import Items
+from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks.cells import Cell
 from benchmarks.jobs import dofns_of
 from tests.command_lines import EXACT, command, written
@@ -139,7 +141,7 @@ def of_clock() -> Kind:
 
 
 def of_shard(mechanism: Any, **options: Any) -> Kind:
-    counter = dp.calibrate(mechanism, dp.ZCDP(50.0), dp.TickCount(
+    counter = dp.calibrate(mechanism, dp.ZCDP(50.0), TickNumbers(
         dp.ZCDP(1), 10, 0, horizon=40, keys=["a"], bounds=(0, 2)).counter.change)  # fmt: skip
     plan = plan_of(Selection(counter, 0.02, **options))
     shard, states = Shard(plan), []
@@ -187,7 +189,7 @@ KINDS: dict[str, Callable[[], Kind]] = {
         dp.calibrate(dp.mechanisms.Unbounded(BinaryTree), dp.PureDP(1.0))
     ),
     "sparse": lambda: of_counter(
-        dp.calibrate(dp.sparse_for(10, 1000, dp.PureDP(1.0)), dp.PureDP(1.0))
+        dp.calibrate(sparse_for(10, 1000, dp.PureDP(1.0)), dp.PureDP(1.0))
     ),
     "words": lambda: of_statistic(Words("abc", 3), "replace_one", [*"abcacbzacabcb"]),
     "episodes": lambda: of_statistic(Episodes("abc", 2), "replace_one", [*"abcacbzacabcb"]),
@@ -414,7 +416,7 @@ class Unmeasured(tuple[Any, ...]):
 
 @pytest.mark.parametrize("element", [Unmeasured(), Unmeasured(("a", 1))])
 def test_a_tuple_that_reads_in_its_own_way_is_no_pair(element: Any) -> None:
-    dofn = dofns_of(dp.TickCount(dp.ApproxDP(1.0, 1e-6), keys=KEYS, path="bounded", **TICKS))
+    dofn = dofns_of(TickNumbers(dp.ApproxDP(1.0, 1e-6), keys=KEYS, path="bounded", **TICKS))
     sums = dofn[SumTicks]
     sums.start_bundle()
     assert not [*sums.process(element, Placed(0)), *sums.finish_bundle()]
@@ -434,7 +436,7 @@ def test_a_clients_slopes_give_no_warning() -> None:
 def test_any_event_at_a_clock_is_within_its_bounds_or_nothing(long: float) -> None:
     """It stops nothing but what is known before: events of no time, and rows that are no pairs."""
     dofns = [
-        dofns_of(dp.TickCount(dp.ApproxDP(1.0, 1e-6), keys=keys, path=path, **TICKS))[kind]
+        dofns_of(TickNumbers(dp.ApproxDP(1.0, 1e-6), keys=keys, path=path, **TICKS))[kind]
         for keys in (KEYS, dp.SelectKeys())
         for path, kind in (
             ("bounded", SumShards if isinstance(keys, dp.SelectKeys) else SumTicks),
@@ -643,7 +645,8 @@ def test_any_file_is_counted_right_or_refused_in_a_line(long: float, tmp_path: P
         assert SECRET not in ended.out + ended.err, said
         if ended.status:
             assert ended.status == 2, said
-            (line,) = ended.err.splitlines()
+            *warnings, line = ended.err.splitlines()
+            assert all(one.startswith("warning: ") for one in warnings), said
             assert line.startswith(f"error: {place / name}"), said
             assert [path.name for path in place.iterdir()] == [name], said
         else:

@@ -11,6 +11,8 @@ import pytest
 from apache_beam.transforms.window import FixedWindows
 
 import beam_dpcount as dp
+from beam_dpcount.transforms.aggregates import TickAggregate
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests.runners import SECOND, Row, each_path, feed, run
 
 TICK, TICKS = 10, 20
@@ -24,11 +26,11 @@ ENDED = "the last of 20 ticks is released: events from 1970-01-01T00:03:20Z on d
 
 def counted(kind: str, name: str = "numbers", **more: Any) -> Any:
     if name == "vectors":
-        made: Any = dp.TickAggregate(
+        made: Any = TickAggregate(
             dp.ZCDP(1), **CLOCK, keys=KEYS[kind], metrics=[dp.Count()], **more
         )
     else:
-        made = dp.TickCount(dp.ApproxDP(1, 1e-6), **CLOCK, keys=KEYS[kind], **more)
+        made = TickNumbers(dp.ApproxDP(1, 1e-6), **CLOCK, keys=KEYS[kind], **more)
     return beam.WindowInto(FixedWindows(5 * TICK)) | made if name == "windows" else made
 
 
@@ -79,6 +81,6 @@ def test_of_a_clock_that_goes_on(
 
 def test_one_worker_says_it_once_whatever_the_keys(caplog: pytest.LogCaptureFixture) -> None:
     keys = [f"k{i}" for i in range(30)]
-    count = dp.TickCount(dp.ZCDP(1), **CLOCK, keys=keys, path="streaming", value=itemgetter(0))
+    count = TickNumbers(dp.ZCDP(1), **CLOCK, keys=keys, path="streaming", value=itemgetter(0))
     run(lambda p: p | feed([("k3", (1,), 5 * SECOND)]) | count)
     assert said(caplog) == [BEGUN, ENDED]

@@ -32,6 +32,7 @@ from beam_dpcount.commands import bounds, count, ticks
 from beam_dpcount.commands.files.formats import Source, counted, value_of
 from beam_dpcount.commands.files.read import ReadEvents, events
 from beam_dpcount.rows import TickCountRows
+from beam_dpcount.transforms.ticks import TickNumbers
 from examples.live import source as live
 from examples.live.lines import clock_line, request_line
 from tests.command_lines import EXACT, command, written
@@ -350,7 +351,7 @@ def test_no_row_is_in_a_metric(
         path.write_bytes(content)
 
         def build(pipeline: beam.Pipeline) -> dict[str, Any]:
-            count = dp.TickCount(
+            count = TickNumbers(
                 dp.ZCDP(1e12), 20, AT, horizon=4, keys=KEYS, bounds=(0, 2), value=value_of
             )
             return {"": pipeline | ReadEvents(source) | count}
@@ -664,7 +665,7 @@ def test_no_line_of_the_live_log_is_seen(tmp_path: Path, capfd: pytest.CaptureFi
         log.write_bytes(clock[0] + b"".join(line + b"\n" for line in lines) + clock[1])
 
         def build(pipeline: beam.Pipeline) -> dict[str, Any]:
-            count = dp.TickCount(dp.ZCDP(1e12), 1, 1, 4, keys=KEYS, value=lambda _: 1)
+            count = TickNumbers(dp.ZCDP(1e12), 1, 1, 4, keys=KEYS, value=lambda _: 1)
             return {"": pipeline | live.TailLog(str(log), 4000) | count}
 
         return outside(build, capfd)

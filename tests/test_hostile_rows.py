@@ -422,7 +422,7 @@ def test_check_takes_rows() -> None:
         no_key[: len(no_time)]: 1,
         no_time: 1,
     }
-    with pytest.raises(dp.CheckError, match=r"row 1: AttributeError: .*amount"):
+    with pytest.raises(dp.errors.CheckError, match=r"row 1: AttributeError: .*amount"):
         dp.check(count, [Row(page="a", at=5)])
 
 

@@ -6,6 +6,7 @@ import ast
 import importlib
 import inspect
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,13 +16,15 @@ from pathlib import Path
 import pytest
 
 import beam_dpcount as dp
+from tests.public import HOMES, MODULES
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "beam_dpcount"
 
 # What all folders may import, from below.
 SHARED = tuple(
-    f"beam_dpcount.{name}" for name in ("checks", "notebooks", "reading", "times", "version")
+    f"beam_dpcount.{name}"
+    for name in ("errors", "checks", "notebooks", "reading", "times", "version")
 )
 # From below. A file imports from its own folder and from those before it.
 FOLDERS = (
@@ -91,7 +94,12 @@ def test_every_file_has_its_folder() -> None:
     folders = {path.name for path in PACKAGE.iterdir() if path.is_dir()} - {"__pycache__"}
     assert folders == set(FOLDERS)
     shared = {f"{name.rpartition('.')[2]}.py" for name in SHARED}
-    assert {path.name for path in PACKAGE.glob("*.py")} == {"__init__.py", "__main__.py", *shared}
+    assert {path.name for path in PACKAGE.glob("*.py")} == {
+        "__init__.py",
+        "__main__.py",
+        "post.py",
+        *shared,
+    }
 
 
 @pytest.mark.slow
@@ -103,6 +111,9 @@ def test_imports_run_downwards() -> None:
             continue
         if name == "beam_dpcount.__main__":
             assert targets == {"beam_dpcount.commands.door"}
+            continue
+        if name == "beam_dpcount.post":
+            assert {target.split(".")[1] for target in targets} == {"transforms"}
             continue
         floor = FOLDERS.index(name.split(".")[1])
         above = floor < FOLDERS.index("commands") and "beam_dpcount" in targets
@@ -208,8 +219,9 @@ def test_importing_the_package_loads_no_beam() -> None:
 def test_calibrate_knows_all_counters_from_the_start(first: str) -> None:
     program = (
         f"import beam_dpcount as dp\n{first}\n"
+        "from beam_dpcount.counters.sparse import sparse_for\n"
         "dp.calibrate(dp.mechanisms.Unbounded(dp.mechanisms.BinaryTree), dp.PureDP(1)).dp_event\n"
-        "dp.calibrate(dp.sparse_for(10, 1000, dp.PureDP(1)), dp.PureDP(1)).costs()"
+        "dp.calibrate(sparse_for(10, 1000, dp.PureDP(1)), dp.PureDP(1)).costs()"
     )
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=120)
 
@@ -241,15 +253,29 @@ def test_the_names_are_the_same_everywhere() -> None:
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    assert shown.pop("mechanisms") == "beam_dpcount"
-    assert shown.pop("metrics") == "beam_dpcount.statistics"
+    modules = {name: f"{shown.pop(name)}.{name}" for name in sorted(MODULES)}
+    assert modules == dict(sorted(dp._MODULES.items()))
     assert shown == {name: f"beam_dpcount.{home}" for name, home in dp._HOMES.items()}
-    assert sorted(dp.__all__) == sorted([*shown, "mechanisms", "metrics"])
+    assert sorted(dp.__all__) == sorted([*shown, *MODULES])
     assert set(dp.__all__) <= set(dir(dp))
     for name in dp.__all__:
         assert getattr(dp, name) is not None
     for name in shown:
         assert getattr(dp, name).__module__ == shown[name], name
+
+
+def test_the_public_names_are_few_and_the_page_has_what_moved() -> None:
+    assert len(dp.__all__) <= 55
+    text = (ROOT / "docs" / "names.md").read_text("utf-8")
+    part = text.split("## Where names are\n")[1].split("\n## ")[0]
+    rows = [line.split(" | ") for line in part.splitlines() if line.startswith("| `")]
+    told = {home.strip("| `"): set(re.findall(r"`(\w+)`", names)) for home, names, *_ in rows}
+    for home, module in HOMES.items():
+        assert told.pop(home) == set(module.__all__), home
+    for home, names in told.items():
+        for name in names:
+            assert getattr(importlib.import_module(home), name) is not None
+            assert name not in dp.__all__
 
 
 @pytest.mark.slow

@@ -18,7 +18,6 @@ from beam_dpcount import mechanisms
 from beam_dpcount.budget import budgets, ledger_text
 from beam_dpcount.budget import ledger as module
 from beam_dpcount.budget.budgets import Budget
-from beam_dpcount.budget.charges import OverspentError
 from beam_dpcount.budget.conversions import (
     float_down,
     float_up,
@@ -28,6 +27,7 @@ from beam_dpcount.budget.conversions import (
 )
 from beam_dpcount.budget.ledger import Ledger, claim
 from beam_dpcount.budget.spender import Protection
+from beam_dpcount.errors import OverspentError
 from tests.audit import exact as audits
 
 APPROXIMATE = dp.ApproxDP(1.0, 1e-6)
@@ -206,7 +206,9 @@ def test_noise_needs_some_of_delta() -> None:
 def test_a_weak_one_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budgets, "_warned", set())
     for budget in (dp.PureDP(1.0), dp.ZCDP(0.01)):
-        with pytest.warns(dp.WeakBudgetWarning, match="fail altogether with probability 0.001"):
+        with pytest.warns(
+            dp.errors.WeakBudgetWarning, match="fail altogether with probability 0.001"
+        ):
             Ledger(budget, keys_delta=1e-3)
 
 

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 import beam_dpcount as dp
 from beam_dpcount import mechanisms
 from beam_dpcount.budget import ledger as module
-from beam_dpcount.budget.charges import OverspentError
 from beam_dpcount.budget.conversions import (
     float_down,
     float_up,
@@ -31,6 +30,7 @@ from beam_dpcount.budget.conversions import (
 from beam_dpcount.budget.ledger import Ledger, claim, plain_budget
 from beam_dpcount.budget.shares import ClaimedError
 from beam_dpcount.budget.spender import Protection
+from beam_dpcount.errors import OverspentError
 from tests.audit import exact as audits
 
 repeatable = settings(deadline=None, derandomize=True, database=None, max_examples=200)

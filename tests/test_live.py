@@ -26,6 +26,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_dpcount as dp
+from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks import live as judge
 from engines import prism
 from examples.live import __main__ as command
@@ -281,7 +282,7 @@ def test_a_log_in_a_pipeline(tmp_path: Path) -> None:
     def build(pipeline: beam.Pipeline) -> Any:
         requests = pipeline | source.TailLog(str(log), 4000)
         assert not requests.is_bounded
-        count = dp.TickCount(dp.ZCDP(1e12), 1, 1, 4, keys=["s", "none"], value=lambda _: 1)
+        count = TickNumbers(dp.ZCDP(1e12), 1, 1, 4, keys=["s", "none"], value=lambda _: 1)
         return requests | count
 
     values = [(r.key, r.step, round(r.value, 3)) for r in run(build, "fn").releases]

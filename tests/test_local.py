@@ -653,4 +653,4 @@ def test_the_global_window_of_an_unbounded_input_is_refused() -> None:
     clients = beam.Pipeline() | beam.Create([0.5])
     clients.is_bounded = False
     with pytest.raises(ValueError, match="put clients into windows"):
-        _ = clients | dp.LocalMedian(dp.PureDP(1.0), 8)
+        _ = clients | dp.local.LocalMedian(dp.PureDP(1.0), 8)

@@ -22,9 +22,11 @@ from beam_dpcount.dofns.windows import UnevenWindows, windows_of, windows_of_tic
 from beam_dpcount.states.codecs import tick_codec
 from beam_dpcount.states.envelope import StateError
 from beam_dpcount.states.wire import PAIR
+from beam_dpcount.transforms.aggregates import TickAggregate
+from beam_dpcount.transforms.distinct import DistinctUsers
 from beam_dpcount.transforms.inside import Inside
 from beam_dpcount.transforms.of_ticks import RestartingTicks
-from beam_dpcount.transforms.ticks import TickCount
+from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks.cells import Bag, Cell, Timer
 from tests.runners import SECOND, Row, each_path, feed, run, run_stream
 
@@ -101,7 +103,7 @@ def counting(
 ) -> Any:
     """A transform at the ticks of a view."""
     restart = view.ticks if isinstance(view, Restart) else None
-    monkeypatch.setattr(TickCount, "_grids", lambda self: (view.clock.grid, view.grid))
+    monkeypatch.setattr(TickNumbers, "_grids", lambda self: (view.clock.grid, view.grid))
     inside = Inside(restart=restart)
     given: dict[str, Any] = {"tick": 1, "start": 0, "horizon": 1, "keys": keys, "path": path}
     count = [dp.metrics.Count()]
@@ -111,10 +113,10 @@ def counting(
         counted = {"value": itemgetter("n"), "users": PEOPLE}
         return RestartingTicks(EXACT, **given, **counted, inside=inside)
     if kind == "vectors":
-        return dp.TickAggregate(EXACT, **given, metrics=count, window=restart)
+        return TickAggregate(EXACT, **given, metrics=count, window=restart)
     if kind == "people's vectors":
-        return dp.TickAggregate(EXACT, **given, metrics=count, users=PEOPLE, window=restart)
-    return dp.DistinctUsers(
+        return TickAggregate(EXACT, **given, metrics=count, users=PEOPLE, window=restart)
+    return DistinctUsers(
         EXACT, **given, users=dp.Users(itemgetter("who"), 99, per_key=1), window=restart
     )
 
@@ -215,7 +217,7 @@ class Bench:
     """One key of a CountEachTick at a view, without a runner."""
 
     def __init__(self, view: Clock | View, ahead: int = 1) -> None:
-        self.count = dp.TickCount(EXACT, 1, 0, horizon=view.grid.steps, keys=["a"])
+        self.count = TickNumbers(EXACT, 1, 0, horizon=view.grid.steps, keys=["a"])
         counter: Any = self.count.counter
         cap = counter.change.largest(counter.unit)
         entropy = self.count._entropy
@@ -360,9 +362,9 @@ def test_what_is_printed_says_that_ticks_are_local_days(monkeypatch: pytest.Monk
 
 def test_a_gap_is_of_ticks_of_the_longest_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two events 49 hours apart may lie in neighbouring days of 24 and 25 hours, or two apart."""
-    monkeypatch.setattr(TickCount, "_grids", lambda self: (DAYS.grid, DAYS.grid))
+    monkeypatch.setattr(TickNumbers, "_grids", lambda self: (DAYS.grid, DAYS.grid))
     options: dict[str, Any] = {"tick": 1, "start": 0, "horizon": 1, "keys": ["a"]}
     for hours, ticks in ((49, 1), (50, 2), (24, 0), (25, 1)):
         people = dp.Users("who", 3, per_key=3, gap=3600 * hours)
-        count: Any = dp.TickCount(EXACT, **options, users=people, value=itemgetter("n"))
+        count: Any = TickNumbers(EXACT, **options, users=people, value=itemgetter("n"))
         assert count.counter.change.gap == ticks

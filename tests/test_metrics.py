@@ -22,6 +22,7 @@ from beam_dpcount.reading import read
 from beam_dpcount.statistics.metrics.base import Errors, ratio
 from beam_dpcount.statistics.metrics.joint import Joint, check_metrics
 from beam_dpcount.statistics.metrics.quantiles import estimated, known_errors
+from beam_dpcount.transforms.aggregates import TickAggregate
 
 m = dp.metrics
 RUNS = 4000
@@ -431,7 +432,7 @@ def test_metrics_travel() -> None:
 
 @pytest.mark.parametrize("budget", [dp.ZCDP(0.1), dp.PureDP(1.0)])
 def test_intervals_have_the_multiple_of_their_noise(budget: Any) -> None:
-    made = dp.TickAggregate(
+    made = TickAggregate(
         budget, 1, 0, horizon=50, keys=["a"], metrics=[m.Count(), m.Sum("x", 0, 9)]
     )
     counter, joint = made.counter, Joint(tuple(made.metrics))

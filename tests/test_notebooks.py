@@ -12,7 +12,9 @@ import beam_dpcount as dp
 from beam_dpcount.budget.shares import ClaimedError
 from beam_dpcount.counters.change import TickChange
 from beam_dpcount.counters.selection import selection_of
+from beam_dpcount.counters.sparse import sparse_for
 from beam_dpcount.notebooks import table
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests import notebooks
 
 PAGE = Path(__file__).resolve().parents[1] / "examples" / "notebooks" / "budget.ipynb"
@@ -22,7 +24,7 @@ COUNTERS: list[Callable[[], Any]] = [
     lambda: dp.calibrate(dp.mechanisms.BinaryTree(1000), PURE),
     lambda: dp.calibrate(dp.mechanisms.SquareRoot(100), dp.ZCDP(0.1), dimension=3, unit=0.5),
     lambda: dp.calibrate(dp.mechanisms.Unbounded(dp.mechanisms.SmoothBinary), dp.ZCDP(0.1)),
-    lambda: dp.calibrate(dp.sparse_for(10, 1000, PURE), PURE),
+    lambda: dp.calibrate(sparse_for(10, 1000, PURE), PURE),
 ]
 
 
@@ -76,14 +78,14 @@ def test_text_is_escaped() -> None:
     read = notebooks.read(table(NASTY, [[NASTY, NASTY]], [NASTY, NASTY], NASTY))
     assert read == (NASTY, [[NASTY, NASTY]] * 2, NASTY)
     entropy = dp.ReplayableEntropy("NOTEBOOK_SECRET", run_id=NASTY)
-    count = dp.TickCount(PURE, 1, 0, horizon=5, keys=[NASTY], entropy=entropy)
+    count = TickNumbers(PURE, 1, 0, horizon=5, keys=[NASTY], entropy=entropy)
     assert notebooks.named(count._repr_html_())["entropy"] == repr(entropy)
     assert NASTY.split("'")[0] in repr(entropy)
 
 
 def test_what_is_private_is_not_shown() -> None:
     """Bounds of people are compared without noise: print them on purpose, or see nothing."""
-    count = dp.TickCount(
+    count = TickNumbers(
         PURE, 1, 0, horizon=5, keys=["a"], value=lambda _: 1, users=dp.Users(str, 1, per_key=1)
     )
     suggested = dp.suggest_bounds([("a", "who", 1)], count)

@@ -17,6 +17,7 @@ from beam_dpcount.counters.clock import LARGEST
 from beam_dpcount.dofns import pending
 from beam_dpcount.dofns.pending import NEAR, add_pending, take_pending
 from beam_dpcount.states.wire import PAIR, add_to
+from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks.cells import Bag
 from tests.runners import RUNNERS, SECOND, Row, feed, run, run_stream
 from tests.scripted import ScriptedEntropy
@@ -150,8 +151,8 @@ ROWS: list[Row] = [
 ]
 
 
-def counts(path: str) -> dp.TickCount:
-    return dp.TickCount(
+def counts(path: str) -> TickNumbers:
+    return TickNumbers(
         *(dp.ZCDP(0.5), 10, 0),
         horizon=40,
         keys=["a", "b"],

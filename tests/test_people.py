@@ -43,7 +43,9 @@ from beam_dpcount.states.envelope import StateError
 from beam_dpcount.states.wire import time_of, timed
 from beam_dpcount.statistics.numbers import Numbers
 from beam_dpcount.transforms import ticks as tick_transforms
-from beam_dpcount.transforms.ticks import FOLDS_LATE
+from beam_dpcount.transforms.distinct import DistinctUsers
+from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.ticks import FOLDS_LATE, TickNumbers
 from tests.messages import says
 from tests.people import (
     CLOCK,
@@ -200,7 +202,7 @@ def test_a_gap_needs_that_late_events_are_dropped(monkeypatch: pytest.MonkeyPatc
     def folding(*arguments: Any, fold: bool, **options: Any) -> Any:
         return TickPlan(*arguments, fold=True, **options)
 
-    monkeypatch.setattr(tick_transforms.TickCount, "_plan", staticmethod(folding))  # the mutant
+    monkeypatch.setattr(tick_transforms.TickNumbers, "_plan", staticmethod(folding))  # the mutant
     assert change(count).tolist() == [0, 0, 0, 2] + [0] * 8
     assert size(count, change(count)) > float(limit[1]) / fine**2 * 1.01
 
@@ -384,10 +386,8 @@ def test_bounds_for_several_counts_have_noise_of_their_own(
     def releases(users: dp.Users, keys: Sequence[str] = KEYS) -> dict[str, Any]:
         counts: dict[str, Any] = {
             "count": tick_count(None, **options),
-            "people": dp.DistinctUsers(**options, **CLOCK, keys=KEYS, users=people(2)),
-            "items": dp.TickHistogram(
-                **options, **CLOCK, **HISTOGRAM, value=lambda e: e[1]["items"]
-            ),
+            "people": DistinctUsers(**options, **CLOCK, keys=KEYS, users=people(2)),
+            "items": TickHistogram(**options, **CLOCK, **HISTOGRAM, value=lambda e: e[1]["items"]),
             "others": tick_count(None, keys=keys),
         }
 
@@ -431,7 +431,7 @@ def test_exact_counts_of_collegemsg(events: int, per_key: int, left: int, keys: 
     ]
     first = min(micros for *_, micros in rows)
     days = (max(micros for *_, micros in rows) - first) // (86_400 * SECOND) + 1
-    count = dp.TickCount(
+    count = TickNumbers(
         *(EXACT, 86_400 * days, Timestamp(micros=first)),
         horizon=1,
         keys=sorted({row[0] for row in rows}),
@@ -632,8 +632,8 @@ def _note(release: Any, name: str) -> None:
 def applied() -> list[Any]:
     made = [
         tick_count(people(3, per_key=2, gap=20), late="drop"),
-        dp.TickHistogram(EXACT, **CLOCK, **HISTOGRAM, users=dp.Users(who_of_pair, 3, per_key=1)),
-        dp.DistinctUsers(EXACT, **CLOCK, keys=KEYS, users=FEW, window=4),
+        TickHistogram(EXACT, **CLOCK, **HISTOGRAM, users=dp.Users(who_of_pair, 3, per_key=1)),
+        DistinctUsers(EXACT, **CLOCK, keys=KEYS, users=FEW, window=4),
         each("auto", "PrefixCount"),
         each("auto", "Histogram"),
     ]
@@ -721,9 +721,7 @@ def test_shares_of_a_ledger_behind_a_bound_are_of_people() -> None:
     ledger = Ledger(dp.ApproxDP(1.0, 1e-6))
     members = {
         "count": tick_count(None, budget=ledger.share(0.5, "count")),
-        "people": dp.DistinctUsers(
-            ledger.share(0.5, "people"), **CLOCK, keys=KEYS, users=people(2)
-        ),
+        "people": DistinctUsers(ledger.share(0.5, "people"), **CLOCK, keys=KEYS, users=people(2)),
     }
     run(lambda p: tuple((p | feed(STAYS) | dp.BoundUsers(people(3), members)).values()))
     protects = {share.name: share.protects for share in ledger.shares}
@@ -736,14 +734,14 @@ def test_shares_of_a_ledger_behind_a_bound_are_of_people() -> None:
 def test_distinct_people_are_found_out_and_not_asserted() -> None:
     for wrong in ({"asserted": True}, {"per_key": 2}, {"keys": 2}, {"gap": 60}):
         with pytest.raises(ValueError, match=r"leave asserted out|once a key"):
-            dp.DistinctUsers(EXACT, **CLOCK, keys=KEYS, users=people(2, **wrong))
+            DistinctUsers(EXACT, **CLOCK, keys=KEYS, users=people(2, **wrong))
     for window in (None, 4):
         with pytest.raises(ValueError, match="would count people anew in each window"):
             _ = (
                 beam.Pipeline()
                 | feed(STAYS)
                 | beam.WindowInto(FixedWindows(40))
-                | dp.DistinctUsers(EXACT, **CLOCK, keys=KEYS, users=FEW, window=window)
+                | DistinctUsers(EXACT, **CLOCK, keys=KEYS, users=FEW, window=window)
             )
 
 
@@ -754,10 +752,10 @@ def device(payload: Any) -> Any:
 def test_a_member_protects_the_same_people_as_its_bound() -> None:
     """One person may have many devices: what is left of that person's events is any one's."""
     outer = people(20, per_key=20)
-    inner = dp.DistinctUsers(EXACT, **CLOCK, keys=KEYS, users=dp.Users(device, 1, per_key=1))
+    inner = DistinctUsers(EXACT, **CLOCK, keys=KEYS, users=dp.Users(device, 1, per_key=1))
     with pytest.raises(ValueError, match="the other: give both the same field or function"):
         dp.BoundUsers(outer, {"devices": inner})
-    mine = dp.DistinctUsers(EXACT, **CLOCK, keys=KEYS, users=people(2))
+    mine = DistinctUsers(EXACT, **CLOCK, keys=KEYS, users=people(2))
     bound = dp.BoundUsers(outer, {"people": mine})
     rows = [("a", {"who": "u", "n": 1}, i * SECOND) for i in range(9)]
     built = lambda p: (p | feed(rows) | bound)["people"]  # noqa: E731
@@ -767,7 +765,7 @@ def test_a_member_protects_the_same_people_as_its_bound() -> None:
 def test_a_histogram_beside_pairs_has_no_people_of_its_own() -> None:
     """Its `by` would be given the whole pair, and so name somebody else: the key, say."""
     first = dp.Users(itemgetter(0), 1, per_key=1)
-    histogram = dp.TickHistogram(EXACT, **CLOCK, domain=["x"], value=itemgetter(1))
+    histogram = TickHistogram(EXACT, **CLOCK, domain=["x"], value=itemgetter(1))
     pairs = tick_count(None)
     with pytest.raises(ValueError, match="h would give its users"):
         dp.BoundUsers(first, {"h": replace(histogram, users=first), "a": pairs})
@@ -787,8 +785,8 @@ def test_noise_behind_a_bound_follows_what_its_other_counts_count(
         some = {"tick": 60, "start": 0, "horizon": 6, "entropy": entropy}
         budget, one = dp.ZCDP(0.1), lambda payload: 1
         counts = {
-            "n": dp.TickCount(budget, **some, keys=["a"], value=one),
-            "paid": dp.TickCount(budget, **some, keys=["b"], value=itemgetter("paid"), **paid),
+            "n": TickNumbers(budget, **some, keys=["a"], value=one),
+            "paid": TickNumbers(budget, **some, keys=["b"], value=itemgetter("paid"), **paid),
         }
         bound = dp.BoundUsers(people(1), counts)
         made = run(lambda p: (p | feed(rows) | bound)["n"])
@@ -812,7 +810,7 @@ def test_what_was_given_to_a_bound_is_as_it_was() -> None:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_events_without_keys_are_bounded_by_their_number_alone(path: str) -> None:
-    histogram = dp.TickHistogram(EXACT, **CLOCK, domain=["x"], value=itemgetter("item"), path=path)
+    histogram = TickHistogram(EXACT, **CLOCK, domain=["x"], value=itemgetter("item"), path=path)
     bound = dp.BoundUsers(dp.Users(itemgetter("who"), 7, per_key=1), {"h": histogram})
     assert bound.counters["h"].l2_sensitivity == pytest.approx(7 * histogram.counter.l2_sensitivity)
     rows: list[Row] = [("", {"who": "u", "item": "x"}, i * SECOND) for i in range(20)]

@@ -33,6 +33,9 @@ from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.mechanisms import NormalizedBLT
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.states.wire import PAIR
+from beam_dpcount.transforms.distinct import DistinctUsers
+from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks.cells import Cell
 from tests.audit.exact import Tape, keeps_budget, seen_weights
 
@@ -124,7 +127,7 @@ class Sums:
 
     def rows(self, events: Iterable[Event]) -> list[tuple[Any, int]]:
         """Events as elements: of a histogram, whose items are the numbers, without their keys."""
-        alone = isinstance(self.count, dp.TickHistogram)
+        alone = isinstance(self.count, TickHistogram)
         return [(p if alone else (key, p), t * TICK * SECOND) for key, p, t in events]
 
     def __call__(self, events: Iterable[Event]) -> tuple[tuple[int, ...], ...]:
@@ -228,7 +231,7 @@ def tick_count(
     most = given.pop("most_keys", None)
     users = dp.Users(by, options.pop("events", 2), most, **{"per_key": 1, **options})
     given = {**CLOCK, "keys": keys, "value": number, **given}
-    return dp.TickCount(budget, mechanism=mechanism, users=users, **given)
+    return TickNumbers(budget, mechanism=mechanism, users=users, **given)
 
 
 LAWS: dict[str, Any] = {
@@ -280,7 +283,7 @@ def test_histograms_hide_a_person(options: dict[str, Any], law: str, path: str) 
     """With events of several items."""
     budget, mechanism = LAWS[law]
     users = dp.Users(by, 3, **{"per_key": 1, **options})
-    count = dp.TickHistogram(
+    count = TickHistogram(
         *(budget,),
         **CLOCK,
         domain=["a", "b"],
@@ -315,7 +318,7 @@ def test_windows_of_the_input_hide_a_person(law: str, path: str) -> None:
 @pytest.mark.exhaustive("law", "window", "path")
 def test_distinct_people_hide_a_person(window: int | None, law: str, path: str) -> None:
     budget, mechanism = LAWS[law]
-    count = dp.DistinctUsers(
+    count = DistinctUsers(
         *(budget, TICK, 0),
         horizon=4,
         keys=["a", "b"],

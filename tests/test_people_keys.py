@@ -15,6 +15,7 @@ import beam_dpcount as dp
 from beam_dpcount.dofns.parcels import ElementParcels, StepParcels
 from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.states.wire import pack_keyed, parcel_of, timed
+from beam_dpcount.transforms.distinct import DistinctUsers
 from tests.people import EXACT, tick_count
 from tests.runners import SECOND, Row, each_path, feed, run
 
@@ -171,7 +172,7 @@ def test_people_behind_a_bound_are_those_who_were_bounded(path: str) -> None:
     rows: list[Row] = [("a", i, i * SECOND) for i in range(5)]
     users = dp.Users(user_of, events=5, per_key=5)
     clock: dict[str, Any] = {"tick": 60, "start": 0, "horizon": 1, "keys": ["a"], "path": path}
-    count = dp.DistinctUsers(EXACT, **clock, users=dp.Users(user_of, 5, per_key=1))
+    count = DistinctUsers(EXACT, **clock, users=dp.Users(user_of, 5, per_key=1))
     scatter = beam.MapTuple(lambda key, i: (key, Scattered(i))).with_output_types(tuple[str, Any])
     bound = dp.BoundUsers(users, {"n": count})
     outcome = run(lambda p: (p | feed(rows) | scatter | bound)["n"])

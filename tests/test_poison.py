@@ -17,6 +17,11 @@ from beam_dpcount.dofns.users import SendToPeople
 from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.reading import UNREADABLE, read, text_of
 from beam_dpcount.statistics.numbers import Numbers
+from beam_dpcount.transforms.aggregates import TickAggregate
+from beam_dpcount.transforms.distinct import DistinctUsers
+from beam_dpcount.transforms.sliding import SlidingCount
+from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests.hostile import Hidden, Shut
 from tests.runners import PATHS, SECOND, Row, feed, run
 from tests.scripted import ScriptedEntropy
@@ -148,39 +153,39 @@ class _Bound(beam.PTransform[Any, Any]):
         self._how = how
 
     def expand(self, events: Any) -> Any:
-        counts = {"n": dp.TickCount(BUDGET, **KEYS, value=number, **self._how)}
+        counts = {"n": TickNumbers(BUDGET, **KEYS, value=number, **self._how)}
         return (events | dp.BoundUsers(people(), counts))["n"]
 
 
 # Transforms at a clock, and which of an event's fields may be poison.
 AT_TICKS: dict[str, tuple[Callable[..., Any], str]] = {
-    "TickCount": (lambda **how: dp.TickCount(BUDGET, **KEYS, value=number, **how), "n"),
+    "TickCount": (lambda **how: TickNumbers(BUDGET, **KEYS, value=number, **how), "n"),
     "TickCount of people": (
-        lambda **how: dp.TickCount(BUDGET, **KEYS, value=number, users=people(), **how),
+        lambda **how: TickNumbers(BUDGET, **KEYS, value=number, users=people(), **how),
         "user",
     ),
     "TickCount of selected keys": (
-        lambda **how: dp.TickCount(
+        lambda **how: TickNumbers(
             dp.ApproxDP(1.0, 1e-6), **CLOCK, keys=dp.SelectKeys(), value=number, **how
         ),
         "n",
     ),
     "SlidingCount": (
-        lambda **how: dp.SlidingCount(BUDGET, window=2, **KEYS, value=number, **how),
+        lambda **how: SlidingCount(BUDGET, window=2, **KEYS, value=number, **how),
         "n",
     ),
     "TickAggregate": (
-        lambda **how: dp.TickAggregate(BUDGET, **KEYS, metrics=FIELDS, value=fields, **how),
+        lambda **how: TickAggregate(BUDGET, **KEYS, metrics=FIELDS, value=fields, **how),
         "n",
     ),
     "DistinctUsers": (
-        lambda **how: dp.DistinctUsers(BUDGET, **KEYS, users=dp.Users(who, 9, per_key=1), **how),
+        lambda **how: DistinctUsers(BUDGET, **KEYS, users=dp.Users(who, 9, per_key=1), **how),
         "user",
     ),
     "BoundUsers": (bound, "user"),
     "TickHistogram": (
         lambda **how: beam.Values()
-        | dp.TickHistogram(BUDGET, **CLOCK, domain=["x", "y"], value=item, **how),
+        | TickHistogram(BUDGET, **CLOCK, domain=["x", "y"], value=item, **how),
         "item",
     ),
 }  # fmt: skip
@@ -240,7 +245,7 @@ def test_who_asks_for_it_gets_an_error_without_the_cause(kind: str) -> None:
         count._intake().codes("a", event(n=Poison(kind)), 0)
     assert SECRET not in str(caught.value)
     assert caught.value.__context__ is None
-    strict = dp.TickAggregate(BUDGET, **KEYS, metrics=FIELDS, value=fields, on_reject="raise")
+    strict = TickAggregate(BUDGET, **KEYS, metrics=FIELDS, value=fields, on_reject="raise")
     with pytest.raises(RejectedElementError) as caught:
         strict._ticks._numbers_of.number("a", event(n=Poison(kind)), 0)
     assert caught.value.__context__ is None
@@ -277,11 +282,11 @@ def test_what_no_event_is_to_blame_for_stops(kind: str) -> None:
     sends = SendToPeople(dp.Users(fail, 2, per_key=1), StepParcels(WindowCheck(None), None))
     with pytest.raises(error):
         sends.process(("a", 1), _Placed())
-    aggregate = dp.TickAggregate(BUDGET, **KEYS, metrics=FIELDS, value=fail)._ticks
+    aggregate = TickAggregate(BUDGET, **KEYS, metrics=FIELDS, value=fail)._ticks
     with pytest.raises(error):
         aggregate._numbers_of.number("a", 1, 0)
     with pytest.raises(error):
-        dp.TickHistogram(BUDGET, **CLOCK, domain=["x"], value=fail)._split.pairs(1)
+        TickHistogram(BUDGET, **CLOCK, domain=["x"], value=fail)._split.pairs(1)
 
 
 class _Placed:
@@ -303,7 +308,7 @@ def test_an_event_that_memory_does_not_suffice_to_send_stops() -> None:
 
 def test_what_our_own_code_raises_is_not_taken_for_data(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mistake of ours stops; it does not count nothing in silence."""
-    count = dp.TickCount(
+    count = TickNumbers(
         BUDGET, **KEYS, value=lambda _: 1, users=dp.Users(lambda _: "u", 2, per_key=1)
     )
     parcels = count.parcels(beam.Pipeline() | beam.Create([("a", 1)]))
@@ -353,12 +358,12 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "willing pair": lambda event: WillingPair(event),
 }
 ASKING: dict[str, Callable[[], Any]] = {
-    "TickCount": lambda: dp.TickCount(BUDGET, 10, 0, horizon=2, keys=["a"]),
-    "TickHistogram": lambda: dp.TickHistogram(BUDGET, 10, 0, horizon=2, domain=["a"]),
-    "DistinctUsers": lambda: dp.DistinctUsers(
+    "TickCount": lambda: TickNumbers(BUDGET, 10, 0, horizon=2, keys=["a"]),
+    "TickHistogram": lambda: TickHistogram(BUDGET, 10, 0, horizon=2, domain=["a"]),
+    "DistinctUsers": lambda: DistinctUsers(
         BUDGET, 10, 0, horizon=2, keys=["a"], users=dp.Users("user", 2, per_key=1)
     ),
-    "TickAggregate": lambda: dp.TickAggregate(
+    "TickAggregate": lambda: TickAggregate(
         BUDGET, 10, 0, horizon=2, keys=["a"], metrics=[dp.Count()]
     ),
 }

@@ -29,7 +29,7 @@ from beam_dpcount.counters.sliding import (
     difference_variance,
     difference_variances,
 )
-from beam_dpcount.dofns.folds import RESTARTS, Difference, RunningMaximum, TopOfKeys, top_items
+from beam_dpcount.dofns.folds import RESTARTS, Difference, TopOfKeys, top_items
 from beam_dpcount.dofns.releases import Release, TopRelease, VectorRelease
 from beam_dpcount.mechanisms import (
     BLT,
@@ -51,7 +51,6 @@ from beam_dpcount.states.envelope import StateError
 from beam_dpcount.statistics.items import largest
 from beam_dpcount.transforms.histograms import Histogram
 from beam_dpcount.transforms.postprocess import (
-    Monotone,
     NonNegative,
     Rounded,
     RunningAverage,
@@ -63,6 +62,7 @@ from beam_dpcount.transforms.postprocess import (
     running_average,
 )
 from beam_dpcount.transforms.sentence import TickCount
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests.messages import says
 from tests.runners import RUNNERS, feed, root, run
 from tests.scripted import ScriptedEntropy, SeededNoise
@@ -488,15 +488,6 @@ def test_sliding_sums_of_another_counter_are_refused() -> None:
             folded(Difference(2, COUNTER), [release._replace(stddev=wrong)])
 
 
-def test_running_maxima_of_every_short_stream() -> None:
-    for values in itertools.product((-1.0, 0.5, 2.0), repeat=5):
-        given = folded(RunningMaximum(), releases_of(values))
-        assert [r.value for r in given] == [max(values[: t + 1]) for t in range(5)]
-        assert [r.stddev for r in given] == [r.stddev for r in releases_of(values)]
-    given = folded(RunningMaximum(), [vector([1, 5], 1), vector([2, 4], 2), vector([0, 9], 3)])
-    assert [r.value for r in given] == [[1, 5], [2, 5], [2, 9]]
-
-
 def test_tops_of_keys_wait_for_all_keys() -> None:
     """Every order of arrival of three keys, with others in between."""
     step = [scalar(x, 4, key) for x, key in ((1.0, "a"), (3.0, "b"), (3.0, "c"))]
@@ -523,7 +514,6 @@ def test_tops_of_keys_of_uneven_releases() -> None:
 FOLDS: list[Any] = [
     Difference(2, COUNTER),
     Difference(3, COUNTER),
-    RunningMaximum(),
     TopOfKeys(1, ("a", "b")),
     TopOfKeys(1, ("b", "a")),
     TopOfKeys(1, ("ab",)),
@@ -588,16 +578,13 @@ def test_folds_in_pipelines(path: str, runner: str) -> None:
 
     def build(pipeline: beam.Pipeline) -> tuple[Any, ...]:
         releases = pipeline | feed(ROWS) | count
-        sums = releases | SlidingSum(5, count.counter, path=path)
-        return sums, releases | Monotone(path=path)
+        return (releases | SlidingSum(5, count.counter, path=path),)
 
-    outcome = run(build, runner)
-    sums, maxima = ([seen.value for seen in output] for output in outcome.outputs)
+    (output,) = run(build, runner).outputs
+    sums = [seen.value for seen in output]
     assert sums == per_key(Difference(5, count.counter), plain)
-    assert maxima == per_key(RunningMaximum(), plain)
-    assert len(sums) == len(maxima) == 80
-    for output in outcome.outputs:
-        assert all(seen.micros == seen.value.timestamp for seen in output)
+    assert len(sums) == 80
+    assert all(seen.micros == seen.value.timestamp for seen in output)
 
 
 @each_runner
@@ -611,7 +598,7 @@ def test_both_paths_give_identical_numbers(runner: str) -> None:
         )
         releases = pipeline | feed(rows) | histogram
         sums = releases | SlidingSum(6, histogram.counter, path=path)
-        clean = sums | NonNegative() | Monotone(path=path) | Rounded(5)
+        clean = sums | NonNegative() | Rounded(5)
         return releases, sums, sums | TopK(2, domain), clean
 
     given = [run(lambda p, path=path: build(p, path), runner).outputs for path in PATHS]
@@ -690,12 +677,10 @@ def test_bounded_input_comes_in_any_order() -> None:
     mixed = random.Random(4).sample(stream, len(stream))
 
     def build(pipeline: beam.Pipeline) -> tuple[Any, ...]:
-        given = pipeline | created(mixed)
-        return given | SlidingSum(7, COUNTER), given | Monotone()
+        return (pipeline | created(mixed) | SlidingSum(7, COUNTER),)
 
-    sums, maxima = ([seen.value for seen in output] for output in run(build).outputs)
-    assert sums == folded(Difference(7, COUNTER), stream)
-    assert maxima == folded(RunningMaximum(), stream)
+    (sums,) = run(build).outputs
+    assert [seen.value for seen in sums] == folded(Difference(7, COUNTER), stream)
 
 
 @each_runner
@@ -708,9 +693,14 @@ def test_a_complete_step_is_forgotten(runner: str) -> None:
 
 def test_releases_stay_within_their_windows() -> None:
     """A tick may end where its window does, which is no time within it."""
-    clock = dp.TickCount(dp.ZCDP(1e12), 10, 0, 40, keys=["x"])
+    clock = TickNumbers(dp.ZCDP(1e12), 10, 0, 40, keys=["x"])
     windows = beam.WindowInto(FixedWindows(20))
-    made = run(lambda p: p | feed([("x", 1, SECOND)]) | windows | clock | Monotone()).outputs[0]
+
+    def build(pipeline: beam.Pipeline) -> tuple[Any, ...]:
+        releases = pipeline | feed([("x", 1, SECOND)]) | windows | clock
+        return (releases | SlidingSum(1, clock.counter),)
+
+    made = run(build).outputs[0]
     ends = {10: 20, 20: 20, 30: 40, 40: 40}
     assert sorted(seen.value.timestamp // SECOND for seen in made) == [*ends]
     for seen in made:
@@ -725,21 +715,17 @@ def test_windows_are_kept_apart(path: str) -> None:
         releases = pipeline | feed(ROWS) | beam.WindowInto(FixedWindows(10)) | count
         return (
             releases | SlidingSum(3, count.counter, path=path),
-            releases | Monotone(path=path),
             releases | RunningAverage(count.counter),
             releases,
         )
 
-    sums, maxima, averages, plain = run(build).outputs
+    sums, averages, plain = run(build).outputs
     windows = {seen.window for seen in plain}
     assert len(windows) == 4
     for window in windows:
         mine = [seen.value for seen in plain if seen.window == window]
         expected = per_key(Difference(3, count.counter), mine)
         assert [seen.value for seen in sums if seen.window == window] == expected
-        assert [seen.value for seen in maxima if seen.window == window] == per_key(
-            RunningMaximum(), mine
-        )
         assert [s.value for s in averages if s.window == window] == [
             running_average(release, count.counter) for release in mine
         ]
@@ -785,7 +771,7 @@ def test_types_go_through() -> None:
     pipeline = beam.Pipeline()
     scalars = pipeline | "One" >> created([scalar(1.0)])
     whole = pipeline | "Many" >> created([vector([1.0])], VectorRelease)
-    same = [RunningAverage(), NonNegative(), Monotone(), Rounded(), SlidingSum(2, COUNTER)]
+    same = [RunningAverage(), NonNegative(), Rounded(), SlidingSum(2, COUNTER)]
     for i, transform in enumerate(same):
         assert (scalars | f"S{i}" >> transform).element_type == Release
         assert (whole | f"V{i}" >> transform).element_type == VectorRelease
@@ -795,8 +781,8 @@ def test_types_go_through() -> None:
 
 def test_releases_of_no_declared_type_are_taken() -> None:
     releases = releases_of([3, 1, 4])
-    transforms = (Monotone(path=path) for path in PATHS)
-    for transform in (*transforms, Rounded(), SlidingSum(2, COUNTER)):
+    transforms = (SlidingSum(2, COUNTER, path=path) for path in PATHS)
+    for transform in (*transforms, Rounded()):
         untyped: Any = beam.Map(lambda r: r).with_output_types(Any)
         outcome = run(lambda p, t=transform, u=untyped: p | created(releases) | u | t)
         assert len(outcome.releases) == 3
@@ -808,7 +794,7 @@ def test_post_processing_does_not_touch_what_it_is_given() -> None:
 
     def build(pipeline: beam.Pipeline) -> tuple[Any, ...]:
         given = pipeline | created(releases, VectorRelease)
-        made = given | Monotone(), given | NonNegative(), given | Rounded(100)
+        made = given | NonNegative(), given | Rounded(100)
         return given, *made
 
     assert [seen.value for seen in run(build).outputs[0]] == releases
@@ -833,12 +819,14 @@ DECAYED = dp.calibrate(SquareRoot(64, decay=0.5), dp.ZCDP(0.5))
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Monotone(3), "positional argument"),  # type: ignore[misc]
         (lambda: SlidingSum(2, dp.calibrate(Sparse(5, 5), dp.PureDP(1))), "is not linear"),
         (lambda: SlidingSum(2, DECAYED), "decay 0.5, whose differences are not sliding sums"),
         (lambda: SlidingSum(2, DECAYED), "leave out momentum and decay"),
         (lambda: SlidingSum(2, FORGETS), "sums: give the counter of a count, such as a TickCount"),
-        (lambda: dp.Isotonic(FORGETS), "fall: give the counter of a count, such as a TickCount"),
+        (
+            lambda: dp.post.Isotonic(FORGETS),
+            "fall: give the counter of a count, such as a TickCount",
+        ),
         (lambda: SlidingSum(50_001, VECTORS), "keeps 1000020 numbers a key, and at most 1000000"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -863,7 +851,7 @@ def test_windows_up_to_the_horizon_and_beyond_are_taken() -> None:
     [
         (TopK(1, DOMAIN), Release, "VectorRelease"),
         (TopKPerTick(1, DOMAIN), VectorRelease, "Release"),
-        (Monotone(), TopRelease, "Release or VectorRelease"),
+        (Rounded(), TopRelease, "Release or VectorRelease"),
         (NonNegative(), int, "Release or VectorRelease"),
         (SlidingSum(2, COUNTER), tuple[str, Release], "Release or VectorRelease"),
     ],
@@ -877,7 +865,6 @@ def test_other_elements_are_refused(transform: Any, kind: Any, wanted: str) -> N
 @pytest.mark.parametrize(
     "transform",
     [
-        Monotone(path="bounded"),
         SlidingSum(2, COUNTER, path="bounded"),
         TopKPerTick(1, DOMAIN, path="bounded"),
     ],
@@ -890,7 +877,7 @@ def test_the_bounded_path_refuses_unbounded_input(transform: Any) -> None:
 
 
 def test_transforms_pickle() -> None:
-    for transform in (TopK(1, DOMAIN), Monotone(), SlidingSum(2, COUNTER), Rounded(2)):
+    for transform in (TopK(1, DOMAIN), SlidingSum(2, COUNTER), Rounded(2)):
         copy = pickle.loads(pickle.dumps(transform))
         assert type(copy) is type(transform)
 
@@ -903,7 +890,8 @@ def test_releases_of_a_view_that_restarts_are_refused() -> None:
     hours = dp.Clock("1h", start="2026-03-28", ticks=47, zone="Europe/Paris")
     counter = TickCount(dp.ZCDP(1), hours.restart("1d"), keys=["a"]).counter
     release = Release("a", 25, hours.end_of(25), 1.0, 1.0, restart=2)
-    for use in (dp.SlidingSum(3, counter)._fold, dp.Isotonic(counter)._fold):
+    folds: list[Any] = [dp.post.SlidingSum(3, counter)._fold, dp.post.Isotonic(counter)._fold]
+    for use in folds:
         with pytest.raises(TypeError, match=says(RESTARTS)):
             use.add(None, release)
     with pytest.raises(TypeError, match=says(RESTARTS)):

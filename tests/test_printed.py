@@ -11,6 +11,7 @@ import pytest
 import beam_dpcount as dp
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.rows import TickCountRows
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests.transforms import KEYED, TICKS
 
 BUDGET = dp.ApproxDP(1.0, 1e-6)
@@ -30,7 +31,7 @@ DAY: dict[str, Any] = {"start": "2026-01-15T00:00:00Z", "horizon": 24, "keys": [
     ],
 )
 def test_a_tick_is_said_as_in_commands_and_rows(tick: Any, micros: int) -> None:
-    count = dp.TickCount(BUDGET, tick, **DAY)
+    count = TickNumbers(BUDGET, tick, **DAY)
     assert count._clock.tick == micros
     if not isinstance(tick, dt.timedelta):
         rows = TickCountRows("page", tick=tick, **DAY, epsilon=1, delta=1e-6)
@@ -42,7 +43,7 @@ def test_a_tick_is_said_as_in_commands_and_rows(tick: Any, micros: int) -> None:
 @pytest.mark.parametrize("tick", ["", "h", "1 hour", "-1h", "0", "1e-9s", "1y"])
 def test_other_texts_are_refused(tick: str) -> None:
     for made in (
-        lambda: dp.TickCount(BUDGET, tick, **DAY),
+        lambda: TickNumbers(BUDGET, tick, **DAY),
         lambda: TickCountRows("page", tick=tick, **DAY, epsilon=1, delta=1e-6),
     ):
         with pytest.raises(ParameterError, match="tick must be a positive time of whole micro"):
@@ -50,7 +51,7 @@ def test_other_texts_are_refused(tick: str) -> None:
 
 
 def test_print_says_what_a_count_promises_and_how_well() -> None:
-    count = dp.TickCount(
+    count = TickNumbers(
         BUDGET, "1h", **DAY, users=dp.Users(itemgetter("who"), 3, per_key=1), value=lambda event: 1
     )
     assert str(count) == repr(count)
@@ -71,9 +72,9 @@ def test_print_says_what_a_count_promises_and_how_well() -> None:
 
 def test_print_says_which_ticks_have_ended() -> None:
     until = "2026-01-15T05:30:00Z"
-    said = str(dp.TickCount(BUDGET, "1h", **DAY, until=until))
+    said = str(TickNumbers(BUDGET, "1h", **DAY, until=until))
     assert f"  bounded input: 5 of 24 ticks have ended by {until}, and are released\n" in said
-    assert "bounded input" not in str(dp.TickCount(BUDGET, "1h", **DAY, path="streaming"))
+    assert "bounded input" not in str(TickNumbers(BUDGET, "1h", **DAY, path="streaming"))
     assert "bounded input" not in str(dp.PrefixCount(BUDGET, 10))
 
 
@@ -89,7 +90,7 @@ def test_print_says_it_of_every_transform_that_counts() -> None:
 
 def test_print_says_it_of_rows_and_of_bounds_too() -> None:
     rows = TickCountRows("page", tick="1h", **DAY, epsilon=1, delta=1e-6)
-    assert str(rows) == str(rows.count).replace("TickCount", "TickCountRows")
+    assert str(rows) == str(rows.count).replace("TickCount", "TickCountRows", 1)
     users = dp.Users(itemgetter("who"), 3, per_key=1)
     bound = dp.BoundUsers(users, {"a": TICKS["TickCount"](value=lambda event: 1)})
     assert str(bound).startswith(f"BoundUsers(\n  users: {users}\n  a: TickCount(\n    budget: rho")
@@ -102,7 +103,7 @@ def test_print_says_the_errors_of_columns() -> None:
 
 
 def test_print_of_keys_that_nobody_listed() -> None:
-    count = dp.TickCount(BUDGET, "1h", **{**DAY, "keys": dp.SelectKeys()})
+    count = TickNumbers(BUDGET, "1h", **{**DAY, "keys": dp.SelectKeys()})
     assert "  keys: selected\n" in str(count)
     assert f"  budget: {BUDGET}" in str(count)
 
@@ -110,6 +111,6 @@ def test_print_of_keys_that_nobody_listed() -> None:
 def test_print_shows_nothing_that_a_pipeline_has_read() -> None:
     secret = "0123456789abcdef" * 4
     entropy = dp.ReplayableEntropy("COUNTING_SECRET", run_id="public")
-    count = dp.TickCount(BUDGET, "1h", **DAY, entropy=entropy, value=lambda event: 7)
+    count = TickNumbers(BUDGET, "1h", **DAY, entropy=entropy, value=lambda event: 7)
     assert secret not in str(count)
     assert "lambda" not in str(count)

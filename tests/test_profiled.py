@@ -30,6 +30,7 @@ from beam_dpcount.mechanisms import (
 from beam_dpcount.mechanisms.profiled_tables import ProfiledTables, Rows, borders, fitted
 from beam_dpcount.transforms.elements import NEEDS_HORIZON
 from beam_dpcount.transforms.inputs import DRAWS_EARLY
+from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks import fit_profile
 from benchmarks.papers.optimal import optimal_factorization
 from tests.messages import says
@@ -198,7 +199,7 @@ def test_what_needs_a_horizon_says_so() -> None:
     with pytest.raises(ValueError, match=says(NEEDS_HORIZON)):
         dp.SubstringCount(BUDGET, None, ["a"], 1)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=says(NO_END)):
-        dp.TickCount(BUDGET, 60, 0, keys=["a"])
+        TickNumbers(BUDGET, 60, 0, keys=["a"])
 
 
 @pytest.mark.parametrize("path", ["bounded", "streaming"])

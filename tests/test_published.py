@@ -27,6 +27,7 @@ from beam_dpcount.statistics.episodes import Episodes
 from beam_dpcount.statistics.graph import Graph
 from beam_dpcount.statistics.graph_counts import Edges, HighDegree
 from beam_dpcount.statistics.words import Words
+from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks.papers.optimal import mathias_floor, optimal_factorization
 from tests.audit import exact as audits
 
@@ -252,7 +253,7 @@ def test_the_counts_of_all_letters() -> None:
     # Letters that nobody listed, of any alphabet: a hidden one is off by its threshold and noise.
     losses = []
     for steps in (2**6, 2**12, 2**16):
-        count = dp.TickCount(
+        count = TickNumbers(
             *(dp.ApproxDP(0.5, float(steps) ** -2), 60, 0),
             horizon=steps,
             keys=dp.SelectKeys(),

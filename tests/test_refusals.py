@@ -20,6 +20,14 @@ from hypothesis import strategies as st
 
 import beam_dpcount as dp
 from beam_dpcount import mechanisms, metrics, statistics
+from beam_dpcount.counters.sparse import sparse_for
+from beam_dpcount.noise.entropy import SystemEntropy
+from beam_dpcount.transforms.aggregates import TickAggregate
+from beam_dpcount.transforms.distinct import DistinctUsers
+from beam_dpcount.transforms.sliding import SlidingCount
+from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.ticks import TickNumbers
+from tests.public import HOMES
 
 B = dp.ZCDP(0.5)
 CLOCK: dict[str, Any] = {"budget": B, "tick": 10, "start": 0, "stop": 30}
@@ -30,6 +38,8 @@ ELEMENTS: dict[str, Any] = {"budget": B, "horizon": 8}
 EDGES: dict[str, Any] = {**ELEMENTS, "vertices": 4, "max_degree": 2}
 NUMBER: dict[str, Any] = {"field": "ms", "low": 0, "high": 5}
 DEGREES: dict[str, Any] = {"vertices": 4, "max_degree": 2}
+# What dp.TickCount counts with.
+ENGINES = {TickNumbers, TickHistogram, TickAggregate, DistinctUsers, SlidingCount}
 # The least that each public name takes.
 VALID: dict[Callable[..., Any], dict[str, Any]] = {
     dp.PureDP: {"epsilon": 1.0},
@@ -41,7 +51,7 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     dp.SelectKeys: {},
     dp.ReplayableEntropy: {"variable": "SECRET", "run_id": "run"},
     dp.Users: {"by": "user", "events": 2},
-    dp.BoundUsers: {"users": PEOPLE, "counts": {"a": dp.TickCount(**CLOCK, keys=ITEMS, value=len)}},
+    dp.BoundUsers: {"users": PEOPLE, "counts": {"a": TickNumbers(**CLOCK, keys=ITEMS, value=len)}},
     dp.PrefixCount: ELEMENTS,
     dp.Histogram: {**ELEMENTS, "domain": ITEMS},
     dp.StatisticCount: {**ELEMENTS, "statistic": statistics.Words(ITEMS, 2)},
@@ -54,29 +64,29 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     dp.KStarCount: {**EDGES, "k": 1},
     dp.SpanningForestCost: {**EDGES, "max_weight": 3},
     dp.TriangleCount: EDGES,
-    dp.TickCount: {**CLOCK, "keys": ITEMS},
-    dp.TickHistogram: {**CLOCK, "domain": ITEMS},
-    dp.TickAggregate: {**CLOCK, "keys": ITEMS, "metrics": [metrics.Count()]},
-    dp.DistinctUsers: {**CLOCK, "keys": ITEMS, "users": PEOPLE},
-    dp.SlidingCount: {**CLOCK, "keys": ITEMS, "window": 2},
-    dp.LastPerTick: {"tick": 10},
-    dp.LocalMedian: {"budget": B, "cells": 4},
-    dp.LocalConvexRisk: {"budget": B, "cells": 4, "gradient": lambda value, cells: cells},
-    dp.Isotonic: {"counter": COUNTER},
-    dp.Monotone: {},
-    dp.Rounded: {},
-    dp.RunningAverage: {},
-    dp.ShrinkAcrossKeys: {"count": dp.TickCount(**CLOCK, keys=[*"abcd"])},
-    dp.SlidingSum: {"window": 2, "counter": COUNTER},
-    dp.TopK: {"k": 1, "labels": ITEMS},
-    dp.TopKPerTick: {"k": 1, "keys": ITEMS},
+    dp.TickCount: {"budget": B, "clock": dp.Clock(10, 0, 3), "keys": ITEMS},
+    TickNumbers: {**CLOCK, "keys": ITEMS},
+    TickHistogram: {**CLOCK, "domain": ITEMS},
+    TickAggregate: {**CLOCK, "keys": ITEMS, "metrics": [metrics.Count()]},
+    DistinctUsers: {**CLOCK, "keys": ITEMS, "users": PEOPLE},
+    SlidingCount: {**CLOCK, "keys": ITEMS, "window": 2},
+    dp.post.LastPerTick: {"tick": 10},
+    dp.local.LocalMedian: {"budget": B, "cells": 4},
+    dp.local.LocalConvexRisk: {"budget": B, "cells": 4, "gradient": lambda value, cells: cells},
+    dp.post.Isotonic: {"counter": COUNTER},
+    dp.post.Rounded: {},
+    dp.post.RunningAverage: {},
+    dp.post.ShrinkAcrossKeys: {"count": TickNumbers(**CLOCK, keys=[*"abcd"])},
+    dp.post.SlidingSum: {"window": 2, "counter": COUNTER},
+    dp.post.TopK: {"k": 1, "labels": ITEMS},
+    dp.post.TopKPerTick: {"k": 1, "keys": ITEMS},
     dp.calibrate: {"mechanism": mechanisms.BinaryTree(8), "budget": B},
     dp.choose: {"horizon": 8, "budget": B},
     dp.half_width: {"counter": COUNTER, "t": 3},
     dp.largest_error: {"counter": COUNTER},
     dp.largest_half_width: {"counter": COUNTER},
-    dp.sparse_for: {"ones": 10, "steps": 1000, "budget": dp.PureDP(1)},
-    dp.suggest_bounds: {"rows": [], "count": dp.TickCount(**CLOCK, keys=ITEMS)},
+    sparse_for: {"ones": 10, "steps": 1000, "budget": dp.PureDP(1)},
+    dp.suggest_bounds: {"rows": [], "count": TickNumbers(**CLOCK, keys=ITEMS)},
     **{each: {"horizon": 8} for each in mechanisms.ALL},
     mechanisms.Endless: {},
     mechanisms.DecayedBLT: {"horizon": 8, "decay": 0.5},
@@ -104,9 +114,8 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     statistics.Triangles: DEGREES,
 }
 
-RESULTS = {"Checked", "Counter", "Rejected", "Release", "Share", "TickRelease"}
-RESULTS |= {"SparseCounter", "TopRelease", "UnboundedCounter", "VectorRelease"}
-OTHERS = {"NonNegative", "SystemEntropy"}  # which take nothing
+RESULTS = {"Counter", "Rejected", "Release", "TickRelease", "TopRelease", "VectorRelease"}
+OTHERS = {"NonNegative"}  # which takes nothing
 OTHERS |= {"Mechanism", "Metric", "Statistic"}  # abstract
 OTHERS |= {"check"}  # of a transform and rows: test_checking.py
 ROWS = {"rows"}  # a parameter that holds data: test_bounds.py
@@ -152,14 +161,16 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "Mechanism | type[Mechanism] | str": NO_MECHANISM,
     "Mechanism | type[Mechanism] | str | Unbounded | Sparse": NO_MECHANISM,
     "type[Mechanism]": (*NO_MECHANISM, None, mechanisms.Sparse),
-    "Entropy": (42, "system", dp.SystemEntropy),
+    "Entropy": (42, "system", SystemEntropy),
     "Users": ("everyone", 5, dp.Users),
     "Mapping[str, object]": (None, [], {}, {1: 2}, "a"),
     "Statistic": (None, "words", statistics.Words),
     "Change": ("replace_one", 5, dp.Change),
     "Counter": (*COUNTERS, None),
     "LatticeCounter": COUNTERS,
-    "TickCount | PrefixCount | Histogram": (None, 5, dp.TickCount),
+    "TickCount | PrefixCount | Histogram": (None, 5, TickNumbers),
+    "Clock | Each | Last | Restart | Sequence[Any]": (None, 5, "1h", [], [5], dp.Clock),
+    "Metric | Sequence[Metric]": (None, 5, [], "ms", metrics.Count, [metrics.Count]),
     "Sequence[Metric]": (None, 5, [], "ms", [metrics.Count], metrics.Count()),
     "Sequence[float]": (None, "0.5", True, [], [2], [-0.5], [math.nan], ["0.5"], [True]),
     "Sequence[int]": MANY,
@@ -229,13 +240,13 @@ def refusal(make: Callable[..., Any], name: str, value: Any) -> ValueError | Typ
 def test_every_public_name_is_walked() -> None:
     public = {
         getattr(home, name)
-        for home in (dp, metrics, mechanisms, statistics)
+        for home in (*HOMES.values(), metrics, mechanisms, statistics)
         for name in home.__all__
         if name not in RESULTS | OTHERS
     }
     classes = {each for each in public if callable(each)}
     classes -= {each for each in classes if isinstance(each, type) and issubclass(each, Exception)}
-    assert classes == {*VALID}
+    assert classes | ENGINES | {sparse_for} == {*VALID}
 
 
 @pytest.mark.parametrize("make", VALID, ids=lambda make: make.__name__)

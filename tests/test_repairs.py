@@ -21,11 +21,15 @@ from hypothesis import strategies as st
 import beam_dpcount as dp
 from beam_dpcount.counters.isotonic import Block, cap, isotonic, push
 from beam_dpcount.counters.shrinkage import shrunk
+from beam_dpcount.counters.sparse import sparse_for
 from beam_dpcount.dofns.folds import IsotonicPast, IsotonicSeries, KnownStddevs, ShrunkKeys
 from beam_dpcount.dofns.releases import Release, VectorRelease
 from beam_dpcount.mechanisms import BinaryTree, NormalizedBLT, SquareRoot, Unbounded
 from beam_dpcount.states.codecs import OTHER_FOLD, FoldCodec
 from beam_dpcount.states.envelope import StateError
+from beam_dpcount.transforms.distinct import DistinctUsers
+from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests.messages import says
 from tests.runners import RUNNERS, feed, run
 from tests.scripted import ScriptedEntropy
@@ -390,7 +394,7 @@ def counted(path: str, **options: Any) -> Any:
 def clock(path: str, **options: Any) -> Any:
     entropy = ScriptedEntropy()
     given: dict[str, Any] = {"mechanism": "BinaryTree", "path": path, "entropy": entropy}
-    return dp.TickCount(dp.ZCDP(0.5), 10, 0, horizon=4, keys=KEYS, **given, **options)
+    return TickNumbers(dp.ZCDP(0.5), 10, 0, horizon=4, keys=KEYS, **given, **options)
 
 
 def created(releases: Sequence[Any]) -> beam.PTransform:
@@ -413,9 +417,9 @@ def test_isotonic_in_pipelines(path: str, runner: str) -> None:
 
     def build(pipeline: beam.Pipeline) -> tuple[Any, ...]:
         releases = pipeline | feed(ROWS) | count
-        made = [releases, releases | dp.Isotonic(count.counter, blocks=3, path=path)]
+        made = [releases, releases | dp.post.Isotonic(count.counter, blocks=3, path=path)]
         if path == "bounded":
-            made.append(releases | "Whole" >> dp.Isotonic(count.counter, "series"))
+            made.append(releases | "Whole" >> dp.post.Isotonic(count.counter, "series"))
         return tuple(made)
 
     outputs = run(build, runner).outputs
@@ -436,7 +440,7 @@ def test_shrinkage_in_pipelines(path: str, runner: str) -> None:
     count = clock("bounded")
     plain = run(lambda p: p | feed(rows) | count).releases
     mixed = random.Random(5).sample(plain, len(plain))
-    shrinking = dp.ShrinkAcrossKeys(count, path=path)
+    shrinking = dp.post.ShrinkAcrossKeys(count, path=path)
     (output,) = run(lambda p: p | created(mixed) | shrinking, runner).outputs
     made = [seen.value for seen in output]
     assert len(made) == 12
@@ -458,7 +462,7 @@ def test_windows_are_kept_apart(path: str) -> None:
     def build(pipeline: beam.Pipeline) -> tuple[Any, ...]:
         windowed = pipeline | feed(ROWS) | beam.WindowInto(FixedWindows(20))
         releases = windowed | count
-        return releases, releases | dp.Isotonic(count.counter, path=path)
+        return releases, releases | dp.post.Isotonic(count.counter, path=path)
 
     plain, made = run(build).outputs
     windows = {seen.window for seen in plain}
@@ -471,7 +475,7 @@ def test_windows_are_kept_apart(path: str) -> None:
     def build_ticks(pipeline: beam.Pipeline) -> tuple[Any, ...]:
         rows = [("a", 1, at * SECOND) for at in (1, 12, 23, 34)]
         windowed = pipeline | feed(rows) | beam.WindowInto(FixedWindows(20))
-        return (windowed | ticks | dp.ShrinkAcrossKeys(ticks, path=path),)
+        return (windowed | ticks | dp.post.ShrinkAcrossKeys(ticks, path=path),)
 
     (shrunken,) = run(build_ticks).outputs
     assert len(shrunken) == 12
@@ -493,15 +497,15 @@ def test_every_kind_of_count_that_never_falls_is_taken() -> None:
         dp.PrefixCount(
             budget, None, mechanism=Unbounded(NormalizedBLT), entropy=ScriptedEntropy(1), **one
         ),
-        dp.TickCount(budget, 10, 0, keys=KEYS, **options, **one),
-        dp.TickCount(budget, 10, 0, keys=dp.SelectKeys(shards=2), **options, **one),
+        TickNumbers(budget, 10, 0, keys=KEYS, **options, **one),
+        TickNumbers(budget, 10, 0, keys=dp.SelectKeys(shards=2), **options, **one),
     ]
     for count in counts:
 
         def build(pipeline: beam.Pipeline, count: Any = count) -> Any:
             releases = pipeline | feed(rows) | count
-            past = releases | dp.Isotonic(count.counter)
-            return past, releases | "Whole" >> dp.Isotonic(count.counter, over="series")
+            past = releases | dp.post.Isotonic(count.counter)
+            return past, releases | "Whole" >> dp.post.Isotonic(count.counter, over="series")
 
         outcome = run(build)
         assert len(outcome.outputs[0]) == len(outcome.outputs[1]) > 0
@@ -520,7 +524,7 @@ def test_a_stream_gives_each_release_as_it_comes() -> None:
 
     def build(pipeline: beam.Pipeline) -> Any:
         typed: Any = beam.Map(lambda r: r).with_output_types(Release)
-        return pipeline | source | typed | dp.Isotonic(COUNTER)
+        return pipeline | source | typed | dp.post.Isotonic(COUNTER)
 
     outcome = run(build, "bundles", ["--streaming"])
     assert outcome.releases == folded(IsotonicPast(COUNTER, 64), stream)
@@ -537,7 +541,7 @@ BUDGET = dp.ZCDP(0.5)
     [
         (lambda: dp.PrefixCount(BUDGET, 9, bounds=(-1, 1)), "may be negative .down to -1"),
         (lambda: dp.Histogram(BUDGET, 9, ["a"], removals=True), "may be negative"),
-        (lambda: dp.TickCount(BUDGET, 9, 0, horizon=2, keys=["a"], bounds=(-2, 1)), "down to -2"),
+        (lambda: TickNumbers(BUDGET, 9, 0, horizon=2, keys=["a"], bounds=(-2, 1)), "down to -2"),
         (lambda: dp.DegreeHistogram(BUDGET, 9, 3, max_degree=2), "may be negative"),
         (lambda: dp.SpanningForestCost(BUDGET, 9, 3, 2), "may be negative"),
         (lambda: dp.CutGraph(BUDGET, 9, 3), "may be negative"),
@@ -547,7 +551,7 @@ BUDGET = dp.ZCDP(0.5)
         ),
         (
             lambda: dp.PrefixCount(
-                dp.PureDP(1.0), mechanism=dp.sparse_for(9, 999, dp.PureDP(1.0)), horizon=None
+                dp.PureDP(1.0), mechanism=sparse_for(9, 999, dp.PureDP(1.0)), horizon=None
             ),
             "releases of Sparse have no stddev",
         ),
@@ -556,7 +560,7 @@ BUDGET = dp.ZCDP(0.5)
 def test_counts_that_may_fall_are_refused(count: Callable[[], Any], message: str) -> None:
     for over in ("past", "series"):
         with pytest.raises(ValueError, match=message):
-            dp.Isotonic(count().counter, over)
+            dp.post.Isotonic(count().counter, over)
 
 
 def test_counts_that_never_fall_are_taken() -> None:
@@ -568,31 +572,37 @@ def test_counts_that_never_fall_are_taken() -> None:
         dp.EpisodeCount(BUDGET, 9, ["a", "b"], 1),
         dp.PrefixCount(BUDGET, 9, bounds=(0, 5), unit=0.5),
     ):
-        dp.Isotonic(count.counter)
+        dp.post.Isotonic(count.counter)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: dp.Isotonic(COUNTER, "future"), "over must be one of past, series, got 'future'"),
-        (lambda: dp.Isotonic(COUNTER, blocks=1), "blocks must be at least 2, got 1"),
-        (lambda: dp.Isotonic(COUNTER, blocks=0), "blocks must be a whole number from 1, got 0"),
-        (lambda: dp.Isotonic(COUNTER, path="fast"), "path must be one of"),
-        (lambda: dp.Isotonic(COUNTER, "series", path="streaming"), 'use over="past"'),
-        (lambda: dp.Isotonic(COUNTER, blocks=10**6), "at most 1000000 can be rewritten"),
         (
-            lambda: dp.ShrinkAcrossKeys(
-                dp.TickCount(BUDGET, 9, 0, horizon=2, keys=["a"], bounds=(-2, 1))
+            lambda: dp.post.Isotonic(COUNTER, "future"),
+            "over must be one of past, series, got 'future'",
+        ),
+        (lambda: dp.post.Isotonic(COUNTER, blocks=1), "blocks must be at least 2, got 1"),
+        (
+            lambda: dp.post.Isotonic(COUNTER, blocks=0),
+            "blocks must be a whole number from 1, got 0",
+        ),
+        (lambda: dp.post.Isotonic(COUNTER, path="fast"), "path must be one of"),
+        (lambda: dp.post.Isotonic(COUNTER, "series", path="streaming"), 'use over="past"'),
+        (lambda: dp.post.Isotonic(COUNTER, blocks=10**6), "at most 1000000 can be rewritten"),
+        (
+            lambda: dp.post.ShrinkAcrossKeys(
+                TickNumbers(BUDGET, 9, 0, horizon=2, keys=["a"], bounds=(-2, 1))
             ),
             "may be negative .down to -2",
         ),
         (
-            lambda: dp.ShrinkAcrossKeys(
-                dp.TickCount(dp.ApproxDP(1.0, 1e-6), 9, 0, horizon=2, keys=dp.SelectKeys())
+            lambda: dp.post.ShrinkAcrossKeys(
+                TickNumbers(dp.ApproxDP(1.0, 1e-6), 9, 0, horizon=2, keys=dp.SelectKeys())
             ),
             "keys that nobody listed are shown for being large",
         ),
-        (lambda: dp.ShrinkAcrossKeys(clock("auto"), path="x"), "path must be one of"),
+        (lambda: dp.post.ShrinkAcrossKeys(clock("auto"), path="x"), "path must be one of"),
     ],
 )
 def test_constructor_refusals(make: Callable[[], Any], message: str) -> None:
@@ -605,14 +615,14 @@ def test_arguments_of_other_types_are_refused() -> None:
     with pytest.raises(
         TypeError, match=r"counter must be that of a transform, e\.g\. count\.count"
     ):
-        dp.Isotonic(count)
+        dp.post.Isotonic(count)
     for other in (count, count.counter, KEYS, dp.Histogram(BUDGET, 9, ["a"])):
-        with pytest.raises(TypeError, match="count must be the TickCount, TickHistogram"):
-            dp.ShrinkAcrossKeys(other)
+        with pytest.raises(TypeError, match="count must be the TickCount of one number"):
+            dp.post.ShrinkAcrossKeys(other)
     pipeline = beam.Pipeline()
     vectors = pipeline | beam.Create([]).with_output_types(VectorRelease)
     with pytest.raises(TypeError, match=r"of type Release, but they are .*VectorRelease'>$"):
-        _ = vectors | dp.ShrinkAcrossKeys(clock("auto"))
+        _ = vectors | dp.post.ShrinkAcrossKeys(clock("auto"))
 
 
 def test_unbounded_input_has_no_whole_series() -> None:
@@ -621,15 +631,15 @@ def test_unbounded_input_has_no_whole_series() -> None:
     made = pipeline | test_stream.TestStream() | typed
     for path in ("auto", "bounded"):
         with pytest.raises(ValueError, match='use over="past"'):
-            _ = made | path >> dp.Isotonic(COUNTER, "series", path=path)
+            _ = made | path >> dp.post.Isotonic(COUNTER, "series", path=path)
     with pytest.raises(ValueError, match="would wait for its end"):
-        _ = made | dp.Isotonic(COUNTER, path="bounded")
+        _ = made | dp.post.Isotonic(COUNTER, path="bounded")
 
 
 def test_people_and_items_are_keys_too() -> None:
     users = dp.Users(lambda event: event, events=1, per_key=1)
-    people = dp.DistinctUsers(BUDGET, 10, 0, horizon=2, keys=["a", "b"], users=users)
-    items = dp.TickHistogram(BUDGET, 10, 0, horizon=2, domain=["a", "b"])
+    people = DistinctUsers(BUDGET, 10, 0, horizon=2, keys=["a", "b"], users=users)
+    items = TickHistogram(BUDGET, 10, 0, horizon=2, domain=["a", "b"])
     for count in (people, items):
-        shrinking = dp.ShrinkAcrossKeys(count)
+        shrinking = dp.post.ShrinkAcrossKeys(count)
         assert pickle.loads(pickle.dumps(shrinking))._fold.parameters == ("shrunk", "a", "b")

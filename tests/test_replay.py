@@ -22,13 +22,18 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindow, IntervalWi
 
 import beam_dpcount as dp
 from beam_dpcount.commands import count, histogram, ticks
+from beam_dpcount.counters.sparse import sparse_for
 from beam_dpcount.dofns.intake import Intake
+from beam_dpcount.errors import SecretError
 from beam_dpcount.noise import replay
+from beam_dpcount.noise.entropy import SystemEntropy
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
-from beam_dpcount.noise.replay import NO_ID, Expansion, Replay, ReplayableEntropy, SecretError
+from beam_dpcount.noise.replay import NO_ID, Expansion, Replay, ReplayableEntropy
 from beam_dpcount.states.codecs import StateCodec
 from beam_dpcount.states.envelope import OTHER_ENTROPY
 from beam_dpcount.transforms.inputs import DRAWS_EARLY
+from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests.messages import says
 from tests.runners import RUNNERS, Row, feed, run
 
@@ -297,7 +302,7 @@ def test_vectors_sequences_and_graphs_replay(path: str) -> None:
 @each_path
 def test_ticks_replay_from_their_sums(path: str) -> None:
     def ticked(rows: list[Row], **options: Any) -> Any:
-        count = dp.TickCount(
+        count = TickNumbers(
             dp.ZCDP(0.5),
             2,
             0,
@@ -324,7 +329,7 @@ def test_ticks_share_noise_before_the_divergence_only(path: str, at: int) -> Non
     """The noise itself: of Simple1, one coordinate a tick. An event adds 1 to its tick."""
 
     def noise(rows: list[Row]) -> np.ndarray:
-        count = dp.TickCount(
+        count = TickNumbers(
             dp.ZCDP(Fraction(1, 10**9)),
             2,
             0,
@@ -353,7 +358,7 @@ def test_the_paths_of_ticks_have_noise_of_their_own() -> None:
     """An event that is late on the one is not on the other: their agreeing would show it."""
     seen = []
     for path in ("bounded", "streaming"):
-        count = dp.TickCount(
+        count = TickNumbers(
             dp.ZCDP(1e-7), 2, 0, horizon=4, keys=["k"], path=path, entropy=entropy()
         )
         seen += [r.value for r in run(lambda p, count=count: p | feed(ROWS) | count).releases]
@@ -365,7 +370,7 @@ def test_the_domain_of_ticks_separates_their_noise(path: str) -> None:
     """It says which items of an event count, so that agreeing would show events of several."""
 
     def of(*domain: str) -> list[float]:
-        count = dp.TickHistogram(
+        count = TickHistogram(
             dp.ZCDP(1e-7), 2, 0, horizon=4, domain=domain, path=path, entropy=entropy()
         )
         rows: list[Row] = [("", "a", 0)]
@@ -612,7 +617,7 @@ def test_all_that_says_where_ticks_count_separates_their_noise(path: str) -> Non
     """Else two clocks would give equal releases if, and only if, no event falls between them."""
 
     def of(start: int = 0, late: str = "fold", **options: Any) -> Any:
-        count = dp.TickCount(
+        count = TickNumbers(
             dp.ZCDP(1e-7),
             2,
             start,
@@ -648,7 +653,7 @@ COUNTED: dict[str, tuple[Any, Sequence[Any]]] = {
     **{
         f"TickCount, {late}{', streaming' * (path == 'streaming')}": (
             partial(  # type: ignore[call-arg]
-                dp.TickCount,
+                TickNumbers,
                 tick=2,
                 start=0,
                 horizon=3,
@@ -666,7 +671,7 @@ COUNTED: dict[str, tuple[Any, Sequence[Any]]] = {
     **{
         f"TickHistogram{', streaming' * (path == 'streaming')}": (
             partial(  # type: ignore[call-arg]
-                dp.TickHistogram,
+                TickHistogram,
                 tick=2,
                 start=1,
                 horizon=3,
@@ -834,7 +839,7 @@ def test_noise_that_is_drawn_early_is_refused(path: str) -> None:
         horizon = 20 if isinstance(mechanism, dp.mechanisms.KAry) else None
         with pytest.raises(ValueError, match=says(DRAWS_EARLY)):
             counts(ROWS, path, budget=dp.PureDP(1), mechanism=mechanism, horizon=horizon)
-    sparse = dp.sparse_for(3, 20, dp.PureDP(1))
+    sparse = sparse_for(3, 20, dp.PureDP(1))
     with pytest.raises(ValueError, match="SystemEntropy"):
         counts(ROWS, path, budget=dp.PureDP(1), mechanism=sparse, horizon=None)
     # By name, or left out, the variant without subtraction is taken.
@@ -858,7 +863,7 @@ def test_replayable_noise_needs_its_history() -> None:
     with pytest.raises(TypeError, match="replay"):
         entropy().source(LAWS[0], None)
     with pytest.raises(TypeError, match="not replayable"):
-        dp.SystemEntropy().replay(LAWS[0], None, "x")
+        SystemEntropy().replay(LAWS[0], None, "x")
 
 
 def test_states_of_another_entropy_are_refused() -> None:

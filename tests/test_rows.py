@@ -20,6 +20,8 @@ from beam_dpcount.dofns.rows import (
     is_row,
     is_row_type,
 )
+from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests.runners import RUNNERS, root, run
 from tests.transforms import ALL, BUDGET, CLOCK, KEYED, OTHERS, TICKS
 
@@ -191,7 +193,7 @@ def test_rows_as_values_of_pairs(form: str, runner: str) -> None:
         return (
             pairs | dp.PrefixCount(EXACT, 8, **bought),
             pairs | dp.Histogram(EXACT, 8, ["buy", "view"], value=lambda row: row.action),
-            pairs | dp.TickCount(EXACT, **CLOCK, keys=["site"], **bought),
+            pairs | TickNumbers(EXACT, **CLOCK, keys=["site"], **bought),
         )
 
     prefix, histogram, ticks = run(build, runner).outputs
@@ -212,9 +214,9 @@ def test_rows_as_events_without_a_key(form: str, runner: str) -> None:
         return (
             rows
             | "Stamp" >> stamp.with_output_types(Any)
-            | dp.TickHistogram(EXACT, **CLOCK, domain=["buy"], value=lambda row: row.action),
-            rows | dp.LocalMedian(EXACT, 4, value=lambda row: len(row.action) / 4),
-            rows | dp.LocalConvexRisk(EXACT, 4, **slopes),
+            | TickHistogram(EXACT, **CLOCK, domain=["buy"], value=lambda row: row.action),
+            rows | dp.local.LocalMedian(EXACT, 4, value=lambda row: len(row.action) / 4),
+            rows | dp.local.LocalConvexRisk(EXACT, 4, **slopes),
         )
 
     ticks, median, _ = run(build, runner).outputs

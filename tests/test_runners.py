@@ -30,6 +30,7 @@ import beam_dpcount as dp
 from beam_dpcount.commands import app as cli
 from beam_dpcount.commands import count, graph, histogram, sequences, ticks
 from beam_dpcount.transforms.runners import jumps_to_the_end, spreads_groups
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests.command_lines import command
 from tests.transforms import ALL
 
@@ -37,7 +38,7 @@ ROOT = Path(__file__).parents[1]
 BUDGET = dp.ZCDP(0.5)
 TRANSFORMS: dict[str, Callable[..., Any]] = {
     **ALL,
-    "LocalConvexRisk": lambda **more: dp.LocalConvexRisk(
+    "LocalConvexRisk": lambda **more: dp.local.LocalConvexRisk(
         BUDGET, 4, gradient=lambda x, points: points, **more
     ),
 }
@@ -99,7 +100,7 @@ def applied(name: str, runner: Any, flags: Any = (), times: int = 1, **more: Any
 )
 def test_tested_runners_pass(runner: Any) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("error", dp.RunnerWarning)
+        warnings.simplefilter("error", dp.errors.RunnerWarning)
         pipeline = applied("PrefixCount", runner())
     assert not spreads_groups(pipeline)
 
@@ -110,14 +111,18 @@ def test_a_pipeline_without_a_runner_has_beams_own() -> None:
 
 @each
 def test_dask_is_refused(name: str) -> None:
-    with pytest.raises(dp.RunnerError, match=r"DaskRunner mixes the outputs.*allow_runner=True"):
+    with pytest.raises(
+        dp.errors.RunnerError, match=r"DaskRunner mixes the outputs.*allow_runner=True"
+    ):
         applied(name, DaskRunner())
 
 
 @each
 @pytest.mark.parametrize("runner", [Other, Patched, TrivialRunner])
 def test_unknown_runners_are_refused(name: str, runner: Any) -> None:
-    with pytest.raises(dp.RunnerError, match=f"^{runner.__name__} was not tested.*allow_runner"):
+    with pytest.raises(
+        dp.errors.RunnerError, match=f"^{runner.__name__} was not tested.*allow_runner"
+    ):
         applied(name, runner())
 
 
@@ -125,7 +130,7 @@ def test_unknown_runners_are_refused(name: str, runner: Any) -> None:
 @pytest.mark.parametrize("runner", [DaskRunner, Other, PortableRunner])
 def test_allow_runner(name: str, runner: Any) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("error", dp.RunnerWarning)
+        warnings.simplefilter("error", dp.errors.RunnerWarning)
         pipeline = applied(name, runner(), allow_runner=True)
     assert not spreads_groups(pipeline)
 
@@ -136,7 +141,7 @@ def test_a_refused_runner_uses_no_share() -> None:
     for runner in (Other(), FnApiRunner()):
         pairs = beam.Pipeline(runner=runner) | beam.Create([("a", 1)])
         if isinstance(runner, Other):
-            with pytest.raises(dp.RunnerError):
+            with pytest.raises(dp.errors.RunnerError):
                 _ = pairs | made
         else:
             _ = pairs | made
@@ -150,7 +155,7 @@ def test_portable_runners_warn_once_a_pipeline(name: str, runner: Any) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         pipeline = applied(name, runner(), times=3)
-    (said,) = [str(w.message) for w in caught if w.category is dp.RunnerWarning]
+    (said,) = [str(w.message) for w in caught if w.category is dp.errors.RunnerWarning]
     assert ("finish_bundle_before_checkpointing" in said) == (runner is FlinkRunner)
     assert said.startswith(f"{runner.__name__} was not tested")
     assert "\n" not in said
@@ -161,18 +166,18 @@ def test_dataflow_warns() -> None:
     pipeline = beam.Pipeline(runner="FnApiRunner")
     pipeline.runner = DataflowRunner()  # Beam makes none without an account
     pairs = pipeline | beam.Create([("a", 1)])
-    with pytest.warns(dp.RunnerWarning, match="^DataflowRunner was not tested"):
+    with pytest.warns(dp.errors.RunnerWarning, match="^DataflowRunner was not tested"):
         _ = pairs | dp.PrefixCount(BUDGET, 8)
     assert spreads_groups(pipeline)
 
 
 def test_notebooks_warn_of_what_they_run_on() -> None:
-    with pytest.warns(dp.RunnerWarning, match="spends the budget again"):
+    with pytest.warns(dp.errors.RunnerWarning, match="spends the budget again"):
         pipeline = applied("PrefixCount", Notebook(DirectRunner()))
     assert not spreads_groups(pipeline)
-    with pytest.raises(dp.RunnerError, match="DaskRunner mixes"):
+    with pytest.raises(dp.errors.RunnerError, match="DaskRunner mixes"):
         applied("PrefixCount", Notebook(DaskRunner()))
-    with pytest.raises(dp.RunnerError, match="loses results"):
+    with pytest.raises(dp.errors.RunnerError, match="loses results"):
         applied("PrefixCount", Notebook(FlinkRunner()), ["--checkpointing_interval=10"])
 
 
@@ -215,14 +220,14 @@ SAFE: dict[str, Callable[[], PipelineOptions]] = {
 @each
 def test_checkpoints_without_the_flag_are_refused(name: str) -> None:
     for more in ({}, {"allow_runner": True}):
-        with pytest.raises(dp.RunnerError, match=f"loses results.*--{FINISH}"):
+        with pytest.raises(dp.errors.RunnerError, match=f"loses results.*--{FINISH}"):
             applied(name, FlinkRunner(), [f"--{EVERY}=1000"], **more)
 
 
 @pytest.mark.parametrize("runner", [FlinkRunner, PortableRunner, OfCompany])
 @pytest.mark.parametrize("spelling", LOSING)
 def test_checkpoints_in_all_spellings(spelling: str, runner: Any) -> None:
-    with pytest.raises(dp.RunnerError, match=f"--{FINISH}"):
+    with pytest.raises(dp.errors.RunnerError, match=f"--{FINISH}"):
         applied("PrefixCount", runner(), LOSING[spelling](), allow_runner=True)
 
 
@@ -242,7 +247,7 @@ def test_options_that_declare_flinks(monkeypatch: pytest.MonkeyPatch) -> None:
         parser.add_argument(f"--{FINISH}", action="store_true")
 
     monkeypatch.setattr(Typed, "_add_argparse_args", classmethod(lambda _, p: declare(p)))
-    with pytest.raises(dp.RunnerError, match="loses results"):
+    with pytest.raises(dp.errors.RunnerError, match="loses results"):
         applied("PrefixCount", FlinkRunner(), [f"--{EVERY}=1000"])
     applied("PrefixCount", FlinkRunner(), [f"--{EVERY}=1000", f"--{FINISH}"], allow_runner=True)
 
@@ -291,7 +296,9 @@ def test_commands_refuse_dask_in_one_line(name: str, runner: str, tmp_path: Path
 
 
 def test_commands_warn_in_one_line() -> None:
-    text = cli.format_warning(dp.RunnerWarning("SparkRunner was not"), dp.RunnerWarning, "f.py", 1)
+    text = cli.format_warning(
+        dp.errors.RunnerWarning("SparkRunner was not"), dp.errors.RunnerWarning, "f.py", 1
+    )
     assert text == "warning: SparkRunner was not\n"
     other = cli.format_warning(UserWarning("other"), UserWarning, "f.py", 1)
     assert other.startswith("f.py:1: UserWarning: other")
@@ -360,8 +367,8 @@ def test_prism_is_kept_from_splitting_bundles_of_state(given: list[str]) -> None
             people = dp.Users(str, 1, per_key=1)
             for made in (
                 dp.PrefixCount(BUDGET, 9, path=path),
-                dp.TickCount(BUDGET, **clock, value=str, users=people),
-                dp.BoundUsers(people, {"mine": dp.TickCount(BUDGET, **clock, value=str)}),
+                TickNumbers(BUDGET, **clock, value=str, users=people),
+                dp.BoundUsers(people, {"mine": TickNumbers(BUDGET, **clock, value=str)}),
             ):
                 pipeline = beam.Pipeline(runner, options=PipelineOptions(given))
                 _ = pipeline | beam.Create([("k", 1)]) | made
@@ -380,7 +387,7 @@ def test_state_on_several_local_workers_is_refused(workers: int) -> None:
             events = pipeline | beam.Create([("k", 1)])
             count = dp.PrefixCount(dp.ZCDP(0.5), 9, path=path, allow_runner=True)
             if refused:
-                with pytest.raises(dp.RunnerError, match="direct_num_workers"):
+                with pytest.raises(dp.errors.RunnerError, match="direct_num_workers"):
                     _ = events | count
             else:
                 _ = events | count

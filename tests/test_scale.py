@@ -19,6 +19,7 @@ from beam_dpcount.dofns import users as bounding
 from beam_dpcount.dofns.parcels import Parcels
 from beam_dpcount.dofns.users import BoundArriving, BoundShards, SendToPeople, SendToShards
 from beam_dpcount.states.wire import record_of, records_of
+from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks import people
 from benchmarks.soak import Cell
 
@@ -116,7 +117,7 @@ def test_every_person_of_very_many_counts_k_times(skewed: bool) -> None:
     each = Tally(person for person, _ in people.stream(EVENTS, skewed))
     total = sum(min(n, 5) for n in each.values())
     assert total == EVENTS if not skewed else total < 0.51 * EVENTS
-    count = dp.TickCount(
+    count = TickNumbers(
         *(dp.ZCDP(1e14), people.TICK * people.TICKS, 0),
         horizon=1,
         keys=["all"],

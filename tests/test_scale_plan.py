@@ -22,6 +22,7 @@ from beam_dpcount.dofns.users import SHARDS, BoundArriving, SendToPeople
 from beam_dpcount.noise.entropy import SystemNoise
 from beam_dpcount.states.codecs import StateCodec
 from beam_dpcount.states.wire import PAIR, pack_batch
+from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks import plan, stages
 from benchmarks.cells import Bag, Cell, Timer
 from benchmarks.jobs import dofns_of, order
@@ -280,8 +281,8 @@ def test_the_default_is_what_transforms_take() -> None:
         assert count.counter.mechanism.name == clock.counter.mechanism.name == plan.DEFAULT
 
 
-def ticks(keys: Any, horizon: int, budget: Any = SPENT, **how: Any) -> dp.TickCount:
-    return dp.TickCount(budget, 60, 0, horizon=horizon, keys=keys, path="streaming", **how)
+def ticks(keys: Any, horizon: int, budget: Any = SPENT, **how: Any) -> TickNumbers:
+    return TickNumbers(budget, 60, 0, horizon=horizon, keys=keys, path="streaming", **how)
 
 
 class Timers(Timer):

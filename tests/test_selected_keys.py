@@ -23,7 +23,9 @@ from beam_dpcount.counters.selection import Selection
 from beam_dpcount.dofns.shards import CountShards, ShardPlan, shard_of
 from beam_dpcount.dofns.ticks import SEED
 from beam_dpcount.states.wire import pack_batch
-from beam_dpcount.transforms.ticks import TickCount
+from beam_dpcount.transforms.distinct import DistinctUsers
+from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks.cells import Bag, Cell, Timer
 from tests.runners import RUN_AT_ONCE, SECOND, Row, feed, run, run_stream
 from tests.scripted import ScriptedEntropy, SeededNoise
@@ -47,9 +49,9 @@ ROWS: list[Row] = sorted(
 )
 
 
-def count(**options: Any) -> TickCount:
+def count(**options: Any) -> TickNumbers:
     given = {"keys": dp.SelectKeys(shards=3), "entropy": ScriptedEntropy(6), **CLOCK, **options}
-    return dp.TickCount(given.pop("budget", BUDGET), **given)
+    return TickNumbers(given.pop("budget", BUDGET), **given)
 
 
 def seen_of(
@@ -79,7 +81,7 @@ pytestmark = pytest.mark.usefixtures("no_state_cache")
 
 @pytest.mark.parametrize(("horizon", "theta"), [(100, 59.7), (1000, 82.9), (10_000, 108.35)])
 def test_largest_thresholds(horizon: int, theta: float) -> None:
-    made = dp.TickCount(
+    made = TickNumbers(
         dp.ApproxDP(1.0, 1e-6),
         1,
         0,
@@ -105,7 +107,7 @@ PERSON = [
 def test_thresholds_for_people(bound: tuple[int, int, int], sigma: float, theta: float) -> None:
     """At most 2 % above the worst allocation of events to keys."""
     events, keys, per_key = bound
-    made = dp.TickCount(
+    made = TickNumbers(
         dp.ApproxDP(1.0, 1e-6),
         **{**CLOCK, "horizon": 1000},
         keys=dp.SelectKeys(),
@@ -130,7 +132,7 @@ def test_how_often_a_key_of_one_event_appears(mechanism: str, least: float) -> N
     """In 100,000 trials, each a column; and that a threshold without that event would show."""
     horizon, trials, at_once = 100, 100_000, 20_000
     budget: Any = dp.PureDP(3.0) if mechanism == "BinaryTree" else dp.ApproxDP(3.0, 2e-2)
-    made = dp.TickCount(
+    made = TickNumbers(
         budget, 1, 0, horizon=horizon, keys=dp.SelectKeys(delta=1e-2), mechanism=mechanism
     )
     selection = made.selection
@@ -152,7 +154,7 @@ def test_how_often_a_key_of_one_event_appears(mechanism: str, least: float) -> N
 
 
 def test_delays_and_bias_are_those_measured() -> None:
-    made = dp.TickCount(
+    made = TickNumbers(
         dp.ApproxDP(1.0, 1e-6), 1, 0, horizon=1000, keys=dp.SelectKeys(), mechanism="NormalizedBLT"
     )
     assert made.selection is not None
@@ -171,7 +173,7 @@ def test_delays_and_bias_are_those_measured() -> None:
 def test_what_a_clock_has_no_time_to_tell_is_not_said() -> None:
     """Ten ticks later there would be those alone that are shown early, for their noise."""
     budget = dp.ApproxDP(1.0, 1e-6)
-    made = dp.TickCount(budget, 1, 0, horizon=24, keys=dp.SelectKeys(), mechanism="NormalizedBLT")
+    made = TickNumbers(budget, 1, 0, horizon=24, keys=dp.SelectKeys(), mechanism="NormalizedBLT")
     assert made.selection is not None
     one, seven, hundred = made.selection.outlook((1, 7, 100))
     assert one.delay is None
@@ -255,7 +257,7 @@ PEOPLE = [payload(row, number) for number, row in enumerate(ROWS)]
         lambda path: count(
             path=path, value=lambda e: 1, users=dp.Users(lambda e: e["who"], 6, per_key=3)
         ),
-        lambda path: dp.DistinctUsers(
+        lambda path: DistinctUsers(
             BUDGET,
             **CLOCK,
             window=3,
@@ -282,7 +284,7 @@ def test_one_bound_for_several_counts() -> None:
         dp.Users(who, 40, per_key=20),
         {
             "events": count(value=lambda e: 1),
-            "people": dp.DistinctUsers(
+            "people": DistinctUsers(
                 BUDGET, **CLOCK, keys=dp.SelectKeys(), users=dp.Users(who, 5, per_key=1)
             ),
         },
@@ -297,7 +299,7 @@ def test_one_bound_for_several_counts() -> None:
 
 
 def items(path: str) -> Any:
-    return dp.TickHistogram(
+    return TickHistogram(
         BUDGET,
         **CLOCK,
         domain=dp.SelectKeys(shards=3),
@@ -322,7 +324,7 @@ def test_items_and_the_largest_of_them() -> None:
     made = {path: seen_of(items(path), rows) for path in ("bounded", "streaming")}
     assert made["bounded"] == made["streaming"]
     # Of a set the first in order, of others as they come.
-    exact = dp.TickHistogram(
+    exact = TickHistogram(
         dp.ApproxDP(1e3, 1e-1), **CLOCK, domain=dp.SelectKeys(), max_items=2, value=lambda e: e[1]
     )
     last = {
@@ -332,7 +334,7 @@ def test_items_and_the_largest_of_them() -> None:
     tops = []
     for path in ("bounded", "streaming"):
         histogram = items(path)
-        tops.append(seen_of(histogram | dp.TopKPerTick(2, histogram, path), rows))
+        tops.append(seen_of(histogram | dp.post.TopKPerTick(2, histogram, path), rows))
     assert tops[0] == tops[1]
     for top in (seen.value for seen in tops[0]):
         shown = {s.value.key: s.value.value for s in made["bounded"] if s.value.step == top.step}
@@ -343,15 +345,15 @@ def test_items_and_the_largest_of_them() -> None:
 def test_the_largest_of_a_live_stream() -> None:
     rows = sorted(BASKETS, key=lambda row: row[2])
     live, bounded = items("streaming"), items("bounded")
-    found = run_stream(live | dp.TopKPerTick(2, live), *by_ticks(rows)).outputs[0]
-    assert found == seen_of(bounded | dp.TopKPerTick(2, bounded, "bounded"), rows)
+    found = run_stream(live | dp.post.TopKPerTick(2, live), *by_ticks(rows)).outputs[0]
+    assert found == seen_of(bounded | dp.post.TopKPerTick(2, bounded, "bounded"), rows)
 
 
 def test_the_largest_of_windows_that_start_anew() -> None:
     """Steps come again in each: what is shown at a time goes together."""
 
     def people(path: str) -> Any:
-        return dp.DistinctUsers(
+        return DistinctUsers(
             dp.ApproxDP(1e3, 1e-1),
             **{**CLOCK, "horizon": 8},
             window=4,
@@ -363,7 +365,7 @@ def test_the_largest_of_windows_that_start_anew() -> None:
     tops = []
     for path in ("bounded", "streaming"):
         counted = people(path)
-        found = seen_of(counted | dp.TopKPerTick(1, counted, path), PEOPLE)
+        found = seen_of(counted | dp.post.TopKPerTick(1, counted, path), PEOPLE)
         tops.append([(s.value.timestamp, s.value.step, round(s.value.values[0])) for s in found])
     assert sorted(tops[0]) == sorted(tops[1])
     assert [step for _, step, _ in sorted(tops[0])] == [*range(1, 9)]
@@ -527,8 +529,8 @@ def test_one_timer_a_shard_and_one_cell() -> None:
 def test_a_share_takes_its_delta_when_it_is_applied() -> None:
     ledger = dp.Ledger(dp.ApproxDP(1.0, 1e-6), keys_delta=4e-7)
     with pytest.raises(ValueError, match="keys_delta"):
-        dp.TickCount(ledger.share(0.5, "none"), **CLOCK, keys=dp.SelectKeys())
-    made = dp.TickCount(
+        TickNumbers(ledger.share(0.5, "none"), **CLOCK, keys=dp.SelectKeys())
+    made = TickNumbers(
         ledger.rest("people"),
         **CLOCK,
         keys=dp.SelectKeys(delta=4e-7),

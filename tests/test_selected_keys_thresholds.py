@@ -16,13 +16,14 @@ from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.selection import Selection
 from beam_dpcount.mechanisms import BinaryTree
 from beam_dpcount.noise.laws import DiscreteLaplace
+from beam_dpcount.transforms.ticks import TickNumbers
 
 BUDGET = dp.ApproxDP(1.0, 1e-6)
 
 
 def selection_of(budget: Any, horizon: int, **options: Any) -> Selection:
     keys = dp.SelectKeys(**options.pop("select", {}))
-    made = dp.TickCount(budget, 60, 0, horizon=horizon, keys=keys, **options).selection
+    made = TickNumbers(budget, 60, 0, horizon=horizon, keys=keys, **options).selection
     assert made is not None
     return made
 
@@ -128,7 +129,7 @@ def test_keys_that_take_too_long_are_said_to() -> None:
 
 def test_it_says_the_same_whenever_it_is_printed() -> None:
     """It simulates once: a report does not contradict the terminal."""
-    counter = dp.TickCount(dp.ZCDP(0.1), 60, 0, horizon=300, keys=["a"]).counter
+    counter = TickNumbers(dp.ZCDP(0.1), 60, 0, horizon=300, keys=["a"]).counter
     selection = Selection(counter, 1e-6)
     assert str(selection) == str(selection)
     assert selection.outlook() != selection.outlook()

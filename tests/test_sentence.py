@@ -27,7 +27,7 @@ from beam_dpcount.transforms.distinct import DistinctUsers
 from beam_dpcount.transforms.sentence import TickCount
 from beam_dpcount.transforms.sliding import SlidingCount
 from beam_dpcount.transforms.tick_histograms import TickHistogram
-from beam_dpcount.transforms.ticks import TickCount as TickNumbers
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests import sentences as say
 from tests.hostile import Hidden, Odd
 from tests.runners import PATHS, SECOND, each_path, feed, run
@@ -373,8 +373,8 @@ def test_other_transforms_take_it_as_they_take_counts_of_numbers() -> None:
     (last,) = run(
         lambda p: (
             (p | feed(rows) | bound)["events"]
-            | dp.ShrinkAcrossKeys(bound._counts["events"])
-            | dp.TopKPerTick(1, counts["events"])
+            | dp.post.ShrinkAcrossKeys(bound._counts["events"])
+            | dp.post.TopKPerTick(1, counts["events"])
             | beam.Filter(lambda top: top.step == say.TICKS)
         )
     ).releases

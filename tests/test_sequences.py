@@ -41,7 +41,7 @@ def test_each_fixed_window_starts_anew(path: str) -> None:
 def test_top_words_are_post_processing(path: str) -> None:
     rows = [("x", letter, 1_000_000 * i) for i, letter in enumerate("abababb")]
     count = dp.SubstringCount(EXACT, 9, [*"ab"], 2, mechanism="BinaryTree", path=path, every=7)
-    outcome = run(lambda p: p | feed(rows) | count | dp.TopK(2, count))
+    outcome = run(lambda p: p | feed(rows) | count | dp.post.TopK(2, count))
     assert [(r.items, r.values) for r in outcome.releases] == [(["b", "a"], [4.0, 3.0])]
 
 
@@ -103,15 +103,15 @@ def test_the_last_release_of_every_tick(path: str) -> None:
     count = dp.SubstringCount(EXACT, 9, [*"ab"], 1, mechanism="BinaryTree", path=path)
     seen = {}
     for start in (0, 2):
-        outcome = run(lambda p, start=start: p | feed(rows) | count | dp.LastPerTick(5, start))
+        outcome = run(lambda p, start=start: p | feed(rows) | count | dp.post.LastPerTick(5, start))
         seen[start] = [(r.key, r.step, r.timestamp // 1_000_000) for r in outcome.releases]
     assert seen[0] == [("x", 3, 2), ("x", 5, 6), ("x", 6, 14), ("y", 1, 3), ("y", 2, 9)]
     assert seen[2] == [("x", 2, 1), ("x", 5, 6), ("x", 6, 14), ("y", 1, 3), ("y", 2, 9)]
     number = dp.PrefixCount(EXACT, 9, mechanism="BinaryTree", value=lambda letter: 1, path=path)
-    outcome = run(lambda p: p | feed(rows) | number | dp.LastPerTick(100))
+    outcome = run(lambda p: p | feed(rows) | number | dp.post.LastPerTick(100))
     assert [(r.key, r.value) for r in outcome.releases] == [("x", 6.0), ("y", 2.0)]
     with pytest.raises(ValueError, match="tick"):
-        dp.LastPerTick(0)
+        dp.post.LastPerTick(0)
 
 
 # Letters that are refused

@@ -55,7 +55,7 @@ def test_what_is_refused_spends_nothing():
 def test_overspending_is_refused_before_there_is_a_pipeline():
     ledger = dp.Ledger(dp.ZCDP(0.5))
     _ = dp.PrefixCount(ledger.share(0.7, "clicks"), 100)
-    with pytest.raises(dp.OverspentError, match=r"asks for 40 % .* but 30 % is left"):
+    with pytest.raises(dp.errors.OverspentError, match=r"asks for 40 % .* but 30 % is left"):
         dp.PrefixCount(ledger.share(0.4, "views"), 100)
 
 

@@ -174,7 +174,7 @@ def test_states_hold_the_same_few_numbers_whatever_the_length(kind):
     assert len(state) == long.state_size
     assert state[:2] == (10**9, 10**8 + 1)
     assert value > 10**8
-    with pytest.raises(dp.HorizonError):
+    with pytest.raises(dp.errors.HorizonError):
         long.step(state, 1, Constant())
 
 

@@ -137,7 +137,7 @@ def test_steps_in_a_row_are_those_one_by_one(window, taken):
     assert values.tolist() == expected
     assert row.drawn == one.drawn
     assert len(mechanism.steps(found, xs[:0], row)[1]) == 0
-    with pytest.raises(dp.HorizonError):
+    with pytest.raises(dp.errors.HorizonError):
         mechanism.steps(start, xs[: 51 - taken], row)
 
 
@@ -151,7 +151,7 @@ def test_a_key_that_is_seen_late_has_the_state_of_empty_steps(window, dimension)
         t, packed = mechanism.after(n, noise, dimension)
         assert t == expected[0]
         assert np.asarray(packed).tobytes() == np.asarray(expected[1]).tobytes()
-    with pytest.raises(dp.HorizonError):
+    with pytest.raises(dp.errors.HorizonError):
         mechanism.after(41, noise, dimension)
 
 
@@ -530,13 +530,13 @@ def test_nothing_is_released_past_the_horizon():
     mechanism, noise = SlidingBLT(4, 3), random_script(9)
     state, _ = stepped(mechanism, inputs(4), noise)
     drawn = list(noise.drawn)
-    with pytest.raises(dp.HorizonError, match="beyond the horizon of 4 steps"):
+    with pytest.raises(dp.errors.HorizonError, match="beyond the horizon of 4 steps"):
         mechanism.step(state, 1, noise)
-    with pytest.raises(dp.HorizonError):
+    with pytest.raises(dp.errors.HorizonError):
         mechanism.release(inputs(5), noise)
     assert noise.drawn == drawn
     for ask in (mechanism.encoder, mechanism.decoder, mechanism.row_norms2):
-        with pytest.raises(dp.HorizonError):
+        with pytest.raises(dp.errors.HorizonError):
             ask(5)
 
 

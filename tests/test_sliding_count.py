@@ -20,8 +20,8 @@ import beam_dpcount as dp
 from beam_dpcount.counters.clock import OUTSIDE, UNLISTED
 from beam_dpcount.counters.sliding import difference_variance
 from beam_dpcount.mechanisms import SlidingBLT
-from beam_dpcount.transforms.sliding import NO_PURE_BUDGET
-from beam_dpcount.transforms.ticks import FOLDS_LATE
+from beam_dpcount.transforms.sliding import NO_PURE_BUDGET, SlidingCount
+from beam_dpcount.transforms.ticks import FOLDS_LATE, TickNumbers
 from tests.messages import says
 from tests.people import KEYS, crowd, number, people
 from tests.runners import SECOND, Row, each_path, each_runner_and_path, feed, run, run_stream
@@ -36,14 +36,14 @@ ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.usefixtures("no_state_cache")
 
 
-def sliding(window: int = 3, **options: Any) -> dp.SlidingCount:
+def sliding(window: int = 3, **options: Any) -> SlidingCount:
     """Ten-second ticks over two minutes, with noise the tests know."""
     given: dict[str, Any] = {"budget": BUDGET, "tick": 10, "start": 0, "horizon": 12}
     given |= {"keys": ["a", "b", "c"], "entropy": ScriptedEntropy(), **options}
-    return dp.SlidingCount(window=window, **given)
+    return SlidingCount(window=window, **given)
 
 
-def exact(window: int = 3, **options: Any) -> dp.SlidingCount:
+def exact(window: int = 3, **options: Any) -> SlidingCount:
     return sliding(window, **{"budget": EXACT, "entropy": None, **options})
 
 
@@ -133,7 +133,7 @@ def test_replays_are_equal_and_others_have_other_noise(
 @pytest.mark.parametrize(("window", "most"), [(10, 4.2), (100, 9.5), (1000, 17.0)])
 def test_the_variance_has_a_limit(window: int, most: float) -> None:
     """In squared events at rho = 1/2, for as long as 2^30 ticks."""
-    count = dp.SlidingCount(dp.ZCDP(0.5), 1, 0, window=window, keys=["a"])
+    count = SlidingCount(dp.ZCDP(0.5), 1, 0, window=window, keys=["a"])
     counter = count.counter
     assert counter.horizon == 2**30
     assert counter.variance(2**30) == counter.max_variance() <= most
@@ -172,7 +172,7 @@ def test_unbounded_input_goes_on_to_the_ceiling() -> None:
     _ = pipeline | test_stream.TestStream() | count
     assert count.counter.horizon == 2**30
     assert count.display_data()["ticks"] == "1073741824"
-    days = dp.SlidingCount(BUDGET, 86_400, "2024-01-01T00:00:00Z", window=7, keys=["a"])
+    days = SlidingCount(BUDGET, 86_400, "2024-01-01T00:00:00Z", window=7, keys=["a"])
     assert days.counter.horizon == 2_913_174  # to the year 9999
     with pytest.raises(ValueError, match="up to 2\\^30 steps"):
         exact(horizon=2**30 + 1)
@@ -273,7 +273,7 @@ def test_windows_of_the_input_are_refused() -> None:
 def test_other_transforms_know_that_it_counts_no_prefixes() -> None:
     count = sliding()
     with pytest.raises(ValueError, match="releases sums over the last 3 steps"):
-        dp.SlidingSum(2, count.counter)
+        dp.post.SlidingSum(2, count.counter)
     with pytest.raises(TypeError, match="SlidingCount"):
         dp.BoundUsers(people(2), {"recent": count})
     with pytest.raises(TypeError, match="got SlidingCount"):
@@ -291,7 +291,7 @@ def test_what_does_not_count_is_told() -> None:
 def test_top_keys_of_a_tick_follow(path: str) -> None:
     count = exact(1, path=path)
     rows: list[Row] = [("b", 1, 5), ("c", 1, 15 * SECOND)]
-    top = run(lambda p: p | feed(rows) | count | dp.TopKPerTick(1, count.keys)).releases
+    top = run(lambda p: p | feed(rows) | count | dp.post.TopKPerTick(1, count.keys)).releases
     assert [r.items for r in top[:2]] == [["b"], ["c"]]
     assert all(a.step < b.step for a, b in pairwise(top))
 
@@ -302,9 +302,9 @@ def test_top_keys_of_a_tick_follow(path: str) -> None:
 def largest(window: int, ticks: int, budget: Any = BUDGET) -> list[float]:
     """Standard deviations: SlidingCount, and SlidingSum of a TickCount on bounded, on unbounded."""
     given: dict[str, Any] = {"tick": 60, "start": 0, "horizon": ticks, "keys": ["a"]}
-    found = [dp.SlidingCount(budget, window=window, **given).counter.max_variance()]
+    found = [SlidingCount(budget, window=window, **given).counter.max_variance()]
     for path in ("bounded", "streaming"):
-        count = dp.TickCount(budget, path=path, **given)
+        count = TickNumbers(budget, path=path, **given)
         each = (difference_variance(count.counter, t, window) for t in range(1, ticks + 1))
         found.append(max(each))
     return [math.sqrt(variance) for variance in found]
@@ -318,7 +318,10 @@ def test_the_table_beside_sliding_sums_is_so() -> None:
     for row in rows:
         window, ticks, *said = (cell.strip() for cell in row.strip("|").split("|"))
         found = largest(int(window), int(ticks))
-        assert said == [f"{stddev:.3g}" for stddev in found]
+        clock = dp.Clock(60, start=0, ticks=int(ticks))
+        last = dp.TickCount(BUDGET, clock.last(int(window)), keys=["a"]).counter.max_variance()
+        assert said == [f"{stddev:.3g}" for stddev in (math.sqrt(last), *found[1:])]
+        assert math.sqrt(last) <= min(found) * (1 + 1e-9) or window == ticks
         assert (found[1] < found[0]) == (int(ticks) <= 200 or window == ticks)
         assert (found[2] < found[0]) == (int(ticks) <= 30 or window == ticks)
 
@@ -338,7 +341,7 @@ def test_the_table_beside_sliding_sums_is_so() -> None:
 def test_it_logs_where_sliding_sums_have_less_noise(
     budget: Any, window: int, ticks: int, logs: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    dp.SlidingCount(budget, 60, 0, horizon=ticks, window=window, keys=["a"])
+    SlidingCount(budget, 60, 0, horizon=ticks, window=window, keys=["a"])
     said = [record.getMessage() for record in caplog.records if "SlidingSum" in record.message]
     assert len(said) == logs
     if logs:
@@ -353,24 +356,24 @@ def test_it_compares_with_the_same_people_and_values(
 ) -> None:
     users = dp.Users(by=str, events=events, per_key=events, gap=360)
     options: dict[str, Any] = {"bounds": (0, 100), "unit": 0.5, "value": number, "users": users}
-    dp.SlidingCount(BUDGET, 60, 0, horizon=24, window=6, keys=["a"], **options)
+    SlidingCount(BUDGET, 60, 0, horizon=24, window=6, keys=["a"], **options)
     assert ("SlidingSum" in caplog.text) == (deviations is not None)
     assert deviations is None or deviations in caplog.text
 
 
 def test_a_share_stays_whole() -> None:
     share = dp.Ledger(dp.ZCDP(0.1)).share(0.5, "x")
-    count = dp.SlidingCount(share, 10, 0, horizon=12, window=12, keys=["a"])
+    count = SlidingCount(share, 10, 0, horizon=12, window=12, keys=["a"])
     assert len(run(lambda p: p | feed([("a", 1, 0)]) | count).releases) == 12
 
 
 def test_what_is_none_of_its_arguments_is_named() -> None:
     given: dict[str, Any] = {"tick": 60, "start": 0, "horizon": 9, "keys": ["a"]}
     with pytest.raises(ValueError, match=says(NO_PURE_BUDGET)):
-        dp.SlidingCount(dp.PureDP(1.0), window=3, **given)
+        SlidingCount(dp.PureDP(1.0), window=3, **given)
     for window in ("1h", 5.0, 2**30):
         match = re.escape(f"of ticks from 1 to 1048576, got {window!r}") + "$"
         with pytest.raises(ValueError, match=match):
-            dp.SlidingCount(BUDGET, window=window, **given)  # type: ignore[arg-type]
+            SlidingCount(BUDGET, window=window, **given)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"^SlidingWindows would start anew"):
         run(lambda p: p | feed([]) | beam.WindowInto(SlidingWindows(60, 60)) | sliding())

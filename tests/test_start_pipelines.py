@@ -7,6 +7,7 @@ from pathlib import Path
 import apache_beam as beam
 import pytest
 
+import beam_dpcount as dp
 from pipelines import files, triangles
 from tests.side_doors import SECRET, listening
 from tests.start_pipelines import EDGES, HOSTILE, LOG, STARTS
@@ -41,7 +42,7 @@ def test_no_line_stops_it_or_shows(
         assert found[place] == pytest.approx(values, abs=0.01), place
 
 
-def test_lines_that_cannot_be_read_are_no_events() -> None:
+def test_lines_of_other_widths_are_skipped() -> None:
     failed, read = [], []
     for i, line in enumerate(HOSTILE):
         try:
@@ -49,17 +50,21 @@ def test_lines_that_cannot_be_read_are_no_events() -> None:
         except Exception as error:
             failed.append((i, type(error)))
     assert failed == []
-    assert read == [7, 8, 9, 12, 13, 14]  # of other days, or of a page that nobody listed
+    # Of no time or another day, or of a page that nobody listed: the count skips them.
+    assert read == [2, 3, 6, 7, 8, 9, 12, 13, 14]
     assert all([*files.events_of(line.encode())] for line in LOG)
 
 
 @pytest.mark.pipeline
 def test_releases_are_sorted(tmp_path: Path) -> None:
     """By key and step, whatever the order in which they come."""
-    rows = [("b", 2, "x, y"), ("a", 10, None), ("b", 1, 0.5), ("a", 9, 1)]
+    rows = [("b, c", 2, 7.0), ("a", 10, -1.0), ("b, c", 1, 0.5), ("a", 9, 1.0)]
+    releases = [dp.Release(key, step, 5, value, 0.0) for key, step, value in rows]
+    columns = ["key", "step", "count"]
     with beam.Pipeline(options=files.beam_options([])) as pipeline:
-        files.write(pipeline | beam.Create(rows, reshuffle=False), str(tmp_path / "out"), "xyz")
-    expected = ["x,y,z", "a,9,1", "a,10,", "b,1,0.5", 'b,2,"x, y"', ""]
+        there = pipeline | beam.Create(releases, reshuffle=False)
+        files.write(there, str(tmp_path / "out"), columns)
+    expected = ["key,step,count", "a,9,1.0", "a,10,-1.0", '"b, c",1,0.5', '"b, c",2,7.0', ""]
     assert (tmp_path / "out").read_text("utf-8").split("\n") == expected
 
 
@@ -84,7 +89,7 @@ def test_a_line_without_an_edge_takes_its_step() -> None:
     ],
 )
 def test_times_are_utc(cell: str, seconds: float | None) -> None:
-    assert files.seconds_of(cell) == seconds
+    assert triangles.seconds_of(cell) == seconds
 
 
 def test_they_are_short_and_documented() -> None:

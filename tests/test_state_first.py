@@ -20,6 +20,7 @@ from beam_dpcount.dofns.gathered import CountGathered
 from beam_dpcount.dofns.shards import CountShards
 from beam_dpcount.dofns.ticks import SEED, CountEachTick
 from beam_dpcount.states.wire import pack_batch
+from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks.cells import Bag, Cell, Timer
 from benchmarks.jobs import dofns_of
 
@@ -54,7 +55,7 @@ def gathered(cell: Cell) -> Iterator[Any]:
 
 def each_tick(cell: Cell) -> Iterator[Any]:
     dofn, timer, bag = (
-        dofns_of(dp.TickCount(BUDGET, keys=["a"], **CLOCK))[CountEachTick],
+        dofns_of(TickNumbers(BUDGET, keys=["a"], **CLOCK))[CountEachTick],
         Timer(),
         Bag(),
     )
@@ -64,7 +65,7 @@ def each_tick(cell: Cell) -> Iterator[Any]:
 
 
 def shards(cell: Cell) -> Iterator[Any]:
-    count = dp.TickCount(BUDGET, keys=dp.SelectKeys(shards=1), **CLOCK)
+    count = TickNumbers(BUDGET, keys=dp.SelectKeys(shards=1), **CLOCK)
     dofn, timer, bag = dofns_of(count)[CountShards], Timer(), Bag()
     dofn.setup()
     dofn.process((0, SEED), Placed(), bag, cell, timer)

@@ -19,7 +19,7 @@ from beam_dpcount.counters import tails
 from beam_dpcount.counters.change import TickChange
 from beam_dpcount.counters.errors import chernoff, chernoffs
 from beam_dpcount.counters.tails import normal_quantile, quantiles, sum_quantiles
-from beam_dpcount.mechanisms.base import HorizonError
+from beam_dpcount.errors import HorizonError
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
 from tests.audit.exact import log_pmf

@@ -21,6 +21,7 @@ from beam_dpcount.counters.columns import Sums
 from beam_dpcount.dofns.aggregate_shards import CountAllVectorShards
 from beam_dpcount.dofns.shards import shard_of
 from beam_dpcount.transforms import aggregates
+from beam_dpcount.transforms.aggregates import TickAggregate
 from tests.aggregates import (
     AMOUNT,
     EXACT,
@@ -317,7 +318,7 @@ def test_real_events(
     if people is not None:
         users = dp.Users(who, people, per_key=2)
         many.append(dp.People())
-    transform = dp.TickAggregate(
+    transform = TickAggregate(
         *(EXACT, 86400, Timestamp(micros=first)),
         horizon=steps,
         keys=dp.SelectKeys(delta=1e-9, shards=2) if selected else listed,
@@ -505,9 +506,9 @@ def test_what_is_replayed_holds_what_is_there_and_no_more(monkeypatch: pytest.Mo
 def test_weights_that_are_far_apart_are_refused_in_words_or_taken(
     weight: float, budget: Any
 ) -> None:
-    def made(weight: float) -> dp.TickAggregate:
+    def made(weight: float) -> TickAggregate:
         metrics = [dp.Count(weight=weight), dp.Variance("x", 0, 5)]
-        return dp.TickAggregate(budget, 60, 0, horizon=100, keys=["a"], metrics=metrics)
+        return TickAggregate(budget, 60, 0, horizon=100, keys=["a"], metrics=metrics)
 
     if weight in (1000, 1e-6):
         assert made(weight).counter.l2_sensitivity > 0
@@ -521,7 +522,7 @@ def test_weights_that_are_far_apart_are_refused_in_words_or_taken(
 def test_the_budget_is_split_by_weights_and_the_noise_is_what_is_said() -> None:
     """Of 400 keys without events: each sum's noise, by the stddev given, and no two alike."""
     names = [f"k{i}" for i in range(400)]
-    transform = dp.TickAggregate(
+    transform = TickAggregate(
         *(dp.ZCDP(0.5), 10, 0),
         horizon=2,
         keys=names,

@@ -9,6 +9,7 @@ from apache_beam.transforms.window import TimestampedValue
 
 import beam_dpcount as dp
 from beam_dpcount.mechanisms import SmoothBinary
+from beam_dpcount.transforms.tick_histograms import TickHistogram
 
 EVENTS = [
     ("b", 5),
@@ -24,7 +25,7 @@ DOMAIN = ["a", "b", "c"]
 
 def counted(path, **options):
     """Exact counts as (item, step, value), by noise too small to see."""
-    transform = dp.TickHistogram(
+    transform = TickHistogram(
         LARGE,
         10,
         0,
@@ -58,9 +59,7 @@ def test_items_are_counted_at_every_tick(path, most):
 
 def test_noise_is_for_as_many_items_as_an_event_may_count():
     def noise(most):
-        made = dp.TickHistogram(
-            dp.ZCDP(0.5), 10, 0, horizon=8, domain=["a", "b", "c"], max_items=most
-        )
+        made = TickHistogram(dp.ZCDP(0.5), 10, 0, horizon=8, domain=["a", "b", "c"], max_items=most)
         return made.counter.law.scale * made.counter.grid
 
     assert noise(2) == pytest.approx(2**0.5 * noise(1))
@@ -73,12 +72,12 @@ def test_what_makes_no_sense_is_refused():
         ({"domain": ["a"], "keys": ["a"]}, "unexpected keyword argument 'keys'"),
     ):
         with pytest.raises((ValueError, TypeError), match=message):
-            dp.TickHistogram(LARGE, 10, 0, horizon=3, **options)
+            TickHistogram(LARGE, 10, 0, horizon=3, **options)
 
 
 def test_a_share_is_spent_once():
     ledger = dp.Ledger(dp.ZCDP(0.5))
-    made = dp.TickHistogram(ledger.share(0.5, "items"), 10, 0, horizon=3, domain=["a", "b"])
+    made = TickHistogram(ledger.share(0.5, "items"), 10, 0, horizon=3, domain=["a", "b"])
     with beam.Pipeline("FnApiRunner") as pipeline:
         events = pipeline | beam.Create([("a", 5)]) | beam.MapTuple(TimestampedValue)
         _ = events | "Items" >> made

@@ -61,7 +61,8 @@ from beam_dpcount.states.envelope import StateError
 from beam_dpcount.states.wire import PAIR
 from beam_dpcount.transforms import ticks as tick_transforms
 from beam_dpcount.transforms.inputs import BOUNDED_PATH, MERGING_WINDOWS, SEVERAL_WINDOWS
-from beam_dpcount.transforms.ticks import GAPS, TickCount
+from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.ticks import GAPS, TickNumbers
 from benchmarks.cells import Bag
 from benchmarks.jobs import dofns_of
 from tests.messages import says
@@ -90,7 +91,7 @@ SECRET, SECRET_TEXT = 77_431, "s3cr3t"
 pytestmark = pytest.mark.usefixtures("no_state_cache")
 
 
-def scripted(keys: Sequence[str] = ("a", "b", "c"), **options: Any) -> TickCount:
+def scripted(keys: Sequence[str] = ("a", "b", "c"), **options: Any) -> TickNumbers:
     """Ten-second ticks over two minutes, with noise the tests know."""
     given: dict[str, Any] = {
         "budget": BUDGET,
@@ -100,10 +101,10 @@ def scripted(keys: Sequence[str] = ("a", "b", "c"), **options: Any) -> TickCount
         "entropy": ScriptedEntropy(),
         **options,
     }
-    return TickCount(keys=keys, **given)
+    return TickNumbers(keys=keys, **given)
 
 
-def exact(keys: Sequence[str] = ("a", "b", "c"), **options: Any) -> TickCount:
+def exact(keys: Sequence[str] = ("a", "b", "c"), **options: Any) -> TickNumbers:
     """The same without noise."""
     return scripted(
         keys, **{"budget": EXACT, "mechanism": "SmoothBinary", "entropy": None, **options}
@@ -111,7 +112,7 @@ def exact(keys: Sequence[str] = ("a", "b", "c"), **options: Any) -> TickCount:
 
 
 def by_hand(
-    count: TickCount,
+    count: TickNumbers,
     rows: Sequence[Row],
     keys: Sequence[str] = ("a", "b", "c"),
     window: Any = None,
@@ -128,7 +129,7 @@ def by_hand(
             total = 0
             for other, x, micros in rows:
                 if other == key and (step - 1) * tick <= micros - origin < step * tick:
-                    with contextlib.suppress(dp.NotANumberError):
+                    with contextlib.suppress(dp.errors.NotANumberError):
                         total += counter.quantise(x)
             total = min(max(total, -cap), cap)
             state, value = counter.step_lattice(state, total, noise)
@@ -262,7 +263,7 @@ def test_start_and_stop_in_other_forms(path: str) -> None:
 
 
 def test_system_entropy_is_the_default_and_new_in_every_run() -> None:
-    count = TickCount(dp.ZCDP(1e-4), 10, 0, horizon=20, keys=["a", "b"])
+    count = TickNumbers(dp.ZCDP(1e-4), 10, 0, horizon=20, keys=["a", "b"])
     values = [[r.value for r in run(lambda p: p | feed([]) | count).releases] for _ in range(2)]
     assert values[0] != values[1]  # equal with a probability below 1e-50
 
@@ -454,7 +455,7 @@ def test_an_event_in_several_windows_counts_nothing(path: str, runner: str) -> N
             other = pipeline | "More" >> feed(more) | sliding
             mixed = (other, fixed) | beam.Flatten()
             mixed._windowing = fixed.windowing  # as a Flatten in the other order declares it
-            counts = TickCount(EXACT, 60, 0, 180, keys=["a", "b"], path=path)
+            counts = TickNumbers(EXACT, 60, 0, 180, keys=["a", "b"], path=path)
             return mixed | counts
 
         return {
@@ -476,7 +477,7 @@ def test_an_event_in_no_window_counts_nothing(path: str) -> None:
         other = pipeline | "More" >> feed([("b", 1, 40 * SECOND)]) | gaps
         fixed = pipeline | "Rows" >> feed([("a", 1, 65 * SECOND)])
         mixed = (fixed | beam.WindowInto(FixedWindows(60)), other) | beam.Flatten()
-        return mixed | TickCount(EXACT, 60, 0, 180, keys=["a", "b"], path=path)
+        return mixed | TickNumbers(EXACT, 60, 0, 180, keys=["a", "b"], path=path)
 
     assert sorted(round(r.value) for r in run(build).releases) == [0, 0, 0, 0, 0, 1]
 
@@ -503,7 +504,7 @@ def test_groups_of_one_key_release_the_same(
 
 
 def by_hand_in_windows(
-    count: TickCount, rows: Sequence[Row], size: int, windows: Sequence[int]
+    count: TickNumbers, rows: Sequence[Row], size: int, windows: Sequence[int]
 ) -> list[Seen]:
     """Every window anew, from its own budget; the last release is stamped within it."""
     seen = []
@@ -621,7 +622,7 @@ def test_each_tick_is_released_once_whatever_the_trigger(windows: int | None, pa
 
 
 def sums_of(
-    count: TickCount, rows: Sequence[Row], window: Any = None, flush: int | None = None
+    count: TickNumbers, rows: Sequence[Row], window: Any = None, flush: int | None = None
 ) -> list[tuple[str, int, int, int, Any]]:
     """Key, tick, sum, time and window of what ReadTicks gives of one bundle."""
     dofn = ReadTicks(count._intake(count._clock))
@@ -720,7 +721,7 @@ class CountTaken(CountEachTick):
 
 
 def test_a_hot_key_reaches_its_cell_once_a_tick_and_bundle(monkeypatch: Any) -> None:
-    monkeypatch.setattr(tick_transforms.TickCount, "_count_each", CountTaken)
+    monkeypatch.setattr(tick_transforms.TickNumbers, "_count_each", CountTaken)
     _taken.clear()
     count = scripted(path="streaming")
     rows: list[Row] = [("aab"[i % 3], 1, i * SECOND // 20) for i in range(2400)]
@@ -771,7 +772,7 @@ class Bench:
 
     def __init__(
         self,
-        count: TickCount,
+        count: TickNumbers,
         fold: bool = True,
         window: int | None = None,
         ahead: int = 1,
@@ -920,7 +921,7 @@ class CountBundles(CountTaken):
 @pytest.mark.parametrize("windows", [None, 20])
 def test_a_clock_that_is_tried_out_takes_few_bundles(windows: int | None, monkeypatch: Any) -> None:
     """The local runner makes one for each round of timers, which costs more than all else."""
-    monkeypatch.setattr(tick_transforms.TickCount, "_count_each", CountBundles)
+    monkeypatch.setattr(tick_transforms.TickNumbers, "_count_each", CountBundles)
     _taken.clear()
     count = exact(["a", "b"], horizon=640, path="streaming")
     rows: list[Row] = [("a", 1, 5 * SECOND), ("b", 1, 6400 * SECOND - 1)]
@@ -955,7 +956,7 @@ def test_a_stream_sets_one_timer_at_a_time() -> None:
 
 def test_windows_have_as_many_seeds_as_keys(monkeypatch: Any) -> None:
     """And not one for each window, which may be a year of hours, with a cell and a timer each."""
-    monkeypatch.setattr(tick_transforms.TickCount, "_count_each", CountTaken)
+    monkeypatch.setattr(tick_transforms.TickNumbers, "_count_each", CountTaken)
     _taken.clear()
     count = scripted(path="streaming", mechanism="SmoothBinary")
     rows = [row for row in some_rows(40) if 0 <= row[2] < 120 * SECOND]
@@ -1164,7 +1165,7 @@ def test_exact_counts_of_bgl_by_day(path: str) -> None:
     first = min(row[2] for row in rows) // day * day
     last = max(row[2] for row in rows)
     steps = (last - first) // day + 1
-    count = TickCount(
+    count = TickNumbers(
         EXACT,
         dt.timedelta(days=1),
         Timestamp(micros=first),
@@ -1189,7 +1190,7 @@ def test_exact_counts_of_collegemsg_by_hour(path: str) -> None:
     keys = [key for key, _ in Tally(row[0] for row in rows).most_common(100)]
     hour, first = 3600 * SECOND, min(row[2] for row in rows)
     steps = (max(row[2] for row in rows) - first) // hour + 1
-    count = TickCount(
+    count = TickNumbers(
         EXACT,
         3600,
         Timestamp(micros=first),
@@ -1257,7 +1258,7 @@ def test_elements_without_timestamps_are_refused(path: str) -> None:
 
 @pytest.mark.parametrize("item", ["a", "not in the domain", 7])
 def test_histograms_refuse_elements_without_timestamps_whatever_their_items(item: Any) -> None:
-    count = dp.TickHistogram(BUDGET, 10, 0, horizon=2, domain=["a"])
+    count = TickHistogram(BUDGET, 10, 0, horizon=2, domain=["a"])
     error = failure(lambda p: p | beam.Create([item]) | count)
     assert isinstance(error, UntimedElementError)
 
@@ -1362,7 +1363,7 @@ def test_pipelines_carry_no_noise(path: str) -> None:
 
     def dofn_bytes() -> list[bytes]:
         pipeline = beam.Pipeline()
-        _ = pipeline | feed([]) | TickCount(BUDGET, 10, 0, horizon=12, keys=["a"], path=path)
+        _ = pipeline | feed([]) | TickNumbers(BUDGET, 10, 0, horizon=12, keys=["a"], path=path)
         steps = pipeline.to_runner_api().components.transforms.values()
         return sorted(
             t.spec.payload
@@ -1408,17 +1409,17 @@ def test_constructor_refusals(options: dict[str, Any], message: str) -> None:
         **options,
     }
     with pytest.raises((ValueError, TypeError), match=message):
-        TickCount(**given)
+        TickNumbers(**given)
 
 
 def test_the_change_is_that_of_ticks() -> None:
-    count = TickCount(dp.ZCDP(0.5), 10, 0, horizon=200, keys=["a"], mechanism=BinaryTree)
+    count = TickNumbers(dp.ZCDP(0.5), 10, 0, horizon=200, keys=["a"], mechanism=BinaryTree)
     assert count.counter.l2_sensitivity == pytest.approx(math.sqrt(8))
-    replaced = TickCount(
+    replaced = TickNumbers(
         dp.ZCDP(0.5), 10, 0, horizon=200, keys=["a"], mechanism=BinaryTree, relation="replace_one"
     )
     assert replaced.counter.l2_sensitivity == pytest.approx(4)
-    best = TickCount(dp.ZCDP(0.5), 10, 0, horizon=200, keys=["a"])
+    best = TickNumbers(dp.ZCDP(0.5), 10, 0, horizon=200, keys=["a"])
     assert (
         best.counter.mechanism == dp.choose(200, dp.ZCDP(0.5), change=best.counter.change).mechanism
     )

@@ -48,6 +48,7 @@ from beam_dpcount.states.envelope import (
     StateError,
 )
 from beam_dpcount.states.wire import PAIR, add_to, add_up, pack_sums, take_due
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests.messages import says
 from tests.neighbours import Alternating
 from tests.scripted import Script
@@ -426,9 +427,9 @@ ROOT: dict[str, Any] = {"mechanism": "SquareRoot"}
 @pytest.mark.parametrize("ticks", [24, 2000, 87_600, 2**20, 5_000_000])
 def test_the_default_cap_is_2_to_the_30_where_noise_stays_equal(budget: Any, ticks: int) -> None:
     """It was 2^36 / ticks: a clock of ten years of hours counted a million as 784 thousand."""
-    count: Any = dp.TickCount(budget, **PLAIN, horizon=ticks)
+    count: Any = TickNumbers(budget, **PLAIN, horizon=ticks)
     assert count.counter.change.most == 2**30
-    few = dp.TickCount(budget, **PLAIN, horizon=ticks, max_per_tick=min(2**20, 2**36 // ticks))
+    few = TickNumbers(budget, **PLAIN, horizon=ticks, max_per_tick=min(2**20, 2**36 // ticks))
     assert few.counter.law == count.counter.law
     assert few.counter.mechanism == count.counter.mechanism
     assert count.counter.mechanism.is_quick
@@ -439,8 +440,8 @@ def test_the_default_cap_is_2_to_the_30_where_noise_stays_equal(budget: Any, tic
 
 def test_the_default_cap_makes_no_mechanism_noisier() -> None:
     for ticks in (24, 1000, 2**14):
-        count: Any = dp.TickCount(dp.ZCDP(0.5), **PLAIN, horizon=ticks, **ROOT)
-        least = dp.TickCount(
+        count: Any = TickNumbers(dp.ZCDP(0.5), **PLAIN, horizon=ticks, **ROOT)
+        least = TickNumbers(
             dp.ZCDP(0.5),
             **PLAIN,
             horizon=ticks,
@@ -450,14 +451,14 @@ def test_the_default_cap_makes_no_mechanism_noisier() -> None:
         assert count.counter.change.most == 2**20
         assert count.counter.law == least.counter.law
     # Sums of 64 bits hold less of large values.
-    large: Any = dp.TickCount(dp.ZCDP(0.5), **PLAIN, horizon=2**20, bounds=(0, 2**20))
+    large: Any = TickNumbers(dp.ZCDP(0.5), **PLAIN, horizon=2**20, bounds=(0, 2**20))
     assert large.counter.change.most == 2**22
 
 
 @pytest.mark.parametrize("mechanism", ["SmoothBinary", "NormalizedBLT", None])
 def test_sums_as_large_as_the_cap_are_exact(mechanism: str | None) -> None:
     """In bulk and step by step, in the bytes of a state, and of one key among others."""
-    count: Any = dp.TickCount(dp.ZCDP(1e9), **PLAIN, horizon=87_600, mechanism=mechanism)
+    count: Any = TickNumbers(dp.ZCDP(1e9), **PLAIN, horizon=87_600, mechanism=mechanism)
     counter = count.counter
     most = counter.change.most
     xs = np.full(40, most, dtype=np.int64)
@@ -801,7 +802,7 @@ def test_large_sums_are_charged_for_what_doubles_lose(
 
 
 def test_what_is_remembered_of_numbers_is_in_no_pickle() -> None:
-    count = dp.TickCount(dp.ZCDP(0.5), 10, 0, horizon=3, keys=["a"], bounds=(0, 5000))
+    count = TickNumbers(dp.ZCDP(0.5), 10, 0, horizon=3, keys=["a"], bounds=(0, 5000))
     intake = count._intake(count._clock)
     where = (5_000_000, (GlobalWindow(),))
     empty = pickle.dumps(intake)

@@ -14,6 +14,11 @@ import beam_dpcount as dp
 from beam_dpcount.commands.files import formats
 from beam_dpcount.counters.total import ALL, Total
 from beam_dpcount.dofns.rows import RowElementError
+from beam_dpcount.transforms.aggregates import TickAggregate
+from beam_dpcount.transforms.distinct import DistinctUsers
+from beam_dpcount.transforms.sliding import SlidingCount
+from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests.runners import SECOND, Row, each_path, each_runner_and_path, feed, run
 from tests.scripted import ScriptedEntropy
 
@@ -40,16 +45,16 @@ def counts(**given: Any) -> dict[str, Any]:
     budget, noise = dp.ZCDP(0.5), {"entropy": ScriptedEntropy()}
     given |= noise
     return {
-        "count": dp.TickCount(budget, **given, value=one),
-        "people": dp.TickCount(budget, **given, value=one, users=WHO),
-        "metrics": dp.TickAggregate(budget, **given, metrics=SOME),
-        "metrics of people": dp.TickAggregate(
+        "count": TickNumbers(budget, **given, value=one),
+        "people": TickNumbers(budget, **given, value=one, users=WHO),
+        "metrics": TickAggregate(budget, **given, metrics=SOME),
+        "metrics of people": TickAggregate(
             budget, **given, metrics=[*SOME, dp.People()], users=WHO
         ),
-        "each": dp.TickAggregate(budget, **given, metrics=SOME, window=1, users=WHO),
-        "last": dp.TickAggregate(budget, **given, metrics=SOME, last=2, users=WHO),
-        "sliding": dp.SlidingCount(budget, **given, value=one, window=2),
-        "distinct": dp.DistinctUsers(budget, **given, users=dp.Users("who", 2, per_key=1)),
+        "each": TickAggregate(budget, **given, metrics=SOME, window=1, users=WHO),
+        "last": TickAggregate(budget, **given, metrics=SOME, last=2, users=WHO),
+        "sliding": SlidingCount(budget, **given, value=one, window=2),
+        "distinct": DistinctUsers(budget, **given, users=dp.Users("who", 2, per_key=1)),
     }
 
 
@@ -72,7 +77,7 @@ def test_it_is_one_listed_key_under_which_all_count(kind: str, path: str) -> Non
 
 @each_runner_and_path
 def test_a_total_of_plain_numbers(runner: str, path: str) -> None:
-    count = dp.TickCount(dp.ZCDP(1e12), **TOTAL, bounds=(0, 10), path=path)
+    count = TickNumbers(dp.ZCDP(1e12), **TOTAL, bounds=(0, 10), path=path)
     elements: list[Any] = [3, 4.0, ("k", 2), ("k", "no number"), None, [1], (1, 2, 3), True]
 
     def build(pipeline: beam.Pipeline) -> Any:
@@ -86,7 +91,7 @@ def test_a_total_of_plain_numbers(runner: str, path: str) -> None:
 @each_path
 def test_values_need_not_be_mappings_if_no_field_is_read(path: str) -> None:
     metrics = [dp.Count(), dp.Rate(lambda level: level == "ERROR", name="error_rate")]
-    count = dp.TickAggregate(dp.ZCDP(1e12), **TOTAL, metrics=metrics, path=path)
+    count = TickAggregate(dp.ZCDP(1e12), **TOTAL, metrics=metrics, path=path)
     given = ["INFO", "ERROR", "INFO", None]
 
     def build(pipeline: beam.Pipeline) -> Any:
@@ -105,22 +110,22 @@ class Event(NamedTuple):
 
 def test_rows_are_values_if_it_is_said_what_counts_of_them() -> None:
     rows = beam.Map(lambda pair: Event(pair[1]["who"], pair[1]["ms"]))
-    plain = dp.TickAggregate(dp.ZCDP(1e12), **TOTAL, metrics=SOME)
+    plain = TickAggregate(dp.ZCDP(1e12), **TOTAL, metrics=SOME)
     with pytest.raises(RowElementError, match="nothing says what counts: say it"):
         _ = beam.Pipeline() | feed(ROWS) | rows.with_output_types(Event) | plain
     with pytest.raises(Exception, match="nothing says what counts: say it"):
         run(lambda p: p | feed(ROWS) | rows | plain)
-    said = dp.TickAggregate(
+    said = TickAggregate(
         dp.ZCDP(1e12), **TOTAL, metrics=SOME, value=lambda row: row._asdict(), users=None
     )
-    anyhow = dp.TickAggregate(dp.ZCDP(1e12), **TOTAL, metrics=[dp.Count()], users=WHO)
+    anyhow = TickAggregate(dp.ZCDP(1e12), **TOTAL, metrics=[dp.Count()], users=WHO)
     for count, n in ((said, 6), (anyhow, 4)):
         last = run(lambda p, count=count: p | feed(ROWS) | rows | count).releases[-1]
         assert last.values["count"] == pytest.approx(n, abs=1e-3)
 
 
 def test_events_can_be_checked_before() -> None:
-    count = dp.TickAggregate(dp.ZCDP(0.5), **TOTAL, metrics=SOME, users=WHO)
+    count = TickAggregate(dp.ZCDP(0.5), **TOTAL, metrics=SOME, users=WHO)
     rows = [
         ("k", {"who": "ann", "ms": 3}),
         {"who": "ann", "ms": 9},
@@ -139,8 +144,8 @@ def test_it_is_a_member_of_a_common_bound(path: str) -> None:
     users = dp.Users("who", 2, per_key=1)
     given = {"value": one, "path": path}
     members = {
-        "total": dp.TickCount(dp.ZCDP(1e12), **TOTAL, **given),
-        "listed": dp.TickCount(dp.ZCDP(1e12), **CLOCK, keys=["a", "b"], **given),
+        "total": TickNumbers(dp.ZCDP(1e12), **TOTAL, **given),
+        "listed": TickNumbers(dp.ZCDP(1e12), **CLOCK, keys=["a", "b"], **given),
     }
     bound = dp.BoundUsers(users, members)
     assert bound.counters["total"].l2_sensitivity == pytest.approx(
@@ -163,13 +168,13 @@ def test_there_is_one_total() -> None:
 
 def test_items_have_no_total() -> None:
     with pytest.raises(TypeError, match="domain must be a sequence of str, got Total"):
-        dp.TickHistogram(dp.ZCDP(0.5), **CLOCK, domain=dp.TOTAL)  # type: ignore[arg-type]
+        TickHistogram(dp.ZCDP(0.5), **CLOCK, domain=dp.TOTAL)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="other must be one of keys, got 'x'"):
-        dp.TickCount(dp.ZCDP(0.5), **TOTAL, other="x")
+        TickNumbers(dp.ZCDP(0.5), **TOTAL, other="x")
 
 
 def test_a_person_reads_the_value() -> None:
-    count = dp.TickCount(
+    count = TickNumbers(
         dp.ZCDP(1e12),
         **TOTAL,
         value=one,

@@ -14,12 +14,12 @@ from pathlib import Path
 import apache_beam as beam
 import pytest
 
-import beam_dpcount as dp
+from tests.public import PUBLIC
 
 ROOT = Path(__file__).resolve().parents[1]
 TRANSFORMS = [
     name
-    for name, given in ((name, getattr(dp, name)) for name in dp.__all__)
+    for name, given in PUBLIC.items()
     if inspect.isclass(given) and issubclass(given, beam.PTransform)
 ]
 
@@ -28,25 +28,28 @@ SCRIPT = """
 import beam_dpcount as dp
 
 budget = dp.ApproxDP(epsilon=1.0, delta=1e-6)
+clock = dp.Clock("1h", 0, 24)
 dp.PrefixCount(budget, horizon=100, bounds=(0, 5), unit=0.5, on_reject="collect", path="auto")
-dp.Histogram(budget, 100, ["a", "b"], max_items=2, removals=True, entropy=dp.SystemEntropy())
+dp.Histogram(budget, 100, ["a", "b"], max_items=2, removals=True, element_id=len)
+dp.Histogram(budget, 100, ["a", "b"], entropy=dp.ReplayableEntropy("V", run_id="r"))
 dp.Histogram(budget, 100, ["a", "b"], fit_total=True, path="auto")
-dp.TickCount(budget, 60, 0, horizon=10, keys=["a"], max_per_tick=9, late="drop", on_unknown="drop")
-dp.TickHistogram(budget, 60, 0, stop=600, domain=["a"], max_items=1, relation="add_remove")
-dp.TickAggregate(budget, 60, 0, horizon=10, keys=["a"], metrics=[dp.Count(weight=2)])
-dp.TickAggregate(budget, 60, 0, 600, keys=["a"], metrics=[], window=5, confidence=0.9, other="a")
+dp.Clock("1h", start="2026-01-15T00:00:00Z", ticks=24, stop=None, zone="UTC")
+dp.TickCount(budget, clock, keys=["a"], max_per_tick=9, late="drop", on_unknown="drop")
+dp.TickCount(budget, clock.last(5), dp.Items("x", ["a"]), keys=dp.TOTAL, relation="add_remove")
+dp.TickCount(budget, [clock, clock.each()], [dp.Count(weight=2)], keys=["a"], key="x", time="at")
+dp.TickCount(budget, clock.restart(5), dp.Sum("x", 0, 2), keys=["a"], confidence=0.9, other="a")
+dp.TickCount(budget, clock, dp.People(), keys=["a"], users=dp.Users("who", events=5, per_key=1))
 dp.Quantiles("latency", 0, 5, q=[0.5], leaves=64, scale="log", branching=4, name="l")
 dp.Mean("latency", 0, 5, unit=0.1, weight=2)
-dp.SlidingCount(budget, 60, 0, 600, window=5, keys=["a"], bounds=(0, 2), late="drop", other="a")
 dp.SubstringCount(budget, 100, ["a", "b"], 2, every=10, mechanism="BinaryTree")
 dp.EpisodeCount(budget, 100, ["a", "b"], words=["ab"], max_span=5, allow_runner=True)
 dp.TriangleCount(budget, 100, vertices=10, max_degree=3, asserted=True, relation="node")
 dp.CutGraph(budget, 100, vertices=["a", "b"], element_id=None, value=None)
-dp.LocalMedian(budget, cells=16)
+dp.local.LocalMedian(budget, cells=16)
 dp.choose(100, budget, objective="max", max_state=10)
-dp.SlidingSum(5, counter=dp.PrefixCount(budget, 100).counter, path="auto")
-dp.Isotonic(dp.PrefixCount(budget, 100).counter, over="past", blocks=9, path="auto")
-dp.ShrinkAcrossKeys(count=dp.TickCount(budget, 60, 0, horizon=10, keys=["a"]), path="auto")
+dp.post.SlidingSum(5, counter=dp.PrefixCount(budget, 100).counter, path="auto")
+dp.post.Isotonic(dp.PrefixCount(budget, 100).counter, over="past", blocks=9, path="auto")
+dp.post.ShrinkAcrossKeys(count=dp.TickCount(budget, clock=clock, keys=["a"]), path="auto")
 """
 
 MOST_ANY = 20  # of 100 functions of the package: those whose signature or body names Any
@@ -90,7 +93,7 @@ def test_a_mistyped_argument_is_an_error_of_the_type_checker(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_help_shows_every_argument_with_its_type_and_an_example(name: str) -> None:
-    given = getattr(dp, name)
+    given = PUBLIC[name]
     text = pydoc.plain(pydoc.render_doc(given))
     signature = inspect.signature(given)
     kinds = {parameter.kind for parameter in signature.parameters.values()}

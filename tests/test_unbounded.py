@@ -313,7 +313,7 @@ def test_bases_of_limited_length_end_after_their_longest_epoch(base, last, monke
         lambda: counter.step(state, 1, Silence()),
         lambda: counter.release(np.ones(16), Silence()),
     ):
-        with pytest.raises(dp.HorizonError, match="15"):
+        with pytest.raises(dp.errors.HorizonError, match="15"):
             past_the_end()
     monkeypatch.undo()
     assert dp.calibrate(Unbounded(base), ZCDP).horizon == (2 << last) - 1

@@ -20,6 +20,11 @@ from beam_dpcount.commands import account as account_command
 from beam_dpcount.commands import ticks
 from beam_dpcount.counters import clock as clocks
 from beam_dpcount.rows import TickCountRows
+from beam_dpcount.transforms.aggregates import TickAggregate
+from beam_dpcount.transforms.distinct import DistinctUsers
+from beam_dpcount.transforms.sliding import SlidingCount
+from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests import command_lines
 from tests.command_lines import succeed
 from tests.runners import SECOND, Row, feed, run, run_stream
@@ -39,16 +44,14 @@ KEYS: dict[str, Any] = {"listed": ["a", "b"], "selected": dp.SelectKeys(delta=1e
 
 # Each transform that releases at ticks, of keys as given.
 DOORS: dict[str, Callable[[Any, Any], Any]] = {
-    "numbers": lambda keys, more: dp.TickCount(
+    "numbers": lambda keys, more: TickNumbers(
         BUDGET, **CLOCK, keys=keys, value=itemgetter("n"), **more
     ),
-    "people's numbers": lambda keys, more: dp.TickCount(
+    "people's numbers": lambda keys, more: TickNumbers(
         BUDGET, **CLOCK, keys=keys, value=itemgetter("n"), users=USERS, **more
     ),
-    "vectors": lambda keys, more: dp.TickAggregate(
-        BUDGET, **CLOCK, keys=keys, metrics=COUNT, **more
-    ),
-    "people's vectors": lambda keys, more: dp.TickAggregate(
+    "vectors": lambda keys, more: TickAggregate(BUDGET, **CLOCK, keys=keys, metrics=COUNT, **more),
+    "people's vectors": lambda keys, more: TickAggregate(
         BUDGET,
         **CLOCK,
         keys=keys,
@@ -57,10 +60,10 @@ DOORS: dict[str, Callable[[Any, Any], Any]] = {
         window=4,
         **more,
     ),
-    "distinct": lambda keys, more: dp.DistinctUsers(
+    "distinct": lambda keys, more: DistinctUsers(
         BUDGET, **CLOCK, keys=keys, users=dp.Users(WHO, 3, per_key=1), **more
     ),
-    "histogram": lambda keys, more: dp.TickHistogram(
+    "histogram": lambda keys, more: TickHistogram(
         BUDGET, **CLOCK, domain=keys, value=lambda pair: pair[0], **more
     ),
 }
@@ -70,7 +73,7 @@ CASES_OF_ALL = [*CASES, ("sliding", "listed"), ("windows", "listed"), ("windows"
 
 def counted(door: str, kind: str, **more: Any) -> Any:
     if door == "sliding":
-        return dp.SlidingCount(
+        return SlidingCount(
             BUDGET, **CLOCK, window=3, keys=KEYS[kind], value=itemgetter("n"), **more
         )
     if door == "windows":
@@ -111,7 +114,7 @@ def test_noise_of_keys_that_nobody_listed_does_not_know_until() -> None:
     entropy = dp.ReplayableEntropy(VARIABLE, run_id="noise")
 
     def released(until: float) -> list[Any]:
-        count = dp.TickCount(
+        count = TickNumbers(
             dp.ApproxDP(1, 1e-6), **CLOCK, keys=dp.SelectKeys(), entropy=entropy, until=until
         )
         return run(lambda p: p | feed(rows) | count).releases
@@ -179,7 +182,7 @@ def test_in_a_stream_the_watermark_says_which_ticks_have_ended() -> None:
 
 
 def test_a_clock_without_an_end_ends_with_until() -> None:
-    endless = dp.SlidingCount(
+    endless = SlidingCount(
         dp.ZCDP(0.5), TICK, 0, window=2, keys=["a"], value=itemgetter("n"), until=47
     )
     assert [r.step for r in run(lambda p: p | feed(ROWS) | endless).releases] == [1, 2, 3, 4]
@@ -242,7 +245,8 @@ def test_the_command_writes_ticks_that_have_ended(log: Path) -> None:
     succeed(account, "--create", "--rho", 5, main=account_command.main)
     first = succeed(*command(log, "--until", 59, "--account", account), main=ticks.main)
     assert "2 keys x 5 of 8 ticks = 10 releases" in first
-    assert "by 1970-01-01T00:00:59Z (--until) are written; the other 3 are charged as well" in first
+    open_ticks = "warning: 3 of 8 ticks have not ended by 1970-01-01T00:00:59Z (--until): they are"
+    assert f"{open_ticks} not written, but charged\n" in first
     early = lines(log)
     assert len(early) == 10
     about = json.loads((log.parent / "out.csv.manifest.json").read_text())
@@ -293,12 +297,13 @@ def test_the_streaming_path_says_that_all_ticks_are_written(
     assert "also those that have not ended" not in succeed(*words, main=ticks.main)
     monkeypatch.setattr(clocks, "now", lambda: 45 * SECOND)
     out = succeed(*words, main=ticks.main)
-    assert "note: --path streaming takes the end of the files for the end of the clock: " in out
+    assert "warning: --path streaming takes the end of the files for the end of the clock: " in out
     assert "all 8 ticks are written, also those that have not ended (4 have)" in out
 
 
 def test_a_dry_run_says_that_all_ticks_are_charged(log: Path) -> None:
     out = succeed(*command(log, "--until", 59, "--dry-run"), main=ticks.main)
-    assert "the other 3 are charged as well" in out
+    assert "3 of 8 ticks have not ended" in out
+    assert "they are not written, but charged" in out
     assert "2 keys x 5 of 8 ticks = 10 releases" in out
     assert not (log.parent / "out.csv").exists()

@@ -12,6 +12,9 @@ from apache_beam.transforms.window import GlobalWindow
 
 import beam_dpcount as dp
 from beam_dpcount.dofns.shards import ShardPlan
+from beam_dpcount.noise.entropy import SystemEntropy
+from beam_dpcount.transforms.aggregates import TickAggregate
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests.aggregates import EXACT, m
 from tests.shards import bounded, streamed
 
@@ -21,15 +24,15 @@ SECRET = "0123456789abcdefghijklmnopqrstuvwxyz"
 Events = Sequence[tuple[str, int, float]]
 
 
-def aggregate(metrics: Sequence[Any], **options: Any) -> dp.TickAggregate:
+def aggregate(metrics: Sequence[Any], **options: Any) -> TickAggregate:
     given: dict[str, Any] = {"keys": dp.SelectKeys(delta=1e-9, shards=1), "budget": EXACT}
-    return dp.TickAggregate(tick=TICK, start=0, horizon=TICKS, metrics=metrics, **given | options)
+    return TickAggregate(tick=TICK, start=0, horizon=TICKS, metrics=metrics, **given | options)
 
 
 def plan_of(count: Any, **options: Any) -> Any:
     """What counts the shards of a transform, as it makes it."""
-    inner = count._ticks if isinstance(count, dp.TickAggregate) else count
-    given = {"fold": True, "entropy": dp.SystemEntropy(), "shards": 1, "cap": 1, **options}
+    inner = count._ticks if isinstance(count, TickAggregate) else count
+    given = {"fold": True, "entropy": SystemEntropy(), "shards": 1, "cap": 1, **options}
     given["cap"] = inner._change.largest(inner._unit)
     return inner._shard_plan(inner.selection, inner._clock, **given)
 
@@ -75,7 +78,7 @@ def test_sums_of_a_tick_are_clipped(path: str, sign: int, monkeypatch: pytest.Mo
     monkeypatch.setenv("SECRET_OF_TESTS", SECRET)
     metrics = [m.Sum("v", -10, 10, unit=1), m.Count(), m.Sum("v", -2, 2, unit=1, name="small")]
     replayed = dp.ReplayableEntropy("SECRET_OF_TESTS", run_id="one")
-    entropy = replayed if path == "replayed" else dp.SystemEntropy()
+    entropy = replayed if path == "replayed" else SystemEntropy()
     plan = plan_of(aggregate(metrics, max_per_tick=3), entropy=entropy)
     events = [("much", 2, sign * 10.0)] * 10 + [("much", 3, sign * 10.0)] + [("few", 1, 1.0)] * 2
     found = released(plan, events, path)
@@ -95,7 +98,7 @@ def noise_of(plan: Any, path: str = "streaming") -> list[int]:
 
 
 COUNTS: dict[str, Callable[[float], Any]] = {
-    "numbers": lambda rho: dp.TickCount(
+    "numbers": lambda rho: TickNumbers(
         dp.ZCDP(rho), TICK, 0, horizon=TICKS, keys=dp.SelectKeys(delta=1e-6)
     ),
     "metrics": lambda rho: aggregate([m.Count(), m.Sum("v", 0, 10)], budget=dp.ZCDP(rho)),

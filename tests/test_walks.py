@@ -23,6 +23,7 @@ from apache_beam.utils import windowed_value
 import beam_dpcount as dp
 from beam_dpcount.commands import count, graph, histogram, sequences, ticks
 from beam_dpcount.dofns.elements import CountEachElement
+from beam_dpcount.noise.entropy import SystemEntropy
 from benchmarks.cells import Cell
 
 PACKAGE = Path(dp.__file__).parent
@@ -139,7 +140,7 @@ def test_the_way_of_value_to_the_release() -> None:
 
 
 def test_the_way_of_entropy_to_the_draw() -> None:
-    entropy = dp.SystemEntropy()
+    entropy = SystemEntropy()
 
     def run() -> None:
         count_one(dp.PrefixCount(dp.ZCDP(1), 9, entropy=entropy, path="streaming"))

@@ -14,9 +14,12 @@ import pytest
 import beam_dpcount as dp
 from beam_dpcount.budget import budgets
 from beam_dpcount.budget.budgets import weakness
+from beam_dpcount.transforms.sliding import SlidingCount
+from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.ticks import TickNumbers
 
 ROOT = Path(__file__).parents[1]
-pytestmark = pytest.mark.filterwarnings("always::beam_dpcount.WeakBudgetWarning")
+pytestmark = pytest.mark.filterwarnings("always::beam_dpcount.errors.WeakBudgetWarning")
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +44,7 @@ def _none_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=str,
 )
 def test_weak_budgets(budget: Any, words: str) -> None:
-    with pytest.warns(dp.WeakBudgetWarning, match=words) as caught:
+    with pytest.warns(dp.errors.WeakBudgetWarning, match=words) as caught:
         dp.PrefixCount(budget, 10)
     assert len(caught) == 1
     assert caught[0].filename == __file__
@@ -66,17 +69,17 @@ def _each(budget: Any) -> Iterator[Any]:
     yield lambda: dp.EpisodeCount(budget, 10, ["a"], 1)
     yield lambda: dp.EdgeCount(budget, 10, 3)
     yield lambda: dp.CutGraph(budget, 10, 3)
-    yield lambda: dp.TickCount(budget, keys=["a"], **clock)
-    yield lambda: dp.TickHistogram(budget, domain=["a"], **clock)
-    yield lambda: dp.SlidingCount(budget, keys=["a"], window=2, **clock)
-    yield lambda: dp.LocalMedian(budget, 4)
+    yield lambda: TickNumbers(budget, keys=["a"], **clock)
+    yield lambda: TickHistogram(budget, domain=["a"], **clock)
+    yield lambda: SlidingCount(budget, keys=["a"], window=2, **clock)
+    yield lambda: dp.local.LocalMedian(budget, 4)
 
 
 @pytest.mark.exhaustive
 def test_every_kind_of_transform_warns_and_only_the_first_of_a_budget() -> None:
     for number in range(len(list(_each(dp.PureDP(1.0))))):
         made = list(_each(dp.ApproxDP(5.0 + number, 1e-6)))
-        with pytest.warns(dp.WeakBudgetWarning) as caught:
+        with pytest.warns(dp.errors.WeakBudgetWarning) as caught:
             made[number]()
         assert [warning.filename for warning in caught] == [__file__]
         with warnings.catch_warnings():
@@ -86,7 +89,7 @@ def test_every_kind_of_transform_warns_and_only_the_first_of_a_budget() -> None:
 
 
 def test_a_ledger_warns_of_the_whole_and_not_of_shares() -> None:
-    with pytest.warns(dp.WeakBudgetWarning, match="epsilon = 10") as caught:
+    with pytest.warns(dp.errors.WeakBudgetWarning, match="epsilon = 10") as caught:
         ledger = dp.Ledger(dp.ApproxDP(10.0, 1e-6))
     assert [warning.filename for warning in caught] == [__file__]
     with warnings.catch_warnings():
@@ -107,11 +110,11 @@ def test_what_says_what_a_budget_would_give_does_not_warn() -> None:
 def test_it_can_be_silenced_as_the_docstring_says() -> None:
     program = (
         "import warnings, beam_dpcount\n"
-        'warnings.filterwarnings("ignore", category=beam_dpcount.WeakBudgetWarning)\n'
+        'warnings.filterwarnings("ignore", category=beam_dpcount.errors.WeakBudgetWarning)\n'
         "beam_dpcount.PrefixCount(beam_dpcount.PureDP(10), 10)\n"
     )
-    assert 'warnings.filterwarnings("ignore", category=beam_dpcount.WeakBudgetWarning)' in (
-        dp.WeakBudgetWarning.__doc__ or ""
+    assert 'warnings.filterwarnings("ignore", category=beam_dpcount.errors.WeakBudgetWarning)' in (
+        dp.errors.WeakBudgetWarning.__doc__ or ""
     )
     for silent in (True, False):
         words = program if silent else program.replace('"ignore"', '"default"')

@@ -6,6 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import beam_dpcount as dp
+from beam_dpcount.transforms.aggregates import TickAggregate
+from beam_dpcount.transforms.sliding import SlidingCount
+from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.ticks import TickNumbers
 
 BUDGET = dp.ZCDP(0.5)
 CLOCK: dict[str, Any] = {"tick": 10, "start": 0, "stop": 30}
@@ -24,16 +28,14 @@ KEYED: dict[str, Callable[..., Any]] = {
     "CutGraph": lambda **more: dp.CutGraph(BUDGET, 8, 3, **more),
 }
 TICKS = {
-    "TickCount": lambda **more: dp.TickCount(BUDGET, **CLOCK, keys=["buy", "/home"], **more),
-    "TickHistogram": lambda **more: dp.TickHistogram(
-        BUDGET, **CLOCK, domain=["buy", "/home"], **more
-    ),
-    "TickAggregate": lambda **more: dp.TickAggregate(
+    "TickCount": lambda **more: TickNumbers(BUDGET, **CLOCK, keys=["buy", "/home"], **more),
+    "TickHistogram": lambda **more: TickHistogram(BUDGET, **CLOCK, domain=["buy", "/home"], **more),
+    "TickAggregate": lambda **more: TickAggregate(
         BUDGET, **CLOCK, keys=["buy", "/home"], metrics=[dp.Count()], **more
     ),
-    "SlidingCount": lambda **more: dp.SlidingCount(
+    "SlidingCount": lambda **more: SlidingCount(
         BUDGET, **CLOCK, window=2, keys=["buy", "/home"], **more
     ),
 }
-OTHERS = {"LocalMedian": lambda **more: dp.LocalMedian(BUDGET, 4, **more)}
+OTHERS = {"LocalMedian": lambda **more: dp.local.LocalMedian(BUDGET, 4, **more)}
 ALL = {**KEYED, **TICKS, **OTHERS}

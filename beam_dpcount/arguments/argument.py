@@ -13,6 +13,13 @@ from beam_dpcount.arguments.kinds import Kind
 from beam_dpcount.arguments.meant import did_you_mean
 from beam_dpcount.checks import ParameterError, spelled
 
+_FLAGS = (
+    "required",
+    "several times",
+    "uncounted",
+    "more",
+)  # no words of counts
+
 
 @dataclass(frozen=True)
 class Argument:
@@ -34,6 +41,7 @@ class Argument:
         required, one of them must be given.
       counted: False if it changes neither what is counted nor the noise of a replay.
       short: a short name on a command line.
+      more: shown by --help-all alone, as few runs need it.
       repeats: whether a command line may give it several times; the value is then a list.
     """
 
@@ -51,6 +59,7 @@ class Argument:
     one_of: str = ""
     counted: bool = True
     short: str = ""
+    more: bool = False
     repeats: bool = False
 
     def read(self, given: Any) -> Any:
@@ -92,8 +101,8 @@ def parsed(group: str, table: str, counted: bool = True) -> tuple[Argument, ...]
 
     An entry is a line `name METAVAR: kind, words, ...` and its help, indented. Metavars in braces
     are choices. After the kind come the words of counts that take it, and any of `required`,
-    `several times`, `uncounted`, `default=`, `example=`, `one_of=` and `short=`. A help line that
-    begins with ! is the remedy.
+    `several times`, `uncounted`, `more`, `default=`, `example=`, `one_of=` and `short=`. A help
+    line that begins with ! is the remedy.
     """
     entries = re.split(r"\n(?=\S)", textwrap.dedent(table).strip())
     return tuple(_entry(group, entry, counted) for entry in entries)
@@ -106,8 +115,7 @@ def _entry(group: str, entry: str, counted: bool) -> Argument:
     kind_name, *words = said.split(", ")
     kind: Kind = getattr(kinds, kind_name.upper())
     texts = dict(word.split("=", 1) for word in words if "=" in word)
-    flags = ("required", "several times", "uncounted")
-    applies = [word for word in words if "=" not in word and word not in flags]
+    applies = [word for word in words if "=" not in word and word not in _FLAGS]
     helps, _, remedy = " ".join(line.strip() for line in lines).partition(" ! ")
     choices = tuple(metavar[1:-1].split(",")) if metavar.startswith("{") else ()
     default: Any = False if kind is kinds.SWITCH else None
@@ -126,6 +134,7 @@ def _entry(group: str, entry: str, counted: bool) -> Argument:
         "required" in words,
         remedy=remedy,
         counted=counted and "uncounted" not in words,
+        more="more" in words,
         repeats="several times" in words,
         **texts,
     )

@@ -60,7 +60,7 @@ def budget(values: Values) -> Budget:
 # The clock
 
 
-def moment(name: str, given: Any, timezone: str) -> Any:
+def moment(name: str, given: object, timezone: str) -> Any:
     """Text in seconds since 1970: it is that number, or ISO 8601. All else stays as it is."""
     if not isinstance(given, str):
         return given

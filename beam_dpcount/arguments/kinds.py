@@ -42,7 +42,7 @@ def plain(text: str) -> str:
     return _GROUPING.sub("", text.strip())
 
 
-def number(given: Any) -> Any:
+def number(given: object) -> Any:
     """A number as it is, or text that is one: 1e-6, 20_000, 0.5. Whole ones become int."""
     if isinstance(given, str):
         text = plain(given)
@@ -55,14 +55,14 @@ def number(given: Any) -> Any:
     return given
 
 
-def _whole(given: Any) -> Any:
+def _whole(given: object) -> Any:
     value = number(given)
     if isinstance(given, str) and not isinstance(value, int):
         raise ValueError
     return value
 
 
-def _positive(given: Any) -> Any:
+def _positive(given: object) -> Any:
     value = number(given)
     if isinstance(given, str):
         value = float(value)
@@ -71,21 +71,21 @@ def _positive(given: Any) -> Any:
     return value
 
 
-def _share(given: Any) -> Any:
+def _share(given: object) -> Any:
     value = _positive(given)
     if not value < 1:
         raise ValueError
     return value
 
 
-def _part(given: Any) -> Any:
+def _part(given: object) -> Any:
     """A share, also in percent: 5% is 0.05."""
     if isinstance(given, str) and plain(given).endswith("%"):
         return _share(number(plain(given)[:-1]) / 100)
     return _share(given)
 
 
-def _duration(given: Any) -> Any:
+def _duration(given: object) -> Any:
     return duration(plain(given)) if isinstance(given, str) else given
 
 
@@ -99,7 +99,7 @@ class Length(Fraction):
         return f"Fraction({self.numerator}, {self.denominator})"
 
 
-def _length(given: Any) -> Any:
+def _length(given: object) -> Any:
     if not isinstance(given, str):
         return given
     length = Length(duration(plain(given)))
@@ -107,7 +107,7 @@ def _length(given: Any) -> Any:
     return length
 
 
-def _moment(given: Any) -> Any:
+def _moment(given: object) -> Any:
     """As it is, because text may need a time zone: `groups.moment` reads it."""
     if isinstance(given, date) and not isinstance(given, datetime):
         problem = f"is a day without a time, {given}"
@@ -115,26 +115,26 @@ def _moment(given: Any) -> Any:
     return given
 
 
-def _text(given: Any) -> Any:
+def _text(given: object) -> Any:
     if not isinstance(given, str):
         raise ValueError
     return given
 
 
-def _only_text(given: Any) -> Any:
+def _only_text(given: object) -> Any:
     if not isinstance(given, str):  # of another type, which alone is shown
         raise ParameterError("", f"must be text, got {type(given).__name__}")
     return given
 
 
-def _name(given: Any) -> Any:
+def _name(given: object) -> Any:
     """A public name; a whole number is its digits."""
     if isinstance(given, int) and not isinstance(given, bool):
         return str(given)
     return _text(given)
 
 
-def _texts(given: Any) -> list[str]:
+def _texts(given: object) -> list[str]:
     """Public names; whole numbers are their digits."""
     if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
         raise ValueError
@@ -148,7 +148,7 @@ def _texts(given: Any) -> list[str]:
     return [str(each) for each in given]
 
 
-def _columns(given: Any) -> Any:
+def _columns(given: object) -> Any:
     if isinstance(given, str):
         return given
     if not isinstance(given, Sequence) or not 1 <= len(given) <= 2:
@@ -156,13 +156,13 @@ def _columns(given: Any) -> Any:
     return given[0] if len(given) == 1 else tuple(given)
 
 
-def _switch(given: Any) -> bool:
+def _switch(given: object) -> bool:
     if not isinstance(given, bool):
         raise ValueError
     return given
 
 
-def _bounds(given: Any) -> tuple[Any, Any]:
+def _bounds(given: object) -> tuple[Any, Any]:
     if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != 2:
         raise ValueError
     low, high = (_finite(each) for each in given)
@@ -171,7 +171,7 @@ def _bounds(given: Any) -> tuple[Any, Any]:
     return low, high
 
 
-def _finite(given: Any) -> Any:
+def _finite(given: object) -> Any:
     value = number(given)
     if isinstance(given, str):
         value = float(value)
@@ -180,7 +180,7 @@ def _finite(given: Any) -> Any:
     return value
 
 
-def _mechanism(given: Any) -> Any:
+def _mechanism(given: object) -> Any:
     """The name of a mechanism, given in any case."""
     names = {kind.__name__.lower(): kind.__name__ for kind in mechanisms.ALL}
     if not isinstance(given, str):
@@ -191,7 +191,7 @@ def _mechanism(given: Any) -> Any:
     raise ParameterError("", f"unknown mechanism {given!r}", known, whole=True)
 
 
-def _list(given: Any) -> list[Any]:
+def _list(given: object) -> list[Any]:
     if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
         raise ValueError
     return list(given)
@@ -200,7 +200,7 @@ def _list(given: Any) -> list[Any]:
 def several(kind: Kind) -> Kind:
     """A list of values, each of a kind."""
 
-    def read(given: Any) -> list[Any]:
+    def read(given: object) -> list[Any]:
         return [kind.read(each) for each in _list(given)]
 
     return Kind(list[Any], kind.must, read, kind.remedy)

@@ -36,7 +36,7 @@ _EXAMPLES = {
 }
 
 
-def metric_of(given: Any) -> known.Metric:
+def metric_of(given: object) -> known.Metric:
     """A metric from a text such as "mean(latency, 0, 5)", or from a mapping of its arguments.
 
     Raises:
@@ -149,7 +149,7 @@ def _made(name: str, options: dict[str, Any], example: str) -> known.Metric:
     return metric
 
 
-def _value(metric: str, argument: str, given: Any, taken: list[str]) -> Any:
+def _value(metric: str, argument: str, given: object, taken: list[str]) -> Any:
     """The value of an argument of a metric, text or not."""
     if argument not in taken:
         hint = did_you_mean(argument, taken)

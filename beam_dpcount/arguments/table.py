@@ -28,16 +28,16 @@ ROWS = parsed(
     input FILE ...: texts, files, required
         CSV, JSON lines or Parquet files, patterns, or folders of them; - is standard input. A
         column may be a field within another: user.id
-    format {csv,jsonl,parquet}: text, files
+    format {csv,jsonl,parquet}: text, files, more
         of the files; default: by their names, such as x.jsonl.gz, and CSV for others and for
         standard input
-    delimiter DELIMITER: text, files, default=,
+    delimiter DELIMITER: text, files, default=,, more
         of CSV files (default: a comma)
-    multiline: switch, files
+    multiline: switch, files, more
         quoted cells of CSV files may hold line breaks; default: a row ends with its line. With
         it a broken quote, in any row, ends the run before anything is counted, which shows that
         there is one
-    show_header: switch, files, uncounted
+    show_header: switch, files, uncounted, more
         where a column is missing, show the first line of the CSV file, which is data if the
         file has no header, or the fields of the line of JSON
     key COLUMN: keys, elements
@@ -46,7 +46,7 @@ ROWS = parsed(
         the {column} of the keys: texts, or whole numbers, which become text
     keys KEY ...: texts, ticks, one_of=keys
         all (public) keys; rows of others do not count, and leave no trace
-    keys_file FILE: text, ticks files, one_of=keys
+    keys_file FILE: text, ticks files, one_of=keys, more
         the same, one per line; blank lines are skipped
     select_keys: switch, ticks select, one_of=keys
         all keys whose private counts are high enough; see {select_delta}
@@ -55,12 +55,12 @@ ROWS = parsed(
         is not in the domain counts nothing and takes its step
     domain ITEM ...: texts, items, required, one_of=domain
         all (public) items
-    domain_file FILE: text, items files, one_of=domain
+    domain_file FILE: text, items files, one_of=domain, more
         the same, one per line; blank lines are skipped
-    separator TEXT: text, several files
+    separator TEXT: text, several files, more
         what stands between the keys or items of a cell that holds several, e.g. ';' (default: a
         cell is one, as a whole); needs {max_items}
-    max_items B: whole, several files, example=3
+    max_items B: whole, several files, example=3, more
         the most keys or items that one row counts: the first in the order given here
         (keys that nobody listed: of the cell); more of them need more noise; needs {separator}
     value COLUMN: numbers, numbers rows, one_of=value
@@ -91,7 +91,7 @@ ROWS = parsed(
     timestamp_format: text, fields
         unix (seconds), unix-ms, iso, or a strptime format, in which %L is milliseconds without
         padding. Default: texts are ISO 8601, numbers are seconds
-    timezone NAME: text, files, default=UTC
+    timezone NAME: text, files, default=UTC, more
         of times without an offset (default UTC)
     timezone: text, fields, default=UTC
         of times without an offset, such as Europe/Paris
@@ -109,7 +109,7 @@ CLOCK = parsed(
         rows at or after it do not count
     horizon N: whole, ticks, example=24
         the number of ticks, in place of {stop}
-    until TIME: moment, ticks run, uncounted
+    until TIME: moment, ticks run, uncounted, more
         write only ticks that have ended by then (default now; not a later time); rows of later
         ticks have no influence. All ticks of the clock are charged, whatever TIME is
     view VIEW: text, sentence files, several times
@@ -120,7 +120,7 @@ CLOCK = parsed(
         as 7d) or "restart 24" (anew after so many)
     views: texts, sentence fields, one_of=view
         a list of them, which share the budget
-    zone NAME: text, sentence
+    zone NAME: text, sentence, more
         days and weeks of {tick} and {view} are days of this time zone, such as Europe/Paris, of 23
         to 25 hours; {start} and {stop} without an offset are local times there
     other: name, ticks fields
@@ -130,15 +130,15 @@ CLOCK = parsed(
 SELECT = parsed(
     "select",
     """
-    select_delta D: share, ticks select, example=1e-7
+    select_delta D: share, ticks select, example=1e-7, more
         the probability that a row ({user}: all rows of a person) may show in a key that is
         nobody else's, in all ticks together: a part of {delta} (default: half; all of it where
         noise is Laplace); beside {rho} or {epsilon} alone, which need it
         ! give e.g. {}, or leave it out for half of {delta}
-    at_least N: whole, ticks select, default=1, example=10
+    at_least N: whole, ticks select, default=1, example=10, more
         keys that count less than N in all are left out, and never tested: of a long tail of
         rare keys most take no time; {bounds} from 0, and no {gap} (default 1)
-    select_every N: whole, ticks select, default=1, example=24
+    select_every N: whole, ticks select, default=1, example=24, more
         test keys at one tick in N only: they are shown from lower counts on, and later (default
         1)
     select_shards: whole, ticks select fields, default=64, example=64
@@ -162,17 +162,17 @@ PEOPLE = parsed(
     """
     user COLUMN: keys, people
         protect a person, not a row: the {column} that says whose a row is; the budget is then
-        for all releases of all keys together; an empty or missing one is no person, and its row
-        does not count; needs {per_user}
+        for all releases of all keys together; a row without a person does not count; needs
+        {per_user}
     per_user K: whole, people, example=5
         the most rows of a person that count, in all keys together; more of them need more
         noise, fewer leave more out (`beam-dpcount bounds` compares them)
-    max_keys M: whole, people, example=3
+    max_keys M: whole, people, example=3, more
         the most keys of a person (default: as many as rows)
     per_key J: whole, people, example=2
         the most rows of a person in one key (default 1: people, each once a key; without {key},
         as many as {per_user})
-    gap TIME: duration, people ticks, example=1h
+    gap TIME: duration, people ticks, example=1h, more
         the least time between two rows of a person, as for {tick}; with several rows a key, a
         gap of many ticks takes much less noise; needs {late=}drop with {path=}streaming
     """,
@@ -184,35 +184,35 @@ COUNT = parsed(
         the most rows that a key may have
     horizon: whole, elements fields, example=20000
         the most rows that a key may have
-    every M: whole, elements thinned, example=10
+    every M: whole, elements thinned, example=10, more
         a release after every M rows of a key; the budget is for all releases, and the noise
         does not depend on M
-    mechanism NAME: mechanism, calibrated
+    mechanism NAME: mechanism, calibrated, more
         MECHANISMS, in any case; default: the one of least largest error
     bounds LOW HIGH: bounds, numbers, default=0 1, example=0 1
         values are clipped to them; wider bounds need more noise; no default for a column of
         values, else 0 1
-    unit U: positive, numbers, default=1, example=0.01
+    unit U: positive, numbers, default=1, example=0.01, more
         values are rounded to multiples of it (default 1)
     confidence: share, sentence fields, default=0.95, example=0.95
         the level of the intervals
-    relation {replace_one,add_remove}: text, elements, default=replace_one
+    relation {replace_one,add_remove}: text, elements, default=replace_one, more
         what is protected: that any one row is any other (default), or whether it counts at all,
         which takes less noise
-    relation {add_remove,replace_one}: text, ticks, default=add_remove
+    relation {add_remove,replace_one}: text, ticks, default=add_remove, more
         what is protected: that any one row ({user}: a person's rows) is there (default), or
         that it is any other, which costs up to twice as much
-    max_per_tick N: whole, ticks run, example=1000
+    max_per_tick N: whole, ticks run, example=1000, more
         the sum of a key's rows in one tick is clipped to N times the largest value (default
         2^30, or less if 64 bits would not hold all sums, or noise would grow with it); with a
         lower one some mechanisms take longer clocks
-    late {fold,drop}: text, ticks run, default=fold
+    late {fold,drop}: text, ticks run, default=fold, more
         with {path=}streaming, rows that come after their tick was released: fold (default):
         they count at the next one; drop: they do not count
-    on_reject {drop,raise}: text, elements rejects run, default=drop
+    on_reject {drop,raise}: text, elements rejects run, default=drop, more
         a value that is not a number counts 0; raise: stop instead, which shows that there is
         one
-    path {auto,bounded,streaming}: text, run, uncounted, default=auto
+    path {auto,bounded,streaming}: text, run, uncounted, default=auto, more
         streaming: count by state and timers, as on unbounded input
     allow_runner: switch, fields
         count on a runner that was not tried; see docs/engines.md
@@ -221,11 +221,11 @@ COUNT = parsed(
 NOISE = parsed(
     "noise",
     """
-    secret_env NAME: text, run, uncounted, one_of=secret
+    secret_env NAME: text, run, uncounted, one_of=secret, more
         the environment variable that holds the secret, on every worker
-    secret_file FILE: text, run, uncounted, one_of=secret
+    secret_file FILE: text, run, uncounted, one_of=secret, more
         a file that holds it, readable on every worker
-    run_id TEXT: text, run files, default=
+    run_id TEXT: text, run files, default=, more
         public; give another one whenever rows that have changed are counted again (files and
         options are told apart without)
     run_id: text, run fields
@@ -237,35 +237,36 @@ OUTPUT = parsed(
     "output",
     """
     output OUT: text, run files, required
-        a .csv, .jsonl or .parquet file, or .csv.gz, .jsonl.gz; - is standard output, and what
-        is said goes to standard error
-    output_format {csv,jsonl,parquet}: text, run files
+        a .csv, .jsonl or .parquet file, or .csv.gz, .jsonl.gz; - is standard output
+    output_format {csv,jsonl,parquet}: text, run files, more
         of --output - (default csv)
     plot PNG: text, run files
         draw the counts of some keys
     report HTML: text, run files
         one page to read and hand on: counts, guarantee, data; needs no network
-    plot_keys KEY ...: texts, run files
+    plot_keys KEY ...: texts, run files, more
         the keys to draw; default: chosen by public facts named in the picture
     overwrite: switch, run files
         replace files of these names that are there already
     account FILE: text, run files
-        charge this run to an account. It is refused if it costs more than is left, or if one
-        run publishes a column that another protects; `beam-dpcount account` makes and prints
-        such files
-    allow_public COLUMN ...: texts, run files
+        charge this run to an account, which refuses it if it costs more than is left, or if one
+        run publishes a column that another protects
+    allow_public COLUMN ...: texts, run files, more
         with --account: columns that may be public in one run and protected in another; the
         account then claims nothing about them. :presence is that a row exists, with its time;
         :unknown are columns of runs in an account of an earlier version
+    verbose: switch, run files
+        print the exact statements on privacy and errors in place of a summary, and what a row
+        counts; the manifest beside the output has them, too
     dry_run: switch, run files
-        count nothing, and say what a run would: what is guaranteed, and how large errors will
-        be, step by step; nothing is spent or written
+        count nothing, and say what a run would guarantee, and how large errors would be, step by
+        step; nothing is spent or written
     check: switch, run files
-        PRIVATE: count nothing, and say on the terminal what of the rows would not count as you
-        may think, such as keys that never occur; exit status 1 if something looks wrong
-    rejected FILE: text, elements numbers run files
+        PRIVATE: count nothing, and say what of the rows would not count as you may think, such
+        as keys that never occur; exit status 1 if something looks wrong
+    rejected FILE: text, elements numbers run files, more
         PRIVATE: where (file, row) and why rows did not count or gave no release, as CSV
-    show_truth: switch, truth run files
+    show_truth: switch, truth run files, more
         PRIVATE: also draw exact counts, which are the data; for demonstrations
     """,
     counted=False,

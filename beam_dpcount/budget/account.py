@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from beam_dpcount.budget.budgets import ZCDP, Budget
-from beam_dpcount.budget.charges import Charge, Charges, OverspentError, charge_of, written
+from beam_dpcount.budget.charges import Charge, Charges, charge_of, written
 from beam_dpcount.budget.odometer import (
     PRESENCE,
     UNKNOWN,
@@ -34,6 +34,7 @@ from beam_dpcount.budget.odometer import (
     with_runs,
 )
 from beam_dpcount.checks import ParameterError
+from beam_dpcount.errors import OverspentError
 
 FORMAT = 2
 DONE, NOTHING = "done", "nothing was released"

@@ -21,7 +21,7 @@ from beam_dpcount.budget.account import FORMAT, Account, AccountError, Run, acco
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.charges import MOST_DIGITS, Charge, Charges, charge_of
 from beam_dpcount.budget.odometer import PRESENCE, UNKNOWN, ColumnUse, ordered
-from beam_dpcount.checks import Error
+from beam_dpcount.errors import Error
 from beam_dpcount.version import __version__
 
 _WITHOUT_COLUMNS = 1  # the previous format
@@ -159,7 +159,7 @@ def new_run(
     use: ColumnUse,
     noise: str = "",
     allowed: Collection[str] = (),
-    **more: Any,
+    **more: object,
 ) -> dict[str, Any]:
     """The line of one more run: its charge, its columns, its noise's mark, and `more`."""
     line: dict[str, Any] = {"run": len(account.runs) + 1, "time": now(), "command": command}
@@ -168,7 +168,7 @@ def new_run(
     return line | {"allowed": ordered(allowed), "version": __version__}
 
 
-def run_line(charges: Charges, use: ColumnUse, **more: Any) -> dict[str, Any]:
+def run_line(charges: Charges, use: ColumnUse, **more: object) -> dict[str, Any]:
     """A run's line: its charge, its columns, and `more`."""
     line: dict[str, Any] = {"cost": charges.presence.packed()}
     if charges.replacement != charges.presence:

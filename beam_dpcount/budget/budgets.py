@@ -22,6 +22,7 @@ from beam_dpcount.budget.conversions import (
     zcdp_epsilon,
     zcdp_rho,
 )
+from beam_dpcount.errors import WeakBudgetWarning
 from beam_dpcount.noise.laws import (
     DiscreteGaussian,
     DiscreteLaplace,
@@ -133,15 +134,6 @@ class ZCDP:
 
 
 Budget = PureDP | ApproxDP | ZCDP
-
-
-class WeakBudgetWarning(UserWarning):
-    """A budget protects little. Given once for a budget, before anything runs.
-
-    It is weak from epsilon = 3, delta = 1e-5 or rho = 0.18 on. Transforms and ledgers warn;
-    `calibrate`, which may get a share, does not. To silence it:
-    `warnings.filterwarnings("ignore", category=beam_dpcount.WeakBudgetWarning)`.
-    """
 
 
 def weakness(budget: Budget, keys_delta: float = 0.0) -> str:

@@ -10,14 +10,9 @@ from typing import NamedTuple
 
 from beam_dpcount.budget.budgets import ZCDP, ApproxDP, Budget
 from beam_dpcount.budget.conversions import float_up, rounded_up
-from beam_dpcount.checks import Error
 
 MOST_DIGITS = 300  # characters of an amount
 _LARGEST = 600.0  # an epsilon beyond it makes any delta 1 or more
-
-
-class OverspentError(Error, ValueError):
-    """More than is left: of a ledger, or of the account that it is charged to."""
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class Entries:
 
     @classmethod
     def of_ledger(
-        cls, account: Any, budget: Budget, keys_delta: float, **given: Any
+        cls, account: object, budget: Budget, keys_delta: float, **given: object
     ) -> Entries | None:
         """As a `Ledger` is told; None if it has no account. It must be able to take the budget."""
         run, resumes = given["run"], given["resumes"]
@@ -147,7 +147,7 @@ class Entries:
         return f"Account {self.path!r}: {runs(self.numbers)} cost {self.charged.presence}{goes}."
 
 
-def _check_columns(name: str, columns: Any) -> tuple[str, ...] | None:
+def _check_columns(name: str, columns: object) -> tuple[str, ...] | None:
     """Names of columns, perhaps none; None if nothing is said of them."""
     if columns is None or (isinstance(columns, list | tuple) and not columns):
         return None if columns is None else ()

@@ -12,7 +12,6 @@ from numbers import Real
 from typing import Any
 
 from beam_dpcount.budget.budgets import ZCDP, ApproxDP, Budget, PureDP, check_budget, warn_if_weak
-from beam_dpcount.budget.charges import OverspentError
 from beam_dpcount.budget.conversions import (
     float_down,
     float_up,
@@ -28,6 +27,7 @@ from beam_dpcount.budget.shares import (
 )
 from beam_dpcount.budget.spender import Spender, Unknown
 from beam_dpcount.budget.standing import ROUNDING, Standing
+from beam_dpcount.errors import OverspentError
 
 _LOCK = threading.Lock()
 
@@ -197,7 +197,7 @@ class Ledger:
         """All shares, in the order in which they were taken."""
         return tuple(self._shares.values())
 
-    def share(self, fraction: float, name: str = "") -> Share:
+    def share(self, fraction: float | Fraction, name: str = "") -> Share:
         """A fraction of the whole budget (not of what is left).
 
         Args:

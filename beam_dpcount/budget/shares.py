@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from beam_dpcount.budget.budgets import ZCDP, Budget, PureDP
 from beam_dpcount.budget.spender import Protection, Spender, Unknown
-from beam_dpcount.checks import Error
+from beam_dpcount.errors import Error
 from beam_dpcount.notebooks import described
 
 

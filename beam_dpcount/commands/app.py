@@ -11,12 +11,12 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
-from beam_dpcount.budget.budgets import WeakBudgetWarning
-from beam_dpcount.checks import Error
 from beam_dpcount.commands import stop
 from beam_dpcount.commands.files import streams
+from beam_dpcount.errors import Error, WeakBudgetWarning
 
 Main = Callable[[Sequence[str] | None], None]
 
@@ -73,6 +73,12 @@ def say(lines: Sequence[str]) -> None:
         print(*lines, sep="\n", end="\n" * bool(lines), flush=True)
     except OSError as error:
         raise streams.unwritten(error) from None
+
+
+def warn(lines: Sequence[str]) -> None:
+    """Print what a user should act on to standard error, whatever becomes of the output."""
+    with suppress(OSError):  # nobody reads it, and so nobody can be told
+        print(*lines, sep="\n", end="\n" * bool(lines), file=sys.stderr, flush=True)
 
 
 def format_warning(message: Any, category: type[Warning], *args: Any, **kwargs: Any) -> str:

@@ -6,7 +6,7 @@ their timestamps (ties: by file and row), or without --timestamp in the order of
 cell is a key like others; a null in Parquet is not a key, and stops the command; in JSON it is an
 empty cell.
 The keys and the number, order and times of the rows are public; what a row counts is protected.
-Options that are not listed here go to Beam, e.g. --runner.
+Options that --help-all does not list go to Beam, e.g. --runner.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Count(Task):
                 f"note: rows count 1 where {self.options.where} to the letter, and 0 elsewhere",
                 report.unchecked("the condition is", "its"),
             ]
-        alike = "note: without --value or --where every row counts 1, and their number is public"
+        alike = "warning: without --value or --where every row counts 1, and their number is public"
         return [f"{alike}: nothing is left to protect"]
 
     def estimate(self) -> Estimate:

@@ -1,7 +1,7 @@
-"""`count` on an event log that is made up here: private purchase counts of a web shop.
+"""`ticks --user` on an event log that is made up here: how many people saw the pages of a web shop.
 
-A day of 40,000 page views and purchases on 20 pages, Zipf-distributed. How many people view a
-page is public here; whether a visit ended in a purchase is not.
+A day of 40,000 page views and purchases on 20 pages, counted for three of them, hour by hour. What
+is protected is a session: that it is there at all, and every page that it saw.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ def arguments() -> Parser:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command. InputError: the directory cannot be written to."""
     directory = arguments().parse_ours(argv).directory
-    log, out, picture = (
-        os.path.join(directory, name) for name in ("events.csv", "counts.csv", "counts.png")
+    log, out, picture, report = (
+        os.path.join(directory, name)
+        for name in ("events.csv", "ticks.csv", "ticks.png", "ticks.html")
     )
     stop.expect(log)
     try:
@@ -45,14 +46,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     except OSError as error:
         reason = error.strerror or "not possible"
         raise InputError(f"cannot write to --directory {directory!r}: {reason}") from None
-    words = ["--input", log, "--key", "page", "--where", "action=purchase"]
+    words = ["--input", log, "--key", "page", "--keys", "/home", "/cart", "/deals"]
     words += ["--timestamp", "timestamp", "--timestamp-format", "iso"]
-    words += ["--epsilon", "1", "--delta", "1e-6", "--horizon", "20000", "--overwrite"]
-    words += ["--output", out]
+    words += ["--tick", "1h", "--start", "2026-01-15T00:00:00Z", "--horizon", "24"]
+    words += ["--user", "session", "--per-user", "3", "--epsilon", "1", "--delta", "1e-6"]
+    words += ["--output", out, "--report", report, "--overwrite"]
+    without = []
     if importlib.util.find_spec("matplotlib") is not None:
-        words += ["--plot", picture, "--show-truth"]
-        without = []
+        words += ["--plot", picture]
     else:
         without = ["note: no picture without matplotlib: pip install 'beam-dpcount[plots]'"]
-    say([f"made event log: {log}", f"$ beam-dpcount count {shlex.join(words)}", *without])
-    door.main(["count", *words])
+    say([f"event log (made up): {log}", f"$ beam-dpcount ticks {shlex.join(words)}", *without])
+    door.main(["ticks", *words])

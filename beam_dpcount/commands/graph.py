@@ -8,9 +8,11 @@ Graphs are undirected. A pair that came before inserts nothing; for --what cuts 
 Rows of a key are taken in the order of their timestamps (ties: by file and row), or without
 --timestamp in the order of the files.
 The keys, the vertices and the number, order and times of the rows are public; which edges they
-insert is protected. A row without an edge (an unknown vertex, the same one twice, a weight out of
+insert is protected.
+
+A row without an edge (an unknown vertex, the same one twice, a weight out of
 range) inserts nothing, but is a step. A null in Parquet is not a vertex; as a key it stops the
-command. Options that are not listed here go to Beam, e.g. --runner.
+command. Options that --help-all does not list go to Beam, e.g. --runner.
 """
 
 from __future__ import annotations
@@ -88,11 +90,11 @@ class Graph(Task):
             """
             edge COLUMN COLUMN: list, required
                 the two vertices of each row
-            weight COLUMN: numbers
+            weight COLUMN: numbers, more
                 with --what forest (whole numbers from 1) or cuts (from -1 to 1); default: 1
             vertices N: whole, required, one_of=vertices, example=1000
                 the (public) vertices are the whole numbers from 0 to N-1
-            vertices_file FILE: text, one_of=vertices
+            vertices_file FILE: text, one_of=vertices, more
                 the vertices are the texts of this file, one per line; blank lines are skipped
             """,
         ),
@@ -118,7 +120,7 @@ class Graph(Task):
                 highdegree: the least neighbours
             max_weight W: whole, example=10
                 forest: the largest weight of an edge
-            unit U: positive, example=0.01
+            unit U: positive, example=0.01, more
                 cuts: weights are rounded to multiples of it; it divides 1 (default 1)
             """,
         ),
@@ -292,6 +294,19 @@ class Graph(Task):
             "edge": "one pair of vertices, not for all pairs of a person",
             "node": "one vertex with all its pairs",
         }.get(self.options.relation, super().scope())
+
+    def unit(self) -> str:
+        unit = {
+            "edge": "one pair of vertices with all its rows",
+            "node": "one vertex with all its pairs",
+        }.get(self.options.relation)
+        if unit is None:
+            return super().unit()
+        unit += " (not that rows are there)"
+        if not self.options.asserted:
+            return unit
+        neighbours = many(self.options.max_degree, "neighbour")
+        return f"{unit}, if no vertex has more than {neighbours} (--asserted)"
 
     def written(self) -> str:
         return f"private graph statistics ({self._noun()}): {self.where}"

@@ -8,7 +8,7 @@ The keys, the domain and the number, order and times of the rows are public; the
 protected. A row whose item is not in the domain counts nothing, but has a release. An empty cell is
 a key like others, and the item ''. A null in Parquet is not an item; as a key it stops the command.
 With --fit-total such rows are counted too: they are what a line's counts leave of its step.
-Options that are not listed here go to Beam, e.g. --runner.
+Options that --help-all does not list go to Beam, e.g. --runner.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Histogram(Task):
         *parsed(
             "count",
             """
-            fit_total: switch
+            fit_total: switch, more
                 fit the counts of a release to the number of rows, which is public: their variance
                 is 1 - 1/(d + 1) of what it is for d items; for one item a row, of a domain of two
                 or more
@@ -56,7 +56,7 @@ class Histogram(Task):
         *parsed(
             "output",
             f"""
-            top K: whole, uncounted, example={_BARS}
+            top K: whole, uncounted, example={_BARS}, more
                 draw the K items of the largest private counts, added up over the keys drawn, which
                 biases them upwards (default: the first {_BARS} of the domain)
             """,

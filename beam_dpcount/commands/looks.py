@@ -26,7 +26,7 @@ from beam_dpcount.commands.files.formats import Event, InputError, Source
 from beam_dpcount.commands.files.read import all_events
 from beam_dpcount.commands.report import many
 from beam_dpcount.counters.clock import UNLISTED
-from beam_dpcount.counters.lattice import NotANumberError
+from beam_dpcount.errors import NotANumberError
 from beam_dpcount.times import is_number
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.commands.files.beside import beside
 from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.commands.files.inputs import remedy
+from beam_dpcount.commands.report import unlabelled
 
 if TYPE_CHECKING:
     from beam_dpcount.commands.task import Task
@@ -28,7 +29,16 @@ if TYPE_CHECKING:
 # Options that say nothing of what was released, or name files.
 _LEFT_OUT = frozenset(
     ("input", "output", "output_format", "plot", "plot_keys", "report", "rejected", "show_truth")
-) | {"secret_env", "secret_file", "show_header", "overwrite", "account", "check", "dry_run"}
+) | {
+    "secret_env",
+    "secret_file",
+    "show_header",
+    "overwrite",
+    "account",
+    "check",
+    "dry_run",
+    "verbose",
+}
 
 _MAY = (
     "Publish the output, and keep it for as long as you like.",
@@ -84,6 +94,8 @@ def text(task: Task, budget: Budget) -> str:
         "estimates": estimate.what,
         "left_out": list(estimate.left_out),
         "errors": task.errors(estimate),
+        "remarks": task.remarks(),
+        "notes": [unlabelled(note) for note in task.notes()],
         "columns": {name: _meaning(task, name) for name, _ in task.table().schema},
         "parameters": {n: _plain(x) for n, x in parameters.items() if not n.endswith("_file")},
         "you_may": _MAY,
@@ -117,7 +129,7 @@ def _meaning(task: Task, name: str) -> str:
     return placed.get(name) or _COLUMNS.get(name) or other
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
     return value if isinstance(value, str | int | float | bool) else str(value)

@@ -58,11 +58,37 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
         )
         self.arguments = arguments
+        self._more = {one.name for one in arguments if one.more}
+        if self._more:
+            self.add_argument("--help-all", action=HelpAll, help="show all options and exit")
         for group, (title, text) in GROUPS.items():
             members = [one for one in arguments if one.group == group]
             if members:
                 titled = titles.get(group, title)
                 add_all(self.add_argument_group(titled, text) if group else self, members)
+
+    def format_help(self, everything: bool = False) -> str:
+        """The help. Unless it is to have everything it leaves out the options that few runs need,
+        and all paragraphs of the description but two."""
+        if everything or not self._more:
+            return super().format_help()
+        formatter = self._get_formatter()
+        needed = [action for action in self._actions if action.required]
+        formatter.add_usage(None, needed, [])
+        usage = f"{' '.join(formatter.format_help().split())} [options]"
+        formatter = self._get_formatter()
+        formatter.add_text(_wrapped((self.description or "").split("\n\n")[:2]))
+        for group in self._action_groups:
+            hidden = {*self._more, "help", argparse.SUPPRESS}
+            shown = [one for one in group._group_actions if one.dest not in hidden]
+            if shown:
+                formatter.start_section(group.title)
+                formatter.add_text(group.description)
+                formatter.add_arguments(shown)
+                formatter.end_section()
+        formatter.add_text(f"{len(self._more)} more options: --help-all\n\n{self.epilog or ''}")
+        usage = textwrap.fill(usage, 79, subsequent_indent=" " * 7, break_on_hyphens=False)
+        return f"{usage}\n\n{formatter.format_help()}"
 
     def error(self, message: str) -> NoReturn:
         if meant := self._mistyped(message):
@@ -128,6 +154,25 @@ def unknown_argument(argument: str, names: Collection[str], whose: str) -> str:
     name = argument.split("=", 1)[0]
     hint = did_you_mean(name, names) if name.startswith("-") else ""
     return f"unknown argument {name}: {hint}see --help for {whose}"
+
+
+def _wrapped(paragraphs: Sequence[str]) -> str:
+    """For a terminal of 80 columns."""
+    lines = (" ".join(one.split()) for one in paragraphs)
+    return "\n\n".join(textwrap.fill(one, 79, break_on_hyphens=False) for one in lines)
+
+
+class HelpAll(argparse.Action):
+    """Prints the help with all options, and ends."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **more: Any) -> None:
+        super().__init__(
+            option_strings, argparse.SUPPRESS, nargs=0, default=argparse.SUPPRESS, **more
+        )
+
+    def __call__(self, parser: Any, *_: Any) -> None:
+        parser._print_message(parser.format_help(everything=True), sys.stdout)
+        parser.exit()
 
 
 class Store(argparse.Action):

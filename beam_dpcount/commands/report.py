@@ -22,6 +22,7 @@ from beam_dpcount.times import every
 
 VISIBLE = 10  # standard deviations
 LEVEL = 0.95
+WARNING = "warning: "  # begins what a user should act on; all else is a note
 _ALL_TRIED = 1 << 17  # steps
 
 
@@ -34,6 +35,7 @@ class Estimate:
     left_out: Sequence[str] = ()  # what the command can leave out
     of: str = ""  # whose stated errors are, after "a release"; empty: of any
     chosen: str = ""  # a sentence on releases that are there for being high
+    unlikely: str = ""  # that of `left_out` which takes rows beyond number; no summary names it
 
     @property
     def in_title(self) -> str:
@@ -134,11 +136,11 @@ def how_often(options: argparse.Namespace) -> str:
 
 
 def unchecked(what_is: str, whose: str, listed: Sequence[str] = ()) -> str:
-    """A note on public names. No report says that one is missing: that would reveal data.
+    """A warning about public names. No report says that one is missing: that would reveal data.
 
     What of the `listed` may have been meant as several can be seen without data.
     """
-    note = f"note: {what_is} not checked against the data (--check does): check {whose} spelling"
+    note = f"warning: {what_is} not checked against the data (--check does): check {whose} spelling"
     if len(listed) == 1 and re.search(r"\w[,;|]\s*\S", listed[0]):
         note += f" ({listed[0]!r} is one text: several are given with spaces between)"
     return note
@@ -163,6 +165,11 @@ def past_horizon(horizon: int, late: int) -> list[str]:
     return [warning] if late else []
 
 
+def unlabelled(note: str) -> str:
+    """A note or a warning without the word in front, for a list of them."""
+    return note.removeprefix("note: ").removeprefix(WARNING).strip()
+
+
 # People
 
 UNBOUNDED = (
@@ -171,10 +178,10 @@ UNBOUNDED = (
 )
 
 
-def most_rows(options: argparse.Namespace) -> str:
+def most_rows(options: argparse.Namespace, of: str = " of a person") -> str:
     """How many rows of a person count."""
     per_key = groups.per_key(vars(options))
-    limits = [f"{many(options.per_user, 'row')} of a person", f"{per_key:,} a key"]
+    limits = [f"{many(options.per_user, 'row')}{of}", f"{per_key:,} a key"]
     if options.max_keys is not None:
         limits.append(f"in {many(options.max_keys, 'key')}")
     if getattr(options, "gap", None) is not None:
@@ -206,6 +213,8 @@ def of_people(options: argparse.Namespace, steps: bool) -> list[str]:
     return [
         f"note: {most_rows(options)}, count{each}; a person is a cell of {options.user} to "
         "the letter: one who is spelt in two ways is two people, and protected as two",
+        "note: how many rows of people do not count is private: a bias that no stated error covers "
+        "(beam-dpcount bounds shows it, of a sample)",
         *_limits_above_all(options),
     ]
 
@@ -226,10 +235,7 @@ def bounded(options: argparse.Namespace, made: Estimate) -> Estimate:
     if options.user is None:
         return made
     most = most_rows(options)
-    left_out = (
-        "rows of a person beyond that bound, and rows without a person (--user): a bias whose "
-        "size is private, and not shown here (beam-dpcount bounds shows it, of a sample)"
-    )
+    left_out = "further rows of a person, and rows without one (--user)"
     title = ", ".join(filter(None, [made.title, most]))
     what = f"{made.what}, with {most}"
     return replace(made, what=what, title=title, left_out=[*made.left_out, left_out])

@@ -15,8 +15,8 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 import beam_dpcount as dp
 from beam_dpcount.budget.account_file import is_account
 from beam_dpcount.budget.budgets import weakness
-from beam_dpcount.commands import drawing, looks, manifest, spending, stop
-from beam_dpcount.commands.app import explain, say
+from beam_dpcount.commands import drawing, looks, manifest, spending, stop, summary
+from beam_dpcount.commands.app import explain, say, warn
 from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.files import streams, tables
 from beam_dpcount.commands.files.formats import STANDARD, Event, InputError, Places
@@ -24,7 +24,7 @@ from beam_dpcount.commands.files.inputs import files_of
 from beam_dpcount.commands.files.read import ReadEvents, all_events, notes, ready
 from beam_dpcount.commands.options import named_as_options, unknown_argument
 from beam_dpcount.commands.progress import CountReleases, Progress, counted
-from beam_dpcount.commands.report import UNBOUNDED, past_horizon
+from beam_dpcount.commands.report import UNBOUNDED, WARNING, past_horizon
 from beam_dpcount.dofns.elements import PAST_HORIZON
 from beam_dpcount.transforms.runners import check_name
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 LOCAL_RUNNER = "FnApiRunner"
 _LOCAL = (LOCAL_RUNNER, "DirectRunner", "BundleBasedDirectRunner")
 DRY = "Dry run: no row is counted, and nothing is spent or written. What the run would say:"
+_NOTES = ("note:", "     ")  # how notes and their tables begin
 _REJECTED = (("file", str), ("row", int), ("reason", str))
 
 
@@ -88,32 +89,43 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
     _ = task.finish(releases | "Progress" >> counting) | "Write" >> written
     weak = weakness(budget, getattr(options, "select_delta", None) or 0.0)
     warned, missing = [f"warning: {weak}"] if weak else [], []
-    said = [*warned, *task.notes(), *notes(reader.source, files)]
+    told = [*warned, *task.notes(), *task.outlook(), *notes(reader.source, files)]
+    warnings = [line for line in told if line.startswith(WARNING)]
+    told = [line for line in told if line not in warnings]
     named = {data.path: name for data, name in zip(files, places.paths, strict=True)}
     if options.dry_run:
-        say([DRY, *said, *_there(options), *spending.foretold(task, named), *task.foretold()])
+        foretold = [*_there(options), *spending.foretold(task, named), *task.foretold()]
+        say([DRY, *warnings, *told, *foretold])
         return
     beside = None if options.output == STANDARD else manifest.path_of(place)
     made = place, beside, options.rejected, options.plot, options.report
     stop.expect(*(path for path in made if path))
     size = sum(metadata.size_in_bytes for metadata in files)
+    # Without a manifest the exact sentences are nowhere else.
+    verbose = options.verbose or beside is None
     with spending.entered(task, place, named, flags) as spent:
-        say([*said, *spent])
+        warn(warnings)
+        # How much is released is said in any case, before the budget is spent: it has no label.
+        say([*(line for line in told if verbose or line[:5] not in _NOTES), *spent])
         late = counted(finished(pipeline, options, size), PAST_HORIZON)
     if beside is None:
         streams.give_out(place)
     else:
         manifest.write(place, about)
+    past = past_horizon(task.steps, late)
     if options.plot or options.report:
         if options.show_truth:
             task.truth = task.exact(all_events(reader.source), places)
         try:
             with Progress("drawing"):
-                past = past_horizon(task.steps, late)
                 missing = drawing.draw(task, [*warned, *past])
         except InputError as error:
             raise InputError(f"{error}; the counts are complete: {task.where}") from None
-    say([*report(task, late), *missing])
+    warn([*past, *missing, *_of_truth(options)])
+    try:
+        say([*outputs(task), *(task.statements() if verbose else summary.lines(task))])
+    except OSError as error:
+        raise InputError(f"{error}; the counts are complete: {task.where}") from None
 
 
 def _check_timers(task: Task, runner: str) -> None:
@@ -143,21 +155,23 @@ def finished(pipeline: beam.Pipeline, options: argparse.Namespace, size: int) ->
         raise
 
 
-def report(task: Task, late: int) -> list[str]:
-    """What the user reads at the end, with so many rows past the horizon. It shows no value."""
+def _of_truth(options: argparse.Namespace) -> list[str]:
+    """Warnings about a picture of the exact counts."""
+    if not options.show_truth:
+        return []
+    unbounded = [f"{WARNING}{UNBOUNDED}"] * (options.user is not None)
+    return [f"{WARNING}the picture shows the exact counts: it is private", *unbounded]
+
+
+def outputs(task: Task) -> list[str]:
+    """What was written, and what a command found of it."""
     options = task.options
     return [
         task.written(),
         *([f"picture: {options.plot}"] if options.plot else []),
         *([f"report: {options.report}"] if options.report else []),
-        *(["note: the picture shows the exact counts: it is private"] * options.show_truth),
-        *([f"note: {UNBOUNDED}"] if options.show_truth and options.user is not None else []),
         *([f"rejected rows (private): {options.rejected}"] if options.rejected else []),
         *task.findings(),
-        task.guarantee(),
-        task.errors(task.estimate()),
-        *task.remarks(),
-        *past_horizon(task.steps, late),
     ]
 
 

@@ -36,7 +36,7 @@ def budget_in_words(budget: Budget, selection: Selection) -> str:
 
 def notes(options: argparse.Namespace, selection: Selection) -> list[str]:
     """What to expect, before anything runs."""
-    first, *lines = str(selection).splitlines()
+    first, *_ = str(selection).splitlines()
     said = [f"note: {first}; it has no release before, and none if it never gets there"]
     if options.at_least > 1:
         said.append(
@@ -44,10 +44,15 @@ def notes(options: argparse.Namespace, selection: Selection) -> list[str]:
         )
     if options.select_every > 1:
         said.append(f"note: keys are tested at one tick in {options.select_every:,} only")
-    said += [line if line.startswith(" ") else f"note: {line}" for line in lines]
     several = "" if options.separator is None else f" between {options.separator!r}"
     return [
         *said,
         f"note: a key is the text of {options.key}{several} to the letter: one that is spelt in "
         "two ways is two keys, each with its own count",
     ]
+
+
+def outlook(selection: Selection) -> list[str]:
+    """When keys will be shown, by simulation."""
+    _, *lines = str(selection).splitlines()
+    return [line if line.startswith(" ") else f"note: {line}" for line in lines]

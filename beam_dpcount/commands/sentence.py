@@ -6,9 +6,10 @@ import argparse
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import beam_dpcount as dp
 from beam_dpcount.arguments import groups
@@ -18,12 +19,12 @@ from beam_dpcount.arguments.metrics import metrics_of, views_of
 from beam_dpcount.budget.budgets import PureDP
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands import report, select
-from beam_dpcount.commands.at_ticks import AtTicks, SplitCells, SplitKeys
 from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.figures.pictures import STDDEVS, Running
 from beam_dpcount.commands.files import formats
 from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.commands.report import LEVEL, Estimate, many
+from beam_dpcount.commands.running_ticks import RunningTicks, SplitCells, SplitKeys
 from beam_dpcount.commands.task import described
 from beam_dpcount.commands.tick_table import FieldsOfRow, TickCells, TickTable, reads_numbers
 from beam_dpcount.commands.truth import Truth
@@ -32,6 +33,7 @@ from beam_dpcount.counters.clock import now
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.moments import zone_of
 from beam_dpcount.counters.people import Seen
+from beam_dpcount.noise.entropy import SystemEntropy
 from beam_dpcount.statistics.metrics import Items, Metric, People
 from beam_dpcount.statistics.metrics.base import OfField
 from beam_dpcount.statistics.metrics.rates import Comparison, Rate
@@ -51,10 +53,10 @@ def given(options: argparse.Namespace) -> bool:
     return bool(options.metric or options.view or options.zone)
 
 
-class Sentence(AtTicks):
+class Sentence(RunningTicks):
     """Of rows at the ticks of a public clock: metrics and views."""
 
-    names: ClassVar[Mapping[str, str]] = {**select.NAMES, "ticks": "horizon"}
+    names = select.NAMES | {"ticks": "horizon"}
 
     @cached_property
     def metrics(self) -> list[Metric]:
@@ -157,7 +159,7 @@ class Sentence(AtTicks):
 
     def use(self, transform: TickCount) -> None:
         self.counter = self.parts[0].engine.counter
-        self.entropy = transform.entropy or dp.SystemEntropy()
+        self.entropy = transform.entropy or SystemEntropy()
 
     @property
     def fingerprint(self) -> str:
@@ -249,10 +251,11 @@ class Sentence(AtTicks):
         options = self.options
         selected = self.selection is not None
         lists = options.key is not None and not selected
+        beyond = f"what a key has beyond {self.most:,} rows a tick (--max-per-tick)"
         left_out = [
-            f"rows outside the clock{' or of other keys' * lists}",
+            f"rows that are outside the clock{', of other keys' * lists} or unreadable",
             *([select.HIDDEN] if selected else []),
-            f"what a key has beyond {self.most:,} rows a tick (--max-per-tick)",
+            beyond,
         ]
         if self._numbers:
             left_out.append("what of numbers is beyond the bounds of a metric or rounded off")
@@ -267,6 +270,8 @@ class Sentence(AtTicks):
         what = f"the same number of the rows within the clock ({views})"
         of, chosen = (" of a key named beforehand", select.CHOSEN) if selected else ("", "")
         made = Estimate(what, views, left_out, of, chosen)
+        if options.max_per_tick is None:
+            made = replace(made, unlikely=beyond)
         return report.bounded(options, made)
 
     def errors(self, estimate: Estimate) -> str:
@@ -279,24 +284,35 @@ class Sentence(AtTicks):
         said = f"Error to expect ({how}): {'; '.join(lines)}."
         return f"{said} {estimate.remark}".rstrip()
 
-    def stddevs(self) -> dict[str, str]:
-        """The largest standard deviation of each column, where it is public, in words."""
+    def error(self) -> str:
+        lines = [f"{name} is within {half:.3g}" for name, (half, _) in self._halves().items()]
+        unknown = self._unknown()
+        if unknown:
+            lines.append(f"{', '.join(unknown)}: see the interval of each release")
+        chosen = " The first releases of a shown key are too high." * (self.selection is not None)
+        return f"{', '.join(lines)}.{chosen}"
+
+    def _halves(self) -> dict[str, tuple[float, float]]:
+        """Of each column within what it is 95 % of the time, and its largest standard deviation."""
         found = {}
         for part in self.parts:
             for name, stddev in largest_stddevs(part).items():
-                half = stddev * half_widths(part.engine.counter)
-                found[name] = (
-                    f"95 % of the time within {half:.3g}, the standard deviation at most "
-                    f"{stddev:.3g}"
-                )
+                found[name] = stddev * half_widths(part.engine.counter), stddev
         return {name: found[name] for name in self.count.columns if name in found}
+
+    def stddevs(self) -> dict[str, str]:
+        """The largest standard deviation of each column, where it is public, in words."""
+        return {
+            name: f"95 % of the time within {half:.3g}, the standard deviation at most {stddev:.3g}"
+            for name, (half, stddev) in self._halves().items()
+        }
 
     def _unknown(self) -> list[str]:
         known = self.stddevs()
         return [name for name in self.count.columns if name not in known]
 
     def foretold(self) -> list[str]:
-        lines = [self.guarantee(), self.errors(self.estimate()), *self.remarks(), ""]
+        lines = [*self.statements(), ""]
         for part in self.parts:
             counter = part.engine.counter
             lines.append(f"{part.label}: {counter.mechanism.name}, {type(counter.law).__name__}")

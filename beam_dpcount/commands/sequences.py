@@ -64,9 +64,9 @@ class Sequences(Task):
                 the letters
             domain LETTER ...: texts, required, one_of=domain
                 all (public) letters
-            domain_file FILE: text, one_of=domain
+            domain_file FILE: text, one_of=domain, more
                 the same, one per line; blank lines are skipped
-            rest LETTER: text
+            rest LETTER: text, more
                 count texts that are not in the domain as this one letter of it; default: as no
                 event, which cells without text always are
             """,
@@ -79,23 +79,23 @@ class Sequences(Task):
             words WORD ...: texts, one_of=words
                 count these (public) words; separate letters of several characters by spaces, as in
                 'login read logout'
-            words_file FILE: text, one_of=words
+            words_file FILE: text, one_of=words, more
                 the same, one per line; blank lines are skipped
             episodes: switch
                 count minimal occurrences: other letters may stand between those of a word
-            max_span N: whole, example=10
+            max_span N: whole, example=10, more
                 with {episodes}, occurrences of at most N rows, from first to last letter
             """,
         ),
         *parsed(
             "output",
             f"""
-            top K: whole, uncounted, default={_TOP}, example={_TOP}
+            top K: whole, uncounted, default={_TOP}, example={_TOP}, more
                 write and draw, of each release, the K words of the largest private counts (default
                 {_TOP}; at most {_DRAWN_WORDS} are drawn)
-            all: switch, uncounted
+            all: switch, uncounted, more
                 write all words, draw K of them
-            min_count C: number, uncounted, example=100
+            min_count C: number, uncounted, example=100, more
                 leave out words of private counts below C: this is post-processing of the private
                 counts, which costs no budget, and is as noisy as they are
             """,
@@ -157,7 +157,7 @@ class Sequences(Task):
     def finish(self, releases: Any) -> Any:
         words = len(self.labels)
         kept = words if self.options.all else min(self.options.top, words)
-        return releases | "Top" >> dp.TopK(kept, self.labels)
+        return releases | "Top" >> dp.post.TopK(kept, self.labels)
 
     def listed(self) -> Listed:
         return Listed("--domain", self.letters, lambda _, event: texts_of(event.value))

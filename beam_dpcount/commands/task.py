@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+import beam_dpcount as dp
 from beam_dpcount.arguments import groups
 from beam_dpcount.arguments.argument import Argument
 from beam_dpcount.arguments.table import Changes, applying
@@ -29,9 +30,11 @@ from beam_dpcount.commands.files.formats import (
 )
 from beam_dpcount.commands.options import Parser, budget_of, entropy_of
 from beam_dpcount.commands.report import (
+    LEVEL,
     Estimate,
     errors,
     many,
+    most_rows,
     one_run,
     protected,
     rule_of_thumb,
@@ -189,7 +192,7 @@ class Task(ABC):
         """How many releases a stream has at most."""
         return self.counter.mechanism.horizon
 
-    def finish(self, releases: Any) -> Any:
+    def finish(self, releases: object) -> Any:
         """What is written of the releases."""
         return releases
 
@@ -224,6 +227,10 @@ class Task(ABC):
     def notes(self) -> list[str]:
         """What a row counts, and how much is released."""
 
+    def outlook(self) -> list[str]:
+        """Notes on a simulation: they differ from run to run, so that no manifest has them."""
+        return []
+
     @abstractmethod
     def estimate(self) -> Estimate: ...
 
@@ -231,12 +238,23 @@ class Task(ABC):
         """The errors to expect."""
         return errors(self.counter, estimate, self.largest(), self.streams())
 
+    def error(self) -> str:
+        """The same in a few words."""
+        estimate = self.estimate()
+        one = dp.largest_half_width(self.counter, LEVEL)
+        largest = dp.largest_error(self.counter, self.streams())
+        chosen = " The first releases of a shown key are too high." * bool(estimate.chosen)
+        most = f"{self.largest()} below {largest:.3g}"
+        return f"a count{estimate.of} is within {one:.3g}, {most}.{chosen}"
+
+    def statements(self) -> list[str]:
+        """The exact statements on privacy and errors. They show no value."""
+        return [self.guarantee(), self.errors(self.estimate()), *self.remarks()]
+
     def foretold(self) -> list[str]:
-        """What a dry run says of privacy and of errors, and how these grow. It shows no value."""
+        """The exact statements, and how errors grow, for a dry run."""
         return [
-            self.guarantee(),
-            self.errors(self.estimate()),
-            *self.remarks(),
+            *self.statements(),
             "",
             table(self.counter, getattr(self.options, "every", None) or 1),
             "",
@@ -281,6 +299,20 @@ class Task(ABC):
         if self.options.user is None:
             return "one row, not for all rows of a person"
         return protected(self.options, self.people_are_public)
+
+    def unit(self) -> str:
+        """What the guarantee protects, in a few words."""
+        options = self.options
+        if options.user is not None:
+            most, person = most_rows(options, of=""), f"one person ({options.user})"
+            if self.people_are_public:
+                return f"what {person} says in {most} (not whose rows they are)"
+            return f"{person} with {most}"
+        there = vars(options).get("relation") == "add_remove"
+        if not self.people_are_public:
+            return "one row, there or not" if there else "what one row says, and when"
+        says = "whether one row counts" if there else "what one row says"
+        return f"{says} (not that it is there)"
 
     def budget(self) -> str:
         """What all releases satisfy together."""

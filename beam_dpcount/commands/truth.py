@@ -71,7 +71,7 @@ def of_ticks(
 def _quantised(counter: Counter, value: object) -> int:
     try:
         return int(counter.quantise(value))
-    except dp.NotANumberError:
+    except dp.errors.NotANumberError:
         return 0
 
 

@@ -145,18 +145,18 @@ class Clock:
         """The view of each tick alone."""
         return Each(self)
 
-    def last(self, n: Any) -> Last:
+    def last(self, n: object) -> Last:
         """The view of the last n ticks, at each of them."""
         return Last(self, n)
 
-    def restart(self, n: Any) -> Restart:
+    def restart(self, n: object) -> Restart:
         """The view of all events since the count started anew, as it does every n ticks.
 
         A clock that ends within a window of n ticks goes on to the end of that window.
         """
         return Restart(self, n)
 
-    def ticks_in(self, length: Any, name: str) -> int:
+    def ticks_in(self, length: object, name: str) -> int:
         """How many ticks a length is, the parameter `name`: the one rule of units.
 
         A whole number, or text of one, is a number of ticks. Text with a unit and timedeltas are
@@ -187,7 +187,7 @@ class Clock:
             raise ParameterError(name, problem, "give a number of ticks, or a multiple of tick")
         return whole
 
-    def _local_days(self, length: Any, name: str) -> int:
+    def _local_days(self, length: object, name: str) -> int:
         """How many days of the zone's calendar a length is; 0: it is time that passes."""
         if self.zone is None:
             return 0
@@ -248,11 +248,11 @@ class View(ABC):
         """Refused: a view has no views."""
         raise self._refusal("each()")
 
-    def last(self, n: Any) -> Last:
+    def last(self, n: object) -> Last:
         """Refused: a view has no views."""
         raise self._refusal(f"last({n!r})")
 
-    def restart(self, n: Any) -> Restart:
+    def restart(self, n: object) -> Restart:
         """Refused: a view has no views."""
         raise self._refusal(f"restart({n!r})")
 
@@ -374,7 +374,7 @@ class Restart(View):
         return grid_of(grid.start, stop, bounds, starts, f"{days}d in {clock.zone}")
 
 
-def _is_duration(length: Any) -> bool:
+def _is_duration(length: object) -> bool:
     """Whether a length is one of time, rather than a number of ticks."""
     if isinstance(length, str):
         return not is_number(length)
@@ -436,13 +436,13 @@ def _day_bounds(clock: Clock, first: int, ticks: int | None, reach: int | None =
     raise _too_late(f"ticks of {clock.length}", first, "ticks")
 
 
-def _check_first(tick: Any, first: int, length: int) -> None:
+def _check_first(tick: object, first: int, length: int) -> None:
     if first + length > LAST:
         problem = f"is {tick!r}, so the first one would end after the year 9999"
         raise ParameterError("tick", problem, "give a length in seconds, e.g. {tick=}3600")
 
 
-def _check_order(first: int, last: int | None, start: Any, stop: Any) -> None:
+def _check_order(first: int, last: int | None, start: object, stop: object) -> None:
     if last is not None and last <= first:
         raise ValueError(f"stop must be after start, got start={start!r} and stop={stop!r}")
 

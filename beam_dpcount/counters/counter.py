@@ -21,9 +21,10 @@ from beam_dpcount.budget.costs import (
     dp_event,
     pure_cost,
 )
-from beam_dpcount.checks import Error, ParameterError
+from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.change import Change, check_unit
-from beam_dpcount.counters.lattice import Lattice, NotANumberError
+from beam_dpcount.counters.lattice import Lattice
+from beam_dpcount.errors import Error, NotANumberError
 from beam_dpcount.mechanisms.base import FloatArray, IntArray, Mechanism, State
 from beam_dpcount.noise.entropy import Noise, SystemNoise
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
@@ -109,7 +110,7 @@ class LatticeCounter(ABC):
         """The state before the first step."""
 
     @abstractmethod
-    def step_lattice(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
+    def step_lattice(self, state: State, x: object, noise: Noise) -> tuple[State, Any]:
         """`step` of a value that `quantise` has put on the lattice already."""
 
     def steps_lattice(
@@ -168,7 +169,7 @@ class LatticeCounter(ABC):
         """On which inputs are counted."""
         return Lattice(self.change.low, self.change.high, self.unit)
 
-    def step(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
+    def step(self, state: State, x: object, noise: Noise) -> tuple[State, Any]:
         """Take one step: a new state, and the private prefix sum (a float, or shape (dimension,)).
 
         Args:
@@ -203,7 +204,7 @@ class LatticeCounter(ABC):
         """A lattice value in the values' units: a float, or an array of floats."""
         return value * self.unit if self.dimension else float(value * self.unit)
 
-    def quantise(self, x: Any) -> Any:
+    def quantise(self, x: object) -> Any:
         """One input clipped to the bounds and rounded to the lattice, in multiples of the unit."""
         if self.dimension is not None:
             try:
@@ -393,7 +394,7 @@ def calibrate(
 
 @overload
 def calibrate(
-    mechanism: Any,
+    mechanism: object,
     budget: Budget,
     change: Change | None = None,
     dimension: int | None = None,
@@ -402,7 +403,7 @@ def calibrate(
 
 
 def calibrate(
-    mechanism: Any,
+    mechanism: object,
     budget: Budget,
     change: Change | None = None,
     dimension: int | None = None,

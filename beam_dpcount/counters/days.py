@@ -10,7 +10,6 @@ import contextlib
 import datetime as dt
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.moments import LAST, SECOND, datetime_of, instant, micros_of
@@ -62,7 +61,7 @@ def day_starts(first: dt.date, days: int, zone: dt.tzinfo) -> Iterator[int]:
         day += dt.timedelta(days=days)
 
 
-def moment_of(given: Any, name: str, zone: dt.tzinfo | None) -> int:
+def moment_of(given: object, name: str, zone: dt.tzinfo | None) -> int:
     """A public point in time, the parameter `name`, in microseconds: as `micros_of`.
 
     With a zone, also a date, which is the begin of that day, and a time without an offset, which is
@@ -89,7 +88,7 @@ def moment_of(given: Any, name: str, zone: dt.tzinfo | None) -> int:
     raise ParameterError(name, problem, f"give {{{name}=}}{shown[0]!r} or {shown[1]!r}")
 
 
-def _local(given: Any, name: str) -> dt.date | None:
+def _local(given: object, name: str) -> dt.date | None:
     """A date, or a time without an offset; None for anything else."""
     if isinstance(given, str):
         if re.fullmatch(r"\d{4}-\d\d-\d\d", given):

@@ -53,7 +53,7 @@ class FittedCounter(Counter):
     def fingerprint(self) -> str:
         return f"(fitted, {super().fingerprint})"
 
-    def step_lattice(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
+    def step_lattice(self, state: State, x: object, noise: Noise) -> tuple[State, Any]:
         state, values = super().step_lattice(state, x, noise)
         return state, fit(values, state[0])
 
@@ -72,7 +72,7 @@ class FittedUnbounded(UnboundedCounter):
     def fingerprint(self) -> str:
         return f"(fitted, {super().fingerprint})"
 
-    def step_lattice(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
+    def step_lattice(self, state: State, x: object, noise: Noise) -> tuple[State, Any]:
         state, values = super().step_lattice(state, x, noise)
         return state, fit(values, state[0])
 

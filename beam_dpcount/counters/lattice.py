@@ -11,14 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from beam_dpcount.checks import Error
+from beam_dpcount.errors import NotANumberError
 
 
-class NotANumberError(Error, ValueError):
-    """An input that is not a number. The message never shows it."""
-
-
-def plain(x: Any) -> Any:
+def plain(x: object) -> Any:
     """NumPy's floats as Python's, which are compared without a warning on the worker.
 
     NumPy compares in the precision of its own, and warns of bounds that lie beyond it.

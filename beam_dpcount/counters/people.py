@@ -27,8 +27,8 @@ class Users:
     Args:
       by: the name of the field that holds the person's id, or a function that returns the id. Both
         read what `value=` gets: the payload of a (key, payload) pair, or the whole event if events
-        have no key (TickHistogram). So `lambda pair: pair[1]` is a mistake: from the pair
-        ("/home", "ann") it takes the letter "n". A field is an item of a mapping, or a field of a
+        are not pairs. So `lambda pair: pair[1]` is a mistake: from the pair ("/home", "ann") it
+        takes the letter "n". A field is an item of a mapping, or a field of a
         beam.Row, NamedTuple or dataclass; for a field within another, give a function. An id is a
         text or a whole number, which is taken as its decimal text: 7 and "7" are one person. Events
         with any other id (None, an empty text, 7.0, True, a text with lone surrogates) do not
@@ -55,10 +55,8 @@ class Users:
       >>> people = dp.Users("user", events=5)
       >>> print(people)
       at most 5 events a person (field 'user'), in 5 keys, 5 a key
-      >>> count = dp.TickCount(
-      ...     dp.ApproxDP(1.0, 1e-6), 3600, 0, horizon=1000, keys=["a", "b"],
-      ...     value=lambda event: 1, users=people,
-      ... )
+      >>> hours = dp.Clock("1h", start=0, ticks=1000)
+      >>> count = dp.TickCount(dp.ApproxDP(1.0, 1e-6), hours, keys=["a", "b"], users=people)
       >>> round(count.counter.l2_sensitivity, 2)  # all five events may fall into one counter
       5.0
     """

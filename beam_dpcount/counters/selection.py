@@ -57,7 +57,8 @@ class SelectKeys:
 
     Example:
       >>> import beam_dpcount as dp
-      >>> count = dp.TickCount(dp.ApproxDP(1.0, 1e-6), 60, 0, horizon=1000, keys=dp.SelectKeys())
+      >>> minutes = dp.Clock("1m", start=0, ticks=1000)
+      >>> count = dp.TickCount(dp.ApproxDP(1.0, 1e-6), minutes, keys=dp.SelectKeys())
       >>> count.selection.delta, round(max(count.selection.thresholds))
       (5e-07, 80)
     """

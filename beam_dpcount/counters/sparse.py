@@ -55,7 +55,7 @@ class SparseCounter(LatticeCounter):
         # Then the threshold (drawn at the first step), the gathered count, the last release.
         return (0, 0, 0, *inner[:c], 0, 0, 0.0, *inner[c:])
 
-    def step_lattice(self, state: State, x: Any, noise: Noise) -> tuple[State, Any]:
+    def step_lattice(self, state: State, x: object, noise: Noise) -> tuple[State, Any]:
         c = self.counters
         t, drawn, done = state[0] + 1, state[1], state[2]
         threshold, gathered, out = state[c], state[c + 1] + x, state[c + 2]

@@ -21,7 +21,8 @@ from beam_dpcount.counters.counter import (
     calibrate,
     calibrated,
 )
-from beam_dpcount.mechanisms.base import MAX_HORIZON, FloatArray, HorizonError, IntArray, State
+from beam_dpcount.errors import HorizonError
+from beam_dpcount.mechanisms.base import MAX_HORIZON, FloatArray, IntArray, State
 from beam_dpcount.mechanisms.binary import BinaryTree
 from beam_dpcount.mechanisms.unbounded import Unbounded
 from beam_dpcount.noise.entropy import Noise

@@ -37,7 +37,7 @@ class Ones:
 
     value: Callable[[Any], Any] | None = None
 
-    def __call__(self, event: Any) -> int | None:
+    def __call__(self, event: object) -> int | None:
         return None if self.value is not None and self.value(event) is None else 1
 
 
@@ -48,7 +48,7 @@ class NumberOf:
     field: str
     value: Callable[[Any], Any] | None = None
 
-    def __call__(self, event: Any) -> Any:
+    def __call__(self, event: object) -> Any:
         return field_of(event if self.value is None else self.value(event), self.field)
 
 
@@ -58,7 +58,7 @@ class FieldsOf:
 
     value: Callable[[Any], Any] | None = None
 
-    def __call__(self, event: Any) -> Any:
+    def __call__(self, event: object) -> Any:
         content = event if self.value is None else self.value(event)
         return content if content is None or isinstance(content, Mapping) else Fields(content)
 
@@ -87,7 +87,7 @@ class EventReader:
         text = None if key is UNREADABLE else text_of(key)
         return None if text is None else (text, event)
 
-    def micros(self, event: Any) -> int | None:
+    def micros(self, event: object) -> int | None:
         """The time of an event, where a field has it; None if it cannot be read."""
         if self.time is None:
             return None
@@ -101,7 +101,7 @@ class ReadEvents(VersionedDoFn):
     def __init__(self, reader: EventReader, clock: Grid) -> None:
         self._reader, self._first, self._stop = reader, clock.start, clock.stop
 
-    def process(self, event: Any) -> Iterable[Any]:
+    def process(self, event: object) -> Iterable[Any]:
         pair = self._reader.pair(event)
         if pair is None:
             return ()

@@ -81,19 +81,6 @@ def step_of(release: Any, counter: LatticeCounter) -> int:
     return step if horizon is None else (step - 1) % horizon + 1
 
 
-class RunningMaximum(Fold):
-    """The largest value of each coordinate so far."""
-
-    group, order = "key", "step"
-    parameters = ("maximum",)
-
-    def add(self, state: FoldState | None, release: Any) -> tuple[FoldState | None, list[Any]]:
-        values = np.atleast_1d(np.asarray(release.value, dtype=np.float64))
-        if state is not None:
-            values = np.maximum(state[1], values)
-        return (release.step, values), [_with(release, values, release.stddev)]
-
-
 class KnownStddevs:
     """Those of a counter's releases, by their steps; and whether releases have them."""
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from beam_dpcount.checks import Error
 from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.dofns.releases import Rejected, Release, VectorRelease
 from beam_dpcount.dofns.rows import TO_PAIRS, RowElementError, is_row
+from beam_dpcount.errors import Error
 from beam_dpcount.noise.entropy import Draws, Entropy
 from beam_dpcount.reading import UNREADABLE, Function, call, class_attribute, class_name, read
 from beam_dpcount.statistics.base import Codes, Statistic

@@ -5,7 +5,7 @@ from __future__ import annotations
 from apache_beam.pvalue import Row
 from apache_beam.typehints.row_type import RowTypeConstraint
 
-from beam_dpcount.checks import Error
+from beam_dpcount.errors import Error
 from beam_dpcount.reading import class_attribute, read
 
 TO_PAIRS = (

@@ -20,7 +20,6 @@ from apache_beam.transforms.window import GlobalWindow, IntervalWindow, Timestam
 from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
-from beam_dpcount.checks import Error
 from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.total import ALL
@@ -30,6 +29,7 @@ from beam_dpcount.dofns.pending import add_pending, take_pending
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.rows import TO_PAIRS, TO_VALUES, RowElementError, is_row
 from beam_dpcount.dofns.versions import VersionedDoFn
+from beam_dpcount.errors import Error
 from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.noise.entropy import Draws, Entropy
 from beam_dpcount.noise.replay import NO_ID

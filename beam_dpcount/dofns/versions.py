@@ -7,7 +7,7 @@ from typing import Any
 
 import apache_beam as beam
 
-from beam_dpcount.checks import Error
+from beam_dpcount.errors import Error
 from beam_dpcount.noise.replay import NOISE_FORMAT
 from beam_dpcount.version import __version__
 
@@ -32,6 +32,9 @@ class VersionedDoFn(beam.DoFn):
     Raises:
       VersionError: when a worker unpickles it, before any element.
     """
+
+    def __init__(self) -> None:  # with its types, which Beam does not say
+        super().__init__()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, _MADE_BY: HERE}

@@ -14,9 +14,9 @@ from apache_beam.transforms.window import (
 )
 from apache_beam.utils.timestamp import Duration, Timestamp
 
-from beam_dpcount.checks import Error
 from beam_dpcount.counters.grid import Grid, Runs, UnevenGrid
 from beam_dpcount.counters.moments import instant, seconds
+from beam_dpcount.errors import Error
 
 _MILLISECOND = 1000  # to which Beam cuts the bounds of windows
 OTHER_WINDOWS = (

@@ -57,7 +57,7 @@ class MakeMessages(VersionedDoFn):
         yield from self._learner.messages(taken)
 
 
-def _taken(value: Function, element: Any) -> Any:
+def _taken(value: Function, element: object) -> Any:
     try:
         return value(element)
     except (Exception, SystemExit):  # whatever it is, that it happened is private
@@ -82,7 +82,7 @@ class LossOf(beam.CombineFn):
         return 0, np.zeros(2 * self._learner.cells)
 
     def add_input(
-        self, mutable_accumulator: tuple[int, FloatArray], element: Any
+        self, mutable_accumulator: tuple[int, FloatArray], element: object
     ) -> tuple[int, FloatArray]:
         clients, total = mutable_accumulator
         message = np.asarray(element, dtype=np.float64)
@@ -189,7 +189,7 @@ class LocalMedian(_LocalRisk):
       >>> import beam_dpcount as dp
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     clients = pipeline | beam.Create([0.2, 0.4, 0.9])
-      ...     risk = clients | dp.LocalMedian(dp.ApproxDP(1.0, 1e-6), cells=16)
+      ...     risk = clients | dp.local.LocalMedian(dp.ApproxDP(1.0, 1e-6), cells=16)
       ...     _ = risk | beam.Map(lambda r: print(r.clients))
       3
     """
@@ -249,7 +249,7 @@ class LocalConvexRisk(_LocalRisk):
       ...
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     clients = pipeline | beam.Create([0.2, 0.4, 0.9])
-      ...     risk = clients | dp.LocalConvexRisk(dp.ZCDP(0.5), 16, gradient=slopes)
+      ...     risk = clients | dp.local.LocalConvexRisk(dp.ZCDP(0.5), 16, gradient=slopes)
       ...     _ = risk | beam.Map(lambda r: print(r.clients))
       3
     """

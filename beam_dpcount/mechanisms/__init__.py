@@ -2,7 +2,7 @@
 SlidingBLT, DecayedBLT, SingleSteps and Differences, which do not release prefix sums of a horizon.
 """
 
-from beam_dpcount.mechanisms.base import HorizonError, Mechanism
+from beam_dpcount.mechanisms.base import Mechanism
 from beam_dpcount.mechanisms.binary import BinaryTree
 from beam_dpcount.mechanisms.binned import Binned
 from beam_dpcount.mechanisms.blt import BLT, NormalizedBLT
@@ -48,7 +48,6 @@ __all__ = [
     "Differences",
     "Endless",
     "Honaker",
-    "HorizonError",
     "KAry",
     "Mechanism",
     "NormalizedBLT",

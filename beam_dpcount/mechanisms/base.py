@@ -21,7 +21,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from beam_dpcount.checks import Error, ParameterError
+from beam_dpcount.checks import ParameterError
+from beam_dpcount.errors import Error, HorizonError
 from beam_dpcount.mechanisms.workload import PREFIX_SUMS, Workload
 from beam_dpcount.noise.entropy import Noise
 
@@ -34,10 +35,6 @@ FloatArray = npt.NDArray[np.float64]
 
 MAX_HORIZON = 2**48
 _DENSE = 4096  # the longest horizon whose decoder is held as a matrix
-
-
-class HorizonError(Error, ValueError):
-    """A step beyond the declared horizon: nothing more may be released, and `step` raises this."""
 
 
 class UnsupportedHorizonError(Error, ValueError):

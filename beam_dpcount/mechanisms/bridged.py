@@ -59,8 +59,8 @@ class BridgedKAry(Mechanism):
       >>> for mechanism in (bridged, dp.mechanisms.KAry(horizon=1000)):
       ...     counter = dp.calibrate(mechanism, dp.PureDP(1.0))
       ...     print(round(counter.mean_variance()), round(counter.max_variance()))
-      121 188
-      170 324
+      120 187
+      169 321
     """
 
     arity: int | Sequence[int] | None = None

@@ -23,7 +23,7 @@ from typing import ClassVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from beam_dpcount.checks import Error
+from beam_dpcount.errors import Error
 from beam_dpcount.noise import tables
 from beam_dpcount.noise.tables import IntArray, RandomBytes, exp_negative, inverse_table
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_dpcount.checks import Error
+from beam_dpcount.errors import SecretError
 from beam_dpcount.noise.entropy import Draws, Entropy, Noise
 from beam_dpcount.noise.laws import Law
 from beam_dpcount.noise.tables import IntArray
@@ -35,10 +35,6 @@ DIGEST_SIZE = 16
 NO_ID = object()  # where there is no element; a missing field gives None
 _LEAST_SECRET, _LEAST_DIFFERENT = 32, 8
 _MAKE = 'make one with: python -c "import secrets; print(secrets.token_hex(32))"'
-
-
-class SecretError(Error, ValueError):
-    """The secret of replayable noise is missing or too short. The message never shows it."""
 
 
 class ReplayableEntropy(Entropy):

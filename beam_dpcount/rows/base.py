@@ -23,6 +23,7 @@ from beam_dpcount.rows import fields
 from beam_dpcount.rows.fields import Field, ReadRow, TimeOf, check_fields
 from beam_dpcount.rows.releases import CountRow, ToCountRow
 from beam_dpcount.transforms.checking import RowCheck
+from beam_dpcount.transforms.inputs import par_do
 
 Values = groups.Values
 
@@ -58,7 +59,7 @@ class Rows(beam.PTransform[Any, Any]):
     drops: ClassVar[bool]  # as for ReadRow
     arguments: ClassVar[tuple[Argument, ...]]
 
-    def __init_subclass__(cls, **more: Any) -> None:
+    def __init_subclass__(cls, **more: object) -> None:
         super().__init_subclass__(**more)
         if "counts" in vars(cls):
             changes = {"key": REQUIRED, **cls.changes}
@@ -67,7 +68,7 @@ class Rows(beam.PTransform[Any, Any]):
             kind: Any = cls
             kind.__init__ = _constructor(kind)
 
-    def __init__(self, *given: Any, **named: Any) -> None:
+    def __init__(self, *given: object, **named: object) -> None:
         raise TypeError("give the class of a count, such as TickCountRows")
 
     @abstractmethod
@@ -80,7 +81,7 @@ class Rows(beam.PTransform[Any, Any]):
 
     def write(self) -> Any:
         """The DoFn that makes rows of releases."""
-        return ToCountRow()  # type: ignore[no-untyped-call]
+        return ToCountRow()
 
     def row_type(self) -> Any:
         """The type of what comes out."""
@@ -118,7 +119,7 @@ class Rows(beam.PTransform[Any, Any]):
         users: Users | None = self.count.users
         return users
 
-    def check_row(self, row: Any, micros: int | None = None) -> RowCheck:
+    def check_row(self, row: object, micros: int | None = None) -> RowCheck:
         """What becomes of a row; see `beam_dpcount.check`."""
         for field in self._fields:
             getattr(row, field.name)  # in a pipeline the schema is checked
@@ -131,13 +132,11 @@ class Rows(beam.PTransform[Any, Any]):
 
     def expand(self, rows: PCollection[Any]) -> PCollection[Any]:
         check_fields(rows.element_type, self._fields)
-        read: Any = beam.ParDo(self._read)  # type: ignore[no-untyped-call]
-        write: Any = beam.ParDo(self._write)  # type: ignore[no-untyped-call]
         made: PCollection[Any] = (
             rows
-            | "Read" >> read.with_output_types(tuple[Any, Any])
+            | "Read" >> par_do(self._read, tuple[Any, Any])
             | "Count" >> self.count
-            | "Rows" >> write.with_output_types(self.row_type())
+            | "Rows" >> par_do(self._write, self.row_type())
         )
         return made
 
@@ -163,7 +162,7 @@ def keys_of(values: Values) -> list[str] | SelectKeys:
     return listed
 
 
-def entropy_of(kind: type[Rows], values: Values, what: Any = None) -> Any:
+def entropy_of(kind: type[Rows], values: Values, what: object = None) -> Any:
     """Where noise comes from. Replays that read other fields, or read them otherwise, differ.
 
     `what` is counted, if fields do not say it all.
@@ -184,7 +183,7 @@ def entropy_of(kind: type[Rows], values: Values, what: Any = None) -> Any:
 def _constructor(kind: type[Rows]) -> Any:
     signature = _signature(kind)
 
-    def construct(self: Rows, *given: Any, **named: Any) -> None:
+    def construct(self: Rows, *given: object, **named: object) -> None:
         known = [one.name for one in kind.arguments]
         for name in named:
             if name not in known:

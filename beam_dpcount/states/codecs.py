@@ -38,9 +38,8 @@ OTHER_CLOCK = (
     "was started with; a new clock needs a new stream, and spends its budget anew"
 )
 OTHER_KEYS = (
-    "the list of keys (TickHistogram: the domain), or its order, is not the one that the state was "
-    "written under: resume with that list; another one needs a new stream, under a new label, and "
-    "spends its budget anew"
+    "the list of keys, or its order, is not the one that the state was written under: resume with "
+    "that list; another one needs a new stream, under a new label, and spends its budget anew"
 )
 OTHER_SELECTION = (
     "the state belongs to keys that were selected otherwise (delta, at_least, every, shards or "

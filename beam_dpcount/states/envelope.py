@@ -25,7 +25,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 
-from beam_dpcount.checks import Error
+from beam_dpcount.errors import Error
 
 FORMAT = 3
 

@@ -124,7 +124,8 @@ class Items(Statistic):
     unreadable: ClassVar[str] = "the value could not be taken as items"
     endless: ClassVar[bool] = True
     remedy: ClassVar[str | None] = (
-        "use TickHistogram, or give a smaller domain (group the rare items under one name)"
+        "use TickCount with the items as keys, or give a smaller domain (group the rare items "
+        "under one name)"
     )
 
     def __post_init__(self) -> None:

@@ -9,7 +9,8 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from beam_dpcount.counters.change import Change
-from beam_dpcount.counters.lattice import Lattice, NotANumberError, plain
+from beam_dpcount.counters.lattice import Lattice, plain
+from beam_dpcount.errors import NotANumberError
 from beam_dpcount.statistics.base import Additions, Codes, IntArray, Statistic
 
 

@@ -65,11 +65,11 @@ class TickAggregate(OfTicks):
     All metrics of a key share one clock, one bound on people and one budget.
 
     Args:
-      budget, tick, start, stop, horizon: as for TickCount.
-      keys: as for TickCount: the public keys, `TOTAL`, or `SelectKeys()`, which needs `Count()`.
+      budget, tick, start, stop, horizon: as for TickNumbers.
+      keys: as for TickNumbers: the public keys, `TOTAL`, or `SelectKeys()`, which needs `Count()`.
       metrics: in the order of the columns: Count, Sum, Mean, Variance, Quantiles, Rate, Items,
         People. `weight` of each says how the budget is split.
-      users: as for TickCount: protect all events of one person. `by` is given an event's value.
+      users: as for TickNumbers: protect all events of one person. `by` is given an event's value.
       window: in ticks; all metrics start anew after so many: with tick=3600 and window=24, those of
         the day so far, hour by hour. At most as many as the clock has.
       last: in ticks, from 1 to 2^20: all metrics are of the events of the last so many ticks, at
@@ -84,17 +84,17 @@ class TickAggregate(OfTicks):
         function): there an event may be anything, and one for which `value` returns None does not
         count. Fields that are missing, or hold no number, add nothing to their own metric only.
       max_per_tick: the sums of a key in one tick are clipped to this many times what one event may
-        add to them. Default as for TickCount.
+        add to them. Default as for TickNumbers.
       on_reject: "drop" (default), or "raise" for events whose value is not a mapping although a
-        metric reads a field; as for TickCount.
-      mechanism, relation, until, late, on_unknown, path, entropy, allow_runner: as for TickCount.
+        metric reads a field; as for TickNumbers.
+      mechanism, relation, until, late, on_unknown, path, entropy, allow_runner: as for TickNumbers.
       other: one of `keys`, under which all events with unlisted keys are counted, before people are
         bounded.
 
-    Guarantee: as for TickCount, of the values of all releases of all metrics of all keys together:
-      they satisfy `budget` for inputs that differ in any one event, or with `users` in all events
-      of any one person. Each key has one vector of sums, each with noise of its own of one law,
-      scaled to what one event changes in all of them together:
+    Guarantee: as for TickNumbers, of the values of all releases of all metrics of all keys: they
+      together satisfy `budget` for inputs that differ in any one event, or with `users` in all
+      events of any one person. Each key has one vector of sums, each with noise of its own of one
+      law, scaled to what one event changes in all of them together:
       `counter.l2_sensitivity` and `.l1_sensitivity` (docs/proofs/aggregates.md). All else, values
       and intervals, is computed from these noisy sums and public parameters. Public: what
       TickCount says, the metrics, their fields, bounds, units and weights.
@@ -103,18 +103,19 @@ class TickAggregate(OfTicks):
       columns: the names of what is released, in their order.
       metrics: as given, with what was chosen by error (branching).
       counter: the calibrated counter of a key's vector; its lattice is that of the noise.
-      selection: as for TickCount.
+      selection: as for TickNumbers.
 
     Raises:
-      ValueError, TypeError: as for TickCount, and for metrics that do not go together.
+      ValueError, TypeError: as for TickNumbers, and for metrics that do not go together.
 
     Example:
       >>> import apache_beam as beam
       >>> import beam_dpcount as dp
+      >>> from beam_dpcount.transforms.aggregates import TickAggregate
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     events = pipeline | beam.Create([("home", {"latency": 0.3}), ("home", {})])
       ...     timed = events | beam.Map(lambda e: beam.window.TimestampedValue(e, 30))
-      ...     latencies = dp.TickAggregate(
+      ...     latencies = TickAggregate(
       ...         dp.ZCDP(0.5), 60, 0, horizon=1, keys=["home"],
       ...         metrics=[dp.Count(), dp.Mean("latency", 0, 5)],
       ...     )
@@ -200,13 +201,14 @@ class TickAggregate(OfTicks):
 
         Example:
           >>> import beam_dpcount as dp
-          >>> latencies = dp.TickAggregate(
+          >>> from beam_dpcount.transforms.aggregates import TickAggregate
+          >>> latencies = TickAggregate(
           ...     dp.ApproxDP(1.0, 1e-6), 3600, 0, horizon=24, keys=["home"],
           ...     metrics=[dp.Count(), dp.Mean("latency", 0, 5)],
           ... )
           >>> found = latencies.expected([{"latency": 0.1 * (i % 9)} for i in range(1000)])
           >>> print([column.name for column in found.columns], round(found["count"].stddev))
-          ['count', 'mean_latency'] 14
+          ['count', 'mean_latency'] 11
         """
         return self._ticks.expected(events, tick)
 

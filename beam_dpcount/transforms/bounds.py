@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from beam_dpcount.checks import ParameterError
-from beam_dpcount.counters.lattice import NotANumberError
 from beam_dpcount.counters.moments import micros_of, seconds
 from beam_dpcount.counters.people import Seen, Users
 from beam_dpcount.counters.selection import SelectKeys
+from beam_dpcount.errors import NotANumberError
 from beam_dpcount.reading import text_of
 from beam_dpcount.transforms.counts import PrefixCount
 from beam_dpcount.transforms.histograms import Histogram
-from beam_dpcount.transforms.ticks import TickCount, one
+from beam_dpcount.transforms.ticks import TickNumbers, one
 
 _PRIVATE = (
     "PRIVATE: computed from the rows, without noise. Do not publish it. Bounds that are chosen by "
@@ -115,7 +115,7 @@ class SuggestedBounds:
 
 def suggest_bounds(
     rows: Iterable[Row],
-    count: TickCount | PrefixCount | Histogram,
+    count: TickNumbers | PrefixCount | Histogram,
     *,
     events: Sequence[int] = _EVENTS,
     keys: Sequence[int | None] = (None,),
@@ -137,12 +137,12 @@ def suggest_bounds(
     Args:
       rows: (person, key, time) or (person, key, time, value), e.g. `zip(people, keys, times)` of
         arrays. The person is a text or a whole number, as for `Users`. Rows whose person is None or
-        an empty text never count. The time is as for `TickCount.start`; after every
-        element it may be None everywhere, and rows are in order. The value is a number, and of no
-        use in a histogram; default 1.
+        an empty text never count. The time is as for `Clock.start`; after every element it may be
+        None everywhere, and rows are in order. The value is a number, and of no use in a histogram;
+        default 1.
       count: the count that the bound is for: a TickCount, PrefixCount or Histogram, with its keys,
         clock, budget, bounds and mechanism. After every element the keys are those of the rows.
-        Its own `users` are put aside. For a TickHistogram give a TickCount of its items.
+        Its own `users` are put aside. For `Items` give a TickCount whose keys are the items.
       events, keys, per_key, gap: the values to try, each as for `Users`, in all combinations.
         per_key=None: as many as `events`.
       sample: the share of all people whose rows these are; what is left out is divided by it.
@@ -154,7 +154,8 @@ def suggest_bounds(
 
     Example:
       >>> import beam_dpcount as dp
-      >>> count = dp.TickCount(dp.ApproxDP(1.0, 1e-6), 60, 0, horizon=10, keys=["a", "b"])
+      >>> minutes = dp.Clock("1m", start=0, ticks=10)
+      >>> count = dp.TickCount(dp.ApproxDP(1.0, 1e-6), minutes, keys=["a", "b"])
       >>> visits = [("ann", "a", 5), ("ann", "a", 70), ("bob", "b", 70), ("ann", "b", 500)]
       >>> found = dp.suggest_bounds(visits, count, events=[1, 3], per_key=[1])
       >>> found
@@ -165,12 +166,12 @@ def suggest_bounds(
       3 3 0.707 8.9
     """
     count = getattr(count, "numbers", None) or count
-    if not isinstance(count, TickCount | PrefixCount | Histogram):
+    if not isinstance(count, TickNumbers | PrefixCount | Histogram):
         raise TypeError(
             f"count must be a TickCount, PrefixCount or Histogram, got {type(count).__name__}: for "
-            "a TickHistogram give a TickCount whose keys are its items"
+            "Items give a TickCount whose keys are its items"
         )
-    if isinstance(count, TickCount) and isinstance(count.keys, SelectKeys):
+    if isinstance(count, TickNumbers) and isinstance(count.keys, SelectKeys):
         raise ValueError(
             "bounds are compared for keys that are listed: give the sample's, e.g. keys=[...]"
         )
@@ -216,7 +217,7 @@ class _Log:
 
     def __init__(self, count: Any) -> None:
         self._count = count
-        self._at_ticks = isinstance(count, TickCount)
+        self._at_ticks = isinstance(count, TickNumbers)
         self._places = {key: n for n, key in enumerate(count.keys)} if self._at_ticks else {}
         self.people: dict[str, list[_Event]] = defaultdict(list)
         self.nobody: list[_Event] = []

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from apache_beam.transforms.window import TimestampedValue
 
-from beam_dpcount.checks import Error
 from beam_dpcount.counters.people import Seen, Users
+from beam_dpcount.errors import CheckError
 from beam_dpcount.reading import FunctionError, fields_of
 
 _REMEDY = (
@@ -70,10 +70,6 @@ def _lacking(name: str, fields: Sequence[str]) -> str:
         remedy = f"give a function, such as by=lambda event: event{path}"
         problem += f"; for a field within another {remedy}"
     return problem
-
-
-class CheckError(Error, ValueError):
-    """A row stopped `check`: a function raised, or the transform does not take such rows."""
 
 
 class Checked(NamedTuple):
@@ -153,11 +149,11 @@ def check(transform: object, rows: Iterable[object]) -> Checked:
       A `by` that forgets that it gets the payload alone: from ("/home", "ann") it takes the "n".
 
       >>> wrong = dp.Users(lambda pair: pair[1], events=2)
-      >>> clock = {"tick": 60, "start": 0, "horizon": 10, "keys": ["/home"]}
-      >>> count = dp.TickCount(dp.PureDP(1.0), **clock, value=lambda _: 1, users=wrong)
+      >>> clock = dp.Clock("1m", start=0, ticks=10)
+      >>> count = dp.TickCount(dp.PureDP(1.0), clock, keys=["/home"], users=wrong)
       >>> print(dp.check(count, [("/home", name) for name in ("ann", "anton", "inge", "ines")]))
       4 of 4 rows count as they are
-      1 person: the bound on each lets 1 of 4 rows count
+      1 person: the bound on each lets 2 of 4 rows count
       1 key
     """
     check_row = getattr(transform, "check_row", None)
@@ -222,7 +218,7 @@ def _check_field(results: Sequence[RowCheck]) -> None:
         raise CheckError(f"row {number}: {problem}")
 
 
-def _timed(row: Any) -> tuple[Any, int | None]:
+def _timed(row: object) -> tuple[Any, int | None]:
     """An element, and its time in microseconds if it is known."""
     if isinstance(row, TimestampedValue):
         return row.value, row.timestamp.micros

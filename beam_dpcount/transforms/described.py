@@ -30,7 +30,7 @@ class Described(beam.PTransform[Any, Any]):
 
     def __setattr__(self, name: str, value: object) -> None:
         if name in self.__dict__.get("_fixed", ()):
-            kind = type(self).__name__
+            kind = self.default_label()
             raise AttributeError(f"{name} of {kind} is fixed: make another {kind} with it")
         super().__setattr__(name, value)
 
@@ -53,7 +53,7 @@ class Described(beam.PTransform[Any, Any]):
 
     def __repr__(self) -> str:
         lines = (f"  {name}: {text}" for name, text in self._printed() if text)
-        return "\n".join((f"{type(self).__name__}(", *lines, ")"))
+        return "\n".join((f"{self.default_label()}(", *lines, ")"))
 
     def _printed(self) -> Iterator[tuple[str, str]]:
         """The parameters that matter to users, each with a text; one without a text is left out."""
@@ -90,4 +90,4 @@ class Described(beam.PTransform[Any, Any]):
         return dict(self._describe())
 
     def _repr_html_(self) -> str:
-        return described(type(self).__name__, self._describe())
+        return described(self.default_label(), self._describe())

@@ -29,7 +29,7 @@ class DistinctUsers(OfTicks):
     """How many people each key has had so far, or in a window of ticks, at every tick.
 
     PCollection[KV[str, anything]] with event times -> PCollection[Release], one for each key at
-    every tick, as for TickCount. Each person counts once a key: in the tick of the first event.
+    every tick, as for TickNumbers. Each person counts once a key: in the tick of the first event.
 
     Args:
       users: `by` and `events`: a person counts in at most so many keys (of each window), which the
@@ -39,19 +39,20 @@ class DistinctUsers(OfTicks):
         window, and each time uses up one of the person's `events`: for all days of a month give
         events=31 times the keys a day. Default: people since the start.
       budget, tick, start, stop, keys, horizon, mechanism, relation, until, late, on_unknown, other,
-        path, entropy, allow_runner: as for TickCount.
+        path, entropy, allow_runner: as for TickNumbers.
 
     Guarantee: the values of all releases of all keys, in all windows, together satisfy `budget` for
-      inputs that differ in all events of any one person, as for TickCount with
+      inputs that differ in all events of any one person, as for TickNumbers with
       Users(by, events, per_key=1): people beyond that in a key are not counted, which no stddev
       covers. Delta_2 = sqrt(events) c.
 
     Raises:
-      ValueError, TypeError: as for TickCount, and for input that is not in the global window.
+      ValueError, TypeError: as for TickNumbers, and for input that is not in the global window.
 
     Example:
       >>> import beam_dpcount as dp
-      >>> people = dp.DistinctUsers(
+      >>> from beam_dpcount.transforms.distinct import DistinctUsers
+      >>> people = DistinctUsers(
       ...     dp.ApproxDP(1.0, 1e-6), 3600, 0, horizon=720, window=24, keys=["home", "shop"],
       ...     users=dp.Users("user", events=60),
       ... )

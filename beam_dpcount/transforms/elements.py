@@ -265,7 +265,7 @@ def _window_check(function: Any) -> WindowCheck:
 
 
 def _apply(
-    elements: PCollection[Any], dofn: beam.DoFn, intake: Intake, output: Any
+    elements: PCollection[Any], dofn: beam.DoFn, intake: Intake, output: object
 ) -> tuple[PCollection[Any], PCollection[Any] | None]:
     """The main output and, where they are collected, the rejected elements."""
     label, applied = type(dofn).__name__, beam.ParDo(dofn)

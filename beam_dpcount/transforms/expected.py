@@ -13,7 +13,7 @@ _HEAD = ("column", "without noise", "standard deviation", "interval")
 
 @dataclass(frozen=True)
 class ExpectedColumn:
-    """One column of `TickAggregate.expected`.
+    """One column of `TickCount.expected`.
 
     Fields:
       name: of the column.
@@ -36,7 +36,7 @@ class ExpectedColumn:
 
 @dataclass(frozen=True)
 class Expected:
-    """What a TickAggregate would say of a key that had some events; as private as these are.
+    """What a TickCount would say of a key that had some events; as private as these are.
 
     Fields:
       columns: an ExpectedColumn for each column, in their order.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import apache_beam as beam
 from apache_beam import typehints
 from apache_beam.pvalue import PCollection
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
@@ -38,6 +39,12 @@ DRAWS_EARLY = (
 )
 
 
+def par_do(dofn: beam.DoFn, output: object) -> beam.PTransform[Any, Any]:
+    """A ParDo of elements of this type: Beam does not say its own types."""
+    applied: beam.PTransform[Any, Any] = beam.ParDo(dofn).with_output_types(output)
+    return applied
+
+
 def check_choice(name: str, given: str, choices: tuple[str, ...]) -> str:
     """`given`, or a ValueError that lists the choices."""
     if given not in choices:
@@ -45,7 +52,7 @@ def check_choice(name: str, given: str, choices: tuple[str, ...]) -> str:
     return given
 
 
-def check_callable(name: str, given: Any) -> Any:
+def check_callable(name: str, given: object) -> Any:
     """`given`, None or a function, or a TypeError that says what to pass."""
     if given is not None and not callable(given):
         problem = f"{name} must be a function of an element's value, got {given!r}"

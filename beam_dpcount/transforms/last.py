@@ -37,11 +37,11 @@ class LastPerTick(beam.PTransform[Any, Any]):
       ...     events = pipeline | beam.Create([("/home", 1), ("/home", 0)])
       ...     timed = events | beam.Map(lambda e: beam.window.TimestampedValue(e, 30))
       ...     releases = timed | dp.PrefixCount(dp.ZCDP(0.5), 1000)
-      ...     _ = releases | dp.LastPerTick(60) | beam.Map(lambda release: print(release.step))
+      ...     _ = releases | dp.post.LastPerTick(60) | beam.Map(lambda release: print(release.step))
       2
     """
 
-    def __init__(self, tick: Any, start: Any = 0) -> None:
+    def __init__(self, tick: object, start: object = 0) -> None:
         super().__init__()
         length, first = duration_of(tick), micros_of(start, "start")
         self._windows: Any = FixedWindows(Duration(micros=length), Timestamp(micros=first % length))

@@ -15,13 +15,13 @@ from beam_dpcount.dofns.parcels import Parcels
 from beam_dpcount.transforms.checking import RowCheck
 from beam_dpcount.transforms.described import Described
 from beam_dpcount.transforms.inside import Inside
-from beam_dpcount.transforms.ticks import TickCount
+from beam_dpcount.transforms.ticks import TickNumbers
 
 
 class OfTicks(Described):
     """A transform around a TickCount, `_ticks`, which is made in `__post_init__`."""
 
-    _ticks: TickCount
+    _ticks: TickNumbers
 
     @property
     def counter(self) -> Any:
@@ -77,7 +77,7 @@ class OfTicks(Described):
 
 
 @dataclass(eq=False, repr=False)
-class RestartingTicks(TickCount):
+class RestartingTicks(TickNumbers):
     """A TickCount that is told when it is made what it knows inside another transform.
 
     It is calibrated to `inside.restart` and `inside.last`; all else may come later, by `within`.

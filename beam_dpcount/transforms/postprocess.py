@@ -29,7 +29,6 @@ from beam_dpcount.dofns.folds import (
     FoldGroup,
     IsotonicPast,
     IsotonicSeries,
-    RunningMaximum,
     ShrunkKeys,
     TopOfKeys,
     TopOfShown,
@@ -45,7 +44,7 @@ from beam_dpcount.statistics.items import MOST_STATE
 from beam_dpcount.transforms.distinct import DistinctUsers
 from beam_dpcount.transforms.inputs import PATHS, check_choice, in_windows, once_per_window
 from beam_dpcount.transforms.tick_histograms import TickHistogram
-from beam_dpcount.transforms.ticks import TickCount
+from beam_dpcount.transforms.ticks import TickNumbers
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -179,7 +178,7 @@ class TopK(_Each):
       >>> count = dp.Histogram(dp.ZCDP(0.5), 1000, ["login", "logout"])
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     events = pipeline | beam.Create([("/home", "login")])
-      ...     top = events | count | dp.TopK(1, count)
+      ...     top = events | count | dp.post.TopK(1, count)
       ...     _ = top | beam.Map(lambda r: print(r.step, len(r.items)))
       1 1
     """
@@ -209,10 +208,10 @@ class TopKPerTick(beam.PTransform[Any, Any]):
 
     Args:
       k: how many keys, from 1 to the number of keys.
-      keys: a sequence of distinct str; or the TickCount, TickHistogram or DistinctUsers that makes
-        the releases. One that selects keys has no list: then the k largest of the keys that are
-        shown at a tick, or all where they are fewer; a tick without any gives nothing.
-        Ties go by key. Streaming, it takes a clock of whole milliseconds.
+      keys: a sequence of distinct str; or the TickCount that makes the releases. One that selects
+        keys has no list: then the k largest of the keys that are shown at a tick, or all where they
+        are fewer; a tick without any gives nothing. Ties go by key. Streaming, it takes a clock of
+        whole milliseconds.
       path: "auto" (default) follows `is_bounded` of the input; "streaming" keeps the incomplete
         steps in state, (len(keys) + 1) numbers each; "bounded" groups by step.
 
@@ -225,11 +224,12 @@ class TopKPerTick(beam.PTransform[Any, Any]):
     Example:
       >>> import apache_beam as beam
       >>> import beam_dpcount as dp
-      >>> count = dp.TickHistogram(dp.ZCDP(0.5), 60, 0, horizon=1, domain=["login", "logout"])
+      >>> clock = dp.Clock("1m", start=0, ticks=1)
+      >>> named = {"keys": ["login", "logout"], "key": "action", "time": "at"}
+      >>> count = dp.TickCount(dp.ZCDP(0.1), clock, **named)
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
-      ...     events = pipeline | beam.Create(["login"])
-      ...     timed = events | beam.Map(lambda e: beam.window.TimestampedValue(e, 30))
-      ...     top = timed | count | dp.TopKPerTick(1, count)
+      ...     events = pipeline | beam.Create([{"action": "login", "at": 30}])
+      ...     top = events | count | dp.post.TopKPerTick(1, count)
       ...     _ = top | beam.Map(lambda r: print(r.step, len(r.items)))
       1 1
     """
@@ -301,7 +301,7 @@ class RunningAverage(_Each):
       >>> import beam_dpcount as dp
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     events = pipeline | beam.Create([("/home", 1), ("/home", 0)])
-      ...     releases = events | dp.PrefixCount(dp.ZCDP(0.5), 1000) | dp.RunningAverage()
+      ...     releases = events | dp.PrefixCount(dp.ZCDP(0.5), 1000) | dp.post.RunningAverage()
       ...     _ = releases | beam.Map(lambda r: print(r.key, r.step))
       /home 1
       /home 2
@@ -335,13 +335,11 @@ class SlidingSum(_Folded):
     noise that both releases share cancels). Unbiased. A step whose partner is missing gives
     nothing, nor does a release that comes after a later one on the streaming path.
 
-    For one window alone `SlidingCount` (per element `mechanisms.SlidingBLT`) has less noise in long
-    streams, under budgets with delta or rho: at rho = 1/2 a largest variance of 4.2, 9.5 and 16.9
-    for 10, 100 and 1000 ticks, where this has 12.6, 19.3 and 26.0 of 2^16 ticks, and more of longer
-    streams. This is better for several windows, or counts beside them, under one budget; for pure
-    budgets; for windows of nearly the whole stream; and under ApproxDP in short streams: at
-    (1, 1e-6) of up to 200 ticks of bounded input, or 30 of unbounded (docs/choosing.md has a
-    table).
+    For one window alone a TickCount at `clock.last(n)` (per element `mechanisms.SlidingBLT`) has
+    less noise: at rho = 1/2 a largest variance of 4.2, 9.5 and 16.9 for 10, 100 and 1000 ticks,
+    where this has 12.6, 19.3 and 26.0 of 2^16 ticks, and more of longer streams. This is better for
+    several windows, or counts beside them, under one budget; for keys that nobody listed; and for
+    windows of nearly the whole stream (docs/choosing.md has a table).
 
     Args:
       window: how many elements, or ticks, from 1; public.
@@ -365,7 +363,7 @@ class SlidingSum(_Folded):
       >>> count = dp.PrefixCount(dp.ZCDP(0.5), 1000)
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     events = pipeline | beam.Create([("/home", 1), ("/home", 0)])
-      ...     releases = events | count | dp.SlidingSum(10, count.counter)
+      ...     releases = events | count | dp.post.SlidingSum(10, count.counter)
       ...     _ = releases | beam.Map(lambda r: print(r.key, r.step))
       /home 1
       /home 2
@@ -430,7 +428,7 @@ class NonNegative(_Each):
       >>> import beam_dpcount as dp
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     events = pipeline | beam.Create([("/home", 1), ("/home", 0)])
-      ...     releases = events | dp.PrefixCount(dp.ZCDP(0.5), 1000) | dp.NonNegative()
+      ...     releases = events | dp.PrefixCount(dp.ZCDP(0.5), 1000) | dp.post.NonNegative()
       ...     _ = releases | beam.Map(lambda r: print(r.value >= 0))
       True
       True
@@ -440,48 +438,13 @@ class NonNegative(_Each):
         return non_negative(release)
 
 
-class Monotone(_Folded):
-    """The largest release so far: counts that never fall.
-
-    PCollection of Release or VectorRelease -> the same; each coordinate by itself. For counts
-    whose exact values never fall: without negative values or removals. `stddev` stays that of a
-    release's noise before: the largest of many releases is biased upwards, by more than one stddev
-    after long stretches without events. **It does harm**: over all releases of three real streams
-    the root mean square error was 1.4 to 2.2 times that of the releases (docs/choosing.md);
-    `Isotonic` has 0.9 of it.
-
-    Args:
-      path: "auto" (default) follows `is_bounded` of the input; "streaming" keeps one number a key
-        and coordinate in state, and takes releases in the order in which they come; "bounded"
-        groups by key and sorts by step.
-
-    Guarantee: post-processing; costs nothing.
-
-    Raises:
-      ValueError, TypeError: as for TopKPerTick.
-
-    Example:
-      >>> import apache_beam as beam
-      >>> import beam_dpcount as dp
-      >>> with beam.Pipeline("FnApiRunner") as pipeline:
-      ...     events = pipeline | beam.Create([("/home", 1), ("/home", 0)])
-      ...     releases = events | dp.PrefixCount(dp.ZCDP(0.5), 1000) | dp.Monotone()
-      ...     _ = releases | beam.Map(lambda r: print(r.key, r.step))
-      /home 1
-      /home 2
-    """
-
-    def __init__(self, *, path: str = "auto") -> None:
-        super().__init__(RunningMaximum(), path)
-
-
 class Isotonic(_Folded):
     """Counts that never fall, from releases that do: the nearest series by weighted squares.
 
     PCollection of Release or VectorRelease -> the same; each coordinate by itself. Releases are
     weighted by 1 / stddev^2, and nothing is below 0. `stddev` stays that of a release's noise
     before. Over the past values are biased upwards, on real streams by 0.3 to 0.4 stddevs of a
-    release, a quarter of what Monotone adds. Root mean square errors there (docs/choosing.md) were
+    release. Root mean square errors there (docs/choosing.md) were
     0.89 to 0.95 times those of the releases over the past, 0.49 to 0.77 over the series; where most
     counts are about 0, NonNegative alone gains more than over the past.
 
@@ -519,7 +482,7 @@ class Isotonic(_Folded):
       >>> count = dp.PrefixCount(dp.ZCDP(0.5), 1000)
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     events = pipeline | beam.Create([("/home", 1), ("/home", 0)])
-      ...     releases = events | count | dp.Isotonic(count.counter)
+      ...     releases = events | count | dp.post.Isotonic(count.counter)
       ...     _ = releases | beam.Map(lambda r: print(r.key, r.step, r.value >= 0))
       /home 1 True
       /home 2 True
@@ -578,8 +541,8 @@ class ShrinkAcrossKeys(_Folded):
     (docs/choosing.md).
 
     Args:
-      count: the TickCount, TickHistogram or DistinctUsers that makes the releases, with keys that
-        are listed, as it is after applying it.
+      count: the TickCount that makes the releases, of one number, with keys that are listed, as it
+        is after applying it.
       path: "auto" (default) follows `is_bounded` of the input; "streaming" keeps the incomplete
         steps in state, (number of keys + 1) numbers each; "bounded" groups by step.
 
@@ -596,11 +559,12 @@ class ShrinkAcrossKeys(_Folded):
     Example:
       >>> import apache_beam as beam
       >>> import beam_dpcount as dp
-      >>> count = dp.TickHistogram(dp.ZCDP(0.5), 60, 0, horizon=1, domain=["login", "logout"])
+      >>> clock = dp.Clock("1m", start=0, ticks=1)
+      >>> named = {"keys": ["login", "logout"], "key": "action", "time": "at"}
+      >>> count = dp.TickCount(dp.ZCDP(0.1), clock, **named)
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
-      ...     events = pipeline | beam.Create(["login"])
-      ...     timed = events | beam.Map(lambda e: beam.window.TimestampedValue(e, 30))
-      ...     shrunk = timed | count | dp.ShrinkAcrossKeys(count)
+      ...     events = pipeline | beam.Create([{"action": "login", "at": 30}])
+      ...     shrunk = events | count | dp.post.ShrinkAcrossKeys(count)
       ...     _ = shrunk | beam.Map(lambda r: print(r.key, r.step, r.value >= 0))
       login 1 True
       logout 1 True
@@ -611,8 +575,8 @@ class ShrinkAcrossKeys(_Folded):
     def __init__(self, count: object, path: str = "auto") -> None:
         count = getattr(count, "transform", count)  # that of "Name" >> count
         count = getattr(count, "numbers", None) or count
-        if not isinstance(count, TickCount | TickHistogram | DistinctUsers):
-            wanted = "TickCount, TickHistogram or DistinctUsers that makes the releases"
+        if not isinstance(count, TickNumbers | TickHistogram | DistinctUsers):
+            wanted = "TickCount of one number that makes the releases"
             raise TypeError(f"count must be the {wanted}, got {count!r}")
         given = count.domain if isinstance(count, TickHistogram) else count.keys
         if isinstance(given, SelectKeys):
@@ -643,7 +607,7 @@ class Rounded(_Each):
       >>> import beam_dpcount as dp
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     events = pipeline | beam.Create([("/home", 1), ("/home", 0)])
-      ...     releases = events | dp.PrefixCount(dp.ZCDP(0.5), 1000) | dp.Rounded(10)
+      ...     releases = events | dp.PrefixCount(dp.ZCDP(0.5), 1000) | dp.post.Rounded(10)
       ...     _ = releases | beam.Map(lambda r: print(r.value % 10))
       0.0
       0.0

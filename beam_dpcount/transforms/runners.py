@@ -16,7 +16,8 @@ from apache_beam.options.pipeline_options import DebugOptions, DirectOptions, Pi
 from apache_beam.pipeline import Pipeline
 from apache_beam.pvalue import PCollection
 
-from beam_dpcount.checks import Error, check_flag
+from beam_dpcount.checks import check_flag
+from beam_dpcount.errors import RunnerError, RunnerWarning
 
 # By their classes in Beam: DirectRunner is another name of SwitchingDirectRunner.
 LOCAL = frozenset(
@@ -59,14 +60,6 @@ _LOST = (
 _INTERVAL, _FINISHED = "checkpointing_interval", "finish_bundle_before_checkpointing"
 
 _warned: WeakSet[Pipeline] = WeakSet()
-
-
-class RunnerError(Error, ValueError):
-    """A runner on which the guarantee is known not to hold, or about which nothing is known."""
-
-
-class RunnerWarning(UserWarning):
-    """A runner that was not tested, but is built to keep what the guarantee rests on."""
 
 
 def check_allowed(allow_runner: object) -> bool:
@@ -163,7 +156,7 @@ def _is_beams(kind: type) -> bool:
     return kind.__module__.startswith("apache_beam.runners.")
 
 
-def _underlying(runner: Any) -> Any:
+def _underlying(runner: object) -> Any:
     """What a notebook's runner runs on; others themselves."""
     return getattr(runner, "_underlying_runner", runner)
 

@@ -55,7 +55,7 @@ from beam_dpcount.transforms.inputs import (
     use_streaming,
 )
 from beam_dpcount.transforms.inside import Inside
-from beam_dpcount.transforms.ticks import TickCount as TickNumbers
+from beam_dpcount.transforms.ticks import TickNumbers
 from beam_dpcount.transforms.views import (
     STREAMING_ACTIVE,
     ActivePeople,
@@ -175,9 +175,8 @@ class TickCount(Described):
     Example:
       >>> import apache_beam as beam
       >>> import beam_dpcount as dp
-      >>> from beam_dpcount.transforms.sentence import TickCount
       >>> hours = dp.Clock("1h", start="2026-01-15T00:00:00Z", ticks=2)
-      >>> count = TickCount(
+      >>> count = dp.TickCount(
       ...     dp.ApproxDP(1.0, 1e-6), hours, keys=["/home", "/cart"], key="page", time="at"
       ... )
       >>> events = [{"page": "/home", "at": "2026-01-15T00:10:00Z"}]
@@ -190,7 +189,7 @@ class TickCount(Described):
       /cart 2 count
       >>> views = [hours.each(), hours.last(2)]
       >>> several = [dp.Count(), dp.Mean("ms", 0, 5)]
-      >>> TickCount(dp.ZCDP(0.5), views, several, keys=dp.TOTAL).columns
+      >>> dp.TickCount(dp.ZCDP(0.5), views, several, keys=dp.TOTAL).columns
       ('count_each', 'mean_ms_each', 'count_last_2', 'mean_ms_last_2')
     """
 
@@ -474,11 +473,11 @@ class TickCount(Described):
         windows: WindowFn = self._parts[0].engine.tick_windows()
         return windows
 
-    def problem(self, event: Any, micros: int | None = None) -> str | None:
+    def problem(self, event: object, micros: int | None = None) -> str | None:
         """Why an event does not count as it is; see `beam_dpcount.check`."""
         return self.check_row(event, micros).problem
 
-    def check_row(self, event: Any, micros: int | None = None) -> RowCheck:
+    def check_row(self, event: object, micros: int | None = None) -> RowCheck:
         """What becomes of an event; see `beam_dpcount.check`."""
         engine, reader = self._parts[0].engine, self._reader
         pair = reader.pair(event)
@@ -497,7 +496,7 @@ class TickCount(Described):
                 return found
         return found
 
-    def expected(self, events: Any, tick: int | None = None) -> Expected:
+    def expected(self, events: object, tick: int | None = None) -> Expected:
         """What would be known of a key that had these events, and how well: `print` it.
 
         Nothing is counted or spent, and no noise is drawn: what it returns is computed from the
@@ -661,7 +660,7 @@ class MicrosOf:
     take: Callable[[Any], Any]
     zone: str | None
 
-    def __call__(self, event: Any) -> int:
+    def __call__(self, event: object) -> int:
         given = self.take(event)
         if self.zone is not None and isinstance(given, str | dt.datetime):
             local = datetime_of(given, "time") if isinstance(given, str) else given
@@ -670,7 +669,7 @@ class MicrosOf:
         return micros_of(given, "time")
 
 
-def _check_views(given: Any) -> tuple[View, ...]:
+def _check_views(given: object) -> tuple[View, ...]:
     views = tuple(given) if isinstance(given, list | tuple) else (given,)
     example = 'give dp.Clock("1h", start="2026-01-15T00:00:00Z", ticks=24) or one of its views'
     for view in views:
@@ -685,7 +684,7 @@ def _check_views(given: Any) -> tuple[View, ...]:
     return views
 
 
-def _check_what(given: Any) -> tuple[Metric, ...]:
+def _check_what(given: object) -> tuple[Metric, ...]:
     example = 'give e.g. dp.Count(), or [dp.Count(), dp.Mean("ms", 0, 5)]'
     some = tuple(given) if isinstance(given, list | tuple) else (given,)
     for metric in some:
@@ -697,7 +696,7 @@ def _check_what(given: Any) -> tuple[Metric, ...]:
     return check_metrics(some)
 
 
-def _check_confidence(given: Any) -> None:
+def _check_confidence(given: object) -> None:
     if isinstance(given, bool) or not isinstance(given, int | float):
         raise TypeError(f"confidence must be a number, got {given!r}: give e.g. 0.95")
     if not 0 < given < 1:
@@ -729,7 +728,7 @@ def _split(budget: Budget, given: Budget | Share, shares: Sequence[Fraction]) ->
     if len(shares) == 1:
         return [given]
     ledger = Ledger(budget)
-    return [ledger.share(share).budget for share in shares]  # type: ignore[arg-type]
+    return [ledger.share(share).budget for share in shares]
 
 
 def _shares(parts: Sequence[Part]) -> str:

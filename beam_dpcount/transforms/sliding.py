@@ -27,7 +27,7 @@ from beam_dpcount.mechanisms.sliding_blt import SlidingBLT
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.transforms.inside import Inside
 from beam_dpcount.transforms.of_ticks import OfTicks, RestartingTicks
-from beam_dpcount.transforms.ticks import TickCount
+from beam_dpcount.transforms.ticks import TickNumbers
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -60,25 +60,25 @@ class SlidingCount(OfTicks):
     Args:
       window: in ticks, a whole number from 1 to 2^20, at most as many as the clock has. Public. The
         state of a key holds so many numbers, of some 7 bytes each, and is written at every tick.
-      stop, horizon: the end, or the number of ticks; see TickCount. One of them, or `until`, is
+      stop, horizon: the end, or the number of ticks; see TickNumbers. One of them, or `until`, is
         needed on bounded input.
         Default: 2^30 ticks, or up to the year 9999, as an endless stream has; beyond them nothing
         is released. So many cost the same noise as fewer do, but weak budgets may need fewer: an
         error says so. Without an end, cancel the pipeline to stop it: where it is drained, or its
         source ends, all ticks to come would be released at once.
-      max_per_tick: as for TickCount.
+      max_per_tick: as for TickNumbers.
       budget: ApproxDP, ZCDP or a share of a `Ledger`: for all releases of all keys, for ever. The
         noise is Gaussian: pure budgets are refused.
-      users: Users(by, events, gap=...), as for TickCount, with a gap of at least the window: of a
+      users: Users(by, events, gap=...), as for TickNumbers, with a gap of at least the window: of a
         person at most one event counts in each release, and at most `events` in all. What is
         released are capped contributions, not how many people were there: who comes again before
         the gap is over does not count anew, and is missing once the earlier event has left the
         window; and after `events` of them a person never counts again. Distinct people of the last
         ticks cannot be had this way.
       tick, start, keys, bounds, unit, relation, max_items, until, late, on_unknown, on_reject,
-        other, value, path, entropy, allow_runner: as for TickCount; keys are listed.
+        other, value, path, entropy, allow_runner: as for TickNumbers; keys are listed.
 
-    Guarantee: as for TickCount: the values of all releases of all keys, however many there are,
+    Guarantee: as for TickNumbers: the values of all releases of all keys, however many there are,
       together satisfy `budget` for inputs that differ in any one event (with `users`: in all events
       of any one person), as `relation` says. An event is in `window` sums, all of which are linear
       functions of one noised vector, so that it is charged once. Sensitivity:
@@ -90,14 +90,15 @@ class SlidingCount(OfTicks):
       counter: the calibrated counter of each key; the one in use, once the transform is applied.
 
     Raises:
-      ValueError, TypeError: as for TickCount; and for a window out of range, `SelectKeys`, users
+      ValueError, TypeError: as for TickNumbers; and for a window out of range, `SelectKeys`, users
         whose gap is shorter than the window, and when applied, bounded input without an end, or
         windows other than the global one.
 
     Example:
       >>> import apache_beam as beam
       >>> import beam_dpcount as dp
-      >>> count = dp.SlidingCount(  # of a day, every hour for 30 days
+      >>> from beam_dpcount.transforms.sliding import SlidingCount
+      >>> count = SlidingCount(  # of a day, every hour for 30 days
       ...     dp.ApproxDP(1.0, 1e-6), 3600, 1_699_999_200, horizon=720, window=24, keys=["a"]
       ... )
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
@@ -107,7 +108,7 @@ class SlidingCount(OfTicks):
       ...     _ = last | beam.Map(lambda release: print(release.key, release.step))
       a 719
       a 720
-      >>> endless = dp.SlidingCount(dp.ZCDP(0.5), 60, 0, window=100, keys=["a"])
+      >>> endless = SlidingCount(dp.ZCDP(0.5), 60, 0, window=100, keys=["a"])
       >>> round(endless.counter.max_variance(), 1)  # of any of 2^30 releases
       9.5
     """
@@ -172,7 +173,7 @@ class SlidingCount(OfTicks):
             return
         steps = np.arange(1, own.horizon + 1)
         with contextlib.suppress(ValueError):  # it cannot be had under this budget
-            plain = (TickCount(**{**options, "path": path}).counter for path in _BOTH)
+            plain = (TickNumbers(**{**options, "path": path}).counter for path in _BOTH)
             other = max(difference_variances(counter, steps, width).max() for counter in plain)
             if other < own.max_variance():
                 _LOGGER.warning(

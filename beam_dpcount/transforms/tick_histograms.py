@@ -29,7 +29,7 @@ from beam_dpcount.transforms.checking import RowCheck, examine_person
 from beam_dpcount.transforms.inputs import check_callable
 from beam_dpcount.transforms.inside import Inside
 from beam_dpcount.transforms.of_ticks import OfTicks
-from beam_dpcount.transforms.ticks import TickCount, one
+from beam_dpcount.transforms.ticks import TickNumbers, one
 
 # An alias, because the declared default is Beam's marker.
 _WindowedValue: Any = beam.DoFn.WindowedValueParam
@@ -46,34 +46,35 @@ class TickHistogram(OfTicks):
     `max_items` distinct ones, in the order of the domain, count; other texts count nothing.
 
     Args:
-      domain: the items, a sequence of distinct str; public. Or `SelectKeys()`, as for TickCount:
+      domain: the items, a sequence of distinct str; public. Or `SelectKeys()`, as for TickNumbers:
         all items, shown once their private count is high enough. Of an event's, the first
         `max_items` distinct ones count, as they come (those of a set: sorted).
       max_items: the most items that one event counts; enforced. The noise grows with its square
         root (Gaussian), or with it (Laplace).
       value: takes the item or items out of an event.
       budget, tick, start, stop, horizon, mechanism, relation, max_per_tick, until, late, path,
-        entropy, allow_runner: as for TickCount.
-      users: Users(by, events), as for TickCount: an item is a key. An event that names several
+        entropy, allow_runner: as for TickNumbers.
+      users: Users(by, events), as for TickNumbers: an item is a key. An event that names several
         items counts under those of them that its person's bound lets through.
 
-    Guarantee: as for TickCount; an event counts 1 under at most `max_items` items.
+    Guarantee: as for TickNumbers; an event counts 1 under at most `max_items` items.
 
     Attributes:
       counter: the calibrated counter of each item.
       domain: the items, as a tuple; or SelectKeys.
-      selection: as for TickCount.
+      selection: as for TickNumbers.
 
     Raises:
-      ValueError, TypeError: as for TickCount, and for a bad domain.
+      ValueError, TypeError: as for TickNumbers, and for a bad domain.
 
     Example:
       >>> import apache_beam as beam
       >>> import beam_dpcount as dp
+      >>> from beam_dpcount.transforms.tick_histograms import TickHistogram
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     events = pipeline | beam.Create(["login", ["login", "logout"]])
       ...     timed = events | beam.Map(lambda e: beam.window.TimestampedValue(e, 30))
-      ...     count = dp.TickHistogram(
+      ...     count = TickHistogram(
       ...         dp.ZCDP(0.5), 60, 0, horizon=1, domain=["login", "logout"], max_items=2
       ...     )
       ...     _ = timed | count | beam.Map(lambda release: print(release.key, release.step))
@@ -113,7 +114,7 @@ class TickHistogram(OfTicks):
         options = {one.name: getattr(self, one.name) for one in fields(self)}
         del options["domain"]
         options["value"] = None if self.users is None else one  # of each (item, 1)
-        ticks = TickCount(**{**options, "keys": self.domain, "max_items": most})
+        ticks = TickNumbers(**{**options, "keys": self.domain, "max_items": most})
         # The fingerprint: which of an event's items count.
         inside = Inside(split=self._split.pairs, fingerprint=(self.domain, most))
         self._ticks = ticks.within(inside)
@@ -151,7 +152,7 @@ class _Split(VersionedDoFn):
     def __init__(self, value: Function | None) -> None:
         self._value = value
 
-    def process(self, event: Any, windowed: Any = _WindowedValue) -> list[tuple[str, int]]:
+    def process(self, event: object, windowed: Any = _WindowedValue) -> list[tuple[str, int]]:
         check_timed(windowed.timestamp_micros)  # whatever its items are
         return self.pairs(event)
 
@@ -164,7 +165,7 @@ class _Split(VersionedDoFn):
         # An event that cannot be read counts nothing, and nothing may show that there was one.
         return [] if items is UNREADABLE else [(item, 1) for item in items]
 
-    def payload(self, event: Any) -> Any:
+    def payload(self, event: object) -> Any:
         """The item or items of an event."""
         return event if self._value is None else call("value", self._value, event)
 

@@ -1,4 +1,4 @@
-"""TickCount: private running counts by key, at the ticks of a public clock."""
+"""TickNumbers: the engine of TickCount for one number a key and tick, so far or in windows."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ FOLDS_LATE = (
 
 
 @dataclass(eq=False, repr=False)
-class TickCount(Counting):
+class TickNumbers(Counting):
     """A private running sum per public key, released at every tick of a public clock.
 
     PCollection[KV[str, number]] with event times -> PCollection[Release]: release i of a key, from
@@ -188,10 +188,11 @@ class TickCount(Counting):
     Example:
       >>> import apache_beam as beam
       >>> import beam_dpcount as dp
+      >>> from beam_dpcount.transforms.ticks import TickNumbers
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     events = pipeline | beam.Create([("ERROR", 1), ("ERROR", 1)])
       ...     timed = events | beam.Map(lambda e: beam.window.TimestampedValue(e, 1_700_000_000))
-      ...     count = dp.TickCount(
+      ...     count = TickNumbers(
       ...         dp.ApproxDP(1.0, 1e-6), 3600, 1_699_999_200, horizon=2, keys=["INFO", "ERROR"]
       ...     )
       ...     _ = timed | count | beam.Map(lambda release: print(release.key, release.step))
@@ -278,6 +279,10 @@ class TickCount(Counting):
     def _dimension(self) -> int | None:
         """How many numbers a vector has; None: single numbers are counted."""
         return None
+
+    def default_label(self) -> str:
+        """As of the TickCount that it counts for: noise and the names of steps go by it."""
+        return type(self).__name__.replace("TickNumbers", "TickCount")
 
     @property
     def clock(self) -> Grid:
@@ -657,7 +662,7 @@ class TickCount(Counting):
             counted=amount,
         )
 
-    def _examine(self, event: Any) -> tuple[str | None, Any]:
+    def _examine(self, event: object) -> tuple[str | None, Any]:
         """Why an event does not count as it is, and what it counts."""
         intake = Intake(self.counter, self._numbers, "raise", self.value)
         problem, (amount,), _ = intake.examine(event)

@@ -16,10 +16,10 @@ from beam_dpcount.transforms.distinct import DistinctUsers
 from beam_dpcount.transforms.inputs import use_streaming
 from beam_dpcount.transforms.runners import check_workers
 from beam_dpcount.transforms.tick_histograms import TickHistogram
-from beam_dpcount.transforms.ticks import TickCount
+from beam_dpcount.transforms.ticks import TickNumbers
 
-Member = TickCount | TickHistogram | DistinctUsers
-_MEMBERS = (TickCount, TickHistogram, DistinctUsers)
+Member = TickNumbers | TickHistogram | DistinctUsers
+_MEMBERS = (TickNumbers, TickHistogram, DistinctUsers)
 
 
 class BoundUsers(beam.PTransform[Any, Any]):
@@ -32,21 +32,21 @@ class BoundUsers(beam.PTransform[Any, Any]):
     Args:
       users: the bound. An event takes its place in it if any of the counts would count it. The
         keys of the bound are those of the events, as they come.
-      counts: TickCount, TickHistogram or DistinctUsers by name; the name is the label of each. One
-        without `users` is calibrated to a person here, in a copy: `counters` has it. One with its
-        own `users`, such as DistinctUsers, bounds those that are left once more, and must have the
-        same `by`: whose events are left says who is protected.
+      counts: a TickCount of pairs by name, of one Count, Sum or People in one view (people of the
+        last ticks are refused). The name is the label of each. One without `users` is calibrated to
+        a person here, in a copy: `counters` has it. One with its own `users`, such as of People,
+        bounds those that are left once more, and must have the same `by`: whose events are left
+        says who is protected.
 
     Attributes:
       counters: the calibrated counter of each count, by name.
 
     Guarantee: each count's releases satisfy its own budget for inputs that differ in one person, as
       for `TickCount(..., users=users)`; together they cost the sum: take shares of a `Ledger`. The
-      bound reads a person's own events only. Where a TickHistogram takes items from an event, or a
-      TickCount maps keys to `other`, all of a person's events may fall into one of its counters,
-      and its noise is for that. A count that would promise something about one event is refused:
-      one event less may let others of its person's count in its place (first k: 2 events differ;
-      with a gap or a limit on keys: up to 2 k).
+      bound reads a person's own events only. If a TickCount maps keys to `other`, all of a person's
+      events may fall into one of its counters, and its noise is for that. A count that would
+      promise something about one event is refused: one event less may let others of its person's
+      count in its place (first k: 2 events differ; with a gap or a limit on keys: up to 2 k).
 
     Raises:
       ValueError, TypeError: at construction, for arguments out of range or other transforms.
@@ -54,13 +54,12 @@ class BoundUsers(beam.PTransform[Any, Any]):
     Example:
       >>> import beam_dpcount as dp
       >>> ledger = dp.Ledger(dp.ApproxDP(1.0, 1e-6))
-      >>> clock = {"tick": 3600, "start": 0, "horizon": 1000, "keys": ["a", "b"]}
+      >>> clock = dp.Clock("1h", start=0, ticks=1000)
       >>> people = dp.Users("user", events=20, per_key=10)
+      >>> spent = dp.Sum("spent", 0, 100)
       >>> bound = dp.BoundUsers(people, {
-      ...     "events": dp.TickCount(ledger.share(0.5), **clock, value=lambda event: 1),
-      ...     "spent": dp.TickCount(
-      ...         ledger.share(0.5), **clock, bounds=(0, 100), value=lambda event: event["spent"]
-      ...     ),
+      ...     "events": dp.TickCount(ledger.share(0.5), clock, keys=["a", "b"]),
+      ...     "spent": dp.TickCount(ledger.share(0.5), clock, spent, keys=["a", "b"]),
       ... })
       >>> round(bound.counters["events"].l2_sensitivity, 1)  # ten events in one key, ten in another
       14.1
@@ -119,7 +118,7 @@ class BoundUsers(beam.PTransform[Any, Any]):
             raise TypeError(
                 f"{name} is {type(count).__name__}, which promises something about one event, and "
                 "behind a bound that is not so, as an event less lets others of its person's "
-                "count: give TickCount, TickHistogram or DistinctUsers, or users=... to it alone"
+                "count: give TickCounts of one number, or users=... to it alone"
             )
         if count.users is not None and count.users.asserted:
             raise ValueError(
@@ -143,9 +142,9 @@ class BoundUsers(beam.PTransform[Any, Any]):
             )
         return member
 
-    def _users_of(self, count: TickCount | TickHistogram) -> Users:
+    def _users_of(self, count: TickNumbers | TickHistogram) -> Users:
         """How many events of a person this count may get, by its own keys."""
-        if isinstance(count, TickCount) and count.other is None:
+        if isinstance(count, TickNumbers) and count.other is None:
             return self.users
         most = self._bound.most
         return replace(self.users, events=most, keys=None, per_key=most)

@@ -54,7 +54,8 @@ class OfView:
                 same = [each for each in counters.values() if each.mechanism == chosen]
                 counters[streaming] = same[0] if same else calibrate(chosen, engine._budget, **how)
             return counters
-        found: dict[bool, Any] = super()._calibrated(ways, mechanism, horizon, **how)  # type: ignore[misc]
+        plain: Any = super()
+        found: dict[bool, Any] = plain._calibrated(ways, mechanism, horizon, **how)
         return found
 
 

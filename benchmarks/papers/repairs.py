@@ -127,7 +127,6 @@ def _weights(stddevs: FloatArray) -> list[float]:
 _REPAIRS: dict[str, Callable[[FloatArray, FloatArray], FloatArray]] = {
     _RELEASED: lambda values, stddevs: values,
     "NonNegative": lambda values, stddevs: np.maximum(values, 0),
-    "Monotone": lambda values, stddevs: np.maximum.accumulate(values),
     "Isotonic, past": _past,
     "Isotonic, series": _series,
 }

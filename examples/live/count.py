@@ -26,22 +26,20 @@ from examples.live.settings import ENDS, Home, Settings, append, end_with_input
 from examples.live.source import TailLog
 
 
-def aggregate(settings: Settings, key_file: Path) -> dp.TickAggregate:
+def aggregate(settings: Settings, key_file: Path) -> dp.TickCount:
     """What is counted, and for whom."""
-    return dp.TickAggregate(
+    return dp.TickCount(
         dp.ApproxDP(settings.epsilon, settings.delta),
-        tick=settings.tick,
-        start=settings.start,
-        horizon=settings.horizon,
-        keys=settings.services,
-        users=dp.Users("person", settings.events, per_key=settings.per_key),
-        metrics=[
+        dp.Clock(settings.tick, start=settings.start, ticks=settings.horizon),
+        [
             dp.Count(),
             dp.People(),
             dp.Mean("latency", 0, 2),
             dp.Quantiles("latency", 0.01, 10, [0.95], scale="log"),
             dp.Mean("failed", 0, 1, unit=1),
         ],
+        keys=settings.services,
+        users=dp.Users("person", settings.events, per_key=settings.per_key),
         path="streaming",
         entropy=dp.ReplayableEntropy(key_file=key_file, run_id=settings.run_id),
     )

@@ -19,6 +19,7 @@ import beam_dpcount as dp
 from beam_dpcount import mechanisms
 from beam_dpcount.budget.budgets import ZCDP, Budget
 from beam_dpcount.counters.counter import Counter, LatticeCounter, UnsupportedBudgetError
+from beam_dpcount.counters.sparse import SparseCounter
 from beam_dpcount.noise.entropy import SystemNoise
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
 from tests.audit import bounds, epochs, exact, segments
@@ -193,7 +194,7 @@ def anatomy(counter: LatticeCounter, steps: int) -> Anatomy:
 class OneSegment:
     """Of Sparse with one segment: a release is 0 until a comparison ends it, and then its sum."""
 
-    counter: dp.SparseCounter
+    counter: SparseCounter
     steps: int
 
     has_laplace = True
@@ -336,7 +337,7 @@ def audited(
 
 def exact_loss(counter: Any) -> float:
     """The largest of all neighbours, as a share of the budget."""
-    if isinstance(counter, dp.SparseCounter):
+    if isinstance(counter, SparseCounter):
         return float(segments.largest_loss(counter))
     program: Any = exact if isinstance(counter, Counter) else epochs
     return float(program.largest_loss(counter))
@@ -344,13 +345,13 @@ def exact_loss(counter: Any) -> float:
 
 def known_of(counter: Any, steps: int) -> Anatomy | OneSegment:
     """What is known of it."""
-    sparse = isinstance(counter, dp.SparseCounter)
+    sparse = isinstance(counter, SparseCounter)
     return OneSegment(counter, steps) if sparse else anatomy(counter, steps)
 
 
 def made(name: str, budget: Budget, broken: Callable[[Any], Any], xs: Any, n: int) -> FloatArray:
     """Trials of one stream."""
-    if isinstance(counter := calibrated(name, budget), dp.SparseCounter):
+    if isinstance(counter := calibrated(name, budget), SparseCounter):
         return one_by_one(broken(counter), xs, n)
     return trials(broken(calibrated(name, budget, n // 2)), xs)
 

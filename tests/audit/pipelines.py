@@ -23,6 +23,11 @@ import beam_dpcount as dp
 from beam_dpcount.local.transforms import MakeMessages
 from beam_dpcount.noise.entropy import Entropy, SystemEntropy
 from beam_dpcount.statistics import Words
+from beam_dpcount.transforms.aggregates import TickAggregate
+from beam_dpcount.transforms.distinct import DistinctUsers
+from beam_dpcount.transforms.sliding import SlidingCount
+from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests.audit import bounds
 from tests.audit.classifier import learned
 from tests.audit.counters import TIGHT
@@ -108,19 +113,19 @@ def at_ticks(kind: Any, **more: Any) -> Callable[[Any, list[str]], Any]:
 
 
 def of_items(entropy: Any, keys: list[str]) -> Any:
-    counted = dp.TickHistogram(BUDGET, **CLOCK, domain=keys, entropy=entropy)
+    counted = TickHistogram(BUDGET, **CLOCK, domain=keys, entropy=entropy)
     return "Item" >> beam.Map(lambda event: event[0]) | counted
 
 
 def of_selected(entropy: Any, _: list[str]) -> Any:
     """Of keys that so many events have shown at the first tick."""
     many = beam.FlatMap(lambda event: [(event[0], 1)] * (20 if event[1] == SHOWN else 1))
-    counted = dp.TickCount(BUDGET, **CLOCK, keys=dp.SelectKeys(1e-6), entropy=entropy)
+    counted = TickNumbers(BUDGET, **CLOCK, keys=dp.SelectKeys(1e-6), entropy=entropy)
     return "Many" >> many.with_output_types(tuple[str, Any]) | counted
 
 
 def bounded(entropy: Any, keys: list[str]) -> Any:
-    counts = {"count": at_ticks(dp.TickCount, value=number)(entropy, keys)}
+    counts = {"count": at_ticks(TickNumbers, value=number)(entropy, keys)}
     return dp.BoundUsers(dp.Users(who, 2, per_key=2), counts) | Only("count")
 
 
@@ -167,14 +172,14 @@ CASES: dict[str, Case] = {
     },
     "EdgeCount": Case(graph(dp.EdgeCount), EDGES, "all", steps=LONGER),
     "CutGraph": Case(graph(dp.CutGraph), EDGES, "add", steps=LONGER),
-    "TickCount": Case(at_ticks(dp.TickCount), [1], "add", True),
+    "TickCount": Case(at_ticks(TickNumbers), [1], "add", True),
     SELECTED: Case(of_selected, [1], "add", True, base=SHOWN),
     "TickHistogram": Case(of_items, [1], "add", True),
-    "SlidingCount": Case(at_ticks(dp.SlidingCount, window=2), [1], "add", True),
+    "SlidingCount": Case(at_ticks(SlidingCount, window=2), [1], "add", True),
     "DistinctUsers": Case(
-        at_ticks(dp.DistinctUsers, users=dp.Users(who, 1, per_key=1)), [PERSON], "all", True
+        at_ticks(DistinctUsers, users=dp.Users(who, 1, per_key=1)), [PERSON], "all", True
     ),
-    "TickAggregate": Case(at_ticks(dp.TickAggregate, metrics=COUNT_AND_SUM), [PERSON], "add", True),
+    "TickAggregate": Case(at_ticks(TickAggregate, metrics=COUNT_AND_SUM), [PERSON], "add", True),
     "BoundUsers": Case(bounded, [PERSON], "all", True, most=2),
 }
 
@@ -332,8 +337,8 @@ def slopes(client: Any, points: FloatArray) -> FloatArray:
 
 
 LOCAL: dict[str, Callable[[], Any]] = {
-    "LocalMedian": lambda: dp.LocalMedian(BUDGET, 4),
-    "LocalConvexRisk": lambda: dp.LocalConvexRisk(BUDGET, 4, gradient=slopes),
+    "LocalMedian": lambda: dp.local.LocalMedian(BUDGET, 4),
+    "LocalConvexRisk": lambda: dp.local.LocalConvexRisk(BUDGET, 4, gradient=slopes),
 }
 HELD = (0.0, 0.3, 0.6, 1.0, None)  # by a client
 

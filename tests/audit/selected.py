@@ -16,6 +16,9 @@ import numpy as np
 
 import beam_dpcount as dp
 from beam_dpcount.noise.entropy import Entropy, SystemEntropy
+from beam_dpcount.transforms.aggregates import TickAggregate
+from beam_dpcount.transforms.distinct import DistinctUsers
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests.audit import bounds
 from tests.audit.pipelines import CLOCK, STEPS, noted, of_items, who
 from tests.runners import SECOND, Row
@@ -59,19 +62,19 @@ def ticks(kind: Any, **more: Any) -> Callable[[Any, dp.SelectKeys], Any]:
 
 def counted(events: int, **more: Any) -> Callable[[Any, dp.SelectKeys], Any]:
     users = dp.Users(who, events, **{"per_key": 1, **more})
-    return ticks(dp.TickCount, value=lambda _: 1, users=users)
+    return ticks(TickNumbers, value=lambda _: 1, users=users)
 
 
-EVENT = ticks(dp.TickCount, value=lambda _: 1)
+EVENT = ticks(TickNumbers, value=lambda _: 1)
 CASES: dict[str, Case] = {
     "an event": Case(EVENT),
     "an event, tested at all ticks": Case(EVENT, every=1, is_spent=False),
     "an item": Case(of_items),
-    "an event, of metrics": Case(ticks(dp.TickAggregate, metrics=[dp.Count()])),
+    "an event, of metrics": Case(ticks(TickAggregate, metrics=[dp.Count()])),
     "a person in 2 keys": Case(counted(2), keys=2),
     "a person with 2 events in a key": Case(counted(2, keys=1, per_key=2), each=2),
     "a person, counted once a key": Case(
-        ticks(dp.DistinctUsers, users=dp.Users(who, 2, per_key=1)), keys=2, each=3
+        ticks(DistinctUsers, users=dp.Users(who, 2, per_key=1)), keys=2, each=3
     ),
 }
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from beam_dpcount.budget.budgets import ZCDP, WeakBudgetWarning
+from beam_dpcount.budget.budgets import ZCDP
+from beam_dpcount.errors import WeakBudgetWarning
 from tests.audit import counters, pipelines, selected
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "audit.md"

@@ -273,7 +273,7 @@ def _cells(engine: str, summary: Summary) -> list[str]:
 
 if __name__ == "__main__":
     logging.getLogger().setLevel(logging.ERROR)  # Beam's warnings of optional packages
-    warnings.simplefilter("ignore", dp.WeakBudgetWarning)  # of the count without noise
+    warnings.simplefilter("ignore", dp.errors.WeakBudgetWarning)  # of the count without noise
     # SIGTERM as Ctrl-C: the blocks that have started processes end them.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())

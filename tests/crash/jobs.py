@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import beam_dpcount as dp
+from beam_dpcount.noise.entropy import SystemEntropy
 from benchmarks.jobs import dofns_of
 from benchmarks.judge import Sighting
 from tests.crash.subjects import SUBJECTS, Row, Size, Subject, rows_of
@@ -96,7 +97,7 @@ class Job:
         if self.entropy == "replayable":
             entropy = dp.ReplayableEntropy(SECRET, run_id="crash test")
         elif self.entropy == "system":
-            entropy = dp.SystemEntropy()
+            entropy = SystemEntropy()
         else:
             entropy = pkgutil.resolve_name(self.entropy)()
         budgets = zip(COUNTS, (dp.ZCDP(self.rho), dp.ZCDP(1e12)), strict=True)

@@ -23,6 +23,7 @@ from beam_dpcount.dofns.elements import CountEachElement
 from beam_dpcount.dofns.shards import CountShards
 from beam_dpcount.dofns.ticks import CountEachTick
 from beam_dpcount.dofns.users import BoundArriving
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests.crash import reference
 
 LARGEST = 5  # the largest value of an event
@@ -303,7 +304,7 @@ class Ticks(Subject):
     def transform(self, size: Size, budget: Any, **options: Any) -> Any:
         given = {"horizon": size.ticks, "keys": self._keys(size), "bounds": (0, LARGEST)}
         given |= {"value": itemgetter(0)} | self._more(size)
-        return dp.TickCount(budget, TICK / 1e6, 0, **given, **self._common, **options)
+        return TickNumbers(budget, TICK / 1e6, 0, **given, **self._common, **options)
 
     def _keys(self, size: Size) -> Any:
         return size.names

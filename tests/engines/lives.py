@@ -19,6 +19,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 import beam_dpcount as dp
+from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks.judge import Sighting
 from engines.servers import wait
 from tests.crash.flink import Read, Show
@@ -57,13 +58,13 @@ def counted() -> Any:
 def ticked(keys: str = KEYS) -> Any:
     """A release of each key at every tick."""
     clock: dict[str, Any] = {"horizon": TICKS, "keys": [*keys], **options()}
-    return "Count ticks" >> dp.TickCount(dp.ZCDP(0.5), TICK, 0, **clock)
+    return "Count ticks" >> TickNumbers(dp.ZCDP(0.5), TICK, 0, **clock)
 
 
 def selected() -> Any:
     """The same, of keys that nobody listed, from when their counts have reached a threshold."""
     keys, budget = dp.SelectKeys(shards=6), dp.ApproxDP(4.0, 1e-3)
-    return "Count selected" >> dp.TickCount(budget, TICK, 0, horizon=TICKS, keys=keys, **options())
+    return "Count selected" >> TickNumbers(budget, TICK, 0, horizon=TICKS, keys=keys, **options())
 
 
 COUNTS: Counts = {"elements": counted, "ticks": ticked, "selected": selected}

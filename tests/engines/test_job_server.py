@@ -108,7 +108,7 @@ def test_jobs_carry_their_options(
     more = flinkrunner.CHECKPOINTS if checkpoints else ()
     engine = on_flinkrunner(server, master, 2, *workers, *more)
     build = lambda p: p | feed(ROWS) | ticks()  # noqa: E731
-    with server.within(100), pytest.warns(dp.RunnerWarning, match="FlinkRunner"):
+    with server.within(100), pytest.warns(dp.errors.RunnerWarning, match="FlinkRunner"):
         given = engine.run(build)
     expected = run(build)
     assert given.outputs == expected.outputs
@@ -127,7 +127,7 @@ def test_jobs_carry_their_options(
 def test_checkpoints_that_lose_results_are_refused(server: Server) -> None:
     flags = [each for each in flinkrunner.CHECKPOINTS if "finish_bundle" not in each]
     engine = on_flinkrunner(server, "[local]", 1, *flinkrunner.LOOPBACK, *flags)
-    with pytest.raises(dp.RunnerError, match="finish_bundle_before_checkpointing"):
+    with pytest.raises(dp.errors.RunnerError, match="finish_bundle_before_checkpointing"):
         engine.run(lambda p: p | feed(ROWS) | ticks(allow_runner=True))
 
 

@@ -20,6 +20,8 @@ from apache_beam.transforms.window import FixedWindows
 
 import beam_dpcount as dp
 from beam_dpcount.commands import count, progress
+from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.ticks import TickNumbers
 from tests.engines.commands import arguments, released, run_count, write
 from tests.engines.conftest import SECRET, VARIABLE, Engine
 from tests.engines.counts import BUDGET, ticks
@@ -180,7 +182,7 @@ def test_ticks_of_a_histogram(path: str, engine: Engine) -> None:
         ("", chance.sample("abz", 2), chance.randrange(30 * SECOND))
         for _ in range(50)  # of one stream: the key goes
     ]
-    made = dp.TickHistogram(
+    made = TickHistogram(
         BUDGET,
         10,
         0,
@@ -215,7 +217,7 @@ def test_keys_that_nobody_listed(at_least: int, path: str, engine: Engine) -> No
 @each_path
 def test_the_largest_of_keys_that_nobody_listed(path: str, engine: Engine) -> None:
     made = ticks(budget=dp.ZCDP(0.2), keys=dp.SelectKeys(delta=1e-3, shards=3), path=path)
-    top = made | dp.TopKPerTick(2, made, path)
+    top = made | dp.post.TopKPerTick(2, made, path)
     outcome = same(engine, lambda p: p | feed(many_keys()) | top, path)
     assert outcome.releases[-1].step == 12
 
@@ -240,7 +242,7 @@ def test_the_same_secret_gives_the_same_releases(
             letters | dp.PrefixCount(BUDGET, 60, **{**each, **number}),
             letters | dp.Histogram(BUDGET, 60, ["a", "b"], **each),
             letters | dp.SubstringCount(BUDGET, 60, ["a", "b"], 2, **each),
-            letters | dp.TickCount(BUDGET, 5, 0, horizon=8, keys=["x", "y"], **given, **number),
+            letters | TickNumbers(BUDGET, 5, 0, horizon=8, keys=["x", "y"], **given, **number),
         )
 
     first = same(engine, build, path)

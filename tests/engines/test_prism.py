@@ -25,6 +25,7 @@ from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
 from beam_dpcount.commands.progress import counted
+from beam_dpcount.transforms.ticks import TickNumbers
 from engines import prism
 from tests import orders, people
 from tests.engines.conftest import Engine
@@ -142,13 +143,13 @@ def test_bounded_releases_are_not_late_for_groupings_by_window(on_prism: Engine)
 
     def build(pipeline: beam.Pipeline) -> Any:
         events = pipeline | feed([("home", 1, at * 1_000_000) for at in range(60)])
-        counts, clock = dp.PrefixCount(EXACT, 60), dp.TickCount(EXACT, 10, 0, 60, keys=["home"])
-        sliding = dp.SlidingSum(2, counts.counter)
+        counts, clock = dp.PrefixCount(EXACT, 60), TickNumbers(EXACT, 10, 0, 60, keys=["home"])
+        sliding = dp.post.SlidingSum(2, counts.counter)
         each, timed = events | counts, events | clock
         return (
-            each | "LastOfEach" >> dp.LastPerTick(10),
-            each | sliding | "LastSum" >> dp.LastPerTick(10),
-            timed | "LastTick" >> dp.LastPerTick(20),
+            each | "LastOfEach" >> dp.post.LastPerTick(10),
+            each | sliding | "LastSum" >> dp.post.LastPerTick(10),
+            timed | "LastTick" >> dp.post.LastPerTick(20),
         )
 
     outputs = on_prism.run(build).outputs
@@ -168,7 +169,7 @@ def test_keys_that_nobody_listed(late: str, on_prism: Engine) -> None:
     def made(path: str, **options: Any) -> Any:
         options |= {"horizon": 9, "mechanism": "NormalizedBLT", "entropy": ScriptedEntropy(6)}
         keys, budget = dp.SelectKeys(shards=3), dp.ApproxDP(5.0, 1e-3)
-        return dp.TickCount(budget, 10, 0, keys=keys, path=path, **options)
+        return TickNumbers(budget, 10, 0, keys=keys, path=path, **options)
 
     def stream(pipeline: beam.Pipeline, *late_ones: str) -> Any:
         source = test_stream.TestStream().advance_watermark_to(0)
@@ -271,7 +272,7 @@ def test_releases_of_an_unbounded_source_come_while_it_runs(
         options: dict[str, Any] = {"mechanism": "SmoothBinary"}
         return (
             events
-            | dp.TickCount(EXACT, 2, start, start + 8, keys=["home", "empty"], **options)
+            | TickNumbers(EXACT, 2, start, start + 8, keys=["home", "empty"], **options)
             | "NoteTick" >> beam.Map(note),
             events
             | beam.MapTuple(lambda key, x: ("each", x)).with_output_types(tuple[str, int])

@@ -1705,6 +1705,30 @@ MUTANTS = (
         '        f"{task.written()} ({sum(map(len, open(options.input[0])))})",\n',
         "tests/test_each_command.py::test_neighbours_show_the_same_but_for_values[ticks]",
     ),
+    Mutant(
+        "files",
+        "the last lines of a run do not say that there is a word of honour in the guarantee",
+        f"{_COMMANDS}/graph.py",
+        "        if not self.options.asserted:\n            return unit\n",
+        "        return unit\n",
+        "tests/test_summary.py::test_the_word_of_the_user_is_part_of_the_guarantee",
+    ),
+    Mutant(
+        "files",
+        "the last lines of a run name a row where a person is protected",
+        f"{_COMMANDS}/task.py",
+        '            return f"{person} with {most}"\n',
+        '            return "one row, there or not"\n',
+        "tests/test_summary.py::test_a_command_ends_in_three_short_lines",
+    ),
+    Mutant(
+        "files",
+        "a manifest has the results of a simulation, which no repeat repeats",
+        f"{_COMMANDS}/manifest.py",
+        "for note in task.notes()]",
+        "for note in [*task.notes(), *task.outlook()]]",
+        "tests/test_summary.py::test_the_manifest_holds_what_verbose_prints",
+    ),
     # Ticks and windows that are not equally long
     Mutant(
         "local days",
@@ -1840,7 +1864,7 @@ MUTANTS = (
         "pipelines/files.py",
         "    except csv.Error:\n",
         "    except StopIteration:\n",
-        "tests/test_start_pipelines.py::test_lines_that_cannot_be_read_are_no_events",
+        "tests/test_start_pipelines.py::test_lines_of_other_widths_are_skipped",
     ),
     Mutant(
         "pipelines",

@@ -300,11 +300,11 @@ def kept_of(length: int, logarithmic: bool = False, most: int = MAX_POINTS) -> n
     return np.unique(np.rint(places).astype(np.intp))
 
 
-def floats(column: Any) -> FloatArray:
+def floats(column: object) -> FloatArray:
     return np.asarray(column, dtype=np.float64)
 
 
-def timestamps(column: Any, length: int) -> FloatArray:
+def timestamps(column: object, length: int) -> FloatArray:
     """Microseconds since the epoch, NaN where missing."""
     moments = np.asarray([np.nan] * length if column is None else column)
     if moments.dtype.kind == "M":

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from beam_dpcount.arguments import timestamps as times
-from beam_dpcount.checks import Error
+from beam_dpcount.errors import Error
 
 ALL = "all"  # the key of all rows where no column is named
 STANDARD = "-"  # in place of a path: standard input, or standard output

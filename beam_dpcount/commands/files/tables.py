@@ -171,7 +171,7 @@ class WriteTable(beam.PTransform[PCollection[Any], PCollection[str]]):
         rows = beam.FlatMap(self._rows).with_output_types(tuple[Any, ...])
         return releases | "Row" >> rows | "Write" >> self._write
 
-    def _rows(self, release: Any) -> Iterator[tuple[Any, ...]]:
+    def _rows(self, release: object) -> Iterator[tuple[Any, ...]]:
         yield from self._table.rows(release, self._timed)
 
 
@@ -283,7 +283,7 @@ class _Write(beam.DoFn):
         return np.lexsort(columns[::-1])
 
 
-def _parquet(file: Any, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+def _parquet(file: object, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
     with pq.ParquetWriter(file, schema) as writer:
         for table in tables:
             writer.write_table(table)

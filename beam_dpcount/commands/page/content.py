@@ -10,7 +10,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import beam_dpcount as dp
 from beam_dpcount.budget.budgets import ZCDP, Budget, PureDP
@@ -105,7 +105,7 @@ def estimated(task: Task) -> Pairs:
 
 def counted(task: Task) -> list[str]:
     """What the command says before it runs: what a row counts, and how much is released."""
-    return [_capital(note.removeprefix("note: ").strip()) for note in task.notes()]
+    return [_capital(report.unlabelled(note)) for note in [*task.notes(), *task.outlook()]]
 
 
 def account(task: Task) -> Pairs:
@@ -145,7 +145,7 @@ def _given(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
             yield name, _shown(value)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

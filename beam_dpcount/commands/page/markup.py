@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 # Part of some scripts' spelling and of emoji; other characters without a look of their own are not.
 _JOINERS = "\u200c\u200d"
@@ -69,7 +68,7 @@ def details(head: Sequence[str], rows: Sequence[Sequence[str]], number: int) -> 
     return el("details", el("summary", f"In numbers{some}"), table(head, rows))
 
 
-def data(value: Any) -> str:
+def data(value: object) -> str:
     """JSON that can stand in an attribute."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
 

@@ -1,4 +1,4 @@
-"""What `TickAggregate` releases of each key: `dp.Count()`, `dp.Mean(...)` etc."""
+"""What a `TickCount` counts of each key: `dp.Count()`, `dp.Mean(...)` etc."""
 
 from beam_dpcount.statistics.metrics.base import Metric
 from beam_dpcount.statistics.metrics.counts import Count

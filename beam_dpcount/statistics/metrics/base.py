@@ -19,7 +19,8 @@ import numpy.typing as npt
 
 from beam_dpcount.checks import ParameterError, check_real
 from beam_dpcount.counters.change import Change, check_unit
-from beam_dpcount.counters.lattice import Lattice, NotANumberError, plain
+from beam_dpcount.counters.lattice import Lattice, plain
+from beam_dpcount.errors import NotANumberError
 
 FloatArray = npt.NDArray[np.float64]
 Additions = tuple[tuple[int, int], ...]  # (coordinate from 0, amount)
@@ -63,7 +64,7 @@ def _anything(*given: object) -> tuple[object, ...]:
 
 @dataclass(frozen=True)
 class Metric(ABC):
-    """One of the numbers that `TickAggregate` releases of each key. Frozen and picklable.
+    """One of the things that `TickCount` counts of each key. Frozen and picklable.
 
     Args:
       weight: how much of the budget it gets beside the others: its share of rho (or of the square

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from beam_dpcount.checks import ParameterError
-from beam_dpcount.counters.lattice import Lattice, NotANumberError, plain
+from beam_dpcount.counters.lattice import Lattice, plain
+from beam_dpcount.errors import NotANumberError
 from beam_dpcount.statistics.metrics.base import (
     Additions,
     Errors,

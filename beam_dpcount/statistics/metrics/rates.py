@@ -183,7 +183,7 @@ class Rate(Metric):
     def spans(self) -> tuple[int, ...]:
         return (1, 1)
 
-    def _place(self, event: Any) -> int | None:
+    def _place(self, event: object) -> int | None:
         """Which of the two sums counts an event; None if neither does."""
         where: Any = self.where
         holds = where(event)
@@ -191,7 +191,7 @@ class Rate(Metric):
             return 0 if holds else 1
         return None
 
-    def additions(self, event: Any) -> Additions:
+    def additions(self, event: object) -> Additions:
         place = read(self._place, event)
         return ((place, 1),) if type(place) is int else ()
 

@@ -34,6 +34,7 @@ from apache_beam.metrics.metric import Metrics
 from apache_beam.options.pipeline_options import PipelineOptions
 
 import beam_dpcount as dp
+from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks.jobs import FLAT, order, resident
 from engines.cache import UnavailableError
 from engines.servers import wait
@@ -92,7 +93,7 @@ def loads(options: Namespace) -> Load:
         more["users"] = dp.Users(lambda pair: pair[1], events=1, per_key=1)
     horizon = last // tick + 1
     clock = {"horizon": horizon, "keys": keys, "path": "streaming"}
-    ticks = dp.TickCount(budget, tick / 1e6, 0, **clock, **more)
+    ticks = TickNumbers(budget, tick / 1e6, 0, **clock, **more)
     if options.count == "ticks":
         return Load(ticks, lambda key, pair: (key, pair), horizon * len(keys))
     # The event's key says who it is; it counts under another one.
