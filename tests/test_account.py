@@ -28,7 +28,7 @@ from beam_dpcount.commands import options as opt
 from beam_dpcount.commands import run as running
 from beam_dpcount.commands.files import beside
 from beam_dpcount.counters.change import Change, TickChange
-from beam_dpcount.counters.charged import charges_of
+from beam_dpcount.counters.charged import CounterSpender, charges_of
 from beam_dpcount.counters.users import UserChange, group_of
 from beam_dpcount.noise.entropy import SystemEntropy
 from beam_dpcount.statistics.graph_change import GraphChange
@@ -460,7 +460,8 @@ def test_runs_at_once_do_not_overspend(file: Path, tmp_path: Path) -> None:
 
     class Task:
         name = "count"
-        counter, entropy = calibrated(PURE), SystemEntropy()
+        spender = CounterSpender(calibrated(PURE), SystemEntropy(), False, None)
+        entropy = SystemEntropy()
         releases_nothing = False
         options = count.Count.parser().parse_args(
             ["--input", "i", "--key", "k", "--horizon", "9", "--epsilon", "1", "--output", "o.csv"]

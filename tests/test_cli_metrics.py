@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_dpcount.commands import ticks
-from beam_dpcount.commands.sentence import rounded
+from beam_dpcount.commands.tick_table import rounded
 from tests import pictures
 from tests.command_lines import BUDGET, of
 

@@ -97,7 +97,7 @@ def test_names_are_distinct_and_ranked() -> None:
 
 def test_empty_log_is_a_header(tmp_path: Path) -> None:
     eventlog.write(tmp_path / "e.csv", events=0)
-    assert (tmp_path / "e.csv").read_bytes() == b"timestamp,page,session,action\n"
+    assert (tmp_path / "e.csv").read_bytes() == b"timestamp,page,session,action,ms\n"
 
 
 @pytest.mark.parametrize("bad", [{"events": -1}, {"keys": 0}, {"day": "tomorrow"}])

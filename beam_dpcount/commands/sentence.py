@@ -6,12 +6,10 @@ import argparse
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
-
-import numpy as np
 
 import beam_dpcount as dp
 from beam_dpcount.arguments import groups
@@ -28,20 +26,22 @@ from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.commands.report import LEVEL, Estimate, many
 from beam_dpcount.commands.running_ticks import RunningTicks, SplitCells, SplitKeys
 from beam_dpcount.commands.task import described
+from beam_dpcount.commands.tick_table import FieldsOfRow, TickCells, TickTable, reads_numbers
+from beam_dpcount.commands.truth import Truth
 from beam_dpcount.counters.charged import CounterSpender, JoinedSpender
-from beam_dpcount.counters.clock import Clock, Last, Restart, now
-from beam_dpcount.counters.moments import instant, zone_of
+from beam_dpcount.counters.clock import now
+from beam_dpcount.counters.counter import Counter
+from beam_dpcount.counters.moments import zone_of
 from beam_dpcount.counters.people import Seen
 from beam_dpcount.noise.entropy import SystemEntropy
 from beam_dpcount.statistics.metrics import Items, Metric, People
-from beam_dpcount.statistics.metrics.base import Errors, OfField
+from beam_dpcount.statistics.metrics.base import OfField
 from beam_dpcount.statistics.metrics.rates import Comparison, Rate
 from beam_dpcount.times import every
-from beam_dpcount.transforms.columns import TickColumns, columns_of
-from beam_dpcount.transforms.sentence import TickCount
+from beam_dpcount.transforms.columns import columns_of
+from beam_dpcount.transforms.sentence import Part, TickCount
 from beam_dpcount.transforms.views import ViewVectors
 
-_DIGITS = 2  # below the leading one of a standard deviation
 _ERRORS = (
     "how far off {names} may be depends on how many rows there are: each release has its interval "
     "(`beam-dpcount errors --metric ... --events N` says how wide it is)"
@@ -152,17 +152,21 @@ class Sentence(RunningTicks):
         return int(change.most)
 
     @property
-    def parts(self) -> Sequence[Any]:
+    def parts(self) -> Sequence[Part]:
         """What counts: one engine, or several that share the budget."""
-        parts: Sequence[Any] = self.count._parts
+        parts: Sequence[Part] = self.count._parts
         return parts
 
-    def use(self, transform: Any) -> None:
+    def use(self, transform: TickCount) -> None:
         self.counter = self.parts[0].engine.counter
         self.entropy = transform.entropy or SystemEntropy()
 
     @property
-    def spender(self) -> Any:
+    def fingerprint(self) -> str:
+        return str(self.spender.fingerprint)
+
+    @property
+    def spender(self) -> CounterSpender | JoinedSpender:
         how = self.entropy, True, self.options.user
         spenders = [CounterSpender(part.engine.counter, *how) for part in self.parts]
         return spenders[0] if len(spenders) == 1 else JoinedSpender(spenders)
@@ -275,7 +279,9 @@ class Sentence(RunningTicks):
         unknown = self._unknown()
         if unknown:
             lines.append(_ERRORS.format(names=", ".join(unknown)))
-        said = f"Error to expect: {'; '.join(lines)}."
+        names = dict.fromkeys(part.engine.counter.mechanism.name for part in self.parts)
+        how = f"{' and '.join(names)}, {self.drawn_by} noise"
+        said = f"Error to expect ({how}): {'; '.join(lines)}."
         return f"{said} {estimate.remark}".rstrip()
 
     def error(self) -> str:
@@ -312,7 +318,7 @@ class Sentence(RunningTicks):
             lines.append(f"{part.label}: {counter.mechanism.name}, {type(counter.law).__name__}")
         return lines
 
-    def mechanism(self) -> Mapping[str, Any]:
+    def mechanism(self) -> Mapping[str, object]:
         return {part.label: described(part.engine.counter) for part in self.parts}
 
     @property
@@ -358,7 +364,7 @@ class Sentence(RunningTicks):
 
     # What a private look at the rows finds
 
-    def beyond_bounds(self, events: Sequence[tuple[str, str, int | None, Any]]) -> int:
+    def beyond_bounds(self, events: Sequence[tuple[str, str, int | None, object]]) -> int:
         bound, restarts = self.count.users.bound(), self.engine._restarts
         seen: dict[str, Seen] = defaultdict(Seen)
         beyond = 0
@@ -368,11 +374,11 @@ class Sentence(RunningTicks):
             beyond += not taken
         return beyond
 
-    def row_counts(self, transform: Any, element: Any, micros: int | None) -> bool:
+    def row_counts(self, transform: TickCount, element: object, micros: int | None) -> bool:
         # What is wrong with it for one metric may be right for another.
         return bool(transform.check_row(element, micros).names)
 
-    def never(self, values: Iterable[Any]) -> list[str]:
+    def never(self, values: Iterable[object]) -> list[str]:
         wanted: dict[str, Comparison] = {}
         for metric in self.metrics:
             if isinstance(metric, Rate) and isinstance(metric.where, Comparison):
@@ -455,13 +461,13 @@ class Sentence(RunningTicks):
 _ENDS = ("", "_low", "_high")
 
 
-def half_widths(counter: Any) -> float:
+def half_widths(counter: Counter) -> float:
     """Within how many standard deviations noise is 95 % of the time, at the noisiest tick."""
     stddev = math.sqrt(counter.max_variance())
     return dp.largest_half_width(counter, LEVEL) / stddev if stddev else 0.0
 
 
-def largest_stddevs(part: Any) -> dict[str, float]:
+def largest_stddevs(part: Part) -> dict[str, float]:
     """The largest standard deviations of a part's columns, where they are public."""
     engine = part.engine
     if not isinstance(engine, ViewVectors):
@@ -469,131 +475,3 @@ def largest_stddevs(part: Any) -> dict[str, float]:
     columns = engine.expected((), None).columns
     named = zip(part.names, columns, strict=False)
     return {name: column.stddev for name, column in named if column.stddev is not None}
-
-
-def reads_numbers(metric: Metric) -> bool:
-    """Whether the fields of a metric hold numbers."""
-    if isinstance(metric, Rate):
-        where = metric.where
-        return isinstance(where, Comparison) and where.sign not in ("=", "!=")
-    return isinstance(metric, OfField)
-
-
-@dataclass(frozen=True)
-class FieldsOfRow:
-    """From the cells of a row to the fields that metrics read; None if the row does not count.
-
-    Args:
-      names: of the fields.
-      numbers: those that hold numbers. In CSV their cells are text.
-      where: COLUMN=VALUE; other rows do not count.
-    """
-
-    names: tuple[str, ...]
-    numbers: frozenset[str]
-    where: str | None = None
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns whose cells it takes, in their order."""
-        known, _ = formats.counted(None, self.where)
-        return (*self.names, *known)
-
-    def __call__(self, *cells: object) -> dict[str, object] | None:
-        if self.where is not None:
-            _, holds = formats.counted(None, self.where)
-            if not holds(cells[-1]):
-                return None
-        named = zip(self.names, cells, strict=False)
-        return {name: self._cell(name, cell) for name, cell in named if cell != ""}
-
-    def _cell(self, name: str, cell: object) -> object:
-        if name in self.numbers:
-            return formats.number(cell)
-        return int(cell) if isinstance(cell, float) and cell.is_integer() else cell
-
-
-def rounded(number: float | None, scale: float | None) -> float | None:
-    """A number without the digits that its noise makes meaningless.
-
-    It is rounded to a power of ten, from 1/100 to 1/1000 of the scale: of its standard deviation,
-    or half of its interval. Rounding adds less than 1/200 of that.
-    """
-    if number is None or scale is None or not 0 < scale < math.inf:
-        return number
-    return round(float(number), _DIGITS - math.floor(math.log10(scale))) + 0.0
-
-
-@dataclass(frozen=True)
-class TickCells:
-    """From a release to the cells of a row: times in ISO 8601, rounded numbers."""
-
-    columns: TickColumns
-
-    def __call__(self, release: Any) -> list[tuple[Any, ...]]:
-        start, end = instant(self.columns.start(release)), instant(release.timestamp)
-        cells = [release.key, release.step, start, end]
-        cells += [release.restart] * self.columns.numbered
-        for column, found in self.columns.cells(release):
-            scale = found.stddev
-            if scale is None and found.low is not None and found.high is not None:
-                scale = (found.high - found.low) / 2
-            cells += [rounded(number, scale) for number in column.numbers(found)]
-        return [tuple(cells)]
-
-
-@dataclass(frozen=True)
-class TickTable(formats.Table):
-    """A row a key and tick, with all columns."""
-
-    @property
-    def schema(self) -> list[tuple[str, type]]:
-        cells: Any = self.cells
-        placed: dict[str, type] = {"key": str, "step": int, "start": str, "timestamp": str}
-        placed["restart"] = int
-        return [(name, placed.get(name, float)) for name in cells.columns.names]
-
-    def rows(self, release: object, timed: bool) -> Iterable[tuple[Any, ...]]:
-        return self.cells(release)
-
-
-class Truth:
-    """What a metric says of rows themselves, in a view. PRIVATE."""
-
-    def __init__(self, metric: Metric, view: object, ticks: int) -> None:
-        self._metric, self._view, self._ticks = metric, view, ticks
-        self._sums: dict[str, np.ndarray] = {}
-        self._people: dict[tuple[str, int], set[str]] = {}
-
-    def add(self, key: str, step: int, event: Any) -> None:
-        """Count a row."""
-        if isinstance(self._metric, People):
-            self._people.setdefault((key, step), set()).add(event.person)
-            return
-        if key not in self._sums:
-            self._sums[key] = np.zeros((self._ticks, self._metric.width))
-        for place, amount in self._metric.additions(event.value):
-            self._sums[key][step - 1, place] += amount
-
-    def _first(self, step: int) -> int:
-        """The first tick that a release is of."""
-        if isinstance(self._view, Clock):
-            return 1
-        if isinstance(self._view, Last):
-            return max(1, step - int(self._view.ticks) + 1)
-        if isinstance(self._view, Restart):
-            return step - self._view.grid.count_of(step)[1] + 1
-        return step
-
-    def at(self, key: str, step: int) -> float:
-        """What there is at the end of a tick; NaN if nothing can be said."""
-        first = self._first(step)
-        if isinstance(self._metric, People):
-            some = (self._people.get((key, one), set()) for one in range(first, step + 1))
-            return float(len(set().union(*some) - {""}))
-        if key not in self._sums:
-            sums = np.zeros((1, self._metric.width))
-        else:
-            sums = self._sums[key][first - 1 : step].sum(axis=0)[None, :]
-        errors = Errors(np.zeros_like(sums), lambda level: np.zeros(1))
-        return float(self._metric.measure(sums, errors, LEVEL).values[0, 0])

@@ -20,13 +20,15 @@ from beam_dpcount.statistics.metrics import Items, Mean, Metric, People, Quantil
 from beam_dpcount.statistics.metrics.base import OfField
 from beam_dpcount.statistics.metrics.rates import Comparison
 from beam_dpcount.transforms.expected import ExpectedColumn
-from beam_dpcount.transforms.sentence import TickCount
+from beam_dpcount.transforms.sentence import Part, TickCount
 from beam_dpcount.transforms.views import ViewVectors
 
 _GOLDEN = (math.sqrt(5) - 1) / 2  # spreads made-up numbers evenly
 _MOST = 10**7  # rows that are tried
 _LARGEST = 1e6  # no budget beyond it is tried
 _PERSON = "person"
+Event = dict[str, Any]  # made up
+Columns = Sequence[ExpectedColumn]
 
 
 class Row(NamedTuple):
@@ -76,11 +78,11 @@ class Sizing:
                     f"--view {view!r}: give a number of ticks, as no tick has a length here"
                 )
 
-    def count(self, budget: Budget) -> Any:
+    def count(self, budget: Budget) -> TickCount:
         """The transform that would count."""
         options = self.options
         clock = dp.Clock("1h", start=0, ticks=options.ticks)
-        keys: Any = [f"key {i}" for i in range(options.keys)] if options.keys > 1 else dp.TOTAL
+        several = [f"key {i}" for i in range(options.keys)]
         users = None
         if options.per_user is not None:
             users = dp.Users(_PERSON, options.per_user, options.max_keys, options.per_key)
@@ -88,7 +90,7 @@ class Sizing:
             budget,
             views_of(options.view, clock),
             self.metrics,
-            keys=keys,
+            keys=several if options.keys > 1 else dp.TOTAL,
             users=users,
             mechanism=options.mechanism,
             relation=options.relation or "add_remove",
@@ -102,16 +104,16 @@ class Sizing:
         events = list(self._made_up(scale))
         for part in count._parts:
             measures = [metric for metric in part.metrics for _ in metric.columns]
-            columns = _columns(part, events, count)
+            columns = _columns(part, events, count.users)
             for name, metric, column in zip(part.names, measures, columns, strict=False):
                 found[name] = _row(name, metric, column)
         return [found[name] for name in count.columns]
 
-    def _made_up(self, scale: float) -> Iterator[dict[str, Any]]:
+    def _made_up(self, scale: float) -> Iterator[Event]:
         people = 1 if self.people is None else max(1, round(self.people * scale))
         each = self.events if self.people is not None else max(1, round(self.events * scale))
         for number in range(people * each):
-            event: dict[str, Any] = {}
+            event: Event = {}
             for metric in self.metrics:
                 event |= _field(metric, number)
             event[_PERSON] = number // each if self.people is not None else number
@@ -172,9 +174,9 @@ def _wanted(sizing: Sizing, budget: Budget, want: float) -> list[str]:
     @cache
     def with_budget(times: float) -> bool:
         number = float(f"{here * times:.2g}")
-        kept: Any = budget
-        changed: Any = replace(kept, **{name: number})
-        return enough(changed, 1.0)
+        if isinstance(budget, dp.ZCDP):
+            return enough(replace(budget, rho=number), 1.0)
+        return enough(replace(budget, epsilon=number), 1.0)
 
     times = _least(with_budget, _LARGEST / here)
     bought = f"no {name} up to {_LARGEST:g} does"
@@ -196,15 +198,14 @@ def _least(enough: Callable[[float], bool], most: float) -> float | None:
     return high
 
 
-def _columns(part: Any, events: Sequence[Any], count: Any) -> Sequence[ExpectedColumn]:
+def _columns(part: Part, events: Sequence[Event], users: dp.Users | None) -> Columns:
     """What would be said of these events, with the noise of a part."""
     engine = part.engine
     if isinstance(engine, ViewVectors):
-        found: Sequence[ExpectedColumn] = engine.expected(events, None).columns
-        return found
-    users, (metric,) = count.users, part.metrics
+        return engine.expected(events, None).columns
+    (metric,) = part.metrics
     bound = None if users is None else users.bound()
-    per_person: dict[Any, int] = {}
+    per_person: dict[object, int] = {}
     for event in events:
         per_person[event[_PERSON]] = per_person.get(event[_PERSON], 0) + 1
     counted = sum(n if bound is None else min(n, bound.per_key) for n in per_person.values())
@@ -220,7 +221,7 @@ def _columns(part: Any, events: Sequence[Any], count: Any) -> Sequence[ExpectedC
     return [ExpectedColumn(part.names[0], value, stddev, value - half, value + half, "")]
 
 
-def _field(metric: Metric, number: int) -> dict[str, Any]:
+def _field(metric: Metric, number: int) -> Event:
     """What a made-up row holds for a metric."""
     share = (number * _GOLDEN) % 1
     if isinstance(metric, Rate) and isinstance(metric.where, Comparison):
@@ -232,7 +233,7 @@ def _field(metric: Metric, number: int) -> dict[str, Any]:
     return {}
 
 
-def _compared(where: Comparison, holds: bool) -> dict[str, Any]:
+def _compared(where: Comparison, holds: bool) -> Event:
     """A field for which a comparison holds, or not."""
     for value in (where.value, f"{where.value} ", where.number, _near(where, 1), _near(where, -1)):
         if value is not None and where({where.field: value}) is holds:

@@ -250,7 +250,7 @@ def _mark(task: Task, inputs: list[list[Any]], flags: Sequence[str]) -> str:
         return ""
     # The lists as this run read them. Their files may change, or can be read only once.
     what = (
-        *(task.name, dp.__version__, NOISE_FORMAT, task.spender.fingerprint),
+        *(task.name, dp.__version__, NOISE_FORMAT, task.fingerprint),
         *(sorted((name, repr(x)) for name, x in counted.items()), sorted(task.lists.items())),
         inputs,
     )

@@ -183,6 +183,11 @@ class Task(ABC):
         return CounterSpender(self.counter, self.entropy, at_clock, self.options.user)
 
     @property
+    def fingerprint(self) -> str:
+        """What decides the noise of a replay, beside options."""
+        return str(self.counter.fingerprint)
+
+    @property
     def steps(self) -> int:
         """How many releases a stream has at most."""
         return self.counter.mechanism.horizon

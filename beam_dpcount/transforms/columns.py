@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from beam_dpcount.counters.clock import Restart
+from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.errors import half_width
 from beam_dpcount.counters.grid import Grid
+from beam_dpcount.dofns.releases import Release, TickRelease
 from beam_dpcount.mechanisms.single_steps import SingleSteps
 from beam_dpcount.statistics.metrics.base import Errors, Metric
 from beam_dpcount.transforms.sentence import TickCount
@@ -68,7 +70,7 @@ class TickColumns:
     clock: Grid
     columns: tuple[TickColumn, ...]
     numbered: bool
-    counter: Any
+    counter: Counter | None
     level: float = LEVEL
 
     @property
@@ -77,19 +79,22 @@ class TickColumns:
         some = (name for column in self.columns for name in column.names)
         return (*PLACED, *(["restart"] * self.numbered), *some)
 
-    def start(self, release: Any) -> int:
+    def start(self, release: Release | TickRelease) -> int:
         """When the tick of a release begins, in microseconds."""
         return self.clock.borders(release.step, 1)[0]
 
-    def cells(self, release: Any) -> Iterator[tuple[TickColumn, Cells]]:
+    def cells(self, release: Release | TickRelease) -> Iterator[tuple[TickColumn, Cells]]:
         """What a release says, by column."""
         if self.counter is not None:
+            # Not by its class: workers may decode it as one of their own.
+            one = cast(Release, release)
             # Within its count: one that starts anew has the errors of its first ticks again.
-            half = _half_width(self.counter, self.clock.count_of(release.step)[1], self.level)
-            ends = release.value - half, release.value + half
-            yield self.columns[0], Cells(release.value, release.stddev, *ends)
+            half = _half_width(self.counter, self.clock.count_of(one.step)[1], self.level)
+            ends = one.value - half, one.value + half
+            yield self.columns[0], Cells(one.value, one.stddev, *ends)
             return
-        found = release.values, release.stddevs, release.lows, release.highs
+        several = cast(TickRelease, release)
+        found = several.values, several.stddevs, several.lows, several.highs
         for column in self.columns:
             yield column, Cells(*(numbers[column.name] for numbers in found))
 
@@ -114,7 +119,7 @@ def is_public(metric: Metric) -> bool:
 
 
 @lru_cache(maxsize=1 << 16)
-def _half_width(counter: Any, step: int, level: float) -> float:
+def _half_width(counter: Counter, step: int, level: float) -> float:
     """Within what of the truth a release is."""
     if isinstance(counter.mechanism, SingleSteps) and step > 1:
         return _half_width(counter, 1, level)

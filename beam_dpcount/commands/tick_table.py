@@ -1,0 +1,104 @@
+"""How rows are read for metrics, and how what is released of them is written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from beam_dpcount.commands.files import formats
+from beam_dpcount.counters.moments import instant
+from beam_dpcount.dofns.releases import Release, TickRelease
+from beam_dpcount.statistics.metrics import Metric
+from beam_dpcount.statistics.metrics.base import OfField
+from beam_dpcount.statistics.metrics.rates import Comparison, Rate
+from beam_dpcount.transforms.columns import TickColumns
+
+_DIGITS = 2  # below the leading one of a standard deviation
+
+
+def reads_numbers(metric: Metric) -> bool:
+    """Whether the fields of a metric hold numbers."""
+    if isinstance(metric, Rate):
+        where = metric.where
+        return isinstance(where, Comparison) and where.sign not in ("=", "!=")
+    return isinstance(metric, OfField)
+
+
+@dataclass(frozen=True)
+class FieldsOfRow:
+    """From the cells of a row to the fields that metrics read; None if the row does not count.
+
+    Args:
+      names: of the fields.
+      numbers: those that hold numbers. In CSV their cells are text.
+      where: COLUMN=VALUE; other rows do not count.
+    """
+
+    names: tuple[str, ...]
+    numbers: frozenset[str]
+    where: str | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns whose cells it takes, in their order."""
+        known, _ = formats.counted(None, self.where)
+        return (*self.names, *known)
+
+    def __call__(self, *cells: object) -> dict[str, object] | None:
+        if self.where is not None:
+            _, holds = formats.counted(None, self.where)
+            if not holds(cells[-1]):
+                return None
+        named = zip(self.names, cells, strict=False)
+        return {name: self._cell(name, cell) for name, cell in named if cell != ""}
+
+    def _cell(self, name: str, cell: object) -> object:
+        if name in self.numbers:
+            return formats.number(cell)
+        return int(cell) if isinstance(cell, float) and cell.is_integer() else cell
+
+
+def rounded(number: float | None, scale: float | None) -> float | None:
+    """A number without the digits that its noise makes meaningless.
+
+    It is rounded to a power of ten, from 1/100 to 1/1000 of the scale: of its standard deviation,
+    or half of its interval. Rounding adds less than 1/200 of that.
+    """
+    if number is None or scale is None or not 0 < scale < math.inf:
+        return number
+    return round(float(number), _DIGITS - math.floor(math.log10(scale))) + 0.0
+
+
+@dataclass(frozen=True)
+class TickCells:
+    """From a release to the cells of a row: times in ISO 8601, rounded numbers."""
+
+    columns: TickColumns
+
+    def __call__(self, release: Release | TickRelease) -> list[tuple[object, ...]]:
+        start, end = instant(self.columns.start(release)), instant(release.timestamp)
+        cells: list[object] = [release.key, release.step, start, end]
+        cells += [release.restart] * self.columns.numbered
+        for column, found in self.columns.cells(release):
+            scale = found.stddev
+            if scale is None and found.low is not None and found.high is not None:
+                scale = (found.high - found.low) / 2
+            cells += [rounded(number, scale) for number in column.numbers(found)]
+        return [tuple(cells)]
+
+
+@dataclass(frozen=True)
+class TickTable(formats.Table):
+    """A row a key and tick, with all columns."""
+
+    @property
+    def schema(self) -> list[tuple[str, type]]:
+        cells: Any = self.cells
+        placed: dict[str, type] = {"key": str, "step": int, "start": str, "timestamp": str}
+        placed["restart"] = int
+        return [(name, placed.get(name, float)) for name in cells.columns.names]
+
+    def rows(self, release: Any, timed: bool) -> Iterable[tuple[Any, ...]]:
+        return self.cells(release)
