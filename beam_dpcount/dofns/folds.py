@@ -62,8 +62,8 @@ class Fold(Whole):
 
 
 RESTARTS = (
-    "releases of clock.restart(n) start anew every n ticks, those of clock.each() at every tick, and "
-    "sums and fits over many ticks do not follow: count clock.last(n), or the clock itself"
+    "releases of clock.restart(n) start anew every n ticks, those of clock.each() at every tick, "
+    "and sums and fits over many ticks do not follow: count clock.last(n), or the clock itself"
 )
 
 
