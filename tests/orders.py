@@ -199,7 +199,6 @@ EXPECTED = {
     "windows": by_key(EVERY),  # steps go on from window to window
     "own": by_key(EVERY),
     "sliding": by_key(EVERY),
-    "monotone": by_key(EVERY),
     "isotonic": by_key(EVERY),
     "series": by_key(EVERY),
     "shrunk": [[key, step] for step in EVERY for key in KEYS],

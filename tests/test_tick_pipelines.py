@@ -1021,7 +1021,8 @@ def resumable(kind: str, names: Sequence[str]) -> Any:
     entropy = dp.ReplayableEntropy("COUNTING_SECRET", run_id="lists of keys")
     options: dict[str, Any] = {"horizon": 12, "value": itemgetter(0), "path": "streaming"}
     options |= {"entropy": entropy, "keys" if kind == "TickCount" else "domain": names}
-    made = "Count" >> getattr(dp, kind)(dp.ZCDP(0.5), 10, 0, **options)
+    engine: Any = TickNumbers if kind == "TickCount" else TickHistogram
+    made = "Count" >> engine(dp.ZCDP(0.5), 10, 0, **options)
     dofn = dofns_of(made)[CountEachTick]
     dofn.setup()
     return dofn

@@ -20,9 +20,8 @@ from beam_dpcount.mechanisms.base import (
     is_mechanism_class,
 )
 from beam_dpcount.mechanisms.decayed_blt import DecayedBLT
-from beam_dpcount.mechanisms.differences import Differences
+from beam_dpcount.mechanisms.differences import LONG_INNERS, Differences
 from beam_dpcount.mechanisms.profiled import Endless
-from beam_dpcount.mechanisms.simple import Simple2
 from beam_dpcount.mechanisms.single_steps import SingleSteps
 from beam_dpcount.mechanisms.sliding_blt import SlidingBLT
 from beam_dpcount.mechanisms.sparse import Sparse
@@ -290,7 +289,7 @@ def resolve_last(
     if not isinstance(budget, PureDP):
         made.append(SlidingBLT(horizon, window))
     if not isinstance(budget, ZCDP):
-        kinds = mechanisms.ALL if horizon <= _COMPARED else (Simple2,)
+        kinds = mechanisms.ALL if horizon <= _COMPARED else LONG_INNERS
         plain = (_made(kind, horizon, replays) for kind in kinds if horizon <= kind.quick)
         made += [
             Differences(horizon, window, inner)

@@ -24,6 +24,9 @@ from beam_dpcount.noise.entropy import Noise
 
 _LONGEST = 1 << 12  # steps whose variances are computed one by one
 
+# Of these are differences taken on clocks too long to compare all: their errors are in closed form.
+LONG_INNERS: tuple[type[Mechanism], ...] = (Simple2,)
+
 
 @dataclass(frozen=True)
 class Differences(Mechanism):

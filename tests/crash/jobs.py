@@ -125,7 +125,7 @@ def event(line: bytes, transform: str = "elements") -> tuple[Any, int]:
 
 def shown(name: str, release: Any) -> bytes:
     """What a sink gets of a release of the count `name`."""
-    key, *rest = release
+    key, *rest = release[:5]  # without its column and restart
     words = [repr(one if isinstance(one, int | float) else [*map(float, one)]) for one in rest]
     return " ".join([name, key, *(word.replace(" ", "") for word in words), ".\n"]).encode()
 
