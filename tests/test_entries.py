@@ -147,7 +147,7 @@ def test_a_share_by_hand_is_charged_too(pure: Path) -> None:
     assert spent(pure) == Charge(Fraction(1, 4) + 2 * Fraction(1, 4))  # a row is two changes
     assert [run.charges.replacement.epsilon for run in read_account(str(pure)).runs.values()] == [
         Fraction(1, 2),
-        Fraction(1, 2),
+        Fraction(1),  # a row may go from one person to another, which is two changes of each
     ]
 
 
@@ -397,6 +397,8 @@ def test_what_is_not_the_same_does_not_go_on(pure: Path) -> None:
     assert resumed(horizon=5) == Charge(Fraction(1, 4))
     assert resumed(relation="replace_one") == Charge(Fraction(1, 4))
     assert resumed(columns=COLUMNS) == Charge(Fraction(1, 4))
+    for other in ({"keys": ["b"]}, {"start": 5}, {"value": len}, {"value": lambda _: 2}):
+        assert resumed(**other) == Charge(Fraction(1, 4)), other
     assert not resumed()
     ledger = dp.Ledger(PURE, account=pure, run="shop", resumes=True)
     apply(at_clock(ledger.share(0.25)))
@@ -407,6 +409,52 @@ def test_what_is_not_the_same_does_not_go_on(pure: Path) -> None:
         apply(at_clock(dp.Ledger(PURE, account=pure, run="shp", resumes=True).rest()))
     with pytest.raises(AccountError, match="has no run ''"):
         apply(at_clock(dp.Ledger(PURE, account=pure, resumes=True).rest()))
+
+
+HOURS = dp.Clock("1h", start=0, ticks=4)
+
+
+@pytest.mark.parametrize("views", [HOURS, [HOURS, HOURS.each()]], ids=["one", "several"])
+def test_a_sentence_that_says_anything_else_does_not_go_on(views: Any, pure: Path) -> None:
+    def applied(what: Any = dp.Sum("v", 0, 1), *, resumes: bool = True, **other: Any) -> Charge:
+        before = spent(pure)
+        ledger = dp.Ledger(PURE, account=pure, run="shop", resumes=resumes)
+        given = {"keys": ["a"], "key": "k", "time": "t", **other}
+        count = dp.TickCount(ledger.share(0.25), views, what, **given)
+        apply(count, elements=dict[str, Any])
+        return spent(pure) - before
+
+    assert applied(resumes=False) == Charge(Fraction(1, 4))
+    assert not applied()
+    others: list[Any] = [{"key": "x"}, {"time": "x"}, {"keys": ["b"]}, {"what": dp.Sum("w", 0, 1)}]
+    for other in others:
+        assert applied(**other) == Charge(Fraction(1, 4)), other
+    assert not applied()
+
+
+@pytest.mark.parametrize(
+    ("total", "budget"),
+    [(dp.ZCDP(9), RHO), (dp.PureDP(9), PURE), (dp.ApproxDP(9, 1e-5), BOTH), (dp.ZCDP(9), PURE)],
+)
+@pytest.mark.parametrize("users", [None, dp.Users("u", 3)], ids=["event", "person"])
+def test_several_views_are_charged_no_less_than_one(
+    users: Any, total: Any, budget: Any, tmp_path: Path
+) -> None:
+    """A row that goes from one person to another changes two people."""
+    charged = []
+    for number, views in enumerate(([HOURS.last(2)], [HOURS.each(), HOURS.last(2)])):
+        file = tmp_path / f"{number}.jsonl"
+        create(str(file), total, None)
+        ledger = dp.Ledger(budget, account=file, **COLUMNS)
+        given = {"keys": ["a"], "key": "k", "time": "t", "users": users}
+        apply(dp.TickCount(ledger.share(1), views, dp.Sum("v", -1, 1), **given), elements=dict)
+        (run,) = read_account(str(file)).runs.values()
+        charged.append(run.charges)
+    one, several = charged
+    for each in ("presence", "replacement"):
+        for part in ("epsilon", "delta", "rho"):
+            least = getattr(getattr(one, each), part)
+            assert getattr(getattr(several, each), part) >= least, (each, part)
 
 
 def test_a_ledger_that_goes_on_pays_for_what_is_new_in_full(file: Path) -> None:

@@ -889,7 +889,7 @@ def test_commands_give_the_same_numbers_for_the_same_rows(
             [
                 *("--input", str(log), "--key", "key", "--where", "item=a", "--timestamp", "time"),
                 *("--epsilon", "1e-4", "--delta", "1e-6", "--horizon", "40", "--output", str(out)),
-                *("--overwrite", *more),
+                *("--overwrite", "--verbose", *more),
             ]
         )
         return sorted(out.read_text().splitlines())

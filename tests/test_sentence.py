@@ -16,12 +16,15 @@ from apache_beam.pvalue import Row
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 
 import beam_dpcount as dp
+from beam_dpcount.counters import clock as clocks
 from beam_dpcount.counters.choose import resolve_last
+from beam_dpcount.dofns.events import EventReader
 from beam_dpcount.dofns.rows import RowElementError
 from beam_dpcount.mechanisms.differences import Differences
 from beam_dpcount.mechanisms.single_steps import SingleSteps
 from beam_dpcount.reading import field_of
 from beam_dpcount.states.codecs import StateCodec
+from beam_dpcount.transforms import sentence
 from beam_dpcount.transforms.aggregates import TickAggregate
 from beam_dpcount.transforms.distinct import DistinctUsers
 from beam_dpcount.transforms.sentence import TickCount
@@ -673,3 +676,25 @@ def test_rows_can_be_checked_before() -> None:
         "mean_ms: the value is not a number",
     ]
     assert pickle.loads(pickle.dumps(count.counter)) == count.counter
+
+
+def test_parts_agree_on_the_ticks_that_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each read the clock for itself, and a tick that ended meanwhile stopped the run."""
+    moments = iter(range(1, 1000))
+    monkeypatch.setattr(clocks, "now", lambda: next(moments) * 10 * SECOND)
+    monkeypatch.setattr(sentence, "now", clocks.now)
+    views = [say.CLOCK, say.CLOCK.each(), say.CLOCK.last(2)]
+    count = TickCount(dp.ZCDP(1), views, keys=["a"])
+    released = {part.engine.ticks_released for part in count._parts}
+    assert len(released) == 1
+    assert released < {*range(1, say.TICKS)}
+
+
+def test_times_of_classes_of_their_own_are_not_compared() -> None:
+    class Strange(int):
+        def __lt__(self, other: object) -> bool:
+            raise RuntimeError("seen")
+
+    assert EventReader(time=lambda event: Strange(5)).micros({}) is None
+    assert EventReader(time=lambda event: "text").micros({}) is None  # type: ignore[arg-type,return-value]
+    assert EventReader(time=lambda event: 5).micros({}) == 5

@@ -87,4 +87,6 @@ class Unknown:
         charge = account.charge(budget, keys_delta)
         if self.protects.event_cost == 1:
             return Charges(charge, charge.of_two()), ""
-        return Charges(charge.of_two(), charge.of_two()), f" (of two changes: {TWO_CHANGES})"
+        # A row that goes from one person to another is two changes of each of them.
+        two = charge.of_two()
+        return Charges(two, two.of_two()), f" (of two changes: {TWO_CHANGES})"

@@ -33,12 +33,14 @@ class CounterSpender:
       entropy: where its noise comes from, named for this place of the pipeline.
       at_clock: whether it protects that a row exists.
       user: the column that says whom it protects; None if it has no name, or a row is protected.
+      counts: all public arguments that say what it counts, as text.
     """
 
     counter: Any
     entropy: Entropy
     at_clock: bool
     user: str | None
+    counts: str = ""
 
     @property
     def protects(self) -> Protection:
@@ -47,8 +49,7 @@ class CounterSpender:
 
     @property
     def fingerprint(self) -> str:
-        text: str = self.counter.fingerprint
-        return text
+        return f"{self.counter.fingerprint}; {self.counts}"
 
     def charges(self, budget: Budget, keys_delta: float, account: Account) -> tuple[Charges, str]:
         return charges_of(self.counter, budget, keys_delta, account)

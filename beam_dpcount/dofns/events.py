@@ -92,7 +92,7 @@ class EventReader:
         if self.time is None:
             return None
         micros = read(self.time, event)
-        return None if micros is UNREADABLE else micros
+        return micros if type(micros) is int else None  # nothing of the event's own is compared
 
 
 class ReadEvents(VersionedDoFn):

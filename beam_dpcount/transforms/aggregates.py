@@ -276,7 +276,8 @@ class Aggregating(RestartingTicks):
         return self.joint.width
 
     def _decides(self) -> str:
-        return repr(self.joint.metrics)
+        read = self.inside.fingerprint
+        return repr(self.joint.metrics) + ("" if read is None else f"; {read}")
 
     def _at(self, clock: Grid, *ways: bool) -> dict[bool, Counter]:
         try:

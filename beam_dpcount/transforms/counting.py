@@ -20,7 +20,7 @@ from beam_dpcount.dofns.intake import ON_REJECT
 from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.transforms.bounding import check_users
-from beam_dpcount.transforms.described import Described
+from beam_dpcount.transforms.described import Described, configuration
 from beam_dpcount.transforms.inputs import (
     PATHS,
     check_callable,
@@ -137,7 +137,7 @@ class Counting(Described):
         entropy = self._entropy.named(applied)
         by = None if self.users is None else self.users.by
         user = by if isinstance(by, str) else None
-        spender = CounterSpender(counter, entropy, self._at_clock, user)
+        spender = CounterSpender(counter, entropy, self._at_clock, user, configuration(self))
         # The last of the checks.
         claim(self.budget, by=applied, spender=spender, keys_delta=self._keys_delta)
         if streaming in self._instead:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from copy import copy
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import apache_beam as beam
@@ -14,6 +15,38 @@ from apache_beam.pipeline import encode_annotations
 
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.notebooks import described
+
+# What says where and how a count runs, and not what is counted.
+_NOT_COUNTED = frozenset(("budget", "entropy", "allow_runner", "until"))
+
+
+def configuration(transform: object) -> str:
+    """All public arguments of a transform that say what it counts, as one text."""
+    given: Any = transform
+    values = {field.name: getattr(given, field.name, None) for field in fields(given)}
+    return configured({n: x for n, x in values.items() if n not in _NOT_COUNTED})
+
+
+def configured(value: object) -> str:
+    """An argument as text that is the same in another process: functions by their code."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{name}: {configured(x)}' for name, x in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"({', '.join(map(configured, value))})"
+    if isinstance(value, type):
+        return f"{value.__module__}.{value.__qualname__}"
+    if is_dataclass(value):
+        inner: Any = value
+        known = {one.name: getattr(inner, one.name, None) for one in fields(inner)}
+        known.pop("now", None)  # when a transform was made
+        return type(value).__qualname__ + configured(known)
+    code = getattr(value, "__code__", None)
+    if code is not None:
+        plain = [each for each in code.co_consts if not hasattr(each, "co_code")]
+        read = repr((code.co_code, code.co_names, plain, code.co_varnames)).encode()
+        name = f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', '')}"
+        return f"{name} {hashlib.blake2b(read, digest_size=8).hexdigest()}"
+    return repr(value)
 
 
 class Described(beam.PTransform[Any, Any]):

@@ -19,7 +19,7 @@ from beam_dpcount.budget.ledger import Ledger, claim, plain_budget
 from beam_dpcount.budget.shares import Share
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.charged import CounterSpender, JoinedSpender
-from beam_dpcount.counters.clock import Clock, Each, Last, Restart
+from beam_dpcount.counters.clock import Clock, Each, Last, Restart, now
 from beam_dpcount.counters.moments import datetime_of, micros_of, zone_of
 from beam_dpcount.counters.people import Users
 from beam_dpcount.counters.selection import Selection, SelectKeys
@@ -45,7 +45,7 @@ from beam_dpcount.statistics.metrics import Count, Metric, People, Sum
 from beam_dpcount.statistics.metrics.joint import Joint, check_metrics
 from beam_dpcount.transforms.bounding import check_users
 from beam_dpcount.transforms.checking import RowCheck
-from beam_dpcount.transforms.described import Described
+from beam_dpcount.transforms.described import Described, configuration, configured
 from beam_dpcount.transforms.expected import Expected
 from beam_dpcount.transforms.inputs import (
     check_callable,
@@ -227,6 +227,7 @@ class TickCount(Described):
         self._check_people()
         self._check_views_of_keys()
         self._reader = self._reading()
+        self._now = now()  # once: parts that read it by themselves would release unlike ticks
         self._budget, self._account = plain_budget(self.budget)
         self._parts = self._made_parts()
         names = [self._named(view, metric) for view in self._views for metric in self._metrics]
@@ -324,6 +325,12 @@ class TickCount(Described):
         return EventReader(key, total, time)
 
     @property
+    def _read_as(self) -> str | None:
+        """How keys and times are read, for replayable noise and accounts; None: pairs, timed."""
+        read = (self.key, self.time)
+        return None if read == (None, None) else configured(read)
+
+    @property
     def _clock(self) -> Clock:
         return self._views[0].clock
 
@@ -385,7 +392,14 @@ class TickCount(Described):
             "entropy": self.entropy,
             "allow_runner": self.allow_runner,
             "view": view,
-            "inside": Inside(restart=restart, last=last, names=tuple(names), numbered=numbered),
+            "inside": Inside(
+                restart=restart,
+                last=last,
+                names=tuple(names),
+                numbered=numbered,
+                fingerprint=self._read_as,
+                now=self._now,
+            ),
         }
         if not self._is_number(metrics):
             return self._vectors(options, metrics)
@@ -550,9 +564,11 @@ class TickCount(Described):
         applied = events.pipeline.transforms_stack[-1].full_label
         by = None if self.users is None else self.users.by
         user, entropy = by if isinstance(by, str) else None, check_entropy(self.entropy)
-        counters = (part.engine.counter for part in self._parts)
         named = entropy.named(applied)
-        spenders = [CounterSpender(counter, named, True, user) for counter in counters]
+        spenders = [
+            CounterSpender(engine.counter, named, True, user, configuration(engine))
+            for engine in (part.engine for part in self._parts)
+        ]
         claim(self.budget, by=applied, spender=JoinedSpender(spenders))
         rows = self._joined(events, streaming)
         self._show_applied(events.pipeline)
@@ -594,7 +610,7 @@ class TickCount(Described):
         kind: Any = tuple[tuple[str, int], bytes] if streaming else tuple[int, bytes]
         made = []
         for number, part in enumerate(self._parts):
-            releases = events | part.label >> part.engine
+            releases = events | f"Part {part.label}" >> part.engine
             reading = None
             if not isinstance(part.engine, ViewVectors):
                 joint = Joint(part.metrics)

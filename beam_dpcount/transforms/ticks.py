@@ -230,7 +230,9 @@ class TickNumbers(Counting):
         check_choice("late", self.late, LATE)
         check_choice("on_unknown", self.on_unknown, _POLICIES)
         self._whole, self._clock = self._grids()
-        self._until, self._streams = until_of(self.until), self.path == "streaming"
+        known = self.inside.now if self.until is None else None
+        self._until = until_of(self.until) if known is None else known
+        self._streams = self.path == "streaming"
         self._check_until(self._streams)
         self._select = self.keys if isinstance(self.keys, SelectKeys) else None
         self._is_total = isinstance(self.keys, Total)
