@@ -169,25 +169,29 @@ class RunningTicks(Task):
         else:
             names = "keys and the condition are" if options.where else "keys are"
             lines.append(report.unchecked(names, "their", self.keys))
+        return [*lines, *self._notes_on_times(f"{options.timezone} (--timezone)")]
+
+    def _notes_on_times(self, zone: str) -> list[str]:
+        """What is said of rows' times, the clock and how many releases there are.
+
+        Args:
+          zone: in which times without an offset are.
+        """
+        options = self.options
         fit = f"--timestamp-format {options.timestamp_format}"
-        lines.append(
-            f"note: rows whose times do not fit {fit} count nothing (--check says how many)"
-        )
-        if any(
-            text and times.lacks_offset(text)
-            for text in (options.start, options.stop, options.until)
-        ):
-            zone = f"{options.timezone} (--timezone)"
+        lines = [f"note: rows whose times do not fit {fit} count nothing (--check says how many)"]
+        given = [options.start, options.stop, options.until]
+        if any(isinstance(text, str) and text and times.lacks_offset(text) for text in given):
             lines.append(f"note: times without an offset are taken as {zone}")
         if options.path == "streaming" and (options.secret_env or options.secret_file):
             uncovered = "a replay in which other rows are late is not covered"
             lines.append(f"note: {uncovered} (docs/reliability.md)")
-        if selection is not None:
-            shown = "how many keys are shown depends on their counts"
-            return [*lines, *self._not_ended(), f"{self._ticks()}; {shown}"]
+        lines += self._not_ended()
+        if self.selection is not None:
+            return [*lines, f"{self._ticks()}; how many keys are shown depends on their counts"]
         size = f"{many(len(self.keys), 'key')} x {self._ticks()}"
         releases = many(len(self.keys) * self.count.ticks_released, "release")
-        return [*lines, *self._not_ended(), f"{size} = {releases}"]
+        return [*lines, f"{size} = {releases}"]
 
     def outlook(self) -> list[str]:
         return select.outlook(self.selection) if self.selection is not None else []

@@ -208,20 +208,8 @@ class Sentence(RunningTicks):
             lines.append(report.unchecked(f"texts that {named[0]} are", "their"))
         if options.key is not None and selection is None:
             lines.append(report.unchecked("keys are", "their", self.keys))
-        fit = f"--timestamp-format {options.timestamp_format}"
-        lines.append(
-            f"note: rows whose times do not fit {fit} count nothing (--check says how many)"
-        )
-        given = [options.start, options.stop, options.until]
-        if any(isinstance(t, str) and t and times.lacks_offset(t) for t in given):
-            zone = options.zone or options.timezone
-            lines.append(f"note: times without an offset are taken as {zone}")
-        if selection is not None:
-            shown = "how many keys are shown depends on their counts"
-            return [*lines, *self._not_ended(), f"{self._ticks()}; {shown}"]
-        size = f"{many(len(self.keys), 'key')} x {self._ticks()}"
-        releases = many(len(self.keys) * self.count.ticks_released, "release")
-        return [*lines, *self._not_ended(), f"{size} = {releases}"]
+        zone = f"{options.zone} (--zone)" if options.zone else f"{options.timezone} (--timezone)"
+        return [*lines, *self._notes_on_times(zone)]
 
     def _not_ended(self) -> list[str]:
         if self.count.ticks_left and self.grid.steps > 1 and self._is_endless:

@@ -84,7 +84,8 @@ def uninterrupted(lines: tuple[str, ...] = LINES) -> dict[str, list[Sighting]]:
         outputs = run(build).outputs
     return {
         name: [
-            ((seen.value.key, seen.value.step), tuple(map(repr, seen.value[2:5]))) for seen in output
+            ((seen.value.key, seen.value.step), tuple(map(repr, seen.value[2:5])))
+            for seen in output
         ]
         for name, output in zip(COUNTS, outputs, strict=True)
     }
