@@ -2073,4 +2073,28 @@ MUTANTS = (
         "        if False:\n",
         "tests/test_sentence.py::test_what_does_not_go_together_is_refused",
     ),
+    Mutant(
+        "sentence",
+        "an account charges a row of several views for one person",
+        f"{_BUDGET}/spender.py",
+        "        return Charges(two, two.of_two()),",
+        "        return Charges(two, two),",
+        "tests/test_entries.py::test_several_views_are_charged_no_less_than_one[person-total0-budget0]",
+    ),
+    Mutant(
+        "sentence",
+        "another sentence with the same counter goes on at no cost",
+        f"{_COUNTERS}/charged.py",
+        '        return f"{self.counter.fingerprint}; {self.counts}"\n',
+        "        return str(self.counter.fingerprint)\n",
+        "tests/test_entries.py::test_a_sentence_that_says_anything_else_does_not_go_on[several]",
+    ),
+    Mutant(
+        "sentence",
+        "each part asks for itself which ticks have ended",
+        f"{_TRANSFORMS}/sentence.py",
+        "                now=self._now,\n",
+        "                now=None,\n",
+        "tests/test_sentence.py::test_parts_agree_on_the_ticks_that_have_ended",
+    ),
 )
