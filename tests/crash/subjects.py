@@ -411,7 +411,7 @@ class Late(Ticks):
                 least = accumulate(map(sum, zip(in_time[key][part], soon[key][part], strict=True)))
                 most = accumulate(at_most[key][part])
                 for step, (low, high) in enumerate(zip(least, most, strict=True), start=1):
-                    place = key, step, (first + step) * TICK
+                    place = key, first + step, (first + step) * TICK  # of the whole clock
                     found[place] = (float(low),), (float(high),)
         return found
 
