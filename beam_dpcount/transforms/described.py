@@ -38,7 +38,7 @@ def configured(value: object) -> str:
     if is_dataclass(value):
         inner: Any = value
         known = {one.name: getattr(inner, one.name, None) for one in fields(inner)}
-        known.pop("now", None)  # when a transform was made
+        known.pop("present", None)  # when a transform was made
         return type(value).__qualname__ + configured(known)
     code = getattr(value, "__code__", None)
     if code is not None:

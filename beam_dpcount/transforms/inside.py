@@ -21,7 +21,7 @@ class Inside:
       split: makes (key, value) pairs of an event that is not one; None: events are pairs. It is
         used where people are bounded here: elsewhere events come as pairs.
       fingerprint: what else decides which events count, for replayable noise.
-      now: the time by which ticks must have ended if `until` is not given; None: that of this call.
+      present: the time by which ticks must have ended if `until` is not given; None: that of this call.
       bounds: whether each person's events are bounded here; False: `BoundUsers` does it.
       bound_before: how `BoundUsers` bounds each person's events before they come here, for
         replayable noise; None: it does not.
@@ -33,6 +33,6 @@ class Inside:
     numbered: bool = False
     split: Split | None = None
     fingerprint: Any = None
-    now: int | None = None
+    present: int | None = None
     bounds: bool = True
     bound_before: str | None = None

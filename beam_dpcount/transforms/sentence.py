@@ -227,7 +227,7 @@ class TickCount(Described):
         self._check_people()
         self._check_views_of_keys()
         self._reader = self._reading()
-        self._now = now()  # once: parts that read it by themselves would release unlike ticks
+        self._present = now()  # once: parts that read it by themselves would release unlike ticks
         self._budget, self._account = plain_budget(self.budget)
         self._parts = self._made_parts()
         names = [self._named(view, metric) for view in self._views for metric in self._metrics]
@@ -398,7 +398,7 @@ class TickCount(Described):
                 names=tuple(names),
                 numbered=numbered,
                 fingerprint=self._read_as,
-                now=self._now,
+                present=self._present,
             ),
         }
         if not self._is_number(metrics):

@@ -230,7 +230,7 @@ class TickNumbers(Counting):
         check_choice("late", self.late, LATE)
         check_choice("on_unknown", self.on_unknown, _POLICIES)
         self._whole, self._clock = self._grids()
-        known = self.inside.now if self.until is None else None
+        known = self.inside.present if self.until is None else None
         self._until = until_of(self.until) if known is None else known
         self._streams = self.path == "streaming"
         self._check_until(self._streams)

@@ -2093,8 +2093,8 @@ MUTANTS = (
         "sentence",
         "each part asks for itself which ticks have ended",
         f"{_TRANSFORMS}/sentence.py",
-        "                now=self._now,\n",
-        "                now=None,\n",
+        "                present=self._present,\n",
+        "                present=None,\n",
         "tests/test_sentence.py::test_parts_agree_on_the_ticks_that_have_ended",
     ),
 )
