@@ -21,7 +21,8 @@ class Inside:
       split: makes (key, value) pairs of an event that is not one; None: events are pairs. It is
         used where people are bounded here: elsewhere events come as pairs.
       fingerprint: what else decides which events count, for replayable noise.
-      present: the time by which ticks must have ended if `until` is not given; None: that of this call.
+      present: the time by which ticks must have ended if `until` is not given; None: that of this
+        call.
       bounds: whether each person's events are bounded here; False: `BoundUsers` does it.
       bound_before: how `BoundUsers` bounds each person's events before they come here, for
         replayable noise; None: it does not.
