@@ -226,10 +226,10 @@ def test_an_account_of_a_person_refuses_periods(log: Path) -> None:
     assert ended.status != 0
     assert "is for one person with all rows, and this run is for one person's rows" in ended.err
     with pytest.raises(AccountError, match="nothing would follow for the person"):
-        dp.Ledger(dp.ZCDP(0.1)) and _claimed_in(path)
+        _claim_in(path)
 
 
-def _claimed_in(path: Path) -> None:
+def _claim_in(path: Path) -> None:
     ledger = dp.Ledger(dp.ApproxDP(1.0, 1e-6), account=path)
     count = dp.TickCount(ledger.rest(), HOURS, keys=["a"], key="page", time="at", users=DAILY)
     pipeline = beam.Pipeline()

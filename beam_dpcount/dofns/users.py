@@ -33,7 +33,7 @@ _NEVER = GlobalWindow().max_timestamp().micros
 # Aliases, because the declared defaults are Beam's markers and not of the parameters' types.
 _WindowedValue: Any = beam.DoFn.WindowedValueParam
 _placed: Any = windowed_value.create
-_EVERYWHERE = (GlobalWindow(),)
+EVERYWHERE = (GlobalWindow(),)
 
 
 def _newcomer(source: Callable[[int], bytes] = os.urandom) -> Seen:
@@ -90,12 +90,12 @@ class SendToShards(SendToPeople):
         micros, shards = self._earliest, self._shards
         self.start_bundle()
         return [
-            _placed((shard, b"".join(records)), micros, _EVERYWHERE)
+            _placed((shard, b"".join(records)), micros, EVERYWHERE)
             for shard, records in shards.items()
         ]
 
 
-class _Bounding(VersionedDoFn):
+class Bounding(VersionedDoFn):
     """What lets through the events of a person that count."""
 
     def __init__(self, bound: Bound, parcels: Parcels) -> None:
@@ -114,15 +114,15 @@ class _Bounding(VersionedDoFn):
         if seen is not None and parcels.asks_first:
             first = [seen.names[known[place]] == 1 for place in kept]
             made = parcels.unwrap_first(parcel, kept, first)
-            return [_placed(each, micros, _EVERYWHERE) for each in made]
+            return [_placed(each, micros, EVERYWHERE) for each in made]
         return [
-            _placed(element, micros, _EVERYWHERE)
+            _placed(element, micros, EVERYWHERE)
             for element in parcels.unwrap(parcel, kept)
             if parcels.is_still_of(person, element)
         ]
 
 
-class BoundShards(_Bounding):
+class BoundShards(Bounding):
     """Bounded, after the grouping: all events of the people of a shard, a person at a time.
 
     With periods, all that a person does in one of them, apart from what the person did before.
@@ -150,7 +150,7 @@ class BoundShards(_Bounding):
                 return
 
 
-class BoundArriving(_Bounding):
+class BoundArriving(Bounding):
     """Streaming: each event as it arrives, from one cell of state a person. It never expires."""
 
     STATE = ReadModifyWriteStateSpec("person", BytesCoder())
