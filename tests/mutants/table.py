@@ -52,6 +52,40 @@ _STEPS = (
 )
 
 MUTANTS = (
+    # One person's events of any one period
+    Mutant(
+        "a period",
+        "it remembers the one before, so that an event less lets another one count in a later one",
+        f"{_DOFNS}/users.py",
+        "period = 0 if periods is None else periods.of(time_of(entry))",
+        "period = 0",
+        "tests/test_periods_audit.py::test_someone_may_count_in_every_period",
+    ),
+    Mutant(
+        "a period",
+        "several of them take n times the delta of one, and not what shows all their events",
+        f"{_COUNTERS}/period_costs.py",
+        "            return Fraction(selection.delta)\n        change",
+        "            return Fraction(selection.delta)\n"
+        "        return many * Fraction(selection.delta)\n        change",
+        "tests/test_periods_audit.py::test_delta_of_periods_is_what_shows_all_of_their_events",
+    ),
+    Mutant(
+        "a period",
+        "several of them are as far apart as if none had a tick less, where clocks are changed",
+        f"{_COUNTERS}/periods.py",
+        "        return int(between.min()) if len(between) else 1",
+        "        return int(between.max()) if len(between) else 1",
+        "tests/test_periods.py::test_days_are_local_days",
+    ),
+    Mutant(
+        "a period",
+        "a bound over the whole stream enters a ledger of person-days as one change",
+        f"{_BUDGET}/spender.py",
+        "            factor, times = self.event_cost * factor, self._changes * times",
+        "            factor, times = factor, times",
+        "tests/test_periods.py::test_what_enters_a_ledger_of_person_days",
+    ),
     # Ticks that have not ended
     Mutant(
         "a tick to come",
